@@ -1,4 +1,4 @@
-//! What it costs to let a request in, with 10,000 keys in the table.
+//! Time to authenticate a request, with 10,000 keys in the table.
 
 #![expect(clippy::expect_used, reason = "a bench fails by panicking")]
 
@@ -6,18 +6,18 @@ use std::collections::BTreeSet;
 
 use divan::{Bencher, black_box};
 use http::{HeaderMap, HeaderValue, header};
-use spillway_control::{Key, KeyId, KeyRole, KeyText, SECRET_BYTES};
+use spillway_cluster_state::{Key, KeyId, KeyRole, KeyText, SECRET_BYTES};
 use spillway_proxy::{Doorkeeper, KeyTable};
 
 const KEYS: u32 = 10_000;
-/// More than are remembered, so that hardly one is found there.
+/// More keys than the cache of verified keys holds, so that few lookups hit it.
 const MANY_KEYS: u32 = 200_000;
 
 fn main() {
     divan::main();
 }
 
-/// One key over and over: it is remembered.
+/// Measures one key over and over: the cache of verified keys has it.
 #[divan::bench]
 fn verified(bencher: Bencher<'_, '_>) {
     let (doorkeeper, requests) = world(KEYS);
@@ -26,7 +26,7 @@ fn verified(bencher: Bencher<'_, '_>) {
     bencher.bench(|| doorkeeper.admit(black_box(request)).is_ok());
 }
 
-/// Another key each time: its secret is hashed and compared.
+/// Measures another key each time: its secret is hashed and compared.
 #[divan::bench]
 fn cold(bencher: Bencher<'_, '_>) {
     let (doorkeeper, requests) = world(MANY_KEYS);
@@ -34,7 +34,7 @@ fn cold(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| doorkeeper.admit(next.next().expect("a request")).is_ok());
 }
 
-/// A key whose secret is wrong.
+/// Measures a key with a wrong secret.
 #[divan::bench]
 fn wrong(bencher: Bencher<'_, '_>) {
     let (doorkeeper, _) = world(KEYS);
@@ -42,7 +42,7 @@ fn wrong(bencher: Bencher<'_, '_>) {
     bencher.bench(|| doorkeeper.admit(black_box(&request)).is_err());
 }
 
-/// No key at all.
+/// Measures requests without a key.
 #[divan::bench]
 fn missing(bencher: Bencher<'_, '_>) {
     let (doorkeeper, _) = world(KEYS);
@@ -50,7 +50,7 @@ fn missing(bencher: Bencher<'_, '_>) {
     bencher.bench(|| doorkeeper.admit(black_box(&request)).is_err());
 }
 
-/// A new table of 10,000 keys takes the place of the old one; no request waits for it.
+/// Measures the replacement of the table by a new one of 10,000 keys; no request waits for it.
 #[divan::bench]
 fn swap(bencher: Bencher<'_, '_>) {
     let (doorkeeper, _) = world(1);

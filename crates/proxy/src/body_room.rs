@@ -1,4 +1,4 @@
-//! Counts the memory that buffered request bodies hold, and refuses more than there is room for.
+//! Memory limit of buffered request bodies.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,15 +7,16 @@ use crate::client::BodyHolder;
 use crate::gateway::Gateway;
 use crate::memory::Pressure;
 
-/// Bodies up to this length, as most are, find room where longer ones find none.
+/// Longest body, in bytes, that may use the reserved part of the memory. Most bodies are this
+/// short.
 const SHORT_BODY_BYTES: u64 = 64 << 10;
-/// This part of the room for bodies is reserved for short ones.
+/// Part of the memory for bodies that is reserved for short ones, as a divisor.
 const SHORT_BODIES_PART: u64 = 8;
-/// A client whose other bodies hold more than this part gets no room for another one, so that a single
-/// client leaves most of the room to all others.
+/// Part of the memory for bodies that a client's other bodies may hold when it adds one, as a
+/// divisor: a single client leaves most of the memory to all others.
 const CLIENT_BODIES_PART: u64 = 4;
 
-/// Memory of one buffered body: one count that grows with the buffer. Given back when dropped.
+/// Memory reservation of one buffered body. It grows with the buffer and is released when dropped.
 #[derive(Debug)]
 pub(crate) struct BodyReservation {
     gateway: Arc<Gateway>,
@@ -23,50 +24,54 @@ pub(crate) struct BodyReservation {
     holder: Option<BodyHolder>,
 }
 
-/// Why there is no room for a body.
+/// Reasons why there is no memory for a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// All of it is taken.
+    /// All memory for bodies is taken.
     All,
-    /// Its client has as much as it may.
+    /// The client's other bodies hold as much as one client may.
     Client,
 }
 
 impl BodyReservation {
-    /// A reservation of nothing yet, for a body of `holder`; `None` for a sender that stands for many.
+    /// Returns an empty reservation for a body of `holder`; `None` for a sender that stands for
+    /// many clients.
     pub(crate) fn new(gateway: &Arc<Gateway>, holder: Option<BodyHolder>) -> Self {
         Self { gateway: Arc::clone(gateway), bytes: 0, holder }
     }
 
-    /// Counts `bytes` as held by the body in all. It never shrinks before it is dropped.
+    /// Sets the reservation to `bytes` in all. A reservation never shrinks before it is dropped.
     ///
     /// # Errors
-    /// If all bodies together hold more than they may, or the other bodies of its holder have a large
-    /// part already. A single body per client is only bound by the total.
+    /// Returns an error if all bodies together exceed the limit, or if the other bodies of the same
+    /// client hold too large a part. A client's only body is bound by the total alone.
     pub(crate) fn grow_to(&mut self, bytes: u64) -> Result<(), NoRoom> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(());
         }
+        // Counted even if it is refused below: dropping the reservation takes all of it back.
         self.bytes = bytes;
         let held = self.gateway.counters.body_bytes.fetch_add(more, Ordering::Relaxed) + more;
         let own = self.holder.map_or(0, |holder| self.gateway.bodies().add(holder, more));
         let all = self.all_bytes_max();
+        // Short bodies may use the reserved part, too.
         let kept = if self.is_short() { 0 } else { all / SHORT_BODIES_PART };
         if held > all - kept {
             return Err(NoRoom::All);
         }
+        // The body itself does not count, so that a client's only body may be large.
         if own.saturating_sub(bytes) > all / CLIENT_BODIES_PART {
             return Err(NoRoom::Client);
         }
         Ok(())
     }
 
-    /// Checks that the body may go on arriving: when memory is full, long ones are stopped until those
-    /// that are left fit.
+    /// Checks that the body may go on arriving: when memory is full, long bodies are stopped until
+    /// the remaining ones fit.
     ///
     /// # Errors
-    /// If it is to be stopped.
+    /// Returns an error if the body must be stopped.
     pub(crate) fn check(&self) -> Result<(), NoRoom> {
         let is_full = self.gateway.memory().pressure() == Pressure::Full;
         let held = || self.gateway.counters.body_bytes();

@@ -1,19 +1,20 @@
-//! Guests that were welcomed and have no place yet: their bodies are still on the way. Without counting
-//! them, all that come within a round trip would be given the same free place.
+//! Guest requests that were accepted and have no place yet: their bodies are still on the way.
+//! Without this count, all guests that arrive within a round trip would be promised the same free
+//! place.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many there are of one model.
+/// Number of accepted guests of one model without a place.
 #[derive(Clone, Debug, Default)]
 pub struct ComingGuests(Arc<AtomicU32>);
 
-/// One of them, until it is dropped: when it has its place, or ended without one.
+/// Accepted guest; dropped when it has its place or ended without one.
 #[derive(Debug)]
 pub struct ComingGuest(Arc<AtomicU32>);
 
 impl ComingGuests {
-    /// One more; with how many came before it and have no place yet.
+    /// Adds a guest, and returns it with the number of guests that were already without a place.
     pub(crate) fn welcome(&self) -> (ComingGuest, u32) {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         (ComingGuest(Arc::clone(&self.0)), before)

@@ -1,62 +1,62 @@
-//! What came of streams whose replica broke off.
+//! Counts of stream continuations after a replica failed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spillway_protocol::Unfit;
 
-/// Whether and how streams are continued by another replica when theirs breaks off.
+/// Limits of the continuation of streams by another replica when theirs fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContinuationSpec {
-    /// Bytes of text that are kept of each stream, to be said to whoever goes on; a longer one is not
+    /// Bytes of text kept of each stream, to be sent to the next replica; a longer stream is not
     /// continued.
     pub text_bytes_max: usize,
-    /// How often one stream may be continued: what kills its replica may be the request itself.
+    /// Most continuations of one stream: its request may be the cause of the replicas' failures.
     pub count_max: u32,
 }
 
-/// What became of a stream after its replica broke off.
+/// Outcome of a stream whose replica failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Continuation {
-    /// Another replica goes on.
+    /// Another replica continues the stream.
     Continued(Broke),
-    /// Nothing was missing but its last events.
+    /// The stream lacked only its last events.
     Ended(Broke),
-    /// No other replica was looked for.
+    /// No other replica was asked.
     Refused(Refused),
-    /// None was found.
+    /// No other replica could continue the stream.
     Failed(Failed),
 }
 
-/// How a replica broke off.
+/// Failures of a replica within a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broke {
-    /// Its connection ended.
+    /// The connection ended.
     Cut,
-    /// It fell silent.
+    /// No byte came for too long.
     Stalled,
-    /// It said so, by an error event.
+    /// The replica sent an error event.
     Error,
 }
 
-/// Why no other replica was looked for.
+/// Reasons why no other replica was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// None could go on exactly.
+    /// No replica could continue the stream exactly.
     Unfit(Unfit),
-    /// The stream was continued as often as it may be.
+    /// The stream has had all its continuations.
     Count,
-    /// There were too many retries already.
+    /// The retry budget was used up.
     Budget,
 }
 
-/// Why no other replica goes on.
+/// Reasons why no other replica continues the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
-    /// There is none that could.
+    /// No other replica is eligible.
     NoReplica,
-    /// None had a place in time.
+    /// No eligible replica had a place in time.
     Late,
-    /// Those asked did not begin.
+    /// The replicas that were asked did not begin.
     Attempt,
 }
 
@@ -66,7 +66,7 @@ const OTHER_REASONS: [&str; 8] =
     ["cut", "stalled", "error", "count", "budget", "no_replica", "late", "attempt"];
 const REASONS: usize = OTHER_REASONS.len() + Unfit::ALL.len();
 
-/// Counts since start.
+/// Continuations since start, by result and reason.
 #[derive(Debug)]
 pub(crate) struct Continuations([[AtomicU64; REASONS]; RESULTS.len()]);
 
@@ -86,7 +86,7 @@ impl Continuations {
         }
     }
 
-    /// By result and reason, those that occurred.
+    /// Returns the counts by result and reason, without zeros.
     pub(crate) fn totals(&self) -> Vec<(&'static str, &'static str, u64)> {
         let mut totals = Vec::new();
         for (result, counts) in RESULTS.iter().zip(&self.0) {

@@ -1,54 +1,56 @@
-//! How old what the cluster agreed on can be at this node, for those who ask while they are served.
+//! Age of the agreed cluster state at this node, readable by every request.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-/// This node takes no part in any agreement.
+/// Marks a node that belongs to no cluster.
 const APART: i64 = i64::MIN;
-/// It does, and never heard how things stand.
+/// Marks a node of a cluster that never learned the age of its state.
 const UNKNOWN: i64 = i64::MIN + 1;
 
-/// How old the agreed state can be. Written by one task a few times a second, read by any reply.
+/// Greatest possible age of the agreed state. One task writes it a few times a second, any reply
+/// reads it.
 #[derive(Debug)]
 pub struct ControlAge {
     born: Instant,
-    /// Milliseconds from `born` to when the state was known to be whole, negative before; or one of
-    /// the two above.
+    /// Milliseconds from `born` to the moment when the state was known to be complete, negative
+    /// before `born`; or one of the two marks above.
     whole_ms: AtomicI64,
 }
 
-/// What is known of it.
+/// Knowledge about the age of the agreed state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlState {
-    /// There is no agreed state here.
+    /// This node belongs to no cluster, so there is no agreed state.
     Apart,
-    /// It can be of any age: no quorum was heard since this node started.
+    /// The state may be of any age: no quorum was heard since this node started.
     Unknown,
-    /// It is no older.
+    /// The state is no older than this.
     Aged(Duration),
 }
 
 impl ControlAge {
-    /// Of a node that takes no part in any agreement, up to the first note.
+    /// Returns the age at a node that belongs to no cluster, until the first note.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self { born: now, whole_ms: AtomicI64::new(APART) }
     }
 
-    /// Notes how old the state can be at this moment.
+    /// Notes the greatest possible age of the state at this moment.
     pub fn note(&self, state: ControlState, now: Instant) {
         let whole_ms = match state {
             ControlState::Apart => APART,
             ControlState::Unknown => UNKNOWN,
             ControlState::Aged(age) => {
                 let passed = now.saturating_duration_since(self.born);
+                // No time may equal one of the two marks.
                 (milliseconds(passed) - milliseconds(age)).max(UNKNOWN + 1)
             }
         };
         self.whole_ms.store(whole_ms, Ordering::Relaxed);
     }
 
-    /// How old it can be by now. Without a further note it only becomes older.
+    /// Returns the greatest possible age at `now`. Without a further note it only grows.
     #[must_use]
     pub fn at(&self, now: Instant) -> ControlState {
         match self.whole_ms.load(Ordering::Relaxed) {
@@ -64,7 +66,7 @@ impl ControlAge {
 }
 
 fn milliseconds(time: Duration) -> i64 {
-    // Half of what there is, so that differences fit.
+    // Half of the range, so that differences do not overflow.
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX).min(i64::MAX / 2)
 }
 

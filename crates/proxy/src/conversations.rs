@@ -1,27 +1,27 @@
-//! Which other region served a conversation last, so that its next turn finds its cache again.
+//! Regions that served conversations last, so that the next turn finds its cache again.
 
 use std::time::Duration;
 
 use moka::sync::Cache;
 use spillway_types::RegionName;
 
-/// Conversations that are remembered at a time. Beyond it the least used are forgotten.
+/// Most conversations remembered; beyond that the least used are forgotten.
 const CONVERSATIONS_MAX: u64 = 65_536;
-/// A conversation that nobody goes on with for this long is forgotten: caches hold it no longer.
+/// Time without a turn after which a conversation is forgotten: caches do not hold it any longer.
 const IDLE: Duration = Duration::from_secs(3_600);
-/// Blocks of a prompt's end that are looked up: a turn adds fewer, or so much that there is little to
-/// be found in a cache.
+/// Blocks at a prompt's end that are looked up: a turn adds fewer, or so much that a cache has
+/// little of the prompt.
 const BLOCKS_MAX: usize = 128;
 
 /// Regions by the last block of the prompt that they served.
 #[derive(Debug)]
 pub(crate) struct Conversations(Cache<u64, RegionName>);
 
-/// Where a conversation was served.
+/// Region that served a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServedIn {
     pub(crate) region: RegionName,
-    /// Leading blocks of the prompt that were part of what was served there.
+    /// Leading blocks of the prompt that the region has served before.
     pub(crate) blocks: u32,
 }
 
@@ -33,7 +33,7 @@ impl Conversations {
         }
     }
 
-    /// The region that served the longest beginning of a prompt.
+    /// Returns the region that served the longest beginning of a prompt.
     pub(crate) fn find(&self, chain: &[u64]) -> Option<ServedIn> {
         let ends = chain.iter().enumerate().rev().take(BLOCKS_MAX);
         ends.into_iter().find_map(|(index, block)| {

@@ -1,6 +1,7 @@
-//! Which web pages may use the gateway from a browser (CORS, as the Fetch standard has it).
+//! Permission for web pages to use the gateway from a browser (CORS, as the Fetch standard defines
+//! it).
 //!
-//! It keeps nobody out who is no browser: credentials do that.
+//! CORS keeps out no client that is not a browser: credentials do that.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -9,10 +10,10 @@ use http::{Method, Response, StatusCode, Uri};
 use crate::relay::ReplyBody;
 use crate::request::METHODS;
 
-/// How long a browser may go by the answer to a preflight, in seconds.
+/// Time that a browser may cache the answer to a preflight, in seconds.
 const PREFLIGHT_AGE_S: &str = "600";
 
-/// What a replica may say of origins itself. Where the gateway has origins, its word alone counts.
+/// CORS headers of replicas. They are removed where the gateway has origins of its own.
 static OF_REPLICAS: [HeaderName; 6] = [
     header::ACCESS_CONTROL_ALLOW_ORIGIN,
     header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
@@ -22,24 +23,25 @@ static OF_REPLICAS: [HeaderName; 6] = [
     header::ACCESS_CONTROL_MAX_AGE,
 ];
 
-/// The origins whose pages may use the gateway; none by default.
+/// Origins whose pages may use the gateway; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cors {
     origins: Vec<String>,
-    /// Every origin may.
+    /// True if every origin may.
     is_open: bool,
 }
 
-/// The text is no origin.
+/// Error of a text that is no origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no origin")]
 pub struct BadOrigin(pub String);
 
 impl Cors {
-    /// Pages of these origins, each as a browser sends it, e.g. `https://chat.example`; `*` stands for all.
+    /// Allows pages of these origins, each as a browser sends it, e.g. `https://chat.example`; `*`
+    /// allows all.
     ///
     /// # Errors
-    /// If one of them is no scheme with a host, or has more than these and a port.
+    /// Returns an error if a text is no scheme with a host and at most a port.
     pub fn new<'o>(origins: impl IntoIterator<Item = &'o str>) -> Result<Self, BadOrigin> {
         let mut cors = Self::default();
         for origin in origins {
@@ -54,13 +56,13 @@ impl Cors {
         Ok(cors)
     }
 
-    /// Whether it allows nobody, so that replies stay as they are.
+    /// Returns true if no origin is allowed, so that replies stay unchanged.
     pub(crate) fn is_off(&self) -> bool {
         !self.is_open && self.origins.is_empty()
     }
 
-    /// Answers a browser that asks what it may send; `None` if this is no such request. That it may not is
-    /// told by a reply without leave.
+    /// Answers a preflight request; `None` if the request is none. A refusal is a reply without
+    /// permission headers.
     pub(crate) fn preflight(
         &self,
         method: &Method,
@@ -86,23 +88,24 @@ impl Cors {
         Some(reply)
     }
 
-    /// Says in a reply whether the page that asked for it may read it.
+    /// Adds headers to a reply that say if the page of `origin` may read it.
     pub(crate) fn mark(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         OF_REPLICAS.iter().for_each(|name| drop(headers.remove(name)));
         if !self.is_open {
-            // Caches must not give one origin's leave to another, nor a reply without any.
+            // A cache must not give one origin's permission, or a reply without one, to another
+            // origin.
             headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }
         if let Some(leave) = self.leave_for(origin) {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, leave);
-            // Request ids, codes, and when to come again. No cookies are ever allowed, so that all may be
-            // said at once.
+            // Scripts may read request ids, error codes and Retry-After. Cookies are never allowed,
+            // so `*` works.
             let all = HeaderValue::from_static("*");
             headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, all);
         }
     }
 
-    /// What a reply to a page of this origin says; `None` gives no leave.
+    /// Returns the allowed origin to send to a page of this origin; `None` if it has no permission.
     fn leave_for(&self, origin: Option<&HeaderValue>) -> Option<HeaderValue> {
         let origin = origin?;
         if self.is_open {
@@ -113,11 +116,12 @@ impl Cors {
     }
 }
 
-/// Whether a text is a scheme, a host and at most a port.
+/// Returns true if the text is a scheme, a host and at most a port.
 fn is_origin(text: &str) -> bool {
     let Ok(uri) = text.parse::<Uri>() else { return false };
     let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
     let is_bare = uri.scheme_str().is_some_and(|scheme| text == format!("{scheme}://{authority}"));
+    // An origin has no user name.
     is_bare && !authority.is_empty() && !authority.contains('@')
 }
 

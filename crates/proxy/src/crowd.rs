@@ -1,4 +1,4 @@
-//! How many requests a replica may have by what was found out, and what that goes by.
+//! Adaptive concurrency limit of a replica, and the observations behind it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,50 +8,52 @@ use spillway_route::{Sharer, own_part};
 /// Thousandths: times to the first token are added up in whole numbers.
 const PERMILLE: f32 = 1_000.0;
 
-/// What requests show of how a replica copes, and the limit that was made of it.
+/// Observations of a replica under load, and the concurrency limit made of them.
 ///
-/// Requests add to it; whoever looks after the limit takes it out, some times a second, and is the only
-/// one who does.
+/// Requests add observations. One task takes them out, several times a second, and sets the limit.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    /// For the nodes of the region together; `u32::MAX` if there is none.
+    /// Limit for all nodes of the region together; `u32::MAX` if there is none.
     limit: AtomicU32,
-    /// Whether the limit was ever seen to be needed.
+    /// Nonzero if the limit was ever needed.
     is_found: AtomicU32,
-    /// This node's part of it.
+    /// This node's part of the limit; `u32::MAX` if there is none.
     part: AtomicU32,
-    /// Requests of the region's other nodes there.
+    /// Requests of the region's other nodes at this replica.
     elsewhere: AtomicU32,
-    /// What each of them wants. Requests never ask for it.
+    /// Demand of each of these nodes. Requests never read it.
     sharers: Mutex<Vec<Sharer>>,
-    /// Most requests at a time since the last look.
+    /// Most requests in flight at a time since the last take.
     most: AtomicU32,
     /// Requests whose reply has not begun.
     unbegun: AtomicU32,
-    /// Replies that began since the last look.
+    /// Replies that began since the last take.
     began: AtomicU32,
-    /// Of these, whose time to the first token is known, and the sum of that in thousandths.
+    /// Number of these replies whose time to first token is known, and the sum of these times in
+    /// thousandths.
     timed: AtomicU32,
     first_token_permille: AtomicU64,
 }
 
-/// What was seen of a replica since the last look.
+/// Observations of a replica since the last take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CrowdSeen {
-    /// Most requests of this node in flight there at a time.
+    /// Most requests of this node in flight at a time.
     pub in_flight: u32,
-    /// Requests of the region's other nodes there, as they told last.
+    /// Requests of the region's other nodes, by their last report.
     pub elsewhere: u32,
-    /// Requests that these nodes have there, and those that wait in them and could go there.
+    /// Demand of these nodes: their requests at this replica and their waiting requests that could
+    /// go to it.
     pub wanted_elsewhere: u32,
     /// This node's part of the limit.
     pub allowed: u32,
-    /// Requests of this node there whose reply has not begun, now.
+    /// Requests of this node whose reply has not begun, now.
     pub unbegun: u32,
     /// Replies that began.
     pub began: u32,
-    /// Mean time to the first token of those of which it is known, in parts of what was predicted
-    /// without a queue, or in milliseconds where nothing was; `None` if it is known of none.
+    /// Mean time to first token of the replies where it is known, relative to the prediction
+    /// without a queue, or in milliseconds where there was no prediction; `None` if it is known of
+    /// no reply.
     pub first_token: Option<f32>,
 }
 
@@ -73,17 +75,17 @@ impl Default for Crowd {
 }
 
 impl Crowd {
-    /// This node's part of the limit; `u32::MAX` if there is none.
+    /// Returns this node's part of the limit; `u32::MAX` if there is none.
     pub(crate) fn part(&self) -> u32 {
         self.part.load(Ordering::Relaxed)
     }
 
-    /// The limit; `u32::MAX` if there is none.
+    /// Returns the limit; `u32::MAX` if there is none.
     pub(crate) fn limit(&self) -> u32 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Whether the limit was ever seen to be needed.
+    /// Returns true if the limit was ever needed.
     pub(crate) fn is_found(&self) -> bool {
         self.is_found.load(Ordering::Relaxed) != 0
     }
@@ -100,7 +102,7 @@ impl Crowd {
         self.divide();
     }
 
-    /// Requests of the region's other nodes there.
+    /// Returns the requests of the region's other nodes at this replica.
     pub(crate) fn elsewhere(&self) -> u32 {
         self.elsewhere.load(Ordering::Relaxed)
     }
@@ -110,25 +112,25 @@ impl Crowd {
         sharers.iter().fold(0, |sum, sharer| sharer.wanted.saturating_add(sum))
     }
 
-    /// There are so many of this node now.
+    /// Notes the current number of this node's requests in flight.
     pub(crate) fn note_most(&self, in_flight: u32) {
-        // A look that finds nothing to do is cheaper than a change.
+        // A read that finds nothing to change is cheaper than a write.
         if in_flight > self.most.load(Ordering::Relaxed) {
             self.most.fetch_max(in_flight, Ordering::Relaxed);
         }
     }
 
-    /// One more whose reply has not begun.
+    /// Notes a request that was sent; its reply has not begun.
     pub(crate) fn note_sent(&self) {
         self.unbegun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One of those has begun, or never will.
+    /// Notes that the reply of such a request began, or never will.
     pub(crate) fn note_settled(&self) {
         self.unbegun.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A reply began, with its first token after this time if that is known.
+    /// Notes a reply that began, with its time to first token if that is known.
     pub(crate) fn note_began(&self, first_token: Option<f32>) {
         if let Some(time) = first_token {
             let permille = (time * PERMILLE) as u64;
@@ -138,12 +140,13 @@ impl Crowd {
         self.began.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes out what was seen since the last time. `in_flight` are there now.
+    /// Takes out the observations since the last call; `in_flight` requests are there now.
     pub(crate) fn take(&self, in_flight: u32) -> CrowdSeen {
         let order = Ordering::Relaxed;
         let timed = self.timed.swap(0, order);
         let sum = self.first_token_permille.swap(0, order) as f32 / PERMILLE;
         CrowdSeen {
+            // Requests that are in flight now count for the next period, too.
             in_flight: self.most.swap(in_flight, order).max(in_flight),
             elsewhere: self.elsewhere(),
             wanted_elsewhere: self.wanted_elsewhere(),
@@ -154,9 +157,11 @@ impl Crowd {
         }
     }
 
-    /// Worked out here, since every decision about a request asks for it.
+    /// Computes this node's part of the limit ahead of time, since every decision about a request
+    /// reads it.
     fn divide(&self) {
-        // Two tasks come here; whoever comes last must go by what both have said.
+        // Two tasks call this; the later one must use what both have stored, so the lock is taken
+        // first.
         let mut sharers = self.sharers.lock().unwrap_or_else(PoisonError::into_inner);
         let limit = self.limit();
         let part = if limit == u32::MAX { u32::MAX } else { own_part(limit, &mut sharers) };

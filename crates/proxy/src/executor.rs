@@ -1,10 +1,10 @@
-//! Runs hyper's HTTP/2 tasks where drain can wait for them.
+//! Executor of hyper's HTTP/2 tasks that draining can wait for.
 
 use std::future::Future;
 
 use tokio_util::task::TaskTracker;
 
-/// Spawns onto a tracker.
+/// Executor that spawns tasks onto a tracker.
 #[derive(Clone, Debug)]
 pub(crate) struct Executor(pub(crate) TaskTracker);
 

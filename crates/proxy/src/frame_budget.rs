@@ -1,60 +1,60 @@
-//! Decides when a peer sends more HTTP/2 control frames than any honest one. Pure: bytes and times in, a
-//! verdict out.
+//! Rate limit of a peer's HTTP/2 control frames. Pure: bytes and times in, a verdict out.
 //!
-//! PING, SETTINGS, WINDOW_UPDATE and the like are answered or applied by the HTTP library before anybody
-//! else sees them, and cost processor time without being part of any request. So the frame headers are
-//! read as they pass. Payloads are skipped, not copied.
+//! The HTTP library answers or applies PING, SETTINGS, WINDOW_UPDATE and the like before the
+//! gateway sees them, and they cost processor time without being part of any request. So the frame
+//! headers are read as they pass. Payloads are skipped, not copied.
 
 use std::time::{Duration, Instant};
 
-/// What a control frame costs. An empty DATA frame is one too; h2 itself bounds how many tiny ones wait to
-/// be read.
+/// Cost of a control frame. An empty DATA frame counts as one; h2 itself limits how many tiny ones
+/// wait to be read.
 const CONTROL: u64 = 16;
-/// What SETTINGS cost: a new window size is applied to each open stream.
+/// Cost of SETTINGS: a new window size is applied to each open stream.
 const SETTINGS_COST: u64 = 160;
-/// The most that a peer has in store: 1,024 control frames.
+/// Size of the token bucket: 1,024 control frames.
 const STORE_MAX: u64 = 1_024 * CONTROL;
-/// A peer earns one each such time whatever it does: 100 control frames a second, or 10 SETTINGS.
+/// Time in which a peer earns one token without any work: 100 control frames a second, or 10
+/// SETTINGS.
 const UNIT_TIME: Duration = Duration::from_micros(1_000_000 / (100 * CONTROL));
-/// What a request, or a piece of a reply, earns: a PING and WINDOW_UPDATEs of stream and connection, and
-/// one frame more.
+/// Tokens earned by a request or a piece of a reply: a PING, WINDOW_UPDATEs of stream and
+/// connection, and one more frame.
 pub(crate) const EARNED_BY_PIECE: u64 = 4 * CONTROL;
-/// Bytes written to a peer that earn one: two WINDOW_UPDATEs for each kilobyte.
+/// Bytes written to a peer that earn one token: two WINDOW_UPDATEs for each kilobyte.
 pub(crate) const BYTES_PER_EARNED: u64 = 512 / CONTROL;
 
-/// Length of a frame's header.
+/// Length of a frame's header, in bytes.
 const HEADER_BYTES: usize = 9;
-/// Length of what an HTTP/2 client sends before its first frame.
+/// Length of the HTTP/2 client preface, in bytes.
 const PREFACE_BYTES: usize = 24;
 
 const DATA: u8 = 0;
 const SETTINGS: u8 = 4;
 const END_STREAM: u8 = 1;
 
-/// Who sends the frames.
+/// Senders of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// A client: its preface comes first.
+    /// A client, which sends its preface first.
     Client,
     /// A replica.
     Replica,
 }
 
-/// The frames that one connection may still send.
+/// Token bucket of the control frames that one connection may send.
 #[derive(Debug)]
 pub(crate) struct FrameBudget {
-    /// Bytes of the current payload that are still to pass.
+    /// Bytes of the current payload that have not passed yet.
     payload: usize,
     header: [u8; HEADER_BYTES],
     header_length: usize,
     store: u64,
-    /// What had been earned when it was last added up.
+    /// Tokens earned by work up to the last refill.
     earned: u64,
     filled_at: Instant,
 }
 
 impl FrameBudget {
-    /// A full store, at the beginning of a connection.
+    /// Returns a full bucket, for a new connection.
     pub(crate) fn new(sender: Sender, now: Instant) -> Self {
         Self {
             payload: if sender == Sender::Client { PREFACE_BYTES } else { 0 },
@@ -66,8 +66,8 @@ impl FrameBudget {
         }
     }
 
-    /// Looks at the next bytes of the connection, which has earned so much since it began. `false` if
-    /// they are more frames than it may send.
+    /// Accounts for the next bytes of the connection, which has earned `earned` tokens since it
+    /// began. Returns `false` if they are more frames than it may send.
     pub(crate) fn admits(
         &mut self,
         bytes: &[u8],
@@ -87,9 +87,10 @@ impl FrameBudget {
     fn fill(&mut self, earned: u64, now: Instant) {
         let passed = now.saturating_duration_since(self.filled_at).as_micros();
         let by_time = u64::try_from(passed / UNIT_TIME.as_micros()).unwrap_or(u64::MAX);
-        // The rest of the time counts for the next look, however close that is.
+        // The remainder of the time counts for the next refill, however soon that is.
         self.filled_at = match u32::try_from(by_time) {
             Ok(units) => self.filled_at + UNIT_TIME * units,
+            // After so long the bucket is full anyway.
             Err(_) => now,
         };
         let by_work = earned.saturating_sub(self.earned);
@@ -97,7 +98,7 @@ impl FrameBudget {
         self.store = self.store.saturating_add(by_time).saturating_add(by_work).min(STORE_MAX);
     }
 
-    /// What the frames cost whose headers end in these bytes.
+    /// Returns the cost of the frames whose headers end in these bytes.
     fn cost(&mut self, mut bytes: &[u8]) -> u64 {
         let mut cost = 0;
         loop {
@@ -118,7 +119,7 @@ impl FrameBudget {
         }
     }
 
-    /// What the frame costs whose header is complete.
+    /// Returns the cost of the frame whose header is complete, and notes the length of its payload.
     fn cost_of_frame(&mut self) -> u64 {
         let [high, middle, low, kind, flags, ..] = self.header;
         self.payload = u32::from_be_bytes([0, high, middle, low]) as usize;
@@ -172,7 +173,7 @@ mod tests {
             self.budget.admits(bytes, || self.earned, || self.start + self.passed)
         }
 
-        /// How many of the same frame it may send at once, up to a million.
+        /// Returns how many copies of a frame are admitted at once, up to a million.
         fn burst(&mut self, frame: &[u8]) -> usize {
             (0..1_000_000).take_while(|_| self.sends(frame)).count()
         }
@@ -253,7 +254,7 @@ mod tests {
             peer.earned += EARNED_BY_PIECE;
             assert!(peer.sends(&acknowledged));
         }
-        // Nor one that takes a large reply in frames of 16 kB.
+        // A client that takes a large reply in frames of 16 kB stays within the budget, too.
         for _ in 0..1_000_000 {
             peer.earned += (16 << 10) / BYTES_PER_EARNED;
             assert!(peer.sends(&acknowledged));

@@ -1,4 +1,4 @@
-//! Fuzz targets of what clients, trusted proxies and replicas send.
+//! Fuzz targets for input from clients, trusted proxies and replicas.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::client::fuzz::{connection_start, proxy_header};
 use crate::request::fuzz::retry_after_header;
 use crate::session::{SessionSpec, Sessions};
 
-/// A target: the name of the folder of its inputs, and what runs one of them.
+/// A fuzz target: the name of its folder of inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// The targets of this crate.
+/// All fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     ("proxy_header", proxy_header),
     ("connection_start", connection_start),
@@ -23,7 +23,8 @@ pub const TARGETS: &[Target] = &[
     ("retry_after_header", retry_after_header),
 ];
 
-/// Headers of lines `name: value`. Lines that are none are left out, as a parser would refuse them.
+/// Returns headers made of lines `name: value`. Other lines are left out, as a parser would refuse
+/// them.
 pub(crate) fn headers_in(input: &[u8]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in input.split(|byte| *byte == b'\n').take(64) {
@@ -37,7 +38,8 @@ pub(crate) fn headers_in(input: &[u8]) -> HeaderMap {
     headers
 }
 
-/// A cookie leads only to a replica that it names in full, and what is set leads back there.
+/// Asserts that a cookie leads only to a replica that it names in full, and that the cookie set in
+/// the reply leads back to that replica.
 fn session_cookie(input: &[u8]) {
     const REPLICA: u64 = 0x1234_5678_9abc_def0;
     let Ok(hasher) = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()) else { return };

@@ -1,8 +1,8 @@
-//! What all workers of a node share: the view, and a handful of counters.
+//! State that all workers of a node share: the view, and a handful of counters.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use arc_swap::{ArcSwap, Guard};
 use spillway_prefix::PrefixHasher;
 use spillway_quota::Quotas;
 use spillway_route::{RetryBudget, RetryBudgetConfig};
-use spillway_types::{Country, ModelName};
+use spillway_types::{AwayReason, Country, ModelName, Steering};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -21,11 +21,13 @@ use crate::control_age::ControlAge;
 use crate::conversations::Conversations;
 use crate::cors::Cors;
 use crate::knowledge::Knowledge;
+use crate::locations::{CountryCounts, Locations};
 use crate::memory::Memory;
 use crate::moves::Moves;
 use crate::queue_spec::WaitTotals;
 use crate::regions::Regions;
 use crate::remote::Remote;
+use crate::request::is_ready;
 use crate::settings::{Limits, Retry};
 use crate::stored_responses::StoredResponses;
 use crate::view::View;
@@ -36,36 +38,36 @@ use crate::waiting::Waitings;
 pub struct GatewayConfig {
     /// Name of the own region, for headers.
     pub region: String,
-    /// The country that it is in, if that is known.
+    /// Country of the own region, if that is known.
     pub country: Option<Country>,
     /// Bounds on clients.
     pub limits: Limits,
-    /// When another replica is tried.
+    /// Terms on which another replica is tried.
     pub retry: Retry,
     /// Seed of routing's random numbers.
     pub seed: u64,
-    /// Whether replies carry `x-spillway-*` headers that tell how they were routed, at first.
+    /// True if replies carry `x-spillway-*` headers on their routing, at first.
     pub expose_routing: bool,
-    /// Bounds on all that waits here for a place.
+    /// Bounds on all requests that wait here for a place.
     pub waiting: WaitTotals,
 }
 
-/// The state that requests share. Everything in it is read without waiting.
+/// State that requests share. All of it is read without waiting.
 pub struct Gateway {
     pub(crate) config: GatewayConfig,
-    /// As the config that was loaded last says.
+    /// True if the config that was loaded last exposes routing.
     expose_routing: AtomicBool,
-    /// Hashes keys of requests. It stays as it is while prompts' keys change: the homes of sessions
-    /// and of keys must not all move at once.
+    /// Hashes keys of requests. The hasher never changes, while prompts' keys do: the homes of
+    /// sessions and of keys must not all move at once.
     pub(crate) key_hasher: PrefixHasher,
     /// Hashes prompts.
     prompt_hasher: ArcSwap<PrefixHasher>,
-    /// What is known of caches.
+    /// Knowledge of the replicas' caches.
     knowledge: Knowledge,
     pub(crate) retry_budget: RetryBudget,
     pub(crate) responses: StoredResponses,
     pub(crate) conversations: Conversations,
-    /// Who lets clients in.
+    /// Checks the keys and tokens of clients.
     pub(crate) doorkeeper: Doorkeeper,
     pub(crate) counters: Counters,
     /// Connections of each client.
@@ -80,15 +82,18 @@ pub struct Gateway {
     /// Connections to replicas that drive themselves: they live as long as their pools, and
     /// draining does not wait for them.
     pub(crate) background: TaskTracker,
-    /// What waits here for a place at a replica.
+    /// Requests that wait here for a place at a replica.
     pub(crate) waiting: Arc<Waitings>,
     view: ArcSwap<View>,
     cors: ArcSwap<Cors>,
     regions: ArcSwap<Regions>,
+    locations: ArcSwap<Locations>,
     control_age: ControlAge,
     remote: OnceLock<Arc<dyn Remote>>,
     started_s: u64,
     decisions: AtomicU64,
+    /// Steering of clients as [`Steering::code`].
+    steering: AtomicU8,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -98,8 +103,8 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// A gateway that serves `view`. It hashes keys of requests with `hasher` all its life, and prompts
-    /// until [`Gateway::replace_hasher`].
+    /// Creates a gateway that serves `view`. Keys of requests are hashed with `hasher` for good,
+    /// prompts until [`Gateway::replace_hasher`].
     #[must_use]
     pub fn new(config: GatewayConfig, hasher: PrefixHasher, view: View, started_s: u64) -> Self {
         let budget = RetryBudgetConfig {
@@ -127,6 +132,7 @@ impl Gateway {
             waiting: Arc::new(Waitings::new(config.waiting)),
             view: ArcSwap::from_pointee(view),
             cors: ArcSwap::default(),
+            locations: ArcSwap::default(),
             regions: ArcSwap::from_pointee(Regions {
                 own_country: config.country,
                 ..Regions::alone(Instant::now())
@@ -135,32 +141,34 @@ impl Gateway {
             remote: OnceLock::new(),
             started_s,
             decisions: AtomicU64::new(config.seed),
+            // No client is to come before the node is ready.
+            steering: AtomicU8::new(Steering::Away(AwayReason::Starting).code()),
             config,
         }
     }
 
-    /// Whether replies carry `x-spillway-*` headers that tell how they were routed.
+    /// Returns true if replies carry `x-spillway-*` headers on their routing.
     pub(crate) fn exposes_routing(&self) -> bool {
         self.expose_routing.load(Ordering::Relaxed)
     }
 
-    /// Changes whether they do, for replies that begin from now on.
+    /// Shows or hides those headers, in replies that begin from now on.
     pub fn set_expose_routing(&self, expose_routing: bool) {
         self.expose_routing.store(expose_routing, Ordering::Relaxed);
     }
 
-    /// The view that requests starting now are served by.
+    /// Returns the view that serves requests starting now.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
         self.view.load_full()
     }
 
-    /// Serves requests by another view from now on; those under way keep theirs.
+    /// Serves requests by another view from now on; requests under way keep theirs.
     pub fn replace_view(&self, view: View) {
         self.view.store(Arc::new(view));
     }
 
-    /// Lets pages of these origins use it from now on.
+    /// Lets web pages of these origins use the gateway from now on.
     pub fn replace_cors(&self, cors: Cors) {
         self.cors.store(Arc::new(cors));
     }
@@ -169,83 +177,94 @@ impl Gateway {
         self.cors.load()
     }
 
-    /// The keys that clients are let in by.
+    /// Returns the keys that clients may use.
     #[must_use]
     pub fn keys(&self) -> Arc<KeyTable> {
         self.doorkeeper.table()
     }
 
-    /// Lets clients in by these keys alone from now on. Requests under way go on.
+    /// Accepts these keys alone from now on. Requests under way go on.
     pub fn replace_keys(&self, keys: KeyTable) {
         self.doorkeeper.replace(keys);
     }
 
-    /// What is known of caches.
+    /// Returns the knowledge of the replicas' caches.
     #[must_use]
     pub fn knowledge(&self) -> &Knowledge {
         &self.knowledge
     }
 
-    /// What prompts are hashed with now.
+    /// Returns the hasher of prompts.
     pub fn prompt_hasher(&self) -> Guard<Arc<PrefixHasher>> {
         self.prompt_hasher.load()
     }
 
-    /// Hashes prompts with another key from now on. What was learned of hashes by the old one is
-    /// worth nothing any more: clear the index too.
+    /// Hashes prompts with another key from now on. Hashes by the old key mean nothing any more:
+    /// clear the index too.
     pub fn replace_hasher(&self, hasher: PrefixHasher) {
         self.prompt_hasher.store(Arc::new(hasher));
     }
 
-    /// Returns once a worker has learned something since the last call; then
-    /// [`Worker::drain_learnings`] is worth a call on each. For one task.
+    /// Returns once a worker has learned something since the last call; then call
+    /// [`Worker::drain_learnings`] on each. For one task.
     ///
     /// [`Worker::drain_learnings`]: crate::Worker::drain_learnings
     pub async fn learned(&self) {
         self.knowledge.learned().await;
     }
 
-    /// Facts and switches that hold for its whole life.
+    /// Returns the facts and switches that hold for the node's whole life.
     #[must_use]
     pub fn config(&self) -> &GatewayConfig {
         &self.config
     }
 
-    /// What is known of regions.
+    /// Returns the state of all regions.
     #[must_use]
     pub fn regions(&self) -> Arc<Regions> {
         self.regions.load_full()
     }
 
-    /// Makes decisions go by this from now on.
+    /// Makes decisions by this state of the regions from now on.
     pub fn replace_regions(&self, regions: Regions) {
         self.regions.store(Arc::new(regions));
     }
 
-    /// Lets those that wait look for a place again: what they may have may have changed.
+    /// Returns the locations of clients. A request reads them without waiting.
+    #[must_use]
+    pub fn locations(&self) -> Arc<Locations> {
+        self.locations.load_full()
+    }
+
+    /// Locates clients by these networks from now on. Waiting requests are checked anew.
+    pub fn replace_locations(&self, locations: Locations) {
+        self.locations.store(Arc::new(locations));
+    }
+
+    /// Lets waiting requests look again for a place: other places may be open to them now.
     pub fn review_waiting(&self) {
         self.waiting.review();
     }
 
-    /// Requests that wait here for a place.
+    /// Returns how many requests wait here for a place.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.count()
     }
 
-    /// The same by model.
+    /// Returns how many requests wait here for a place, by model.
     #[must_use]
     pub fn waiting_by_model(&self) -> BTreeMap<ModelName, u32> {
         self.waiting.by_model()
     }
 
-    /// Requests of other nodes that are served here now.
+    /// Returns how many requests of other nodes are served here now.
     #[must_use]
     pub fn guests(&self) -> u32 {
         self.counters.guests.load(Ordering::Relaxed)
     }
 
-    /// Opens the way to other regions; only the first call counts.
+    /// Sets the connection to other regions; only the first call counts.
     pub fn connect(&self, remote: Arc<dyn Remote>) {
         drop(self.remote.set(remote));
     }
@@ -254,56 +273,76 @@ impl Gateway {
         self.remote.get()
     }
 
-    /// Seed of routing's random numbers.
+    /// Returns the seed of routing's random numbers.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.config.seed
     }
 
-    /// Counters for metrics.
+    /// Returns the counters for metrics.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Totals since start of replies of `/v1/responses` whose ids this node did not keep, by reason:
-    /// their clients can't ask for them again.
+    /// Returns totals since start of replies of `/v1/responses` whose ids this node did not keep,
+    /// by reason: their clients cannot ask for them again.
     #[must_use]
     pub fn responses_not_kept(&self) -> Vec<(&'static str, u64)> {
         self.responses.not_kept()
     }
 
-    /// Limits on what clients may ask for. Whoever knows them sets them there; before that there are
-    /// none.
+    /// Returns the limits on what clients may ask for. There are none until they are set there.
     #[must_use]
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
     }
 
-    /// What memory allows. Whoever watches it calls [`Memory::note`].
+    /// Returns the memory budget. The task that measures memory calls [`Memory::note`].
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// How old what the cluster agreed on can be here.
+    /// Returns the age of this node's copy of the cluster's state.
     #[must_use]
     pub fn control_age(&self) -> &ControlAge {
         &self.control_age
     }
 
-    /// Says that it is not ready any more, and takes no more guests; clients are served as ever.
+    /// Reports the node as not ready, and takes no more guests. Clients are served as before.
     pub fn announce_leaving(&self) {
         self.counters.leaving.store(1, Ordering::Relaxed);
     }
 
-    /// Whether [`Gateway::announce_leaving`] or [`Gateway::start_draining`] was called.
+    /// Returns the steering of new clients: to this node or away from it.
+    #[must_use]
+    pub fn steering(&self) -> Steering {
+        if self.is_leaving() {
+            // At once, not with the next sample: no client is to come to a node that ends.
+            return Steering::Away(AwayReason::Draining);
+        }
+        Steering::of_code(self.steering.load(Ordering::Relaxed))
+    }
+
+    /// Sets the steering of new clients. The caller decides it some times a second.
+    pub fn steer(&self, steering: Steering) {
+        self.steering.store(steering.code(), Ordering::Relaxed);
+    }
+
+    /// Returns true if requests that come now can be served.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        is_ready(self, &self.view())
+    }
+
+    /// Returns true if [`Gateway::announce_leaving`] or [`Gateway::start_draining`] was called.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
         self.counters.leaving.load(Ordering::Relaxed) != 0
     }
 
-    /// Requests of clients and guests whose replies have not ended.
+    /// Returns how many requests of clients and guests are under way.
     #[must_use]
     pub fn unfinished(&self) -> u64 {
         self.counters.requests.load(Ordering::Relaxed)
@@ -314,16 +353,17 @@ impl Gateway {
         self.announce_leaving();
         self.counters.draining.store(1, Ordering::Relaxed);
         self.draining.cancel();
+        // Only a closed tracker ends its wait with the last task.
         self.tracker.close();
     }
 
-    /// Whether [`Gateway::start_draining`] was called.
+    /// Returns true if [`Gateway::start_draining`] was called.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.counters.draining.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns once every connection and request has ended; only after
+    /// Returns once every connection and request has ended. Call it after
     /// [`Gateway::start_draining`].
     pub async fn drained(&self) {
         self.tracker.wait().await;
@@ -333,25 +373,26 @@ impl Gateway {
         &self.config.limits
     }
 
-    /// When the node started, in seconds since the Unix epoch.
+    /// Returns when the node started, in seconds since the Unix epoch.
     pub fn started_s(&self) -> u64 {
         self.started_s
     }
 
-    /// Random numbers for one request: a generator of its own, so that none is shared or locked.
+    /// Returns a random generator for one request, so that no generator is shared or locked.
     pub(crate) fn dice(&self) -> fastrand::Rng {
         // An odd constant spreads consecutive numbers over all seeds.
         let number = self.decisions.fetch_add(1, Ordering::Relaxed);
         fastrand::Rng::with_seed(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// A place for one more client connection; `None` (and counted) if there is none. It takes one of
-    /// the client's own places too, if it is known who that is.
+    /// Returns a place for one more client connection, with one of the client's own places if its
+    /// address is known. Counts the refusal and returns `None` if there is no place.
     pub(crate) fn admit_connection(
         self: &Arc<Self>,
         client: Option<IpAddr>,
     ) -> Option<ConnectionPermit> {
         let open = self.counters.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        // Created before the checks: dropping the permit takes the count back.
         let mut permit = ConnectionPermit { gateway: Arc::clone(self), _share: None };
         if open > self.config.limits.connections_max {
             self.counters.closed_full.fetch_add(1, Ordering::Relaxed);
@@ -367,7 +408,8 @@ impl Gateway {
         Some(permit)
     }
 
-    /// One of a client's own places for connections; `None` (and counted) if it has used them up.
+    /// Returns one of a client's own places for connections. Counts the refusal and returns `None`
+    /// if all are in use.
     pub(crate) fn admit_client(&self, client: IpAddr) -> Option<Share> {
         let share = self.clients.take(client);
         if share.is_none() {
@@ -376,18 +418,18 @@ impl Gateway {
         share
     }
 
-    /// Whose count of bodies in memory a client's are.
+    /// Returns the holder under which a client's bodies in memory are counted.
     pub(crate) fn body_holder(&self, client: IpAddr) -> BodyHolder {
         self.bodies.holder(client, &self.key_hasher)
     }
 
-    /// Counts what the requests of one client hold of bodies.
+    /// Returns the counters of bodies in memory, by client.
     pub(crate) fn bodies(&self) -> &BodyShares {
         &self.bodies
     }
 }
 
-/// Counts that requests and connections keep as they go.
+/// Counters that requests and connections keep.
 #[derive(Debug, Default)]
 pub struct Counters {
     connections: AtomicUsize,
@@ -407,53 +449,67 @@ pub struct Counters {
     pub(crate) guests: AtomicU32,
     /// Requests that are served now, guests included.
     pub(crate) requests: AtomicU64,
-    /// Requests that no region may serve which could.
+    /// Requests of clients that were refused because only regions that may not serve them could.
     pub(crate) residency_refused: AtomicU64,
-    /// Requests that were about to be sent where they may not be served.
+    /// Requests that were about to be sent to a region that may not serve them.
     pub(crate) residency_sent: AtomicU64,
     /// Guests that may not be served here.
     pub(crate) residency_received: AtomicU64,
     pub(crate) retries_refused: AtomicU64,
+    /// Requests of clients that were replied to.
+    pub(crate) served: AtomicU64,
+    /// Requests of clients that were turned away for lack of room.
+    pub(crate) without_room: AtomicU64,
+    pub(crate) countries: CountryCounts,
     pub(crate) moves: Moves,
     pub(crate) continuations: Continuations,
 }
 
 impl Counters {
-    /// Client connections open now.
+    /// Returns how many client connections are open now.
     #[must_use]
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed) as u64
     }
 
-    /// Bytes of request bodies held now.
+    /// Returns how many bytes of request bodies are held now.
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         self.body_bytes.load(Ordering::Relaxed)
     }
 
-    /// Streams since start whose replica broke off, on routes that continue them: what came of it and
-    /// why.
+    /// Returns totals since start of streams whose replica broke off, on routes that continue them:
+    /// result, reason, and number.
     #[must_use]
     pub fn continuations(&self) -> Vec<(&'static str, &'static str, u64)> {
         self.continuations.totals()
     }
 
-    /// Sessions and conversations since start that went on somewhere else: what was kept until then,
-    /// where it went, and how often.
+    /// Returns totals since start of sessions and conversations that moved: what was kept until
+    /// then, the new place, and number.
     #[must_use]
     pub fn moves(&self) -> Vec<(&'static str, &'static str, u64)> {
         self.moves.totals()
     }
 
-    /// Retries that the budget refused since start.
+    /// Returns totals since start of clients' requests: replied to, and shed for lack of room.
+    /// Requests refused for their content, or by a limit of their client, are neither.
+    #[must_use]
+    pub fn served_and_shed(&self) -> (u64, u64) {
+        let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (total(&self.served), total(&self.without_room))
+    }
+
+    /// Returns how many retries the budget has refused since start.
     #[must_use]
     pub fn retries_refused(&self) -> u64 {
         self.retries_refused.load(Ordering::Relaxed)
     }
 
-    /// Requests since start that were not served because of where they may be, by the place that
-    /// found it: `entry` refuses a client whose request none may serve; `sending` and `receiving` are
-    /// second looks that find nothing unless a first one was wrong or regions' rules just changed.
+    /// Returns totals since start of requests that were not served because of their residency, by
+    /// the place that found it: `entry` refuses a client whose request no region may serve.
+    /// `sending` and `receiving` are second looks, which find nothing unless a first one was wrong
+    /// or regions' rules just changed.
     #[must_use]
     pub fn residency(&self) -> Vec<(&'static str, u64)> {
         let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -464,7 +520,13 @@ impl Counters {
         ]
     }
 
-    /// Client connections that the gateway closed since start, by reason.
+    /// Returns requests since start by country of the client; empty without a location database.
+    #[must_use]
+    pub fn client_countries(&self) -> Vec<(String, u64)> {
+        self.countries.totals()
+    }
+
+    /// Returns client connections that the gateway has closed since start, by reason.
     #[must_use]
     pub fn connections_closed(&self) -> Vec<(&'static str, u64)> {
         let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -481,8 +543,8 @@ impl Counters {
         ]
     }
 
-    /// Streams of HTTP/2 connections that the gateway closed since start, by reason; the connections
-    /// went on.
+    /// Returns streams of HTTP/2 connections that the gateway has closed since start, by reason.
+    /// The connections went on.
     #[must_use]
     pub fn streams_closed(&self) -> [(&'static str, u64); 1] {
         [("stalled", self.streams_stalled.load(Ordering::Relaxed))]
@@ -504,11 +566,11 @@ impl Counters {
     }
 }
 
-/// One client connection's place; given back when dropped.
+/// Place of one client connection, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     gateway: Arc<Gateway>,
-    /// Its client's own place.
+    /// Place among the client's own connections.
     _share: Option<Share>,
 }
 

@@ -1,60 +1,60 @@
-//! When a second replica is asked beside the first, and how often.
+//! Hedging: a second attempt at another replica if the first byte is late, and its budget.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spillway_route::{RetryBudget, RetryBudgetConfig};
 
-/// Times to the first byte after which their percentile is believed.
+/// Number of times to first byte from which on their percentile is used.
 const SEEN_MIN: u64 = 100;
-/// No second attempt comes sooner, whatever the percentile: below it chance alone tells two replicas
-/// apart, and the second request costs more than it can gain.
+/// Shortest time before a second attempt, whatever the percentile: below it chance alone tells two
+/// replicas apart, and the second request costs more than it can gain.
 const AFTER_MIN: Duration = Duration::from_millis(5);
-/// Part by which one time moves the percentile at most: it follows a change within some hundred
+/// Greatest relative step of the percentile by one time: it follows a change within some hundred
 /// requests, and a single time moves it little.
 const STEP: f32 = 0.05;
 
-/// When a route asks a second replica beside the first.
+/// Hedging of a route's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HedgeSpec {
-    /// The time without a first byte after which it does.
+    /// Time without a first byte after which a second replica is asked.
     pub after: HedgeAfter,
-    /// Second attempts per 100 requests at most. What they cost is capacity, so choose the share of it
-    /// that the slowest replies are worth.
+    /// Most second attempts per 100 requests. They cost capacity, so choose the share of it that
+    /// faster replies are worth.
     pub budget_percent: u32,
 }
 
-/// A time without a first byte.
+/// Times without a first byte after which a second replica is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HedgeAfter {
-    /// This long.
+    /// A fixed time.
     Time(Duration),
-    /// Longer than so many of 100 replies of the same route and model took.
+    /// The time within which this percentage of replies of the same route and model began.
     Percentile(u8),
 }
 
-/// A route's second attempts.
+/// Hedging state of a route.
 #[derive(Debug)]
 pub(crate) struct Hedges {
     spec: HedgeSpec,
     budget: RetryBudget,
 }
 
-/// A percentile of times, followed one by one without keeping them.
+/// Running estimate of a percentile of times to first byte, without keeping the times.
 ///
-/// Each time above it moves it up by a part of itself, each below moves it down, in such proportion
-/// that it rests where the wanted share lies below. Several threads may lose each other's steps,
+/// Each time above the estimate moves it up by a fraction of itself, each time below moves it down,
+/// so that it rests where the wanted share lies below. Threads may overwrite each other's steps,
 /// which costs a little precision and no waiting.
 #[derive(Debug, Default)]
 pub(crate) struct FirstByte {
-    /// Milliseconds, as the bits of an `f32`.
+    /// The estimate in milliseconds, as the bits of an `f32`.
     percentile_ms: AtomicU32,
     seen: AtomicU64,
 }
 
 impl Hedges {
     pub(crate) fn new(spec: HedgeSpec, now: Instant) -> Self {
-        // Nothing whatever the share: where little is asked, little is gained.
+        // No allowance beyond the share: at low load hedging gains little.
         let share_percent = spec.budget_percent;
         let config = RetryBudgetConfig { share_percent, in_hand: 0, per_second_min: 0 };
         Self { spec, budget: RetryBudget::new(config, now) }
@@ -64,8 +64,8 @@ impl Hedges {
         self.spec
     }
 
-    /// Counts a request that may be asked twice, and says after which time; `None` if that is not
-    /// known yet.
+    /// Counts a request that may be hedged, and returns the time after which it is; `None` if the
+    /// percentile is not known yet.
     pub(crate) fn on_request(&self, first_byte: &FirstByte) -> Option<Duration> {
         self.budget.on_request();
         match self.spec.after {
@@ -74,13 +74,14 @@ impl Hedges {
         }
     }
 
-    /// Takes the budget for one second attempt; `false` if there is none.
+    /// Takes the budget for one second attempt; returns `false` if it is used up.
     #[must_use]
     pub(crate) fn try_hedge(&self, now: Instant) -> bool {
         self.budget.try_retry(now)
     }
 
-    /// Notes how long the first byte took, or how long it had not come when that ceased to matter.
+    /// Notes the time to the first byte, or the time without one until the result no longer
+    /// mattered.
     pub(crate) fn seen(&self, first_byte: &FirstByte, time: Duration) {
         if let HedgeAfter::Percentile(percent) = self.spec.after {
             first_byte.note(time, percent);
@@ -103,7 +104,7 @@ impl FirstByte {
         let moved_ms = if is_first {
             time_ms
         } else if time_ms > percentile_ms {
-            // At least some part of a millisecond: from zero no part of itself leads away.
+            // At least 0.1 ms, since an estimate of zero would never grow by a fraction of itself.
             (percentile_ms * (1.0 + STEP * below)).max(0.1)
         } else {
             percentile_ms * (1.0 - STEP * (1.0 - below))
@@ -135,7 +136,7 @@ mod tests {
             let hedges = hedges(HedgeAfter::Percentile(percent), 5);
             let first_byte = FirstByte::default();
             let mut dice = fastrand::Rng::with_seed(percent.into());
-            // Evenly from 100 to 200 ms.
+            // Times spread evenly from 100 to 200 ms.
             let mut time = || Duration::from_secs_f32(0.1 + 0.1 * dice.f32());
             (0..SEEN_MIN - 1).for_each(|_| hedges.seen(&first_byte, time()));
             assert_eq!(hedges.on_request(&first_byte), None, "too few were seen");

@@ -1,14 +1,14 @@
-//! How long requests keep a place at a replica, as its requests note it.
+//! Statistics of the time that requests hold a place at a replica.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use spillway_route::HoldTime;
 
-/// A [`HoldTime`] without a lock: each of its numbers as the bits of a float.
+/// A [`HoldTime`] without a lock: each of its numbers as the bits of an `f32`.
 ///
-/// Of two requests that end in the same moment one may be lost, or counted in some of the numbers only;
-/// that is forgotten with the requests that follow.
+/// When two requests end at the same moment, one may be lost or counted in some of the numbers
+/// only; the requests that follow outweigh such an error.
 #[derive(Debug, Default)]
 pub(crate) struct Held([AtomicU32; 5]);
 
@@ -19,7 +19,7 @@ impl Held {
         HoldTime { count, tokens, held_ms, variance, covariance }
     }
 
-    /// Notes that a request of so many tokens has kept its place for this time.
+    /// Notes that a request of `tokens` tokens held its place for the time `held`.
     pub(crate) fn note(&self, tokens: u32, held: Duration) {
         let HoldTime { count, tokens, held_ms, variance, covariance } =
             self.get().with(tokens, held.as_secs_f32() * 1e3);

@@ -1,4 +1,4 @@
-//! What is known of caches: here block by block, elsewhere by what is hot.
+//! Knowledge about prefix caches: exact blocks in this region, hot blocks in other regions.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,31 +9,31 @@ use spillway_prefix::{HotView, IndexReader, Matches};
 use spillway_types::{Holder, Inquiry, RegionName, Speed};
 use tokio::sync::Notify;
 
-/// Bytes of prompt in a block until the node says otherwise: the hasher's own default.
+/// Bytes of prompt in a block until the node sets them: the default of the hasher.
 const BLOCK_BYTES_DEFAULT: u32 = 256;
-/// Regions with hot blocks that a look-up tells apart. More than any cluster has; what lies beyond
-/// counts as cold.
+/// Most regions with hot blocks that a look-up tells apart, more than any cluster has. Regions
+/// beyond it count as cold.
 const HOT_REGIONS_MAX: usize = 64;
 
 thread_local! {
-    /// A look-up's memory, taken by one look-up and given back for the next: requests on one thread
-    /// decide one after the other.
+    /// Memory of a look-up, reused by the next one: requests on one thread decide one after the
+    /// other.
     static SCRATCH: Cell<Matches> = Cell::default();
 }
 
-/// What requests look caches up in, and the word that something was learned.
+/// Prefix caches by which requests choose, and a signal that something new was learned.
 ///
-/// Whatever of it is missing, nothing counts as cached, and the load decides.
+/// If the index is missing, nothing counts as cached and the load alone decides.
 #[derive(Debug, Default)]
 pub struct Knowledge {
-    /// With the bytes of a block.
+    /// Prefix index of this region and the bytes of prompt in a block.
     index: OnceLock<(IndexReader, u32)>,
     hot: ArcSwap<HotView>,
     learned: Notify,
     counts: KnowledgeCounts,
 }
 
-/// How often caches were looked up.
+/// Counts of cache look-ups.
 #[derive(Debug, Default)]
 pub struct KnowledgeCounts {
     lookups: AtomicU64,
@@ -43,30 +43,30 @@ pub struct KnowledgeCounts {
 }
 
 impl Knowledge {
-    /// Looks caches of this region up here from now on; only the first call counts. `block_bytes` are
-    /// those of the hasher.
+    /// Sets the prefix index of this region; only the first call has an effect. `block_bytes` is
+    /// the hasher's.
     pub fn set_index(&self, index: IndexReader, block_bytes: u32) {
         drop(self.index.set((index, block_bytes.max(1))));
     }
 
-    /// Looks caches of other regions up here from now on.
+    /// Replaces the hot blocks of other regions.
     pub fn replace_hot(&self, hot: Arc<HotView>) {
         self.hot.store(hot);
     }
 
-    /// Bytes of prompt in a block.
+    /// Returns the bytes of prompt in a block.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         self.index.get().map_or(BLOCK_BYTES_DEFAULT, |(_, block_bytes)| *block_bytes)
     }
 
-    /// How often caches were looked up.
+    /// Returns the counts of cache look-ups.
     #[must_use]
     pub fn counts(&self) -> &KnowledgeCounts {
         &self.counts
     }
 
-    /// What the caches of this region hold of the request's prompt now. Waits for nobody.
+    /// Returns what the replicas of this region hold of the request's prompt now. Never blocks.
     pub(crate) fn look_up(&self, inquiry: &Inquiry) -> Cached {
         let chain = inquiry.prefix.as_slice();
         let Some((index, _)) = self.index.get().filter(|_| !chain.is_empty()) else {
@@ -81,7 +81,7 @@ impl Knowledge {
         Cached { matches: Some(matches) }
     }
 
-    /// What other regions hold of the request's prompt, by its hot blocks.
+    /// Returns what other regions hold of the request's prompt, by their hot blocks.
     pub(crate) fn look_up_hot(&self, inquiry: &Inquiry) -> CachedElsewhere {
         let view = self.hot.load();
         let mut depths = [0; HOT_REGIONS_MAX];
@@ -89,12 +89,14 @@ impl Knowledge {
         CachedElsewhere { view, depths }
     }
 
-    /// Milliseconds to read what is not cached of the request's prompt.
+    /// Returns the predicted time to prefill the uncached part of the request's prompt, in
+    /// milliseconds.
     pub(crate) fn prefill_ms(&self, inquiry: &Inquiry, cached_blocks: u32, speed: &Speed) -> f32 {
         let tokens = |bytes: f32| bytes / speed.bytes_per_token.max(f32::MIN_POSITIVE);
         let prompt = tokens(inquiry.prompt_bytes as f32);
         let cached = tokens(cached_blocks as f32 * self.block_bytes() as f32).min(prompt);
-        // A token takes longer the more there are before it: the mean of those from `cached` on.
+        // A token takes longer the more tokens precede it: this is the mean for those after
+        // `cached`.
         let before = (prompt + cached) / 2.0 / 1_000.0;
         (prompt - cached) * (speed.prefill_ms + speed.prefill_ms_per_thousand * before)
     }
@@ -104,59 +106,61 @@ impl Knowledge {
         self.counts.spills_changed.fetch_add(u64::from(is_changed), Ordering::Relaxed);
     }
 
-    /// Something was learned. One stored permit is enough: whoever takes it empties all queues.
+    /// Signals that something was learned. One stored permit is enough: the task that takes it
+    /// checks all queues.
     pub(crate) fn wake(&self) {
         self.learned.notify_one();
     }
 
-    /// Returns once something was learned since the last call.
+    /// Waits until something was learned since the last call.
     pub(crate) async fn learned(&self) {
         self.learned.notified().await;
     }
 }
 
 impl KnowledgeCounts {
-    /// Prompts that were looked up, once for each decision.
+    /// Returns the number of prompts looked up, once for each decision.
     #[must_use]
     pub fn lookups(&self) -> u64 {
         self.lookups.load(Ordering::Relaxed)
     }
 
-    /// Of these, those of which some replica held a block.
+    /// Returns the number of these prompts of which some replica held a block.
     #[must_use]
     pub fn matched(&self) -> u64 {
         self.matched.load(Ordering::Relaxed)
     }
 
-    /// Decisions between regions that knew of hot blocks.
+    /// Returns the number of decisions between regions with hot blocks known.
     #[must_use]
     pub fn spills(&self) -> u64 {
         self.spills.load(Ordering::Relaxed)
     }
 
-    /// Of these, those that would have gone another way without.
+    /// Returns the number of these decisions that hot blocks changed.
     #[must_use]
     pub fn spills_changed(&self) -> u64 {
         self.spills_changed.load(Ordering::Relaxed)
     }
 }
 
-/// What the replicas of this region hold of one prompt. Gives its memory back when dropped.
+/// Blocks of one prompt that replicas of this region hold. Returns its memory for reuse when
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Cached {
     matches: Option<Matches>,
 }
 
 impl Cached {
-    /// Nothing was looked up.
+    /// Result without a look-up: nothing is cached.
     pub(crate) const NOTHING: Self = Self { matches: None };
 
-    /// Leading blocks at a replica.
+    /// Returns the number of leading blocks that a replica holds.
     pub(crate) fn blocks(&self, holder: Option<Holder>) -> u32 {
         self.matches.as_ref().zip(holder).map_or(0, |(matches, holder)| matches.blocks(holder))
     }
 
-    /// Leading blocks at the replica that holds most.
+    /// Returns the number of leading blocks at the replica that holds most.
     pub(crate) fn longest(&self) -> u32 {
         self.matches.as_ref().map_or(0, Matches::longest)
     }
@@ -170,7 +174,7 @@ impl Drop for Cached {
     }
 }
 
-/// What other regions hold of one prompt.
+/// Blocks of one prompt that other regions hold.
 #[derive(Debug)]
 pub(crate) struct CachedElsewhere {
     view: Guard<Arc<HotView>>,
@@ -178,14 +182,14 @@ pub(crate) struct CachedElsewhere {
 }
 
 impl CachedElsewhere {
-    /// Leading blocks in a region.
+    /// Returns the number of leading blocks that a region holds.
     pub(crate) fn blocks(&self, region: &RegionName) -> u32 {
-        // By name, so that a search finds it.
+        // The regions are sorted by name.
         let place = self.view.regions().binary_search(region);
         place.ok().and_then(|place| self.depths.get(place).copied()).unwrap_or(0)
     }
 
-    /// Whether any region is known to hold anything.
+    /// Returns true if any region is known to hold a block.
     pub(crate) fn is_any(&self) -> bool {
         self.depths.iter().any(|depth| *depth > 0)
     }

@@ -1,23 +1,24 @@
-//! Requests that are served although they are predicted to come too late.
+//! Probe requests that are served although a too late reply is predicted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often one is: a prediction that was never tried again would stay wrong for ever.
+/// Interval of probes: a prediction that is never tried again would stay wrong for ever.
 pub(crate) const PROBE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Lets one request in [`PROBE_PERIOD`] through. The period begins with the first that is refused.
+/// Rate limit of probes: one request in [`PROBE_PERIOD`]. The period begins with the first refusal.
 #[derive(Debug)]
 pub(crate) struct LateProbes {
     since: Instant,
-    /// When the last one passed, or the first was refused, in milliseconds since then; 0 before that.
+    /// Time of the last probe or the first refusal, in milliseconds after `since`; 0 before both.
     last_ms: AtomicU64,
 }
 
 impl LateProbes {
-    /// Whether the request that is here `now` may pass. Of several at a time one may.
+    /// Returns true if the request that is here `now` may be a probe. Of several at a time one may.
     pub(crate) fn pass(&self, now: Instant) -> bool {
         let passed_ms = now.saturating_duration_since(self.since).as_millis();
+        // At least 1, since 0 means that no request was refused yet.
         let now_ms = u64::try_from(passed_ms).unwrap_or(u64::MAX).saturating_add(1);
         let last_ms = self.last_ms.load(Ordering::Relaxed);
         let period_ms = PROBE_PERIOD.as_secs() * 1_000;
@@ -26,6 +27,7 @@ impl LateProbes {
         }
         let swapped =
             self.last_ms.compare_exchange(last_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed);
+        // The first refusal only starts the period. Of several requests one wins the exchange.
         last_ms > 0 && swapped.is_ok()
     }
 }

@@ -1,7 +1,7 @@
 //! The data path: front door, connections to replicas, streaming.
 //!
-//! One request reads one immutable [`View`] and leaves one outcome in a bounded queue. Nothing here
-//! waits for anything but the client and the replica; decisions are made in `spillway-route`.
+//! One request reads one immutable [`View`] and leaves one outcome in a bounded queue. It waits
+//! for its client, its replica and its turn; `spillway-journey` decides what happens to it next.
 
 mod access;
 mod board;
@@ -24,6 +24,7 @@ mod knowledge;
 mod late_probes;
 mod learning;
 mod live_loads;
+mod locations;
 mod memory;
 mod model_cards;
 mod moves;
@@ -31,6 +32,7 @@ mod names;
 mod place;
 mod queue_spec;
 mod region_gate;
+mod region_steering;
 mod regions;
 mod relay;
 mod remote;
@@ -40,6 +42,7 @@ mod route_group;
 mod session;
 mod settings;
 mod split;
+mod steering_answer;
 mod stored_responses;
 mod stream;
 mod tenant_rests;
@@ -67,11 +70,13 @@ pub use gateway::{Counters, Gateway, GatewayConfig};
 pub use hedging::{HedgeAfter, HedgeSpec};
 pub use knowledge::{Knowledge, KnowledgeCounts};
 pub use learning::{Learning, Replied};
+pub use locations::Locations;
 pub use memory::{Memory, Pressure};
 pub use model_cards::ModelCards;
 pub use names::NameSpec;
 pub use queue_spec::{QueueSpec, WaitTotals};
 pub use region_gate::RegionGate;
+pub use region_steering::RegionSteering;
 pub use regions::{OtherModel, OtherRegion, OwnModel, RegionCounts, RegionTerms, Regions};
 pub use relay::AheadRoom;
 pub use remote::{

@@ -1,72 +1,76 @@
-//! What memory allows: requests read a flag, and whoever watches the process's memory sets it.
+//! Memory pressure: a watcher of the process's memory sets a flag that requests read.
 //!
 //! Everything that grows with load has a limit of its own; their sum is still more than a small
-//! machine has. So a node refuses new work before its memory is used up, and not all of it: what the
-//! process holds may be what the allocator keeps, and then only work done shows that there is room.
+//! machine has. So a node refuses most new work before its memory is used up. It still serves a
+//! trickle: the allocator may keep freed memory, and then only work done shows that there is room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use crate::relay::AheadRoom;
 
-/// From this share of the ceiling on, new requests are refused.
+/// Share of the ceiling from which on new requests are refused, in thousandths.
 const TIGHT_PERMILLE: u64 = 900;
-/// From this share on, new connections are refused too.
+/// Share from which on new connections are refused too, in thousandths.
 const FULL_PERMILLE: u64 = 970;
-/// Each state is left this much below where it began, so that it doesn't flicker.
+/// Hysteresis: a state ends this much below the share at which it began, in thousandths.
 const BACK_PERMILLE: u64 = 50;
-/// Requests, and connections, that are served whatever the memory each time that the trickle is renewed.
+/// Requests, and connections, served whatever the memory in each period of the trickle.
 const TRICKLE: i32 = 4;
-/// Bytes that are read of all clients while memory is full each time that the trickle is renewed: heads of
-/// some hundred requests.
+/// Bytes read from all clients in each period of the trickle while memory is full: heads of some
+/// hundred requests.
 const READ_TRICKLE_BYTES: i64 = 1 << 20;
-/// All buffered bodies together have this part of the ceiling at most: while one is gathered it takes
-/// up to three times its length, and they are not all that there is.
+/// Part of the ceiling that all buffered bodies together may hold, as a divisor: while a body is
+/// gathered it takes up to three times its length, and other things need memory too.
 const BODIES_PART: u64 = 5;
-/// And this part while memory is tight.
+/// Divisor for buffered bodies while memory is tight.
 const BODIES_PART_TIGHT: u64 = 16;
-/// And this part while it is full: what arrives then is stopped, but for short bodies.
+/// Divisor for buffered bodies while memory is full: new bodies are stopped then, except short
+/// ones.
 const BODIES_PART_FULL: u64 = 64;
-/// From this share of the ceiling on memory is looked at more often, and what is free is given back.
+/// Share of the ceiling from which on memory is checked more often and free memory is returned to
+/// the system, in thousandths.
 const CLOSE_PERMILLE: u64 = 700;
-/// All that is read ahead of clients has this part of the ceiling at most, and nothing more is read while
-/// memory is tight: replicas that wait cost others time, a node without memory costs all.
+/// Part of the ceiling that all replies read ahead together may hold, as a divisor. Nothing more is
+/// read ahead while memory is tight: a replica that waits costs others time, a node without memory
+/// costs everything.
 const AHEAD_PART: u64 = 8;
 
-/// How much of the memory is used.
+/// Memory pressure of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
     // Free => (Tight | Full)
-    /// There is room.
+    /// Memory is free.
     #[default]
     Free,
     // Tight => (Free | Full)
-    /// Requests are refused, but for a few.
+    /// Memory is tight: requests are refused, except for a trickle.
     Tight,
     // Full => (Tight | Free)
-    /// Connections are refused as well, but for a few.
+    /// Memory is full: connections are refused as well, except for a trickle.
     Full,
 }
 
-/// The memory of the process, as requests see it. Read without waiting.
+/// Memory of the process, as requests see it. Reading never blocks.
 #[derive(Debug)]
 pub struct Memory {
     pressure: AtomicU8,
-    /// Requests that are let in until the trickle is renewed.
+    /// Requests admitted until the trickle is renewed.
     trickle: AtomicI32,
-    /// Connections that are let in until then.
+    /// Connections admitted until then.
     connection_trickle: AtomicI32,
-    /// Bytes that are read of clients until then, if memory is full.
+    /// Bytes read from clients until then, if memory is full.
     read_trickle: AtomicI64,
     used_bytes: AtomicU64,
     ceiling_bytes: AtomicU64,
     ahead: Arc<AheadRoom>,
-    /// Bytes that may be read ahead whatever the ceiling.
+    /// Most bytes read ahead, whatever the ceiling.
     ahead_bytes_max: u64,
 }
 
 impl Pressure {
-    /// What `used` bytes of `ceiling` mean after this state. A ceiling of 0 is none.
+    /// Returns the state that follows this one at `used_bytes` of `ceiling_bytes`. A ceiling of 0
+    /// is none.
     #[must_use]
     pub fn next(self, used_bytes: u64, ceiling_bytes: u64) -> Self {
         let reaches = |state: Self, permille: u64| {
@@ -90,7 +94,8 @@ impl Pressure {
 }
 
 impl Memory {
-    /// Memory without a ceiling so far. All that is read ahead of clients has `ahead_bytes_max` at most.
+    /// Returns memory without a ceiling. All replies read ahead of their clients have
+    /// `ahead_bytes_max` at most.
     pub(crate) fn new(ahead_bytes_max: u64) -> Self {
         Self {
             pressure: AtomicU8::default(),
@@ -104,8 +109,8 @@ impl Memory {
         }
     }
 
-    /// Takes in what the process uses and may use, and renews the trickle. To be called ten times a
-    /// second; returns the state from now on.
+    /// Sets the memory in use and the ceiling, and renews the trickle. Call it ten times a
+    /// second; returns the new state.
     pub fn note(&self, used_bytes: u64, ceiling_bytes: u64) -> Pressure {
         self.trickle.store(TRICKLE, Ordering::Relaxed);
         self.connection_trickle.store(TRICKLE, Ordering::Relaxed);
@@ -113,8 +118,7 @@ impl Memory {
         self.look(used_bytes, ceiling_bytes)
     }
 
-    /// Takes in what the process uses and may use. May be called as often as one likes; returns the
-    /// state from now on.
+    /// Sets the memory in use and the ceiling. May be called at any time; returns the new state.
     pub fn look(&self, used_bytes: u64, ceiling_bytes: u64) -> Pressure {
         let next = self.pressure().next(used_bytes, ceiling_bytes);
         self.used_bytes.store(used_bytes, Ordering::Relaxed);
@@ -128,57 +132,59 @@ impl Memory {
         next
     }
 
-    /// Room for what is read ahead of clients.
+    /// Returns the memory limit of replies that are read ahead of their clients.
     #[must_use]
     pub fn ahead(&self) -> &Arc<AheadRoom> {
         &self.ahead
     }
 
-    /// The state now.
+    /// Returns the current state.
     #[must_use]
     pub fn pressure(&self) -> Pressure {
         Pressure::of(self.pressure.load(Ordering::Relaxed))
     }
 
-    /// Whether there is little left.
+    /// Returns true if memory is tight or full.
     #[must_use]
     pub fn is_tight(&self) -> bool {
         self.pressure() >= Pressure::Tight
     }
 
-    /// Whether a new request is to be served. To be asked once for each.
+    /// Returns true if a new request may be served. Call it once for each request.
     #[must_use]
     pub fn admits_request(&self) -> bool {
         !self.is_tight() || self.trickle.fetch_sub(1, Ordering::Relaxed) > 0
     }
 
-    /// Whether a new connection is to be served. To be asked once for each. Without a trickle, a node
-    /// whose memory became free unseen would go on refusing everybody.
+    /// Returns true if a new connection may be served. Call it once for each connection.
+    /// Without a trickle, a node whose memory became free unnoticed would refuse every client for
+    /// ever.
     pub(crate) fn admits_connection(&self) -> bool {
         let is_in_trickle = || self.connection_trickle.fetch_sub(1, Ordering::Relaxed) > 0;
         self.pressure() < Pressure::Full || is_in_trickle()
     }
 
-    /// Whether anything is to be read of a client while memory is full. What is not read is not held.
+    /// Returns true if bytes of a client may be read while memory is full. Unread bytes take no
+    /// memory.
     pub(crate) fn admits_read(&self) -> bool {
         self.read_trickle.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts bytes that were read of a client while memory is full.
+    /// Counts bytes that were read from a client while memory is full.
     pub(crate) fn count_read(&self, bytes: usize) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.read_trickle.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Whether the ceiling is so near that memory is to be looked at more often, and what is free of it
-    /// to be given back.
+    /// Returns true if the ceiling is so near that memory must be checked more often and free
+    /// memory be returned to the system.
     #[must_use]
     pub fn is_near_ceiling(&self) -> bool {
         let near = u128::from(self.ceiling_bytes()) * u128::from(CLOSE_PERMILLE);
         near > 0 && u128::from(self.used_bytes()) * 1000 >= near
     }
 
-    /// Bytes that all buffered bodies may have together.
+    /// Returns the most bytes that all buffered bodies may hold together.
     pub(crate) fn bodies_bytes_max(&self) -> u64 {
         let part = match self.pressure() {
             Pressure::Free => BODIES_PART,
@@ -191,13 +197,13 @@ impl Memory {
         }
     }
 
-    /// What the process used at the last look.
+    /// Returns the memory in use at the last call of `look` or `note`, in bytes.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// What it may use; 0 without a ceiling.
+    /// Returns the ceiling in bytes; 0 without one.
     #[must_use]
     pub fn ceiling_bytes(&self) -> u64 {
         self.ceiling_bytes.load(Ordering::Relaxed)

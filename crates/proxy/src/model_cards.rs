@@ -1,4 +1,4 @@
-//! What clients are told of models beyond their names: what replicas say of them, where they agree.
+//! Descriptions of models for clients: the properties on which replicas agree.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use spillway_types::{ModelName, ServedModel};
 
 use crate::names::Names;
 
-/// The longest prompt and answer together, in tokens. Where replicas differ, the least holds for all.
+/// Field with the longest prompt and answer together, in tokens. The least of all replicas holds.
 const LENGTH_MAX: &str = "max_model_len";
 
-/// A model of which replicas say nothing.
+/// Fields of a model that replicas do not describe.
 static NOTHING: BTreeMap<String, String> = BTreeMap::new();
 
-/// What replicas say of the models that they serve.
+/// Descriptions of models, merged from their replicas.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ModelCards(BTreeMap<ModelName, Told>);
 
-/// What the replicas of one model agree on.
+/// Description that all replicas of one model agree on.
 #[derive(Debug, PartialEq, Eq)]
 struct Told {
     root: Option<String>,
-    /// JSON text by name.
+    /// JSON text of a field by its name.
     fields: BTreeMap<String, String>,
 }
 
-/// What was heard of one model so far. `None` stands for words that differ.
+/// Description collected of one model so far. An inner `None` marks replicas that differ.
 #[derive(Debug, Default)]
 struct Heard<'s> {
     root: Option<Option<&'s str>>,
@@ -33,8 +33,8 @@ struct Heard<'s> {
 }
 
 impl ModelCards {
-    /// The cards of these models, each with what one replica says of it. What only some of a model's
-    /// replicas say counts for all; what they say differently is left out.
+    /// Merges the descriptions of models by single replicas. A field that only some of a model's
+    /// replicas have counts for all; a field on which they differ is left out.
     #[must_use]
     pub fn new<'s>(said: impl IntoIterator<Item = (&'s ModelName, &'s ServedModel)>) -> Self {
         let mut heard: BTreeMap<&ModelName, Heard<'_>> = BTreeMap::new();
@@ -44,17 +44,20 @@ impl ModelCards {
         Self(heard.into_iter().map(|(name, heard)| (name.clone(), heard.into_told())).collect())
     }
 
-    /// What clients are told of a name. That of a split tells what holds for all its arms.
+    /// Returns the card of a name. The card of a split has the fields if all its arms have the
+    /// same.
     pub(crate) fn card<'c>(&'c self, names: &'c Names, id: &'c str) -> ModelCard<'c> {
         let models = names.models_behind(id);
         let Some((first, others)) = models.split_first() else {
             return ModelCard { id, root: id, fields: &NOTHING };
         };
         let told = self.0.get(*first);
+        // Where the arms of a split differ, no field holds for all of them.
         if !others.iter().all(|other| *other == *first || self.0.get(*other) == told) {
             return ModelCard { id, root: id, fields: &NOTHING };
         }
         let is_one = others.iter().all(|other| *other == *first);
+        // Without a root from the replicas, an alias shows its model, and a split its own name.
         let unnamed = if is_one { first.as_str() } else { id };
         ModelCard {
             id,
@@ -83,11 +86,13 @@ impl<'s> Heard<'s> {
     }
 }
 
-/// What holds for a field of which one replica says `known` and another `text`.
+/// Returns the merged value of a field where one replica says `known` and another `text`; `None` if
+/// they differ.
 fn agreed(field: &str, known: String, text: &str) -> Option<String> {
     if known == text {
         return Some(known);
     }
+    // Only the length has a value that is safe at all replicas: the least.
     let number = |text: &str| text.parse::<u64>().ok().filter(|_| field == LENGTH_MAX);
     Some(number(&known)?.min(number(text)?).to_string())
 }

@@ -1,51 +1,49 @@
-//! Counts of sessions and conversations that went on somewhere else.
+//! Counts of sessions and conversations that continued at another place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What kept a client's requests together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// A cookie or header of the route's sessions.
-    Session,
-    /// The beginning of the prompt, which another region has in its caches.
-    Conversation,
+/// A change of the place where a client's requests are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Move {
+    /// A session by cookie or header continued at another replica of this region.
+    SessionToReplica,
+    /// A session continued in another region.
+    SessionToRegion,
+    /// A conversation, recognized by the beginning of its prompt, continued in another region.
+    ConversationToRegion,
 }
 
-/// Where it went instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MovedTo {
-    /// Another replica of this region.
-    Replica,
-    /// Another region.
-    Region,
+impl Move {
+    const ALL: [Self; 3] =
+        [Self::SessionToReplica, Self::SessionToRegion, Self::ConversationToRegion];
+
+    /// Returns the values of the metric's labels: the kind of affinity, and the kind of the new
+    /// place.
+    fn labels(self) -> (&'static str, &'static str) {
+        match self {
+            Self::SessionToReplica => ("session", "replica"),
+            Self::SessionToRegion => ("session", "region"),
+            Self::ConversationToRegion => ("conversation", "region"),
+        }
+    }
 }
 
-/// Totals since start.
+/// Totals since start, one for each kind of move.
 #[derive(Debug, Default)]
-pub(crate) struct Moves {
-    session_to_replica: AtomicU64,
-    session_to_region: AtomicU64,
-    conversation_to_region: AtomicU64,
-}
+pub(crate) struct Moves([AtomicU64; Move::ALL.len()]);
 
 impl Moves {
-    /// Counts one.
-    pub(crate) fn count(&self, kept: Kept, to: MovedTo) {
-        let counter = match (kept, to) {
-            (Kept::Session, MovedTo::Replica) => &self.session_to_replica,
-            (Kept::Session, MovedTo::Region) => &self.session_to_region,
-            (Kept::Conversation, _) => &self.conversation_to_region,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+    /// Counts one move.
+    pub(crate) fn count(&self, moved: Move) {
+        self.0[moved as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns what was kept, where it went, and how often.
+    /// Returns the totals by kind of affinity and kind of the new place.
     pub(crate) fn totals(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        vec![
-            ("session", "replica", total(&self.session_to_replica)),
-            ("session", "region", total(&self.session_to_region)),
-            ("conversation", "region", total(&self.conversation_to_region)),
-        ]
+        let total = |moved: Move| {
+            let (kept, to) = moved.labels();
+            (kept, to, self.0[moved as usize].load(Ordering::Relaxed))
+        };
+        Move::ALL.map(total).to_vec()
     }
 }

@@ -1,4 +1,4 @@
-//! The names that clients may ask for, and what each stands for.
+//! Names that clients may ask for: models, aliases, splits and versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,31 +8,31 @@ use spillway_types::{ModelName, ModelVersion};
 use crate::remote::GuestTerms;
 use crate::split::{ArmSources, ChosenArm, SplitSpec};
 
-/// What stands between a name at the end of a model's name and its version: `resnet@2`.
+/// Mark between a model's name and its version: `resnet@2`.
 const VERSION_MARK: char = '@';
 
-/// What the config says about names beyond the models that replicas serve.
+/// Names in the config beyond the models that replicas serve.
 #[derive(Clone, Debug, Default)]
 pub struct NameSpec {
-    /// Names that stand for a model or a split.
+    /// Aliases of a model or a split.
     pub aliases: BTreeMap<ModelName, ModelName>,
     /// Names whose requests are split between models.
     pub splits: Vec<SplitSpec>,
-    /// The models that are asked, in this order, if a model can't be served.
+    /// Fallback models, in the order in which they are asked, if a model cannot be served.
     pub fallbacks: BTreeMap<ModelName, Vec<ModelName>>,
 }
 
-/// Every name that a client may ask for.
+/// All names that a client may ask for.
 #[derive(Debug)]
 pub(crate) struct Names {
     spec: Arc<NameSpec>,
-    /// Positions in the spec's list, by name.
+    /// Positions in `spec.splits`, by name.
     splits: BTreeMap<ModelName, usize>,
-    /// Models that replicas serve, or others in their place.
+    /// Models that replicas serve, or that have fallbacks.
     models: BTreeSet<ModelName>,
-    /// Models of which some replica says which versions it serves.
+    /// Models for which some replica declares its versions.
     versioned: BTreeSet<ModelName>,
-    /// All names: the models, sorted, and then what stands for others, sorted.
+    /// All names: models first, sorted, then aliases and splits, sorted.
     listed: Vec<ModelName>,
 }
 
@@ -40,14 +40,14 @@ pub(crate) struct Names {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) name: &'a str,
-    /// The version, where the request has a place of its own for it.
+    /// Version, if the request has a separate field for it.
     pub(crate) version: Option<&'a str>,
-    /// What the arm of a split is chosen by; `None` where the model's name in the request can't be
+    /// Sources for choosing the arm of a split; `None` if the model's name in the request cannot be
     /// changed, so that a model is preferred to a split of the same name.
     pub(crate) sources: Option<ArmSources<'a>>,
 }
 
-/// What a name stands for in one request.
+/// Model that a name stands for in one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub(crate) model: ModelName,
@@ -55,20 +55,20 @@ pub(crate) struct Resolved {
     pub(crate) arm: Option<ChosenArm>,
 }
 
-/// Why a name stands for nothing.
+/// Reasons why a name cannot be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unresolved {
-    /// There is no such name.
+    /// The name is unknown.
     Unknown,
-    /// It asks for a version of a split.
+    /// The request asks for a version of a split.
     VersionOfSplit,
-    /// It asks for two versions at once.
+    /// The request asks for two versions at once.
     TwoVersions,
-    /// It is a split, and the request can't be made to name another model.
+    /// The name is a split, and the model's name in the request cannot be changed.
     FixedName,
 }
 
-/// What a name is by itself.
+/// Kind of a name by itself.
 enum Named<'n> {
     Model(&'n ModelName),
     Split(&'n SplitSpec),
@@ -76,12 +76,13 @@ enum Named<'n> {
 }
 
 impl Names {
-    /// `served`: the models of all replicas, each with whether that replica says which versions of
-    /// it it serves.
+    /// Builds the names from the config and the models that replicas serve. `served` has each model
+    /// of each replica, with true if that replica declares which versions of it it serves.
     pub(crate) fn new<'s>(
         spec: Arc<NameSpec>,
         served: impl IntoIterator<Item = (&'s ModelName, bool)>,
     ) -> Self {
+        // A model with fallbacks can be asked for even while no replica serves it.
         let mut models: BTreeSet<ModelName> = spec.fallbacks.keys().cloned().collect();
         let mut versioned = BTreeSet::new();
         for (model, is_versioned) in served {
@@ -93,22 +94,23 @@ impl Names {
         let splits: BTreeMap<ModelName, usize> =
             spec.splits.iter().map(|split| split.name.clone()).zip(0..).collect();
         let others: BTreeSet<&ModelName> = spec.aliases.keys().chain(splits.keys()).collect();
+        // A name of both a model and a split is listed once.
         let others = others.into_iter().filter(|name| !models.contains(*name));
         let listed = models.iter().chain(others).cloned().collect();
         Self { listed, versioned, models, splits, spec }
     }
 
-    /// Every name, models first: clients that are told no name take the first one.
+    /// Returns all names, models first: clients that ask for no name get the first one.
     pub(crate) fn listed(&self) -> &[ModelName] {
         &self.listed
     }
 
-    /// Whether a client may ask for this.
+    /// Returns true if a client may ask for this name.
     pub(crate) fn knows(&self, name: &str) -> bool {
         self.named(name).is_some()
     }
 
-    /// The model or split that a name is an alias, a version or the very name of.
+    /// Returns the model or split that the name denotes: as an alias, as a version, or itself.
     pub(crate) fn behind(&self, name: &str) -> Option<&ModelName> {
         Some(match self.named(name)? {
             Named::Model(model) | Named::Version(model, _) => model,
@@ -116,7 +118,7 @@ impl Names {
         })
     }
 
-    /// The models that may serve requests for a name: one, unless it is a split.
+    /// Returns the models that may serve requests for a name: one, unless it is a split.
     pub(crate) fn models_behind(&self, name: &str) -> Vec<&ModelName> {
         match self.named(name) {
             Some(Named::Model(model) | Named::Version(model, _)) => vec![model],
@@ -125,15 +127,15 @@ impl Names {
         }
     }
 
-    /// The models that stand in for this one, best first.
+    /// Returns the fallbacks of a model, best first.
     pub(crate) fn fallbacks(&self, model: &ModelName) -> &[ModelName] {
         self.spec.fallbacks.get(model).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The model and version that a request is for.
+    /// Returns the model and version that a request is for.
     ///
     /// # Errors
-    /// If there is none.
+    /// Returns an error if the name cannot be resolved.
     pub(crate) fn resolve(
         &self,
         asked: Asked<'_>,
@@ -146,7 +148,7 @@ impl Names {
                 Some(other) if other != named => Err(Unresolved::TwoVersions),
                 _ => Ok(Resolved::plain(model, Some(named))),
             },
-            // A version is a model's: whoever asks for one means the model.
+            // Only models have versions: a request with a version means the model of that name.
             Named::Split(split) if version.is_some() => {
                 let model = self.models.get(&split.name).ok_or(Unresolved::VersionOfSplit)?;
                 Ok(Resolved::plain(model, version))
@@ -166,7 +168,7 @@ impl Names {
     fn named(&self, name: &str) -> Option<Named<'_>> {
         self.whole(name).or_else(|| {
             let (base, version) = name.rsplit_once(VERSION_MARK)?;
-            // Without versions that replicas declare, nobody could say which replica is meant.
+            // Unless replicas declare versions, no replica could be chosen by one.
             let model = match self.whole(base)? {
                 Named::Model(model) => model,
                 Named::Split(split) => self.models.get(&split.name)?,
@@ -177,9 +179,10 @@ impl Names {
         })
     }
 
-    /// What a name is without a version in it.
+    /// Returns the kind of a name that has no version in it.
     fn whole(&self, name: &str) -> Option<Named<'_>> {
         let name = self.spec.aliases.get(name).map_or(name, |target| target.as_str());
+        // A split hides the model of the same name.
         match self.splits.get(name) {
             Some(index) => self.spec.splits.get(*index).map(Named::Split),
             None => self.models.get(name).map(Named::Model),
@@ -188,7 +191,7 @@ impl Names {
 }
 
 impl GuestTerms {
-    /// What the node that sent the request found its name to stand for.
+    /// Returns the model that the sending node resolved the name to; `None` if it did not.
     pub(crate) fn resolved(&self) -> Option<Resolved> {
         let model = self.model.clone()?;
         Some(Resolved { model, version: self.version.clone(), arm: None })

@@ -5,8 +5,8 @@ use spillway_types::{ArmName, SplitArm};
 use super::*;
 use crate::split::{ArmSpec, SplitBy};
 
-/// Serves `tiny`, and `resnet` in two versions. `chat` is a split of both, `resnet` one whose only
-/// arm is `tiny`; `gone` has a stand-in, and each has an alias.
+/// Returns names for a region that serves `tiny`, and `resnet` in two versions. `chat` is a split
+/// of both, `resnet` one whose only arm is `tiny`; `gone` has a fallback, and each has an alias.
 fn names() -> Names {
     let aliases = [("a-tiny", "tiny"), ("a-chat", "chat"), ("a-resnet", "resnet")];
     let spec = NameSpec {
@@ -78,7 +78,7 @@ fn whoever_asks_for_a_version_means_the_model() {
     check("resnet@1", Some("2"), Err(Unresolved::TwoVersions));
     check("chat", Some("1"), Err(Unresolved::VersionOfSplit));
     check("tiny", Some("7"), Ok("tiny 7"));
-    // Which of them exist is a matter of the route's replicas.
+    // The versions that exist depend on the route's replicas.
     check("resnet@9", None, Ok("resnet 9"));
 }
 

@@ -1,4 +1,4 @@
-//! Who serves a request, and the place that it holds there.
+//! Place that a request holds at the replica or region that serves it.
 
 use std::sync::Arc;
 
@@ -7,26 +7,26 @@ use spillway_types::{NodeName, RegionName};
 use crate::regions::RegionCount;
 use crate::replica::{Lease, Replica};
 
-/// A request's place where it is served; gives it back when dropped.
+/// Place of a request where it is served; released when dropped.
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// At a replica of the own region.
+    /// A place at a replica of the own region.
     Replica(Lease),
-    /// At a node of another region, which chose the replica.
+    /// A place at a node of another region, which chose the replica.
     Region(RegionPlace),
 }
 
-/// A request's place in another region.
+/// Place of a request in another region.
 #[derive(Debug)]
 pub(crate) struct RegionPlace {
     pub(crate) region: RegionName,
-    /// The node that took it.
+    /// Node that took the request.
     pub(crate) node: NodeName,
     pub(crate) _count: RegionCount,
 }
 
 impl Place {
-    /// The replica, if it is one of the own region.
+    /// Returns the replica if it is one of the own region.
     pub(crate) fn replica(&self) -> Option<&Arc<Replica>> {
         match self {
             Self::Replica(lease) => Some(lease.replica()),

@@ -1,32 +1,33 @@
-//! How a route's requests wait, and when they are turned away.
+//! Limits of queues: waiting time, deadlines, load shedding.
 
 use std::time::Duration;
 
 use spillway_route::WaitLimits;
 
-/// How a route's requests wait for a place, and when they are turned away instead.
+/// Queue of a route: its limits, and the rules of load shedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSpec {
-    /// Bounds on what waits, for each of the route's models.
+    /// Limits of the queue of each of the route's models.
     pub limits: WaitLimits,
-    /// The time from a request's head to the first byte of its reply beyond which the reply is of no
-    /// use; a request that can't make it is turned away at once. `None` leaves that to deadlines.
+    /// Longest useful time from a request's head to the first byte of its reply; a request that
+    /// cannot make it is refused at once. `None` leaves that to deadlines.
     pub slo: Option<Duration>,
-    /// Part of the replicas' weight, in thousandths, below which the least urgent classes are turned
-    /// away first; 0 never does.
+    /// Share of the replicas' weight, in thousandths, below which the least urgent classes are
+    /// refused first; 0 never does.
     pub degraded_below_permille: u16,
-    /// Part of the places, in thousandths, that a tenant which uses more than its part leaves to others
-    /// at most; 0 leaves nothing.
+    /// Most of the places, in thousandths, that a tenant above its share leaves free for others; 0
+    /// leaves none.
     pub tenant_room_permille: u16,
 }
 
-/// Bounds on all queues of a node together.
+/// Limits of all queues of a node together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTotals {
-    /// Most requests. Each holds a connection of its client, so choose it below `connections_max`.
+    /// Most requests that wait. Each holds a connection of its client, so choose less than
+    /// `connections_max`.
     pub count_max: usize,
-    /// Most bytes that they hold together. Choose it below the bound on all request bodies, or waiting
-    /// requests could keep those out that need not wait.
+    /// Most bytes that waiting requests hold together. Choose less than the limit of all request
+    /// bodies, or waiting requests could keep out those that need not wait.
     pub bytes_max: usize,
 }
 

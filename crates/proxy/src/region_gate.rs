@@ -1,17 +1,17 @@
-//! What goes to another region, and what comes of it: counted by requests, opened and shut by
-//! whoever judges regions.
+//! Circuit breaker of another region: requests report results, a judge of regions opens and shuts
+//! the gate.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::remote::RemoteFailure;
 
-/// Lets everything through.
+/// Number of passes that lets every request through.
 const OPEN: u32 = u32::MAX;
 
-/// The gate to another region.
+/// Circuit breaker of another region. An open gate lets requests through.
 #[derive(Debug)]
 pub struct RegionGate {
-    /// Requests that may still go there: none, a few to find out, or [`OPEN`] for all.
+    /// Requests that may still pass: none, a few probes, or [`OPEN`] for all.
     passes: AtomicU32,
     goods: AtomicU64,
     faults: AtomicU64,
@@ -24,29 +24,31 @@ impl Default for RegionGate {
 }
 
 impl RegionGate {
-    /// Lets everything through from now on.
+    /// Lets all requests through from now on.
     pub fn open(&self) {
         self.passes.store(OPEN, Ordering::Relaxed);
     }
 
-    /// Lets so many requests through and no more; 0 shuts it.
+    /// Lets this number of requests through and no more; 0 shuts the gate.
     pub fn allow(&self, requests: u32) {
+        // `OPEN` itself would let all requests through.
         self.passes.store(requests.min(OPEN - 1), Ordering::Relaxed);
     }
 
-    /// Whether a request may go there.
+    /// Returns true if a request may pass.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.passes.load(Ordering::Relaxed) > 0
     }
 
-    /// Requests that the region answered, and those that failed on the way or there, from the start.
+    /// Returns two totals since start: requests that the region answered, and requests that failed
+    /// on the way or there.
     #[must_use]
     pub fn tally(&self) -> (u64, u64) {
         (self.goods.load(Ordering::Relaxed), self.faults.load(Ordering::Relaxed))
     }
 
-    /// Goes through, if that is allowed.
+    /// Takes a pass for one request; returns `false` if there is none.
     pub(crate) fn pass(&self) -> bool {
         let one_less = |passes: u32| match passes {
             OPEN => Some(OPEN),
@@ -55,25 +57,26 @@ impl RegionGate {
         self.passes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
     }
 
-    /// Notes that the region answered.
+    /// Counts a request that the region answered.
     pub(crate) fn answered(&self) {
         self.goods.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that it did not serve a request though it should have.
+    /// Counts a request that the region failed to serve.
     pub(crate) fn faulted(&self) {
         self.faults.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes why a request was not answered. To be busy, or not to be allowed, is an answer; what was the client's time or
-    /// this node's own fault says nothing.
+    /// Counts a request that was not answered, by its failure. A refusal because the region is busy
+    /// or not allowed counts as an answer; the end of the client's time and faults of this node do
+    /// not count.
     pub(crate) fn failed(&self, failure: &RemoteFailure) {
         match failure {
             RemoteFailure::Refused { why, .. } if why.is_well() => self.answered(),
             RemoteFailure::Refused { .. } | RemoteFailure::Unsent(_) | RemoteFailure::Broken(_) => {
                 self.faulted();
             }
-            // That no connection stands is known and looked at without this.
+            // A missing connection is noticed and handled elsewhere.
             RemoteFailure::NotConnected
             | RemoteFailure::Leaving
             | RemoteFailure::DeadlinePassed => {}

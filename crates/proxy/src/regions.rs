@@ -1,4 +1,4 @@
-//! What decisions go by about regions: the own one and the others.
+//! State of the own region and the others, by which requests are routed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,65 +6,70 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use smallvec::SmallVec;
+use spillway_journey::Room;
 use spillway_route::{
     Access, Candidate, OwnRegion, RegionCandidate, RegionReport, SpillTerms, Waiting,
 };
-use spillway_types::{Country, ModelLoad, ModelName, RegionName, Residency, ShedState, Speed};
+use spillway_types::{
+    Country, ModelLoad, ModelName, RegionName, Residency, ShedState, Speed, Steering,
+};
 
 use crate::coming_guests::ComingGuests;
-use crate::live_loads::Room;
 use crate::region_gate::RegionGate;
 use crate::remote::RemoteFailure;
 use crate::route_group::RouteGroup;
 use crate::view::View;
 
-/// One immutable state of what is known of regions. Built whenever there are news, read by every
-/// request that may be forwarded.
+/// Immutable state of all regions. Built anew with every change, read by every request that may be
+/// forwarded.
 #[derive(Debug)]
 pub struct Regions {
-    /// How they are weighed against each other.
+    /// Terms on which regions are compared.
     pub terms: SpillTerms,
     /// Regions that one request asks at most.
     pub asked_max: usize,
-    /// The own region by model, as of `at`.
+    /// Load of the own region by model, as of `at`.
     pub own: BTreeMap<ModelName, OwnModel>,
-    /// What the operator says of the own region.
+    /// Operator's terms for the own region.
     pub own_terms: RegionTerms,
-    /// The country that the own region is in, if anybody said it.
+    /// Country of the own region, if it was configured.
     pub own_country: Option<Country>,
-    /// What other regions serve has been heard, or it was waited for long enough. Before that an
+    /// True once the models of other regions were heard, or waited for long enough. Before that an
     /// unknown model may yet turn out to exist.
     pub knows_models: bool,
-    /// The countries of all regions have been heard, or they were waited for long enough. Before that
-    /// a region that may not serve a request may yet turn out to be allowed.
+    /// True once the countries of all regions were heard, or waited for long enough. Before that a
+    /// region may yet turn out to be allowed to serve a request.
     pub knows_countries: bool,
-    /// The own region is to be empty: requests of its clients go elsewhere while that is possible.
+    /// True if the own region is evacuated: its clients' requests go elsewhere while that is
+    /// possible.
     pub is_evacuated: bool,
+    /// Steering of clients to the own region, to any of its nodes.
+    pub own_steering: Steering,
     /// The other regions.
     pub others: Vec<OtherRegion>,
-    /// When this was put together.
+    /// Time at which this state was built.
     pub at: Instant,
 }
 
-/// What the operator says of a region.
+/// Operator's terms for a region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RegionTerms {
-    /// Milliseconds that are added to its cost.
+    /// Milliseconds added to the region's cost.
     pub price_ms: f32,
-    /// Its weight, in thousandths.
+    /// Weight of the region, in thousandths.
     pub weight_permille: u16,
 }
 
-/// The own region's work for one model.
+/// Load of the own region for one model.
 #[derive(Clone, Debug)]
 pub struct OwnModel {
-    /// Summed up over its replicas.
+    /// Sum over the replicas.
     pub load: ModelLoad,
-    /// How fast its replicas are on average.
+    /// Mean speed of the replicas.
     pub speed: Speed,
-    /// Requests that this node had ever sent to them when that was summed up.
+    /// Requests that this node had ever sent to the replicas at that time.
     pub sent: u64,
-    /// How many of those had ended.
+    /// Requests of these that had ended.
     pub ended: u64,
     /// Guests that are on their way to a place here.
     pub coming: ComingGuests,
@@ -75,32 +80,36 @@ pub struct OwnModel {
 /// Another region.
 #[derive(Debug)]
 pub struct OtherRegion {
-    /// Its name.
+    /// Name of the region.
     pub name: RegionName,
-    /// Whether it is heard, hears this region, and a connection leads there.
+    /// True if the region is heard, even if it does not hear this one.
+    pub is_heard: bool,
+    /// True if the region is heard, hears this one, and a connection leads there.
     pub is_reachable: bool,
-    /// Smoothed time there and back, in milliseconds.
+    /// Steering of clients to the region, by its own word. A region that sends none takes clients.
+    pub steering: Steering,
+    /// Smoothed round trip time, milliseconds.
     pub rtt_ms: f32,
-    /// What the operator says of it.
+    /// Operator's terms for the region.
     pub terms: RegionTerms,
-    /// The country that it is in, if anybody said it.
+    /// Country of the region, if it was told.
     pub country: Option<Country>,
-    /// Its part of its share after it has come back, in thousandths.
+    /// Slow start of the region after it has come back: part of its share, in thousandths.
     pub ramp_permille: u16,
-    /// Judges by how requests end there what may be sent.
+    /// Circuit breaker of the region, by how requests end there.
     pub gate: Arc<RegionGate>,
-    /// How old its report was at [`Regions::at`], its way here included.
+    /// Age of its report at [`Regions::at`], with the time on the way, milliseconds.
     pub age_ms: f32,
-    /// What it reported, by model.
+    /// Reported load by model.
     pub models: BTreeMap<ModelName, OtherModel>,
 }
 
-/// What another region does for one model.
+/// Load of another region for one model.
 #[derive(Debug)]
 pub struct OtherModel {
-    /// As it reported it.
+    /// Load as the region reported it.
     pub load: ModelLoad,
-    /// How fast its replicas are on average, as it reported.
+    /// Mean speed of the region's replicas, as it reported.
     pub speed: Speed,
     /// Requests of this node there.
     pub counts: Arc<RegionCounts>,
@@ -119,24 +128,24 @@ pub struct RegionCounts {
     broken: AtomicU64,
 }
 
-/// A request's part of the counts, until it is dropped.
+/// Part of one request in the counts, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct RegionCount(Arc<RegionCounts>);
 
 impl RegionCounts {
-    /// Requests in flight there.
+    /// Returns how many requests are in flight there.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Requests ever sent there.
+    /// Returns how many requests were ever sent there.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Requests ever sent there that have ended.
+    /// Returns how many requests sent there have ended.
     #[must_use]
     pub fn ended(&self) -> u64 {
         // Read in this order, so that the difference is never below 0.
@@ -144,13 +153,13 @@ impl RegionCounts {
         self.sent().saturating_sub(in_flight)
     }
 
-    /// Requests that the region refused.
+    /// Returns how many requests the region refused.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Requests that the link lost.
+    /// Returns how many requests the link lost.
     #[must_use]
     pub fn broken(&self) -> u64 {
         self.broken.load(Ordering::Relaxed)
@@ -164,10 +173,11 @@ impl RegionCounts {
 }
 
 impl RegionCount {
-    /// Notes why nothing came of the request.
+    /// Notes the reason for which the region did not serve the request.
     pub(crate) fn failed(&self, failure: &RemoteFailure) {
         let counter = match failure {
             RemoteFailure::Refused { .. } | RemoteFailure::Leaving => &self.0.refused,
+            // The deadline of the client is no fault of the region.
             RemoteFailure::DeadlinePassed => return,
             RemoteFailure::NotConnected | RemoteFailure::Unsent(_) | RemoteFailure::Broken(_) => {
                 &self.0.broken
@@ -190,7 +200,7 @@ impl Default for RegionTerms {
 }
 
 impl Regions {
-    /// A node that knows of no other.
+    /// Creates the state of a node that knows of no other region.
     #[must_use]
     pub fn alone(now: Instant) -> Self {
         Self {
@@ -202,31 +212,33 @@ impl Regions {
             knows_models: true,
             knows_countries: true,
             is_evacuated: false,
+            own_steering: Steering::Send,
             others: Vec::new(),
             at: now,
         }
     }
 
-    /// Whether another region may serve what has to be served there; a region that is unknown here
-    /// may not.
+    /// Returns true if another region may serve a request with this residency; false for an unknown
+    /// region, unless any region may.
     pub(crate) fn allows(&self, region: &RegionName, residency: &Residency) -> bool {
         let other = self.others.iter().find(|other| other.name == *region);
         let is_allowed = |other: &OtherRegion| other.is_allowed(residency);
         residency.is_anywhere() || other.is_some_and(is_allowed)
     }
 
-    /// Whether that region is heard, hears this one, and a connection leads there.
+    /// Returns true if that region is heard, hears this one, and a connection leads there.
     pub(crate) fn is_reachable(&self, region: &RegionName) -> bool {
         self.others.iter().any(|other| other.name == *region && other.is_reachable)
     }
 
-    /// Whether there is no other region.
+    /// Returns true if there is no other region.
     pub(crate) fn is_alone(&self) -> bool {
         self.others.is_empty()
     }
 
-    /// A request's place in that region's counts; `None` if there is no such region. A request
-    /// without a model, for a response that is stored there, counts for nothing else.
+    /// Counts a request to that region until the result is dropped; `None` if there is no such
+    /// region. A request without a model, for a response that is stored there, is in no model's
+    /// counts.
     pub(crate) fn count(
         &self,
         region: &RegionName,
@@ -234,30 +246,33 @@ impl Regions {
     ) -> Option<RegionCount> {
         let other = self.others.iter().find(|other| other.name == *region)?;
         let model = model.and_then(|model| other.models.get(model));
+        // Without a model the request has counts of its own, which end with it.
         let counts = model.map(|model| Arc::clone(&model.counts)).unwrap_or_default();
         Some(counts.begin())
     }
 
-    /// The gate to that region.
+    /// Returns the circuit breaker of that region; `None` if there is no such region.
     pub(crate) fn gate(&self, region: &RegionName) -> Option<&Arc<RegionGate>> {
         self.others.iter().find(|other| other.name == *region).map(|other| &other.gate)
     }
 
-    /// Whether that region is known to have room, so that a long body need not wait for its word.
+    /// Returns true if that region is known to have room, so that a long body need not wait for its
+    /// answer.
     pub(crate) fn has_room(&self, region: &RegionName, model: &ModelName) -> bool {
         let other = self.others.iter().find(|other| other.name == *region);
         let load = other.and_then(|other| other.models.get(model)).map(|model| &model.load);
         load.is_some_and(|load| load.shed == ShedState::Open && is_half_empty(load))
     }
 
-    /// Whether the own region needs no closer look: it is the only one, or half empty at least.
+    /// Returns true if the own region needs no comparison: it is the only one, or at most half
+    /// full.
     pub(crate) fn is_roomy(&self, model: &ModelName) -> bool {
         let is_half_empty = || self.own.get(model).is_some_and(|own| is_half_empty(&own.load));
         self.is_alone() || (!self.is_evacuated && is_half_empty())
     }
 
-    /// The own region as it is now. `group` are its replicas for the model, and `room` says which of
-    /// their places count.
+    /// Returns the own region as it is now. `group` are its replicas for the model, and `room`
+    /// tells which of their places count.
     pub(crate) fn own(
         &self,
         model: &ModelName,
@@ -290,7 +305,7 @@ impl Regions {
         }
     }
 
-    /// The other regions as they are now, in their order.
+    /// Returns the other regions as they are now, in their order.
     pub(crate) fn candidates(
         &self,
         (model, residency): (&ModelName, &Residency),
@@ -300,7 +315,7 @@ impl Regions {
         let candidate = |other: &OtherRegion| {
             let known = other.models.get(model);
             let is_closed = known.is_none() || !other.is_reachable || !other.gate.is_open();
-            // Where it may not be served there is no room to wait for.
+            // A region that may not serve the request has no room to wait for.
             let access = if is_closed || !other.is_allowed(residency) {
                 Access::Unreachable
             } else {
@@ -326,7 +341,7 @@ impl Regions {
 }
 
 impl OtherRegion {
-    /// Whether it may serve what has to be served there.
+    /// Returns true if the region may serve a request with this residency.
     pub(crate) fn is_allowed(&self, residency: &Residency) -> bool {
         residency.allows(&self.name, self.country)
     }
@@ -349,12 +364,12 @@ fn is_half_empty(load: &ModelLoad) -> bool {
     load.queued == 0.0 && load.capacity.is_some_and(|capacity| taken * 2.0 < capacity)
 }
 
-/// What this node has at the replicas of a group at this moment.
+/// Counts of this node at a group's replicas at this moment.
 #[derive(Debug, Default)]
 struct Now {
     sent: u64,
     ended: u64,
-    /// Requests that they would still take; `None` if one of them has no limit.
+    /// Requests that the replicas would still take; `None` if one of them has no limit.
     places: Option<u32>,
 }
 
@@ -364,8 +379,9 @@ impl Now {
         candidates.iter().fold(none, |sum, candidate| {
             let replica = view.replica(candidate.slot);
             let (in_flight, sent) = (replica.in_flight(), replica.started());
-            let limit = candidate.in_flight_max.min(room.places(replica, candidate.slot));
+            let limit = candidate.in_flight_max.min(room.places(&**replica, candidate.slot));
             let left = limit.saturating_sub(in_flight);
+            // A single replica without a limit makes the places unlimited.
             let is_limited = limit < u32::MAX;
             Self {
                 sent: sum.sent + sent,

@@ -1,4 +1,4 @@
-//! Other regions as the data path knows them: somewhere to send a request to.
+//! Other regions as destinations of requests.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -7,92 +7,94 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use http::{Request, Response};
+use spillway_journey::RetrySafety;
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_types::{ModelName, ModelVersion, NodeName, RegionName, Residency, TenantName};
 
-use crate::upstream::RetrySafety;
 use crate::wire_body::{BoxError, LinkBody};
 
-/// The way to the nodes of other regions.
+/// Transport of requests to nodes of other regions.
 pub trait Remote: Send + Sync + Debug {
     /// Sends a request to a node of another region and waits for its reply's head.
     ///
-    /// Dropping the future, or later the reply's body, cancels the request there. Connects to nobody:
-    /// without a connection it fails at once.
+    /// Dropping the future, or later the reply's body, cancels the request there. Opens no
+    /// connection: without one the call fails at once.
     fn forward(&self, to: &Destination, request: Forwarded) -> Forwarding;
 }
 
-/// A reply that is waited for.
+/// Future of a reply from another region.
 pub type Forwarding = Pin<Box<dyn Future<Output = Result<RemoteReply, RemoteFailure>> + Send>>;
 
-/// Where a request is to go.
+/// Destination of a forwarded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// The region.
+    /// Name of the region.
     pub region: RegionName,
-    /// The one node of it that can serve the request; `None` leaves the choice.
+    /// The only node of the region that can serve the request; `None` leaves the choice to the
+    /// transport.
     pub node: Option<NodeName>,
 }
 
-/// A request for another region. Path, headers and body are as this node would send them to a replica
-/// of its own, but for the path, which is the client's.
+/// A request for another region. Path, headers and body are as for a replica of this region, except
+/// that the path is the client's.
 #[derive(Debug)]
 pub struct Forwarded {
     /// The request itself.
     pub request: Request<LinkBody>,
-    /// What was found out about it.
+    /// Terms that this node found for the request.
     pub terms: GuestTerms,
-    /// Whether the region is known to have room, so that a long body need not wait for its word.
+    /// True if the region is known to have room, so that a long body need not wait for its consent.
     pub has_room: bool,
 }
 
-/// What one node tells another about a request, so that it need not be found out twice.
+/// Terms that a node sends along with a forwarded request, so that the next node need not find them
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestTerms {
-    /// The model to serve it with; `None` on routes without models.
+    /// Model to serve; `None` on routes without models.
     pub model: Option<ModelName>,
-    /// The version of the model, if it has to be that one.
+    /// Required version of the model; `None` for any.
     pub version: Option<ModelVersion>,
-    /// What is left of the client's time.
+    /// Time left until the client's deadline.
     pub time_left: Duration,
-    /// How many nodes have forwarded it, the sender included.
+    /// Number of nodes that have forwarded the request, the sender included.
     pub hop: u8,
-    /// The client.
+    /// Address of the client.
     pub client: IpAddr,
-    /// Chained hashes of the prompt's blocks; keyed, so that they tell nothing to who lacks the key.
+    /// Chained hashes of the prompt's blocks; keyed, so that they reveal nothing without the key.
     pub prefix: Vec<u64>,
-    /// Whose it is, by the credential that the first node looked at.
+    /// Tenant of the request, by the credential that the first node checked.
     pub tenant: Option<TenantName>,
-    /// Its class, by the same: 0 is served first.
+    /// Priority class, by the same credential: 0 is served first.
     pub priority: u8,
-    /// Where it may be served.
+    /// Residency rules of the request.
     pub residency: Residency,
 }
 
 /// A reply of another region.
 #[derive(Debug)]
 pub struct RemoteReply {
-    /// The node that took the request.
+    /// Node that took the request.
     pub node: NodeName,
-    /// Its reply.
+    /// Reply of that node.
     pub response: Response<LinkBody>,
 }
 
-/// A request that another region did not reply to.
+/// Failure of a request that another region did not reply to.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteFailure {
-    /// No node of the region has a connection to this one.
+    /// No node of the region has a connection to this node.
     #[error("no connection to the region")]
     NotConnected,
-    /// It does not take the request.
+    /// The region refused the request.
     #[error("the region does not take it")]
     Refused {
-        /// After how long it might.
+        /// Time after which the region may have room; `None` if it did not say.
         wait: Option<Duration>,
-        /// Why not.
+        /// Reason of the refusal.
         why: RefusedFor,
     },
-    /// The node that was asked is about to end; another one of its region may take the request.
+    /// The node that was asked is shutting down; another node of its region may take the request.
     #[error("the node is about to end")]
     Leaving,
     /// The link broke before the request was taken.
@@ -101,31 +103,31 @@ pub enum RemoteFailure {
     /// The link broke, or nothing came in time, after the request may have been taken.
     #[error("the link broke: {0}")]
     Broken(BoxError),
-    /// Its time was over.
+    /// The request's deadline passed.
     #[error("deadline passed")]
     DeadlinePassed,
 }
 
-/// Why a region does not take a request.
+/// Reasons why a region refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedFor {
-    /// It has no room, or none for guests. It is well.
+    /// The region has no room, or none for guests. The region itself is healthy.
     Load,
-    /// It may not serve it, by rules that this node does not know.
+    /// Residency rules that this node does not know forbid it.
     Residency,
-    /// It could not serve it.
+    /// The region could not serve the request.
     Other,
 }
 
 impl RefusedFor {
-    /// Whether the region is as well as ever.
+    /// Returns true if the refusal is no sign of a fault in the region.
     pub(crate) fn is_well(self) -> bool {
         self != Self::Other
     }
 }
 
 impl RemoteFailure {
-    /// What the client is told. Causes stay in the log.
+    /// Returns the error for the client. Causes stay in the log.
     pub(crate) fn to_gateway_error(&self, region: &RegionName) -> GatewayError {
         let (kind, message) = match self {
             Self::NotConnected | Self::Refused { .. } | Self::Leaving | Self::Unsent(_) => {
@@ -142,7 +144,7 @@ impl RemoteFailure {
         GatewayError::new(kind, message)
     }
 
-    /// Whether asking somebody else can do no harm.
+    /// Returns the safety of a retry at another server.
     pub(crate) fn retry_safety(&self) -> RetrySafety {
         match self {
             Self::NotConnected | Self::Refused { .. } | Self::Leaving | Self::Unsent(_) => {

@@ -1,4 +1,4 @@
-//! One model server: how to reach it, what this node has there now, and the connections it keeps.
+//! A model server: its address, this node's requests and connections there, and its observed state.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,24 +22,25 @@ use crate::tenants::TenantPlace;
 use crate::upstream::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
 use crate::waiting::Waitings;
 
-/// The moment that times in atomics count from.
+/// Origin of the times that atomics hold.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// No number of a holder, since those have 16 bits.
+/// Marks a replica without a number in the prefix index; real numbers have 16 bits.
 const NO_HOLDER: u32 = u32::MAX;
 
-/// How long a replica gets nothing new that said it has no room, and not for how long: until those
-/// who watch over its health know, who judge by more than one word.
+/// Rest of a replica that said it has no room without naming a time. Its health check takes over
+/// after that, and judges by more than one reply.
 const REST: Duration = Duration::from_millis(200);
-/// The same where it said for how long: health bounds the rest, and has had its say by then.
+/// Longest rest that a replica may ask for here. The health check has decided by then.
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// How often a request that waits for a replica looks whether that is down.
+/// Interval at which a request that waits for a replica checks if the replica is down.
 pub(crate) const DOWN_LOOK: Duration = Duration::from_millis(250);
-/// How long a replica that is down may still be heard of: checks can fail while replies go on.
+/// Time after which a replica that is down and silent is given up: checks can fail while replies go
+/// on.
 const DOWN_GRACE: Duration = Duration::from_millis(500);
 
-/// What a replica is made from. Equal specs mean that a reload keeps the replica as it is.
+/// Configuration of a replica. A reload keeps the replica unchanged if the specs are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaSpec {
     /// Unique name, as in metrics and headers.
@@ -50,34 +51,34 @@ pub struct ReplicaSpec {
     pub port: u16,
     /// TLS; `None` speaks cleartext.
     pub tls: Option<TlsSpec>,
-    /// What it speaks.
+    /// Protocol of the main address.
     pub protocol: ReplicaProtocol,
-    /// Where it takes gRPC, if that is another address. Without one, gRPC goes to the main address
-    /// if HTTP/2 is spoken there, else not to this replica.
+    /// Separate address for gRPC. Without one, gRPC goes to the main address if HTTP/2 is spoken
+    /// there, and else not to this replica.
     pub grpc: Option<GrpcTarget>,
-    /// Models it serves, names as clients use them (aliases resolved).
+    /// Models served, by the names that clients use (aliases resolved).
     pub models: Vec<ModelName>,
-    /// Versions that it serves, of the models that it says this of; a model without an entry is
-    /// served in whatever version the replica takes.
+    /// Versions served, for the models that declare them; a model without an entry is served in
+    /// whatever version the replica takes.
     pub versions: BTreeMap<ModelName, Vec<ModelVersion>>,
-    /// The pool that routes refer to.
+    /// Pool that routes refer to.
     pub pool: String,
-    /// Share of the work against its peers; at least 1.
+    /// Share of the load relative to its peers; at least 1.
     pub weight: u32,
-    /// Requests at a time from this node; HTTP/1.1 uses a connection for each.
+    /// Most requests of this node in flight; HTTP/1.1 uses a connection for each.
     pub in_flight_max: u32,
-    /// Idle connections are closed after this long: below the server's own keep-alive time, so that
-    /// no request meets a closing connection.
+    /// Time after which an idle connection is closed: less than the server's own keep-alive time,
+    /// so that no request meets a closing connection.
     pub idle: Duration,
-    /// It goes on with a chat's last message when it is told to (`continue_final_message`).
+    /// True if the replica can continue a chat's last message (`continue_final_message`).
     pub continues_chats: bool,
-    /// By which field it keeps cache entries of prompts apart; `None` if by none.
+    /// Request field that keeps cache entries of prompts apart; `None` if there is none.
     pub salt_field: Option<SaltField>,
-    /// Header that this replica wants, e.g. its API key. Replaces what the client sent.
+    /// Header that this replica requires, e.g. its API key. Replaces the client's header.
     pub credential: Option<(HeaderName, HeaderValue)>,
 }
 
-/// A replica's address for gRPC, which is always HTTP/2.
+/// Address of a replica for gRPC, which is always HTTP/2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrpcTarget {
     /// Host name or address to connect to.
@@ -88,75 +89,75 @@ pub struct GrpcTarget {
     pub tls: Option<TlsSpec>,
 }
 
-/// TLS towards a replica.
+/// TLS settings towards a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSpec {
     /// CA certificates to trust instead of the system's, as PEM text.
     pub ca_pem: Option<Vec<u8>>,
-    /// Name to ask for and to verify, where it is not the host.
+    /// Name to request and verify, if it is not the host.
     pub server_name: Option<String>,
 }
 
-/// The protocol spoken to a replica.
+/// Protocols spoken to a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplicaProtocol {
-    /// HTTP/1.1, a connection per request in flight.
+    /// HTTP/1.1, with one connection for each request in flight.
     #[default]
     Http1,
     /// HTTP/2, with prior knowledge in cleartext; one connection per worker.
     Http2,
 }
 
-/// A replica of the current view. Lives on through reloads that do not change it.
+/// A replica of the current view. Survives reloads that do not change it.
 #[derive(Debug)]
 pub struct Replica {
     pub(crate) spec: ReplicaSpec,
-    /// Shared with the replicas that the same server was before, by [`Replica::with_spec`].
+    /// State of the server, shared with earlier descriptions of it, by [`Replica::with_spec`].
     pub(crate) server: Arc<Server>,
 }
 
-/// What this node has at one server: connections, counts, and what was seen of it.
+/// State of one server at this node: connections, counts and observations.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) tls: Option<ReplicaTls>,
     pub(crate) grpc: Option<GrpcLine>,
-    /// `Host` of requests to it.
+    /// `Host` header of requests to the server.
     pub(crate) authority: HeaderValue,
-    /// Kept fresh by the node; requests never resolve names.
+    /// Resolved addresses, kept fresh by the node; requests never resolve names.
     addresses: ArcSwap<Vec<SocketAddr>>,
     in_flight: AtomicU32,
-    /// This node's part of the places there, where several nodes share them.
+    /// This node's part of the places, if several nodes share the server.
     claim: AtomicU32,
-    /// What was found out about how many it can take, and what the region's other nodes have there.
+    /// Adaptive concurrency limit, and the requests of the region's other nodes.
     crowd: Crowd,
-    /// Prompt tokens that it has to read still for those.
+    /// Prompt tokens of other nodes' requests that the server still has to read.
     pending_elsewhere: AtomicU32,
     started: AtomicU64,
-    /// Prompt tokens that it is predicted to have to read still, of this node's requests.
+    /// Prompt tokens of this node's requests that the server is predicted to still have to read.
     pending_tokens: AtomicU32,
-    /// Milliseconds after [`EPOCH`] until which it gets nothing new, since it said that it has no room;
-    /// 0 if it did not.
+    /// End of the server's rest after it said that it has no room, in milliseconds after [`EPOCH`];
+    /// 0 if it does not rest.
     resting_ms: AtomicU64,
-    /// Tenants that alone it asked to leave it alone.
+    /// Tenants that were refused alone, with the ends of their rests.
     tenant_rests: TenantRests,
-    /// Milliseconds after [`EPOCH`] at which it was found to be down, and one more; 0 while it is not.
+    /// Milliseconds after [`EPOCH`] at which the server was found down, plus one; 0 while it is up.
     down_ms: AtomicU64,
-    /// How long requests keep a place there.
+    /// Statistics of the time that requests hold a place.
     held: Held,
-    /// Its number in the prefix index; [`NO_HOLDER`] if it has none.
+    /// Number of the server in the prefix index; [`NO_HOLDER`] if it has none.
     holder: AtomicU32,
-    /// Milliseconds after [`EPOCH`] at which it was last heard, or first had something to say.
+    /// Milliseconds after [`EPOCH`] of the last byte, or of the first request after an idle time.
     heard_ms: AtomicU64,
     connections: Arc<AtomicU32>,
-    /// One pool per worker, so that workers never share a connection.
+    /// Connection pools, one per worker, so that workers never share a connection.
     pools: Box<[Pool]>,
 }
 
 impl Replica {
-    /// A replica without connections yet; `workers` is the number of pools it gets.
+    /// Returns a replica without connections; `workers` is its number of pools.
     ///
     /// # Errors
-    /// If its TLS settings do not work.
+    /// Returns an error if the TLS settings do not work.
     pub fn new(spec: ReplicaSpec, workers: usize) -> Result<Self, ReplicaTlsError> {
         let tls = spec
             .tls
@@ -186,111 +187,119 @@ impl Replica {
         Ok(Self { spec, server: Arc::new(server) })
     }
 
-    /// The same server with another description, and all that this node has there: connections,
-    /// requests in flight, limits. `None` if connections made by one spec can't serve the other; models,
-    /// versions, pool, weight and what its software understands may differ.
+    /// Returns the replica with another description and the state of the same server: connections,
+    /// requests in flight, limits. `None` if connections made by one spec can't serve the other;
+    /// models, versions, pool, weight and optional features may differ.
     #[must_use]
     pub fn with_spec(&self, spec: &ReplicaSpec) -> Option<Self> {
         let ReplicaSpec { models, versions, pool, weight, continues_chats, salt_field, .. } =
             spec.clone();
         let known = self.spec.clone();
+        // These fields may differ; all others must be equal.
         let alike =
             ReplicaSpec { models, versions, pool, weight, continues_chats, salt_field, ..known };
         (alike == *spec).then(|| Self { spec: alike, server: Arc::clone(&self.server) })
     }
 
-    /// Whether both are the same server with the same connections and counts.
+    /// Returns true if both share one server state.
     #[must_use]
     pub fn is_same_server(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.server, &other.server)
     }
 
-    /// What it was made from.
+    /// Returns the configuration.
     #[must_use]
     pub fn spec(&self) -> &ReplicaSpec {
         &self.spec
     }
 
-    /// Requests that it serves for this node now.
+    /// Returns the number of this node's requests in flight.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.server.in_flight.load(Ordering::Relaxed)
     }
 
-    /// This node's part of the places there; `u32::MAX` if they are all its own.
+    /// Returns this node's part of the places; `u32::MAX` if it may use them all.
     #[must_use]
     pub fn claim(&self) -> u32 {
         self.server.claim.load(Ordering::Relaxed)
     }
 
-    /// Gives this node so many of the places there from now on; requests under way stay.
+    /// Sets this node's part of the places; requests in flight stay.
     pub fn set_claim(&self, places: u32) {
         self.server.claim.store(places, Ordering::Relaxed);
     }
 
-    /// Requests of the region's other nodes in flight there, as they said last.
+    /// Returns the requests of the region's other nodes in flight, by their last report.
     #[must_use]
     pub fn elsewhere(&self) -> u32 {
         self.server.crowd.elsewhere()
     }
 
-    /// Prompt tokens that it is predicted to have to read still for those.
+    /// Returns the prompt tokens that the server is predicted to still have to read for other
+    /// nodes.
     #[must_use]
     pub fn pending_elsewhere(&self) -> u32 {
         self.server.pending_elsewhere.load(Ordering::Relaxed)
     }
 
-    /// Notes how many requests the region's other nodes have in flight there, what each of them wants,
-    /// and how many prompt tokens it still has to read for them.
+    /// Notes the load by the region's other nodes: their requests in flight, the demand of each
+    /// node, and the prompt tokens still to be read for them.
     pub fn set_elsewhere(&self, requests: u32, sharers: Vec<Sharer>, pending_tokens: u32) {
         self.server.crowd.set_elsewhere(requests, sharers);
         self.server.pending_elsewhere.store(pending_tokens, Ordering::Relaxed);
     }
 
-    /// Most requests that the region's nodes together may have there, by what was found out;
-    /// `None` if nobody looks after that.
+    /// Returns the adaptive concurrency limit for the region's nodes together; `None` if there is
+    /// none.
     #[must_use]
     pub fn concurrency_limit(&self) -> Option<u32> {
         Some(self.server.crowd.limit()).filter(|&limit| limit < u32::MAX)
     }
 
-    /// The same, once more than that was seen to be too much.
+    /// Returns the concurrency limit if it was ever needed; `None` for a guess.
     #[must_use]
     pub fn found_limit(&self) -> Option<u32> {
         self.concurrency_limit().filter(|_| self.server.crowd.is_found())
     }
 
-    /// The region's nodes together may have so many requests there from now on, of those that can wait
-    /// in a node; `None` for as many as the spec says. `is_found` says whether more was seen to be
-    /// too much, or it is a guess.
+    /// Returns true if the concurrency limit was never needed yet.
+    pub(crate) fn has_guessed_limit(&self) -> bool {
+        self.concurrency_limit().is_some() && self.found_limit().is_none()
+    }
+
+    /// Sets the concurrency limit for the region's nodes together, for requests that can wait;
+    /// `None` for no limit below the spec's. `is_found` is true if more requests were seen to be
+    /// too much, false if the limit is a guess.
     pub fn set_concurrency_limit(&self, limit: Option<u32>, is_found: bool) {
         self.server.crowd.set_limit(limit.unwrap_or(u32::MAX), is_found);
     }
 
-    /// What requests showed since this was called last. One caller only.
+    /// Takes out the observations since the last call. Only one task may call it.
     #[must_use]
     pub fn take_crowd(&self) -> CrowdSeen {
         self.server.crowd.take(self.in_flight())
     }
 
-    /// This node's part of the places there at this moment: none while the replica rests.
+    /// Returns this node's part of the places now: 0 while the replica rests.
     pub(crate) fn places(&self) -> u32 {
         let resting_ms = self.server.resting_ms.load(Ordering::Relaxed);
+        // The usual case needs no look at the clock.
         if resting_ms == 0 {
             return self.claim();
         }
         if since_epoch_ms(Instant::now()) < resting_ms {
             return 0;
         }
-        // Unless it asked for more rest meanwhile; then the next look sees that.
+        // Keeps a longer rest that was asked for meanwhile; the next call sees it.
         let order = Ordering::Relaxed;
         let _: Result<u64, u64> =
             self.server.resting_ms.compare_exchange(resting_ms, 0, order, order);
         self.claim()
     }
 
-    /// The same for a request which can wait in this node, or can't: one that can gets no place beyond
-    /// what was found to be enough there, and another would be refused for it.
+    /// Returns the places for a request that can or cannot wait at this node. A waiting request
+    /// respects the adaptive limit; a request that cannot wait would be refused because of it.
     pub(crate) fn places_for(&self, can_wait: bool) -> u32 {
         let places = self.places();
         if can_wait { places.min(self.server.crowd.part()) } else { places }
@@ -300,53 +309,56 @@ impl Replica {
         &self.server.crowd
     }
 
-    /// It said at `now` that it has no room, and asked to be left alone for that long: it gets nothing
-    /// new until then. What watches over its health learns it a little later and takes over, so
-    /// that without such a word it rests only until then.
+    /// Stops new requests for the time that the replica asked for at `now` when it had no room. The
+    /// health check takes over a little later, so the rest is short, and shorter still if no time
+    /// was named.
     pub(crate) fn rest(&self, now: Instant, asked: Option<Duration>) {
         let rest = asked.unwrap_or(REST).min(REST_MAX);
+        // A shorter rest does not end a longer one.
         self.server.resting_ms.fetch_max(since_epoch_ms(now + rest), Ordering::Relaxed);
     }
 
-    /// Tenants that alone it asked to leave it alone.
+    /// Returns the rests of tenants that were refused alone.
     pub(crate) fn tenant_rests(&self) -> &TenantRests {
         &self.server.tenant_rests
     }
 
-    /// Prompt tokens of this node's requests that it is predicted to have to read still: those that
-    /// are in no cache, of requests whose reply has not begun.
+    /// Returns the prompt tokens that the server is predicted to still have to read for this node:
+    /// the uncached tokens of requests whose reply has not begun.
     #[must_use]
     pub fn pending_tokens(&self) -> u32 {
         self.server.pending_tokens.load(Ordering::Relaxed)
     }
 
-    /// Its number in the prefix index; `None` while it has none.
+    /// Returns the number in the prefix index; `None` while there is none.
     #[must_use]
     pub fn holder(&self) -> Option<Holder> {
         u16::try_from(self.server.holder.load(Ordering::Relaxed)).ok().map(Holder)
     }
 
-    /// Gives it this number in the prefix index from now on, or takes its number away. A replica
-    /// starts without one, also where it takes the place of one of the same name.
+    /// Sets or removes the number in the prefix index. A new replica has none, even if it replaces
+    /// one of the same name.
     pub fn set_holder(&self, holder: Option<Holder>) {
         let number = holder.map_or(NO_HOLDER, |holder| u32::from(holder.0));
         self.server.holder.store(number, Ordering::Relaxed);
     }
 
-    /// Notes whether it is down: independent signals agree that it serves nothing. Requests that were
-    /// sent before and hear nothing of it are given up.
+    /// Marks the replica as down, when independent signals agree that it serves nothing, or as up
+    /// again. Requests that were sent before and get no more bytes are given up.
     pub fn set_down(&self, is_down: bool, now: Instant) {
         if !is_down {
             self.server.down_ms.store(0, Ordering::Relaxed);
             return;
         }
+        // Only the first signal counts; later ones do not move the moment.
         let order = Ordering::Relaxed;
         let _: Result<u64, u64> =
             self.server.down_ms.compare_exchange(0, since_epoch_ms(now) + 1, order, order);
     }
 
-    /// Whether a request that it was sent at `asked_at` is lost: it went down after that, and no request
-    /// has heard of it since. One that was sent to it although it was down is not judged by that.
+    /// Returns true if a request sent at `asked_at` is lost: the replica went down after that, and
+    /// no request got a byte since. Requests that were sent while it was down are not judged by
+    /// that.
     pub(crate) fn is_gone(&self, asked_at: Instant, now: Instant) -> bool {
         let Some(down_ms) = self.server.down_ms.load(Ordering::Relaxed).checked_sub(1) else {
             return false;
@@ -357,14 +369,14 @@ impl Replica {
             && since_epoch_ms(now) >= down_ms.saturating_add(grace_ms)
     }
 
-    /// Requests ever sent to it by this node.
+    /// Returns the number of requests ever sent to the replica by this node.
     #[must_use]
     pub fn started(&self) -> u64 {
         self.server.started.load(Ordering::Relaxed)
     }
 
-    /// How long it has been silent at `now` although it has requests to answer; `None` if it has
-    /// none.
+    /// Returns the time without a byte at `now` while requests are in flight; `None` without
+    /// requests.
     #[must_use]
     pub fn silent_for(&self, now: Instant) -> Option<Duration> {
         if self.in_flight() == 0 {
@@ -374,26 +386,26 @@ impl Replica {
         Some(now.saturating_duration_since(heard_at))
     }
 
-    /// Connections this node holds to it, idle ones included.
+    /// Returns the number of this node's connections, idle ones included.
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.server.connections.load(Ordering::Relaxed)
     }
 
-    /// How TLS to it is spoken and which name its certificate must have; `None` for cleartext.
+    /// Returns the TLS settings and the expected name of the certificate; `None` for cleartext.
     #[must_use]
     pub fn tls_client(&self) -> Option<(&Arc<ClientConfig>, &ServerName<'static>)> {
         self.server.tls.as_ref().map(|tls| (&tls.config, &tls.server_name))
     }
 
-    /// Where new connections go, in this order.
+    /// Sets the addresses for new connections, in the order of preference.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         if **self.server.addresses.load() != addresses {
             self.server.addresses.store(Arc::new(addresses));
         }
     }
 
-    /// The same for its gRPC address, if it has one.
+    /// Sets the addresses for new gRPC connections, if the replica has a separate gRPC address.
     pub fn set_grpc_addresses(&self, addresses: Vec<SocketAddr>) {
         if let Some(grpc) = &self.server.grpc {
             grpc.set_addresses(addresses);
@@ -413,17 +425,19 @@ impl Replica {
         self.server.addresses.load_full()
     }
 
-    /// One of so many places for one more request; `None` if the replica has all it may have.
-    /// When it is given back, those that wait for one are woken.
+    /// Takes a place for one more request, of `places` in all; `None` if all are taken. Its release
+    /// wakes the waiting requests.
     pub(crate) fn lease(self: &Arc<Self>, waitings: &Arc<Waitings>, places: u32) -> Option<Lease> {
         let taken = self.server.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Instant::now();
         let (replica, waitings) = (Arc::clone(self), Arc::clone(waitings));
+        // Made before the check, since dropping it takes the count back.
         let mut lease = Lease { replica, waitings, tenant: None, tokens: 0, taken_at: None };
         if taken > self.spec.in_flight_max.min(places) {
             return None;
         }
         self.server.crowd.note_most(taken);
+        // The silence of an idle replica means nothing, so it is measured from here.
         if taken == 1 {
             self.heard(now);
         }
@@ -432,23 +446,23 @@ impl Replica {
         Some(lease)
     }
 
-    /// How long requests of this node have kept a place there lately.
+    /// Returns statistics of the time that recent requests of this node held a place.
     pub(crate) fn hold_time(&self) -> HoldTime {
         self.server.held.get()
     }
 
-    /// Counts a prompt's tokens as still to be read until the returned guard is dropped.
+    /// Counts a prompt's tokens as unread until the returned guard is dropped.
     pub(crate) fn begin_reading(self: &Arc<Self>, tokens: u32) -> Reading {
         self.server.pending_tokens.fetch_add(tokens, Ordering::Relaxed);
         Reading { replica: Arc::clone(self), tokens }
     }
 
-    /// Notes that a byte of a reply came from it.
+    /// Notes that a byte of a reply arrived.
     pub(crate) fn heard(&self, now: Instant) {
         self.server.heard_ms.store(since_epoch_ms(now), Ordering::Relaxed);
     }
 
-    /// Counts a connection for as long as the returned guard lives.
+    /// Counts a connection until the returned guard is dropped.
     pub(crate) fn count_connection(&self) -> ConnectionCount {
         self.server.connections.fetch_add(1, Ordering::Relaxed);
         ConnectionCount(Arc::clone(&self.server.connections))
@@ -460,16 +474,16 @@ fn since_epoch_ms(at: Instant) -> u64 {
     u64::try_from(passed).unwrap_or(u64::MAX)
 }
 
-/// One request's place at a replica; gives it back when dropped.
+/// Place of one request at a replica; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     replica: Arc<Replica>,
     waitings: Arc<Waitings>,
-    /// The same place as its tenant's.
+    /// Place of the same request in its tenant's count.
     tenant: Option<TenantPlace>,
-    /// The request's size.
+    /// Size of the request in tokens.
     tokens: u32,
-    /// When it was taken; `None` if there was none left.
+    /// Start of the lease; `None` if all places were taken.
     taken_at: Option<Instant>,
 }
 
@@ -478,10 +492,9 @@ impl Lease {
         &self.replica
     }
 
-    /// Says whose request has the place, which then counts as that tenant's too, and how many tokens
-    /// the request has.
+    /// Assigns the place to a tenant's count, and notes the request's size in tokens.
     pub(crate) fn of(self, tenant: Option<TenantPlace>, tokens: u32) -> Self {
-        // Written out, since what gives a place back can't be taken apart.
+        // Field by field, since a type with `Drop` cannot be taken apart.
         let mut lease = self;
         (lease.tenant, lease.tokens) = (tenant, tokens);
         lease
@@ -494,13 +507,13 @@ impl Drop for Lease {
         if let Some(taken_at) = self.taken_at {
             self.replica.server.held.note(self.tokens, taken_at.elapsed());
         }
-        // Before anybody looks for what has come free.
+        // Released first, so that the woken requests see the tenant's place as free.
         drop(self.tenant.take());
         self.waitings.wake();
     }
 }
 
-/// A prompt that a replica has to read before its reply begins.
+/// Prompt that a replica has to read before its reply begins.
 #[derive(Debug)]
 pub(crate) struct Reading {
     replica: Arc<Replica>,
@@ -513,7 +526,7 @@ impl Drop for Reading {
     }
 }
 
-/// Part of a connection: counts it.
+/// Counter of one connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionCount(Arc<AtomicU32>);
 
@@ -523,12 +536,13 @@ impl Drop for ConnectionCount {
     }
 }
 
-/// Host and port as a `Host` header has them; the port is left out where it is the scheme's own.
+/// Formats host and port for a `Host` header; the scheme's default port is left out.
 pub(crate) fn authority(host: &str, port: u16, is_tls: bool) -> HeaderValue {
     let default_port = if is_tls { 443 } else { 80 };
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     let text = if port == default_port { host } else { format!("{host}:{port}") };
-    // A host that can't stand in a header can't be resolved either; the connect error will say so.
+    // A host that is no valid header value cannot be resolved either; the connect error will say
+    // so.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("invalid"))
 }
 

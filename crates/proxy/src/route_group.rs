@@ -1,4 +1,4 @@
-//! The replicas that can serve the same requests, put together from their standing.
+//! Groups of replicas that can serve the same requests, by admission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,57 +13,57 @@ use crate::replica::Replica;
 use crate::tenants::Tenants;
 use crate::view::RouteSpec;
 
-/// The replicas that can serve one model on one route.
+/// Replicas that can serve one model on one route.
 #[derive(Debug)]
 pub(crate) struct RouteGroup {
     pub(crate) group: Group,
-    /// Those of the next best standing, if there are any: a request that all of the group have failed
-    /// asks one of these before it gives up.
+    /// Replicas of the next best admission, if any: a request that failed at all of the group asks
+    /// one of these before it gives up.
     pub(crate) next: Option<Group>,
-    /// Set if none of its replicas is open, so that those of this standing have to serve.
+    /// Admission of the group's replicas if none is open, so that these have to serve.
     pub(crate) last_resort: Option<Admission>,
-    /// Set if all of its replicas asked to be left alone: when the first will take requests again.
+    /// Earliest end of the rests, if all replicas of the group rest.
     pub(crate) busy_until: Option<Instant>,
-    /// Those that asked to be left alone: no candidates until that is over.
+    /// Replicas that rest: no candidates until their rest ends.
     pub(crate) resting: Box<[ReplicaSlot]>,
-    /// The part of its replicas' weight, in thousandths, that is open. Replicas that are kept in
-    /// reserve or were taken out by an operator are no part of it.
+    /// Open share of the replicas' weight, in thousandths. Replicas on standby or drained by an
+    /// operator do not count.
     pub(crate) healthy_permille: u16,
     pub(crate) memory: Arc<GroupMemory>,
 }
 
-/// What a group remembers beyond a change of its replicas.
+/// State of a group that survives a change of its replicas.
 #[derive(Debug, Default)]
 pub(crate) struct GroupMemory {
     tickets: AtomicU64,
-    /// How long first bytes take, where second attempts go by that.
+    /// Percentile of times to first byte, for hedging.
     pub(crate) first_byte: FirstByte,
-    /// What tenants have there.
+    /// Places that tenants hold.
     pub(crate) tenants: Tenants,
-    /// Requests that were predicted to come too late.
+    /// Probes of requests for which a late reply is predicted.
     pub(crate) late_probes: LateProbes,
 }
 
 impl GroupMemory {
-    /// Of a new group, whose turns begin there.
+    /// Returns the memory of a new group, whose tickets begin at `first_turn`.
     pub(crate) fn new(first_turn: u64) -> Self {
         Self { tickets: AtomicU64::new(first_turn), ..Self::default() }
     }
 
-    /// The number of the next decision, which is not made.
+    /// Returns the number of the next decision, without making one.
     pub(crate) fn next_ticket(&self) -> u64 {
         self.tickets.load(Ordering::Relaxed)
     }
 }
 
 impl RouteGroup {
-    /// Whether it can be expected to serve: by replicas that are open, or kept for the purpose.
+    /// Returns true if the group can be expected to serve: by open replicas, or by standby ones.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.last_resort, None | Some(Admission::Standby))
             && !self.group.candidates().is_empty()
     }
 
-    /// The number of the next decision in this group.
+    /// Takes the number of the next decision in this group.
     pub(crate) fn ticket(&self) -> u64 {
         self.memory.tickets.fetch_add(1, Ordering::Relaxed)
     }
@@ -75,16 +75,16 @@ pub(crate) struct Entrant<'a> {
     pub(crate) replica: &'a Replica,
     pub(crate) slot: ReplicaSlot,
     pub(crate) standing: &'a Standing,
-    /// An operator's weight, instead of its own.
+    /// Weight set by an operator, in place of the replica's own.
     pub(crate) weight: Option<u32>,
 }
 
-/// Replicas of a group in the making.
+/// Replicas of a group under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     candidates: Vec<(Candidate, Admission)>,
     busy_until: Option<Instant>,
-    /// Weight of those that are to serve, and of those of them that do.
+    /// Weight of the replicas that should serve, and of those of them that do.
     weight: u64,
     open_weight: u64,
 }
@@ -113,13 +113,14 @@ impl Members {
 
     pub(crate) fn into_group(self, spec: &RouteSpec, memory: Arc<GroupMemory>) -> RouteGroup {
         let healthy_permille = match self.weight {
-            // Nothing is missing where nothing is to be.
+            // Nothing is missing where no replica should serve.
             0 => 1_000,
             weight => u16::try_from(self.open_weight * 1_000 / weight).unwrap_or(1_000),
         };
         let is_resting = |it: &&(Candidate, Admission)| it.1 == Admission::Busy;
         let resting = self.candidates.iter().filter(is_resting).map(|(it, _)| it.slot).collect();
         let Admitted { candidates, last_resort, next } = admitted(self.candidates);
+        // Only a group without candidates has to wait for the end of a rest.
         let busy_until = self.busy_until.filter(|_| candidates.is_empty());
         let group = |candidates| Group::with_tuning(spec.policy, &spec.tuning, candidates);
         let next = (!next.is_empty()).then(|| group(next));

@@ -1,4 +1,4 @@
-//! Sessions: later requests of a client go where its earlier ones went.
+//! Session affinity: later requests of a client go to the replica of its earlier ones.
 
 use std::time::Duration;
 
@@ -10,60 +10,60 @@ use spillway_protocol::cookie;
 use spillway_route::Candidate;
 use spillway_types::{ModelName, RegionName, ReplicaName};
 
-/// Places that one cookie names at most: a client of several models may be at home at several
-/// replicas, and beside each replica of another region stands that region.
+/// Most places in one cookie: a client of several models may have sessions at several replicas, and
+/// a replica of another region also takes a place for that region.
 const PLACES_MAX: usize = 6;
 /// Digits of a replica's identity in a cookie.
 const PLACE_DIGITS: usize = 16;
 
-/// How a route knows the sessions of its clients.
+/// Kinds of session affinity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionSpec {
-    /// By a cookie that names the replica: the client keeps it, and every node can read it.
+    /// A cookie that names the replica: the client keeps it, and every node can read it.
     Cookie {
-        /// Its name.
+        /// Name of the cookie.
         name: String,
-        /// How long clients keep it.
+        /// Time that clients keep the cookie.
         max_age: Duration,
     },
-    /// By a header that the client sends with every request of a session; this node remembers
-    /// where it went.
+    /// A header that the client sends with every request of a session; this node remembers its
+    /// replica.
     Header {
-        /// Its name.
+        /// Name of the header.
         name: HeaderName,
-        /// A session without a request for this long is forgotten.
+        /// Time without a request after which a session is forgotten.
         idle: Duration,
-        /// Sessions remembered at a time; beyond it the least used are forgotten.
+        /// Most sessions remembered; beyond that the least used are forgotten.
         sessions_max: u64,
     },
 }
 
-/// The sessions of one route.
+/// Sessions of one route.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     spec: SessionSpec,
-    /// Identity of the replica by the hash of header and model; empty where cookies are used.
+    /// Identity of the replica by the hash of header and model; empty if cookies are used.
     places: Cache<u64, u64>,
 }
 
-/// The session of one request.
+/// Session of one request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// The replica or region that it goes to if it can, by identity.
+    /// Identity of the replica or region to prefer; `None` if the session has none yet.
     pub(crate) place: Option<u64>,
     token: Token,
 }
 
-/// What the client sent to say which session it is.
+/// Session information that the client sent.
 #[derive(Debug, PartialEq, Eq)]
 enum Token {
-    /// Replicas and regions by identity, the one that replied last first.
+    /// Identities of replicas and regions, the last that replied first.
     Cookie(Vec<u64>),
-    /// What the replica is remembered under; `None` if the request belongs to no session.
+    /// Key of the remembered replica; `None` if the request belongs to no session.
     Header(Option<u64>),
 }
 
-/// A cookie that the client is to keep.
+/// Cookie to set at the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NewCookie<'s> {
     pub(crate) name: &'s str,
@@ -85,8 +85,8 @@ impl Sessions {
         &self.spec
     }
 
-    /// The session that a request belongs to by its own word. `is_candidate` says whether a replica or
-    /// region can serve it.
+    /// Finds the session that a request names. `is_candidate` returns true if a replica or region
+    /// can serve the request.
     pub(crate) fn find(
         &self,
         headers: &HeaderMap,
@@ -109,19 +109,21 @@ impl Sessions {
         }
     }
 
-    /// Notes which replica or region replied to a request of `session`; returns the cookie that tells
-    /// the client so, if it has to be told. `beyond` are the places that the region's own cookie names.
+    /// Notes the replica or region that replied to a request of `session`; returns the cookie to
+    /// set, if it changes. `beyond` are the places in the other region's own cookie.
     pub(crate) fn replied(
         &self,
         session: &Session,
         place: u64,
         beyond: &[u64],
     ) -> Option<NewCookie<'_>> {
+        // The client or this node knows the place already.
         if session.place == Some(place) && beyond.is_empty() {
             return None;
         }
         match (&self.spec, &session.token) {
             (SessionSpec::Cookie { name, max_age }, Token::Cookie(known)) => {
+                // Earlier places stay in the cookie, since they may serve other models.
                 let value = write_places(place, &[beyond, known].concat());
                 Some(NewCookie { name, value, max_age: *max_age })
             }
@@ -133,8 +135,8 @@ impl Sessions {
         }
     }
 
-    /// Whether a session goes on at `place` though it was at home somewhere else. A cookie names no place
-    /// where the client has only been to replicas of other models, as `serves_others` says.
+    /// Returns true if a session continues at `place` though it belonged elsewhere. A cookie with
+    /// places for other models only, as `serves_others` tells, belongs nowhere yet.
     pub(crate) fn moves(
         &self,
         session: &Session,
@@ -150,8 +152,8 @@ impl Sessions {
         }
     }
 
-    /// Takes this route's own cookie out of a reply that a node of another region gave: the places that
-    /// it names. None where there is no such cookie.
+    /// Removes this route's cookie from a reply of another region, and returns the places in it;
+    /// empty without such a cookie.
     pub(crate) fn take_cookie(&self, headers: &mut HeaderMap) -> Vec<u64> {
         let SessionSpec::Cookie { name, .. } = &self.spec else { return Vec::new() };
         let value = |line: &HeaderValue| {
@@ -161,6 +163,7 @@ impl Sessions {
         if !headers.get_all(SET_COOKIE).iter().any(|line| value(line).is_some()) {
             return Vec::new();
         }
+        // All other cookies of the reply stay.
         let lines: Vec<HeaderValue> = headers.get_all(SET_COOKIE).iter().cloned().collect();
         headers.remove(SET_COOKIE);
         let mut places = Vec::new();
@@ -174,25 +177,27 @@ impl Sessions {
     }
 }
 
-/// What a region is known by among replicas, whose names are the operator's, too.
+/// Returns the identity of a region, distinct from those of replicas, whose names the operator
+/// chooses too.
 pub(crate) fn region_identity(region: &RegionName) -> u64 {
     Candidate::identity_of(&ReplicaName::from(format!("region {region}")))
 }
 
-/// What a session is remembered under: for each model a place of its own, since not every replica
-/// serves every model. Keyed, or clients could make their sessions collide with those of others.
+/// Returns the key of a session: one for each model, since not every replica serves every model.
+/// Keyed, or clients could make their sessions collide with those of others.
 fn key(value: &[u8], model: Option<&ModelName>, hasher: &PrefixHasher) -> u64 {
     let model = model.map(ModelName::as_str).unwrap_or_default();
     let mut bytes = Vec::with_capacity(8 + model.len() + value.len());
+    // The length keeps the name of the model apart from the value.
     bytes.extend_from_slice(&(model.len() as u64).to_le_bytes());
     bytes.extend_from_slice(model.as_bytes());
     bytes.extend_from_slice(value);
     hasher.hash_request_key(&bytes)
 }
 
-/// The replicas that a cookie names; `None` if it is none of ours.
+/// Returns the places in a cookie's value; `None` if the gateway did not write it.
 fn read_places(value: &[u8]) -> Option<Vec<u64>> {
-    // Longer than any that was ever set; the bound keeps what is read small.
+    // The gateway never sets longer values; the bound limits the work.
     if value.len() > PLACES_MAX * (PLACE_DIGITS + 1) {
         return None;
     }
@@ -321,7 +326,7 @@ mod tests {
         assert!(sessions.take_cookie(&mut headers).is_empty());
         let set = sessions.replied(&fresh, REGION, &beyond).expect("a cookie");
         assert_eq!(set.value, write_places(REGION, &[2]));
-        // Here it leads to the region, and there to the replica.
+        // In this region the cookie leads to the other region, and there to the replica.
         let line = format!("home={}", set.value);
         assert_eq!(find(&sessions, ("cookie", &line), &[1, REGION]).place, Some(REGION));
         let there = find(&sessions, ("cookie", &line), &[2, 3]);

@@ -1,55 +1,54 @@
-//! What an operator can set about the data path, already checked and in final units.
+//! Settings of the data path, already checked and in final units.
 
 use std::time::Duration;
 
 use spillway_route::RetryBudgetConfig;
 
-/// Bounds on what clients may take.
+/// Limits for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Client connections at a time on this node; one more is closed at once. Choose it below the
+    /// Most client connections at this node; further ones are closed at once. Choose less than the
     /// process's open-file limit: each request in flight needs a second descriptor.
     pub connections_max: usize,
-    /// Of these, connections of one client: an IPv4 address, or the first 64 bits of an IPv6 one. One
-    /// more is closed at once. Proxies that are trusted have no such limit, those behind them do
-    /// where a PROXY header names them.
+    /// Most connections of one client: an IPv4 address, or the first 64 bits of an IPv6 one.
+    /// Further ones are closed at once. Trusted proxies have no such limit; the clients behind them
+    /// do if a PROXY header names them.
     pub connections_per_client_max: usize,
-    /// Memory that this process may use. From 90 % of it on new requests are refused. `None`: what
-    /// the control group or the machine has.
+    /// Memory that this process may use, in bytes. From 90 % of it on new requests are refused.
+    /// `None` means the memory of the control group or the machine.
     pub memory_bytes_max: Option<u64>,
-    /// Bytes of one request head; more gets 431.
+    /// Most bytes of one request head; more gets 431.
     pub header_bytes_max: usize,
-    /// Header fields of one HTTP/1.1 request; more gets 431.
+    /// Most header fields of one HTTP/1.1 request; more gets 431.
     pub headers_max: usize,
-    /// Bytes of one request body; more gets 413.
+    /// Most bytes of one request body; more gets 413.
     pub body_bytes_max: u64,
-    /// Bytes of all buffered request bodies together; a body beyond it gets 503.
+    /// Most bytes of all buffered request bodies together; a body beyond it gets 503.
     pub body_bytes_total_max: u64,
-    /// Bodies that need no parsing are buffered up to this many bytes, so that they can be retried;
-    /// longer ones are streamed through and never retried once their first byte went out.
+    /// Most bytes of a body that is buffered though it needs no parsing, so that it can be retried;
+    /// longer ones are streamed and never retried once their first byte went out.
     pub buffered_bytes_max: u64,
-    /// Concurrent requests on one HTTP/2 connection.
+    /// Most concurrent requests on one HTTP/2 connection.
     pub streams_per_connection_max: u32,
-    /// Requests that one connection may abandon within [`Limits::reset_window`] before it is closed:
-    /// the guard against HTTP/2 rapid reset.
+    /// Most requests that one connection may abandon within [`Limits::reset_window`] before it is
+    /// closed: the guard against HTTP/2 rapid reset.
     pub resets_per_connection_max: u32,
-    /// The window that `resets_per_connection_max` counts in.
+    /// Window of `resets_per_connection_max`.
     pub reset_window: Duration,
     /// Time for a complete request head, from its first byte; also for the TLS handshake and a
-    /// PROXY header. Enforced at the latest half as much again later.
+    /// PROXY header. Enforced after one and a half times this long at the latest.
     pub head_timeout: Duration,
     /// Time for a complete buffered request body, and between two pieces of a streamed one.
     pub body_timeout: Duration,
-    /// A connection without a request for this long is closed.
+    /// Time without a request after which a connection is closed.
     pub idle_timeout: Duration,
-    /// A client that takes none of the bytes waiting for it for this long is cut off: its connection, or
-    /// over HTTP/2 that stream while others of the connection are taken.
+    /// Time after which a client that takes none of its waiting bytes is cut off: its connection,
+    /// or over HTTP/2 the stream if others of the connection are taken.
     pub stall_timeout: Duration,
-    /// Bytes of one reply that are read ahead of a client which is behind, so that the replica's place
+    /// Most bytes of one reply that are read ahead of a slow client, so that the replica's place
     /// becomes free; 0 lets replicas wait for clients.
     pub read_ahead_bytes_max: usize,
-    /// Bytes of all that is read ahead together. An eighth of the memory that may be used is another
-    /// limit to it.
+    /// Most bytes of all replies read ahead. One eighth of the usable memory is another limit.
     pub read_ahead_bytes_total_max: u64,
 }
 
@@ -71,24 +70,24 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(75),
             stall_timeout: Duration::from_secs(60),
-            // Some 4,000 tokens of a chat: each is an event of about 200 bytes.
+            // About 4,000 tokens of a chat: each is an event of about 200 bytes.
             read_ahead_bytes_max: 1 << 20,
             read_ahead_bytes_total_max: 256 << 20,
         }
     }
 }
 
-/// Bounds on how long a replica may take.
+/// Time-outs for replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// TCP and TLS set-up of a new connection.
+    /// Time to set up a new connection with TCP and TLS.
     pub connect: Duration,
-    /// From the request to the reply's head. Long by default: a queued unary request may wait for
-    /// its turn and for its whole generation.
+    /// Time from the request to the reply's head. Long by default: a queued unary request may wait
+    /// for its turn and for its whole generation.
     pub first_byte: Duration,
-    /// Between two pieces of a reply's body.
+    /// Time between two pieces of a reply's body.
     pub idle: Duration,
-    /// The whole request, whatever it does.
+    /// Time for the whole request.
     pub total: Duration,
 }
 
@@ -103,16 +102,16 @@ impl Default for Timeouts {
     }
 }
 
-/// When another replica is tried.
+/// Limits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Attempts per request, the first included.
+    /// Most attempts per request, the first included.
     pub attempts_max: u32,
     /// Retries as a share of requests, in percent.
     pub share_percent: u32,
-    /// Retries in hand at the start; requests earn them back by their share, however seldom they come.
+    /// Retries available at the start; requests earn them back by their share.
     pub in_hand: u32,
-    /// Retries that a second earns whose requests earn less.
+    /// Least retries earned per second, however few requests there are.
     pub per_second_min: u32,
 }
 

@@ -14,40 +14,40 @@ use crate::replica::ReplicaSpec;
 /// A split of the requests for one name between several models.
 #[derive(Clone, Debug)]
 pub struct SplitSpec {
-    /// What clients ask for. May be the name of a model, which then is to be reached by the split
-    /// alone, except by requests that ask for one of its versions.
+    /// Name that clients ask for. If it is also the name of a model, only the split reaches that
+    /// model, except for requests that ask for one of its versions.
     pub name: ModelName,
-    /// What a request's arm is chosen by.
+    /// Property of a request by which its arm is chosen.
     pub by: SplitBy,
-    /// How a client whose arm was drawn keeps it; `None` draws again for each request.
+    /// Cookie by which a client keeps an arm drawn by chance; `None` draws for each request.
     pub sticky: Option<Arc<StickyCookie>>,
-    /// Chooses a position in `arms`.
+    /// Algorithm that chooses a position in `arms`.
     pub split: Arc<Split>,
-    /// The arms, in the order that `split` knows them in.
+    /// Arms, in the order that `split` knows.
     pub arms: Vec<ArmSpec>,
 }
 
-/// Where an arm's requests go.
+/// Destination of an arm's requests.
 #[derive(Clone, Debug)]
 pub struct ArmSpec {
-    /// The arm's name and its split's, as in metrics and headers.
+    /// Names of the arm and its split, as in metrics and headers.
     pub arm: Arc<SplitArm>,
-    /// The model that serves it, never a split or an alias.
+    /// Model that serves the arm; never a split or an alias.
     pub model: ModelName,
-    /// The one version of the model that serves it; `None` leaves that to the replica.
+    /// Required version of the model; `None` leaves the choice to the replica.
     pub version: Option<ModelVersion>,
 }
 
 /// A cookie that remembers a client's arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StickyCookie {
-    /// Its name.
+    /// Name of the cookie.
     pub name: String,
-    /// How long clients keep it.
+    /// Time that clients keep the cookie.
     pub max_age: Duration,
 }
 
-/// What a request's arm is chosen by.
+/// Properties by which a request's arm is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SplitBy {
     /// `random`: chance.
@@ -56,35 +56,35 @@ pub enum SplitBy {
     Header(HeaderName),
     /// `cookie:NAME`: the value of a cookie.
     Cookie(String),
-    /// `user`: the JSON body's field of that name.
+    /// `user`: the field of that name in the JSON body.
     User,
 }
 
-/// Not a thing that a split can go by.
+/// Error of a text that is no property to split by.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("can't split by {0:?}, expected random, user, header:NAME or cookie:NAME")]
 pub struct UnknownSplitBy(String);
 
-/// What there is to choose an arm by.
+/// Sources for choosing the arm of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArmSources<'r> {
     pub(crate) headers: &'r HeaderMap,
-    /// The body's user field, if the body is read.
+    /// User field of the body, if the body is read.
     pub(crate) user: Option<&'r str>,
-    /// The replica that stores what the request continues: no other can serve it.
+    /// Replica that stores the response which the request continues: no other can serve it.
     pub(crate) stored_at: Option<&'r ReplicaSpec>,
 }
 
-/// The arm of one request.
+/// Arm of one request.
 #[derive(Clone, Debug)]
 pub(crate) struct ChosenArm {
     pub(crate) arm: Arc<SplitArm>,
-    /// The cookie that the client is to remember it by; `None` if there is nothing to remember.
+    /// Cookie to set so that the client keeps the arm; `None` if there is nothing to keep.
     pub(crate) remember: Option<Arc<StickyCookie>>,
 }
 
 impl SplitSpec {
-    /// Where a request goes, and what its arm is.
+    /// Chooses the arm of a request and its destination.
     pub(crate) fn choose(
         &self,
         sources: ArmSources<'_>,
@@ -97,6 +97,7 @@ impl SplitSpec {
         let is_there = |arm: &&ArmSpec| {
             sources.stored_at.is_none_or(|replica| replica.models.contains(&arm.model))
         };
+        // A stored response is only at its replica, so an arm that this replica serves is taken.
         if !is_there(&spec)
             && let Some(there) = self.arms.iter().find(is_there)
         {
@@ -111,7 +112,8 @@ impl SplitBy {
     fn key<'r>(&self, sources: ArmSources<'r>) -> ArmKey<'r> {
         let may_name = match self {
             Self::Random => return ArmKey::Nothing,
-            // A user may be called like an arm: only what testers set on purpose names one.
+            // A user's name may equal that of an arm: only headers and cookies, set on purpose, may
+            // name an arm.
             Self::User => {
                 let user = sources.user.filter(|user| !user.is_empty());
                 return user.map_or(ArmKey::Nothing, |user| ArmKey::User(user.as_bytes()));
@@ -131,7 +133,7 @@ impl FromStr for SplitBy {
             None if text == "random" => Some(Self::Random),
             None if text == "user" => Some(Self::User),
             Some(("header", name)) => name.parse().ok().map(Self::Header),
-            // Names of cookies are made of the same characters as those of headers.
+            // Names of cookies consist of the same characters as those of headers.
             Some(("cookie", name)) => {
                 HeaderName::from_bytes(name.as_bytes()).ok().map(|_| Self::Cookie(name.to_owned()))
             }
@@ -172,7 +174,7 @@ mod tests {
         }
     }
 
-    /// The model, and whether a cookie is to be set, for each of 64 rolls of the dice.
+    /// Returns the model, and true if a cookie is set, for each of 64 rolls of the dice.
     fn choose(spec: &SplitSpec, lines: &[(&'static str, &str)], user: Option<&str>) -> Outcomes {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
@@ -205,7 +207,7 @@ mod tests {
     const BOTH: &[&str] = &["new", "old"];
 
     proptest::proptest! {
-        /// A remembered arm is one that exists and gets requests: nobody talks their way into another.
+        /// Checks that a cookie counts only for an arm that exists and gets requests.
         #[test]
         fn no_cookie_leads_to_an_arm_without_weight(
             line in "(arm=)?(canary|stable|[ -~]{0,16})(; ?arm=(canary|stable|[ -~]{0,16}))?",

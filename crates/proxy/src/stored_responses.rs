@@ -1,4 +1,5 @@
-//! Which replica stores which response, and for whom. Each id belongs to the tenant that made it.
+//! Table of stored responses, with their replicas and tenants. Each id belongs to the tenant that
+//! made it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,21 +10,21 @@ use spillway_types::{ModelName, NodeName, RegionName, ReplicaName, TenantName};
 
 use crate::place::Place;
 
-/// Bytes of an id that is kept: engines use about 40.
+/// Longest id that is kept, in bytes: engines use about 40.
 const ID_BYTES_MAX: usize = 128;
-/// Bytes of all entries together: about 100,000 responses.
+/// Most bytes of all entries together: about 100,000 responses.
 const BYTES_MAX: usize = 32 << 20;
-/// Bytes that an entry takes besides its texts, in all maps that it stands in.
+/// Bytes that an entry takes besides its texts, in all maps together.
 const ENTRY_BYTES: usize = 256;
-/// How long an entry is kept after its last use.
+/// Time that an entry is kept after its last use.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Who stores a response.
+/// Server that stores a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     /// A replica of the own region.
     Replica(ReplicaName),
-    /// A replica of another region, which this node of it knows.
+    /// A replica of another region, which this node of that region knows.
     Node(RegionName, NodeName),
 }
 
@@ -31,22 +32,22 @@ pub(crate) enum Home {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredResponse {
     pub(crate) home: Home,
-    /// Who alone may ask for it.
+    /// Tenant that alone may ask for the response.
     pub(crate) tenant: Option<TenantName>,
-    /// The model as the client named it. A key needs it to ask for the response again.
+    /// Model as the client named it. A key must allow it to ask for the response again.
     pub(crate) model: ModelName,
 }
 
-/// Why an id is not kept. The client has its answer, but can't ask for it again.
+/// Reasons why an id is not kept. The client has its answer, but cannot ask for it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotKept {
     /// The id is longer than [`ID_BYTES_MAX`].
     LongId,
-    /// It belongs to another tenant or to an answer of another model already.
+    /// The id already belongs to another tenant or to an answer of another model.
     Taken,
 }
 
-/// The stored responses that this node knows. A short lock guards them, which only requests to
+/// Stored responses that this node knows. A short lock guards the table, which only requests to
 /// `/v1/responses` take.
 #[derive(Debug, Default)]
 pub(crate) struct StoredResponses {
@@ -56,7 +57,7 @@ pub(crate) struct StoredResponses {
 }
 
 impl Home {
-    /// Where a reply comes from.
+    /// Returns the server of a reply from this place.
     pub(crate) fn of(place: &Place) -> Self {
         match place {
             Place::Replica(lease) => Self::Replica(lease.replica().spec().name.clone()),
@@ -73,10 +74,10 @@ impl Home {
 }
 
 impl StoredResponses {
-    /// Keeps an id. Counts it if it is not kept.
+    /// Keeps an id, or counts it as not kept.
     ///
     /// # Errors
-    /// If it is too long, or belongs to somebody else.
+    /// Returns an error if the id is too long, or belongs to another tenant or model.
     pub(crate) fn keep(
         &self,
         id: &str,
@@ -93,12 +94,12 @@ impl StoredResponses {
         Err(why)
     }
 
-    /// Who stores the response with this id.
+    /// Finds the response with this id; `None` if it is unknown or expired.
     pub(crate) fn find(&self, id: &str, now: Instant) -> Option<StoredResponse> {
         self.locked(|table| table.find(id, now))
     }
 
-    /// Totals since start of ids that were not kept, by reason.
+    /// Returns the number of ids that were not kept since start, by reason.
     pub(crate) fn not_kept(&self) -> Vec<(&'static str, u64)> {
         let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         vec![("id_too_long", total(&self.long_ids)), ("id_taken", total(&self.taken_ids))]
@@ -116,7 +117,7 @@ type Owner = Option<TenantName>;
 struct Table {
     entries: HashMap<Arc<str>, Entry>,
     shelves: HashMap<Owner, Shelf>,
-    /// Owners by the bytes of their entries, for finding the one with most.
+    /// Owners by the bytes of their entries, to find the largest.
     sizes: BTreeSet<(usize, Owner)>,
     bytes: usize,
     uses: u64,
@@ -126,11 +127,11 @@ struct Table {
 struct Entry {
     response: StoredResponse,
     used_at: Instant,
-    /// Its place in its owner's order.
+    /// Position in the owner's order of use.
     use_number: u64,
 }
 
-/// What one owner has.
+/// Entries of one owner.
 #[derive(Debug, Default)]
 struct Shelf {
     by_use: BTreeMap<u64, Arc<str>>,
@@ -164,6 +165,7 @@ impl Table {
                 return Err(NotKept::Taken);
             }
         }
+        // Added again, so that it counts as used last.
         self.remove(id);
         self.add(id.into(), response, now);
         while self.bytes > bytes_max && self.evict() {}
@@ -171,6 +173,7 @@ impl Table {
     }
 
     fn find(&mut self, id: &str, now: Instant) -> Option<StoredResponse> {
+        // Added again, so that it counts as used last.
         let entry = self.remove(id).filter(|entry| !entry.is_expired(now))?;
         self.add(id.into(), entry.response.clone(), now);
         Some(entry.response)
@@ -206,8 +209,8 @@ impl Table {
         Some(entry)
     }
 
-    /// Removes what the owner with most entries used longest ago: nobody can displace the entries of
-    /// an owner that has fewer. `false` if there is nothing to remove.
+    /// Removes the least recently used entry of the owner with the most bytes: a large owner cannot
+    /// displace the entries of smaller ones. Returns `false` if the table is empty.
     fn evict(&mut self) -> bool {
         let largest = self.sizes.last().and_then(|(_, owner)| self.shelves.get(owner));
         let oldest = largest.and_then(|shelf| shelf.by_use.values().next().cloned());

@@ -1,4 +1,4 @@
-//! One byte stream type for both sides: TCP, or TLS over TCP.
+//! Byte stream type for both sides: TCP, or TLS over TCP.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Whether TLS agreed on HTTP/2.
+    /// Returns true if TLS agreed on HTTP/2.
     pub(crate) fn speaks_http2(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -25,7 +25,7 @@ impl Stream {
         }
     }
 
-    /// Whether the bytes are encrypted.
+    /// Returns true if the bytes are encrypted.
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
     }

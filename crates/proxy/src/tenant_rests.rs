@@ -1,4 +1,4 @@
-//! Which tenants a replica has asked to leave it alone, read without a lock.
+//! Rests of single tenants at a replica that refused them, readable without a lock.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -7,29 +7,29 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use spillway_route::{RefusalScope, Refusals};
 
-/// How long a tenant is kept from a replica that did not say for how long.
+/// Rest of a tenant at a replica that named no time.
 const REST: Duration = Duration::from_secs(1);
-/// The same at most, whatever the replica says: it is asked again then.
+/// Longest rest, whatever the replica asks for: after that it is tried again.
 const REST_MAX: Duration = Duration::from_secs(60);
-/// How long answers are counted after the last refusal.
+/// Time after the last refusal for which answers are counted.
 const COUNTED: Duration = Duration::from_secs(60);
-/// The moment that times in atomics count from.
+/// Origin of the times that atomics hold.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// What one replica has refused to tenants.
+/// Refusals of tenants by one replica.
 #[derive(Debug, Default)]
 pub(crate) struct TenantRests {
     refusals: ArcSwap<Refusals>,
-    /// Milliseconds after [`EPOCH`] until which there may be anything to look at; 0 if nothing was ever
-    /// refused. Most replicas stay at that, and cost a request one load.
+    /// End of the time in which refusals matter, in milliseconds after [`EPOCH`]; 0 if nothing was
+    /// ever refused. Most replicas stay at 0, and cost a request one load.
     until_ms: AtomicU64,
-    /// Requests that the replica has answered well while that lasts.
+    /// Requests that the replica has answered well in that time.
     answered: AtomicU32,
 }
 
 impl TenantRests {
-    /// The replica refused a request of this tenant, and asked to be left alone for so long. Returns
-    /// whom that is about.
+    /// Notes that the replica refused a request of this tenant, with the rest that it asked for.
+    /// Returns the scope of the refusal: the tenant alone, or the whole replica.
     pub(crate) fn refused(
         &self,
         tenant: u64,
@@ -48,15 +48,16 @@ impl TenantRests {
         scope
     }
 
-    /// The replica answered a request well.
+    /// Notes that the replica answered a request well.
     pub(crate) fn answered(&self, now: Instant) {
         if self.is_in_use(now) {
             self.answered.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Until when it gets nothing of this tenant; `None` if it may be asked.
+    /// Returns the end of the tenant's rest; `None` if the replica may be asked.
     pub(crate) fn until(&self, tenant: u64) -> Option<Instant> {
+        // Most replicas never refused a tenant, and cost no look at the clock.
         if self.until_ms.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -64,7 +65,7 @@ impl TenantRests {
         if self.is_in_use(now) { self.refusals.load().until(tenant, now) } else { None }
     }
 
-    /// Whether anything was refused to a tenant of late.
+    /// Returns true if the replica refused any tenant lately.
     pub(crate) fn is_any(&self) -> bool {
         self.until_ms.load(Ordering::Relaxed) > 0 && self.is_in_use(Instant::now())
     }
@@ -77,7 +78,7 @@ impl TenantRests {
 
 fn since_epoch_ms(at: Instant) -> u64 {
     let passed = at.saturating_duration_since(*EPOCH).as_millis();
-    // 0 says that there was nothing.
+    // At least 1, since 0 means that nothing was refused.
     u64::try_from(passed).unwrap_or(u64::MAX).max(1)
 }
 

@@ -1,4 +1,5 @@
-//! What tenants have in flight in a group of replicas, and what those leave to others that have much.
+//! Fair shares of tenants: their requests in flight in a group of replicas, and the places that
+//! tenants with many leave to others.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -6,61 +7,61 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
-use spillway_route::{Candidate, KeptRoom, TenantRooms, TenantUse};
-use spillway_types::ReplicaSlot;
+use spillway_route::{KeptRoom, TenantRooms, TenantUse};
 
 use crate::route_group::GroupMemory;
 
-/// Tenants are counted by their hash in so many counters; two that share one count as one tenant.
+/// Number of counters. Tenants are counted by hash; two that share a counter count as one tenant.
 const COUNTERS: usize = 256;
-/// How far the counters of a tenant's classes are apart.
+/// Distance between the counters of a tenant's classes.
 const CLASS_STEP: u64 = 64;
-/// A tenant that has sent nothing for so long is gone, and nothing is kept for it.
+/// Time without requests after which a tenant is gone and no places are kept for it, milliseconds.
 const GONE_MS: u64 = 10_000;
-/// How often it is judged who leaves how much.
+/// Time between two divisions of the places, milliseconds.
 const JUDGE_EACH_MS: u64 = 100;
-/// How long the most that a tenant had in flight is known: between this and twice as long.
+/// Length of a period whose peak is kept, milliseconds: a peak counts for one to two periods.
 const PEAK_MS: u64 = 5_000;
-/// Where time begins.
+/// Start of the time that counters are kept in.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// What tenants have in flight in a group. Counts without a lock; the counters are made when the first
-/// tenant comes.
+/// Requests of tenants in flight in a group. Counts without a lock; the counters are made when the
+/// first tenant comes.
 #[derive(Debug, Default)]
 pub(crate) struct Tenants {
     counters: OnceLock<Box<[Counter]>>,
-    /// Milliseconds after [`EPOCH`] at which it was judged last.
+    /// Time of the last division, milliseconds after [`EPOCH`].
     judged_ms: AtomicU64,
-    /// Whether anybody leaves anything; what exactly is in `rooms`.
+    /// True if a tenant has to leave places to others; `rooms` says which.
     keeps_any: AtomicBool,
     rooms: ArcSwap<TenantRooms>,
 }
 
-/// By which a tenant's requests of one class are counted.
+/// Key of the counter of a tenant's requests in one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TenantKey {
-    /// Its keyed hash.
+    /// Keyed hash of the tenant.
     pub(crate) tenant: u64,
     pub(crate) class: u8,
 }
 
-/// What one tenant has of one class.
+/// Counter of one tenant and class.
 #[derive(Debug, Default)]
 struct Counter {
     class: AtomicU8,
     requests: AtomicU32,
     tokens: AtomicU32,
-    /// When its last request came, in milliseconds and one more; 0 if none did.
+    /// Time of the last request, milliseconds plus 1; 0 if none came.
     seen_ms: AtomicU64,
-    /// The most requests in flight in this period of [`PEAK_MS`] and the one before, and which it is.
+    /// Most requests in flight in this period of [`PEAK_MS`] and in the one before, and the
+    /// period's number.
     peak: AtomicU32,
     peak_before: AtomicU32,
     period: AtomicU64,
-    /// The most as it was counted when all were judged.
+    /// Most requests in flight, as of the last division.
     judged: AtomicU32,
 }
 
-/// A tenant's request in flight, until it is dropped.
+/// A tenant's request in flight, counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct TenantPlace {
     memory: Arc<GroupMemory>,
@@ -68,41 +69,10 @@ pub(crate) struct TenantPlace {
     tokens: u32,
 }
 
-/// The places of a group that are kept from a tenant which has much.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
-    room: KeptRoom,
-    /// The last replica of which it may use something.
-    last: ReplicaSlot,
-}
-
-impl Kept {
-    /// Candidates are in the order of their slots.
-    pub(crate) fn of(room: KeptRoom, candidates: &[Candidate]) -> Option<Self> {
-        let last = candidates.len().checked_sub(room.whole() + 1)?;
-        Some(Self { room, last: candidates[last].slot })
-    }
-
-    /// The first of the replicas that are kept as a whole or in part.
-    pub(crate) fn first(room: &KeptRoom, candidates: &[Candidate]) -> Option<ReplicaSlot> {
-        let first = candidates.len().checked_sub(room.touched())?;
-        candidates.get(first).map(|candidate| candidate.slot)
-    }
-
-    /// How many of so many places the tenant may use there.
-    pub(crate) fn places_left(&self, slot: ReplicaSlot, places: u32) -> u32 {
-        match slot.cmp(&self.last) {
-            std::cmp::Ordering::Less => places,
-            std::cmp::Ordering::Equal => self.room.left_of_part(places),
-            std::cmp::Ordering::Greater => 0,
-        }
-    }
-}
-
 impl Tenants {
-    /// A request of a tenant is there. Judges anew, from time to time, what is left to others of the
-    /// places that `size` tells, which are those of so many replicas, and of which so many
-    /// thousandths are kept at most.
+    /// Notes a request of a tenant. From time to time divides the places anew: `size` returns the
+    /// number of places and of their replicas, of which at most `kept_permille_max` are kept for
+    /// others.
     pub(crate) fn saw(
         &self,
         tenant: TenantKey,
@@ -114,30 +84,34 @@ impl Tenants {
         let now_ms = u64::try_from(now_ms).unwrap_or(u64::MAX);
         let is_new = self.counter(tenant).saw(tenant.class, now_ms);
         let judged_ms = self.judged_ms.load(Ordering::Relaxed);
-        // A new one is judged with its first request: all that come with that would find places.
+        // A new tenant is judged with its first request, because requests that come with it would
+        // find all places.
         if now_ms < judged_ms + JUDGE_EACH_MS && !is_new {
             return;
         }
         let order = Ordering::Relaxed;
+        // One of several requests divides the places; the others go on.
         if is_new || self.judged_ms.compare_exchange(judged_ms, now_ms, order, order).is_ok() {
             self.judge(now_ms, size(), kept_permille_max);
         }
     }
 
-    /// Whether anything is kept from anybody.
+    /// Returns true if places are kept from any tenant.
     pub(crate) fn keeps_any(&self) -> bool {
         self.keeps_any.load(Ordering::Relaxed)
     }
 
-    /// What a tenant is to be sent to first, as others have much; `None` if nobody has, or it has itself.
+    /// Returns the places that other tenants leave to this one; `None` if none have much, or this
+    /// one has.
     pub(crate) fn kept_for(&self, tenant: TenantKey) -> Option<KeptRoom> {
+        // An atomic spares the division in the usual case.
         if !self.keeps_any() {
             return None;
         }
         self.rooms.load().kept_for(tenant.class, &self.counter(tenant).used())
     }
 
-    /// What a tenant has to leave to others; `None` if nothing.
+    /// Returns the places that a tenant has to leave to others; `None` if it need not.
     pub(crate) fn left_by(&self, tenant: TenantKey) -> Option<KeptRoom> {
         if !self.keeps_any() {
             return None;
@@ -149,6 +123,7 @@ impl Tenants {
         let uses: SmallVec<[(u8, TenantUse); 16]> =
             self.counters().iter().filter_map(|counter| counter.judge(now_ms)).collect();
         let rooms = TenantRooms::judge(&uses, size, kept_permille_max);
+        // Stored only if it changed, which is seldom.
         if rooms != **self.rooms.load() {
             self.rooms.store(Arc::new(rooms));
         }
@@ -157,7 +132,7 @@ impl Tenants {
 
     fn counter(&self, tenant: TenantKey) -> &Counter {
         let counters = self.counters();
-        // Each class has its own.
+        // Each class has its own counter.
         let index = tenant.tenant.wrapping_add(CLASS_STEP * u64::from(tenant.class));
         &counters[index as usize % counters.len()]
     }
@@ -168,12 +143,12 @@ impl Tenants {
 }
 
 impl Counter {
-    /// A request of the tenant is there; says whether none was lately.
+    /// Notes a request of the tenant. Returns true if none came lately.
     fn saw(&self, class: u8, now_ms: u64) -> bool {
         self.class.store(class, Ordering::Relaxed);
         let is_new = !self.is_there(now_ms);
         if is_new {
-            // Whoever it was before.
+            // The counter may have been another tenant's before.
             self.period.store(now_ms / PEAK_MS, Ordering::Relaxed);
             self.peak.store(0, Ordering::Relaxed);
             self.peak_before.store(0, Ordering::Relaxed);
@@ -182,14 +157,15 @@ impl Counter {
         is_new
     }
 
-    /// What it has, with the most that was counted when all were judged.
+    /// Returns the tenant's use, with the peak of the last division.
     fn used(&self) -> TenantUse {
         let [requests, tokens, requests_max] =
             [&self.requests, &self.tokens, &self.judged].map(|count| count.load(Ordering::Relaxed));
         TenantUse { requests, tokens, requests_max }
     }
 
-    /// What it has, with the most of the last periods. By one caller at a time.
+    /// Returns the class and use of the tenant, with the peak of the last periods; `None` if it is
+    /// gone. For one caller at a time.
     fn judge(&self, now_ms: u64) -> Option<(u8, TenantUse)> {
         let used = self.used();
         if !self.is_there(now_ms) {
@@ -198,6 +174,7 @@ impl Counter {
         }
         let period = now_ms / PEAK_MS;
         let peak = self.peak.load(Ordering::Relaxed);
+        // A new period has begun: the peak of the last one is kept beside it.
         if self.period.swap(period, Ordering::Relaxed) != period {
             self.peak_before.store(peak, Ordering::Relaxed);
             self.peak.store(used.requests, Ordering::Relaxed);
@@ -215,7 +192,7 @@ impl Counter {
 }
 
 impl TenantPlace {
-    /// Counts a request in flight.
+    /// Counts a request as in flight.
     pub(crate) fn take(memory: &Arc<GroupMemory>, tenant: TenantKey, tokens: u32) -> Self {
         let counter = memory.tenants.counter(tenant);
         let requests = counter.requests.fetch_add(1, Ordering::Relaxed) + 1;
@@ -328,28 +305,6 @@ mod tests {
         world.pass(200);
         world.saw(2);
         assert_eq!(kept(&world), None);
-    }
-
-    #[test]
-    fn the_last_replicas_are_kept() {
-        let uses =
-            [100, 10].map(|requests| TenantUse { requests, tokens: 0, requests_max: requests });
-        let uses = uses.map(|used| (2, used));
-        let rooms = TenantRooms::judge(&uses, (160, 10), 250);
-        let room = rooms.left_by(2, &uses[0].1).unwrap();
-        let candidate = |slot| Candidate {
-            slot: ReplicaSlot(slot),
-            identity: 0,
-            weight: 1,
-            ramp_permille: 1_000,
-            in_flight_max: 16,
-        };
-        // 20 places of 16 each: one replica and a quarter of another.
-        let candidates: Vec<_> = [1, 3, 4, 6, 7, 9, 10, 11, 15, 20].map(candidate).into();
-        let kept = Kept::of(room, &candidates).unwrap();
-        let left = [1, 11, 15, 20].map(|slot| kept.places_left(ReplicaSlot(slot), 16));
-        assert_eq!(left, [16, 16, 12, 0]);
-        assert!(Kept::of(room, &candidates[..1]).is_none(), "with one left it may use that");
     }
 
     #[test]

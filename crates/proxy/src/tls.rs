@@ -1,10 +1,11 @@
-//! The one choice of cryptography that both sides of the data path share.
+//! Cryptography provider of both sides of the data path.
 
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-/// Named explicitly wherever a TLS config is built: a process-wide default would be hidden state.
+/// Returns the provider. Every TLS config names it explicitly: a process-wide default would be
+/// hidden state.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

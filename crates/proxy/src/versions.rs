@@ -1,4 +1,4 @@
-//! Which replicas serve which version of a model.
+//! Replicas by the version of a model that they serve.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,51 +8,51 @@ use spillway_types::{ModelName, ModelVersion};
 use crate::route_group::{Entrant, GroupMemory, Members, RouteGroup};
 use crate::view::RouteSpec;
 
-/// The one version of a model that a request is for.
+/// Required version of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pin {
     pub(crate) version: ModelVersion,
     pub(crate) telling: Telling,
 }
 
-/// How a replica learns which version is meant.
+/// Ways to tell a replica the version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Telling {
-    /// The request itself says so: in its path, or in a field of its own.
+    /// The request itself has the version: in its path, or in a separate field.
     InRequest,
-    /// The request has no place for it, so only a replica that serves no other version will do.
-    /// Any other might answer with the wrong one, and nobody would notice.
+    /// The request has no field for it, so it must go to a replica that serves no other version.
+    /// Any other replica could answer with the wrong version, unnoticed.
     ByChoice,
 }
 
-/// The replicas of one route that say which versions they serve.
+/// Replicas of one route that declare their versions.
 #[derive(Debug, Default)]
 pub(crate) struct VersionTable(BTreeMap<ModelName, BTreeMap<ModelVersion, Versioned>>);
 
-/// The replicas of one version of a model.
+/// Replicas of one version of a model.
 #[derive(Debug)]
 struct Versioned {
-    /// All that serve it.
+    /// All replicas that serve the version.
     serving: RouteGroup,
-    /// Those that serve no other version of this model; `None` if there are none.
+    /// Replicas that serve no other version of this model; `None` if there are none.
     alone: Option<RouteGroup>,
 }
 
-/// Why no replica can be asked for a version.
+/// Reasons why no replica can be asked for a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoVersion {
-    /// The route's replicas serve these versions only.
+    /// The route's replicas serve only these versions.
     Unknown(Vec<ModelVersion>),
-    /// Those that serve it serve others as well, and could not be told which one is meant.
+    /// All replicas with the version serve others too, and the request cannot tell them the
+    /// version.
     NotAlone,
 }
 
 impl VersionTable {
-    /// The replicas for a version; `Ok(None)` if the model's replicas do not say which versions
-    /// they serve, so that any of them is to judge.
+    /// Returns the replicas for a version; `Ok(None)` if the model's replicas do not declare
+    /// versions and the request has the version itself, so that any replica may judge.
     ///
-    /// # Errors
-    /// If no replica can be asked for it.
+    /// Returns an error if no replica can be asked for the version.
     pub(crate) fn group(
         &self,
         model: &ModelName,
@@ -78,7 +78,7 @@ impl VersionTable {
     }
 }
 
-/// The groups of a table in the making.
+/// Groups of a table under construction.
 #[derive(Debug, Default)]
 pub(crate) struct VersionMembers(BTreeMap<(ModelName, ModelVersion), VersionedMembers>);
 
@@ -89,7 +89,7 @@ struct VersionedMembers {
 }
 
 impl VersionMembers {
-    /// Adds a replica to the versions of `model` that it says it serves.
+    /// Adds a replica to each version of `model` that it declares.
     pub(crate) fn add(&mut self, entrant: Entrant<'_>, model: &ModelName) {
         let versions = entrant.replica.spec.versions.get(model);
         let versions = versions.map(Vec::as_slice).unwrap_or_default();
@@ -103,7 +103,7 @@ impl VersionMembers {
         }
     }
 
-    /// The table, with turns that go on from those of `before`.
+    /// Builds the table. Memories of groups continue from those of `before`.
     pub(crate) fn into_table(
         self,
         spec: &RouteSpec,

@@ -1,10 +1,11 @@
-//! What requests are served by: routes, models and replicas, immutable once built.
+//! View of the data path: routes, models and replicas, immutable once built.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use spillway_journey::Room;
 use spillway_protocol::{
     EngineFields, HashBy, ModelCard, Protocol, decode_name, is_confined, lies_below,
 };
@@ -17,7 +18,7 @@ use crate::board::Board;
 use crate::continuations::ContinuationSpec;
 use crate::hedging::{HedgeSpec, Hedges};
 use crate::knowledge::Cached;
-use crate::live_loads::{LiveLoads, Room};
+use crate::live_loads::LiveLoads;
 use crate::model_cards::ModelCards;
 use crate::names::{NameSpec, Names};
 use crate::queue_spec::QueueSpec;
@@ -27,111 +28,110 @@ use crate::session::{SessionSpec, Sessions};
 use crate::settings::Timeouts;
 use crate::versions::{NoVersion, Pin, VersionMembers, VersionTable};
 
-/// How a replica stands of which nothing was said.
+/// Standing of a replica without an entry.
 static FULL: Standing = Standing::FULL;
 
-/// A set of requests and how they are served.
+/// Configuration of a route: a set of requests and their service.
 #[derive(Clone, Debug)]
 pub struct RouteSpec {
     /// Unique name, as in metrics.
     pub name: RouteName,
-    /// Serves every path below this one; `None` serves the built-in endpoints.
+    /// Path prefix whose requests the route serves; `None` for the built-in endpoints.
     pub path_prefix: Option<String>,
-    /// What replaces the prefix on the way to the replica.
+    /// Replacement of the prefix on the way to the replica.
     pub replace_prefix: Option<String>,
-    /// How requests below `path_prefix` are read and errors look.
+    /// Format of requests and errors below `path_prefix`.
     pub protocol: Protocol,
-    /// Serves only these models; empty serves all.
+    /// Models that the route serves; empty for all.
     pub models: Vec<ModelName>,
-    /// The model of requests that don't name one.
+    /// Model of requests that name none.
     pub default_model: Option<ModelName>,
-    /// Uses only replicas of this pool; `None` uses all.
+    /// Pool whose replicas the route uses; `None` for all replicas.
     pub pool: Option<String>,
-    /// How a replica is chosen.
+    /// Policy that chooses a replica.
     pub policy: Policy,
-    /// Settings of the policies that have some.
+    /// Settings of policies that have some.
     pub tuning: Tuning,
-    /// What keeps requests together; `Some` exactly if the policy hashes.
+    /// Affinity key of requests; `Some` exactly if the policy hashes.
     pub hash_by: Option<HashBy>,
-    /// How later requests of a client find the replica of its earlier ones; `None` leaves that to
-    /// the policy.
+    /// Session affinity; `None` leaves it to the policy.
     pub session: Option<SessionSpec>,
-    /// Asks replicas to report usage in streams, and takes the report out again if the client did
-    /// not ask for it.
+    /// True if replicas are asked to report usage in streams; the report is removed again if the
+    /// client did not ask for it.
     pub inject_usage: bool,
-    /// Passes the client's `Authorization` on to the replica.
+    /// True if the client's `Authorization` is passed on to the replica.
     pub forward_authorization: bool,
-    /// Fields by which its clients may steer the model server.
+    /// Request fields by which clients may steer the model server.
     pub engine_fields: EngineFields,
-    /// Has another replica go on with a stream of a completion that breaks off; `None` tells the
-    /// client.
+    /// Limits of continuing a completion stream at another replica if its own fails; `None` sends
+    /// an error instead.
     pub continuation: Option<ContinuationSpec>,
-    /// How its requests wait, and when they are turned away.
+    /// Queue of the route's requests, with its limits.
     pub queue: QueueSpec,
-    /// When a second replica is asked beside the first; `None` never does.
+    /// Hedging at a second replica; `None` disables it.
     pub hedge: Option<HedgeSpec>,
-    /// Bounds on replicas.
+    /// Time-outs for replicas.
     pub timeouts: Timeouts,
-    /// Where its requests may be served.
+    /// Residency rules of the route's requests.
     pub residency: Residency,
 }
 
-/// What a view is built from.
+/// Parts that a view is built from.
 #[derive(Clone, Debug)]
 pub struct ViewParts<'a> {
-    /// Every route.
+    /// All routes.
     pub routes: Vec<RouteSpec>,
-    /// Every replica, whatever its standing.
+    /// All replicas, whatever their standing.
     pub replicas: Vec<Arc<Replica>>,
-    /// What clients may ask for beyond the models that replicas serve.
+    /// Names that clients may ask for beyond the models that replicas serve.
     pub names: Arc<NameSpec>,
     /// Models that other regions serve.
     pub elsewhere: BTreeSet<ModelName>,
-    /// Models that are configured somewhere, whether or not any replica serves them now. Those of
-    /// `replicas` and `elsewhere` need not be among them.
+    /// Models that are configured anywhere, also without a replica that serves them now. May leave
+    /// out those of `replicas` and `elsewhere`.
     pub known: KnownModels,
-    /// What replicas say of models.
+    /// Descriptions of models by their replicas.
     pub cards: Arc<ModelCards>,
-    /// Replicas of which nobody knows yet which models they serve.
+    /// Replicas whose models are not known yet.
     pub unread: BTreeSet<ReplicaName>,
-    /// Models that replicas say they do not have. None is asked for such a one while another of its route
-    /// may have it.
+    /// Models that replicas say they lack. Such a replica is not asked for the model while another
+    /// one of the route may have it.
     pub denied: &'a BTreeMap<ReplicaName, BTreeSet<ModelName>>,
-    /// How replicas stand; one that is missing is open.
+    /// Standing of replicas by their health; a missing one is open.
     pub standings: &'a BTreeMap<ReplicaName, Standing>,
-    /// Weights that operators gave replicas, instead of their own.
+    /// Weights set by operators, in place of the replicas' own.
     pub weights: &'a BTreeMap<ReplicaName, u32>,
-    /// The view that this one replaces: turns and sessions go on where they were.
+    /// View that this one replaces: tickets and sessions continue.
     pub previous: Option<&'a View>,
-    /// Where policies that take turns start, if they don't go on: nodes that all started at the
-    /// first replica would stay in step.
+    /// First ticket of policies that take turns, where none continues: nodes that all started at
+    /// the first replica would stay in step.
     pub first_turn: u64,
 }
 
-/// Models that are known by name although perhaps no replica serves them now.
+/// Models that are known by name, also without a replica that serves them now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownModels {
-    /// Configured in this region, e.g. for replicas that are yet to be discovered.
+    /// Models configured in this region, e.g. for replicas that are yet to be discovered.
     pub here: BTreeSet<ModelName>,
-    /// Configured in other regions.
+    /// Models configured in other regions.
     pub elsewhere: BTreeSet<ModelName>,
 }
 
-/// One immutable state of the world. Built on every change, read by every request.
+/// Immutable snapshot of routes, models and replicas. Built on every change, read by every request.
 #[derive(Debug)]
 pub struct View {
     replicas: Vec<Arc<Replica>>,
     slots: BTreeMap<ReplicaName, ReplicaSlot>,
-    /// By path prefix, longest first.
+    /// Routes with a path prefix, longest first.
     prefixed: Vec<Arc<Route>>,
-    /// For the built-in endpoints, those that name models first.
+    /// Routes of the built-in endpoints, those that name models first.
     built_in: Vec<Arc<Route>>,
     names: Names,
     elsewhere: BTreeSet<ModelName>,
     known: KnownModels,
     cards: Arc<ModelCards>,
     unread: BTreeSet<ReplicaName>,
-    /// By slot.
+    /// Standings by slot.
     standings: Vec<Standing>,
     board: ArcSwap<Board>,
 }
@@ -144,16 +144,16 @@ pub(crate) struct Route {
     versions: VersionTable,
     /// All of the route's replicas, for requests without a model.
     all: RouteGroup,
-    /// Its clients' sessions; `None` if it keeps none.
+    /// Sessions of the route's clients; `None` without session affinity.
     pub(crate) sessions: Option<Arc<Sessions>>,
-    /// Its second attempts; `None` if it makes none.
+    /// Hedging state; `None` without hedging.
     pub(crate) hedges: Option<Arc<Hedges>>,
-    /// The same route with those replicas only that speak gRPC; `None` if it is that itself.
+    /// This route with only the replicas that speak gRPC; `None` if this is already that variant.
     grpc: Option<Arc<Self>>,
 }
 
 impl View {
-    /// Puts the parts together.
+    /// Builds a view from its parts.
     #[must_use]
     pub fn new(mut parts: ViewParts<'_>) -> Self {
         let routes = std::mem::take(&mut parts.routes);
@@ -199,7 +199,7 @@ impl View {
         }
     }
 
-    /// A view that serves nothing, for a node that is starting.
+    /// Returns a view that serves nothing, for a node that is starting.
     #[must_use]
     pub fn empty() -> Self {
         Self::new(ViewParts {
@@ -218,43 +218,53 @@ impl View {
         })
     }
 
-    /// All replicas, by slot.
+    /// Returns all replicas, by slot.
     #[must_use]
     pub fn replicas(&self) -> &[Arc<Replica>] {
         &self.replicas
     }
 
-    /// Every model that a client can ask for, sorted, and then every alias and split.
+    /// Returns all models that a client can ask for, sorted, followed by all aliases and splits.
     #[must_use]
     pub fn models(&self) -> &[ModelName] {
         self.names.listed()
     }
 
-    /// What clients are told of a name.
+    /// Returns the description of a name for clients.
     pub(crate) fn card<'v>(&'v self, id: &'v str) -> ModelCard<'v> {
         self.cards.card(&self.names, id)
     }
 
-    /// Models that this region is configured to serve, whether or not a replica does so now. A model
-    /// may come up several times.
+    /// Returns the models that this region is configured to serve, also those without a replica
+    /// now. A model may occur several times.
     pub fn configured(&self) -> impl Iterator<Item = &ModelName> {
         let of_replicas = self.replicas.iter().flat_map(|replica| &replica.spec().models);
         of_replicas.chain(&self.known.here)
     }
 
-    /// Whether a model exists somewhere although no replica of this region may serve it.
+    /// Returns true if a model exists somewhere, even if no replica of this region may serve it.
     #[must_use]
     pub fn is_known(&self, model: &ModelName) -> bool {
         let KnownModels { here, elsewhere } = &self.known;
         [&self.elsewhere, here, elsewhere].into_iter().any(|models| models.contains(model))
     }
 
-    /// Whether nothing is served, neither here nor elsewhere.
-    pub(crate) fn serves_nothing(&self) -> bool {
+    /// Returns true if nothing is served, neither here nor elsewhere.
+    #[must_use]
+    pub fn serves_nothing(&self) -> bool {
         self.replicas.len() == self.unread.len() && self.elsewhere.is_empty()
     }
 
-    /// Replicas of which nobody knows yet which models they serve.
+    /// Returns true if any replica can be expected to serve, possibly after a rest.
+    #[must_use]
+    pub fn has_usable(&self) -> bool {
+        let routes = self.prefixed.iter().chain(&self.built_in);
+        routes
+            .flat_map(|route| [&route.all].into_iter().chain(route.groups.values()))
+            .any(|group| group.is_open() || group.busy_until.is_some())
+    }
+
+    /// Returns the replicas whose models are not known yet.
     pub(crate) fn unread(&self) -> &BTreeSet<ReplicaName> {
         &self.unread
     }
@@ -263,19 +273,20 @@ impl View {
         &self.names
     }
 
-    /// How a replica stood when the view was built.
+    /// Returns the standing of a replica when the view was built.
     #[must_use]
     pub fn standing(&self, slot: ReplicaSlot) -> &Standing {
         self.standings.get(slot.index()).unwrap_or(&FULL)
     }
 
-    /// What is known of the replicas' load.
+    /// Returns the current load of the replicas.
     #[must_use]
     pub fn board(&self) -> Arc<Board> {
         self.board.load_full()
     }
 
-    /// Routes and models of which no replica is open, and what kind of replica serves them instead.
+    /// Returns routes and models without an open replica, and the admission of the replicas that
+    /// serve instead.
     pub fn last_resorts(
         &self,
     ) -> impl Iterator<Item = (&RouteName, Option<&ModelName>, Admission)> {
@@ -287,12 +298,12 @@ impl View {
         })
     }
 
-    /// Makes decisions go by another board from now on.
+    /// Replaces the load by which requests are decided.
     pub fn replace_board(&self, board: Board) {
         self.board.store(Arc::new(board));
     }
 
-    /// The loads of now, for a request of whose prompt this is cached and which counts with these places.
+    /// Returns the current loads for a request, with its cached blocks and the places it may use.
     pub(crate) fn loads(&self, cached: Cached, room: Room) -> LiveLoads<'_> {
         LiveLoads { view: self, board: self.board.load(), cached, room }
     }
@@ -305,9 +316,9 @@ impl View {
         self.slots.get(name).copied()
     }
 
-    /// Whether every server finds the path below the prefix of the same route as it is found here.
+    /// Returns true if every server would find the path below the prefix of the same route.
     pub(crate) fn is_confined(&self, path: &str, route: &Route) -> bool {
-        // A letter that needs no escape may hide the prefix of another route.
+        // A needless escape of a letter may hide the prefix of another route.
         let is_same = |text: &str| {
             self.prefixed_route(text).is_none_or(|found| found.spec.name == route.spec.name)
         };
@@ -315,7 +326,7 @@ impl View {
             && (!path.contains('%') || decode_name(path).is_some_and(|text| is_same(&text)))
     }
 
-    /// The route whose prefix the path lies below, if any.
+    /// Returns the route whose prefix the path lies below, if any.
     pub(crate) fn prefixed_route(&self, path: &str) -> Option<&Arc<Route>> {
         self.prefixed.iter().find(|route| {
             let prefix = route.spec.path_prefix.as_deref().unwrap_or_default();
@@ -323,7 +334,7 @@ impl View {
         })
     }
 
-    /// Where the requests of the route of that name may be served; `None` if there is no such route.
+    /// Returns the residency rules of a route; `None` if there is no such route.
     #[must_use]
     pub fn residency_of(&self, route: &RouteName) -> Option<&Residency> {
         self.route_named(route).map(|route| &route.spec.residency)
@@ -334,14 +345,14 @@ impl View {
         routes.find(|route| route.spec.name == *name).map(Arc::as_ref)
     }
 
-    /// The route of that name, with this view's replicas, for the same kind of requests.
+    /// Returns the route of the same name in this view, in the same variant for HTTP or gRPC.
     pub(crate) fn route_again(&self, route: &Route) -> Option<Arc<Route>> {
         let mut routes = self.prefixed.iter().chain(&self.built_in);
         let again = routes.find(|known| known.spec.name == route.spec.name)?;
         Some(Arc::clone(if route.is_over_grpc() { again.over_grpc() } else { again }))
     }
 
-    /// The built-in endpoints' route for a model.
+    /// Returns the built-in endpoints' route for a model.
     pub(crate) fn route_of_model(&self, model: Option<&ModelName>) -> Option<&Arc<Route>> {
         self.built_in.iter().find(|route| match model {
             Some(model) => route.spec.models.is_empty() || route.spec.models.contains(model),
@@ -351,13 +362,13 @@ impl View {
 }
 
 impl ViewParts<'_> {
-    /// Whether a replica says that it does not have a model.
+    /// Returns true if a replica says that it lacks a model.
     fn denies(&self, replica: &ReplicaName, model: &ModelName) -> bool {
         self.denied.get(replica).is_some_and(|models| models.contains(model))
     }
 }
 
-/// The models that some member does not deny to have. Empty if nobody denies anything.
+/// Returns the models that some member does not say it lacks. Empty if no replica says so of any.
 fn held_models<'p>(
     parts: &'p ViewParts<'_>,
     is_member: impl Fn(&Replica) -> bool,
@@ -379,6 +390,7 @@ impl Route {
         let grpc_before = before.and_then(|route| route.grpc.as_deref());
         let mut grpc = Self::new(spec.clone(), parts, grpc_before, Replica::speaks_grpc);
         let route = Self::new(spec, parts, before, |_| true);
+        // Both variants of the route share sessions and hedging.
         grpc.sessions.clone_from(&route.sessions);
         grpc.hedges.clone_from(&route.hedges);
         Self { grpc: Some(Arc::new(grpc)), ..route }
@@ -407,6 +419,7 @@ impl Route {
             let entrant = Entrant { replica, slot: ReplicaSlot(index), standing, weight };
             all.add(entrant, None);
             for model in &replica.spec.models {
+                // If all replicas of the route say that they lack it, they are asked all the same.
                 if parts.denies(name, model) && held.contains(model) {
                     continue;
                 }
@@ -435,11 +448,13 @@ impl Route {
             all: all.into_group(&spec, turns(before.map(|route| &route.all))),
             sessions: spec.session.as_ref().map(|session| {
                 let kept = before.and_then(|route| route.sessions.as_ref());
+                // Sessions survive a reload that does not change their settings.
                 let kept = kept.filter(|kept| kept.spec() == session);
                 kept.map_or_else(|| Arc::new(Sessions::new(session.clone())), Arc::clone)
             }),
             hedges: spec.hedge.map(|hedge| {
                 let kept = before.and_then(|route| route.hedges.as_ref());
+                // The budget of hedging survives such a reload, too.
                 let kept = kept.filter(|kept| kept.spec() == hedge);
                 kept.map_or_else(|| Arc::new(Hedges::new(hedge, Instant::now())), Arc::clone)
             }),
@@ -448,17 +463,17 @@ impl Route {
         }
     }
 
-    /// This route as gRPC requests see it.
+    /// Returns the variant of this route for gRPC requests.
     pub(crate) fn over_grpc(self: &Arc<Self>) -> &Arc<Self> {
         self.grpc.as_ref().unwrap_or(self)
     }
 
-    /// Whether it is a route as gRPC requests see it.
+    /// Returns true if this is the variant for gRPC requests.
     pub(crate) fn is_over_grpc(&self) -> bool {
         self.grpc.is_none()
     }
 
-    /// The replicas for a model; for `None`, all of the route's.
+    /// Returns the replicas for a model, or all of the route's for `None`.
     pub(crate) fn group(&self, model: Option<&ModelName>) -> Option<&RouteGroup> {
         match model {
             Some(model) => self.groups.get(model),
@@ -466,10 +481,10 @@ impl Route {
         }
     }
 
-    /// The replicas for a model, or for one version of it.
+    /// Returns the replicas for a model, or for one version of it.
     ///
     /// # Errors
-    /// If the version is none that this route's replicas could be asked for.
+    /// Returns an error if no replica of this route can be asked for the version.
     pub(crate) fn group_for(
         &self,
         model: Option<&ModelName>,

@@ -18,11 +18,11 @@ mod waiting_test;
 pub(crate) use stay::{Stay, Told};
 use stay::{Turn, Word};
 
-/// How long after a request was turned away replicas count as busy: where all are turned away at once
-/// nothing waits, and the rate of the others would never be learned.
+/// Time after a shed request for which replicas count as busy, milliseconds. Where all requests are
+/// shed at once none waits, and the rate of the others would never be learned.
 const BUSY_MS: u64 = 1_000;
 
-/// What waits together: requests that the same replicas can serve.
+/// Key of a queue: its requests can be served by the same replicas.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaitKey {
     route: RouteName,
@@ -31,16 +31,15 @@ pub(crate) struct WaitKey {
 
 /// All queues of a node.
 ///
-/// The lock is taken by requests that wait or are turned away, and by ends of others while some wait;
-/// where nothing waits and nobody was promised a place two atomics say so.
+/// The lock is taken by requests that wait or are shed, and by the ends of others while some wait.
+/// Two atomics tell if no request waits and no place is promised.
 #[derive(Debug)]
 pub(crate) struct Waitings {
     totals: WaitTotals,
     count: AtomicUsize,
     promised: AtomicUsize,
     bytes: AtomicUsize,
-    /// Milliseconds after `started` at which a request was turned away last, and one more; 0 if none
-    /// was.
+    /// Time of the last shed request, milliseconds after `started` plus 1; 0 if there was none.
     shed_ms: AtomicU64,
     started: Instant,
     lines: Mutex<Lines>,
@@ -48,36 +47,38 @@ pub(crate) struct Waitings {
 
 type Line = Admission<oneshot::Sender<Word>>;
 type Waiter = WaitEntry<oneshot::Sender<Word>>;
-/// One for each route and model that had requests waiting lately.
+/// Queues of each route and model that had requests waiting lately.
 type Lines = BTreeMap<WaitKey, Line>;
 
 /// A request that may have to wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Asking {
     pub(crate) key: WaitKey,
-    /// The bounds of its route.
+    /// Bounds of the route's queue.
     pub(crate) limits: WaitLimits,
     pub(crate) asker: Asker,
 }
 
-/// What is foreseen for a request that is turned away.
+/// Forecast for a request that is shed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Foreseen<R> {
-    /// Milliseconds until its turn would have come, as regions are compared.
+    /// Milliseconds until its turn would have come, for comparing regions.
     pub(crate) wait_ms: f32,
-    /// Requests of a mean size in tokens that the replicas are expected to serve in a second; `None`
-    /// if nobody knows. Asked only while no rate was measured.
+    /// Returns the requests of a mean size in tokens that the replicas are expected to serve in a
+    /// second; `None` if that is unknown. Called only while no rate was measured.
     pub(crate) rate_per_s: R,
 }
 
-/// When a request that waits has to have left.
+/// Time limits of a request that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Its deadline, or the end of the longest wait.
+    /// Deadline, or the end of the longest wait.
     pub(crate) until: Instant,
-    /// When it must have been sent to a replica to be of use; `None` until the deadline.
+    /// Time by which the request must have been sent to a replica to be of use; `None` for the
+    /// deadline.
     pub(crate) begin_by: Option<Instant>,
-    /// When its turn was to come, if it waited before: it does not lose it by finding no place.
+    /// Time at which its turn was due, if it waited before: finding no place does not lose the
+    /// turn.
     pub(crate) turn_by: Option<Instant>,
 }
 
@@ -100,28 +101,29 @@ impl Waitings {
         }
     }
 
-    /// Requests that wait.
+    /// Returns how many requests wait.
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Requests that were turned away and promised a place.
+    /// Returns how many requests were shed with the promise of a place.
     pub(crate) fn promised(&self) -> usize {
         self.promised.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing waits and nothing was promised: then a place is whose it is that comes.
+    /// Returns true if no request waits and no place is promised, so that any request may take a
+    /// free place.
     pub(crate) fn is_quiet(&self) -> bool {
         self.count() == 0 && self.promised() == 0
     }
 
-    /// Whether the rate counts at which requests begin: something waits, or was turned away lately.
+    /// Returns true if request starts are to be counted: requests wait, or were shed lately.
     pub(crate) fn is_busy(&self) -> bool {
         let shed_ms = self.shed_ms.load(Ordering::Relaxed);
         self.count() > 0 || (shed_ms > 0 && self.now_ms() < shed_ms + BUSY_MS)
     }
 
-    /// Requests that wait for each model.
+    /// Returns how many requests wait for each model.
     pub(crate) fn by_model(&self) -> BTreeMap<ModelName, u32> {
         let mut counts = BTreeMap::new();
         if self.count() > 0 {
@@ -132,7 +134,7 @@ impl Waitings {
         counts
     }
 
-    /// What waits that a request which came now would have to wait for; `rate_per_s` as in
+    /// Returns the queue that a request coming now would have to wait for; `rate_per_s` as in
     /// [`Foreseen`].
     pub(crate) fn before(
         &self,
@@ -140,6 +142,7 @@ impl Waitings {
         rate_per_s: impl FnOnce(f32) -> Option<f32>,
     ) -> Waiting {
         let has_room = asking.limits.count_max > 0 && self.has_room(asking.asker.bytes);
+        // Two atomics spare the lock in the usual case.
         if self.is_quiet() {
             return Waiting { ahead: 0, wait_ms: None, all: 0, has_room };
         }
@@ -152,13 +155,13 @@ impl Waitings {
         waiting
     }
 
-    /// Whether this request was promised a place that is due; the promise is kept by that.
+    /// Redeems the promise of a place. Returns true if the request had one that is due.
     pub(crate) fn redeem(&self, asking: &Asking) -> bool {
         self.on(asking, |line| line.redeem(asking.asker.fingerprint, Instant::now()))
     }
 
-    /// After how many seconds a request that is turned away should come again. It is promised a place
-    /// then, where one can be foreseen.
+    /// Sheds a request: returns after how many seconds it should come again. A place is promised
+    /// for then, where one can be foreseen.
     pub(crate) fn shed(
         &self,
         asking: &Asking,
@@ -166,6 +169,7 @@ impl Waitings {
         dice: &mut fastrand::Rng,
     ) -> u32 {
         self.shed_ms.store(self.now_ms() + 1, Ordering::Relaxed);
+        // The request has used up an earlier promise.
         let asker = Asker { is_promised: false, ..asking.asker };
         self.on(asking, |line| {
             let now = Instant::now();
@@ -174,13 +178,15 @@ impl Waitings {
         })
     }
 
-    /// The same for a request that nobody in reach could serve.
+    /// Sheds a request that no replica or region in reach could serve. Returns seconds as
+    /// [`Self::shed`].
     pub(crate) fn turn_away(&self, asking: &Asking, dice: &mut fastrand::Rng) -> u32 {
         self.shed_ms.store(self.now_ms() + 1, Ordering::Relaxed);
         self.on(asking, |line| line.turn_away(Instant::now(), dice))
     }
 
-    /// A request took a place at a replica: of such ends the rate is known at which others follow.
+    /// Notes that a request took a place at a replica: these starts give the rate at which others
+    /// follow.
     pub(crate) fn began(&self, asking: &Asking) {
         self.on(asking, |line| line.began(&asking.asker, Instant::now()));
     }
@@ -188,12 +194,13 @@ impl Waitings {
     /// Lets a request wait. Less urgent ones may have to leave for it.
     ///
     /// # Errors
-    /// If the queue is full.
+    /// Returns the limit that the queue has reached.
     pub(crate) fn enter(
         self: &Arc<Self>,
         asking: &Asking,
         patience: Patience,
     ) -> Result<Stay, WaitLimit> {
+        // The totals bound all queues of the node together.
         if self.count() >= self.totals.count_max {
             return Err(WaitLimit::Count);
         }
@@ -228,7 +235,7 @@ impl Waitings {
         Ok(Stay::new(self, asking.key.clone(), (ticket, turn_by), words))
     }
 
-    /// A place has come free somewhere, or may have: the first of each queue looks for itself.
+    /// Wakes the first request of each queue, because a place may have come free.
     pub(crate) fn wake(self: &Arc<Self>) {
         if self.count() == 0 {
             return;
@@ -236,12 +243,13 @@ impl Waitings {
         let lines = self.lock();
         let keys = lines.iter().filter(|(_, line)| !line.is_empty()).map(|(key, _)| key.clone());
         let keys: Vec<WaitKey> = keys.collect();
+        // Released first: `wake_one` takes the lock again.
         drop(lines);
         keys.iter().for_each(|key| self.wake_one(key));
     }
 
-    /// The same, and takes those out that can't make it any more. To be called now and then also when
-    /// nothing waits: what is known of queues that are long empty is forgotten.
+    /// Takes out requests that cannot be served in time, and wakes the first of each queue. Call it
+    /// now and then, also when nothing waits: queues that are long empty are forgotten.
     pub(crate) fn review(self: &Arc<Self>) {
         if self.is_quiet() && self.lock().is_empty() {
             return;
@@ -252,6 +260,7 @@ impl Waitings {
             self.counted(line, |line| expire(line, now));
         }
         lines.retain(|_, line| !line.is_idle(now));
+        // Released first: `wake` takes the lock again.
         drop(lines);
         self.wake();
     }
@@ -267,17 +276,17 @@ impl Waitings {
             })
         };
         if let Some((_, entry)) = next {
-            // Whoever left in this very moment drops the turn, which then goes on to the next.
+            // A request that leaves at this moment drops the turn, which then goes to the next one.
             drop(entry.item.send(Word::Turn(Turn::new(self, key.clone()))));
         }
     }
 
-    /// Requests that wait there of tenants and classes that are `wanted`.
+    /// Returns how many requests wait whose tenant and class are `wanted`.
     pub(crate) fn of_tenants(&self, key: &WaitKey, wanted: impl Fn(u64, u8) -> bool) -> u32 {
         self.lock().get(key).map_or(0, |line| line.waiting_of_tenants(wanted))
     }
 
-    /// A turn that was of no use goes to somebody whose tenant and class are `wanted`.
+    /// Passes an unused turn to the next request whose tenant and class are `wanted`.
     pub(crate) fn wake_one_of(self: &Arc<Self>, key: &WaitKey, wanted: impl Fn(u64, u8) -> bool) {
         let now = Instant::now();
         let next = {
@@ -292,11 +301,12 @@ impl Waitings {
         }
     }
 
-    /// Does something with a request's queue, which is made if there is none.
+    /// Runs `act` on a request's queue, which is created if there is none.
     fn on<R>(&self, asking: &Asking, act: impl FnOnce(&mut Line) -> R) -> R {
         let Asking { key, limits, .. } = asking;
         let limits = *limits;
         let mut lines = self.lock();
+        // Checked first, so that only a new queue costs a copy of the key.
         if !lines.contains_key(key) {
             lines.insert(key.clone(), Line::new(limits));
         }
@@ -305,12 +315,12 @@ impl Waitings {
         self.counted(line, act)
     }
 
-    /// Keeps the sums over all queues.
+    /// Runs `act` and updates the sums over all queues.
     fn counted<R>(&self, line: &mut Line, act: impl FnOnce(&mut Line) -> R) -> R {
         let before = (line.len(), line.promised(), line.bytes());
         let result = act(line);
         let move_by = |sum: &AtomicUsize, before: usize, after: usize| {
-            // Wraps where it became less, and comes out right.
+            // Wraps where the number became less, and the sum comes out right.
             sum.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
         };
         move_by(&self.count, before.0, line.len());
@@ -333,7 +343,7 @@ impl Waitings {
     }
 }
 
-/// Takes those out that had to leave.
+/// Takes out requests whose time has passed.
 fn expire(line: &mut Line, now: Instant) {
     while let Some((_, entry)) = line.expire(now) {
         let reason = entry.lapse(now);
@@ -341,14 +351,14 @@ fn expire(line: &mut Line, now: Instant) {
     }
 }
 
-/// Tells a request that its wait is over, and when it should come again.
+/// Tells a request that its wait is over, and when to come again.
 fn send_away(line: &mut Line, entry: Waiter, (reason, now): (ShedReason, Instant)) {
-    // It has used up what it was promised.
+    // The request has used up its promise.
     let asker = Asker { is_promised: false, ..entry.asker() };
     let mut dice = fastrand::Rng::with_seed(asker.fingerprint);
     let retry = line.shed(&asker, 0.0, now, &mut dice);
     let retry_after = Duration::from_secs(retry.seconds.into());
-    // Who has left needs no answer.
+    // A request that has left needs no answer.
     drop(entry.item.send(Word::Shed(reason, retry_after)));
 }
 

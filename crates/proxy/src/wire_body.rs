@@ -1,4 +1,4 @@
-//! Bodies as they come in: over HTTP, or from another node.
+//! Incoming bodies: over HTTP, or from another node.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -9,34 +9,34 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 
-/// An error of any kind, where only a person or a log reads it.
+/// Error of any kind, for logs.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A body on a link between nodes.
+/// Body on a link between nodes.
 pub type LinkBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// A body that comes in, a request's or a reply's.
+/// Incoming body of a request or reply.
 #[derive(Debug)]
 pub(crate) enum WireBody {
-    /// From a client's or a replica's connection.
+    /// Body from a client's or a replica's connection.
     Http(Incoming),
-    /// From another node.
+    /// Body from another node.
     Link(LinkBody),
-    /// Of which the first frame was looked at already.
+    /// Body whose first frame was read already.
     Begun(Box<BegunBody>),
-    /// None any more: somebody has taken it.
+    /// No body: it was taken.
     Taken,
 }
 
 /// A body and its first frame.
 #[derive(Debug)]
 pub(crate) struct BegunBody {
-    /// `None` once it was taken.
+    /// First frame; `None` once it was taken.
     first: Option<Result<Frame<Bytes>, WireError>>,
     rest: WireBody,
 }
 
-/// A body broke off.
+/// Error of a body that broke off.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
     /// The HTTP connection failed, or its peer reset the stream.
@@ -54,12 +54,12 @@ impl From<Incoming> for WireBody {
 }
 
 impl WireBody {
-    /// This body, which is nowhere else from now on.
+    /// Takes the body and leaves [`WireBody::Taken`].
     pub(crate) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::Taken)
     }
 
-    /// This body, of which `first` is the beginning that was taken from it.
+    /// Puts `first`, which was read from this body, back in front of it.
     pub(crate) fn beginning_with(self, first: Option<Result<Frame<Bytes>, WireError>>) -> Self {
         match first {
             Some(_) => Self::Begun(Box::new(BegunBody { first, rest: self })),

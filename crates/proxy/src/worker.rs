@@ -1,4 +1,4 @@
-//! What one worker owns: its place in the pools and its queue of outcomes.
+//! Worker: its place in the pools and its queues of outcomes, signs and lessons.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,18 +10,18 @@ use spillway_types::{Outcome, Sign};
 use crate::gateway::Gateway;
 use crate::learning::Learning;
 
-/// Outcomes that fit between two visits of the feedback task.
+/// Most outcomes between two visits of the feedback task.
 const OUTCOMES_MAX: usize = 16_384;
-/// Signs that fit between two visits: up to three a request.
+/// Most signs between two visits: up to three a request.
 const SIGNS_MAX: usize = 3 * OUTCOMES_MAX;
-/// Lessons that fit between two visits: one for each attempt and one for each reply. Half a MiB a
-/// worker at most beside the blocks, which the requests' records hold as well.
+/// Most lessons between two visits: one for each attempt and one for each reply. At most half a MiB
+/// a worker, without the blocks, which the requests' records hold as well.
 const LEARNINGS_MAX: usize = OUTCOMES_MAX;
-/// How often idle connections are looked through: a connection past its idle time is closed at most
-/// this much later.
+/// Interval at which idle connections are checked: a connection past its idle time is closed at
+/// most this much later.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// One accept-and-serve unit, usually one per core.
+/// Accept-and-serve unit, usually one per core.
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) id: usize,
@@ -34,7 +34,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Worker number `id` of `gateway`.
+    /// Returns worker number `id` of `gateway`.
     #[must_use]
     pub fn new(id: usize, gateway: Arc<Gateway>) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Worker {
         }
     }
 
-    /// Closes this worker's idle replica connections in time, until the gateway drains.
+    /// Closes this worker's expired idle connections to replicas, until the gateway drains.
     pub async fn sweep_loop(self: Arc<Self>) {
         let mut interval = tokio::time::interval(SWEEP_INTERVAL);
         loop {
@@ -63,7 +63,7 @@ impl Worker {
         }
     }
 
-    /// Takes the outcomes that have come since the last call, oldest first.
+    /// Takes the outcomes since the last call, oldest first.
     pub fn drain_outcomes(&self, mut record: impl FnMut(Outcome)) {
         // Bounded by what the queue can hold, so that a busy worker can't keep the caller for ever.
         for _ in 0..OUTCOMES_MAX {
@@ -72,7 +72,7 @@ impl Worker {
         }
     }
 
-    /// Takes the signs that have come since the last call, oldest first.
+    /// Takes the signs since the last call, oldest first.
     pub fn drain_signs(&self, mut note: impl FnMut(Sign)) {
         for _ in 0..SIGNS_MAX {
             let Some(sign) = self.signs.pop() else { return };
@@ -80,9 +80,9 @@ impl Worker {
         }
     }
 
-    /// Takes what was learned since the last call, oldest first.
+    /// Takes the lessons since the last call, oldest first.
     ///
-    /// To be called soon after [`Gateway::learned`] says so.
+    /// Call it soon after [`Gateway::learned`] returns.
     pub fn drain_learnings(&self, mut learn: impl FnMut(Learning)) {
         for _ in 0..LEARNINGS_MAX {
             let Some(learning) = self.learnings.pop() else { return };
@@ -90,26 +90,26 @@ impl Worker {
         }
     }
 
-    /// Lessons since start that found the queue full.
+    /// Returns the number of lessons since start that found the queue full.
     #[must_use]
     pub fn learnings_dropped(&self) -> u64 {
         self.learnings_dropped.load(Ordering::Relaxed)
     }
 
-    /// Outcomes since start that found the queue full.
+    /// Returns the number of outcomes since start that found the queue full.
     #[must_use]
     pub fn outcomes_dropped(&self) -> u64 {
         self.outcomes_dropped.load(Ordering::Relaxed)
     }
 
-    /// Leaves a sign for whoever judges replicas; never waits. Should the queue be full, the oldest
-    /// sign goes: what replicas do now matters more.
+    /// Queues a sign for the health check of replicas; never blocks. A full queue drops its oldest
+    /// sign: what replicas do now matters more.
     pub(crate) fn sign(&self, sign: Sign) {
         drop(self.signs.force_push(sign));
     }
 
-    /// Leaves a lesson for whoever keeps the index and the latency models; never waits. Should the
-    /// queue be full, the lesson is lost: decisions then go by a little less.
+    /// Queues a lesson for the prefix index and the latency models; never blocks. A full queue
+    /// drops the lesson: decisions then know slightly less.
     pub(crate) fn teach(&self, learning: Learning) {
         if self.learnings.push(learning).is_err() {
             self.learnings_dropped.fetch_add(1, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Worker {
         self.gateway.knowledge().wake();
     }
 
-    /// Leaves an outcome for the feedback task; never waits.
+    /// Queues an outcome for the feedback task; never blocks.
     pub(crate) fn leave(&self, outcome: Box<Outcome>) {
         if self.outcomes.push(outcome).is_err() {
             self.outcomes_dropped.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Headers that say whose a request is: a trusted proxy's word, and anybody else's lie.
+//! Headers that claim an identity: believed from a trusted proxy, a forgery from any other client.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ static MODELS: HeaderName = HeaderName::from_static("x-spillway-models");
 static REGIONS: HeaderName = HeaderName::from_static("x-spillway-regions");
 static COUNTRIES: HeaderName = HeaderName::from_static("x-spillway-countries");
 
-/// Other names under which replicas may take such claims for true.
+/// Other header names that replicas may take for such claims.
 static USUAL_CLAIMS: [HeaderName; 5] = [
     HeaderName::from_static("x-tenant"),
     HeaderName::from_static("x-tenant-id"),
@@ -24,15 +24,15 @@ static USUAL_CLAIMS: [HeaderName; 5] = [
     HeaderName::from_static("x-region"),
     HeaderName::from_static("x-request-priority"),
 ];
-/// All headers of this beginning are the gateway's own.
+/// Prefix of all headers that belong to the gateway.
 const OWN: &str = "x-spillway-";
-/// The class that is served last.
+/// Priority class that is served last.
 const PRIORITY_MAX: u8 = 3;
-/// No tenant has a longer name.
+/// Longest name of a tenant, in bytes.
 const TENANT_BYTES_MAX: usize = 256;
 
-/// Whether a header claims what only a credential may say, also for servers that read an underscore as a
-/// hyphen.
+/// Returns true if a header claims an identity, which only a credential may do. Counts an
+/// underscore as a hyphen, since some servers do.
 pub(crate) fn is_claim(name: &HeaderName) -> bool {
     let is_usual = |name: &str| USUAL_CLAIMS.iter().any(|claim| claim == name);
     is_own(name)
@@ -43,16 +43,16 @@ pub(crate) fn is_claim(name: &HeaderName) -> bool {
         })
 }
 
-/// Whether a header is the gateway's own.
+/// Returns true if the header belongs to the gateway: its name begins with `x-spillway-`.
 pub(crate) fn is_own(name: &HeaderName) -> bool {
     name.as_str().starts_with(OWN)
 }
 
-/// What a trusted proxy says of a request; `None` if it does not say whose it is. A list that is there
-/// but empty allows nothing.
+/// Returns the grant that a trusted proxy's headers claim; `None` if they name no tenant. A list
+/// that is present but empty allows nothing.
 ///
 /// # Errors
-/// If it says something twice, or something that can't be read.
+/// Returns an error if a claim is repeated or malformed.
 pub(super) fn claimed(
     headers: &HeaderMap,
     table: &KeyTable,
@@ -65,7 +65,7 @@ pub(super) fn claimed(
     let Some(tenant) = text(&TENANT_CLAIM)?.filter(|tenant| !tenant.is_empty()) else {
         return Ok(None);
     };
-    // Proxies that find a header twice may have made a list of it.
+    // A proxy that finds a header twice may have joined both into one list.
     if tenant.contains(',') || tenant.len() > TENANT_BYTES_MAX {
         return Err(unreadable(&TENANT_CLAIM));
     }
@@ -90,15 +90,17 @@ pub(super) fn claimed(
         key: None,
         tenant: Some(TenantName::from(tenant)),
         models: allowed(text(&MODELS)?.map(listed::<ModelName>)),
+        // A proxy may narrow the tenant's own rules, but not widen them.
         residency: said.and(&terms.residency),
+        client: None,
         priority,
         is_isolated: terms.is_isolated,
         counts: Some(table.counts(Some(tenant))),
     }))
 }
 
-/// Refuses claims that are made twice, since one of them may be the client's, and the gateway's own
-/// headers that mean nothing, since a mistyped one would allow everything.
+/// Refuses repeated claims, since one of them may be the client's, and unknown headers of the
+/// gateway's prefix, since a mistyped one would allow everything.
 fn check_claims(headers: &HeaderMap) -> Result<(), GatewayError> {
     let known = [&TENANT_CLAIM, &PRIORITY, &MODELS, &REGIONS, &COUNTRIES];
     for name in headers.keys().filter(|name| is_claim(name)) {
@@ -118,7 +120,7 @@ fn unreadable(name: &HeaderName) -> GatewayError {
     GatewayError::new(ErrorKind::BadRequest, format!("the header {name} can't be read"))
 }
 
-/// Everything where nothing is said, and what is said otherwise.
+/// Returns the set as a restriction; `None` allows everything.
 fn allowed<T: Ord>(said: Option<BTreeSet<T>>) -> Allowed<T> {
     said.map_or(Allowed::All, |set| Allowed::Only(Arc::new(set)))
 }

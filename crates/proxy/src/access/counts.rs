@@ -1,29 +1,29 @@
-//! How requests for entry ended, by tenant.
+//! Counts of authentication results, by tenant.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How a request for entry ended.
+/// Result of authenticating and authorizing one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum AccessResult {
-    /// Let in.
+    /// The request was let in.
     Ok,
-    /// There was no key.
+    /// The request had no key.
     Missing,
-    /// The key is none of ours.
+    /// The key is not in the table.
     Unknown,
-    /// The key, or its tenant, lets nobody in any more.
+    /// The key is revoked or its tenant is suspended.
     Revoked,
-    /// The key's time is over.
+    /// The key has expired.
     Expired,
-    /// The key is not for that model.
+    /// The key does not allow the model.
     Model,
-    /// The key is not for any region that could serve.
+    /// The key allows none of the regions that could serve.
     Region,
 }
 
 impl AccessResult {
-    /// All of them.
+    /// All results.
     pub const ALL: [Self; 7] = [
         Self::Ok,
         Self::Missing,
@@ -34,7 +34,7 @@ impl AccessResult {
         Self::Region,
     ];
 
-    /// Name as it stands in metrics.
+    /// Returns the name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -63,10 +63,11 @@ impl AccessCounts {
     }
 }
 
-/// A tenant's requests for entry since the node knows the tenant.
+/// Authentication results of one tenant since the node knows the tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantTally {
-    /// The tenant; empty where a request had no good key, `_other` for those beyond the limit.
+    /// The tenant; empty for requests without a valid key, `_other` for all tenants beyond the
+    /// limit.
     pub tenant: String,
     /// Totals that are not 0.
     pub totals: Vec<(AccessResult, u64)>,

@@ -1,4 +1,4 @@
-//! Looks at each request's credential.
+//! Authenticates each request by its credential.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use highway::{HighwayHash, HighwayHasher};
 use http::HeaderMap;
 use moka::sync::Cache;
 use ring::rand::{SecureRandom, SystemRandom};
-use spillway_control::KeyText;
+use spillway_cluster_state::KeyText;
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_types::{Country, TenantName};
 
@@ -20,42 +20,42 @@ use super::presented::Presented;
 use super::table::{Entry, EntryState, KeyTable};
 use crate::remote::GuestTerms;
 
-/// Verified keys that are remembered: more than are in use within seconds at one node, in about
-/// 2 MB. Wrong ones are not, or whoever tries many would push the right ones out.
+/// Size of the cache of verified keys: more than one node sees within seconds, in about 2 MB. Wrong
+/// keys are not cached, so that a client that tries many of them cannot push the valid ones out.
 const VERIFIED_MAX: u64 = 16_384;
 
-/// Lets requests in by their keys. Waits for nobody: whoever swaps the table does not stop readers.
+/// Authenticator of requests, by their keys. Never blocks: a swap of the table does not stop
+/// readers.
 #[derive(Debug)]
 pub struct Doorkeeper {
     posted: ArcSwap<Posted>,
     versions: AtomicU64,
     verified: Cache<u128, Verified>,
     fingerprints: Fingerprints,
-    /// What they may who are not asked for a key.
+    /// Grant of requests that need no key.
     anybody: Arc<Grant>,
 }
 
-/// A table and its place in the order of tables.
+/// A key table with its version.
 #[derive(Debug)]
 struct Posted {
     version: u64,
     table: Arc<KeyTable>,
 }
 
-/// A key that was right when table `version` was the one to look at.
+/// A key that was verified against table `version`.
 #[derive(Clone, Debug)]
 struct Verified {
     version: u64,
     entry: Arc<Entry>,
 }
 
-/// Names keys in the cache by a keyed hash of 128 bits, so that no secret is kept, and nothing that
-/// a client sends decides where it lies. `None` if the system has no randomness: then no key is
-/// remembered.
+/// Keyed 128-bit hash that names keys in the cache, so that no secret is kept and a client cannot
+/// choose its slot. `None` if the system has no randomness: then no key is cached.
 struct Fingerprints(Option<[u64; 4]>);
 
 impl Doorkeeper {
-    /// One that knows no key.
+    /// Returns an authenticator that knows no key.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -67,21 +67,22 @@ impl Doorkeeper {
         }
     }
 
-    /// Goes by another table from now on; what was verified by an earlier one counts no more.
+    /// Replaces the key table. Cached verifications of earlier tables no longer count.
     pub fn replace(&self, table: KeyTable) {
         let version = self.versions.fetch_add(1, Ordering::Relaxed) + 1;
         self.posted.store(Arc::new(Posted { version, table: Arc::new(table) }));
     }
 
-    /// The table that requests are let in by.
+    /// Returns the current key table.
     pub(crate) fn table(&self) -> Arc<KeyTable> {
         Arc::clone(&self.posted.load().table)
     }
 
-    /// What the key among these headers allows. Counts the request.
+    /// Returns the grant of the key in these headers, and counts the result.
     ///
     /// # Errors
-    /// If there is none, more than one, or it lets nobody in.
+    /// Returns an error if there is no key or more than one, if the key is unknown, expired or
+    /// revoked, or if its tenant is suspended.
     pub fn admit(&self, headers: &HeaderMap) -> Result<Arc<Grant>, GatewayError> {
         let posted = self.posted.load();
         let nobody = posted.table.nobody();
@@ -115,15 +116,16 @@ impl Doorkeeper {
         }
     }
 
-    /// What those may who are not asked for a key: everything.
+    /// Returns the grant of requests that need no key: everything is allowed.
     pub(crate) fn anybody(&self) -> Arc<Grant> {
         Arc::clone(&self.anybody)
     }
 
-    /// What a trusted proxy's headers allow. Counts the request.
+    /// Returns the grant that a trusted proxy's headers claim, and counts the result.
     ///
     /// # Errors
-    /// If the proxy is not trusted, or does not say in one way whose the request is.
+    /// Returns an error if the proxy is not trusted, or its headers name no tenant or are
+    /// malformed.
     pub(crate) fn believe(
         &self,
         headers: &HeaderMap,
@@ -146,14 +148,14 @@ impl Doorkeeper {
         Ok(Arc::new(grant))
     }
 
-    /// What a request of another node may, which looked at its credential. What this node knows of the
-    /// tenant may be newer than what that one knew: it has to be allowed by both.
+    /// Returns the grant of a request that another node has authenticated. This node may know newer
+    /// terms of the tenant than the other one, so the residency rules of both apply.
     pub(crate) fn vouched_by(&self, guest: &GuestTerms) -> Grant {
         let grant = self.vouched(guest.tenant.as_ref(), guest.priority);
         Grant { residency: guest.residency.and(&grant.residency), ..grant }
     }
 
-    /// What a request of this tenant may.
+    /// Returns the grant of a request of this tenant, by the tenant's current terms.
     pub(crate) fn vouched(&self, tenant: Option<&TenantName>, priority: u8) -> Grant {
         let posted = self.posted.load();
         let terms = tenant.map(|tenant| posted.table.terms(tenant.as_str())).unwrap_or_default();
@@ -166,12 +168,12 @@ impl Doorkeeper {
         }
     }
 
-    /// Whether any tenant's prompts must not look like those of others.
+    /// Returns true if any tenant's prompts must not share cache entries with other tenants.
     pub(crate) fn isolates_any(&self) -> bool {
         self.posted.load().table.isolates_any()
     }
 
-    /// Whether a tenant's requests may be served there, by what is known of it now.
+    /// Returns true if the tenant's current terms allow its requests to be served in this region.
     pub(crate) fn allows(
         &self,
         tenant: &TenantName,
@@ -180,16 +182,17 @@ impl Doorkeeper {
         self.posted.load().table.allows(tenant.as_str(), region, country)
     }
 
-    /// The key of this text, if there is one and its secret is right.
+    /// Returns the entry of this key text if the key exists and its secret is right.
     fn verify(&self, posted: &Posted, text: &str) -> Option<Arc<Entry>> {
         let fingerprint = self.fingerprints.of(text);
         let known = fingerprint.and_then(|fingerprint| self.verified.get(&fingerprint));
+        // An earlier table may have verified a key that is revoked by now.
         if let Some(known) = known.filter(|known| known.version == posted.version) {
             return Some(known.entry);
         }
         let key = KeyText::read(text)?;
         let entry = posted.table.entry(key.id)?;
-        // In constant time: how far a guess was right must not show.
+        // Compared in constant time, so that timing does not tell how much of a guess was right.
         if !key.hash(&entry.salt).matches(&entry.hash) {
             return None;
         }
@@ -209,7 +212,7 @@ impl Default for Doorkeeper {
 }
 
 impl Entry {
-    /// Whether who holds the key is let in.
+    /// Returns the result of a request with this key. Reads the clock only for keys that expire.
     fn result(&self, now_ms: impl FnOnce() -> u64) -> AccessResult {
         match self.state {
             EntryState::Revoked | EntryState::Suspended => AccessResult::Revoked,
@@ -238,14 +241,15 @@ impl Fingerprints {
     }
 }
 
-// By hand: its key must never reach a log.
+// Written by hand: the hash key must never reach a log.
 impl std::fmt::Debug for Fingerprints {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Fingerprints").field(&self.0.is_some()).finish()
     }
 }
 
-/// A clock before 1970 is taken for the end of all time: a key that should have ended is not let in.
+/// Returns the milliseconds since 1970; `u64::MAX` if the clock shows an earlier time, so that every key with
+/// an end is refused. `spillway_types::unix_ms` is not used, since it returns 0 then.
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(u64::MAX, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

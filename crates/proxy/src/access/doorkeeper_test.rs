@@ -1,14 +1,14 @@
 use std::collections::BTreeSet;
 
 use http::{HeaderName, HeaderValue};
-use spillway_control::{Key, KeyId, KeyRole};
+use spillway_cluster_state::{Key, KeyId, KeyRole};
 
 use super::*;
 use crate::access::{TenantTally, TenantTerms};
 
 const SECRET: [u8; 32] = [7; 32];
 
-/// The text of a key and its record, of the tenant `acme`.
+/// Returns the text of a key and its record, of the tenant `acme`.
 fn key(id: &str, secret: [u8; 32]) -> (String, (KeyId, Key)) {
     let id = KeyId::from(id);
     let text = KeyText::write(&id, &secret);

@@ -1,4 +1,4 @@
-//! Fuzz targets of what says whose a request is.
+//! Fuzz targets of authentication.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,8 @@ use super::Doorkeeper;
 use super::presented::{CLIENT_KEYS, Presented, is_key_of_ours};
 use crate::fuzz::headers_in;
 
-/// A key is found only where clients put keys, and never passed on to replicas.
+/// Asserts that a key is found only in the headers where clients send keys, and is never passed on
+/// to replicas.
 pub(crate) fn presented_key(input: &[u8]) {
     let headers = headers_in(input);
     let is_ours = |name| headers.get_all(name).iter().any(is_key_of_ours);
@@ -26,7 +27,8 @@ pub(crate) fn presented_key(input: &[u8]) {
     assert!(Doorkeeper::new().admit(&headers).is_err(), "a key that nobody made");
 }
 
-/// A trusted proxy's claims allow only what they name, and nobody else's allow anything.
+/// Asserts that a trusted proxy's claims allow only what they name, and that claims of other
+/// clients allow nothing.
 pub(crate) fn claims(input: &[u8]) {
     let headers = headers_in(input);
     let doorkeeper = Doorkeeper::new();
@@ -46,7 +48,7 @@ pub(crate) fn claims(input: &[u8]) {
     assert!(countries.is_none() || !grant.residency.allows("eu", None));
 }
 
-/// The names that a header lists, if it is there.
+/// Returns the names that a header lists; `None` if the header is absent.
 fn listed(headers: &HeaderMap, name: &str) -> Option<BTreeSet<String>> {
     let text = headers.get(name)?.to_str().unwrap_or_default();
     Some(text.split(',').map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect())

@@ -1,59 +1,79 @@
-//! What a credential lets its holder do.
+//! Permissions of a credential.
 
 use std::sync::Arc;
 
-use spillway_control::KeyId;
+use spillway_cluster_state::KeyId;
 use spillway_protocol::{Echo, ErrorKind, GatewayError};
-use spillway_types::{Allowed, Country, ModelName, Residency, RouteName, TenantName};
+use spillway_types::{Allowed, Country, ModelName, Residency, TenantName};
 
 use super::counts::{AccessCounts, AccessResult};
+use crate::locations::ClientBound;
 use crate::names::Names;
+use crate::view::RouteSpec;
 
-/// What a credential lets its holder do.
+/// Permissions of a credential.
 #[derive(Clone, Debug, Default)]
 pub struct Grant {
-    /// The key; `None` where none was asked for. Limits of a key go by it.
+    /// The key, for rate limits of single keys; `None` if no key was needed.
     pub(crate) key: Option<KeyId>,
-    /// Whose requests they are.
+    /// Tenant that the requests belong to; `None` if they belong to none.
     pub(crate) tenant: Option<TenantName>,
-    /// Names that it may ask for.
+    /// Names of models that requests may ask for.
     pub(crate) models: Allowed<ModelName>,
-    /// Where it may be served, by the key and its tenant.
+    /// Residency rules of the key and its tenant.
     pub(crate) residency: Residency,
-    /// Class of its requests: 0 is served first.
+    /// Residency rules of the client's country; `None` if no rule needs the country.
+    pub(crate) client: Option<ClientBound>,
+    /// Priority class of the requests: 0 is served first.
     pub(crate) priority: u8,
-    /// Its prompts must not look like those of other tenants.
+    /// True if the prompts must not share cache entries with other tenants.
     pub(crate) is_isolated: bool,
-    /// Where its requests are counted; `None` where nobody asked for a key.
+    /// Counters of the requests; `None` if no key was needed.
     pub(super) counts: Option<Arc<AccessCounts>>,
 }
 
 impl Grant {
-    /// Counts a request that came by it.
+    /// Counts one result of a request with this credential.
     pub(super) fn count(&self, result: AccessResult) {
         if let Some(counts) = &self.counts {
             counts.count(result);
         }
     }
 
-    /// Whether it may ask for this: by the name itself, or by what the name stands for.
+    /// Returns the grant with the residency rules of its client's country added.
+    pub(crate) fn of_client(&self, client: Option<ClientBound>) -> Self {
+        Self { client, ..self.clone() }
+    }
+
+    /// Returns the residency rules of the credential and of the client's country together.
+    pub(crate) fn allowed(&self) -> Residency {
+        match &self.client {
+            Some(client) => self.residency.and(&client.residency),
+            None => self.residency.clone(),
+        }
+    }
+
+    /// Returns true if the credential allows this name, or the model that the name is an alias of.
     pub(crate) fn allows_name(&self, names: &Names, name: &str) -> bool {
         self.models.allows(name) || names.behind(name).is_some_and(|behind| self.allows(behind))
     }
 
-    /// Its tenant, if that shares no cache entries with others.
+    /// Returns the tenant if it shares no cache entries with others.
     pub(crate) fn isolated_tenant(&self) -> Option<&TenantName> {
         self.tenant.as_ref().filter(|_| self.is_isolated)
     }
 
-    /// Whether it may use this very model.
+    /// Returns true if the credential allows this model itself; aliases are not resolved.
     pub(crate) fn allows(&self, model: &ModelName) -> bool {
         self.models.allows(model)
     }
 
+    /// Checks that the credential allows the requested name, and counts a refusal.
+    ///
     /// # Errors
-    /// If it may not ask for a name, or for nothing at all by name: what serves such a request is
-    /// unknown then. Counts that.
+    /// Returns an error if the name is not allowed, or if the request names no model and the
+    /// credential is for certain models only: the model that would serve the request is unknown
+    /// then.
     pub(crate) fn check_name(&self, names: &Names, name: Option<&str>) -> Result<(), GatewayError> {
         let is_allowed = match name {
             Some(name) => self.allows_name(names, name),
@@ -77,26 +97,39 @@ impl Grant {
         })
     }
 
-    /// What a request is told that no region may serve: `asked` by the route of that name and this
-    /// credential together. Counts it.
+    /// Returns the error for a request that no region may serve, and counts it. `asked` are the
+    /// rules of `route` and of this credential together.
     pub(crate) fn refuse_region(
         &self,
-        (route, asked): (&RouteName, &Residency),
+        (route, asked): (&RouteSpec, &Residency),
         (own, country): (&str, Option<Country>),
     ) -> GatewayError {
         self.count(AccessResult::Region);
         tracing::debug!(key = ?self.key, tenant = ?self.tenant, %asked, "region not allowed");
-        let whose = match (self.residency.is_anywhere(), &self.residency == asked) {
-            (true, _) => format!("by its route {route}"),
-            (false, true) => "by its key or tenant".to_owned(),
-            (false, false) => format!("by its key or tenant and its route {route}"),
-        };
+        let whose = self.whose(route);
         let country =
             country.map_or_else(|| "of unknown country".to_owned(), |it| format!("in {it}"));
         let message = format!(
-            "the request may be served {asked}, {whose}: not by this region, {own} {country}, nor by \
+            "the request may be served {asked}, by {whose}: not by this region, {own} {country}, nor by \
              any other that could serve it"
         );
         GatewayError::new(ErrorKind::RegionNotAllowed, message)
+    }
+
+    /// Returns the names of the rules that restrict where a request by this route may be served.
+    fn whose(&self, route: &RouteSpec) -> String {
+        let mut whose = Vec::new();
+        if !self.residency.is_anywhere() {
+            whose.push("its key or tenant".to_owned());
+        }
+        if !route.residency.is_anywhere() {
+            whose.push(format!("its route {}", route.name));
+        }
+        if let Some(client) = self.client.as_ref().filter(|it| !it.residency.is_anywhere()) {
+            let country = client.country.map(|country| format!("country of its client, {country}"));
+            let unknown = || "unknown country of its client".to_owned();
+            whose.push(format!("the {}", country.unwrap_or_else(unknown)));
+        }
+        whose.join(" and ")
     }
 }

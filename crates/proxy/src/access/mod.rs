@@ -1,7 +1,7 @@
-//! Who may ask for what: keys, what they allow, and the claims of proxies that are trusted.
+//! Authentication and authorization: keys, their permissions, and claims of trusted proxies.
 //!
-//! A request's key is looked up in one immutable [`KeyTable`], which the node swaps; nothing here
-//! waits. Tenant, models, regions and priority of a request come from its [`Grant`] alone.
+//! A request's key is looked up in one immutable [`KeyTable`], which the node swaps; lookups never
+//! block. Tenant, models, regions and priority of a request come from its [`Grant`] alone.
 
 mod claims;
 mod counts;

@@ -1,21 +1,21 @@
-//! How a listener finds out who asks.
+//! Authentication mode of a listener.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How a listener finds out who asks.
+/// Authentication mode of a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AccessMode {
-    /// It does not: whoever connects may use everything.
+    /// No authentication: every client may use everything.
     #[default]
     None,
-    /// By the key of each request.
+    /// Authentication by the key of each request.
     Keys,
-    /// By the headers of a trusted proxy, which has asked for credentials itself.
+    /// Authentication by the headers of a trusted proxy, which has checked credentials itself.
     Headers,
 }
 
-/// A listener's mode: requests on connections that are open already follow a change too.
+/// Current mode of a listener. A change also applies to requests on open connections.
 #[derive(Debug)]
 pub(crate) struct AccessSwitch(AtomicU8);
 

@@ -1,38 +1,39 @@
-//! Where a request carries its key.
+//! Finds the key in a request's headers.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use spillway_control::KeyText;
+use spillway_cluster_state::KeyText;
 
-/// Where clients put keys.
+/// Headers in which clients send keys.
 pub(crate) static CLIENT_KEYS: [HeaderName; 3] = [
     header::AUTHORIZATION,
     HeaderName::from_static("x-api-key"),
     HeaderName::from_static("api-key"),
 ];
-/// No key is longer; more is not looked at.
+/// Longest key, in bytes; longer values are not examined.
 const KEY_BYTES_MAX: usize = 256;
 
-/// What a request shows.
+/// Credential found in a request's headers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presented<'h> {
-    /// No key at all.
+    /// The request has no key.
     Nothing,
-    /// Something that is none of ours, e.g. a key of somebody else's service.
+    /// The request has a credential of another service, but no key of this gateway.
     Foreign,
-    /// What could be one.
+    /// The request has a text in the form of a key; its secret is not checked yet.
     Key(&'h str),
-    /// More than one: which of them counts is anybody's guess.
+    /// The request has several keys: which of them counts is ambiguous.
     Several,
 }
 
 impl<'h> Presented<'h> {
-    /// The key among these headers. A key of ours counts beside one of somebody else's in another header,
-    /// since a route may pass the client's own credentials on to its replicas.
+    /// Finds the key in these headers. A key of this gateway counts even if another header has a
+    /// foreign credential, since a route may pass the client's own credentials on to its replicas.
     pub(super) fn of(headers: &'h HeaderMap) -> Self {
         let mut found = Self::Nothing;
         for name in &CLIENT_KEYS {
             let mut values = headers.get_all(name).iter();
             let Some(first) = values.next() else { continue };
+            // A header repeated with the same value is unambiguous.
             if values.any(|other| other != first) {
                 return Self::Several;
             }
@@ -47,9 +48,9 @@ impl<'h> Presented<'h> {
     }
 }
 
-/// Whether a header's value is a key for this gateway, which nobody behind it may see.
+/// Returns true if a header's value is a key of this gateway, which replicas must not see.
 pub(crate) fn is_key_of_ours(value: &HeaderValue) -> bool {
-    // One that is too long or no text is cut short here, and so is found all the same.
+    // Only the beginning is tested, so that a value that is too long or not text is found too.
     let bytes = value.as_bytes();
     let token = after_scheme(bytes).trim_ascii();
     token.starts_with(b"sw_") || bytes.trim_ascii().starts_with(b"sw_")
@@ -63,7 +64,7 @@ fn token(value: &HeaderValue) -> Option<&str> {
     std::str::from_utf8(after_scheme(bytes).trim_ascii()).ok()
 }
 
-/// What stands behind `Bearer`, whatever its case; all of it where that word is not there.
+/// Returns the text after `Bearer`, in any letter case; all of it without that word.
 fn after_scheme(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.trim_ascii_start();
     match bytes.split_first_chunk::<7>() {

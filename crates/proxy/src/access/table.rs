@@ -1,44 +1,44 @@
-//! Every key there is, immutable once built.
+//! Table of all keys, immutable once built.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spillway_control::{Hidden, Key, KeyId, KeyRole};
+use spillway_cluster_state::{Hidden, Key, KeyId, KeyRole};
 use spillway_types::{Allowed, Country, Residency, TenantName};
 
 use super::counts::{AccessCounts, TenantTally};
 use super::grant::Grant;
 
-/// Tenants with counts of their own; those beyond, by name, share one. More would make metrics pages
-/// of several megabytes.
+/// Tenants with counters of their own; those beyond it, by name, share one. More would make metrics
+/// pages of several megabytes.
 const TENANTS_COUNTED_MAX: usize = 1_000;
-/// What stands for them.
+/// Name in metrics of all tenants beyond the limit.
 const OTHER: &str = "_other";
 
-/// What is said of a tenant besides its keys.
+/// Terms of a tenant: all settings besides its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantTerms {
-    /// None of its keys is let in.
+    /// True if none of the tenant's keys is let in.
     pub is_suspended: bool,
-    /// Its prompts must not look like those of other tenants.
+    /// True if the tenant's prompts must not share cache entries with other tenants.
     pub is_isolated: bool,
-    /// Where its requests may be served.
+    /// Residency rules of the tenant's requests.
     pub residency: Residency,
 }
 
-/// Every key that clients may come with, and what it allows.
+/// Table of all client keys and their permissions.
 #[derive(Debug, Default)]
 pub struct KeyTable {
     keys: BTreeMap<Box<str>, Entry>,
     tenants: BTreeMap<TenantName, Tenant>,
     isolates_any: bool,
-    /// Of requests that are nobody's.
+    /// Counters of requests without a valid key.
     nobody: Arc<AccessCounts>,
-    /// Of tenants beyond the limit.
+    /// Counters of all tenants beyond the limit.
     other: Arc<AccessCounts>,
 }
 
-/// A key.
+/// A key's salted hash, state and permissions.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) salt: [u8; 16],
@@ -48,7 +48,7 @@ pub(super) struct Entry {
     pub(super) grant: Arc<Grant>,
 }
 
-/// Whether a key lets anybody in.
+/// State of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryState {
     // Good => (Revoked | Suspended)
@@ -67,8 +67,8 @@ struct Tenant {
 }
 
 impl KeyTable {
-    /// A table of these keys; those that are no clients' are left out, and of two with one id the
-    /// first counts. Counts go on where `previous` had them.
+    /// Builds a table of these keys. Keys that are not for clients are left out; of two keys with
+    /// one id the first counts. Counters continue from `previous`.
     #[must_use]
     pub fn new(
         keys: impl IntoIterator<Item = (KeyId, Key)>,
@@ -83,6 +83,7 @@ impl KeyTable {
         let keys: Vec<_> =
             keys.into_iter().filter(|(_, key)| key.role == KeyRole::Client).collect();
         let mut terms: BTreeMap<TenantName, TenantTerms> = tenants.into_iter().collect();
+        // A tenant that only a key names has the default terms.
         for tenant in keys.iter().filter_map(|(_, key)| key.tenant.as_ref()) {
             terms.entry(tenant.clone()).or_default();
         }
@@ -98,19 +99,19 @@ impl KeyTable {
         table
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if the table has no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// How requests for entry ended so far, by tenant.
+    /// Returns the authentication results so far, by tenant.
     #[must_use]
     pub fn tallies(&self) -> Vec<TenantTally> {
         let tenants = self.tenants.iter().filter(|(_, tenant)| tenant.is_counted);
@@ -125,7 +126,7 @@ impl KeyTable {
         self.keys.get(id)
     }
 
-    /// Whether any tenant's prompts must not look like those of others.
+    /// Returns true if any tenant's prompts must not share cache entries with other tenants.
     pub(super) fn isolates_any(&self) -> bool {
         self.isolates_any
     }
@@ -134,19 +135,20 @@ impl KeyTable {
         &self.nobody
     }
 
-    /// What is said of a tenant; nothing of one that is unknown here.
+    /// Returns the terms of a tenant; the defaults for an unknown one.
     #[must_use]
     pub fn terms(&self, tenant: &str) -> TenantTerms {
         self.tenants.get(tenant).map(|tenant| tenant.terms.clone()).unwrap_or_default()
     }
 
-    /// Whether a tenant's requests may be served there.
+    /// Returns true if the tenant's residency rules allow this region; true for an unknown tenant.
     pub(super) fn allows(&self, tenant: &str, region: &str, country: Option<Country>) -> bool {
         let tenant = self.tenants.get(tenant);
         tenant.is_none_or(|tenant| tenant.terms.residency.allows(region, country))
     }
 
-    /// Where a tenant's requests are counted: clients must not make new series.
+    /// Returns the counters of a tenant. Unknown tenants share one, so that clients cannot create
+    /// time series.
     pub(super) fn counts(&self, tenant: Option<&str>) -> Arc<AccessCounts> {
         let tenant = tenant.and_then(|tenant| self.tenants.get(tenant));
         Arc::clone(tenant.map_or(&self.nobody, |tenant| &tenant.counts))
@@ -182,6 +184,7 @@ impl KeyTable {
             counts: Some(self.counts(tenant)),
             models: Allowed::all_if_empty(key.models),
             residency,
+            client: None,
             priority: key.priority,
             is_isolated: terms.is_isolated,
             tenant: key.tenant,

@@ -16,31 +16,31 @@ use crate::client::listener::Listener;
 use crate::gateway::{ConnectionPermit, Gateway};
 use crate::worker::Worker;
 
-/// Pause after an error that would only repeat at once, like having no file descriptor left.
+/// Pause after an error that would repeat at once, such as running out of file descriptors.
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
 
-/// Connections that are let in at most after the gateway began to drain: as many as the kernel holds for
-/// a busy node. More come from clients that were to go elsewhere by now.
+/// Most connections that are accepted after draining began: as many as the kernel queues for a busy
+/// node. Clients behind them were expected to use another node by now.
 const QUEUED_MAX: usize = 4_096;
 
-/// Hands connections to workers on other threads, to each in its turn.
+/// Acceptor that hands connections to workers on other threads, in turn.
 #[derive(Debug)]
 pub struct HandOut {
     gateway: Arc<Gateway>,
     workers: Vec<Sender<Accepted>>,
     next: usize,
-    /// Keeps draining from ending before this has accepted those that are connected.
+    /// Keeps draining from ending before the queued connections are accepted.
     _tracked: TaskTrackerToken,
 }
 
-/// A connection on its way to the worker that serves it.
+/// A connection on its way to the worker that will serve it.
 #[derive(Debug)]
 pub struct Accepted {
     tcp: StdStream,
     peer: SocketAddr,
     listener: Arc<Listener>,
     permit: ConnectionPermit,
-    /// Draining waits for it, before it is a task as well.
+    /// Keeps draining from ending before the connection is a task.
     _tracked: TaskTrackerToken,
 }
 
@@ -72,14 +72,14 @@ async fn accept_until_drained(worker: &Arc<Worker>, listener: &Arc<Listener>, so
         };
         take(worker, listener, accepted).await;
     }
-    // The kernel is asked, not the runtime: that may not have heard yet of clients who are connected.
+    // The kernel is asked, not the runtime, which may not know of the newest connections yet.
     match socket.into_std() {
         Ok(socket) => take_connected(worker, listener, &socket).await,
         Err(error) => lost(&error),
     }
 }
 
-/// Lets in those that are connected already: closing the socket would reset them.
+/// Accepts the connections that are already established: closing the socket would reset them.
 async fn take_connected(worker: &Arc<Worker>, listener: &Arc<Listener>, socket: &StdListener) {
     for _ in 0..QUEUED_MAX {
         let accepted = match socket.accept() {
@@ -97,7 +97,7 @@ fn lost(error: &io::Error) {
     tracing::warn!(%error, "connections that wait to be accepted are lost");
 }
 
-/// Serves what is handed to `worker`, until nobody is left who could hand it anything.
+/// Serves the connections handed to `worker`, until all senders are gone.
 pub async fn serve_handed(worker: Arc<Worker>, mut handed: Receiver<Accepted>) {
     while let Some(accepted) = handed.recv().await {
         let Accepted { tcp, peer, listener, permit, _tracked } = accepted;
@@ -109,21 +109,21 @@ pub async fn serve_handed(worker: Arc<Worker>, mut handed: Receiver<Accepted>) {
 }
 
 impl HandOut {
-    /// Hands connections to whoever receives from these; there has to be one.
+    /// Returns an acceptor that hands connections to these workers; there must be at least one.
     #[must_use]
     pub fn new(gateway: Arc<Gateway>, workers: Vec<Sender<Accepted>>) -> Self {
         let _tracked = gateway.tracker.token();
         Self { gateway, workers, next: 0, _tracked }
     }
 
-    /// Accepts on `socket` until the gateway drains. For a thread of its own: it blocks. The socket
-    /// has to have a time limit for accepting, after which it looks whether the gateway drains.
-    /// Blocking costs fewer system calls for each connection than a runtime does.
+    /// Accepts on `socket` until the gateway drains. Blocks, so it needs a thread of its own. The
+    /// socket needs a time limit for accepting, after which the loop checks for draining. Blocking
+    /// costs fewer system calls for each connection than a runtime does.
     pub fn accept(mut self, listener: &Arc<Listener>, socket: &StdListener) {
         while !self.gateway.is_draining() {
             self.hand(listener, socket.accept());
         }
-        // Those that are connected already are let in: closing the socket would reset them.
+        // Closing the socket would reset the connections that are already established.
         if let Err(error) = socket.set_nonblocking(true) {
             return lost(&error);
         }
@@ -145,13 +145,14 @@ impl HandOut {
             }
         };
         let Some(permit) = admit(&self.gateway, listener, peer) else { return };
-        // Its worker's runtime waits for it.
+        // The worker's runtime needs a non-blocking socket.
         if let Err(error) = tcp.set_nonblocking(true) {
             return tracing::warn!(%error, "a connection can't be served");
         }
         let _tracked = self.gateway.tracker.token();
         let listener = Arc::clone(listener);
         let mut accepted = Accepted { tcp, peer, listener, permit, _tracked };
+        // A worker that is behind is skipped.
         for _ in 0..self.workers.len() {
             self.next = (self.next + 1) % self.workers.len();
             match self.workers[self.next].try_send(accepted) {
@@ -159,7 +160,8 @@ impl HandOut {
                 Err(TrySendError::Full(back) | TrySendError::Closed(back)) => accepted = back,
             }
         }
-        // All are behind: the kernel keeps those that come now. An error means that the node ends.
+        // All workers are behind: new connections wait in the kernel. An error means that the node
+        // ends.
         drop(self.workers[self.next].blocking_send(accepted));
     }
 }
@@ -183,13 +185,13 @@ async fn take(
     }
 }
 
-/// A place for a connection, if it may have one.
+/// Returns a permit for a connection, unless a limit refuses it.
 fn admit(
     gateway: &Arc<Gateway>,
     listener: &Listener,
     peer: SocketAddr,
 ) -> Option<ConnectionPermit> {
-    // A proxy has connections of many clients.
+    // Connections of a proxy belong to many clients, so no limit of a single client applies.
     let is_proxy = listener.trusted_proxies.trusts(peer.ip());
     gateway.admit_connection((!is_proxy).then_some(peer.ip()))
 }
@@ -207,7 +209,7 @@ fn serve(
     });
 }
 
-/// The client was gone before it was accepted, or there was none: no reason to pause.
+/// Returns true if accepting failed for one connection only, so that no pause is needed.
 fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -256,7 +258,7 @@ mod tests {
         Arc::new(Listener::new(spec).unwrap())
     }
 
-    /// The kernel has connected clients that the runtime was not told of yet.
+    /// Covers connections that the kernel has established and the runtime does not know of yet.
     #[tokio::test]
     async fn who_is_connected_is_let_in_though_draining_began_before_anything_was_accepted() {
         let worker = worker();

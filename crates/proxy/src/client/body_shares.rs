@@ -1,4 +1,4 @@
-//! How much of the memory for request bodies each client has, by address.
+//! Memory of request bodies by client address.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,15 +7,16 @@ use spillway_prefix::PrefixHasher;
 
 use super::shares::client_of;
 
-/// Clients are told apart by so many counts, 32 kB: two of them share one by chance where thousands send bodies at
-/// the same moment, and nobody can choose with whom. A table that knows each would take a lock for each request.
+/// Number of counters, 32 kB in all. Two clients share a counter by chance where thousands send
+/// bodies at the same moment, and no client can choose with which. A table of all clients would
+/// take a lock for each request.
 const COUNTS: usize = 4_096;
 
-/// Bytes of bodies in memory by client. Neither call waits.
+/// Bytes of request bodies in memory, by client. No call blocks.
 #[derive(Debug)]
 pub(crate) struct BodyShares(Box<[AtomicU64]>);
 
-/// Which count is a client's.
+/// Index of a client's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyHolder(usize);
 
@@ -26,7 +27,7 @@ impl Default for BodyShares {
 }
 
 impl BodyShares {
-    /// The count of the client with this address.
+    /// Returns the counter of the client with this address.
     pub(crate) fn holder(&self, address: IpAddr, hasher: &PrefixHasher) -> BodyHolder {
         let hash = match client_of(address) {
             IpAddr::V4(address) => hasher.hash_request_key(&address.octets()),
@@ -35,12 +36,12 @@ impl BodyShares {
         BodyHolder((hash % COUNTS as u64) as usize)
     }
 
-    /// Counts so many bytes more; what the client has with them.
+    /// Adds `bytes` to a client's counter and returns the new total.
     pub(crate) fn add(&self, holder: BodyHolder, bytes: u64) -> u64 {
         self.0[holder.0].fetch_add(bytes, Ordering::Relaxed) + bytes
     }
 
-    /// The client has so many bytes less.
+    /// Subtracts `bytes` from a client's counter.
     pub(crate) fn give_back(&self, holder: BodyHolder, bytes: u64) {
         self.0[holder.0].fetch_sub(bytes, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! A client's socket: replays what was read ahead, and counts what passes.
+//! Socket of a client: replays the bytes read ahead, and counts traffic.
 
 use std::future::Future;
 use std::io;
@@ -18,23 +18,24 @@ use crate::gateway::Gateway;
 use crate::memory::Pressure;
 use crate::stream::Stream;
 
-/// GOAWAY with ENHANCE_YOUR_CALM. The highest stream is named, since any may have been served.
+/// A GOAWAY frame with ENHANCE_YOUR_CALM. It names the highest stream, since any may have been
+/// served.
 const CALM_DOWN: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 11];
 
-/// How often a connection is read while memory is full.
+/// Interval between reads of one connection while memory is full.
 const READ_PAUSE: Duration = Duration::from_millis(100);
 
-/// The stream hyper's server side works on.
+/// Byte stream that hyper's server side works on.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     stream: Stream,
-    /// Bytes read while the protocol was found out; they come first.
+    /// Bytes read for protocol detection; they come first.
     read_ahead: Bytes,
     meter: Arc<Meter>,
     gateway: Arc<Gateway>,
-    /// Until it may be read again; made when memory is full.
+    /// Timer of the next read while memory is full.
     pause: Option<Pin<Box<Sleep>>>,
-    /// What it may send of control frames; `None` over HTTP/1.1, which has none.
+    /// Budget of control frames; `None` over HTTP/1.1, which has none.
     frames: Option<FrameBudget>,
 }
 
@@ -49,7 +50,7 @@ impl ClientStream {
         Self { stream, read_ahead, meter, gateway, pause: None, frames }
     }
 
-    /// Counts bytes that were read; `false` if they are more frames than the client may send.
+    /// Counts bytes that were read; returns `false` if they exceed the budget of control frames.
     fn admits(&mut self, bytes: &[u8]) -> bool {
         self.meter.count_read(bytes.len());
         let Self { frames: Some(frames), meter, .. } = self else { return true };
@@ -77,7 +78,7 @@ impl ClientStream {
         }
     }
 
-    /// Tells the client why its connection ends, if the socket takes it at once.
+    /// Tells the client why its connection ends, if the socket takes the frame at once.
     fn say_calm_down(&mut self, cx: &mut Context<'_>) {
         if !self.meter.read().write_blocked {
             drop(Pin::new(&mut self.stream).poll_write(cx, &CALM_DOWN));
@@ -106,18 +107,19 @@ impl AsyncRead for ClientStream {
             let length = this.read_ahead.len().min(buffer.remaining());
             let read = this.read_ahead.split_to(length);
             buffer.put_slice(&read);
-            // They are the preface at most, which is no flood.
+            // The bytes are the HTTP/2 preface at most, which is no flood.
             let _: bool = this.admits(&read);
             return Poll::Ready(Ok(()));
         }
         ready!(this.poll_turn(cx));
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        // Memory is full, so these bytes are part of the trickle.
         if this.pause.is_some() {
             this.gateway.memory().count_read(buffer.filled().len() - before);
         }
         if polled.is_ready() && !this.admits(&buffer.filled()[before..]) {
-            // Whoever watches the connection ends it at once, and nothing more is read of it.
+            // The watchdog closes the connection at once, so nothing more is read.
             this.say_calm_down(cx);
             return Poll::Pending;
         }

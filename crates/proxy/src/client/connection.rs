@@ -27,20 +27,20 @@ use crate::relay::Pump;
 use crate::request::serve;
 use crate::worker::Worker;
 
-/// What a new connection has for its first bytes while the gateway drains: more than the longest way to
-/// clients takes, with one packet lost.
+/// Time that a new connection has for its first bytes while the gateway drains: more than the
+/// slowest network path to clients takes, with one packet lost.
 const FIRST_WORDS_TIME: Duration = Duration::from_secs(1);
-/// Bytes of one HTTP/2 reply that wait for the client.
+/// Bytes of one HTTP/2 reply that may wait for the client.
 const STREAM_BUFFER_BYTES: usize = 64 << 10;
 
-/// What requests know of the connection they came on.
+/// Facts about a connection that its requests need.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) address: IpAddr,
-    /// The address as a header has it, made once for all requests.
+    /// The address as header text, made once for all requests.
     pub(crate) address_text: HeaderValue,
     pub(crate) is_tls: bool,
-    /// The address is that of a proxy, and of none of its clients.
+    /// True if the address is that of a proxy that did not name its client.
     pub(crate) is_unnamed: bool,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
     pub(crate) access: Arc<AccessSwitch>,
@@ -67,17 +67,18 @@ impl Client {
         }
     }
 
-    /// The same for a client whom its proxy does not name: what it says itself is nobody's word.
+    /// Returns the connection for a client that its proxy does not name: no claim of it is
+    /// believed.
     pub(crate) fn unnamed(self) -> Self {
         Self { is_unnamed: true, trusted_proxies: Arc::default(), ..self }
     }
 
-    /// Whether it is a proxy whose word about its clients is believed.
+    /// Returns true if the peer is a proxy whose forwarding headers are believed.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted_proxies.trusts(self.address)
     }
 
-    /// Whether it is believed whose a request is.
+    /// Returns true if the peer's headers that name a tenant are believed.
     pub(crate) fn is_believed(&self) -> bool {
         self.access.mode() == AccessMode::Headers && self.is_trusted()
     }
@@ -100,7 +101,7 @@ pub(crate) async fn serve_connection(
     let greeted = tokio::select! {
         biased;
         greeted = greeting => greeted,
-        // Whoever does not even say what it speaks has nothing to lose.
+        // A client that has not even begun its protocol loses nothing.
         () = first_words_missed(&worker) => return,
     };
     let greeted = match greeted {
@@ -111,7 +112,7 @@ pub(crate) async fn serve_connection(
         }
         Err(_) => return worker.gateway.counters.closed_by_watchdog(CloseReason::SlowHead),
     };
-    // Only now a PROXY header has told whose connection it is.
+    // Only now is the client's address known, if a PROXY header gave it.
     let is_told = greeted.address != peer.ip().to_canonical();
     let share = is_told.then(|| worker.gateway.admit_client(greeted.address));
     if let Some(None) = share {
@@ -123,14 +124,15 @@ pub(crate) async fn serve_connection(
     }
 }
 
-/// The gateway drains, and who has just connected had the time to say something: it was let in, and could
-/// not tell a connection that ends then from one that ends in the middle of its request.
+/// Waits until the gateway drains and a new connection had time for its first bytes. The connection
+/// was accepted, and its client could not tell an end at this point from an end in the middle of
+/// its request.
 async fn first_words_missed(worker: &Worker) {
     worker.gateway.draining.cancelled().await;
     sleep(FIRST_WORDS_TIME).await;
 }
 
-/// Runs the HTTP protocol; returns the reason if the watchdog ended it.
+/// Runs the HTTP protocol; returns the reason if the watchdog closed the connection.
 async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> Option<CloseReason> {
     let believed = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
     let client = Client::new(greeted.address, greeted.stream.is_tls(), believed);
@@ -144,7 +146,7 @@ async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> O
         move |pump, request| serve(Arc::clone(&serving), Arc::clone(&client), pump, request);
     match greeted.version {
         Version::Http1 => {
-            // One reply after the other.
+            // One pump is enough: HTTP/1.1 sends one reply after the other.
             let pump = Arc::<Pump>::default();
             let replies = Arc::clone(&pump);
             let service = service_fn(move |request| serve(Arc::clone(&replies), request));
@@ -185,18 +187,17 @@ fn http2_builder(worker: &Worker, streams: Streams) -> http2::Builder<Streams> {
         // Per stream, on top of what the client's window allows: a slow reader of many streams must
         // not hold many replies in memory.
         .max_send_buf_size(STREAM_BUFFER_BYTES)
-        // A peer that answers no ping is gone, whatever TCP still hopes for.
+        // A peer that answers no ping is gone, even if TCP still retransmits.
         .keep_alive_interval(Some(limits.idle_timeout / 2))
         .keep_alive_timeout(limits.head_timeout);
     builder
 }
 
-/// What one of hyper's connection types is told when the gateway drains: finish what runs, then
-/// close.
+/// Call that tells a hyper connection to finish running requests and then close.
 type Finish<C> = fn(Pin<&mut C>);
 
-/// Polls the connection, and beside it, as cheaply as can be, its watchdog and the drain signal. Over
-/// HTTP/1.1 it has a pump too; streams of HTTP/2 each have their own.
+/// Polls a connection together with its watchdog and the drain signal. An HTTP/1.1 connection has
+/// one pump; over HTTP/2 each stream has its own.
 ///
 /// The timer and the signal are polled only to register this task's waker; whether they fired is
 /// read from a flag. Polling them at every wake-up would cost each token of each stream.
@@ -231,7 +232,7 @@ async fn watch<C: Future<Output = hyper::Result<()>>>(
         }
         if !registered {
             registered = true;
-            // What they answer is read from `is_elapsed` and `is_draining` below.
+            // The results are read from `is_elapsed` and `is_draining` below.
             let _: Poll<()> = tick.as_mut().poll(cx);
             let _: Poll<()> = draining.as_mut().poll(cx);
         }
@@ -241,6 +242,7 @@ async fn watch<C: Future<Output = hyper::Result<()>>>(
             cx.waker().wake_by_ref();
         }
         let abandoned = meter.read().abandoned;
+        // Abandoned requests are checked at once: a flood of them would be over before the tick.
         if tick.is_elapsed() || abandoned != abandoned_seen {
             abandoned_seen = abandoned;
             let now = Instant::now();
@@ -252,8 +254,8 @@ async fn watch<C: Future<Output = hyper::Result<()>>>(
                 cx.waker().wake_by_ref();
             }
             match verdict {
-                // Said in the protocol's own words first; a client that does not answer them by the
-                // next look is left without.
+                // First closed in the protocol's own way; a client that does not react until the
+                // next check is cut off.
                 Some(CloseReason::Idle) if !closing => {
                     closing = true;
                     leave_reason = verdict;

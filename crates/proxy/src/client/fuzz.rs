@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 use super::greet::{Version, tell_version};
 use super::proxy_header::{Named, read_proxy_header};
 
-/// What stands at the front is read and not a byte more, and nobody is taken for somebody else.
+/// Asserts that a PROXY header is read without a byte beyond it, and that the address is the one it
+/// names.
 pub(crate) fn proxy_header(input: &[u8]) {
     let mut stream = input;
     let Some(Ok(named)) = now(read_proxy_header(&mut stream)) else { return };
@@ -24,7 +25,7 @@ pub(crate) fn proxy_header(input: &[u8]) {
     } else if named == Named::Proxy {
         assert_eq!(header[12], 0x20, "only LOCAL speaks for the proxy itself");
     }
-    // The same header in front of other bytes says the same.
+    // Bytes behind the header must not change its meaning.
     let longer = [header, b"GET / HTTP/1.1\r\n\r\n"].concat();
     let mut stream = &longer[..];
     let again = now(read_proxy_header(&mut stream)).and_then(Result::ok);
@@ -32,7 +33,7 @@ pub(crate) fn proxy_header(input: &[u8]) {
     assert_eq!(stream, b"GET / HTTP/1.1\r\n\r\n");
 }
 
-/// Whatever the version, what was read to tell it is handed on.
+/// Asserts that the bytes read for protocol detection are handed on, for each version.
 pub(crate) fn connection_start(input: &[u8]) {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let mut stream = input;
@@ -42,7 +43,8 @@ pub(crate) fn connection_start(input: &[u8]) {
     assert_eq!(version == Version::Http2, input.starts_with(PREFACE));
 }
 
-/// The result of a future that never waits, since all it reads is there.
+/// Returns the result of a future that never waits, since all its input is there; `None` if it
+/// waits.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => Some(result),

@@ -1,4 +1,4 @@
-//! From an accepted socket to a stream whose protocol is known.
+//! Handshakes of a connection: PROXY header, TLS and protocol detection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::client::listener::Listener;
 use crate::client::proxy_header::{Named, read_proxy_header};
 use crate::stream::Stream;
 
-/// What an HTTP/2 client with prior knowledge sends first.
+/// First bytes of an HTTP/2 client with prior knowledge.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection whose handshakes are done.
@@ -21,9 +21,9 @@ pub(crate) struct Greeted {
     /// Bytes taken from the stream to tell the protocol.
     pub(crate) read_ahead: Bytes,
     pub(crate) version: Version,
-    /// The peer, or whom a trusted PROXY header named.
+    /// Address of the peer, or the one that a trusted PROXY header gave.
     pub(crate) address: IpAddr,
-    /// The address is a trusted proxy's, and somebody whom it does not name is behind it.
+    /// True if the address is that of a trusted proxy that did not name its client.
     pub(crate) is_unnamed: bool,
 }
 
@@ -34,10 +34,11 @@ pub(crate) enum Version {
     Http2,
 }
 
-/// PROXY header, TLS, protocol: whatever this listener asks for. The caller bounds the time.
+/// Does the handshakes that this listener asks for: PROXY header, TLS, protocol detection. The
+/// caller bounds the time.
 ///
 /// # Errors
-/// If the client breaks off, or does not speak what the listener requires.
+/// Returns an error if the client breaks off, or does not speak the required protocol.
 pub(crate) async fn greet(
     listener: &Listener,
     mut tcp: TcpStream,
@@ -57,6 +58,7 @@ pub(crate) async fn greet(
             Named::Nobody => is_unnamed = true,
         }
     }
+    // An IPv4 client of a dual-stack socket counts by its IPv4 address.
     let address = address.ip().to_canonical();
     let Some(acceptor) = listener.acceptor() else {
         let (version, read_ahead) = tell_version(&mut tcp).await?;

@@ -1,4 +1,4 @@
-//! One address that clients connect to, and what the gateway believes of those who do.
+//! Listener: one address that clients connect to, and its trusted proxies.
 
 use std::sync::Arc;
 
@@ -25,32 +25,32 @@ impl std::fmt::Debug for TlsIdentity {
     }
 }
 
-/// What a listener is made from.
+/// Configuration of a listener.
 #[derive(Debug)]
 pub struct ListenerSpec {
     /// TLS; `None` listens in cleartext.
     pub tls: Option<TlsIdentity>,
-    /// Whether every connection starts with a PROXY v1 or v2 header. Never optional: a client that
+    /// True if every connection starts with a PROXY v1 or v2 header. Never optional: a client that
     /// may choose to send one could claim any address.
     pub proxy_protocol: bool,
     /// Peers whose forwarding headers and PROXY header are believed.
     pub trusted_proxies: TrustedProxies,
-    /// How it finds out who asks.
+    /// Authentication mode.
     pub access: AccessMode,
 }
 
-/// The identity does not work.
+/// Error of a certificate chain or key that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A PEM block does not parse.
     #[error("{what}: {source}")]
     Pem {
-        /// Which of the two.
+        /// Either "certificate" or "private key".
         what: &'static str,
-        /// What is wrong with it.
+        /// Error of the PEM parser.
         source: rustls::pki_types::pem::Error,
     },
-    /// Certificate and key are refused, e.g. because they don't belong together.
+    /// Certificate and key are refused, e.g. because they do not belong together.
     #[error("certificate and key: {0}")]
     Identity(#[from] rustls::Error),
 }
@@ -72,10 +72,10 @@ impl std::fmt::Debug for Listener {
 }
 
 impl Listener {
-    /// A listener ready to accept.
+    /// Returns a listener that is ready to accept.
     ///
     /// # Errors
-    /// If the TLS identity does not work.
+    /// Returns an error if the TLS identity cannot be used.
     pub fn new(spec: ListenerSpec) -> Result<Self, TlsError> {
         let tls = spec.tls.as_ref().map(|tls| server_config(tls, &CLIENTS)).transpose()?;
         let tls = tls.map(Arc::new);
@@ -87,33 +87,33 @@ impl Listener {
         })
     }
 
-    /// Uses another certificate for connections accepted from now on.
+    /// Replaces the certificate for connections accepted from now on.
     ///
     /// # Errors
-    /// If the identity does not work; the old one stays in use then.
+    /// Returns an error if the identity cannot be used; the old one stays in use then.
     pub fn replace_identity(&self, identity: &TlsIdentity) -> Result<(), TlsError> {
         self.tls.store(Some(Arc::new(server_config(identity, &CLIENTS)?)));
         Ok(())
     }
 
-    /// Finds out in another way who asks, also on connections that are open already.
+    /// Replaces the authentication mode, also on open connections.
     pub fn replace_access(&self, mode: AccessMode) {
         self.access.set(mode);
     }
 
-    /// The TLS side of a new connection; `None` if this listener is cleartext.
+    /// Returns the TLS acceptor for a new connection; `None` if this listener is cleartext.
     pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
         self.tls.load_full().map(TlsAcceptor::from)
     }
 }
 
-/// The protocols that clients may choose from.
+/// ALPN protocols offered to clients.
 const CLIENTS: [&str; 2] = ["h2", "http/1.1"];
 
-/// The server's side of TLS with this certificate, for these protocols.
+/// Builds the server's TLS configuration with this certificate, for these protocols.
 ///
 /// # Errors
-/// If the identity does not work.
+/// Returns an error if the identity cannot be used.
 pub(super) fn server_config(
     identity: &TlsIdentity,
     protocols: &[&str],

@@ -1,13 +1,13 @@
-//! What one client connection is doing, counted where it happens and judged elsewhere.
+//! Counters of one client connection, for its watchdog.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE};
 
-/// Shared by a connection's socket wrapper, its requests and its watchdog.
+/// Counters shared by a connection's socket wrapper, its requests and its watchdog.
 ///
-/// Relaxed everywhere: the values guide time-outs, nothing is published through them.
+/// All accesses are relaxed: the values guide time-outs, nothing is published through them.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     read_bytes: AtomicU64,
@@ -23,7 +23,7 @@ pub(crate) struct Meter {
     is_flooded: AtomicBool,
 }
 
-/// One look at a [`Meter`].
+/// Values of a [`Meter`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) read_bytes: u64,
@@ -36,9 +36,9 @@ pub(crate) struct Reading {
     pub(crate) abandoned: u32,
     /// Bytes read when the last request ended: more of them belong to the next.
     pub(crate) settled_bytes: u64,
-    /// Pieces of replies that were followed by another look for more.
+    /// Pieces of replies after which the HTTP library asked for more.
     pub(crate) pieces_taken: u64,
-    /// Pieces of replies behind which nothing is asked for yet.
+    /// Pieces of replies after which the HTTP library has not asked for more yet.
     pub(crate) pieces_waiting: u32,
 }
 
@@ -68,8 +68,8 @@ impl Meter {
         }
     }
 
-    /// A piece of a reply goes to the HTTP library, which asks for the next when the client's window
-    /// has room again.
+    /// Counts a piece of a reply as handed to the HTTP library, which asks for the next when the
+    /// client's window has room again.
     pub(crate) fn hand_over(self: &Arc<Self>) -> PieceOut {
         self.pieces_waiting.fetch_add(1, Ordering::Relaxed);
         PieceOut(Arc::clone(self))
@@ -79,7 +79,7 @@ impl Meter {
         self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A write took `bytes`; `None` if the socket took nothing for now.
+    /// Counts `bytes` as written; `None` if the socket took nothing for now.
     pub(crate) fn count_write(&self, bytes: Option<usize>) {
         if let Some(bytes) = bytes {
             self.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl Meter {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What the connection has earned for its control frames by requests and replies.
+    /// Returns the budget of control frames that the connection earned by requests and replies.
     pub(crate) fn earned(&self) -> u64 {
         let total = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let pieces = total(&self.requests) + total(&self.pieces_taken);
@@ -105,12 +105,12 @@ impl Meter {
         pieces * EARNED_BY_PIECE + by_bytes
     }
 
-    /// Notes that the client sends more control frames than it may.
+    /// Notes that the client has exceeded its budget of control frames.
     pub(crate) fn note_flood(&self) {
         self.is_flooded.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the client has sent more control frames than it may.
+    /// Returns true if the client has exceeded its budget of control frames.
     pub(crate) fn is_flooded(&self) -> bool {
         self.is_flooded.load(Ordering::Relaxed)
     }

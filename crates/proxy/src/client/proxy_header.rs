@@ -6,29 +6,29 @@ use std::net::{IpAddr, SocketAddr};
 use ppp::{HeaderResult, v1, v2};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Both versions are longer than the binary version's signature, so reading that much is safe.
+/// Signature of binary headers. Headers of both versions are longer, so reading this much is safe.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Longest text header, as its specification gives it.
+/// Longest text header, in bytes, by its specification.
 const TEXT_BYTES_MAX: usize = 107;
-/// Longest binary header taken: addresses and a few hundred bytes of extensions.
+/// Longest binary header accepted, in bytes: addresses and a few hundred bytes of extensions.
 const BINARY_BYTES_MAX: usize = 1024;
 
-/// Who is at the other end of a connection by its PROXY header.
+/// Origin of a connection by its PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     /// A client of the proxy, with its address.
     Client(SocketAddr),
-    /// The proxy itself, e.g. to look whether this node is well (`LOCAL`).
+    /// The proxy itself, e.g. for a health check (`LOCAL`).
     Proxy,
-    /// A client of the proxy whose address it does not know or can't write (`UNKNOWN`, `AF_UNSPEC`,
+    /// A client whose address the proxy does not know or cannot write (`UNKNOWN`, `AF_UNSPEC`,
     /// `AF_UNIX`).
     Nobody,
 }
 
-/// Whom a PROXY header names. Reads no byte beyond the header.
+/// Reads a PROXY header and returns the origin that it names. Reads no byte beyond the header.
 ///
 /// # Errors
-/// If the header is malformed, too long, or the stream ends within it.
+/// Returns an error if the header is malformed or too long, or the stream ends within it.
 pub(crate) async fn read_proxy_header(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Named> {
     let mut header = vec![0; SIGNATURE.len()];
     stream.read_exact(&mut header).await?;
@@ -62,7 +62,8 @@ async fn read_binary_rest(
     Ok(())
 }
 
-/// Byte by byte: the header's length is not known, and nothing behind it may be taken.
+/// Reads the rest of a text header byte by byte: its length is unknown, and no byte behind it may
+/// be taken.
 async fn read_text_rest(
     stream: &mut (impl AsyncRead + Unpin),
     header: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! TLS of a listener that serves HTTP/1.1 alone, beside the data path.
+//! TLS of listeners that serve HTTP/1.1 only, beside the data path.
 
 use std::io;
 use std::sync::Arc;
@@ -11,30 +11,32 @@ use super::listener::{TlsError, TlsIdentity, server_config};
 
 const PROTOCOLS: [&str; 1] = ["http/1.1"];
 
-/// The server's side of TLS, with a certificate that can be replaced.
+/// Server side of TLS, with a certificate that can be replaced.
 #[derive(Debug)]
 pub struct ServerTls(ArcSwap<rustls::ServerConfig>);
 
 impl ServerTls {
+    /// Returns a server side with this certificate.
+    ///
     /// # Errors
-    /// If the identity does not work.
+    /// Returns an error if the identity cannot be used.
     pub fn new(identity: &TlsIdentity) -> Result<Self, TlsError> {
         Ok(Self(ArcSwap::from_pointee(server_config(identity, &PROTOCOLS)?)))
     }
 
-    /// Uses another certificate for connections accepted from now on.
+    /// Replaces the certificate for connections accepted from now on.
     ///
     /// # Errors
-    /// If the identity does not work; the old one stays in use then.
+    /// Returns an error if the identity cannot be used; the old one stays in use then.
     pub fn replace(&self, identity: &TlsIdentity) -> Result<(), TlsError> {
         self.0.store(Arc::new(server_config(identity, &PROTOCOLS)?));
         Ok(())
     }
 
-    /// Does the handshake of a new connection. It has no time limit of its own.
+    /// Does the handshake of a new connection, without a time limit.
     ///
     /// # Errors
-    /// If the client breaks off, or does not speak TLS.
+    /// Returns an error if the client breaks off, or does not speak TLS.
     pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,

@@ -1,23 +1,23 @@
-//! How many connections each client has, by address.
+//! Connection limit of each client, by address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Parts of the table, each with a lock of its own: workers that accept at the same time seldom
-/// meet. Requests never come here.
+/// Parts of the table, each with its own lock: workers that accept at the same time seldom contend.
+/// Requests never use the table.
 const PARTS: usize = 16;
-/// Of an IPv6 address this much is the client's: it has all the rest to itself.
+/// Leading bits of an IPv6 address that tell clients apart: a client has all the rest to itself.
 const IPV6_BITS: u32 = 64;
 
-/// Connections by client. Has an entry only for those that have one open.
+/// Open connections by client. Clients without one have no entry.
 #[derive(Debug)]
 pub(crate) struct Shares {
     each_max: u32,
     parts: [Mutex<HashMap<IpAddr, u32>>; PARTS],
 }
 
-/// One connection of a client; given back when dropped.
+/// Share of a client that stands for one connection; released when dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
@@ -25,18 +25,19 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// No client has more than `each_max` connections.
+    /// Returns a table in which no client has more than `each_max` connections.
     pub(crate) fn new(each_max: usize) -> Self {
         let each_max = u32::try_from(each_max).unwrap_or(u32::MAX);
         Self { each_max, parts: Default::default() }
     }
 
-    /// A place for one more connection of the client with this address, if it may have one.
+    /// Returns a share for one more connection of this address; `None` if its client is at the
+    /// limit.
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
         let client = client_of(address);
         let mut part = self.part(client);
         let count = part.entry(client).or_default();
-        // One that is refused has an entry already, since the limit is positive.
+        // A refused client has an entry already, since the limit is positive.
         if *count >= self.each_max {
             return None;
         }
@@ -49,7 +50,8 @@ impl Shares {
             IpAddr::V4(address) => u128::from(address.to_bits()),
             IpAddr::V6(address) => address.to_bits() >> (128 - IPV6_BITS),
         };
-        // A prime, so that neighbours don't share a part by a pattern in their numbers.
+        // Modulo a prime, so that neighbouring addresses don't share a part by a pattern in their
+        // numbers.
         let part = (number % 65_521) as usize % PARTS;
         self.parts[part].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,7 +69,7 @@ impl Drop for Share {
     }
 }
 
-/// What counts as one client.
+/// Returns the address that stands for a client: IPv6 addresses are cut to their first 64 bits.
 pub(super) fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -1,4 +1,4 @@
-//! Runs the streams of a client's HTTP/2 connection, each with the pump of its reply behind it.
+//! HTTP/2 streams of a client's connection, each with the pump of its reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,17 +9,17 @@ use std::task::{Context, Poll};
 use crate::relay::Pump;
 use crate::worker::Worker;
 
-/// Spawns what hyper wants to have run for one connection.
+/// Executor of the tasks that hyper spawns for one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
     worker: Arc<Worker>,
-    /// The pump of the request that was taken in last, until its stream is spawned. hyper does both at
-    /// once, one request after the other, so there is never a second.
+    /// Pump of the request accepted last, until its stream is spawned. hyper does both at once, one
+    /// request after the other, so there is never a second.
     coming: Arc<Mutex<Option<Arc<Pump>>>>,
 }
 
 pin_project_lite::pin_project! {
-    /// A stream until its reply is sent, or its client has taken nothing for too long.
+    /// A stream that ends when its reply is sent, or its client has taken nothing for too long.
     struct Stream<F> {
         #[pin]
         future: F,
@@ -33,7 +33,7 @@ impl Streams {
         Self { worker: Arc::clone(worker), coming: Arc::default() }
     }
 
-    /// A pump for the request that is taken in now.
+    /// Returns a pump for the request that is accepted now.
     pub(crate) fn pump(&self) -> Arc<Pump> {
         let pump = Arc::<Pump>::default();
         *self.coming.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&pump));
@@ -70,7 +70,7 @@ impl<F: Future> Future for Stream<F> {
         let gateway = &stream.worker.gateway;
         let ended = stream.pump.poll(cx, Some(gateway.limits().stall_timeout));
         if ended.is_ready() {
-            // Dropping what sends it resets the stream.
+            // Dropping the sending future resets the stream.
             gateway.counters.streams_stalled.fetch_add(1, Ordering::Relaxed);
         }
         ended

@@ -1,4 +1,4 @@
-//! Decides when a client connection has had its time. Pure: readings and times in, a verdict out.
+//! Time-outs of client connections. Pure: readings and times in, a verdict out.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -7,31 +7,33 @@ use crate::client::greet::Version;
 use crate::client::meter::Reading;
 use crate::settings::Limits;
 
-/// What a slow head or an unread reply has while memory is full: it holds some that others need.
+/// Time for a slow head or an unread reply while memory is full: the connection holds memory that
+/// others need.
 const PATIENCE_WHILE_FULL: Duration = Duration::from_secs(2);
 
-/// Why a connection is closed by the gateway.
+/// Reasons why the gateway closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
-    /// Started a request head and did not finish it.
+    /// The client began a request head and did not finish it in time.
     SlowHead,
-    /// No request for too long.
+    /// The connection had no request for too long.
     Idle,
-    /// Does not take the bytes that wait for it.
+    /// The client does not take the bytes that wait for it.
     Stalled,
-    /// Abandons requests at a rate that no honest client has.
+    /// The client abandons requests faster than any honest client.
     Resets,
-    /// Sends more HTTP/2 control frames than any honest client.
+    /// The client sends more HTTP/2 control frames than any honest client.
     Frames,
 }
 
 impl CloseReason {
-    /// Why the HTTP library itself closed a connection: it has a guard of its own against requests
-    /// that are abandoned before we ever see them.
+    /// Returns the reason if the HTTP library closed the connection itself: it limits the requests
+    /// that are abandoned before the gateway sees them.
     pub(crate) fn of_error(error: &hyper::Error) -> Option<Self> {
         let mut source = error.source();
         while let Some(cause) = source {
             if let Some(error) = cause.downcast_ref::<h2::Error>() {
+                // Only errors that this side raised count: a client may send the same reason.
                 let is_ours = error.is_go_away() && error.is_library();
                 let is_calm = error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
                 return (is_ours && is_calm).then_some(Self::Resets);
@@ -42,7 +44,7 @@ impl CloseReason {
     }
 }
 
-/// Watches one connection through regular readings.
+/// Watchdog of one connection, fed with regular readings.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     head_timeout: Duration,
@@ -52,9 +54,9 @@ pub(crate) struct Watchdog {
     reset_window: Duration,
     version: Version,
     last: Reading,
-    /// Since when no request has been in flight.
+    /// Start of the time without requests in flight.
     idle_since: Option<Instant>,
-    /// Bytes read when the connection went idle: more of them means a head has begun.
+    /// Bytes read when the connection became idle: more of them mean that a head has begun.
     idle_read_bytes: u64,
     head_since: Option<Instant>,
     blocked_since: Option<Instant>,
@@ -81,14 +83,14 @@ impl Watchdog {
         }
     }
 
-    /// How often [`Watchdog::check`] must be called for its bounds to hold.
+    /// Returns the interval at which [`Watchdog::check`] must be called for its bounds to hold.
     pub(crate) fn interval(&self) -> Duration {
         (self.head_timeout.min(self.idle_timeout).min(self.stall_timeout) / 2)
             .max(Duration::from_millis(10))
     }
 
-    /// Looks at a new reading. To be called each [`Watchdog::interval`], and at once when a request
-    /// was abandoned. `is_full` says that the process has used up its memory.
+    /// Checks a new reading. Call it each [`Watchdog::interval`], and at once when a request
+    /// was abandoned. `is_full` is true while the process has used up its memory.
     pub(crate) fn check(
         &mut self,
         reading: Reading,
@@ -123,8 +125,8 @@ impl Watchdog {
             Version::Http1 => {
                 (reading.write_blocked, reading.written_bytes != self.last.written_bytes)
             }
-            // A client can keep the socket moving with pings while it takes no reply: its windows
-            // tell. One stream that is read vouches for the others of its connection.
+            // A client can keep the socket busy with pings while it takes no reply, so its windows
+            // count. One stream that is read vouches for the other streams of the connection.
             Version::Http2 => {
                 (reading.pieces_waiting > 0, reading.pieces_taken != self.last.pieces_taken)
             }
@@ -151,13 +153,13 @@ impl Watchdog {
             self.head_since = None;
             return None;
         }
-        // A request that came and went between two looks makes the connection freshly idle too.
+        // A request that came and ended between two checks also restarts the idle time.
         if self.idle_since.is_none() || reading.requests != self.last.requests {
             self.idle_since = Some(now);
             self.idle_read_bytes = reading.settled_bytes;
             self.head_since = None;
         }
-        // Between requests HTTP/2 has its pings and windows: bytes there need not be a head.
+        // Between requests HTTP/2 sends pings and window updates: bytes need not belong to a head.
         if self.version == Version::Http1 && reading.read_bytes > self.idle_read_bytes {
             let since = *self.head_since.get_or_insert(now);
             let late = now.saturating_duration_since(since) >= self.head_timeout.min(patience);

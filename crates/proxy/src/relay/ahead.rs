@@ -1,7 +1,7 @@
-//! What was read of a reply before its client asked for it.
+//! Bytes of a reply that were read before the client asked for them.
 //!
-//! It is copied into blocks. A piece is a slice of what the replica's connection read into, so a short
-//! event would keep a whole read buffer alive: forty times its length, and nobody would have counted it.
+//! The bytes are copied into blocks. A piece is a slice of the connection's read buffer, so a short
+//! event would keep a whole buffer alive: forty times its length, which no count would show.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use http_body::Frame;
 
 use crate::relay::ahead_room::{AheadHold, AheadRoom};
 
-/// Bytes of one block, the step in which room is taken. Small, since a client over HTTP/2 is judged by
-/// whether it takes blocks: it has to take one in the time of a stall at least.
+/// Size of one block, in bytes. Small, since a client over HTTP/2 is judged by taking blocks: it
+/// must take at least one within the stall time-out.
 const BLOCK_BYTES: usize = 8 << 10;
 
-/// The rest of a reply so far as it is here. Loses nothing: what there is no room for is kept as it
-/// came, and [`Ahead::has_room`] is false until it found some.
+/// Read-ahead buffer of one reply. Loses nothing: bytes without room are kept as they came, and
+/// [`Ahead::has_room`] is false until there is room for them.
 #[derive(Debug)]
 pub(super) struct Ahead {
     room: Arc<AheadRoom>,
     block_bytes: usize,
     blocks_max: usize,
-    /// Oldest first; only the last may have bytes free.
+    /// Blocks, oldest first; only the last may have free bytes.
     blocks: VecDeque<Block>,
-    /// What no block had room for, behind all of them.
+    /// Bytes that found no room in the blocks; they come after them.
     rest: Bytes,
-    /// They end the reply.
+    /// Trailers, which end the reply.
     trailers: Option<Frame<Bytes>>,
 }
 
-/// A block; keeps its room as long as its bytes are anywhere, also in the HTTP library.
+/// A block; holds its room as long as its bytes are in use, also in the HTTP library.
 #[derive(Debug)]
 struct Block {
     bytes: Vec<u8>,
@@ -44,7 +44,8 @@ impl AsRef<[u8]> for Block {
 }
 
 impl Ahead {
-    /// Room for `bytes_max` of one reply, in whole blocks, as far as all replies leave it any.
+    /// Returns a buffer for `bytes_max` bytes of one reply, in whole blocks, as far as the shared
+    /// room allows.
     pub(super) fn new(room: Arc<AheadRoom>, bytes_max: usize) -> Self {
         let block_bytes = BLOCK_BYTES.min(bytes_max);
         Self {
@@ -57,25 +58,25 @@ impl Ahead {
         }
     }
 
-    /// Whether the client has all that was read.
+    /// Returns true if the client has all that was read.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.rest.is_empty() && self.trailers.is_none()
     }
 
-    /// Whether more should be read. To be asked before each [`Ahead::push`].
+    /// Returns true if more may be read. Call it before each [`Ahead::push`].
     pub(super) fn has_room(&mut self) -> bool {
         self.settle();
         let is_open = self.blocks.back().is_some_and(|last| last.bytes.len() < self.block_bytes);
         self.rest.is_empty() && (is_open || self.may_grow())
     }
 
-    /// Takes what was read.
+    /// Appends a frame.
     pub(super) fn push(&mut self, frame: Frame<Bytes>) {
         match frame.into_data() {
             Ok(piece) => {
                 self.rest = match self.rest.is_empty() {
                     true => piece,
-                    // Asked for without room; still nothing is lost.
+                    // Called without room: still nothing is lost.
                     false => [std::mem::take(&mut self.rest), piece].concat().into(),
                 };
                 self.settle();
@@ -84,7 +85,7 @@ impl Ahead {
         }
     }
 
-    /// What comes next; `None` if the client has all that was read.
+    /// Removes the next frame; `None` if the client has all that was read.
     pub(super) fn pop(&mut self) -> Option<Frame<Bytes>> {
         if let Some(block) = self.blocks.pop_front() {
             return Some(Frame::data(Bytes::from_owner(block)));
@@ -95,7 +96,7 @@ impl Ahead {
         self.trailers.take()
     }
 
-    /// Copies what waits into blocks, as far as there is room.
+    /// Copies waiting bytes into blocks, as far as there is room.
     fn settle(&mut self) {
         while !self.rest.is_empty() {
             let last = self.blocks.back_mut().filter(|last| last.bytes.len() < self.block_bytes);
@@ -109,7 +110,7 @@ impl Ahead {
             last.bytes.extend_from_slice(&self.rest[..count]);
             self.rest.advance(count);
         }
-        // An empty rest of a slice would keep all that it is a slice of.
+        // Even an empty slice would keep its whole buffer alive.
         self.rest = Bytes::new();
     }
 

@@ -1,11 +1,11 @@
-//! Memory for replies that are read ahead of their clients: what all of a node may take together.
+//! Memory limit of all replies that are read ahead of their clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Room that replies share. Taken and given back without waiting.
+/// Memory that replies share for reading ahead. Never blocks.
 ///
-/// Relaxed everywhere: the count is all that is agreed on, nothing is published through it.
+/// All accesses are relaxed: only the count matters, nothing is published through it.
 #[derive(Debug)]
 pub struct AheadRoom {
     held_bytes: AtomicU64,
@@ -14,7 +14,7 @@ pub struct AheadRoom {
     full: AtomicU64,
 }
 
-/// A part of the room; given back when dropped.
+/// Part of the memory; released when dropped.
 #[derive(Debug)]
 pub(crate) struct AheadHold {
     room: Arc<AheadRoom>,
@@ -22,7 +22,7 @@ pub(crate) struct AheadHold {
 }
 
 impl AheadRoom {
-    /// Room for so many bytes.
+    /// Returns room for `bytes_max` bytes.
     pub(crate) fn new(bytes_max: u64) -> Self {
         Self {
             held_bytes: AtomicU64::new(0),
@@ -32,31 +32,31 @@ impl AheadRoom {
         }
     }
 
-    /// Bytes held now, full to the last or not.
+    /// Returns the bytes held now; a block counts whole, also if partly filled.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Replies since start that were read ahead of their clients, and those of them whose replica had
-    /// to wait in the end, since there was no more room.
+    /// Returns two totals since start: replies that were read ahead of their clients (`begun`), and
+    /// those of them whose replica had to wait because there was no more room (`full`).
     #[must_use]
     pub fn replies(&self) -> [(&'static str, u64); 2] {
         let total = |count: &AtomicU64| count.load(Ordering::Relaxed);
         [("begun", total(&self.begun)), ("full", total(&self.full))]
     }
 
-    /// Has so many bytes from now on. What is held beyond them is kept until its clients have it.
+    /// Changes the limit. Bytes beyond it are kept until clients have taken them.
     pub(crate) fn resize(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Whether [`AheadRoom::take`] would succeed at this moment.
+    /// Returns true if [`AheadRoom::take`] would succeed at this moment.
     pub(crate) fn has(&self, bytes: u64) -> bool {
         self.fits(self.held_bytes(), bytes)
     }
 
-    /// Takes so many bytes; `None` if there are not as many.
+    /// Takes `bytes` bytes; `None` if fewer are free.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<AheadHold> {
         let order = Ordering::Relaxed;
         self.held_bytes

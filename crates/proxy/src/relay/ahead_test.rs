@@ -50,7 +50,7 @@ fn a_reply_has_no_more_than_its_own_limit_and_what_is_beyond_waits_as_it_came() 
     assert!(!ahead.has_room());
     assert_eq!(room.held_bytes(), 24 << 10);
     assert_eq!(popped(&mut ahead).map(|bytes| bytes.len()), Some(8 << 10));
-    // The rest moves into the place of what was taken, and leaves some of it.
+    // The rest moves into the room that was released, and does not fill it.
     assert!(ahead.has_room());
     let lengths: Vec<usize> = std::iter::from_fn(|| popped(&mut ahead)).map(|b| b.len()).collect();
     assert_eq!(lengths, [8 << 10, 8 << 10, 6 << 10]);

@@ -1,4 +1,4 @@
-//! A reply whose client is behind: it is read ahead, so that the replica's place becomes free.
+//! Reads a reply ahead of a slow client, so that the replica's place becomes free.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,30 +14,30 @@ use crate::relay::ahead::Ahead;
 use crate::relay::events::Events;
 use crate::relay::relay_body::Relay;
 
-/// Time for a client to take a piece before its reply is read ahead. Shorter pauses are part of every
-/// long reply: what comes meanwhile waits in the replica's socket, which costs no copy.
+/// Time for a client to take a piece before its reply is read ahead. Shorter pauses are part of
+/// every long reply: new bytes wait in the replica's socket, which costs no copy.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// After so long a reply that found no room looks again: others may have made some, and tell nobody.
+/// Interval at which a reply without room checks again: room that others release is not announced.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// How far a client is behind its reply.
+/// Lag of a client behind its reply.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
-    /// Since when the last piece lies there; noted at the first look after it.
+    /// Start of the client's pause; set at the first poll after a piece.
     since: Option<Instant>,
-    /// Made at the first pause: most clients never need it.
+    /// Timer; made at the first pause, since most clients never need it.
     timer: Option<Pin<Box<Sleep>>>,
-    /// What it has not asked for yet; `None` if it never was behind.
+    /// Bytes read ahead of the client; `None` if it never lagged.
     ahead: Option<Box<Ahead>>,
     has_begun: bool,
-    /// There was no more room at some time.
+    /// True if there was no more room at some time.
     was_full: bool,
 }
 
 impl Relay {
-    /// Goes on with the reply while its client takes nothing: to be called after each turn that left a
-    /// piece lying. Ready once the client has had `patience` for that piece.
+    /// Continues the reply while the client takes nothing. Call it after each poll that left a
+    /// piece with the client. Ready once the client has not taken that piece for `patience`.
     pub(super) fn poll_behind(
         &mut self,
         cx: &mut Context<'_>,
@@ -45,7 +45,7 @@ impl Relay {
     ) -> Poll<()> {
         let now = Instant::now();
         let since = *self.behind.since.get_or_insert(now);
-        // Who has not taken what was read before needs no second grace.
+        // A client that has not taken the bytes read before gets no second grace.
         if self.behind.has_all()
             && now < since + GRACE
             && self.behind.poll_until(since + GRACE, cx).is_pending()
@@ -87,15 +87,15 @@ impl Relay {
         Box::new(ahead)
     }
 
-    /// The replica has to wait for the client; only the request's own time goes on.
+    /// Makes the replica wait for the client; only the request's own time limits run on.
     fn wait_for_room(&mut self, ahead: &mut Ahead, cx: &mut Context<'_>) {
         if !std::mem::replace(&mut self.behind.was_full, true) {
             self.plan.worker.gateway.memory().ahead().count_full();
         }
-        // It is before its time then; whoever is woken looks at all there is to see.
+        // The timer may fire early; the woken task checks everything again.
         let _: Poll<()> = self.behind.poll_until(Instant::now() + LOOK_AGAIN, cx);
         let Poll::Ready(end) = self.poll_paused(cx) else { return };
-        // What was read already goes before the word about the end.
+        // Bytes that were read already go before the message about the end.
         while let Some(piece) = self.events.as_mut().and_then(Events::pop) {
             ahead.push(Frame::data(piece));
         }
@@ -110,21 +110,21 @@ impl Relay {
 }
 
 impl Behind {
-    /// The client asks for more: what it gets first, if it was behind.
+    /// Returns the next frame for a client that lagged; `None` if it has all that was read ahead.
     pub(super) fn catch_up(&mut self) -> Option<Frame<Bytes>> {
         self.since = None;
         self.ahead.as_mut()?.pop()
     }
 
-    /// Whether the client has all that was read.
+    /// Returns true if the client has all that was read.
     pub(super) fn has_all(&self) -> bool {
         self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty())
     }
 
-    /// Ready from `due` on.
+    /// Returns ready from `due` on.
     fn poll_until(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
-        // One that fires too early costs less than setting it for each piece.
+        // An early wake-up costs less than resetting the timer for each piece.
         if timer.deadline() > due {
             timer.as_mut().reset(due);
         }

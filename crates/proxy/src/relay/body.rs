@@ -1,4 +1,4 @@
-//! The body type of every reply to a client.
+//! Body type of all replies to clients.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use spillway_protocol::grpc::GRPC_STATUS;
 use crate::relay::pump::{Pump, PumpedRelay};
 use crate::relay::relay_body::{Relay, RelayError};
 
-/// A reply's body: the gateway's own bytes, or a replica's as they come.
+/// Body of a reply: the gateway's own bytes, or a replica's bytes as they come.
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
     Full(Option<Bytes>),
-    /// A gRPC message of the gateway's own; then that all is well.
+    /// A gRPC message of the gateway itself, and then trailers with the status OK.
     Message(VecDeque<Frame<Bytes>>),
     Relay(PumpedRelay),
 }
@@ -27,7 +27,7 @@ impl ReplyBody {
         Self::Full(Some(bytes).filter(|bytes| !bytes.is_empty()))
     }
 
-    /// Bytes of the gateway's own that are still to be sent; `None` for a replica's reply.
+    /// Returns the number of unsent bytes of the gateway's own reply; `None` for a replica's reply.
     pub(crate) fn own_length(&self) -> Option<usize> {
         match self {
             Self::Full(bytes) => Some(bytes.as_ref().map_or(0, Bytes::len)),
@@ -40,7 +40,7 @@ impl ReplyBody {
         Self::Message([Frame::data(message), Frame::trailers(ok)].into())
     }
 
-    /// A replica's reply. `pump` goes on with it while its client takes nothing.
+    /// Returns the body of a replica's reply. `pump` continues it while its client takes nothing.
     pub(crate) fn relay(relay: Relay, pump: Option<&Arc<Pump>>) -> Self {
         Self::Relay(PumpedRelay::new(relay, pump))
     }

@@ -1,4 +1,4 @@
-//! How a reply ends, and what becomes of it then.
+//! Ends of replies: completed, continued, or broken off with an error.
 
 use std::time::Instant;
 
@@ -16,8 +16,8 @@ use crate::request::Record;
 use crate::upstream::ClientHalf;
 
 impl Relay {
-    /// The replica's part is over. A gRPC reply that has not said how it ended was cut off: clients
-    /// would be left to guess.
+    /// Ends the replica's part. A gRPC reply without a status was cut off: without an error the
+    /// client would have to guess the result.
     pub(super) fn finish(&mut self) {
         if self.plan.flavour == Flavour::Grpc && !self.has_status {
             self.last_words = Some(self.break_call_off(End::Cut));
@@ -26,34 +26,35 @@ impl Relay {
         }
     }
 
-    /// The replica's part ended as it should.
+    /// Ends the replica's part in good order, and returns its connection to the pool.
     pub(super) fn complete(&mut self) {
         if let Some(events) = &mut self.events {
             self.last_words = events.finish().map(Frame::data);
         }
         let replica = self.place.as_ref().and_then(Place::replica);
+        // Only after a complete reply can a connection serve another request.
         if let Some((connection, replica)) = self.connection.take().zip(replica) {
             replica.pool(self.plan.worker.id).put(connection, Instant::now());
         }
         self.close(End::Complete);
     }
 
-    /// The replica's part ends badly, unless somebody goes on with it.
+    /// Ends the replica's part with a failure, unless another replica continues the reply.
     pub(super) fn end_badly(&mut self, end: End) {
         if !self.goes_on(end) {
             self.break_off(end);
         }
     }
 
-    /// The replica's part ended badly: says so in the stream's own form, or has the client's reply
-    /// broken off so that it can't be taken for a whole one.
+    /// Tells the client that the replica's part failed: by an event in the stream's own format, or
+    /// else by breaking off the reply, so that it cannot be taken for a complete one.
     pub(super) fn break_off(&mut self, end: End) {
         if self.plan.flavour == Flavour::Grpc {
             self.last_words = Some(self.break_call_off(end));
             return;
         }
         let error = self.ending_error(end);
-        // A stream that already said its last word is complete, however its connection ends.
+        // A stream that has sent its last event is complete, however its connection ends.
         if self.events.as_ref().is_some_and(Events::is_done) {
             return self.close(End::Complete);
         }
@@ -67,9 +68,9 @@ impl Relay {
         }
     }
 
-    /// The trailers of a call whose replica told none.
+    /// Returns the trailers of a call whose replica sent none.
     fn break_call_off(&mut self, end: End) -> Frame<Bytes> {
-        // What the client did wrong may be what made the replica's half end.
+        // A fault of the client may be the reason why the replica ended its half.
         let fault = self.plan.client_half.as_ref().and_then(ClientHalf::fault).cloned();
         let end = if fault.is_some() { End::Answered } else { end };
         let trailers = trailers_of(&fault.unwrap_or_else(|| self.ending_error(end)));
@@ -80,7 +81,7 @@ impl Relay {
         Frame::trailers(trailers)
     }
 
-    /// Notes how a gRPC reply ends, if this says so.
+    /// Notes the status of a gRPC reply, if these headers have one.
     pub(super) fn note_status(&mut self, headers: &HeaderMap) {
         if self.plan.flavour == Flavour::Grpc
             && let Some(code) = status_in(headers)
@@ -104,11 +105,12 @@ impl Relay {
         self.place = None;
     }
 
-    /// What became of the replica's part.
+    /// Reports the end of the replica's part to the witness.
     pub(super) fn tell_witness(&mut self, end: End) {
         let Some(witness) = &mut self.witness else { return };
         let (tokens, usage) = match &self.events {
-            // Of a stream that told its usage throughout the last word may not have been said.
+            // Usage in a stream that was cut short may be too low, so only that of a complete one
+            // counts.
             Some(events) => {
                 (events.tokens_of_replica(), events.usage().filter(|_| end == End::Complete))
             }
@@ -128,7 +130,7 @@ impl Relay {
 }
 
 impl Relay {
-    /// What the client is told of a reply that ends badly.
+    /// Returns the error that a client gets for a reply that failed.
     fn ending_error(&self, end: End) -> GatewayError {
         if end == End::Stalled && !self.has_spoken {
             let message = "the replica did not begin its reply in time";

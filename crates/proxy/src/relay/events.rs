@@ -1,4 +1,5 @@
-//! A stream of events in passing: counted, timed, and ended properly when its replica does not.
+//! Relays an event stream: counts and times its events, and ends it properly if the replica does
+//! not.
 
 use std::time::Instant;
 
@@ -12,31 +13,31 @@ use spillway_types::{GapHistogram, TokenCounts};
 
 use crate::request::{Position, has_events};
 
-/// Bytes of an incomplete event that are held back, so that an error event never lands in the
-/// middle of one. No event of a language model is near it.
+/// Most bytes of an incomplete event that are held back, so that an error event never lands in the
+/// middle of an event. No event of a language model comes near this size.
 const HELD_BYTES_MAX: usize = 256 << 10;
 
-/// How the events of a reply are read, and how its errors look.
+/// Formats of a reply's events and errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flavour {
-    /// `data:` chunks as chat/completions has them.
+    /// `data:` chunks, as of chat/completions.
     OpenAi,
-    /// Named events as /v1/responses has them.
+    /// Named events, as of /v1/responses.
     Responses,
-    /// Named events as /v1/messages has them.
+    /// Named events, as of /v1/messages.
     Messages,
-    /// Other events of OpenAI's API, e.g. of images, and of paths of which nothing is known.
+    /// Other events of OpenAI's API, e.g. of images, and events of unknown paths.
     OpenAiNamed,
-    /// KServe V2's generate extension.
+    /// Events of KServe V2's generate extension.
     KServeV2,
-    /// Messages of gRPC: no events, but an end that is always told.
+    /// gRPC messages: no events, but trailers that always give the result.
     Grpc,
     /// Unknown events of a custom route.
     Raw,
 }
 
 impl Flavour {
-    /// That of replies to requests in JSON that name their model, by the path that was asked for.
+    /// Returns the flavour of replies to JSON requests that name a model, by their path.
     pub(crate) fn of_json(path: &str) -> Self {
         let path = path.strip_suffix('/').unwrap_or(path);
         if path.ends_with("/completions") {
@@ -51,12 +52,12 @@ impl Flavour {
     }
 }
 
-/// The events of one reply.
+/// Event stream of one reply.
 #[derive(Debug)]
 pub(crate) struct Events {
     relay: EventRelay,
     options: EventOptions,
-    /// Follows a stream that somebody else may go on with.
+    /// Follows a stream that another replica may continue.
     thread: Option<Box<Thread>>,
     flavour: Flavour,
     gaps: Box<GapHistogram>,
@@ -65,7 +66,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// `None` if the reply is not a readable event stream.
+    /// Returns the events of a reply; `None` if it is no readable event stream.
     pub(crate) fn of(headers: &HeaderMap, flavour: Flavour, strip_usage: bool) -> Option<Self> {
         if !has_events(headers) {
             return None;
@@ -82,12 +83,12 @@ impl Events {
         })
     }
 
-    /// The same, followed by `thread`.
+    /// Sets the thread that follows the stream, so that another replica can continue it.
     pub(crate) fn followed(self, thread: Option<Thread>) -> Self {
         Self { thread: thread.map(Box::new), ..self }
     }
 
-    /// Takes a piece of the stream that arrived at `now`.
+    /// Appends a piece of the stream that arrived at `now`.
     pub(crate) fn push(&mut self, piece: Bytes, now: Instant) {
         let was_whole = self.relay.at_boundary();
         self.relay.push(piece);
@@ -102,7 +103,7 @@ impl Events {
             return;
         }
         if let Some(last) = self.last_event_at {
-            // Events that came together waited for one gap, shared by them all.
+            // Events that arrived together share one gap.
             let gap = now.saturating_duration_since(last);
             self.gaps.record(gap);
         }
@@ -110,7 +111,7 @@ impl Events {
         self.events_seen = events;
     }
 
-    /// Bytes to pass on now.
+    /// Returns the next bytes to pass on; `None` if all were.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         match &mut self.thread {
             Some(thread) => thread.pop(),
@@ -118,7 +119,7 @@ impl Events {
         }
     }
 
-    /// What is left when the replica ended its reply by itself.
+    /// Returns the remaining bytes after the replica ended its reply.
     pub(crate) fn finish(&mut self) -> Option<Bytes> {
         let rest = self.relay.finish();
         let Some(thread) = &mut self.thread else {
@@ -132,8 +133,8 @@ impl Events {
         joined(std::iter::from_fn(|| thread.pop()))
     }
 
-    /// Whether the answer has not come to its end, or not even begun where that alone can be told, so
-    /// that a replica which stops here broke off.
+    /// Returns true if the answer is incomplete, so that a replica that stops here failed. A stream
+    /// that is not followed counts as incomplete until it has begun.
     pub(crate) fn is_short(&self) -> bool {
         match &self.thread {
             Some(thread) => !thread.is_whole(),
@@ -141,7 +142,7 @@ impl Events {
         }
     }
 
-    /// Whether nobody could go on with it any more.
+    /// Returns true if no replica could continue the stream any more.
     pub(crate) fn is_unfit(&self) -> bool {
         match &self.thread {
             Some(thread) => thread.unfit().is_some(),
@@ -149,35 +150,37 @@ impl Events {
         }
     }
 
-    /// Says what is to be done, the replica having broken off. `terms` is what the request says.
+    /// Returns the next step after the replica failed. `terms` are the terms of the request for a
+    /// continuation.
     pub(crate) fn broke_off(&mut self, terms: Result<&Terms, Unfit>) -> Next {
         let has_spoken = self.has_spoken();
         match &mut self.thread {
             Some(thread) => thread.broke_off(terms),
+            // The client has seen nothing yet, so the request can start again.
             None if !has_spoken => Next::Afresh,
             None => Next::Unfit(terms.err().unwrap_or(Unfit::Unreadable)),
         }
     }
 
-    /// Whether anything but comments was passed on.
+    /// Returns true if anything but comments was passed on.
     pub(crate) fn has_spoken(&self) -> bool {
         let tally = self.relay.tally();
         tally.events > 0 || self.relay.done() || !self.relay.at_boundary()
     }
 
-    /// Whether the replica said by an error event that it breaks off.
+    /// Returns true if the replica sent an error event.
     pub(crate) fn has_fault(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| thread.has_fault())
     }
 
-    /// Passes that event on.
+    /// Passes that error event on to the client.
     pub(crate) fn release_fault(&mut self) {
         if let Some(thread) = &mut self.thread {
             thread.release_fault();
         }
     }
 
-    /// Where somebody else has to go on who is to go on behind what was said.
+    /// Returns the position at which another replica has to continue.
     pub(crate) fn end_so_far(&self) -> Position {
         match &self.thread {
             Some(thread) if !thread.text().is_empty() => {
@@ -187,7 +190,7 @@ impl Events {
         }
     }
 
-    /// Somebody else serves the stream from here on.
+    /// Prepares for the stream of another replica, which continues this one.
     pub(crate) fn take_up(&mut self) {
         self.relay = EventRelay::new(self.options);
         self.events_seen = 0;
@@ -196,13 +199,13 @@ impl Events {
         }
     }
 
-    /// Whether the stream had said all it had to say, e.g. `[DONE]`.
+    /// Returns true if the stream has sent its end, e.g. `[DONE]`.
     pub(crate) fn is_done(&self) -> bool {
         self.thread.as_ref().map_or_else(|| self.relay.done(), |thread| thread.is_done())
     }
 
-    /// The event that tells the client why its stream ends; `None` if an event was cut in the
-    /// middle and nothing can be put behind it.
+    /// Returns the event that tells the client why its stream ends; `None` if an event was cut in
+    /// the middle, so that no other event can follow.
     pub(crate) fn error_event(&self, error: &GatewayError) -> Option<Bytes> {
         let flavour = match self.flavour {
             Flavour::OpenAi => EventFlavour::OpenAi,
@@ -215,12 +218,13 @@ impl Events {
         self.relay.at_boundary().then(|| error.event(flavour))
     }
 
-    /// What the replica that serves it now told of its tokens so far.
+    /// Returns the token usage so far, as told by the replica that serves the stream now.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.relay.tally().usage
     }
 
-    /// Tokens by the replica that serves it now.
+    /// Returns the token counts of the replica that serves the stream now. Without usage each event
+    /// counts as a token.
     pub(crate) fn tokens_of_replica(&self) -> TokenCounts {
         let tally = self.relay.tally();
         match tally.usage {
@@ -229,7 +233,7 @@ impl Events {
         }
     }
 
-    /// Tokens as far as the stream told, and the gaps between its events.
+    /// Returns the token counts as far as the stream told them, and the gaps between its events.
     pub(crate) fn account(&mut self) -> (TokenCounts, Option<Box<GapHistogram>>) {
         let tokens = match &self.thread {
             Some(thread) => counts(thread.usage()),
@@ -239,7 +243,7 @@ impl Events {
     }
 }
 
-/// The pieces in one; one alone is not copied.
+/// Joins the pieces; a single piece is not copied.
 fn joined(mut pieces: impl Iterator<Item = Bytes>) -> Option<Bytes> {
     let first = pieces.next()?;
     let Some(second) = pieces.next() else { return Some(first) };

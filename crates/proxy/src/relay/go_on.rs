@@ -1,4 +1,4 @@
-//! A stream that goes on after its replica broke off.
+//! Continuation of streams by another replica.
 
 use std::time::Instant;
 
@@ -13,12 +13,13 @@ use crate::relay::relay_body::Relay;
 use crate::request::{Position, Sought};
 
 impl Relay {
-    /// Whether the stream goes on though its replica's part ended in this way: somebody is looked for
-    /// who takes it up, or nothing was missing but its last events.
+    /// Tries to continue a stream whose replica's part ended like this. Returns true if another
+    /// replica is looked for, or if only the last events were missing.
     pub(super) fn goes_on(&mut self, end: End) -> bool {
         let is_told = self.events.as_ref().is_some_and(Events::has_fault);
         let Some(broke) = broke(end, is_told) else { return false };
         let Some(resume) = self.plan.resume.take() else { return false };
+        // A stream that has sent its end needs no continuation.
         let Some(events) = self.events.as_mut().filter(|events| !events.is_done()) else {
             return false;
         };
@@ -41,7 +42,7 @@ impl Relay {
         self.account();
         self.tell_witness(end);
         self.witness = None;
-        // Dropping the connection tells a replica that is only slow to stop.
+        // Dropping the connection also stops a replica that is only slow.
         self.connection = None;
         let place = self.place.take();
         let Some(record) = self.record.take() else { return false };
@@ -49,8 +50,8 @@ impl Relay {
         true
     }
 
-    /// The replica says that it can't go on, though its connection could: it is treated as one that
-    /// broke off, if somebody else goes on, or else its word is passed on as any other.
+    /// Handles an error event of the replica: another replica continues the stream, or else the
+    /// event is passed on to the client.
     pub(super) fn break_by_word(&mut self) {
         if !self.goes_on(End::Cut)
             && let Some(events) = &mut self.events
@@ -59,7 +60,7 @@ impl Relay {
         }
     }
 
-    /// The replica is gone, but all the client waits for are words that need no replica.
+    /// Completes a stream whose replica failed when only the last events were missing.
     fn end_without(&mut self, last: Bytes, (end, broke): (End, Broke)) {
         self.count(Continuation::Ended(broke));
         self.last_words = (!last.is_empty()).then(|| Frame::data(last));
@@ -77,7 +78,7 @@ impl Relay {
         self.plan.worker.gateway.counters.continuations.count(what);
     }
 
-    /// Frees what is held of a request whose stream is none that could be continued any more.
+    /// Releases memory of the request once its stream can no longer be continued.
     pub(super) fn forget_if_unfit(&mut self) {
         if let (Some(resume), Some(events)) = (&mut self.plan.resume, &self.events)
             && events.is_unfit()
@@ -88,7 +89,7 @@ impl Relay {
 }
 
 impl Sought {
-    /// Has the relay go on with whoever was found; `false` if nobody was.
+    /// Continues the relay with the replica that was found; returns `false` if there is none.
     pub(super) fn settle(self, relay: &mut Relay) -> bool {
         let Self { resume, mut record, found } = self;
         let end = relay.seeking.take().map_or(End::Cut, |(end, _)| end);
@@ -101,9 +102,12 @@ impl Sought {
                 relay.place = Some(dispatched.place);
                 relay.witness = dispatched.witness;
                 if resume.hides_cache_at(relay.place.as_ref()) {
+                    // The first replica may have kept the tenants' caches apart, and this one does
+                    // not.
                     relay.plan.mask.get_or_insert_default();
                 }
                 relay.plan.resume = Some(resume);
+                // The time-outs of the new replica begin now.
                 relay.last_piece_at = Instant::now();
                 relay.plan.asked_at = relay.last_piece_at;
                 if let Some(events) = &mut relay.events {
@@ -119,7 +123,7 @@ impl Sought {
     }
 }
 
-/// How a replica broke off; `None` for an end that is no fault of it.
+/// Returns the kind of a replica's failure; `None` for an end that is not the replica's fault.
 fn broke(end: End, is_told: bool) -> Option<Broke> {
     match end {
         End::Cut if is_told => Some(Broke::Error),

@@ -1,8 +1,8 @@
-//! Goes on with a reply whose client does not take it.
+//! Continues a reply while its client does not take it.
 //!
 //! The HTTP library asks a reply's body for more only while the client's socket or window has room.
-//! Whoever polls the library polls the pump behind it, in the same task: so nothing is spawned, both
-//! are woken alike, and a client that keeps up costs a look at a flag.
+//! The task that polls the library polls the pump after it: so nothing is spawned, both are woken
+//! alike, and a client that keeps up costs one read of a flag.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,34 +14,36 @@ use http_body::{Frame, SizeHint};
 
 use crate::relay::relay_body::{Relay, RelayError};
 
-/// A relay in two hands: the library's, which asks for what the client takes, and the pump's. Locked by
-/// the one task that has both, so nobody ever waits for it.
+/// Relay with two owners: the HTTP library, which asks for what the client takes, and the pump. One
+/// task has both, so locking it never blocks.
 type Shared = Mutex<Relay>;
 
-/// Where the reply under way on a connection, or on a stream of HTTP/2, is reached.
+/// Handle on the current reply of a connection or of an HTTP/2 stream.
 #[derive(Debug, Default)]
 pub(crate) struct Pump {
-    /// A piece was handed over, and the library has not asked for the next.
+    /// True after a piece was handed over, until the library asks for the next.
     ///
-    /// Relaxed, since one task reads and writes it.
+    /// Relaxed accesses suffice, since one task reads and writes it.
     is_owed: AtomicBool,
-    /// Empty between replies.
+    /// Current reply; empty between replies.
     relay: Mutex<Weak<Shared>>,
 }
 
-/// A relay as the HTTP library has it. Dropping it ends the relay, whatever the pump still knows.
+/// Relay as the HTTP library has it. Dropping it ends the relay, even if the pump still refers to
+/// it.
 #[derive(Debug)]
 pub(crate) struct PumpedRelay {
     relay: Arc<Shared>,
-    /// `None` where nobody polls one: replies to other nodes, which read ahead themselves.
+    /// The pump; `None` for replies to other nodes, which read ahead themselves.
     pump: Option<Arc<Pump>>,
-    /// As of the last look, so that asking costs no lock.
+    /// State after the last poll, so that a query takes no lock.
     has_ended: bool,
 }
 
 impl Pump {
-    /// To be called each time that whoever serves the client was polled, by the same task. Ready once
-    /// the client has taken nothing for `patience`, if it has a limit here.
+    /// Continues the reply if the client has taken nothing since the last piece. Call it from
+    /// the same task after each poll of the HTTP library. Ready once the client has taken nothing
+    /// for `patience`; `None` sets no limit.
     pub(crate) fn poll(&self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<()> {
         if !self.is_owed.load(Ordering::Relaxed) {
             return Poll::Pending;
@@ -89,7 +91,7 @@ impl Drop for PumpedRelay {
         let Some(pump) = &self.pump else { return };
         let mut known = locked(&pump.relay);
         if std::ptr::eq(known.as_ptr(), Arc::as_ptr(&self.relay)) {
-            // Or an idle connection would keep its last reply's memory.
+            // Otherwise an idle connection would keep the memory of its last reply.
             *known = Weak::new();
             pump.is_owed.store(false, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! A replica's reply on its way to the client.
+//! Relays a replica's reply to the client.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,97 +25,99 @@ use crate::upstream::{ClientHalf, Http1Connection};
 use crate::wire_body::{WireBody, WireError};
 use crate::worker::Worker;
 
-/// How a reply is to be passed on.
+/// Plan for relaying a reply.
 #[derive(Debug)]
 pub(crate) struct RelayPlan {
     pub(crate) worker: Arc<Worker>,
     pub(crate) flavour: Flavour,
     pub(crate) strip_usage: bool,
-    /// The model that the client named, if the replica stores the reply.
+    /// Model that the client named, if the replica stores the reply.
     pub(crate) stored_for: Option<ModelName>,
-    /// Who alone may ask for it again.
+    /// Tenant that alone may ask for the stored reply again.
     pub(crate) tenant: Option<TenantName>,
     /// Longest time from the request to the first event or byte of the reply.
     pub(crate) first_byte: Duration,
-    /// Longest silence after that.
+    /// Longest silence after the first event or byte.
     pub(crate) idle: Duration,
-    /// When whoever serves the reply was asked.
+    /// Time at which the replica or region was asked.
     pub(crate) asked_at: Instant,
     pub(crate) deadline: Deadline,
-    /// Hides what a replica had cached that keeps the prompts of isolated tenants no more apart than others.
+    /// Hides cached tokens in replies of a replica that does not keep the caches of isolated
+    /// tenants apart.
     pub(crate) mask: Option<Box<CacheMask>>,
-    /// The client's half of a gRPC stream.
+    /// Client's half of a gRPC stream.
     pub(crate) client_half: Option<ClientHalf>,
-    /// By which somebody else can go on with a stream that breaks off.
+    /// Means to continue the stream at another replica if it fails.
     pub(crate) resume: Option<Box<Resume>>,
 }
 
-/// The replica's end of a reply.
+/// Replica's end of a reply.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) body: WireBody,
-    /// The connection to drive; `None` over HTTP/2, whose connection drives itself.
+    /// Connection to drive; `None` over HTTP/2, whose connections drive themselves.
     pub(crate) connection: Option<Box<Http1Connection>>,
-    /// The place there, held until the reply ends.
+    /// Place at the replica or region, held until the reply ends.
     pub(crate) place: Place,
-    /// Judges the replica by its reply; none judges those of other regions.
+    /// Judges the replica by its reply; `None` for other regions.
     pub(crate) witness: Option<Witness>,
 }
 
-/// How long a region may be silent before a reply of it is given up that has not begun.
+/// Longest silence of a region before a reply of it that has not begun is given up.
 const REGION_GRACE: Duration = Duration::from_secs(4);
 
-/// Why a reply was broken off towards the client, where its protocol has no event to say so.
+/// Error that breaks off a reply where its protocol has no event for errors.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct RelayError(pub(super) String);
 
-/// A reply that is to be broken off towards the client.
+/// A reply that must be broken off towards the client.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) error: RelayError,
-    /// The client was given a turn to take what was handed over before.
+    /// True if the client had a turn to take the bytes handed over before.
     pub(super) has_waited: bool,
 }
 
-/// A reply in passing. Whoever polls it drives the replica's connection along.
+/// Relay of one reply. Polling it also drives the replica's connection.
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(super) plan: RelayPlan,
     pub(super) body: WireBody,
     pub(super) connection: Option<Box<Http1Connection>>,
-    /// `Some` while somebody serves the reply; gives the place there back.
+    /// Place of the reply, while a replica or region serves it; dropping it releases the place.
     pub(super) place: Option<Place>,
     pub(super) witness: Option<Witness>,
-    /// Lent to `seeking` while somebody is looked for.
+    /// Record of the request; lent to `seeking` while another replica is looked for.
     pub(super) record: Option<Record>,
-    /// Somebody is looked for who goes on with a stream that ended in this way.
+    /// Search for a replica that continues the stream, with the end that made it necessary.
     pub(super) seeking: Option<(End, Seeking)>,
     pub(super) events: Option<Events>,
-    /// What a reply in one piece told of its tokens.
+    /// Token usage in a reply of one piece.
     pub(super) usage: Option<Usage>,
-    /// The last pieces to send after the replica's part is over.
+    /// Last piece to send after the replica's part is over.
     pub(super) last_words: Option<Frame<Bytes>>,
-    /// How the reply is to be broken off, once what was handed over before is on its way.
+    /// Error that breaks off the reply, once the bytes handed over before are on their way.
     pub(super) broken: Option<Broken>,
-    /// How far the client is behind.
+    /// Lag of the client.
     pub(super) behind: Behind,
-    /// A gRPC reply has told how it ends.
+    /// True if a gRPC reply has told its status.
     pub(super) has_status: bool,
-    /// Made when there is something to wait for: a short reply never needs it.
+    /// Timer; made at the first wait, since a short reply never needs it.
     timer: Option<Pin<Box<Sleep>>>,
     pub(super) last_piece_at: Instant,
-    /// When it was looked at last whether the replica is down.
+    /// Time of the last check if the replica is down.
     looked_at: Instant,
-    /// Since when the region that serves the reply has been silent, as far as that was looked at.
+    /// Start of the silence of the region that serves the reply, as of the last check.
     silent_since: Option<Instant>,
-    /// The replica has to wait for the client.
+    /// True while the replica must wait for the client.
     is_paused: bool,
-    /// It was asked for more since the last piece, or since it had to wait: only then its silence says
-    /// something.
+    /// True if the replica was asked for more since the last piece or the last pause: only then
+    /// does its silence mean anything.
     is_asked: bool,
     has_begun: bool,
-    /// An event has come, comments aside; of a reply without events a first byte.
+    /// True once an event has come, not counting comments; for a reply without events, a first
+    /// byte.
     pub(super) has_spoken: bool,
     /// The last piece, until the next is asked for.
     piece_out: Option<PieceOut>,
@@ -162,30 +164,31 @@ impl Relay {
             piece_out: None,
         };
         relay.note_status(&head.headers);
+        // A reply without a body is complete at once.
         if relay.body.is_end_stream() && !relay.is_short() {
             relay.finish();
         }
         relay
     }
 
-    /// Whether everything was handed over.
+    /// Returns true if everything was handed over.
     pub(crate) fn has_ended(&self) -> bool {
         let is_over = !self.is_served() && self.behind.has_all();
         is_over && self.last_words.is_none() && self.broken.is_none()
     }
 
-    /// Whether more is to come from whoever serves the reply.
+    /// Returns true if more is to come from the replica or region.
     pub(super) fn is_served(&self) -> bool {
         self.place.is_some() || self.seeking.is_some()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        // A reply whose end may be told by somebody else has no known length.
+        // The gateway may have to end such a reply itself, so its length is unknown.
         let is_open = self.events.is_some() || self.plan.flavour == Flavour::Grpc;
         if is_open { SizeHint::default() } else { self.body.size_hint() }
     }
 
-    /// The next piece for the client. Asked for only while the client takes what it gets.
+    /// Returns the next piece for the client. To be polled only while the client takes pieces.
     pub(crate) fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
@@ -196,17 +199,17 @@ impl Relay {
             None => ready!(self.poll_piece(cx)),
         };
         let Some(frame) = next else { return self.poll_broken(cx) };
-        // Until the client has taken it.
+        // Reset until the client has taken the piece.
         self.is_asked = false;
         self.piece_out = self.record.as_ref().map(Record::hand_over);
         Poll::Ready(Some(Ok(frame)))
     }
 
-    /// What comes next, behind all that was read before; `None` once nothing does, for a bad end too.
+    /// Returns the next piece after all that was read before; `None` at the end, even a bad one.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
         if std::mem::take(&mut self.is_paused) {
             self.is_asked = false;
-            // It was set for the deadline, which is later.
+            // The timer was set for the deadline, which is later.
             self.timer = None;
         }
         let next = ready!(self.poll_next(cx));
@@ -227,6 +230,7 @@ impl Relay {
             }
             if let Some((end, seeking)) = &mut self.seeking {
                 let end = *end;
+                // Without another replica the client learns how the first one ended.
                 if !ready!(seeking.poll(cx)).settle(self) {
                     self.break_off(end);
                 }
@@ -250,21 +254,22 @@ impl Relay {
                     tracing::debug!(%error, "reply was cut");
                     self.end_badly(End::Cut);
                 }
-                // Servers that shut down end their streams in good order, if not with a good word.
+                // Servers that shut down end their streams in good order, even in the middle of an
+                // answer.
                 None if self.is_short() => self.end_badly(End::Cut),
                 None => self.finish(),
             }
         }
     }
 
-    /// The end of the reply: an error if it is to be broken off.
+    /// Returns the end of the reply: an error if the reply must be broken off.
     fn poll_broken(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         let Some(mut broken) = self.broken.take() else { return Poll::Ready(None) };
         if broken.has_waited {
             return Poll::Ready(Some(Err(broken.error)));
         }
-        // An error at once would take a head along that waits to be written, and the client would see
-        // a connection closed without a word.
+        // An immediate error would also discard a head that waits to be written, and the client
+        // would see a closed connection without any reply.
         broken.has_waited = true;
         self.broken = Some(broken);
         cx.waker().wake_by_ref();
@@ -281,15 +286,16 @@ impl Relay {
         }
     }
 
-    /// Notes a frame from the replica; `None` if its bytes come out through `events`.
+    /// Processes a frame from the replica; `None` if its bytes come out through `events`.
     fn take_frame(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         let piece = match frame.into_data() {
             Ok(piece) => piece,
-            // Trailers end a reply, and go on as they are.
+            // Trailers end a reply and pass almost unchanged.
             Err(mut trailers) => {
                 if let Some(trailers) = trailers.trailers_mut() {
                     self.note_status(trailers);
-                    // It tells the gateway's own errors, also where a replica is one.
+                    // This header marks errors of the gateway, even if the replica is a gateway
+                    // too.
                     trailers.remove(&CODE_HEADER);
                     clean_trailers(trailers);
                 }
@@ -330,7 +336,7 @@ impl Relay {
         passed
     }
 
-    /// Whether somebody else could go on with the stream, and its answer has not come to an end.
+    /// Returns true if the answer is incomplete and another replica could continue it.
     fn is_short(&self) -> bool {
         self.plan.resume.is_some() && self.events.as_ref().is_some_and(Events::is_short)
     }
@@ -341,7 +347,8 @@ impl Relay {
         }
     }
 
-    /// Keeps the id of a stored response: it is asked for again by that, and only who gave it has it.
+    /// Remembers the place of a stored response by its id, under which only the same tenant can ask
+    /// for it.
     fn remember_response(&self, first_piece: &[u8]) {
         let (Some(model), Some(place)) = (&self.plan.stored_for, &self.place) else { return };
         let Some(id) = response_id_in(first_piece) else { return };
@@ -362,6 +369,7 @@ impl Relay {
     }
 
     fn read_usage(&mut self, piece: &[u8]) {
+        // These replies tell no usage; it is estimated by their length.
         if matches!(self.plan.flavour, Flavour::KServeV2 | Flavour::Grpc | Flavour::Raw) {
             self.record_mut(|record| record.reply_bytes(piece.len()));
             return;
@@ -377,8 +385,9 @@ impl Relay {
         }
     }
 
-    /// When the replica's silence is too long. Until it has spoken, that is as long as it may take to
-    /// begin: engines send a stream's head at once, and then read the prompt.
+    /// Returns the time at which the replica has been silent for too long. Until the first event
+    /// the limit is the time to first byte: engines send a stream's head at once, and then read the
+    /// prompt.
     fn silence_due(&self) -> Instant {
         let (heard_at, allowed) = match self.has_spoken {
             true => (self.last_piece_at, self.plan.idle),
@@ -389,7 +398,8 @@ impl Relay {
         sent_at.map_or(heard_at, |sent| sent.max(heard_at)) + allowed
     }
 
-    /// Ready, with the reason, once the replica has been silent for too long, is down, or time is up.
+    /// Returns ready, with the reason, once the replica has been silent for too long, is down, or
+    /// time is up.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             let silence_due = self.silence_due();
@@ -403,7 +413,8 @@ impl Relay {
             }
             let now = Instant::now();
             if now < due {
-                // Pieces that came since it was set moved the due time; it is moved only when it fires.
+                // Pieces that arrived since then moved the due time; the timer is moved only when
+                // it fires.
                 if !self.is_paused && self.is_server_gone(now) {
                     return Poll::Ready(End::Cut);
                 }
@@ -423,8 +434,8 @@ impl Relay {
         }
     }
 
-    /// When to look next at a reply that is due then. That a replica is down is noticed by looking,
-    /// which costs requests no lock.
+    /// Returns the time to wake up for a reply that is due at `due`. A replica that is down is
+    /// noticed by regular checks, which cost requests no lock.
     fn wake_at(&self, due: Instant) -> Instant {
         let is_watched = match &self.place {
             Some(Place::Replica(_)) => true,
@@ -434,8 +445,8 @@ impl Relay {
         if is_watched && !self.is_paused { due.min(self.looked_at + DOWN_LOOK) } else { due }
     }
 
-    /// Whether whoever serves the reply is gone: a replica that is down, or, before the reply's first
-    /// event, a region that is silent. A reply that has begun outlives a short cut.
+    /// Returns true if the server of the reply is gone: a replica that is down, or, before the
+    /// first event, a region that is silent. A reply that has begun outlives a short network cut.
     fn is_server_gone(&mut self, now: Instant) -> bool {
         match &self.place {
             Some(Place::Replica(lease)) => lease.replica().is_gone(self.plan.asked_at, now),
@@ -452,8 +463,8 @@ impl Relay {
         }
     }
 
-    /// The replica is not asked for more until the next [`Relay::poll_piece`]; ready, with the reason,
-    /// once time is up all the same.
+    /// Stops reading from the replica until the next [`Relay::poll_piece`]. Ready, with the reason,
+    /// once the request's time is up.
     pub(super) fn poll_paused(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.is_paused = true;
         self.poll_timer(cx)
@@ -462,7 +473,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // The client left: what was streamed so far still counts.
+        // The client left: the tokens streamed so far still count.
         if self.place.is_some() {
             self.account();
         }

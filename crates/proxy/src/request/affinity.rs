@@ -1,13 +1,15 @@
-//! The hash that keeps requests together.
+//! Affinity hash, which keeps related requests at the same replica.
 
 use spillway_prefix::PrefixHasher;
 use spillway_protocol::{HashBy, KeySources, RequestKey};
 use spillway_types::BlockHashes;
 
-/// The keyed hash of a request's key; `None` if the route hashes by none or the request has none.
+/// Returns the keyed hash of a request's affinity key; `None` if the route uses none or the request
+/// has none.
 ///
-/// A prompt without a full block has none: so little is computed again as fast as it is found, and
-/// spreading it by load is worth more. Block hashes depend on the model; so do groups.
+/// A prompt without a full block has none: so short a prompt is computed as fast as it is found in
+/// a cache, and spreading it by load is worth more. Block hashes depend on the model, and so do
+/// these groups.
 pub(crate) fn affinity(
     hash_by: Option<&HashBy>,
     hasher: &PrefixHasher,

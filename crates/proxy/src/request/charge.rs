@@ -1,4 +1,4 @@
-//! What a client's request charges to limits: once, where it came in.
+//! Charges of a client's request to quotas: once, at the first node.
 
 use std::time::Instant;
 
@@ -10,25 +10,25 @@ use spillway_types::{End, Inquiry, Outcome};
 use crate::access::Grant;
 use crate::gateway::Gateway;
 use crate::request::cost::Cost;
-use crate::request::queue::shed_error;
+use crate::request::ending::shed_error;
 
-/// Bytes of a reply that tells no usage which count as a token.
+/// Bytes of a reply without usage that count as one token.
 const REPLY_TOKEN_BYTES: u64 = 4;
 
-/// What a request has charged, until it ends.
+/// Charge of a request, held until the request ends.
 #[derive(Debug)]
 pub(crate) struct Charge {
     hold: QuotaHold,
-    /// About how many tokens its prompt has.
+    /// Estimated tokens of the prompt.
     prompt_tokens: u64,
 }
 
 impl Charge {
-    /// Charges a request to all limits that apply to it. Guests were charged by the node that their
+    /// Charges a request to all quotas that apply. Guests were charged by the node that their
     /// client asked.
     ///
     /// # Errors
-    /// If one of them has no room; then nothing is charged.
+    /// Returns an error if a quota has no room; then nothing is charged.
     pub(crate) fn take(
         gateway: &Gateway,
         grant: &Grant,
@@ -36,7 +36,7 @@ impl Charge {
         cost: &Cost,
     ) -> Result<Self, GatewayError> {
         let model = inquiry.model.as_ref().map(|model| model.as_str());
-        // A request without a model is expected to be answered as one of a model that nobody knows.
+        // Without a model, the usual length for unknown models is expected.
         let usual = || gateway.quotas().expected_output(model.unwrap_or_default());
         let tokens = cost.tokens(usual);
         let ask = QuotaAsk {
@@ -56,16 +56,18 @@ impl Charge {
         Ok(Self { hold, prompt_tokens: cost.prompt_tokens })
     }
 
-    /// The request ended in this way: what it did not use is given back.
-    /// `reply_bytes` were replied by a replica that tells no usage; `was_sent` says whether any got it.
+    /// Settles the charge when the request ends: unused tokens are given back. `reply_bytes` is the
+    /// length of a reply without usage; `was_sent` is true if any replica got the request.
     pub(crate) fn settle(
         self,
         gateway: &Gateway,
         outcome: &Outcome,
         (reply_bytes, was_sent): (u64, bool),
     ) {
+        // Quotas go by the model that the client asked for, not by its fallback.
         let model = outcome.fallback_for.as_ref().or(outcome.model.as_ref());
         let completion = u32::try_from(outcome.tokens.completion).unwrap_or(u32::MAX);
+        // Only complete replies show the usual length of answers.
         if let Some(model) = model.filter(|_| completion > 0 && outcome.end == End::Complete) {
             gateway.quotas().note_output(model.as_str(), completion);
         }
@@ -73,14 +75,15 @@ impl Charge {
         self.hold.settle(used);
     }
 
-    /// The tokens that it used; `None` if nobody knows.
+    /// Returns the tokens used; `None` if unknown.
     fn used(&self, outcome: &Outcome, reply_bytes: u64, was_sent: bool) -> Option<u64> {
         let tokens = outcome.tokens;
         if tokens.prompt > 0 {
             return Some(tokens.prompt.saturating_add(tokens.completion));
         }
         let is_refused = match outcome.end {
-            // The gateway's own answer, e.g. that time was up: a replica may have worked all the while.
+            // The gateway answered itself, e.g. at a deadline: a replica may have worked all the
+            // while.
             End::Answered => !was_sent,
             End::CancelledBeforeReply | End::CancelledInReply => !was_sent,
             _ => outcome.status >= 400,
@@ -90,7 +93,7 @@ impl Charge {
             0 if reply_bytes > 0 && outcome.end == End::Complete => {
                 Some(self.prompt_tokens.saturating_add(reply_bytes.div_ceil(REPLY_TOKEN_BYTES)))
             }
-            // It may have been worked on for as long as it may.
+            // Unknown: a replica may have generated as much as it was allowed to.
             0 => None,
             completion => Some(self.prompt_tokens.saturating_add(completion)),
         }
@@ -99,7 +102,7 @@ impl Charge {
 
 fn refused(refusal: &QuotaRefusal) -> GatewayError {
     if !refusal.fits() {
-        // To come again helps as little as for a body that is too large.
+        // A retry is as useless as for a body that is too large.
         return GatewayError::new(ErrorKind::BeyondLimit, refusal.to_string());
     }
     let reason = match refusal.kind {
@@ -113,7 +116,6 @@ fn refused(refusal: &QuotaRefusal) -> GatewayError {
 
 #[cfg(test)]
 mod tests {
-
     use spillway_quota::Quotas;
     use spillway_types::TokenCounts;
 

@@ -1,40 +1,41 @@
-//! The most tokens that a request may cost, as far as it says before it is served.
+//! Upper bound of the tokens that a request may use, known before it is served.
 
 use http::Method;
 use http::request::Parts;
 use spillway_protocol::{Endpoint, ErrorKind, Facts, GatewayError, V2Facts};
 
-/// Bytes of a request that is not read which count as a token.
+/// Bytes of an unread request that count as one token.
 const TOKEN_BYTES: u64 = 4;
-/// Bytes of an upload which count as a token: sound has far fewer of them than text.
+/// Bytes of an upload that count as one token: sound has far fewer tokens than text.
 const UPLOAD_TOKEN_BYTES: u64 = 64;
 
-/// The most tokens that a request may cost.
+/// Upper bound of the tokens that a request may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// About how many tokens there are to read.
+    /// Estimated tokens of the prompt.
     pub(crate) prompt_tokens: u64,
-    /// Answers that are made.
+    /// Number of answers to generate.
     answers: u64,
     output: Output,
 }
 
-/// How many tokens an answer may have.
+/// Bound of the length of one answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Output {
     /// Nothing is generated.
     #[default]
     None,
-    /// So many.
+    /// At most this number of tokens.
     AtMost(u32),
-    /// As many as usual: the request does not say.
+    /// The usual length: the request sets no bound.
     Usual,
-    /// It can't be said beforehand: why not, and what to do about it.
+    /// No bound is known beforehand; the text tells the client why and what to do.
     Unknown(&'static str),
 }
 
 impl Cost {
-    /// Of a request whose JSON body was read; `prompt_bytes` of it are prompts that were hashed.
+    /// Returns the cost of a request whose JSON body was read; `prompt_bytes` of it are hashed
+    /// prompts.
     pub(crate) fn of_json(
         endpoint: Endpoint<'_>,
         path: &str,
@@ -56,15 +57,16 @@ impl Cost {
         Self { prompt_tokens: load.tokens, answers, output }
     }
 
-    /// Of an upload of so many bytes.
+    /// Returns the cost of an upload of this many bytes.
     pub(crate) fn of_upload(bytes: usize) -> Self {
         let prompt_tokens = (bytes as u64).div_ceil(UPLOAD_TOKEN_BYTES);
         Self { prompt_tokens, answers: 1, output: Output::Usual }
     }
 
-    /// Of a request of so many bytes whose body is not read for its prompt; `None` if nobody knows how many
-    /// there will be.
+    /// Returns the cost of a request whose body is not read for its prompt; `bytes` is its length,
+    /// `None` if unknown.
     pub(crate) fn of_unread(head: &Parts, bytes: Option<u64>) -> Self {
+        // Requests without a body cost no tokens.
         if [Method::GET, Method::HEAD, Method::OPTIONS, Method::DELETE].contains(&head.method) {
             return Self::default();
         }
@@ -81,7 +83,7 @@ impl Cost {
         Self { prompt_tokens, answers: 1, output: Output::Usual }
     }
 
-    /// The same of a V2 request that was read for its parameters.
+    /// Applies the parameters that were read from a V2 request.
     pub(crate) fn with_parameters(self, facts: &V2Facts) -> Self {
         let output = match (facts.max_tokens, self.output) {
             _ if facts.is_unbounded => Output::Unknown(
@@ -93,7 +95,7 @@ impl Cost {
         Self { answers: u64::from(facts.answers), output, ..self }
     }
 
-    /// Of a V2 request whose body is compressed.
+    /// Returns the cost of a V2 request whose body is compressed: unknown.
     pub(crate) fn of_compressed() -> Self {
         let output = Output::Unknown(
             "A limit on tokens allows no compressed bodies: send the body as it is.",
@@ -101,7 +103,7 @@ impl Cost {
         Self { output, ..Self::default() }
     }
 
-    /// Of a call over gRPC that may have any number of messages.
+    /// Returns the cost of a gRPC call that may have any number of messages: unknown.
     pub(crate) fn of_stream() -> Self {
         Self {
             output: Output::Unknown(
@@ -112,7 +114,8 @@ impl Cost {
         }
     }
 
-    /// The most tokens that it may use, if an answer usually has `usual` tokens at most.
+    /// Returns the most tokens that the request may use, if an answer usually has at most `usual`
+    /// tokens.
     pub(crate) fn tokens(&self, usual: impl FnOnce() -> u32) -> u64 {
         let output = match self.output {
             Output::None | Output::Unknown(_) => 0,
@@ -122,8 +125,10 @@ impl Cost {
         self.prompt_tokens.saturating_add(u64::from(output).saturating_mul(self.answers.max(1)))
     }
 
+    /// Checks that the cost is known.
+    ///
     /// # Errors
-    /// If a limit on tokens applies to it and nobody knows what it may cost.
+    /// Returns an error if the cost is unknown; it matters only where a limit on tokens applies.
     pub(crate) fn check(&self) -> Result<(), GatewayError> {
         match self.output {
             Output::Unknown(why) => Err(GatewayError::new(ErrorKind::BadRequest, why)),
@@ -132,13 +137,14 @@ impl Cost {
     }
 }
 
-/// Whether a path only counts the tokens of a prompt: the body says how it would be answered otherwise.
+/// Returns true if a path only counts the tokens of a prompt, though its body is that of a
+/// generating request.
 fn counts_tokens(path: &str) -> bool {
     let path = path.trim_end_matches('/');
     path.ends_with("/responses/input_tokens") || path.ends_with("/messages/count_tokens")
 }
 
-/// Whether an endpoint generates anything. What a route of its own stands for is not known.
+/// Returns true if an endpoint generates tokens, or may: custom routes are unknown.
 fn generates(endpoint: Endpoint<'_>, path: &str) -> bool {
     match endpoint {
         Endpoint::Embeddings | Endpoint::Rerank => false,

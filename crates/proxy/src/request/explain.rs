@@ -1,4 +1,4 @@
-//! What would become of a request, without sending it.
+//! Explanation of how a request would be routed, without sending it.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -8,149 +8,155 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
+use spillway_journey::{Decision as Judgement, Journey, ReplicaSight, Way};
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError};
 use spillway_route::{
-    Attempt, Cost, Fit, Judged, Moment, Objection, Obstacle, Reason, Refusal, SpillCost, SpillPlan,
-    Weighed, plan_explained,
+    Attempt, Cost, Fit, Judged, Moment, Objection, Obstacle, Reason, Refusal, SpillCost, Weighed,
+    plan_explained,
 };
 use spillway_types::{Prediction, TenantName};
 
-use crate::request::dispatch::Dispatch;
-use crate::request::forward::Way;
+use crate::regions::Regions;
+use crate::request::dispatch::{Dispatch, Interim};
 use crate::request::grpc;
 use crate::request::keepsakes::begin_session;
 use crate::request::prepare::{Surroundings, prepare};
-use crate::request::so_far::SoFar;
 use crate::request::tenant::tenant_key;
 use crate::wire_body::{BoxError, WireBody};
 use crate::worker::Worker;
 
-/// Replicas that an explanation shows at most, the cheapest first; what more there are is counted.
-/// Enough for a person, and small enough to be asked for while a node is busy.
+/// Most replicas that an explanation shows, the cheapest first; the others are counted. Enough for
+/// a person, and cheap enough for a busy node.
 const CANDIDATES_MAX: usize = 64;
 
-/// Why a replica is not chosen that asked to be left alone for a while.
+/// Reason for which a replica is not chosen that asked to be left alone for a while.
 const RESTING: &str = "resting";
 
 /// A request to be explained.
 #[derive(Clone, Debug)]
 pub struct ExplainRequest {
-    /// Its method.
+    /// Method of the request.
     pub method: Method,
     /// Path and query as the client would send them.
     pub path: String,
-    /// Its headers; credentials among them say nothing here.
+    /// Headers; credentials among them are not read.
     pub headers: HeaderMap,
-    /// Its whole body.
+    /// Whole body.
     pub body: Bytes,
-    /// Whose it would be; `None` for anybody's.
+    /// Tenant of the request; `None` for no tenant.
     pub tenant: Option<TenantName>,
+    /// Address of the client; `None` for a client whose country is unknown.
+    pub client: Option<IpAddr>,
 }
 
-/// Where a request would go now, and what was thought of every place.
+/// Place to which a request would go now, and the judgement of every other place.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
-    /// Its route.
+    /// Route of the request.
     pub route: String,
-    /// The model that would serve it, aliases resolved.
+    /// Country of the client, if a location database knows it.
+    pub client_country: Option<String>,
+    /// Regions that may serve the request, by its route, its tenant and its client's country.
+    pub may_be_served: String,
+    /// Model that would serve the request, aliases resolved.
     pub model: Option<String>,
-    /// The policy of its route.
+    /// Policy of the route.
     pub policy: &'static str,
-    /// The region of this node.
+    /// Region of this node.
     pub region: String,
-    /// Size of its prompt in bytes, as it is hashed.
+    /// Size of the prompt as it is hashed, bytes.
     pub prompt_bytes: u32,
-    /// Full blocks of its prompt.
+    /// Full blocks of the prompt.
     pub blocks: usize,
     /// Leading blocks at the replica that has most of them.
     pub cached_blocks: u32,
-    /// What would be done with it.
+    /// Decision on the request.
     pub decision: Decision,
-    /// The replica or region that it would go to.
+    /// Replica or region to which the request would go.
     pub chosen: Option<String>,
-    /// Why, e.g. `soonest`, `better`, `all_busy`, `all_resting`.
+    /// Reason for the decision, e.g. `soonest`, `better`, `all_busy`, `all_resting`.
     pub reason: &'static str,
     /// Milliseconds until a replica takes requests again, if all of them asked to be left alone.
     pub rests_ms: Option<u64>,
-    /// What it was predicted to take at the chosen replica.
+    /// Predicted times at the chosen replica.
     pub predicted: Option<Prediction>,
-    /// The replicas of this region, the chosen one first and then by cost.
+    /// Replicas of this region, the chosen one first and then by cost.
     pub candidates: Vec<ExplainedReplica>,
     /// Replicas that are not shown.
     pub candidates_left_out: usize,
-    /// What waiting here would cost, if regions were weighed.
+    /// Cost of waiting here, if regions were compared.
     pub own: Option<SpillCost>,
-    /// The other regions, if they were weighed.
+    /// Other regions, if they were compared.
     pub regions: Vec<ExplainedRegion>,
 }
 
-/// What would be done with a request.
+/// Decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Send it to a replica of this region.
+    /// Send the request to a replica of this region.
     Replica,
-    /// Forward it to another region.
+    /// Forward the request to another region.
     Region,
-    /// Let it wait in this node for a place.
+    /// Let the request wait in this node for a place.
     Wait,
-    /// Turn it away for now.
+    /// Turn the request away for now.
     Shed,
-    /// Answer that nobody can serve it.
+    /// Answer that no replica or region can serve the request.
     Refuse,
 }
 
-/// What was thought of a replica.
+/// Judgement of a replica.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainedReplica {
-    /// Its name.
+    /// Name of the replica.
     pub name: String,
-    /// Its region.
+    /// Region of the replica.
     pub region: String,
-    /// Whether the request would go there.
+    /// True if the request would go there.
     pub chosen: bool,
-    /// Why not, e.g. `busy`, `not_chosen`.
+    /// Reason for which it would not, e.g. `busy`, `not_chosen`.
     pub why: Option<&'static str>,
-    /// All terms together, in milliseconds.
+    /// Sum of all terms, milliseconds.
     pub cost_ms: f32,
-    /// The terms, in milliseconds.
+    /// Terms of the cost, milliseconds.
     pub terms: Cost,
-    /// Tokens of the prompt, by what the replica usually makes of bytes.
+    /// Tokens of the prompt, by the usual ratio of bytes to tokens at the replica.
     pub prompt_tokens: u32,
-    /// Of these, those expected in its cache.
+    /// Tokens of these that are expected in its cache.
     pub cached_tokens: u32,
-    /// Whether the request fits into its KV cache.
+    /// Fit of the request into the replica's KV cache.
     pub fit: Fit,
-    /// Requests of this node there.
+    /// Requests of this node at the replica.
     pub in_flight: u32,
     /// Requests that run there, as far as known.
     pub running: f32,
     /// Requests that wait there, as far as known.
     pub queued: f32,
-    /// How far what was learned of its speed is trusted, 0 to 1.
+    /// Trust in what was learned of the replica's speed, 0 to 1.
     pub trust: f32,
 }
 
-/// What was thought of another region.
+/// Judgement of another region.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainedRegion {
-    /// Its name.
+    /// Name of the region.
     pub name: String,
-    /// Whether the request would go there.
+    /// True if the request would go there.
     pub chosen: bool,
-    /// Why not, e.g. `unreachable`, `not_better`.
+    /// Reason for which it would not, e.g. `unreachable`, `not_better`.
     pub why: Option<&'static str>,
-    /// All terms together, in milliseconds.
+    /// Sum of all terms, milliseconds.
     pub cost_ms: f32,
-    /// The terms, in milliseconds.
+    /// Terms of the cost, milliseconds.
     pub terms: SpillCost,
 }
 
-/// Says what would become of a request that came now. Nothing of it is sent, no turn is taken, and
-/// nothing is learned. A model that could stand in for one that can't serve is not looked at.
+/// Returns the decision on a request as if it came now. Nothing is sent, no turn is taken, and
+/// nothing is learned. A model that could stand in for one that cannot serve is not looked at.
 ///
 /// # Errors
-/// As the request itself would fail before it is routed.
+/// Returns the error with which the request itself would fail before it is routed.
 pub async fn explain(
     worker: &Arc<Worker>,
     request: ExplainRequest,
@@ -168,12 +174,14 @@ pub async fn explain(
         Some(tenant) => Arc::new(gateway.doorkeeper.vouched(Some(tenant), 0)),
         None => gateway.doorkeeper.anybody(),
     };
+    let client = request.client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let grant = grant.of_client(gateway.locations().bound(client));
     let view = gateway.view();
     let around = Surroundings {
         gateway,
         view: &view,
         head: &head,
-        client: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        client,
         is_one_client: false,
         started: Instant::now(),
         guest: None,
@@ -192,62 +200,54 @@ pub async fn explain(
         dice: gateway.dice(),
         started: around.started,
         tenant,
-        is_past_guesses: false,
+        interim: Interim::default(),
     };
-    Ok(dispatch.explain())
+    let mut explanation = dispatch.explain();
+    let country = grant.client.and_then(|client| client.country);
+    explanation.client_country = country.map(|country| country.to_string());
+    Ok(explanation)
 }
 
 impl Dispatch<'_> {
-    fn explain(mut self) -> Explanation {
-        let mut so_far = SoFar::default();
-        let (planned, weighed) = self.plan_explained(&mut so_far);
-        let mut explanation = self.explanation(&so_far, weighed);
+    fn explain(self) -> Explanation {
+        let mut journey = self.journey();
+        let mut dice = self.dice.clone();
+        let weighed = self.weighed(&mut journey);
+        let judged = journey.consider(&self, Instant::now(), &mut dice);
+        let mut explanation = self.explanation(&journey, weighed);
         if let Some(home) = &self.prepared.target.home {
             explanation.decision = Decision::Region;
             explanation.chosen = Some(home.region.to_string());
             explanation.reason = Reason::Session.name();
             return explanation;
         }
-        let (way, plan) = self.weigh_explained(planned, &so_far);
-        explanation.judge(&way, plan.as_ref(), planned);
-        if let (Decision::Replica, Ok(attempt)) = (explanation.decision, planned) {
+        explanation.judge(&judged, &self.regions);
+        if let (Decision::Replica, Ok(attempt)) = (explanation.decision, judged.planned) {
             explanation.chosen = Some(self.view.replica(attempt.slot).spec().name.to_string());
         }
-        if let Some(plan) = plan {
+        if let Some(plan) = &judged.spill {
             explanation.own = plan.own;
             let regions = self.regions.others.iter().zip(&plan.regions);
             let regions = regions.map(|(other, judged)| region(other.name.as_str(), judged));
             explanation.regions = regions.collect();
         }
         explanation.mark_chosen();
-        explanation.rest(planned, &so_far);
+        explanation.rest(judged.planned, journey.busy_until());
         explanation
     }
 
-    /// Plans as a first attempt would, in the turn that the next request will have.
-    fn plan_explained(&mut self, so_far: &mut SoFar) -> (Result<Attempt, Refusal>, Vec<Weighed>) {
-        let inquiry = &self.prepared.inquiry;
-        let pin = self.prepared.target.pin.as_ref();
-        let group = self.prepared.route.group_for(inquiry.model.as_ref(), pin);
-        let Ok(Some(group)) = group else { return (Err(Refusal::NoReplica), Vec::new()) };
-        so_far.ticket = Some(group.memory.next_ticket());
-        let knowledge = self.worker.gateway.knowledge();
-        let cached = knowledge.look_up(inquiry);
-        let loads = self.view.loads(cached, self.room());
+    /// Returns the judgement of each replica, in the turn that the next request will have.
+    fn weighed(&self, journey: &mut Journey) -> Vec<Weighed> {
+        let Some(group) = self.group() else { return Vec::new() };
+        let ticket = group.memory.next_ticket();
+        journey.set_ticket(ticket);
+        let loads = self.loads(journey.room(self), true);
         let mut dice = self.dice.clone();
-        let moment = Moment {
-            now: Instant::now(),
-            loads: &loads,
-            ticket: so_far.ticket.unwrap_or_default(),
-            rng: &mut dice,
-        };
-        let (_, weighed) = plan_explained(inquiry, &group.group, &[], moment);
-        drop(loads);
-        // The decision itself is made as for any request, with what its policy may know.
-        (self.plan(so_far), weighed)
+        let moment = Moment { now: Instant::now(), loads: &loads, ticket, rng: &mut dice };
+        plan_explained(&self.prepared.inquiry, &group.group, &[], moment).1
     }
 
-    fn explanation(&self, so_far: &SoFar, weighed: Vec<Weighed>) -> Explanation {
+    fn explanation(&self, journey: &Journey, weighed: Vec<Weighed>) -> Explanation {
         let Self { prepared, view, worker, .. } = self;
         let region = &worker.gateway.config.region;
         let mut candidates: Vec<ExplainedReplica> = weighed
@@ -261,12 +261,14 @@ impl Dispatch<'_> {
         let inquiry = &prepared.inquiry;
         Explanation {
             route: prepared.route.spec.name.to_string(),
+            client_country: None,
+            may_be_served: inquiry.residency.to_string(),
             model: inquiry.model.as_ref().map(ToString::to_string),
             policy: prepared.route.spec.policy.name(),
             region: region.clone(),
             prompt_bytes: inquiry.prompt_bytes,
             blocks: inquiry.prefix.as_slice().len(),
-            cached_blocks: so_far.cached_longest.unwrap_or_default(),
+            cached_blocks: journey.cached_longest().unwrap_or_default(),
             decision: Decision::Refuse,
             chosen: None,
             reason: Refusal::NoReplica.name(),
@@ -281,12 +283,10 @@ impl Dispatch<'_> {
 }
 
 impl Dispatch<'_> {
-    /// The replicas that asked to be left alone, of which nothing is predicted.
+    /// Returns the replicas that asked to be left alone, of which nothing is predicted.
     fn resting(&self) -> Vec<ExplainedReplica> {
-        let Self { prepared, view, worker, .. } = self;
-        let pin = prepared.target.pin.as_ref();
-        let group = prepared.route.group_for(prepared.inquiry.model.as_ref(), pin).ok().flatten();
-        let slots = group.map(|group| &*group.resting).unwrap_or_default();
+        let Self { view, worker, .. } = self;
+        let slots = self.group().map(|group| &*group.resting).unwrap_or_default();
         let shown = slots.iter().take(CANDIDATES_MAX).map(|&slot| ExplainedReplica {
             name: view.replica(slot).spec().name.to_string(),
             region: worker.gateway.config.region.clone(),
@@ -309,8 +309,8 @@ impl Dispatch<'_> {
 impl Explanation {
     /// Names the rest that all replicas asked for as what a request waits for, whatever was thought of
     /// other regions beside that.
-    fn rest(&mut self, planned: Result<Attempt, Refusal>, so_far: &SoFar) {
-        let until = so_far.busy_until.filter(|_| planned == Err(Refusal::AllResting));
+    fn rest(&mut self, planned: Result<Attempt, Refusal>, busy_until: Option<Instant>) {
+        let until = busy_until.filter(|_| planned == Err(Refusal::AllResting));
         let Some(until) = until else { return };
         let rest = until.saturating_duration_since(Instant::now());
         self.rests_ms = Some(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
@@ -323,21 +323,21 @@ impl Explanation {
     }
 
     /// Notes what is done, and why.
-    fn judge(&mut self, way: &Way, plan: Option<&SpillPlan>, planned: Result<Attempt, Refusal>) {
-        let spill_reason = plan.map(|plan| plan.reason.name());
-        let decision = match (way, planned) {
+    fn judge(&mut self, judged: &Judgement, regions: &Regions) {
+        let spill_reason = judged.spill.as_ref().map(|plan| plan.reason.name());
+        let decision = match (judged.way, judged.planned) {
             (Way::Own, Ok(attempt)) => {
                 self.predicted = attempt.prediction;
                 (Decision::Replica, Some(attempt.reason.name()))
             }
             (Way::Own, Err(refusal)) => (Decision::Refuse, Some(refusal.name())),
-            (Way::Region(destination, reason), _) => {
-                self.chosen = Some(destination.region.to_string());
+            (Way::Region { index, reason }, _) => {
+                self.chosen = Some(regions.others[index].name.to_string());
                 (Decision::Region, Some(reason.name()))
             }
             (Way::Wait { .. }, _) => (Decision::Wait, spill_reason),
-            (Way::Shed(..), _) => (Decision::Shed, spill_reason),
-            (Way::Late(reason, _), _) => {
+            (Way::Shed { .. }, _) => (Decision::Shed, spill_reason),
+            (Way::TooLate { reason, .. }, planned) => {
                 self.predicted = planned.ok().and_then(|attempt| attempt.prediction);
                 (Decision::Shed, Some(reason.name()))
             }
@@ -354,7 +354,7 @@ impl Explanation {
         let chosen = self.chosen.as_ref().filter(|_| self.decision == Decision::Replica);
         for candidate in &mut self.candidates {
             candidate.chosen = chosen == Some(&candidate.name);
-            // Of those that could serve, all but one are not needed.
+            // A replica without an obstacle of its own could serve, but another one was chosen.
             let why = candidate.why.unwrap_or_else(|| Obstacle::NotChosen.name());
             candidate.why = (!candidate.chosen).then_some(why);
         }

@@ -22,35 +22,36 @@ use crate::upstream::RequestBody;
 use crate::versions::Pin;
 use crate::view::{Route, View};
 
-/// The models that a request may still be served by, and how it is made to name them.
+/// Models that may still serve a request, and the way to write their names into it.
 #[derive(Debug)]
 pub(crate) struct Fallback {
     renaming: Renaming,
     asked: ModelName,
-    /// Best first; the model asked for is among them only if others are to be tried before it.
+    /// Models to try, best first. The model asked for is among them only if others are tried before
+    /// it.
     agenda: VecDeque<StandIn>,
     progress: Progress,
 }
 
-/// How a request is made to name another model.
+/// Place in a request at which another model is named.
 #[derive(Debug)]
 pub(crate) enum Renaming {
-    /// In its JSON body. What was learned of it is not kept, since hardly a request comes to need
-    /// it: it is read once more then.
+    /// The JSON body. Facts read from it are not kept, because few requests need a fallback: the
+    /// body is read once more then.
     Body {
-        /// As the client sent it.
+        /// Body as the client sent it.
         original: Bytes,
-        /// Whether usage is asked for.
+        /// True if the reply is to report usage.
         inject_usage: bool,
     },
-    /// In its V2 path.
+    /// The path of a V2 request.
     Path,
-    /// In its gRPC message.
+    /// The gRPC message.
     Message {
-        /// As the client sent it.
+        /// Message as the client sent it.
         original: Bytes,
     },
-    /// It names no model.
+    /// The request names no model.
     Nothing,
 }
 
@@ -60,25 +61,25 @@ struct StandIn {
     pin: Option<Pin>,
 }
 
-/// Which model a request names at the moment.
+/// Model that a request names at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// The one asked for, which serves it if it can.
+    /// The model asked for, which serves the request if it can.
     // First => Other
     First,
-    /// The one asked for, though another is in a better state.
+    /// The model asked for, though another is in a better state.
     // Passed => Other
     Passed,
-    /// One from the agenda.
+    /// A model from the agenda.
     // Other => Other
     Other,
 }
 
 impl Fallback {
-    /// `None` if no other model is to be asked.
+    /// Returns the models to fall back to; `None` if there are no others.
     ///
     /// Models without an open replica come after those with one: a healthy stand-in is better than
-    /// a replica that is taken for broken, and that better than nothing.
+    /// a replica that is taken for broken, which is better than nothing.
     pub(crate) fn of(
         (view, grant): (&View, &Grant),
         route: &Arc<Route>,
@@ -90,7 +91,7 @@ impl Fallback {
             return None;
         }
         let own = StandIn { model: model.clone(), pin: pin.cloned() };
-        // A key that is not for the stand-in gets nothing rather than that.
+        // A key that does not allow the stand-in gets an error instead.
         let others = others.iter().filter(|other| grant.allows(other));
         let others = others.map(|other| StandIn { model: other.clone(), pin: None });
         let mut agenda: Vec<(bool, StandIn)> = std::iter::once(own)
@@ -101,9 +102,11 @@ impl Fallback {
                 Some((!group.ok()??.is_open(), stand_in))
             })
             .collect();
+        // The sort is stable: the order of preference stays within each half.
         agenda.sort_by_key(|(is_closed, _)| *is_closed);
         let mut agenda: VecDeque<StandIn> = agenda.into_iter().map(|(_, model)| model).collect();
         let is_first = agenda.front().is_none_or(|first| first.model == *model);
+        // The request names that model already.
         if is_first {
             agenda.pop_front();
         }
@@ -113,18 +116,23 @@ impl Fallback {
 }
 
 impl Prepared {
-    /// Whether another model is to be asked before the one that the client asked for.
+    /// Returns true if another model is to be tried before the one that the client asked for.
     pub(crate) fn starts_elsewhere(&self) -> bool {
         self.target.fallback.as_ref().is_some_and(|f| f.progress == Progress::Passed)
     }
 
-    /// The model that the client asked for, if the request is for another one now.
+    /// Returns true if another model may stand in for the one that the request names now.
+    pub(crate) fn has_stand_in(&self) -> bool {
+        self.target.fallback.as_ref().is_some_and(|fallback| !fallback.agenda.is_empty())
+    }
+
+    /// Returns the model that the client asked for, if the request is for another one now.
     pub(crate) fn fell_back_from(&self) -> Option<&ModelName> {
         let asked = &self.target.fallback.as_ref()?.asked;
         (self.inquiry.model.as_ref() != Some(asked)).then_some(asked)
     }
 
-    /// Makes it a request for the next model that may serve it; `false` if there is none.
+    /// Changes the request to the next model that may serve it. Returns false if there is none.
     pub(crate) fn fall_back(&mut self, view: &View, gateway: &Gateway, head: &Parts) -> bool {
         let Some(mut fallback) = self.target.fallback.take() else { return false };
         fallback.progress = Progress::Other;
@@ -149,7 +157,7 @@ impl Prepared {
         self.route = route;
     }
 
-    /// No other model is to stand in from here on.
+    /// Gives up all other models from here on.
     pub(crate) fn stay_with_model(&mut self) {
         if let Some(fallback) = &mut self.target.fallback {
             fallback.agenda.clear();
@@ -209,8 +217,8 @@ impl Prepared {
     }
 }
 
-/// The route by which a model stands in: the request's own if it knows the model, else the one that
-/// would serve a request for that model.
+/// Returns the route by which a model stands in: the request's own if it knows the model, else the
+/// route that would serve a request for that model.
 fn route_for<'v>(view: &'v View, own: &'v Arc<Route>, model: &ModelName) -> Option<&'v Arc<Route>> {
     if own.group(Some(model)).is_some() || own.spec.path_prefix.is_some() {
         return Some(own);

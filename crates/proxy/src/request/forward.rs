@@ -1,109 +1,50 @@
-//! A request's way to other regions: whether to go, and what comes of it.
+//! A request that goes to another region: sent, and what came of it.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
-use spillway_protocol::{CODE_HEADER, GatewayError, SHED_REASON};
-use spillway_route::{ShedReason, SpillPlan, SpillReason, SpillVerdict};
-use spillway_types::{Inquiry, ModelName};
+use spillway_journey::{Event, Journey, RegionFailure};
+use spillway_protocol::{CODE_HEADER, SHED_REASON};
+use spillway_route::SpillReason;
+use spillway_types::{Inquiry, ModelName, RegionName};
 use tokio::time::timeout;
 
-use crate::moves::{Kept, MovedTo};
+use crate::moves::Move;
 use crate::place::{Place, RegionPlace};
 use crate::regions::Regions;
 use crate::remote::{Destination, Forwarded, GuestTerms, RefusedFor, RemoteFailure, RemoteReply};
 use crate::request::dispatch::{Choice, Dispatch, Dispatched};
 use crate::request::record::Record;
-use crate::request::so_far::SoFar;
 use crate::upstream::{LentBody, Reply};
 use crate::wire_body::{BoxError, LinkBody, WireBody};
 
-/// Nodes of other regions that say they are about to end, before that region counts as one that does
-/// not take the request: during a rolling restart it is one node of a region at a time.
-const LEAVING_MAX: u32 = 3;
-
-/// Which way a request goes on.
-#[derive(Debug)]
-pub(super) enum Way {
-    /// By the replicas of the own region, or not at all.
-    Own,
-    /// To another region.
-    Region(Destination, SpillReason),
-    /// Nowhere for now: until one of the own replicas has a place. Reading its prompt takes this
-    /// many milliseconds then.
-    Wait {
-        /// 0 if unknown.
-        prefill_ms: f32,
-    },
-    /// Nowhere: the client is told this. Its turn would have come after so many milliseconds.
-    Shed(ShedReason, f32),
-    /// To no replica, though one is free: its first token is predicted after so many milliseconds,
-    /// which is too late, and nobody is sooner.
-    Late(ShedReason, f32),
-}
-
 impl Dispatch<'_> {
-    /// What a plan between regions means. With `queues_there` a replica that has no limit takes the
-    /// request whatever waits there.
-    pub(super) fn way(&self, plan: &SpillPlan, queues_there: bool, prefill_ms: f32) -> Way {
-        match &plan.verdict {
-            SpillVerdict::Own => Way::Own,
-            SpillVerdict::Forward(ways) => match ways.first() {
-                Some(&index) => {
-                    let region = self.regions.others[index].name.clone();
-                    Way::Region(Destination { region, node: None }, plan.reason)
-                }
-                None => Way::Own,
-            },
-            // What comes too late is of no use to anybody, wherever it would wait.
-            SpillVerdict::Shed { wait_ms, .. } if plan.reason == SpillReason::Slo => {
-                Way::Shed(ShedReason::Slo, *wait_ms)
-            }
-            SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. } if queues_there => Way::Own,
-            SpillVerdict::Wait { wait_ms } if self.is_beyond_degraded(*wait_ms) => {
-                Way::Shed(ShedReason::Degraded, *wait_ms)
-            }
-            SpillVerdict::Wait { .. } => Way::Wait { prefill_ms },
-            SpillVerdict::Shed { wait_ms, .. } => {
-                Way::Shed(plan.reason.shed().unwrap_or(ShedReason::QueueFull), *wait_ms)
-            }
-        }
-    }
-
-    /// Asks another region; `None` if somebody else is to be asked.
+    /// Asks another region. Returns the reply that ends the journey.
     pub(super) async fn ask_region(
         &mut self,
-        (destination, reason): (Destination, Option<SpillReason>),
+        (region, reason): (RegionName, Option<SpillReason>),
+        journey: &mut Journey,
         record: &mut Record,
-        so_far: &mut SoFar,
-    ) -> Result<Option<Dispatched>, GatewayError> {
-        // Or it would be given a turn while it is served elsewhere.
-        so_far.stay = None;
-        so_far.has_turn = false;
-        let region = destination.region.clone();
+    ) -> Option<Dispatched> {
+        self.interim.stay = None;
         let model = self.prepared.inquiry.model.as_ref();
         let gate = self.regions.gate(&region).filter(|gate| gate.pass()).map(Arc::clone);
         let (Some(count), Some(gate)) = (self.regions.count(&region, model), gate) else {
-            so_far.refused.push((region, Instant::now()));
-            return Ok(None);
+            let event = self.region_failed(RegionFailure::Closed);
+            self.tell(journey, event);
+            return None;
         };
-        let failure = match self.forward(&destination).await {
+        let failure = match self.forward(&self.destination(&region)).await {
             Ok(RemoteReply { node, response }) => {
                 record.forwarded(&region);
                 if response.status().is_success() {
-                    let chain = self.prepared.inquiry.prefix.as_slice();
-                    let gateway = &self.worker.gateway;
-                    if gateway.conversations.find(chain).is_some_and(|it| it.region != region) {
-                        gateway.counters.moves.count(Kept::Conversation, MovedTo::Region);
-                    }
-                    gateway.conversations.served(chain, &region);
+                    self.note_conversation(&region);
                 }
-                // The line here goes as fast as others take from it, too: what is left for the less urgent
-                // may all be there.
-                self.began(so_far);
+                // Places taken elsewhere shorten this node's queue, too: less urgent requests may
+                // depend on them alone.
+                self.began(journey);
                 if is_fault(&response) {
                     gate.faulted();
                 } else {
@@ -112,59 +53,53 @@ impl Dispatch<'_> {
                 let reply = Reply { response: response.map(WireBody::Link), connection: None };
                 let place = Place::Region(RegionPlace { region, node, _count: count });
                 let choice = Choice::Region(reason);
-                return Ok(Some(Dispatched { reply, place, witness: None, choice }));
+                self.tell(journey, Event::RegionReplied);
+                return Some(Dispatched { reply, place, witness: None, choice });
             }
             Err(failure) => failure,
         };
         tracing::debug!(%region, error = %failure, "forwarding failed");
         if let Some(fault) = self.prepared.body.fault() {
-            return Err(fault.clone());
+            self.interim.failure = Some(fault.clone());
+            self.tell(journey, Event::ClientFault);
+            return None;
         }
         count.failed(&failure);
         gate.failed(&failure);
-        if matches!(failure, RemoteFailure::Leaving) && so_far.leaving < LEAVING_MAX {
-            // Another node of the region is asked next, if there is one.
-            so_far.leaving += 1;
-            return Ok(None);
+        let event = self.region_failed(kind(&failure));
+        if matches!(event, Event::RegionFailed { failure: RegionFailure::Broken { .. }, .. }) {
+            self.interim.failure = Some(failure.to_gateway_error(&region));
         }
-        so_far.refused.push((region.clone(), Instant::now()));
-        if matches!(failure, RemoteFailure::Refused { why: RefusedFor::Residency, .. }) {
-            so_far.barred_by.push(region.clone());
+        if let Some(safety) = self.tell(journey, event) {
+            record.retried(safety);
         }
-        // To go on after a refusal is no retry: nobody has worked on the request.
-        if matches!(
-            failure,
-            RemoteFailure::NotConnected | RemoteFailure::Refused { .. } | RemoteFailure::Leaving
-        ) {
-            if let RemoteFailure::Refused { wait: Some(wait), .. } = failure {
-                let until = Instant::now() + wait;
-                let known = so_far.elsewhere_until;
-                so_far.elsewhere_until = Some(known.map_or(until, |known| known.min(until)));
-            }
-            return Ok(None);
+        None
+    }
+
+    fn region_failed(&self, failure: RegionFailure) -> Event {
+        Event::RegionFailed { failure, can_repeat: !self.prepared.body.is_gone() }
+    }
+
+    /// Returns the region, and the one node of it that can answer, if the request is for that node.
+    fn destination(&self, region: &RegionName) -> Destination {
+        let home = self.prepared.target.home.as_ref().filter(|home| home.region == *region);
+        home.cloned().unwrap_or_else(|| Destination { region: region.clone(), node: None })
+    }
+
+    /// Notes that a region served a turn of the conversation.
+    fn note_conversation(&self, region: &RegionName) {
+        let chain = self.prepared.inquiry.prefix.as_slice();
+        let gateway = &self.worker.gateway;
+        if gateway.conversations.find(chain).is_some_and(|it| it.region != *region) {
+            gateway.counters.moves.count(Move::ConversationToRegion);
         }
-        so_far.attempts += 1;
-        let safety = self.safety(failure.retry_safety(), true);
-        let told = failure.to_gateway_error(&region);
-        let attempts_max = self.worker.gateway.config.retry.attempts_max;
-        if so_far.attempts >= attempts_max || !self.may_retry(safety) {
-            return Err(told);
-        }
-        so_far.failure = Some(told);
-        record.retried(safety);
-        Ok(None)
+        gateway.conversations.served(chain, region);
     }
 
     async fn forward(&mut self, destination: &Destination) -> Result<RemoteReply, RemoteFailure> {
         let Some(remote) = self.worker.gateway.remote() else {
             return Err(RemoteFailure::NotConnected);
         };
-        // Whoever chose the region has looked already; what is forbidden must not depend on that.
-        let residency = &self.prepared.inquiry.residency;
-        if !self.worker.gateway.regions().allows(&destination.region, residency) {
-            self.worker.gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
-            return Err(RemoteFailure::Refused { wait: None, why: RefusedFor::Residency });
-        }
         let body = self.prepared.body.for_attempt();
         let body = body.ok_or_else(|| RemoteFailure::Broken("the body was sent already".into()))?;
         let (body, lender) = LentBody::new(body);
@@ -187,7 +122,8 @@ impl Dispatch<'_> {
         }
     }
 
-    /// The request with the path that the client sent, since the other node routes it by that.
+    /// Returns the request with the path that the client sent, since the other node routes by that
+    /// path.
     fn as_client_sent(&self, body: LinkBody) -> Request<LinkBody> {
         let mut request = Request::new(body);
         *request.method_mut() = self.head.method.clone();
@@ -214,7 +150,22 @@ impl Dispatch<'_> {
     }
 }
 
-/// Refuses a reply that switches protocols, which nobody asked for: what follows it is no HTTP.
+/// Returns the kind of a failure for the journey.
+fn kind(failure: &RemoteFailure) -> RegionFailure {
+    match failure {
+        RemoteFailure::NotConnected => RegionFailure::NotConnected,
+        RemoteFailure::Leaving => RegionFailure::Leaving,
+        RemoteFailure::Refused { why: RefusedFor::Residency, .. } => RegionFailure::Forbidden,
+        RemoteFailure::Refused { why: RefusedFor::Load | RefusedFor::Other, .. } => {
+            RegionFailure::Refused
+        }
+        RemoteFailure::Unsent(_) | RemoteFailure::Broken(_) | RemoteFailure::DeadlinePassed => {
+            RegionFailure::Broken { safety: failure.retry_safety() }
+        }
+    }
+}
+
+/// Refuses an unasked switch of protocols, after which no HTTP follows.
 fn refuse_switch(reply: RemoteReply) -> Result<RemoteReply, RemoteFailure> {
     if reply.response.status().is_informational() {
         return Err(RemoteFailure::Broken("it switched protocols unasked".into()));
@@ -222,13 +173,14 @@ fn refuse_switch(reply: RemoteReply) -> Result<RemoteReply, RemoteFailure> {
     Ok(reply)
 }
 
-/// Whether a reply says that the region could not serve the request: an error of its gateway, which
-/// alone may send the header of its codes, that is neither the client's fault nor load.
+/// Returns true if a reply says that the region could not serve the request: an error of its
+/// gateway that is neither the client's fault nor load. Only gateways may send the header of its
+/// codes.
 fn is_fault(response: &Response<LinkBody>) -> bool {
     let status = response.status();
     let is_load =
         [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-    // Who had too little time is told so with 504.
+    // A request with too little time gets 504.
     let is_shed = response.headers().contains_key(&SHED_REASON);
     status.is_server_error()
         && !is_load

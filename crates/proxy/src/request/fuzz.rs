@@ -1,10 +1,10 @@
-//! Fuzz target of what replicas answer.
+//! Fuzz target for headers of replicas' replies.
 
 use http::{HeaderMap, HeaderValue, header};
 
 use super::witness::{RETRY_AFTER_MAX, retry_after};
 
-/// A replica rests for no longer than the limit, whatever it asks for.
+/// Asserts that a replica never rests longer than the limit, whatever it asks for.
 pub(crate) fn retry_after_header(input: &[u8]) {
     let Ok(value) = HeaderValue::from_bytes(input) else { return };
     let mut headers = HeaderMap::new();

@@ -1,4 +1,4 @@
-//! Calls over gRPC: read as far as they are routed by, or answered here.
+//! gRPC calls: read as far as routing needs, or answered by the gateway.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,18 +32,19 @@ use crate::upstream::{MessageBody, RequestBody, Traffic};
 use crate::view::{Route, View};
 use crate::wire_body::WireBody;
 
-/// Bytes of a message that is answered here: the longest has the name of a service.
+/// Most bytes of a message that the gateway answers itself: the longest contains a service name.
 const LOCAL_BYTES_MAX: usize = 4 << 10;
 static GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// The method that a request calls over gRPC; `None` if it is no such call. Over HTTP/1.1 there is
-/// none: it has no trailers that clients could rely on.
+/// Returns the method of a gRPC call; `None` if the request is none. HTTP/1.1 has no gRPC: it lacks
+/// trailers that clients can rely on.
 pub(crate) fn called(head: &Parts) -> Option<Endpoint<'static>> {
     let is_call = head.version == Version::HTTP_2 && speaks_grpc(&head.headers);
     is_call.then(|| Endpoint::Grpc(GrpcMethod::classify(head.uri.path())))
 }
 
-/// Refuses a request that would be a call, were it not for HTTP/1.1, or for its content type.
+/// Returns the error for a request on a gRPC path that came over HTTP/1.1 or has another content
+/// type.
 pub(crate) fn refuse_no_call(head: &Parts) -> GatewayError {
     let message = if speaks_grpc(&head.headers) {
         "gRPC needs HTTP/2, and this request came over HTTP/1.1"
@@ -53,10 +54,10 @@ pub(crate) fn refuse_no_call(head: &Parts) -> GatewayError {
     GatewayError::new(ErrorKind::UnsupportedMediaType, message)
 }
 
-/// The time that a call's client gives it.
+/// Returns the timeout that the client set for its call; `None` without one.
 ///
 /// # Errors
-/// If the header is malformed.
+/// Returns an error if the header is malformed.
 pub(crate) fn call_timeout(headers: &HeaderMap) -> Result<Option<Duration>, GatewayError> {
     let Some(value) = headers.get(&GRPC_TIMEOUT).filter(|_| speaks_grpc(headers)) else {
         return Ok(None);
@@ -67,13 +68,13 @@ pub(crate) fn call_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Gate
     })
 }
 
-/// An error as a reply that is nothing but a head.
+/// Turns an error into a reply that has only a head.
 pub(crate) fn refusal(error: &GatewayError, mut record: Record) -> Response<ReplyBody> {
     record.refused(error);
     trailers_only(trailers_of(error), &mut record)
 }
 
-/// What a client gets instead of a reply that was none.
+/// Returns the reply that replaces a replica's reply which was not gRPC.
 pub(crate) fn translated(trailers: HeaderMap, mut record: Record) -> Response<ReplyBody> {
     record.answered(StatusCode::BAD_GATEWAY.as_u16());
     trailers_only(trailers, &mut record)
@@ -99,6 +100,7 @@ pub(crate) async fn answer(
     if let Err(error) = check_method(Endpoint::Grpc(method), &head.method) {
         return refusal(&error, record);
     }
+    // All other local methods are health checks, which leave no outcome.
     if method != GrpcMethod::ServerMetadata {
         record.forget();
     }
@@ -120,7 +122,7 @@ async fn answer_to(
     body: WireBody,
 ) -> Result<Bytes, GatewayError> {
     let bound = gateway.limits().head_timeout;
-    // Read to its end also where it says nothing: a client may not expect an answer before.
+    // Read to the end even if unused: a client may not expect an answer before that.
     let body = timeout(bound, Limited::new(body, LOCAL_BYTES_MAX).collect());
     let body = body.await.map_err(|_| too_slow(bound))?;
     let body = body.map_err(|error| malformed(&error.to_string()))?.to_bytes();
@@ -137,26 +139,27 @@ async fn answer_to(
     })
 }
 
-/// Health is known of the server, of the services spoken here, and of those that routes pass on.
+/// Checks that the health of this service is known: the server's, or that of a built-in or routed
+/// service.
 fn check_service(view: &View, service: &str) -> Result<(), GatewayError> {
     let is_passed_on = || view.prefixed_route(&format!("/{service}")).is_some();
     if service.is_empty() || GrpcMethod::knows_service(service) || is_passed_on() {
         return Ok(());
     }
     let message = format!("the service {:?} is not served here", Echo(service));
-    // The health protocol wants NOT_FOUND here, where a call would be told UNIMPLEMENTED.
+    // The health protocol requires NOT_FOUND here, where a call would get UNIMPLEMENTED.
     Err(GatewayError::new(ErrorKind::ModelNotFound, message))
 }
 
 impl Prepared {
-    /// What goes over the connection that it needs.
+    /// Returns the kind of connection that the request needs.
     pub(super) fn traffic(&self) -> Traffic {
         if self.flavour == Flavour::Grpc { Traffic::Grpc } else { Traffic::Http }
     }
 }
 
 impl Surroundings<'_> {
-    /// A call of a method that is known here.
+    /// Prepares a call of a known method.
     pub(super) async fn call(
         self,
         body: WireBody,
@@ -173,7 +176,7 @@ impl Surroundings<'_> {
         }
     }
 
-    /// A call with one message, which is kept and can be sent again.
+    /// Prepares a call with one message, which is kept and can be sent again.
     async fn unary_call(self, mut body: WireBody) -> Result<Prepared, GatewayError> {
         let buffered = self.buffer(&mut body).await?;
         let named = found(read_model(&buffered.bytes))?;
@@ -184,6 +187,7 @@ impl Surroundings<'_> {
         check_parameters(&buffered.bytes, route.spec.engine_fields)?;
         let cost = Cost::of_unread(self.head, Some(buffered.bytes.len() as u64));
         let version = new_version(named, &target);
+        // A message that has the right names already goes as it came.
         let segments = if named.model == model.as_str() && version.is_none() {
             Segments::from(buffered.bytes)
         } else {
@@ -208,8 +212,8 @@ impl Surroundings<'_> {
         })
     }
 
-    /// A call whose client may wait for replies before it sends more: routed by the beginning of
-    /// its first message.
+    /// Prepares a streaming call, whose client may wait for replies before it sends more: routed by
+    /// the beginning of its first message.
     async fn stream_call(self, mut body: WireBody) -> Result<Prepared, GatewayError> {
         let started = Instant::now();
         let limits = self.gateway.limits();
@@ -233,7 +237,7 @@ impl Surroundings<'_> {
         let version = new_version(named, &target);
         let bytes_max = limits.body_bytes_max;
         let messages = if !self.grant.models.is_all() {
-            // Each later message names a model again.
+            // Each later message names a model again, which must be allowed too.
             Messages::renaming(bytes_max, named.model, model.as_str(), version).or_refused()
         } else if named.model == model.as_str() && version.is_none() {
             Messages::new(bytes_max)
@@ -246,7 +250,7 @@ impl Surroundings<'_> {
         self.streamed(body, messages, found, wait)
     }
 
-    /// A call of a service that a route passes on unread.
+    /// Prepares a call of a service that a route passes on unread.
     pub(super) fn passed_call(
         self,
         body: WireBody,
@@ -306,7 +310,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// The bytes up to where the first message's model is known, or as many as may be looked at.
+/// Reads until the first message's model is known, or as many bytes as may be examined.
 async fn first_bytes(body: &mut WireBody) -> Result<Bytes, GatewayError> {
     let mut seen = Bytes::new();
     while peek_model(&seen) == Peek::NeedMore && seen.len() < MODEL_BYTES_MAX {
@@ -332,7 +336,7 @@ fn found(peek: Peek<'_>) -> Result<ModelRef<'_>, GatewayError> {
     }
 }
 
-/// The version to put into a message, if it is not the one that stands there.
+/// Returns the version to write into a message, if it differs from the message's own.
 fn new_version<'t>(named: ModelRef<'_>, target: &'t Target) -> Option<&'t str> {
     let version = target.version().map(|version| version.as_str());
     version.filter(|version| *version != named.version)

@@ -1,4 +1,4 @@
-//! Requests that other nodes forward: served here, or sent back.
+//! Guest requests, which other nodes forward: admission and service.
 
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
+use spillway_journey::Room;
 use spillway_protocol::{ErrorKind, TrustedProxies};
 use spillway_route::{Asker, Guest, OwnRegion, admit_guest, shed_state};
 use spillway_types::{ModelName, Residency, RouteName, ShedState};
@@ -17,7 +18,6 @@ use crate::access::{AccessMode, AccessSwitch};
 use crate::client::Client;
 use crate::coming_guests::ComingGuest;
 use crate::gateway::Gateway;
-use crate::live_loads::Room;
 use crate::regions::Regions;
 use crate::remote::GuestTerms;
 use crate::request::headers::Identity;
@@ -26,41 +26,41 @@ use crate::waiting::{Asking, WaitKey};
 use crate::wire_body::{BoxError, LinkBody, WireBody};
 use crate::worker::Worker;
 
-/// Stands for the route of a request that has none.
+/// Name of the route for requests without one.
 static NO_ROUTE: LazyLock<RouteName> = LazyLock::new(|| RouteName::from(""));
 
-/// The class that a region's word to others is about.
+/// Priority class for which a region announces its load to others.
 const FIRST_CLASS: u8 = 0;
 
-/// A guest that was turned away before any replica had it.
+/// Refusal of a guest before any replica had it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct GuestRefusal {
-    /// Why.
+    /// Reason, for logs.
     pub why: String,
-    /// After how long there might be room.
+    /// Time after which there may be room; `None` if unknown.
     pub wait: Option<Duration>,
-    /// There was no room; else it could not be served for another reason.
+    /// True if there was no room; false for any other reason.
     pub is_load: bool,
 }
 
-/// What this region says to a guest.
+/// Answer of this region to a guest.
 #[derive(Debug)]
 pub enum GuestAnswer {
-    /// It is served here: for [`serve_guest`], and counted from now on.
+    /// The guest is served here, by [`serve_guest`], and counted from now on.
     Welcome(Option<ComingGuest>),
-    /// There is no room for it.
+    /// There is no room for the guest.
     Busy {
-        /// Milliseconds after which there may be.
+        /// Time after which there may be room, in milliseconds.
         wait_ms: f32,
     },
-    /// It may not be served in this region, by its own terms or by what is known here of its route.
-    /// The sender should have known; it is counted, and up to the caller to say so.
+    /// Residency rules forbid it, by the guest's terms or by its route here. The sender should have
+    /// known; the refusal is counted, and reporting it is up to the caller.
     Barred,
 }
 
-/// Whether this region takes a guest of these terms, by what is known now. To be asked before the
-/// guest's body is.
+/// Decides if this region takes a guest of these terms, by what is known now. Call it before
+/// the guest's body is requested.
 #[must_use]
 pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> GuestAnswer {
     let regions = gateway.regions();
@@ -68,7 +68,7 @@ pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> GuestA
         gateway.counters.residency_received.fetch_add(1, Ordering::Relaxed);
         return GuestAnswer::Barred;
     }
-    // About a stored response, or by a route without models: no other region would do.
+    // Without a model, e.g. for a stored response, no other region can serve the request.
     let Some(model) = &terms.model else { return GuestAnswer::Welcome(None) };
     let mut own = own_region(gateway, &regions, (path, model), terms.priority);
     let (coming, before) = regions.own.get(model).map(|own| own.coming.welcome()).unzip();
@@ -82,7 +82,7 @@ pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> GuestA
 fn is_barred(gateway: &Gateway, regions: &Regions, path: &str, terms: &GuestTerms) -> bool {
     let view = gateway.view();
     let prefixed = view.prefixed_route(path);
-    // What has no model is answered by the node itself, or looked at when its replica is known.
+    // Without a model the node answers itself, or rules are checked once the replica is known.
     let of_model = || terms.model.as_ref().and_then(|model| view.route_of_model(Some(model)));
     let route = prefixed.or_else(of_model);
     let grant = gateway.doorkeeper.vouched_by(terms);
@@ -92,7 +92,7 @@ fn is_barred(gateway: &Gateway, regions: &Regions, path: &str, terms: &GuestTerm
     !allows(&grant.residency) || !route.is_none_or(|route| allows(&route.spec.residency))
 }
 
-/// What other regions are told of this one, so that they need not ask in vain.
+/// Returns the load that this region announces to others, so that they need not ask in vain.
 #[must_use]
 pub fn shed_state_of(gateway: &Gateway, model: &ModelName) -> ShedState {
     let regions = gateway.regions();
@@ -130,7 +130,7 @@ fn own_region(
     )
 }
 
-/// A guest that is served, counted until its reply has ended.
+/// Wrapper that counts a guest until its reply has ended.
 #[derive(Debug)]
 struct Served<B> {
     reply: B,
@@ -173,7 +173,7 @@ impl<B: Body + Unpin> Body for Served<B> {
 /// Serves a request that another node forwarded, by replicas of this region only.
 ///
 /// # Errors
-/// If none of them can take it; nothing of it has reached any then.
+/// Returns an error if no replica can take it; then no part of the request has reached any.
 pub async fn serve_guest(
     worker: Arc<Worker>,
     request: Request<LinkBody>,
@@ -183,9 +183,10 @@ pub async fn serve_guest(
     let mut dice = worker.gateway.dice();
     let identity = Identity::of(request.headers(), &mut dice);
     let proxies = Arc::new(TrustedProxies::new(Vec::new()));
-    // The node that sent it has asked for a key.
+    // The sending node has checked the key.
     let access = Arc::new(AccessSwitch::new(AccessMode::None));
     let client = Arc::new(Client::new(terms.client, true, (proxies, access)));
+    // Counts the guest until its reply's body does.
     let served = Served::new((), &worker.gateway);
     let gateway = Arc::clone(&worker.gateway);
     let mut exchange = Exchange::new(worker, client, dice, Some(terms));

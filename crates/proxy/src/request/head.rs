@@ -1,4 +1,5 @@
-//! Faults of a request's head that leave open what is asked for, found before anything else is read of it.
+//! Checks of a request's head that do not depend on the endpoint, made before anything else is
+//! read.
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
@@ -6,18 +7,18 @@ use http::uri::Authority;
 use http::{Method, Version};
 use spillway_protocol::{ErrorKind, GatewayError};
 
-/// The methods that any request may have, as an `Allow` header has them. `CONNECT` and `TRACE` speak to
-/// the proxy itself and are never passed on, and what others mean for a connection is not known.
+/// Methods that any request may have, in the form of an `Allow` header. `CONNECT` and `TRACE`
+/// address the proxy itself and are never passed on, and the effect of others on a connection is
+/// unknown.
 pub(crate) const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// What the nodes on the way may have added to the headers of a request that a node forwarded, in bytes.
+/// Most bytes that nodes may have added to the headers of a forwarded request.
 const ADDED_BYTES_MAX: usize = 4 << 10;
 
 /// Checks the head of a client's request.
 ///
-/// # Errors
-/// If its method is not passed on, or it wants another protocol or an unknown transfer coding, or does not
-/// say in one way which host it is for, or who asks.
+/// Returns an error if the method is not passed on, the request asks for another protocol or an
+/// unknown transfer coding, or its host or credential is missing or ambiguous.
 pub(crate) fn check_head(head: &Parts) -> Result<(), GatewayError> {
     check_method(&head.method)?;
     check_host(head)?;
@@ -29,11 +30,12 @@ pub(crate) fn check_head(head: &Parts) -> Result<(), GatewayError> {
     Ok(())
 }
 
-/// Checks the head of a request that another node forwarded: it need not have checked it, or may have
-/// other limits.
+/// Checks the head of a request that another node forwarded: that node may not have checked it, or
+/// may have other limits.
 ///
 /// # Errors
-/// If its method is not passed on, or its headers are longer than those of a client may be.
+/// Returns an error if the method is not passed on, or the headers are longer than a client's may
+/// be.
 pub(crate) fn check_guest_head(head: &Parts, bytes_max: usize) -> Result<(), GatewayError> {
     check_method(&head.method)?;
     let bytes =
@@ -62,13 +64,13 @@ fn check_method(method: &Method) -> Result<(), GatewayError> {
     }
 }
 
-/// A method may be as long as a head.
+/// Cuts a method for display: it may be as long as a head.
 fn shown(method: &Method) -> &str {
     method.as_str().get(..32).unwrap_or(method.as_str())
 }
 
-/// RFC 9112, section 3.2, and RFC 9113, section 8.3.1: who reads another `Host` than the gateway serves
-/// another site.
+/// Checks that the host is unambiguous (RFC 9112, section 3.2, and RFC 9113, section 8.3.1): a
+/// server that reads another `Host` than the gateway would serve another site.
 fn check_host(head: &Parts) -> Result<(), GatewayError> {
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let host = hosts.next();
@@ -91,7 +93,8 @@ fn check_host(head: &Parts) -> Result<(), GatewayError> {
     }
 }
 
-/// Of two credentials the gateway may go by the one, and a replica or a log by the other.
+/// Checks that there is one credential: of two, the gateway could use one and a replica or a log
+/// the other.
 fn check_authorization(headers: &HeaderMap) -> Result<(), GatewayError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let first = values.next();
@@ -109,12 +112,14 @@ fn is_same(host: &HeaderValue, authority: &Authority, scheme: Option<&str>) -> b
     let port: &[u8] = if scheme == Some("https") { b":443" } else { b":80" };
     let (host, authority) = (host.as_bytes(), authority.as_str().as_bytes());
     host.eq_ignore_ascii_case(authority) || {
+        // The scheme's default port may be left out.
         let bare = |text| <[u8]>::strip_suffix(text, port).unwrap_or(text);
         bare(host).eq_ignore_ascii_case(bare(authority))
     }
 }
 
-/// Only `chunked` is known, and it may be said once (RFC 9112, sections 6.1 and 7).
+/// Checks the transfer codings: only `chunked` is known, and only once (RFC 9112, sections 6.1 and
+/// 7).
 fn check_coding(headers: &HeaderMap) -> Result<(), GatewayError> {
     if !headers.contains_key(header::TRANSFER_ENCODING) {
         return Ok(());
@@ -131,7 +136,8 @@ fn check_coding(headers: &HeaderMap) -> Result<(), GatewayError> {
     if count == 1 { Ok(()) } else { Err(bad("the body is chunked more than once")) }
 }
 
-/// An upgrade may be passed over (RFC 9110, section 7.8), but who asks for a WebSocket can't go on without.
+/// Refuses WebSocket upgrades. Other upgrades may be ignored (RFC 9110, section 7.8), but a
+/// WebSocket client cannot continue without its upgrade.
 fn check_upgrade(headers: &HeaderMap) -> Result<(), GatewayError> {
     let mut wanted = headers.get_all(header::UPGRADE).iter();
     let is_socket = |protocol: &[u8]| {

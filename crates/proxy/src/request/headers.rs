@@ -1,4 +1,4 @@
-//! What happens to headers on their way through.
+//! Headers of requests and replies on their way through the gateway.
 
 use std::time::Duration;
 
@@ -15,26 +15,28 @@ use crate::remote::GuestTerms;
 use crate::replica::Replica;
 use crate::upstream::{Line, LineKind, Traffic};
 
-/// The client's time budget in milliseconds, and what is left of it towards the replica.
+/// Client's time budget in milliseconds; towards the replica, the time left.
 pub(crate) static TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-timeout-ms");
 
-/// How long OpenAI's libraries wait for a reply to begin, in seconds: for Python the time between two
-/// pieces, the first included, and for JavaScript that to the reply's head.
+/// Headers with the time that OpenAI's libraries wait for a reply to begin, in seconds: for Python
+/// the time between two pieces, the first included, and for JavaScript the time to the reply's
+/// head.
 static CLIENT_WAITS: [HeaderName; 2] = [
     HeaderName::from_static("x-stainless-read-timeout"),
     HeaderName::from_static("x-stainless-timeout"),
 ];
 
-/// How long the client says that it waits for its reply to begin; `None` if it does not say so. What is
-/// no number says nothing: nobody writes these headers by hand.
+/// Returns the time that the client waits for its reply to begin; `None` if it does not say.
+/// Malformed values are ignored: these headers are not written by hand.
 pub(crate) fn client_patience(headers: &HeaderMap) -> Option<Duration> {
     let seconds = |name| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let told = CLIENT_WAITS.iter().filter_map(seconds).filter(|seconds| *seconds > 0.0);
+    // The client gives up at the shorter of both times.
     let least = told.fold(f64::INFINITY, f64::min);
     Duration::try_from_secs_f64(least).ok().filter(|patience| *patience <= PATIENCE_MAX)
 }
 
-/// Longer patience is the same as none that was told.
+/// Longest patience; longer values are ignored.
 const PATIENCE_MAX: Duration = Duration::from_secs(86_400);
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -49,11 +51,13 @@ static HOP_BY_HOP: [HeaderName; 6] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-/// Never passed on: the length follows from the body, expectations were met by reading it, trailers
-/// of requests are not kept (those of replies are), and credentials for a proxy were for this one.
+/// Headers that are never passed on: the length follows from the body, expectations were met by
+/// reading it, trailers of requests are not kept (those of replies are), and proxy credentials were
+/// for this proxy.
 static DROPPED: [HeaderName; 4] =
     [header::CONTENT_LENGTH, header::EXPECT, header::TRAILER, header::PROXY_AUTHORIZATION];
-/// Trailers that would be taken for headers, which are settled by then (RFC 9110, section 6.5.1).
+/// Fields that are not allowed as trailers, since headers are settled by then (RFC 9110, section
+/// 6.5.1).
 static NO_TRAILERS: [HeaderName; 14] = [
     header::AUTHORIZATION,
     header::CACHE_CONTROL,
@@ -71,12 +75,13 @@ static NO_TRAILERS: [HeaderName; 14] = [
     HeaderName::from_static("refresh"),
 ];
 
-/// Whether only a trusted proxy may say it.
+/// Returns true for headers that only a trusted proxy may set.
 fn is_forwarding(name: &str) -> bool {
     name.starts_with("x-forwarded-") || matches!(name, "forwarded" | "x-real-ip")
 }
 
-/// Whether some frameworks go by it instead of the path or method that was checked here. Nobody needs it.
+/// Returns true for headers that some frameworks use instead of the path or method checked here. No
+/// client needs them.
 fn is_override(name: &str) -> bool {
     matches!(
         name,
@@ -88,8 +93,9 @@ fn is_override(name: &str) -> bool {
     )
 }
 
-/// Whether it is an order to a proxy in front, which a replica has no right to give: to serve a file or
-/// another address instead of the reply, or to come to the replica itself from now on.
+/// Returns true for headers of a reply that command a proxy in front of the gateway, which a
+/// replica has no right to: to serve a file or another address instead, or to connect to the
+/// replica itself.
 fn is_order(name: &str) -> bool {
     match name {
         "alt-svc" | "x-sendfile" | "x-reproxy-url" | "proxy-authenticate" => true,
@@ -99,26 +105,27 @@ fn is_order(name: &str) -> bool {
     }
 }
 
-/// Applies `test` to a name, and to what servers make of it that read an underscore as a hyphen.
+/// Applies `test` to a name, and to its spelling with hyphens for underscores, as some servers read
+/// it.
 fn in_each_spelling(name: &HeaderName, test: impl Fn(&str) -> bool) -> bool {
     let name = name.as_str();
     test(name) || (name.contains('_') && test(&name.replace('_', "-")))
 }
 
-/// Bytes of a client's id that are kept, so that with what is put behind it it is a valid one.
+/// Bytes kept of a client's request id, so that the id with its suffix stays valid.
 const CHOSEN_ID_BYTES_MAX: usize = 111;
 
-/// What names this request in logs and traces, here and at the replica.
+/// Request id and trace context, here and at the replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) request_id: HeaderValue,
-    /// The same, made unique for the replica where the client chose it.
+    /// Request id for the replica, made unique if the client chose the id.
     upstream_id: HeaderValue,
     trace: TraceContext,
 }
 
 impl Identity {
-    /// The client's own id and trace where they are valid, else fresh ones.
+    /// Takes the client's own id and trace if they are valid, else makes new ones.
     pub(crate) fn of(headers: &HeaderMap, dice: &mut fastrand::Rng) -> Self {
         let chosen = headers.get(&REQUEST_ID).filter(|id| id.to_str().is_ok_and(valid_request_id));
         let request_id = chosen.cloned().unwrap_or_else(|| new_request_id(dice.u128(..)));
@@ -135,7 +142,7 @@ impl Identity {
     }
 }
 
-/// Turns a client's request head into the part of a replica's that is the same for every attempt.
+/// Turns a client's request head into the part of a replica's that does not depend on the attempt.
 pub(crate) fn prepare_forwarding(
     head: &mut Parts,
     client: &Client,
@@ -143,6 +150,7 @@ pub(crate) fn prepare_forwarding(
     forward_authorization: bool,
 ) {
     let (trusted, believed) = (client.is_trusted(), client.is_believed());
+    // The host becomes X-Forwarded-Host; each attempt sets the replica's own.
     let host = head.headers.remove(header::HOST).or_else(|| authority_of(head));
     let headers = &mut head.headers;
     remove_what_ends_here(headers, forward_authorization);
@@ -160,8 +168,8 @@ pub(crate) fn prepare_forwarding(
     headers.insert(TRACEPARENT.clone(), identity.trace.to_header_value());
 }
 
-/// Takes out of a request that another node forwarded what that node should have taken out. Claims stay
-/// if they are about the tenant that the node named.
+/// Removes headers of a forwarded request that its sender should have removed. Identity claims stay
+/// if they are about the tenant that the sender named.
 pub(crate) fn prepare_guest(
     headers: &mut HeaderMap,
     (guest, identity): (&GuestTerms, &Identity),
@@ -178,8 +186,8 @@ pub(crate) fn prepare_guest(
     headers.insert(REQUEST_ID.clone(), identity.request_id.clone());
 }
 
-/// Takes out what is for this node alone: headers of one hop, credentials, and what would have replicas
-/// read another request than the one that was checked here.
+/// Removes headers for this node alone: those of one hop, credentials, and those that could make
+/// replicas read another request than the one that was checked here.
 fn remove_what_ends_here(headers: &mut HeaderMap, forward_authorization: bool) {
     remove_named_by_connection(headers);
     remove_all(headers, |name| {
@@ -189,16 +197,17 @@ fn remove_what_ends_here(headers: &mut HeaderMap, forward_authorization: bool) {
             || in_each_spelling(name, is_override)
     });
     if forward_authorization {
+        // The client's own credentials pass, but never a key of this gateway.
         remove_keys_of_ours(headers);
     }
     if speaks_grpc(headers) {
-        // Of the headers that end at each hop this one is said anew: servers insist on it.
+        // TE is the only header of one hop that is set anew: gRPC servers insist on it.
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
 }
 
-/// Takes out of a reply's headers what concerns one connection only (RFC 9110, section 7.6.1). Of a
-/// replica's reply also what only this gateway may say, and orders to proxies in front of it.
+/// Removes headers of a reply that concern one connection only (RFC 9110, section 7.6.1). From a
+/// replica's reply, also headers of the gateway and commands to proxies.
 pub(crate) fn clean_reply(headers: &mut HeaderMap, is_replica: bool) {
     remove_named_by_connection(headers);
     remove_all(headers, |name| {
@@ -206,7 +215,7 @@ pub(crate) fn clean_reply(headers: &mut HeaderMap, is_replica: bool) {
     });
 }
 
-/// Takes out of a reply's trailers what could be taken for a header.
+/// Removes trailers of a reply that could be taken for headers.
 pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     remove_all(trailers, |name| {
         is_hop_by_hop(name)
@@ -216,9 +225,9 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
     });
 }
 
-/// Takes out headers by which model servers and the routers in front of them let requests be steered,
-/// unless the field that each stands for is `allowed`. What a session's header means to a server behind a
-/// path of its own is not known, so it goes on there.
+/// Removes headers that steer requests in model servers and their routers, unless the field that a
+/// header stands for is `allowed`. A session header is kept behind a path prefix, since its meaning
+/// to that server is unknown.
 pub(crate) fn remove_engine_headers(
     headers: &mut HeaderMap,
     allowed: EngineFields,
@@ -234,7 +243,7 @@ pub(crate) fn remove_engine_headers(
     remove_all(headers, |name| in_each_spelling(name, steers));
 }
 
-/// The field that a header stands for.
+/// Returns the request field that a header stands for; `None` for other headers.
 fn engine_header(name: &str) -> Option<&'static str> {
     if !name.starts_with("x-") {
         return None;
@@ -261,8 +270,8 @@ fn engine_header(name: &str) -> Option<&'static str> {
     })
 }
 
-/// A client's id of a request with something behind it that no other request has: servers make their own id
-/// of it, and of two requests with the same one may end the other.
+/// Appends a random suffix to a client's request id: servers make their own id of it, and of two
+/// requests with the same id one may end the other.
 fn unique_request_id(chosen: &HeaderValue, random: u64) -> HeaderValue {
     let chosen = chosen.to_str().unwrap_or_default();
     let kept = &chosen[..chosen.len().min(CHOSEN_ID_BYTES_MAX)];
@@ -270,12 +279,12 @@ fn unique_request_id(chosen: &HeaderValue, random: u64) -> HeaderValue {
         .unwrap_or_else(|_| new_request_id(random.into()))
 }
 
-/// Takes the client's credentials out, for a replica of a route that does not forward them.
+/// Removes the client's credentials, for a replica of a route that does not forward them.
 pub(crate) fn remove_client_keys(headers: &mut HeaderMap) {
     remove_all(headers, |name| CLIENT_KEYS.contains(name));
 }
 
-/// Takes out what let the client in here, and leaves what is meant for the replica.
+/// Removes keys of this gateway and leaves credentials for the replica.
 fn remove_keys_of_ours(headers: &mut HeaderMap) {
     for name in &CLIENT_KEYS {
         let values = headers.get_all(name);
@@ -291,7 +300,7 @@ fn remove_keys_of_ours(headers: &mut HeaderMap) {
     }
 }
 
-/// Adds what depends on the replica.
+/// Sets the headers that depend on the replica.
 pub(crate) fn address_to(headers: &mut HeaderMap, replica: &Replica, line: &Line<'_>) {
     if line.kind == LineKind::Http1 {
         headers.insert(header::HOST, line.authority.clone());
@@ -301,8 +310,8 @@ pub(crate) fn address_to(headers: &mut HeaderMap, replica: &Replica, line: &Line
     }
 }
 
-/// Tells the replica what is left of the client's time, in the words that were used and, in a call
-/// over gRPC, always in its own.
+/// Sets the time left of the client's budget, in the headers that the client used and, for a gRPC
+/// call, always in gRPC's own.
 pub(crate) fn tell_time_left(headers: &mut HeaderMap, left: Duration, traffic: Traffic) {
     let is_asked = headers.contains_key(&TIMEOUT_MS);
     if is_asked {
@@ -337,7 +346,7 @@ fn is_hop_by_hop(name: &HeaderName) -> bool {
     HOP_BY_HOP.contains(name)
 }
 
-/// Removes matching headers. Looking at the few that are there is cheaper than looking up the many
+/// Removes matching headers. Testing the few that are present is cheaper than looking up the many
 /// that could be.
 fn remove_all(headers: &mut HeaderMap, is_unwanted: impl Fn(&HeaderName) -> bool) {
     while let Some(name) = headers.keys().find(|name| is_unwanted(name)).cloned() {
@@ -345,7 +354,7 @@ fn remove_all(headers: &mut HeaderMap, is_unwanted: impl Fn(&HeaderName) -> bool
     }
 }
 
-/// HTTP/2 requests carry their host in the URI.
+/// Returns the host in the URI, where HTTP/2 requests have it.
 fn authority_of(head: &Parts) -> Option<HeaderValue> {
     HeaderValue::from_str(head.uri.authority()?.as_str()).ok()
 }
@@ -354,14 +363,14 @@ fn append_address(headers: &mut HeaderMap, client: &Client) {
     // All lines count: the proxy nearest to this node may have added one of its own.
     let earlier = headers.get_all(&X_FORWARDED_FOR).iter().map(HeaderValue::to_str);
     let earlier: Vec<&str> = earlier.collect::<Result<_, _>>().unwrap_or_default();
-    // Addresses and a value that was a header already can't hold what a header can't.
+    // Addresses and a former header value contain no byte that is invalid in a header.
     let value = (!earlier.is_empty())
         .then(|| HeaderValue::try_from(format!("{}, {}", earlier.join(", "), client.address)).ok());
     let value = value.flatten().unwrap_or_else(|| client.address_text.clone());
     headers.insert(X_FORWARDED_FOR.clone(), value);
 }
 
-/// Of what several proxies have said the word of the nearest one counts.
+/// Keeps the last of several values: the word of the nearest proxy counts.
 fn keep_last(headers: &mut HeaderMap, name: &HeaderName) {
     let mut values = headers.get_all(name).iter();
     let is_repeated = values.next().is_some() && values.next().is_some();
@@ -382,7 +391,7 @@ fn insert_if_absent(
     }
 }
 
-/// Whether a reply is a stream of events.
+/// Returns true if a reply is a stream of events.
 pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))

@@ -1,72 +1,62 @@
-//! A second replica beside the first, where a route wants that: whoever begins to answer first serves.
+//! Hedging: a second replica is asked beside the first, and the one that begins to answer first
+//! serves.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Method, Request};
+use http::Request;
 use http_body::Body;
+use spillway_journey::{Connection, Event, Journey, Step};
 use spillway_types::Hedge;
 use tokio::select;
 use tokio::time::{sleep_until, timeout};
 
 use crate::hedging::Hedges;
-use crate::relay::Flavour;
 use crate::request::dispatch::{Asked, Dispatch, REFUSING};
 use crate::request::record::Record;
-use crate::request::so_far::SoFar;
 use crate::route_group::GroupMemory;
-use crate::upstream::{
-    AttemptBounds, FailedAttempt, Kept, OutboundBody, Reply, RequestBody, attempt,
-};
+use crate::upstream::{AttemptBounds, FailedAttempt, OutboundBody, Reply, attempt};
 use crate::worker::Worker;
 
-/// When a request's second attempt is made.
+/// Time and budget of a request's second attempt.
 #[derive(Debug)]
 pub(super) struct Hedging {
     hedges: Arc<Hedges>,
     memory: Arc<GroupMemory>,
-    /// `None` if that is not known yet: then it is only learned by it.
+    /// Wait before the second attempt; `None` if it is not known yet, and is learned from this
+    /// request.
     after: Option<Duration>,
 }
 
-/// What came of one of the two.
+/// Replica and result of one of the two attempts.
 type Done = (Asked, Result<Reply, FailedAttempt>);
 
 impl Dispatch<'_> {
-    /// When a second replica is asked beside the first; `None` if none is. Only what can be sent twice
-    /// and leaves nothing behind is.
-    pub(super) fn hedging(&self, so_far: &SoFar) -> Option<Hedging> {
+    /// Returns the hedging of this request; `None` if no second replica is asked.
+    pub(super) fn hedging(&self, journey: &Journey) -> Option<Hedging> {
         let hedges = self.prepared.route.hedges.as_ref()?;
-        let is_repeatable = matches!(self.prepared.body, RequestBody::Buffered(_))
-            && self.head.method == Method::POST
-            && self.prepared.flavour != Flavour::Grpc
-            && self.prepared.stored_for.is_none()
-            && self.prepared.pinned.is_none();
-        if !is_repeatable || so_far.attempts != 1 {
+        if !journey.may_hedge(self) {
             return None;
         }
-        let pin = self.prepared.target.pin.as_ref();
-        let model = self.prepared.inquiry.model.as_ref();
-        let group = self.prepared.route.group_for(model, pin).ok().flatten()?;
-        let memory = Arc::clone(&group.memory);
+        let memory = Arc::clone(&self.group()?.memory);
         let after = hedges.on_request(&memory.first_byte);
         Some(Hedging { hedges: Arc::clone(hedges), memory, after })
     }
 
-    /// Asks the first replica, and a second one if no reply begins in time. Whoever begins a good reply
-    /// first serves, and the other is let go at once: nothing is held against it.
+    /// Asks the first replica, and a second one if no reply begins in time. The one that first
+    /// begins a good reply serves. The other is dropped at once, and that is not held against it.
     pub(super) async fn race(
         &mut self,
         hedging: Hedging,
-        (first, kept): (Asked, Kept),
+        (first, connection): (Asked, Connection),
+        journey: &mut Journey,
         record: &mut Record,
-        so_far: &mut SoFar,
     ) -> Done {
         let asked_at = Instant::now();
         let request = self.request(&first.replica);
-        let mut first = Box::pin(run(self.worker, first, (request, self.bounds(kept))));
+        let mut first = Box::pin(run(self.worker, first, (request, self.bounds(connection))));
         let seen = || hedging.hedges.seen(&hedging.memory.first_byte, asked_at.elapsed());
         let first_alone = async {
             match hedging.after {
@@ -79,13 +69,14 @@ impl Dispatch<'_> {
             return done;
         }
         let second_at = Instant::now();
-        let Some(second) = self.second(&hedging.hedges, so_far) else {
+        let Some(second) = self.second(journey) else {
             let done = first.await;
             seen();
             return done;
         };
         let request = self.request(&second.replica);
-        let second = run(self.worker, second, (request, self.bounds(Kept::Use)));
+        let bounds = self.bounds(Connection::KeptOrNew);
+        let second = run(self.worker, second, (request, bounds));
         let (done, hedge) = first_good(first, Box::pin(second)).await;
         seen();
         record.hedged(hedge);
@@ -96,22 +87,22 @@ impl Dispatch<'_> {
         done
     }
 
-    /// A place at another replica, if that takes it from nobody and the budget allows it.
-    fn second(&mut self, hedges: &Hedges, so_far: &mut SoFar) -> Option<Asked> {
-        if !self.worker.gateway.waiting.is_quiet() {
-            return None;
-        }
-        let chosen = self.plan(so_far).ok()?;
-        if !hedges.try_hedge(Instant::now()) {
-            return None;
-        }
-        let asked = self.take_place(chosen, so_far)?;
-        so_far.tried.push(chosen.slot);
-        Some(asked)
+    /// Takes a place at another replica, if the journey wants one and there is one.
+    fn second(&mut self, journey: &mut Journey) -> Option<Asked> {
+        self.tell(journey, Event::Silent);
+        // Cloned, since the journey borrows all of this dispatch.
+        let mut dice = self.dice.clone();
+        let step = journey.next(self, Instant::now(), &mut dice);
+        self.dice = dice;
+        let Step::Hedge(chosen) = step else { return None };
+        let asked = self.take_place(chosen, journey);
+        self.tell(journey, Event::Hedged { is_asked: asked.is_some() });
+        asked
     }
 }
 
-/// The good reply of two that begins first, else what came of the first. The other is let go.
+/// Returns the good reply that begins first, else the result of the first attempt. The other is
+/// dropped.
 async fn first_good(
     mut first: Pin<Box<impl Future<Output = Done>>>,
     mut second: Pin<Box<impl Future<Output = Done>>>,
@@ -122,11 +113,13 @@ async fn first_good(
             if is_good(&done) {
                 return (done, Hedge::Lost);
             }
+            // The first failed, but the second may still be good.
             let other = second.await;
             if is_good(&other) {
                 tell(done);
                 return (other, Hedge::Won);
             }
+            // Both failed: the client gets the result of the first.
             tell(other);
             (done, Hedge::Failed)
         }
@@ -134,13 +127,14 @@ async fn first_good(
             if is_good(&other) {
                 return (other, Hedge::Won);
             }
+            // The second failed, but the first may still be good.
             tell(other);
             (first.await, Hedge::Failed)
         }
     }
 }
 
-/// Whether it is a reply for the client, and not a refusal or an error of the server.
+/// Returns true for a reply to the client that is neither a refusal nor an error of the server.
 fn is_good((_, result): &Done) -> bool {
     result.as_ref().is_ok_and(|reply| {
         let status = reply.response.status();
@@ -148,7 +142,7 @@ fn is_good((_, result): &Done) -> bool {
     })
 }
 
-/// What is not used says something about its replica all the same.
+/// Tells the health check about a result that is not used.
 fn tell((mut asked, result): Done) {
     match result {
         Ok(reply) => asked.witness.head(&reply.response),
@@ -192,7 +186,7 @@ async fn begun(mut reply: Reply, asked_at: Instant, bounds: AttemptBounds) -> Re
     let late = pin!(sleep_until(longest.into()));
     let first = select! {
         first = first => Some(first),
-        // Whoever passes it on knows what to make of its silence.
+        // The caller that relays the reply handles its silence.
         () = late => None,
     };
     let Some(first) = first else { return reply };

@@ -1,4 +1,4 @@
-//! Takes a request's body in, within bounds of size, memory and time.
+//! Reads the bodies of requests, within limits of size, memory and time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,37 +16,39 @@ use crate::client::BodyHolder;
 use crate::gateway::Gateway;
 use crate::wire_body::{WireBody, WireError};
 
-/// Bytes of a refused body that are read for nothing, and for how long.
+/// Most bytes of a refused body that are still read.
 pub(crate) const DISCARDED_BYTES_MAX: u64 = 1 << 20;
+/// Longest time for which a refused body is still read.
 pub(crate) const DISCARD_TIME_MAX: Duration = Duration::from_secs(1);
-/// Room that is made for a body at once, whatever length its sender claims.
+/// Most bytes allocated at once for a body, whatever length its sender announces.
 const FIRST_ROOM_MAX: usize = 256 << 10;
-/// And at most so many times what is there: many that announce much and send little take little.
+/// Most bytes allocated at once, as a multiple of the bytes received: senders that announce much
+/// and send little take little memory.
 const ROOM_FACTOR: usize = 8;
-/// How much larger the buffer of an announced body becomes at a time: each step leaves the smaller one
-/// to the allocator.
+/// Growth factor of the buffer of an announced body: each step leaves the smaller buffer to the
+/// allocator.
 const ANNOUNCED_GROWTH: usize = 4;
-/// A body in one piece of at most this length is copied: it may be a small slice of a large read buffer,
-/// which it would keep in memory.
+/// Longest body in one piece that is copied, in bytes: it may be a small slice of a large read
+/// buffer, which it would keep in memory.
 const COPIED_BYTES_MAX: usize = 1 << 10;
-/// How often a body that makes no progress asks whether memory is full.
+/// Interval at which a body without progress checks if memory is full.
 const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
-/// A whole body in memory.
+/// Complete body in memory.
 #[derive(Debug)]
 pub(crate) struct Buffered {
     pub(crate) bytes: Bytes,
-    /// How long its last byte was waited for.
+    /// Time waited for the whole body.
     pub(crate) wait: Duration,
-    /// Counts the memory; to be kept as long as the bytes are.
+    /// Memory reservation; to be kept as long as the bytes are.
     pub(crate) reservation: Option<BodyReservation>,
 }
 
-/// Reads a body to its end. One that arrives in one piece is not copied; a longer one is gathered
-/// once.
+/// Reads a body to its end. A body in one piece is not copied; a longer one is gathered once.
 ///
 /// # Errors
-/// If it is too large, too slow, breaks off, or memory for bodies is used up, by all or by `holder`.
+/// Returns an error if the body is too large, too slow or incomplete, or if memory for bodies is
+/// used up, in all or by `holder`.
 pub(crate) async fn buffer(
     gateway: &Arc<Gateway>,
     holder: Option<BodyHolder>,
@@ -64,18 +66,19 @@ pub(crate) async fn buffer(
             Err(Stopped::Broken(error)) => return Err(broken(&error)),
             Err(Stopped::TooSlow) => return Err(too_slow(limits.body_timeout)),
             Err(Stopped::NoRoom(no_room)) => {
+                // Freed first: the discarded rest needs none of this memory.
                 drop((gathered, reservation));
                 return Err(refuse_rest(body, no_room).await);
             }
         };
-        // Trailers of a request mean nothing to any protocol spoken here.
+        // Trailers of a request have no meaning in any protocol spoken here.
         let Ok(piece) = frame.into_data() else { continue };
         let whole = gathered.len() + piece.len();
         if let Err(error) = refuse_oversize(whole as u64, limits.body_bytes_max) {
             discard(body).await;
             return Err(error);
         }
-        // Before the memory is taken, or it would be there for a moment without being counted.
+        // Reserved before the allocation, so that no memory goes uncounted.
         let held = gathered.held_with(piece.len(), announced);
         if let Err(no_room) = reservation.grow_to(held as u64) {
             drop((gathered, piece, reservation));
@@ -90,7 +93,7 @@ pub(crate) async fn buffer(
     Ok(Buffered { bytes, wait: started.elapsed(), reservation: Some(reservation) })
 }
 
-/// Why the next piece of a body is not waited for.
+/// Reasons to stop waiting for the next piece of a body.
 #[derive(Debug)]
 enum Stopped {
     Broken(WireError),
@@ -114,16 +117,16 @@ async fn next_frame(
     }
 }
 
-/// Ends a body that there is no room for, so that its client reads why.
+/// Ends a body that there is no memory for, so that its client can read the error.
 async fn refuse_rest(body: WireBody, no_room: NoRoom) -> GatewayError {
     discard(body).await;
     no_memory(no_room)
 }
 
-/// Refuses a body that announces more than is allowed, before anything of it is read.
+/// Refuses a body whose announced length exceeds `bytes_max`, before anything of it is read.
 ///
 /// # Errors
-/// If it does.
+/// Returns an error if the body is refused.
 pub(crate) async fn refuse_announced(
     body: WireBody,
     headers: &HeaderMap,
@@ -132,15 +135,15 @@ pub(crate) async fn refuse_announced(
     let Err(error) = refuse_oversize(body.size_hint().lower(), bytes_max) else {
         return Ok(body);
     };
-    // Who waits for 100 Continue sends nothing, and reading would tell it to.
+    // A client that waits for 100 Continue sends nothing, and reading would tell it to send.
     if !headers.contains_key(header::EXPECT) {
         discard(body).await;
     }
     Err(error)
 }
 
-/// Lets a refused client finish sending, within bounds. Closing a connection on bytes that nobody
-/// read resets it, and the client may never see what it was told. Returns whether it has finished.
+/// Lets a refused client finish sending, within limits. Closing a connection with unread bytes
+/// resets it, and the client may never see the error. Returns true if the client has finished.
 pub(crate) async fn discard(mut body: WireBody) -> bool {
     let reading = async {
         let mut bytes = 0;
@@ -174,8 +177,8 @@ impl Gathered {
         }
     }
 
-    /// Bytes of memory that are held once a piece of so many bytes is added, of a body that announced
-    /// so many. A buffer grows in steps, but never beyond what was announced.
+    /// Returns the bytes of memory held once a piece of `piece` bytes is added to a body that
+    /// announced `announced` bytes. A buffer grows in steps, but never beyond the announced length.
     fn held_with(&self, piece: usize, announced: usize) -> usize {
         let there = self.len() + piece;
         match self {
@@ -189,7 +192,7 @@ impl Gathered {
         }
     }
 
-    /// Adds a piece; `held` is what [`Gathered::held_with`] says of it.
+    /// Adds a piece; `held` is the result of [`Gathered::held_with`].
     fn add(&mut self, piece: Bytes, held: usize) {
         *self = match std::mem::take(self) {
             Self::Nothing if piece.len() <= COPIED_BYTES_MAX => {
@@ -219,10 +222,10 @@ impl Gathered {
     }
 }
 
-/// Refuses a body of at least `bytes`.
+/// Refuses a body of at least `bytes` if that is too long.
 ///
 /// # Errors
-/// If that is more than `bytes_max`.
+/// Returns an error if `bytes` exceeds `bytes_max`.
 pub(crate) fn refuse_oversize(bytes: u64, bytes_max: u64) -> Result<(), GatewayError> {
     if bytes <= bytes_max {
         return Ok(());

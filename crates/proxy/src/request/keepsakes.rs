@@ -1,4 +1,4 @@
-//! What a client is told of the choices made for its request, and what it is to bring back.
+//! Headers and cookies that tell a client which arm, model, replica or region was chosen for it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use spillway_route::Candidate;
 
 use crate::gateway::Gateway;
-use crate::moves::{Kept, MovedTo};
+use crate::moves::Move;
 use crate::place::Place;
 use crate::request::prepare::Prepared;
 use crate::session::{Session, region_identity};
@@ -24,7 +24,7 @@ pub(crate) struct Keepsakes {
 
 /// Finds the session of a request, whose replica or region the plan then prefers.
 ///
-/// To be called before headers are changed for the replica.
+/// Call it before headers are changed for the replica.
 pub(crate) fn begin_session(
     gateway: &Gateway,
     prepared: &mut Prepared,
@@ -50,8 +50,8 @@ pub(crate) fn begin_session(
 }
 
 impl Keepsakes {
-    /// What a reply from this place with this status brings, `forwarded` being the request's headers as
-    /// sent on. `beyond` are the places that a cookie of the place's own region named.
+    /// Returns the headers for a reply from `place` with `status`. `forwarded` are the request's
+    /// headers as sent on; `beyond` are the places in a cookie that the serving region set.
     pub(crate) fn of(
         gateway: &Gateway,
         prepared: &Prepared,
@@ -66,7 +66,7 @@ impl Keepsakes {
             keepsakes.fact(&ARM, arm);
             keepsakes.fact(&MODEL, model);
         }
-        // Its own proxies have told the client's scheme already, or it is the connection's.
+        // The client's scheme: as its proxies told it, or that of the connection.
         let is_secure = forwarded.get(&X_FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
         if let Some(chosen) = &prepared.target.arm
             && let Some(sticky) = &chosen.remember
@@ -82,11 +82,10 @@ impl Keepsakes {
                 Place::Region(place) => region_identity(&place.region),
             };
             if sessions.moves(session, identity, |known| serves_others(gateway, prepared, known)) {
-                let to = match place {
-                    Place::Replica(_) => MovedTo::Replica,
-                    Place::Region(_) => MovedTo::Region,
-                };
-                gateway.counters.moves.count(Kept::Session, to);
+                gateway.counters.moves.count(match place {
+                    Place::Replica(_) => Move::SessionToReplica,
+                    Place::Region(_) => Move::SessionToRegion,
+                });
             }
             if let Some(new) = sessions.replied(session, identity, beyond) {
                 keepsakes.cookie(new.name, &new.value, new.max_age, is_secure);
@@ -95,7 +94,7 @@ impl Keepsakes {
         keepsakes
     }
 
-    /// Adds them to the reply's headers. A replica's own cookies stay.
+    /// Adds the headers to a reply. A replica's own cookies stay.
     pub(crate) fn put(self, headers: &mut HeaderMap) {
         for (name, value) in self.facts {
             headers.insert(name, value);
@@ -106,7 +105,7 @@ impl Keepsakes {
     }
 
     fn fact(&mut self, name: &HeaderName, value: Option<&str>) {
-        // A model may be called something that no header can hold.
+        // A model's name may contain characters that are invalid in a header.
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
             self.facts.push((name.clone(), value));
         }
@@ -117,13 +116,13 @@ impl Keepsakes {
         let max_age_s = max_age.as_secs();
         let text =
             format!("{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Lax{secure}");
-        // Names and values are made of what a header can hold.
+        // Names and values consist of characters that are valid in a header.
         self.cookies.extend(HeaderValue::try_from(text));
     }
 }
 
-/// Whether a replica that a session has been to serves other models than the one asked for now. Looked up
-/// only where a session has to find a new place.
+/// Returns true if the replica of a session serves models, but not the one asked for now. Called
+/// only if the session needs a new place.
 fn serves_others(gateway: &Gateway, prepared: &Prepared, known: u64) -> bool {
     let Some(model) = prepared.inquiry.model.as_ref() else { return false };
     let view = gateway.view();
@@ -133,8 +132,8 @@ fn serves_others(gateway: &Gateway, prepared: &Prepared, known: u64) -> bool {
     found.is_some_and(|replica| !replica.spec().models.contains(model))
 }
 
-/// Whether a session may stay with the replica that gave this reply: not with one that is busy or
-/// broken, and not with one that only stood in for the session's own model.
+/// Returns true if a session may stay with the replica that gave this reply: not if it is busy or
+/// broken, and not if it served a fallback model.
 fn starts_session(prepared: &Prepared, status: StatusCode) -> bool {
     let is_refusal = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
     !is_refusal && prepared.fell_back_from().is_none()

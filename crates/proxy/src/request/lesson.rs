@@ -1,4 +1,4 @@
-//! What an attempt teaches about its replica's cache and speed.
+//! Reports an attempt's effect on the replica's cache and speed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,42 +13,43 @@ use crate::replica::{Reading, Replica};
 use crate::request::headers::is_event_stream;
 use crate::worker::Worker;
 
-/// Stands for the time to the first token where nothing is predicted.
+/// Expected time to first token without a prediction, in milliseconds.
 const USUAL_MS: f32 = 100.0;
 
-/// Where less is predicted the network and this node decide, and not the replica.
+/// Least prediction used, in milliseconds: below it the network and this node matter, not the
+/// replica.
 const IDLE_MS_MIN: f32 = 5.0;
 
-/// Follows one attempt at a replica. Every prompt that is told to have been sent is followed by one
-/// word on what became of it, so that a request that came to nothing can be forgotten again. Of one
-/// that was never sent nothing is told.
+/// Observer of one attempt at a replica. Every prompt reported as sent is followed by one report of
+/// its result, so that the index can forget a request that failed. A prompt that was never sent is
+/// not reported.
 #[derive(Debug)]
 pub(crate) struct Lesson {
     worker: Arc<Worker>,
     asked_at: Instant,
-    /// Until the reply begins.
+    /// Unread prompt tokens at the replica, until the reply begins.
     reading: Option<Reading>,
     progress: Progress,
-    /// Taken when it is told.
+    /// The report; taken when it is sent.
     replied: Option<Box<Replied>>,
 }
 
-/// How far the prompt came.
+/// Progress of the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
     // Unsent => Sent
-    /// There is no connection yet.
+    /// No connection stands yet.
     Unsent,
     // Sent => Unread
-    /// Whether it is read is not known, or it is.
+    /// The prompt was sent, and may have been read.
     Sent,
-    /// It was not, and will not be.
+    /// The prompt was not read, and will not be.
     Unread,
 }
 
 impl Lesson {
-    /// `replica` was chosen for `inquiry`. `None` where there is nothing to learn: without a prompt
-    /// neither caches nor speeds show.
+    /// Begins to observe an attempt at `replica` for `inquiry`. `None` if there is nothing to
+    /// learn: without a prompt neither caches nor speeds show.
     pub(crate) fn begin(
         worker: &Arc<Worker>,
         replica: &Arc<Replica>,
@@ -75,8 +76,8 @@ impl Lesson {
         })
     }
 
-    /// There is a connection, and the request goes there now. Told at once: others with the same
-    /// prompt are to follow it before it is answered.
+    /// Reports that the request is being sent, since the connection stands. Reported at once:
+    /// requests with the same prompt should follow it before the reply comes.
     pub(crate) fn sent(&mut self) {
         let Some(replied) = self.replied.as_ref().filter(|_| self.progress == Progress::Unsent)
         else {
@@ -89,18 +90,18 @@ impl Lesson {
         }
     }
 
-    /// The attempt failed before the replica can have read it.
+    /// Notes that the attempt failed before the replica can have read the prompt.
     pub(crate) fn unread(&mut self) {
         if self.progress == Progress::Sent {
             self.progress = Progress::Unread;
         }
     }
 
-    /// The reply's head arrived.
+    /// Notes the reply's head.
     pub(crate) fn head<T>(&mut self, head: &Response<T>) {
         let status = head.status();
         if status.is_client_error() || status.is_server_error() {
-            // Refused for its form or for the load, or something broke: its cache is none the richer.
+            // The request was refused or failed, so the replica's cache did not gain the prompt.
             self.unread();
         }
         let Some(replied) = &mut self.replied else { return };
@@ -108,8 +109,9 @@ impl Lesson {
         replied.is_stream = is_event_stream(head.headers());
     }
 
-    /// A piece of the reply's body arrived.
+    /// Notes a piece of the reply's body.
     pub(crate) fn piece(&mut self, now: Instant) {
+        // A reply that has begun shows that the prompt was read.
         self.reading = None;
         if let Some(replied) = &mut self.replied {
             let passed = now.saturating_duration_since(self.asked_at);
@@ -117,8 +119,8 @@ impl Lesson {
         }
     }
 
-    /// The first token after `passed_ms`, in parts of what was predicted without a wait; `None` if what came
-    /// is no first token: a reply in one piece takes as long as it is long.
+    /// Returns the time to first token, relative to the prediction without waiting; `None` if the
+    /// reply is no stream: a reply in one piece takes the time of all its tokens.
     pub(crate) fn first_token(&self, passed_ms: f32) -> Option<f32> {
         let replied = self.replied.as_ref().filter(|replied| replied.is_stream)?;
         let idle_ms = replied.predicted.map_or(USUAL_MS, |predicted| {
@@ -127,7 +129,7 @@ impl Lesson {
         Some(passed_ms / idle_ms)
     }
 
-    /// The reply ended, having told `usage` and sent so many tokens.
+    /// Reports the end of the reply, with its token usage and the number of tokens sent.
     pub(crate) fn end(&mut self, end: End, usage: Option<Usage>, output_tokens: u64) {
         if let Some(replied) = &mut self.replied {
             replied.prompt_tokens = usage.map(|usage| usage.prompt_tokens);
@@ -160,7 +162,7 @@ impl Drop for Lesson {
     }
 }
 
-/// A reply that has not come.
+/// Returns a report without a reply.
 fn unanswered(identity: u64, model: ModelName, chain: BlockHashes) -> Replied {
     Replied {
         identity,

@@ -69,7 +69,7 @@ fn attempt(prediction: Option<Prediction>) -> Attempt {
     Attempt { slot: ReplicaSlot(0), reason: Reason::Only, prediction }
 }
 
-/// A lesson about a request that is on its way to the replica.
+/// Returns the lesson of a request that is on its way to the replica.
 fn sent(worker: &Arc<Worker>, replica: &Arc<Replica>, inquiry: &Inquiry) -> Lesson {
     let mut lesson = Lesson::begin(worker, replica, inquiry, &attempt(None)).expect("a lesson");
     lesson.sent();
@@ -181,7 +181,7 @@ fn what_was_not_read_is_told_as_such_and_what_was_not_sent_not_at_all() {
     broken.unread();
     drop(broken);
     assert_eq!(learnings(&worker), expected);
-    // Without a full block there is nothing to take back.
+    // A prompt without a full block was never reported as sent, so there is nothing to take back.
     sent(&worker, &replica, &inquiry(&[], 50)).unread();
     let mut unsent = Lesson::begin(&worker, &replica, &request, &attempt(None)).expect("a lesson");
     unsent.unread();

@@ -1,4 +1,4 @@
-//! Endpoints that the node answers from its own knowledge.
+//! Endpoints that the node answers itself.
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
@@ -13,7 +13,7 @@ use crate::relay::ReplyBody;
 use crate::request::methods::check_method;
 use crate::view::View;
 
-/// What a local endpoint says, and whether it is a health check.
+/// Answer of a local endpoint, and true for `is_health` if it is a health check.
 #[derive(Debug)]
 pub(crate) struct LocalAnswer {
     pub(crate) response: Response<ReplyBody>,
@@ -35,6 +35,10 @@ pub(crate) fn local_answer(
         }
         Endpoint::Readyz | Endpoint::V2Ready => {
             (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(b"{}"), true)
+        }
+        Endpoint::Steering => {
+            let (status, body) = gateway.steering_answer();
+            (status, body, true)
         }
         Endpoint::V2Server => (StatusCode::OK, server_metadata(), false),
         Endpoint::ModelList => {
@@ -59,21 +63,21 @@ pub(crate) fn local_answer(
     Some(Ok(LocalAnswer { response, is_health }))
 }
 
-/// Whether requests that come now can be served.
+/// Returns true if new requests can be served.
 pub(crate) fn is_ready(gateway: &Gateway, view: &View) -> bool {
     !gateway.is_leaving() && gateway.quotas().is_ready() && !view.serves_nothing()
 }
 
-/// What a client is told that asks for a model nobody has configured. A node that has just started
-/// has yet to hear what the others have: it asks the client to come again.
+/// Returns the error for an unknown model. A node that has just started does not know all models of
+/// other nodes yet: it asks the client to retry.
 pub(crate) fn unknown_model(
     gateway: &Gateway,
     (view, grant): (&View, &Grant),
     name: &str,
 ) -> GatewayError {
     const SHOWN_MAX: usize = 20;
-    // The view of this request may be older than the word that all models are known: then the present one
-    // has the model.
+    // The request's view may be older than the news that all models are known; then the present
+    // view has the model.
     let is_new = || {
         let model = name.into();
         !view.is_known(&model) && gateway.view().is_known(&model)
@@ -105,13 +109,13 @@ pub(crate) fn unknown_model(
     GatewayError::new(ErrorKind::ModelNotFound, message).with_param("model")
 }
 
-/// What a client is told whom a node that has just started can't refuse yet, and can't serve either.
+/// Returns the error for a request that a new node can neither refuse nor serve yet.
 pub(crate) fn not_known_yet(message: impl Into<String>) -> GatewayError {
     let error = GatewayError::new(ErrorKind::NoReplica, message).with_retry_after(RETRY_DELAY);
     error.with_shed(ShedReason::NobodyInReach.name())
 }
 
-/// What a client may ask for.
+/// Returns the names that a client may ask for.
 fn usable<'v>(view: &'v View, grant: &'v Grant) -> impl Iterator<Item = &'v str> {
     let models = view.models().iter().map(|model| model.as_str());
     models.filter(|model| grant.allows_name(view.names(), model))
@@ -130,7 +134,7 @@ fn known_model(
     Ok(name.into_owned())
 }
 
-/// KServe V2's description of the server itself.
+/// Returns KServe V2's description of the server itself.
 fn server_metadata() -> Bytes {
     let version = env!("CARGO_PKG_VERSION");
     Bytes::from(format!(

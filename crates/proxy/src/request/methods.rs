@@ -1,15 +1,16 @@
-//! Which methods each built-in endpoint understands.
+//! Methods that each built-in endpoint allows.
 
 use http::Method;
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError};
 
-/// Refuses a method that the endpoint does not understand.
+/// Refuses a method that the endpoint does not allow.
 ///
 /// # Errors
-/// Says which methods it does.
+/// Returns an error that names the allowed methods.
 pub(crate) fn check_method(endpoint: Endpoint<'_>, method: &Method) -> Result<(), GatewayError> {
     let allowed = allowed_methods(endpoint);
-    // An empty list is a path that does not exist, which the client is told whatever the method.
+    // An empty list means that the path does not exist; the client gets that error whatever the
+    // method.
     if allowed.is_empty() || allowed.split(", ").any(|name| name == method.as_str()) {
         return Ok(());
     }
@@ -18,7 +19,7 @@ pub(crate) fn check_method(endpoint: Endpoint<'_>, method: &Method) -> Result<()
     Err(GatewayError::new(ErrorKind::MethodNotAllowed, message))
 }
 
-/// The methods as an `Allow` header has them.
+/// Returns the allowed methods in the form of an `Allow` header; empty for an unknown path.
 pub(crate) fn allowed_methods(endpoint: Endpoint<'_>) -> &'static str {
     match endpoint {
         Endpoint::ChatCompletions
@@ -37,7 +38,8 @@ pub(crate) fn allowed_methods(endpoint: Endpoint<'_>) -> &'static str {
         | Endpoint::V2Ready
         | Endpoint::V2Server
         | Endpoint::Livez
-        | Endpoint::Readyz => "GET, HEAD",
+        | Endpoint::Readyz
+        | Endpoint::Steering => "GET, HEAD",
         Endpoint::Other => "",
     }
 }

@@ -4,6 +4,7 @@ mod affinity;
 mod charge;
 mod cost;
 mod dispatch;
+mod ending;
 mod explain;
 mod fallback;
 mod forward;
@@ -30,12 +31,11 @@ mod redirect;
 mod resume;
 mod salting;
 mod serve;
-mod so_far;
+mod sight;
 mod stored;
 mod target;
 mod tenant;
 mod told;
-mod weigh;
 mod witness;
 
 pub use explain::{
@@ -46,6 +46,7 @@ pub use guest::{GuestAnswer, GuestRefusal, admits_guest, serve_guest, shed_state
 pub(crate) use head::METHODS;
 pub(crate) use headers::clean_trailers;
 pub(crate) use intake::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
+pub(crate) use local::is_ready;
 pub(crate) use record::Record;
 pub(crate) use resume::{Position, Resume, Seeking, Sought, has_events};
 pub(crate) use serve::serve;

@@ -22,11 +22,11 @@ use crate::upstream::RequestBody;
 use crate::view::Route;
 use crate::wire_body::WireBody;
 
-/// Bytes of JSON that a compressed body may expand to, or a few bytes could ask for any amount of work. Tensors
-/// behind the JSON are not expanded.
+/// Most bytes of JSON that a compressed body may expand to, or a few bytes could demand any amount
+/// of work. Tensors behind the JSON are not expanded.
 const EXPANDED_BYTES_MAX: u64 = 8 << 20;
 
-/// A body that is not read for its prompt.
+/// A body that is not read for a prompt.
 struct Opaque {
     body: RequestBody,
     body_wait: Duration,
@@ -35,7 +35,7 @@ struct Opaque {
 }
 
 impl Surroundings<'_> {
-    /// A request of a route whose bodies are not read.
+    /// Prepares a request of a route whose bodies are not read.
     pub(super) async fn opaque(
         self,
         body: &mut WireBody,
@@ -83,8 +83,8 @@ impl Surroundings<'_> {
         })
     }
 
-    /// Buffers a body that is known to be short, so that it can be retried; streams any other. The JSON of
-    /// a V2 request is read for its parameters, or watched for them as it passes.
+    /// Buffers a body that is known to be short, so that it can be retried; streams any other. The
+    /// JSON of a V2 request is read for its parameters, or scanned for them while it streams.
     async fn take_opaque(
         self,
         body: &mut WireBody,
@@ -120,7 +120,8 @@ impl Surroundings<'_> {
         if coding.is_some() {
             look().look(&buffered.bytes)?;
         } else if is_v2 && !buffered.bytes.is_empty() {
-            // Servers that generate text take no tensors behind it, whatever the header says.
+            // Servers that generate text accept no tensors behind the JSON, whatever the header
+            // says.
             let json_bytes = if generates { u64::MAX } else { self.json_bytes() };
             let json_bytes = usize::try_from(json_bytes).unwrap_or(usize::MAX);
             let facts = read_v2(&buffered.bytes[..buffered.bytes.len().min(json_bytes)])?;
@@ -131,8 +132,8 @@ impl Surroundings<'_> {
         Ok(Opaque { body, body_wait: buffered.wait, reservation: buffered.reservation, cost })
     }
 
-    /// How many bytes of a V2 request are JSON: all of them, unless its header says in one way that tensors
-    /// stand behind it.
+    /// Returns the number of JSON bytes of a V2 request: all of them, unless one valid header says
+    /// that tensors follow.
     fn json_bytes(self) -> u64 {
         let mut lengths = self.head.headers.get_all("inference-header-content-length").iter();
         let length = lengths.next().filter(|_| lengths.next().is_none());
@@ -140,10 +141,10 @@ impl Surroundings<'_> {
     }
 }
 
-/// How the body of a V2 request is compressed; one that `generates` text must not be.
+/// Returns the compression of a V2 request's body; with `generates` it must have none.
 ///
 /// # Errors
-/// If it is compressed in another way than servers of V2 expand.
+/// Returns an error for a compression that V2 servers do not expand.
 fn v2_coding(headers: &HeaderMap, generates: bool) -> Result<Option<V2Coding>, GatewayError> {
     let Err(refusal) = refuse_encoding(headers) else { return Ok(None) };
     let mut values = headers.get_all(CONTENT_ENCODING).iter();
@@ -155,7 +156,7 @@ fn v2_coding(headers: &HeaderMap, generates: bool) -> Result<Option<V2Coding>, G
     }
 }
 
-/// Whether a V2 path is of the extension that generates text.
+/// Returns true for the V2 paths that generate text.
 fn generates(path: &str) -> bool {
     let action = path.trim_end_matches('/').rsplit('/').next();
     matches!(action, Some("generate" | "generate_stream"))

@@ -1,4 +1,4 @@
-//! The path of a request as its replica is to see it.
+//! Rewrites a request's path for its replica.
 
 use std::borrow::Cow;
 
@@ -10,24 +10,24 @@ use spillway_types::{ModelName, ModelVersion};
 
 use crate::view::{Route, RouteSpec};
 
-/// What stands before a model's name in KServe V2's paths.
+/// Prefix of a model's name in KServe V2's paths.
 const V2_MODELS: &str = "/v2/models/";
-/// Everything but what RFC 3986 calls unreserved.
+/// Characters to encode: all except those that RFC 3986 calls unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A model's name in a V2 path that is not what its replica is to see.
+/// Model's name in a V2 path, with its replacement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renamed<'a> {
-    /// As the path has it.
+    /// Name as the path has it, percent-encoded.
     encoded: &'a str,
-    /// What takes its place.
+    /// Name to put in its place.
     model: &'a str,
-    /// The version to be put behind it.
+    /// Version to put behind the name, if any.
     version: Option<&'a str>,
 }
 
 impl<'a> Renamed<'a> {
-    /// `None` if the path names this model already, and its version if there is one.
+    /// Returns the replacement; `None` if the path has this model already, and the version if any.
     pub(crate) fn of(
         endpoint: Endpoint<'a>,
         model: &'a ModelName,
@@ -43,8 +43,8 @@ impl<'a> Renamed<'a> {
     }
 }
 
-/// What paths of a route begin with at this gateway, and what in its place at replicas. Both without a
-/// slash at the end, so that the rest begins a segment of its own.
+/// Path prefix of a route at this gateway, and its replacement at replicas. Both without a slash at
+/// the end, so that the rest begins with a new segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prefixes<'a> {
     here: &'a str,
@@ -52,7 +52,7 @@ pub(crate) struct Prefixes<'a> {
 }
 
 impl<'a> Prefixes<'a> {
-    /// `None` if replicas see the paths as they are here.
+    /// Returns the prefixes; `None` if replicas see paths unchanged.
     pub(crate) fn of(spec: &'a RouteSpec) -> Option<Self> {
         let (here, there) = (spec.path_prefix.as_deref()?, spec.replace_prefix.as_deref()?);
         Some(Self::new(here, there))
@@ -68,7 +68,8 @@ impl<'a> Prefixes<'a> {
         if path.is_empty() { "/".to_owned() } else { path }
     }
 
-    /// The path here of what a replica calls `target`; `None` if this route does not lead there.
+    /// Returns the gateway's path for a replica's path `target`; `None` if the route does not lead
+    /// there.
     pub(crate) fn client_path(self, target: &str) -> Option<String> {
         let path = &target[..target.find(['?', '#']).unwrap_or(target.len())];
         if !lies_below(path, self.there) {
@@ -85,7 +86,7 @@ impl<'a> Prefixes<'a> {
     }
 }
 
-/// The path as the replica is to see it.
+/// Returns the path and query for the replica.
 pub(crate) fn replica_path(
     head: &Parts,
     route: &Route,
@@ -97,7 +98,8 @@ pub(crate) fn replica_path(
     if let Some(prefixes) = Prefixes::of(spec) {
         path = prefixes.replica_path(&path).into();
     }
-    // Servers would redirect to the path without it, which loses bodies and keys of some clients.
+    // Servers would redirect to the path without the slash, which loses bodies and keys of some
+    // clients.
     let is_read = spec.path_prefix.is_none() || spec.protocol != Protocol::Raw;
     let bare = path
         .strip_suffix('/')

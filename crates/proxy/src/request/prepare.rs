@@ -1,4 +1,4 @@
-//! Reads a request far enough to route it. The only place that finds fault with requests.
+//! Reads a request far enough to route it. The only place that rejects malformed requests.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -48,37 +48,38 @@ use crate::wire_body::WireBody;
 pub(crate) struct Prepared {
     pub(crate) route: Arc<Route>,
     pub(crate) inquiry: Inquiry,
-    /// All with its client's address are that client.
+    /// True if the client's address belongs to a single client.
     pub(crate) is_one_client: bool,
     pub(crate) body: RequestBody,
-    /// Its body for replicas that keep cache entries apart, if its tenant shares none with others.
+    /// Salted body for replicas that keep cache entries apart, if the tenant shares none with
+    /// others.
     pub(crate) salting: Option<Box<Salting>>,
-    /// The most tokens that it may use.
+    /// Upper bound of the tokens that the request may use.
     pub(crate) cost: Cost,
     pub(crate) path: PathAndQuery,
-    /// What was chosen besides route and model.
+    /// Choices besides route and model.
     pub(crate) target: Target,
-    /// The one replica that can answer, e.g. since it stores the response asked for.
+    /// The only replica that can answer, e.g. since it stores the response asked for.
     pub(crate) pinned: Option<ReplicaSlot>,
     pub(crate) flavour: Flavour,
-    /// The usage report of the stream was our wish, not the client's.
+    /// True if the gateway requested the stream's usage report, and not the client.
     pub(crate) strip_usage: bool,
-    /// The model as the client named it, if the reply's id is to be remembered with its replica.
+    /// Model as the client named it, if the reply's id is to be remembered with its replica.
     pub(crate) stored_for: Option<ModelName>,
-    /// What its stream's continuation depends on; `None` if none is wanted.
+    /// Facts for continuing the stream; `None` if it is not to be continued.
     pub(crate) continuing: Option<Continuing>,
-    /// How long the client took for its body.
+    /// Time that the client took to send its body.
     pub(crate) body_wait: Duration,
     pub(crate) _reservation: Option<BodyReservation>,
 }
 
 impl Prepared {
-    /// Its body is held no longer.
+    /// Releases the memory reservation, when the body is no longer held.
     pub(crate) fn forget_reservation(&mut self) {
         self._reservation = None;
     }
 
-    /// The body for one attempt; `None` if it was streamed to an earlier one.
+    /// Returns the body for one attempt; `None` if it was streamed to an earlier one.
     pub(crate) fn body_for(&mut self, replica: &Replica) -> Option<OutboundBody> {
         match (&self.salting, replica.spec().salt_field) {
             (Some(salting), Some(field)) => Some(OutboundBody::of(salting.body(field))),
@@ -86,8 +87,8 @@ impl Prepared {
         }
     }
 
-    /// Whether a reply of the replica must not tell what was cached: some tenant's prompts are isolated, and
-    /// it does not keep this request's apart.
+    /// Returns true if replies of the replica must not tell cached tokens: some tenant's prompts
+    /// are isolated, and the replica does not keep this request's cache entries apart.
     pub(crate) fn hides_cache(&self, gateway: &Gateway, replica: &Replica) -> bool {
         let is_isolated = self.inquiry.is_isolated;
         let is_apart =
@@ -96,14 +97,15 @@ impl Prepared {
         is_hidden && !is_apart && self.flavour != Flavour::Grpc
     }
 
-    /// The same of the place that serves it. Another region hides what its own replicas tell.
+    /// Returns true if replies from this place must not tell cached tokens; false for another
+    /// region, which hides them itself.
     pub(crate) fn hides_cache_at(&self, gateway: &Gateway, place: Option<&Place>) -> bool {
         let replica = place.and_then(Place::replica);
         replica.is_some_and(|replica| self.hides_cache(gateway, replica))
     }
 }
 
-/// What a body says that routing goes by; nothing where bodies are not read.
+/// Parts of a body that routing uses; empty if the body is not read.
 #[derive(Debug, Default)]
 pub(super) struct Contents<'f> {
     prompt: Prompt,
@@ -111,26 +113,27 @@ pub(super) struct Contents<'f> {
     user: Option<&'f str>,
 }
 
-/// What reading a request needs to know of its surroundings.
+/// Context for reading a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Surroundings<'a> {
     pub(crate) gateway: &'a Arc<Gateway>,
     pub(crate) view: &'a View,
     pub(crate) head: &'a Parts,
     pub(crate) client: IpAddr,
-    /// Whether all with its address are taken for one.
+    /// True if the client's address belongs to a single client.
     pub(crate) is_one_client: bool,
     pub(crate) started: Instant,
-    /// What the node said that forwarded it; `None` for a client's own request.
+    /// Terms of the node that forwarded the request; `None` for a client's own request.
     pub(crate) guest: Option<&'a GuestTerms>,
-    /// What its credential allows.
+    /// Permissions of the credential.
     pub(crate) grant: &'a Grant,
 }
 
-/// Reads a request's body and finds its route and model. A body that is not even begun stays where it is.
+/// Reads a request's body and finds its route and model. A body that was not begun stays in `body`.
 ///
 /// # Errors
-/// If the request is malformed, too large or too slow, or nothing here serves it.
+/// Returns an error if the request is malformed, too large or too slow, or if nothing here serves
+/// it.
 pub(crate) async fn prepare(
     around: Surroundings<'_>,
     body: &mut WireBody,
@@ -138,7 +141,7 @@ pub(crate) async fn prepare(
 ) -> Result<Prepared, GatewayError> {
     let mut prepared = read(around, body, endpoint).await?;
     around.check_regions(&prepared)?;
-    prepared.target.granted = around.grant.residency.clone();
+    prepared.target.granted = around.grant.allowed();
     Ok(prepared)
 }
 
@@ -148,6 +151,7 @@ async fn read(
     endpoint: Endpoint<'_>,
 ) -> Result<Prepared, GatewayError> {
     let head = around.head;
+    // Routes with a prefix go before the built-in endpoints.
     if let Some(route) = around.view.prefixed_route(head.uri.path()) {
         let route = Arc::clone(route);
         if !around.view.is_confined(head.uri.path(), &route) {
@@ -184,12 +188,13 @@ async fn read(
         | Endpoint::V2Server
         | Endpoint::Livez
         | Endpoint::Readyz
+        | Endpoint::Steering
         | Endpoint::Other => Err(no_such_path(head)),
     }
 }
 
 impl Surroundings<'_> {
-    /// A JSON request whose model stands in its body.
+    /// Prepares a JSON request, whose body names the model.
     async fn json(
         self,
         body: &mut WireBody,
@@ -208,6 +213,8 @@ impl Surroundings<'_> {
         let Found { route, model, mut target } = self.find(route, wanted)?;
         let inject = route.spec.inject_usage && flavour == Flavour::OpenAi && asks_no_usage(&facts);
         let new_model = Some(model.as_str()).filter(|name| Some(*name) != named);
+        // The answer to a stored response needs the replica that stores it, so no other can
+        // continue it.
         let is_free = pinned.is_none() && home.is_none();
         let continuing = self.continuing(&route, (&facts, &buffered.bytes)).filter(|_| is_free);
         let is_followed = continuing.is_some_and(|continuing| continuing.fit.is_ok());
@@ -227,6 +234,7 @@ impl Surroundings<'_> {
         let stored_for = (flavour == Flavour::Responses && facts.is_stored)
             .then(|| named.map_or_else(|| model.clone(), ModelName::from));
         target.home = home;
+        // A request that needs a stored response cannot go to another model.
         if pinned.is_none() && target.home.is_none() {
             target.allow_fallback(self, &route, &model, || Renaming::Body {
                 original: buffered.bytes.clone(),
@@ -243,7 +251,7 @@ impl Surroundings<'_> {
             target,
             pinned,
             flavour,
-            // What is followed is stripped as it passes.
+            // A followed stream is stripped as it passes.
             strip_usage: inject && !is_followed,
             stored_for,
             continuing,
@@ -253,7 +261,8 @@ impl Surroundings<'_> {
         })
     }
 
-    /// What the continuation of a stream depends on, if the route wants one and this is one.
+    /// Returns the facts for continuing the stream, if the route wants that and the request is a
+    /// completion stream.
     fn continuing(self, route: &Route, (facts, body): (&Facts<'_>, &[u8])) -> Option<Continuing> {
         route.spec.continuation.filter(|_| facts.stream)?;
         let api = match Endpoint::classify(self.head.uri.path()) {
@@ -265,7 +274,7 @@ impl Surroundings<'_> {
         Some(Continuing { api, telling: UsageTelling::of(facts, body), fit })
     }
 
-    /// A multipart upload whose model is one of its fields.
+    /// Prepares a multipart upload, one of whose fields names the model.
     async fn form(self, body: &mut WireBody) -> Result<Prepared, GatewayError> {
         refuse_encoding(&self.head.headers)?;
         let buffered = self.buffer(body).await?;
@@ -275,6 +284,7 @@ impl Surroundings<'_> {
         let mut engine_fields = EngineFields::NONE;
         names.iter().for_each(|name| engine_fields.note(name));
         engine_fields.check(route.spec.engine_fields)?;
+        // Uploads pass unchanged, so that an alias cannot be replaced.
         if let Some(named) = named
             && named != model.as_str()
         {
@@ -303,7 +313,7 @@ impl Surroundings<'_> {
         })
     }
 
-    /// A request whose model stands in a V2 path; its body is not read.
+    /// Prepares a request with the model in a V2 path; the body is not read.
     async fn v2(
         self,
         body: &mut WireBody,
@@ -332,7 +342,8 @@ impl Surroundings<'_> {
         buffer(self.gateway, holder, body).await
     }
 
-    /// Its body for replicas that keep cache entries apart.
+    /// Returns the salted body for replicas that keep cache entries apart; `None` if the tenant
+    /// needs none.
     fn salting(
         self,
         (facts, body): (&Facts<'_>, &Bytes),
@@ -372,7 +383,7 @@ impl Surroundings<'_> {
             hop: self.guest.map_or(0, |guest| guest.hop),
             tenant: self.grant.tenant.clone(),
             priority: self.grant.priority,
-            residency: self.grant.residency.and(&route.spec.residency),
+            residency: self.grant.allowed().and(&route.spec.residency),
             is_isolated: self.grant.is_isolated,
         })
     }
@@ -386,8 +397,10 @@ impl Surroundings<'_> {
         }
     }
 
+    /// Checks that a region may serve the request.
+    ///
     /// # Errors
-    /// If no region that could serve the request may.
+    /// Returns an error if residency rules forbid all regions that could serve it.
     fn check_regions(self, prepared: &Prepared) -> Result<(), GatewayError> {
         let asked = &prepared.inquiry.residency;
         if asked.is_anywhere() {
@@ -398,20 +411,21 @@ impl Surroundings<'_> {
         let is_allowed = match &prepared.target.home {
             Some(home) => regions.allows(&home.region, asked),
             None if asked.allows(own, regions.own_country) => true,
-            // Only replicas of this region can serve it.
+            // Only replicas of this region can serve such a request.
             None if prepared.pinned.is_some() || prepared.inquiry.model.is_none() => false,
             None => regions.others.iter().any(|other| other.is_allowed(asked)),
         };
         if is_allowed {
             return Ok(());
         }
+        // A new node may not know yet that another region is in an allowed country.
         if !asked.countries.is_all() && !regions.knows_countries {
             let message = "which regions may serve the request is not known yet: this node has just \
                            started and is still learning their countries";
             return Err(not_known_yet(message));
         }
         self.gateway.counters.residency_refused.fetch_add(1, Ordering::Relaxed);
-        let asked = (&prepared.route.spec.name, asked);
+        let asked = (&prepared.route.spec, asked);
         Err(self.grant.refuse_region(asked, (own, regions.own_country)))
     }
 }
@@ -420,10 +434,10 @@ fn asks_no_usage(facts: &Facts<'_>) -> bool {
     facts.stream && facts.include_usage != Some(true)
 }
 
-/// The client's own time budget: the least of those it names.
+/// Returns the client's own time budget, the least of those in the headers; `None` without one.
 ///
 /// # Errors
-/// If a header is malformed.
+/// Returns an error if a header is malformed.
 pub(crate) fn asked_timeout(headers: &HeaderMap) -> Result<Option<Duration>, GatewayError> {
     let of_call = call_timeout(headers)?;
     let Some(value) = headers.get(&TIMEOUT_MS) else { return Ok(of_call) };
@@ -435,7 +449,7 @@ pub(crate) fn asked_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Gat
     Ok(Some(of_call.map_or(asked, |of_call| asked.min(of_call))))
 }
 
-/// A compressed body can't be read for its model without unpacking it.
+/// Refuses a compressed body, which cannot be read for its model without unpacking.
 pub(super) fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
     let values = headers.get_all(http::header::CONTENT_ENCODING).iter();
     let mut codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
@@ -452,7 +466,7 @@ fn unclear_path() -> GatewayError {
     GatewayError::new(ErrorKind::BadRequest, message)
 }
 
-/// Whether a request without a body comes to a route that reads its model from there.
+/// Returns true for a request without a body on a route that reads the model from there.
 fn names_no_model(route: &Route, head: &Parts, body: &WireBody) -> bool {
     let is_read = matches!(route.spec.protocol, Protocol::OpenAi | Protocol::Anthropic);
     let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(&head.method);

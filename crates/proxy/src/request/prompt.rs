@@ -1,4 +1,4 @@
-//! A prompt's blocks, as the caches of engines tell prompts apart.
+//! Hashes a prompt's blocks, with the scopes by which engines keep caches apart.
 
 use std::borrow::Cow;
 
@@ -6,9 +6,9 @@ use spillway_prefix::{PrefixHasher, PrefixStream, Scope};
 use spillway_protocol::{Facts, PromptPiece, read_prompt};
 use spillway_types::{BlockHashes, ModelName, TenantName};
 
-/// What an image or another file counts as, in bytes of text: about the 1,000 tokens that vision
-/// models make of a usual image. As text, a photo of a megabyte would pass for 300,000 tokens and
-/// outweigh every queue.
+/// Weight of an image or another file, in bytes of text: about the 1,000 tokens that vision models
+/// make of a usual image. As text, a photo of a megabyte would count as 300,000 tokens and outweigh
+/// every queue.
 const BLOB_AS_BYTES: usize = 4096;
 /// Bytes of a blob's digest that are hashed at a time.
 const DIGEST_RUN_BYTES: usize = 256;
@@ -16,23 +16,23 @@ const DIGEST_RUN_BYTES: usize = 256;
 /// A prompt as routing sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prompt {
-    /// Its blocks.
+    /// Hashes of the blocks.
     pub(crate) blocks: BlockHashes,
-    /// Its size in bytes, each image counted as some text.
+    /// Size in bytes, with each image counted as text.
     pub(crate) bytes: u32,
 }
 
-/// Whose prompt it is, and for which model.
+/// Scope within which prompts may share cache entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PromptScope<'a> {
-    /// The model that is to read it, aliases resolved.
+    /// Model that reads the prompt, aliases resolved.
     pub(crate) model: &'a ModelName,
-    /// Its tenant, if it must not share cache entries with others.
+    /// The tenant, if it must not share cache entries with others.
     pub(crate) tenant: Option<&'a TenantName>,
 }
 
-/// Hashes the prompt of `body`, from which `facts` were read. Only once the whole body is there: an
-/// engine puts tools and instructions before the messages, and clients mostly send them behind.
+/// Hashes the prompt of `body`, from which `facts` were read. Needs the whole body: engines put
+/// tools and instructions before the messages, and clients mostly send them behind.
 #[must_use]
 pub(crate) fn hash_prompt(
     hasher: &PrefixHasher,
@@ -65,7 +65,8 @@ pub(crate) fn hash_prompt(
     Prompt { blocks: stream.finish(), bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
 }
 
-/// What engines are to keep the cache entries of this prompt apart by, if its tenant is to share none.
+/// Returns the salt for engines that keep cache entries of prompts apart; `None` if the tenant
+/// shares them.
 pub(crate) fn engine_salt(
     hasher: &PrefixHasher,
     facts: &Facts<'_>,
@@ -77,7 +78,7 @@ pub(crate) fn engine_salt(
     Some(hasher.engine_salt(&salt(Some(tenant), asked)))
 }
 
-/// Stands for a blob by its keyed digest, as often as makes up its weight in text.
+/// Hashes a blob's keyed digest in its place, repeated up to the blob's weight in text.
 fn blob(hasher: &PrefixHasher, stream: &mut PrefixStream, url: &[u8]) {
     let digest = hasher.hash_request_key(url).to_le_bytes();
     let mut run = [0; DIGEST_RUN_BYTES];
@@ -85,8 +86,8 @@ fn blob(hasher: &PrefixHasher, stream: &mut PrefixStream, url: &[u8]) {
     (0..BLOB_AS_BYTES / DIGEST_RUN_BYTES).for_each(|_| stream.update(&run));
 }
 
-/// What keeps prompts apart that may not share a cache entry: the tenant, where tenants are kept
-/// apart, and what the client itself asks for. The hashes' key keeps either from being guessed.
+/// Returns the salt that keeps prompts apart: the tenant, if tenants are isolated, and the client's
+/// own cache salts. The hash key keeps both from being guessed.
 fn salt<'a>(tenant: Option<&'a TenantName>, asked: [Option<&[u8]>; 2]) -> Cow<'a, [u8]> {
     let tenant = tenant.map(|tenant| tenant.as_str().as_bytes()).unwrap_or_default();
     if asked.iter().all(Option::is_none) {

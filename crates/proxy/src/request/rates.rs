@@ -1,4 +1,4 @@
-//! Headers that tell a client how the limits on its rates stand, in the form that OpenAI's have.
+//! Headers that tell a client the state of its rate limits, in OpenAI's form.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use spillway_types::Inquiry;
 use crate::access::Grant;
 use crate::gateway::Gateway;
 
-/// Names of the headers of one kind: the limit, what remains of it, and when all of it is there again.
+/// Names of the headers of one kind: the limit, the rest of it, and the time until all of it is
+/// back.
 type Names = [HeaderName; 3];
 
 static REQUESTS: Names = [
@@ -23,7 +24,7 @@ static TOKENS: Names = [
     HeaderName::from_static("x-ratelimit-reset-tokens"),
 ];
 
-/// Finds the limits on rates that apply to a request; none in most cases.
+/// Returns the rate limits that apply to a request; `None` in most cases.
 pub(super) fn rates(gateway: &Gateway, grant: &Grant, inquiry: &Inquiry) -> Option<Rates> {
     gateway.quotas().rates(&QuotaAsk {
         key: grant.key.as_ref().map(|key| key.as_str()),
@@ -35,7 +36,7 @@ pub(super) fn rates(gateway: &Gateway, grant: &Grant, inquiry: &Inquiry) -> Opti
     })
 }
 
-/// Tells how they stand on this node now.
+/// Adds the headers with the current state of the rate limits at this node.
 pub(super) fn tell(gateway: &Gateway, rates: &Rates, headers: &mut HeaderMap) {
     let now_ns = gateway.quotas().clock_ns(Instant::now());
     for (kind, names) in [(LimitKind::RequestRate, &REQUESTS), (LimitKind::TokenRate, &TOKENS)] {
@@ -49,8 +50,8 @@ pub(super) fn tell(gateway: &Gateway, rates: &Rates, headers: &mut HeaderMap) {
     }
 }
 
-/// Writes a duration as OpenAI does: `350ms`, `1s`, `6m0s`. From a second on it is rounded up to
-/// seconds.
+/// Formats a duration as OpenAI does: `350ms`, `1s`, `6m0s`. From one second on it is rounded up to
+/// full seconds.
 fn duration(duration: Duration) -> String {
     let ms = duration.as_nanos().div_ceil(1_000_000);
     if ms > 0 && ms < 1_000 {

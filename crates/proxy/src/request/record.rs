@@ -1,11 +1,13 @@
-//! The trace that each request leaves, however it ends.
+//! Record of a request, from its head to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use http::StatusCode;
+use spillway_journey::RetrySafety;
 use spillway_protocol::GatewayError;
-use spillway_route::Attempt;
+use spillway_route::{Attempt, ShedReason};
 use spillway_types::{
     BlockHashes, End, GapHistogram, Hedge, ModelName, Outcome, RegionName, ReplicaName, RouteName,
     Shed, SplitArm, TokenCounts,
@@ -14,27 +16,26 @@ use spillway_types::{
 use crate::access::Grant;
 use crate::client::{Client, PieceOut};
 use crate::request::charge::Charge;
-use crate::upstream::RetrySafety;
 use crate::worker::Worker;
 
-/// Follows a request and leaves its [`Outcome`] when dropped. Dropped early, i.e. because the
-/// client's connection went away, it says so.
+/// Record of a request, which leaves its [`Outcome`] when dropped. A record dropped before an end
+/// was noted, i.e. because the client's connection closed, counts as cancelled.
 #[derive(Debug)]
 pub(crate) struct Record {
     worker: Arc<Worker>,
     client: Arc<Client>,
     started: Instant,
-    /// When the last replica was asked.
+    /// Time at which the last replica was asked.
     asked_at: Option<Instant>,
-    /// What it has charged to limits.
+    /// Charge to quotas.
     charge: Option<Charge>,
-    /// Bytes of its reply, where that tells no usage.
+    /// Bytes of a reply without usage.
     reply_bytes: u64,
-    /// A replica or another region may have got it.
+    /// True if a replica or another region may have got the request.
     was_sent: bool,
-    /// The class of its client.
+    /// Priority class of the client.
     priority: u8,
-    /// Boxed: requests are moved, and this is most of what a record is.
+    /// The outcome; boxed, since requests are moved, and this is the largest part of a record.
     outcome: Option<Box<Outcome>>,
 }
 
@@ -61,17 +62,18 @@ impl Record {
         self.client.meter.hand_over()
     }
 
-    /// When the request's head arrived.
+    /// Returns the time at which the request's head arrived.
     pub(crate) fn started(&self) -> Instant {
         self.started
     }
 
-    /// When the replica that serves it was asked; `None` if another region serves it.
+    /// Returns the time at which the serving replica was asked; `None` if another region serves the
+    /// request.
     pub(crate) fn asked_at(&self) -> Option<Instant> {
         self.asked_at
     }
 
-    /// Its client was let in.
+    /// Notes the client's tenant, key and priority class.
     pub(crate) fn admitted(&mut self, grant: &Grant) {
         self.priority = grant.priority;
         self.edit(|outcome| {
@@ -80,12 +82,12 @@ impl Record {
         });
     }
 
-    /// It has charged this to limits; what it does not use is given back at its end.
+    /// Keeps the charge to quotas; the unused part is given back at the request's end.
     pub(crate) fn charged(&mut self, charge: Charge) {
         self.charge = Some(charge);
     }
 
-    /// The route and model it was found to be for.
+    /// Notes the route and the model.
     pub(crate) fn routed(&mut self, route: &RouteName, model: Option<&ModelName>) {
         self.edit(|outcome| {
             outcome.route = Some(route.clone());
@@ -93,12 +95,12 @@ impl Record {
         });
     }
 
-    /// The arm of the split that it asks for.
+    /// Notes the arm of the split.
     pub(crate) fn split(&mut self, arm: &Arc<SplitArm>) {
         self.edit(|outcome| outcome.arm = Some(Arc::clone(arm)));
     }
 
-    /// Another model serves it, by this route, since the one asked for can't.
+    /// Notes that another model serves the request, by this route, since the requested one cannot.
     pub(crate) fn fell_back(&mut self, route: &RouteName, model: Option<&ModelName>) {
         self.edit(|outcome| {
             outcome.fallback_for = outcome.model.take();
@@ -107,18 +109,18 @@ impl Record {
         });
     }
 
-    /// Whether a replica may have begun to work on it. Returns what was known before.
+    /// Sets the mark that a replica may have begun to work on the request; returns the old one.
     pub(crate) fn sent(&mut self, was_sent: bool) -> bool {
         std::mem::replace(&mut self.was_sent, was_sent)
     }
 
-    /// So many bytes of a reply that tells no usage have come.
+    /// Adds to the bytes of a reply without usage.
     pub(crate) fn reply_bytes(&mut self, bytes: usize) {
         self.reply_bytes = self.reply_bytes.saturating_add(bytes as u64);
     }
 
-    /// Another region serves it; what the replicas of this one did or would have done says nothing
-    /// of that.
+    /// Notes that another region serves the request; predictions and times of this region's
+    /// replicas no longer apply.
     pub(crate) fn forwarded(&mut self, region: &RegionName) {
         self.asked_at = None;
         self.was_sent = true;
@@ -128,19 +130,19 @@ impl Record {
         });
     }
 
-    /// It came from another node.
+    /// Notes that the request came from another node.
     pub(crate) fn is_guest(&mut self) {
         self.edit(|outcome| outcome.is_guest = true);
     }
 
-    /// A replica is about to be asked for the first time, after `body_wait` spent on the client's
-    /// own upload.
+    /// Notes that the first replica is about to be asked. `body_wait` was spent on the client's
+    /// upload and does not count as the gateway's overhead.
     pub(crate) fn planned(&mut self, body_wait: Duration) {
         let passed = self.started.elapsed();
         self.edit(|outcome| outcome.overhead = passed.saturating_sub(body_wait));
     }
 
-    /// A replica is asked now, with a prompt of these blocks.
+    /// Notes that a replica is asked now, with a prompt of these blocks.
     pub(crate) fn asked(&mut self, replica: &ReplicaName, prefix: &BlockHashes, chosen: &Attempt) {
         self.asked_at = Some(Instant::now());
         self.edit(|outcome| {
@@ -151,7 +153,7 @@ impl Record {
         });
     }
 
-    /// The replica that was asked beside the first serves it; it was asked then.
+    /// Notes that the hedging replica serves the request; it was asked at `asked_at`.
     pub(crate) fn hedge_won(&mut self, replica: &ReplicaName, chosen: &Attempt, asked_at: Instant) {
         self.asked_at = Some(asked_at);
         self.edit(|outcome| {
@@ -169,20 +171,23 @@ impl Record {
         });
     }
 
-    /// The reply's head goes out; from here on a client that leaves has left in the reply.
+    /// Notes that the reply's head goes out; a client that leaves from here on cancels the reply.
     pub(crate) fn replying(&mut self, status: u16) {
+        if self.is_own() {
+            self.worker.gateway.counters.served.fetch_add(1, Ordering::Relaxed);
+        }
         self.edit(|outcome| {
             outcome.status = status;
             outcome.end = End::CancelledInReply;
         });
     }
 
-    /// How a call over gRPC ended in its own words.
+    /// Notes the status of a gRPC call.
     pub(crate) fn grpc_status(&mut self, code: u8) {
         self.edit(|outcome| outcome.grpc_status = Some(code));
     }
 
-    /// The first piece of the reply's body is there.
+    /// Notes the first piece of the reply's body.
     pub(crate) fn first_byte(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.started);
         let reply_time = self.asked_at.map(|asked| now.saturating_duration_since(asked));
@@ -199,8 +204,8 @@ impl Record {
         });
     }
 
-    /// Somebody else goes on with its stream; what was predicted for that one is not what the client
-    /// waited for.
+    /// Notes that another replica continues the stream. If the first byte had come, the new
+    /// prediction is not about the time that the client waited.
     pub(crate) fn resumed(&mut self) {
         self.edit(|outcome| {
             if outcome.first_byte.is_some() {
@@ -209,19 +214,19 @@ impl Record {
         });
     }
 
-    /// The tokens noted so far.
+    /// Returns the tokens noted so far.
     pub(crate) fn token_counts(&self) -> TokenCounts {
         self.outcome.as_ref().map(|outcome| outcome.tokens).unwrap_or_default()
     }
 
-    /// Whoever served it is done, in this way: that stays its end, whatever is dropped later, and its
-    /// charge is settled, though its client may still have to take what was read.
+    /// Notes the end of the reply at its server. Later drops do not change it, and the charge is
+    /// settled, though the client may still have to take bytes that were read ahead.
     pub(crate) fn end(&mut self, end: End) {
         self.edit(|outcome| outcome.end = end);
         self.settle();
     }
 
-    /// Its client left before it had all of a reply that was whole here.
+    /// Notes that the client left before it had taken all of a complete reply.
     pub(crate) fn left_behind(&mut self) {
         self.edit(|outcome| {
             if outcome.end == End::Complete {
@@ -230,7 +235,7 @@ impl Record {
         });
     }
 
-    /// The gateway answers by itself.
+    /// Notes an answer of the gateway itself.
     pub(crate) fn answered(&mut self, status: u16) {
         self.edit(|outcome| {
             outcome.status = status;
@@ -238,28 +243,39 @@ impl Record {
         });
     }
 
-    /// The gateway answers with an error of its own.
+    /// Notes an error of the gateway itself.
     pub(crate) fn refused(&mut self, error: &GatewayError) {
         let priority = self.priority;
+        // A single client that holds too much memory gets 429, which is no lack of room at this
+        // node.
+        let is_ours = error.kind.status() == StatusCode::SERVICE_UNAVAILABLE;
+        if self.is_own() && is_ours && error.shed.is_some_and(ShedReason::is_lack_of_room) {
+            self.worker.gateway.counters.without_room.fetch_add(1, Ordering::Relaxed);
+        }
         self.answered(error.kind.status().as_u16());
         self.edit(|outcome| outcome.shed = error.shed.map(|reason| Shed { reason, priority }));
     }
 
-    /// A second attempt was made beside the first.
+    /// Notes a hedging attempt.
     pub(crate) fn hedged(&mut self, hedge: Hedge) {
         self.edit(|outcome| outcome.hedge = Some(hedge));
     }
 
-    /// Leaves no outcome: health checks would drown the requests that matter.
+    /// Drops the outcome: health checks would drown the requests that matter.
     pub(crate) fn forget(&mut self) {
         self.outcome = None;
     }
 
-    /// Gives back what was charged and not used. Only the first call counts.
+    /// Settles the charge. Only the first call has an effect.
     fn settle(&mut self) {
         if let (Some(charge), Some(outcome)) = (self.charge.take(), &self.outcome) {
             charge.settle(&self.worker.gateway, outcome, (self.reply_bytes, self.was_sent));
         }
+    }
+
+    /// Returns true if a client of this node sent the request, and not another node.
+    fn is_own(&self) -> bool {
+        self.outcome.as_ref().is_some_and(|outcome| !outcome.is_guest)
     }
 
     fn edit(&mut self, change: impl FnOnce(&mut Outcome)) {

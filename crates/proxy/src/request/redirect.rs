@@ -1,7 +1,7 @@
-//! References in a replica's reply: they lead back to this gateway, or nowhere.
+//! Confines references in a replica's reply to this gateway.
 //!
-//! A client that follows a replica's own address would get past keys and limits, and one that follows a
-//! replica to any other host takes its key along.
+//! A client that follows a replica's own address would bypass keys and limits, and one that follows
+//! a reference to any other host takes its key along.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -16,21 +16,23 @@ use crate::request::prepare::Prepared;
 
 static REFRESH: HeaderName = HeaderName::from_static("refresh");
 
-/// Where a reply comes from.
+/// Origin of a reply.
 #[derive(Clone, Copy, Debug)]
 struct Source<'a> {
-    /// What its paths begin with here and there, if that differs.
+    /// Path prefixes of the route here and at the replica; `None` if paths are the same.
     prefixes: Option<Prefixes<'a>>,
-    /// The path that was asked for there.
+    /// Path that was requested there.
     path: &'a PathAndQuery,
-    /// Names of that server as it may know them: its address, and the host that its client asked for.
+    /// Hosts by which the server may refer to itself: its address, and the host that the client
+    /// requested.
     hosts: [Option<&'a HeaderValue>; 2],
 }
 
-/// Keeps the client from following a replica to another server.
+/// Rewrites or removes references of a reply, so that the client does not follow a replica to
+/// another server.
 ///
 /// # Errors
-/// If the reply is a redirect to one.
+/// Returns an error if the reply redirects to another server.
 pub(super) fn confine_reply(
     dispatched: &mut Dispatched,
     prepared: &Prepared,
@@ -43,7 +45,7 @@ pub(super) fn confine_reply(
             path: &prepared.path,
             hosts: [Some(line.authority), asked.headers.get(&X_FORWARDED_HOST)],
         },
-        // The other node has led it back to its client's paths already.
+        // The other node has already rewritten references to its client's paths.
         None => {
             let Some(path) = asked.uri.path_and_query() else { return Ok(()) };
             Source { prefixes: None, path, hosts: [None, None] }
@@ -52,10 +54,10 @@ pub(super) fn confine_reply(
     confine(&mut dispatched.reply.response, source)
 }
 
-/// Rewrites references to the server itself into paths of this gateway, and takes others out.
+/// Rewrites references to the server itself into paths of this gateway, and removes others.
 ///
 /// # Errors
-/// If the reply sends its client to another server.
+/// Returns an error if the reply redirects its client to another server.
 fn confine<B>(reply: &mut Response<B>, source: Source<'_>) -> Result<(), GatewayError> {
     if !reply.headers().keys().any(is_reference) {
         return Ok(());
@@ -63,6 +65,7 @@ fn confine<B>(reply: &mut Response<B>, source: Source<'_>) -> Result<(), Gateway
     let status = reply.status();
     let headers = reply.headers_mut();
     let is_led = rewrite(headers, &header::LOCATION, |text| source.own_path(text));
+    // 304 is no redirect.
     if !is_led && status.is_redirection() && status != StatusCode::NOT_MODIFIED {
         let message = "the replica's reply leads to another server, or nowhere";
         return Err(GatewayError::new(ErrorKind::ReplicaRedirect, message));
@@ -77,8 +80,8 @@ fn is_reference(name: &HeaderName) -> bool {
     matches!(name.as_str(), "location" | "content-location" | "refresh" | "link")
 }
 
-/// Replaces a header's one value; takes it out where there is no other value for it. `false` if it was
-/// taken out.
+/// Replaces a header's single value, or removes the header if there is no replacement or several
+/// values. Returns `false` if it was removed.
 fn rewrite(
     headers: &mut HeaderMap,
     name: &HeaderName,
@@ -100,7 +103,7 @@ fn rewrite(
 }
 
 impl Source<'_> {
-    /// The path at this gateway of what `reference` names; `None` if it lies elsewhere.
+    /// Returns the gateway's path for `reference`; `None` if it points elsewhere.
     fn own_path(self, reference: &str) -> Option<String> {
         let target = own_target(reference, self.path, |authority, scheme| {
             self.hosts.iter().flatten().any(|host| is_same(host, authority, scheme))
@@ -111,7 +114,7 @@ impl Source<'_> {
         }
     }
 
-    /// `5; url=/x`, or seconds alone.
+    /// Rewrites the value of a `Refresh` header: `5; url=/x`, or seconds alone.
     fn own_refresh(self, text: &str) -> Option<String> {
         let (seconds, rest) = text.split_once([';', ',']).unwrap_or((text, ""));
         let seconds: u32 = seconds.trim().parse().ok()?;
@@ -136,7 +139,7 @@ impl Source<'_> {
         }
     }
 
-    /// A list of `<reference>; parameters`, each with its reference replaced.
+    /// Rewrites each reference in a `Link` header: a list of `<reference>; parameters`.
     fn own_links(self, text: &str) -> Option<String> {
         let (mut rest, mut links) = (text, String::with_capacity(text.len()));
         let (mut is_quoted, mut is_any) = (false, false);
@@ -146,6 +149,7 @@ impl Source<'_> {
             let (mark, behind) = mark.split_at(1);
             rest = behind;
             is_quoted ^= mark == "\"";
+            // A quoted parameter may contain `<`.
             if mark == "\"" || is_quoted {
                 links.push_str(mark);
                 continue;
@@ -156,12 +160,13 @@ impl Source<'_> {
             is_any = true;
         }
         links.push_str(rest);
+        // An escaped quote would be misread above, so such a header is removed.
         (is_any && !is_quoted && !links.contains('\\')).then_some(links)
     }
 }
 
-/// Whether an authority is that of the server. Many know only the name by which they were asked, and
-/// not whether it was by TLS.
+/// Returns true if an authority is that of the server. Many servers know only the name by which
+/// they were requested, and not if it was by TLS.
 fn is_same(host: &HeaderValue, authority: &str, scheme: Option<&str>) -> bool {
     let Ok(host) = host.to_str() else { return false };
     let default = match scheme {

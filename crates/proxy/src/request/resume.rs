@@ -5,11 +5,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, header};
+use spillway_journey::{
+    ContinuationSearch, RetrySafety, SearchEnd, SearchEvent, SearchStep, Without,
+};
 use spillway_protocol::{
     CompletionApi, ErrorKind, GatewayError, Segments, Terms, Thread, Unfit, UsageTelling,
 };
@@ -18,22 +21,16 @@ use tokio::time::{sleep, timeout};
 
 use crate::continuations::{ContinuationSpec, Failed};
 use crate::place::Place;
-use crate::request::dispatch::{Dispatch, Dispatched};
+use crate::request::dispatch::{Dispatch, Dispatched, Interim};
 use crate::request::headers::is_event_stream;
 use crate::request::prepare::Prepared;
 use crate::request::record::Record;
-use crate::request::so_far::SoFar;
 use crate::request::tenant::tenant_key;
-use crate::upstream::{RequestBody, RetrySafety};
+use crate::upstream::RequestBody;
 use crate::view::View;
 use crate::worker::Worker;
 
-/// How often it is looked for somebody where there was nobody.
-const REVIEW: Duration = Duration::from_millis(100);
-/// Rounds of attempts that failed before it is given up, beside the first.
-const ROUNDS_MAX: u32 = 3;
-
-/// How the stream of a request can be continued, as far as its body says.
+/// Terms on which the stream of a request can be continued, by its body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Continuing {
     pub(crate) api: CompletionApi,
@@ -41,7 +38,7 @@ pub(crate) struct Continuing {
     pub(crate) fit: Result<(), Unfit>,
 }
 
-/// What is kept of a request while its reply streams, so that it can be sent once more.
+/// State of a request that is kept while its reply streams, so that it can be sent once more.
 #[derive(Debug)]
 pub(crate) struct Resume {
     worker: Arc<Worker>,
@@ -56,21 +53,21 @@ pub(crate) struct Resume {
     output_tokens_max: Option<u32>,
     /// Replicas that broke off, in order.
     broken: Vec<ReplicaName>,
-    /// Regions that did.
+    /// Regions whose stream broke off.
     lost: Vec<RegionName>,
     count: u32,
 }
 
-/// Where a stream goes on.
+/// Position at which a stream goes on.
 #[derive(Clone, Debug)]
 pub(crate) enum Position {
-    /// At its beginning.
+    /// The beginning of the stream.
     Start,
-    /// Behind this text, of which so many tokens were counted.
+    /// The end of this text, of which so many tokens were counted.
     Behind { text: String, tokens: u64 },
 }
 
-/// What came of the search.
+/// Result of a search for a place that continues the stream.
 #[derive(Debug)]
 pub(crate) struct Sought {
     pub(crate) resume: Box<Resume>,
@@ -78,11 +75,12 @@ pub(crate) struct Sought {
     pub(crate) found: Result<Box<Dispatched>, Failed>,
 }
 
-/// A search under way. Dropped, it leaves the request's record as any other that its client left.
+/// Search under way. If it is dropped, the request is recorded as one that its client left.
 pub(crate) struct Seeking(Pin<Box<dyn Future<Output = Sought> + Send>>);
 
 impl Resume {
-    /// `None` if the route does not want streams continued, or this is none that could be.
+    /// Creates the state to continue a stream; `None` if the route does not want that, or the
+    /// request cannot be continued.
     pub(crate) fn of(
         worker: &Arc<Worker>,
         prepared: Prepared,
@@ -108,13 +106,14 @@ impl Resume {
         }))
     }
 
-    /// Follows the stream from its beginning; `None` if nothing but the beginning could be repeated.
+    /// Returns an observer of the stream from its beginning; `None` if only the beginning could be
+    /// repeated.
     pub(crate) fn thread(&self) -> Option<Thread> {
         let Continuing { api, telling, fit } = self.continuing;
         fit.is_ok().then(|| Thread::new(api, telling, self.spec.text_bytes_max))
     }
 
-    /// Frees what only somebody could need who goes on.
+    /// Frees the memory that only a continuation needs.
     pub(crate) fn forget(&mut self) {
         if self.original.is_empty() {
             return;
@@ -125,26 +124,26 @@ impl Resume {
         self.prepared.forget_reservation();
     }
 
-    /// What the request says about going on.
+    /// Reads the request's terms of a continuation.
     ///
     /// # Errors
-    /// If nobody could go on exactly.
+    /// Returns the reason for which no replica could continue exactly.
     pub(crate) fn terms(&self) -> Result<Terms, Unfit> {
         self.continuing.fit?;
         Terms::read(&self.body(), self.continuing.api)
     }
 
-    /// Whether it may be continued once more, as far as its own count goes.
+    /// Returns true if the stream may be continued once more, by its own count.
     pub(crate) fn has_turns(&self) -> bool {
         self.count < self.spec.count_max
     }
 
-    /// Whether there may be one more retry.
+    /// Returns true if the retry budget allows one more retry, and takes it.
     pub(crate) fn is_in_budget(&self) -> bool {
         self.worker.gateway.retry_budget.try_retry(Instant::now())
     }
 
-    /// Looks for somebody to go on, for no longer than a stream may be silent.
+    /// Searches a place that continues the stream, for no longer than a stream may be silent.
     pub(crate) fn seek(
         mut self: Box<Self>,
         mut record: Record,
@@ -167,121 +166,130 @@ impl Resume {
         }))
     }
 
-    /// Makes it the request by which somebody goes on.
+    /// Rewrites the request so that its reply continues from there.
     fn write(&mut self, from: &Position) {
         let body = match (from, self.terms()) {
             (Position::Behind { text, tokens }, Ok(terms)) => {
                 let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
                 let tokens_32 = u32::try_from(*tokens).unwrap_or(u32::MAX);
                 let left = self.output_tokens_max.map(|most| most.saturating_sub(tokens_32));
+                // The text so far becomes a part of the prompt, and its tokens count as used.
                 self.prepared.inquiry.prompt_bytes = self.prompt_bytes.saturating_add(length);
                 self.prepared.inquiry.output_tokens_max = left;
                 terms.body_behind(&self.body(), text, *tokens)
             }
             _ => self.original.clone(),
         };
-        // Whoever goes on keeps its cache entries apart as well.
+        // The continuation keeps its cache entries apart as well.
         self.prepared.salting =
             self.prepared.salting.take().and_then(|salting| salting.again(&body));
         self.prepared.body = RequestBody::Buffered(body);
     }
 
-    /// Whether whoever serves it now must not tell what was cached.
+    /// Returns true if replies from this place must not tell what was cached.
     pub(crate) fn hides_cache_at(&self, place: Option<&Place>) -> bool {
         self.prepared.hides_cache_at(&self.worker.gateway, place)
     }
 
-    /// Looks for somebody until there is one: who was killed may be back soon, and who is busy may
-    /// have a place then.
+    /// Carries out the steps of a search for a place that continues the stream.
     async fn find(&mut self, record: &mut Record, from: &Position) -> Result<Dispatched, Failed> {
-        let mut rounds = 0;
+        let tries_max = self.worker.gateway.config.retry.attempts_max;
+        let mut search = ContinuationSearch::new(self.broken.len(), tries_max);
+        // Replicas that were asked in this round, without success.
+        let mut tried = Vec::new();
         loop {
-            match self.find_now(record, from).await {
-                Err(Failed::Attempt) if rounds < ROUNDS_MAX && self.is_in_budget() => rounds += 1,
-                Err(Failed::Late) => {}
-                found => return found,
+            match search.next() {
+                SearchStep::Try(without) => {
+                    let (event, found) = self.try_once(without, &mut tried, record, from).await;
+                    if search.on(event, || self.is_in_budget()) {
+                        record.retried(RetrySafety::Reset);
+                    } else {
+                        tried.clear();
+                    }
+                    if let Some(found) = found {
+                        return Ok(found);
+                    }
+                }
+                SearchStep::Pause(pause) => {
+                    sleep(pause).await;
+                    search.on(SearchEvent::Paused, || false);
+                }
+                SearchStep::End(SearchEnd::NoPlaceLeft) => return Err(Failed::NoReplica),
+                SearchStep::End(SearchEnd::Failed | SearchEnd::Found) => {
+                    return Err(Failed::Attempt);
+                }
             }
-            sleep(REVIEW).await;
         }
     }
 
-    async fn find_now(
+    /// Sends the request on one journey. The reply comes with [`SearchEvent::Stream`] alone.
+    async fn try_once(
         &mut self,
+        without: Without,
+        tried: &mut Vec<ReplicaName>,
         record: &mut Record,
         from: &Position,
-    ) -> Result<Dispatched, Failed> {
-        let found = self.find_without(&self.broken.clone(), record, from).await;
-        match (found, self.broken.split_last()) {
-            // Who broke off a while ago and is back is better than nobody.
-            (Err(Failed::NoReplica), Some((last, [_, ..]))) => {
-                let last = [last.clone()];
-                self.find_without(&last, record, from).await
-            }
-            (found, _) => found,
-        }
-    }
-
-    async fn find_without(
-        &mut self,
-        broken: &[ReplicaName],
-        record: &mut Record,
-        from: &Position,
-    ) -> Result<Dispatched, Failed> {
+    ) -> (SearchEvent, Option<Dispatched>) {
         let worker = Arc::clone(&self.worker);
         let gateway = &worker.gateway;
         let view = gateway.view();
-        let route = view.route_again(&self.prepared.route).ok_or(Failed::NoReplica)?;
+        let Some(route) = view.route_again(&self.prepared.route) else {
+            return (SearchEvent::NoPlaceLeft, None);
+        };
         self.prepared.route = route;
+        // Another model would not continue the text.
         self.prepared.stay_with_model();
         let regions = gateway.regions();
-        let excluded = self.excluded(&view, broken, from);
+        let broken = match without {
+            Without::AllBroken => &self.broken[..],
+            Without::LastBroken => &self.broken[self.broken.len().saturating_sub(1)..],
+        };
+        let mut excluded = self.excluded(&view, broken, from);
         if !excluded.is_any_left && (excluded.has_others || regions.others.is_empty()) {
-            return Err(Failed::NoReplica);
+            return (SearchEvent::NoPlaceLeft, None);
         }
-        let mut refused = self.lost.clone();
+        // Kept by name, since a new view numbers its replicas anew.
+        excluded.slots.extend(tried.iter().filter_map(|name| view.slot(name)));
+        let mut lost = self.lost.clone();
         if excluded.has_others {
-            // What other regions run is not known here; so they are taken to run the same.
-            refused.extend(regions.others.iter().map(|other| other.name.clone()));
+            // The engines of other regions are unknown here, and are taken to be like these.
+            lost.extend(regions.others.iter().map(|other| other.name.clone()));
         }
         let now = Instant::now();
-        let mut tried = excluded.slots;
-        let refused: Vec<_> = refused.into_iter().map(|region| (region, now)).collect();
-        for _ in 0..gateway.config.retry.attempts_max {
-            let tenant = tenant_key(gateway, &self.prepared);
-            let dispatch = Dispatch {
-                worker: &worker,
-                view: Arc::clone(&view),
-                regions: Arc::clone(&regions),
-                prepared: &mut self.prepared,
-                head: &self.head,
-                dice: self.dice.clone(),
-                started: now,
-                tenant,
-                is_past_guesses: false,
-            };
-            let so_far =
-                SoFar { tried: tried.clone(), refused: refused.clone(), ..SoFar::default() };
-            let mut dispatched = dispatch.run_again(record, so_far).await.map_err(failed)?;
-            if let Some(witness) = &mut dispatched.witness {
-                witness.head(&dispatched.reply.response);
-            }
-            if is_stream(&dispatched.reply.response) {
-                return Ok(dispatched);
-            }
-            let Some(replica) = dispatched.place.replica() else { break };
-            tried.extend(view.slot(&replica.spec().name));
-            if !self.is_in_budget() {
-                break;
-            }
-            record.retried(RetrySafety::Reset);
+        let tenant = tenant_key(gateway, &self.prepared);
+        let mut dispatch = Dispatch {
+            worker: &worker,
+            view,
+            regions,
+            prepared: &mut self.prepared,
+            head: &self.head,
+            dice: self.dice.clone(),
+            started: now,
+            tenant,
+            interim: Interim::default(),
+        };
+        // This is no further request: no promise is redeemed, and no retry is earned.
+        let mut journey = dispatch.journey().without(excluded.slots, &lost, now);
+        let mut dispatched = match dispatch.drive(&mut journey, record).await {
+            Ok(dispatched) => dispatched,
+            Err(error) => return (event_of(&error), None),
+        };
+        if let Some(witness) = &mut dispatched.witness {
+            witness.head(&dispatched.reply.response);
         }
-        Err(Failed::Attempt)
+        if is_stream(&dispatched.reply.response) {
+            return (SearchEvent::Stream, Some(dispatched));
+        }
+        let replica = dispatched.place.replica();
+        tried.extend(replica.map(|replica| replica.spec().name.clone()));
+        (SearchEvent::OtherReply { is_local: replica.is_some() }, None)
     }
 
-    /// Replicas that are not to be asked: those that broke off, and those that can't go on with a
-    /// message that was begun.
+    /// Returns the replicas that are not to be asked: those that broke off, and those that cannot
+    /// continue a message that was begun.
     fn excluded(&self, view: &View, broken: &[ReplicaName], from: &Position) -> Excluded {
         let is_begun = matches!(from, Position::Behind { .. });
+        // Only some engines can continue a message of a chat that was begun.
         let needs_engine = is_begun && self.continuing.api == CompletionApi::Chat;
         let mut excluded = Excluded { slots: Vec::new(), has_others: false, is_any_left: false };
         for (replica, index) in view.replicas().iter().zip(0..) {
@@ -299,7 +307,7 @@ impl Resume {
         excluded
     }
 
-    /// The request in one piece.
+    /// Returns the request's body in one piece.
     fn body(&self) -> Bytes {
         let mut slices = self.original.iter();
         match (slices.next(), self.original.iter().len()) {
@@ -313,13 +321,13 @@ impl Resume {
     }
 }
 
-/// Who is not to be asked.
+/// Replicas that are not to be asked.
 #[derive(Debug)]
 struct Excluded {
     slots: Vec<ReplicaSlot>,
-    /// Some of those that serve the model can't go on.
+    /// True if some replicas that serve the model cannot continue.
     has_others: bool,
-    /// Some that serve the model are left.
+    /// True if some replicas that serve the model are left.
     is_any_left: bool,
 }
 
@@ -335,22 +343,25 @@ impl fmt::Debug for Seeking {
     }
 }
 
-/// Whether a reply is a stream of events that can be read.
+/// Returns true if a reply is a stream of events that can be read.
 pub(crate) fn is_stream<T>(response: &Response<T>) -> bool {
     response.status() == StatusCode::OK && has_events(response.headers())
 }
 
-/// Whether a body is a stream of events that can be read.
+/// Returns true if a body is a stream of events that can be read.
 pub(crate) fn has_events(headers: &HeaderMap) -> bool {
     is_event_stream(headers) && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
-fn failed(error: GatewayError) -> Failed {
+/// Returns the event of the search for a journey's error.
+fn event_of(error: &GatewayError) -> SearchEvent {
     tracing::debug!(%error, "no other replica goes on");
     match error.kind {
-        // None is open now; whether there could be one was asked before.
-        ErrorKind::NoReplica | ErrorKind::Overloaded | ErrorKind::DeadlineExceeded => Failed::Late,
-        ErrorKind::ModelNotFound => Failed::NoReplica,
-        _ => Failed::Attempt,
+        // None is open now; the check before has found that there could be one.
+        ErrorKind::NoReplica | ErrorKind::Overloaded | ErrorKind::DeadlineExceeded => {
+            SearchEvent::NotNow
+        }
+        ErrorKind::ModelNotFound => SearchEvent::NoPlaceLeft,
+        _ => SearchEvent::Failed,
     }
 }

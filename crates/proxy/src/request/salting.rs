@@ -1,20 +1,21 @@
-//! Keeps the cache entries of an isolated tenant's prompts apart at the engine.
+//! Cache salts that keep an isolated tenant's prompts apart at the engine.
 
 use bytes::{Bytes, BytesMut};
 use spillway_protocol::{Changes, Facts, SaltField, Segments, change, salted};
 
-/// The bodies of a request that replicas get which can keep cache entries apart.
+/// Salted bodies of a request, for replicas that can keep cache entries apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Salting {
     salt: String,
-    /// With `cache_salt`.
+    /// Body with `cache_salt`.
     by_cache_salt: Segments,
-    /// With `extra_key`.
+    /// Body with `extra_key`.
     by_extra_key: Segments,
 }
 
 impl Salting {
-    /// A body of which `facts` were read, with these changes and with `salt` in the place of the client's own.
+    /// Builds the bodies from a body with its `facts`, with these changes and `salt` in place of
+    /// the client's own.
     pub(crate) fn new(
         salt: String,
         (facts, body): (&Facts<'_>, &Bytes),
@@ -26,7 +27,7 @@ impl Salting {
         Box::new(Self { salt, by_cache_salt, by_extra_key })
     }
 
-    /// The same salt in another body; `None` if that can't be read.
+    /// Puts the salt into another body; `None` if that cannot be read.
     pub(crate) fn again(self, body: &Segments) -> Option<Box<Self>> {
         let body = in_one_piece(body);
         let by_cache_salt = salted(&body, (SaltField::CacheSalt, &self.salt))?;
@@ -34,7 +35,7 @@ impl Salting {
         Some(Box::new(Self { salt: self.salt, by_cache_salt, by_extra_key }))
     }
 
-    /// The body for a replica that goes by this field.
+    /// Returns the body for a replica that uses this field.
     pub(crate) fn body(&self, field: SaltField) -> &Segments {
         match field {
             SaltField::CacheSalt => &self.by_cache_salt,

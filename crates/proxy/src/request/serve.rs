@@ -1,4 +1,4 @@
-//! The service that hyper calls for each request.
+//! HTTP service that hyper calls for each request.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -25,7 +25,8 @@ use crate::place::Place;
 use crate::relay::{Flavour, Pump, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::remote::GuestTerms;
 use crate::request::charge::Charge;
-use crate::request::dispatch::{Dispatch, Dispatched};
+use crate::request::dispatch::{Dispatch, Dispatched, Interim};
+use crate::request::ending::shed_error;
 use crate::request::grpc;
 use crate::request::head::{METHODS, check_guest_head, check_head};
 use crate::request::headers::{
@@ -36,7 +37,6 @@ use crate::request::keepsakes::{Keepsakes, begin_session};
 use crate::request::local::local_answer;
 use crate::request::methods::allowed_methods;
 use crate::request::prepare::{Prepared, Surroundings, prepare};
-use crate::request::queue::shed_error;
 use crate::request::rates;
 use crate::request::record::Record;
 use crate::request::redirect::confine_reply;
@@ -47,10 +47,10 @@ use crate::view::View;
 use crate::wire_body::WireBody;
 use crate::worker::Worker;
 
-/// Seconds that clients are spread over which are turned away without a better prediction.
+/// Most seconds of random delay added to a Retry-After without a better prediction.
 const SPREAD_S_MAX: u64 = 2;
 
-/// Errors that say nothing against serving the request elsewhere: no replica has it.
+/// Errors after which another region may still serve the request: no replica has it.
 const MAY_DO_BETTER: [ErrorKind; 5] = [
     ErrorKind::Overloaded,
     ErrorKind::NoReplica,
@@ -59,8 +59,8 @@ const MAY_DO_BETTER: [ErrorKind; 5] = [
     ErrorKind::RouteNotFound,
 ];
 
-/// Serves one request. Never fails: every error is a reply in the protocol's own shape. `pump` is polled
-/// by whoever polls the reply's body.
+/// Serves one request. Never fails: every error is a reply in the protocol's own format. `pump`
+/// must be polled by the task that polls the reply's body.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
     client: Arc<Client>,
@@ -76,7 +76,7 @@ pub(crate) async fn serve(
     if origin.is_some()
         && let Some(told) = gateway.cors().preflight(request.method(), request.headers())
     {
-        // It carries no key, and asks for nothing that a replica knows.
+        // A preflight carries no key, and needs no replica.
         Record::new(worker, client).answered(told.status().as_u16());
         return Ok(told);
     }
@@ -87,11 +87,12 @@ pub(crate) async fn serve(
         Err(sent) => refuse(&sent.error, Protocol::Raw, Endpoint::Other, sent.record),
     };
     if is_head && let Some(length) = response.body().own_length() {
-        // HTTP/2 would send the body after all; a replica's own reply has none already.
+        // HTTP/2 would send the body; a replica's own reply to HEAD has none.
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         *response.body_mut() = ReplyBody::full(Bytes::new());
     }
-    // A connection that is kept would end just when its client sends something. HTTP/2 has GOAWAY for it.
+    // A kept connection would close just when its client sends the next request. HTTP/2 has GOAWAY
+    // for this.
     if is_http1 && (gateway.is_leaving() || has_body_left(&response)) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -104,22 +105,22 @@ pub(crate) async fn serve(
     Ok(response)
 }
 
-/// One request and what it is served with.
+/// Request with all that is needed to serve it.
 pub(super) struct Exchange {
     worker: Arc<Worker>,
     client: Arc<Client>,
     view: Arc<View>,
     dice: fastrand::Rng,
-    /// What the node said that forwarded it; `None` for a client's own request.
+    /// Terms of the node that forwarded the request; `None` for a client's own request.
     guest: Option<GuestTerms>,
-    /// Its part of those that have no place yet, if it is a guest.
+    /// Share of a guest in the count of guests without a place.
     pub(super) coming: Option<ComingGuest>,
-    /// Goes on with the reply while its client takes nothing. A guest's is read ahead by the node that
-    /// has the client.
+    /// Pump that continues the reply while its client takes nothing; `None` for a guest, whose
+    /// reply is read ahead by the node of its client.
     pump: Option<Arc<Pump>>,
 }
 
-/// A guest that can't be served here: another region may do better.
+/// A guest that cannot be served here: another region may serve it.
 #[derive(Debug)]
 pub(super) struct SentElsewhere {
     pub(super) error: GatewayError,
@@ -138,8 +139,7 @@ impl Exchange {
 
     /// Serves the request.
     ///
-    /// # Errors
-    /// If it is a guest's, and nothing of it reached a replica that serves it.
+    /// Returns an error if the request is a guest's, and no part of it reached a replica.
     // An async block, since an async function would hold its arguments twice for the whole request.
     pub(super) fn run<'a>(
         self,
@@ -151,11 +151,11 @@ impl Exchange {
     {
         let (head, mut body) = request.into_parts();
         let is_http1 = self.guest.is_none() && head.version <= Version::HTTP_11;
-        // Who waits for 100 Continue sends nothing, and reading would tell it to.
+        // A client that waits for 100 Continue sends nothing, and reading would tell it to send.
         let is_sent = !head.headers.contains_key(header::EXPECT);
         async move {
             let mut response = self.answer(head, &mut body, identity).await?;
-            // It was answered before its body was looked at.
+            // The request was answered before its body was read.
             if is_http1 && !body.is_end_stream() && !(is_sent && discard(body).await) {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
@@ -178,7 +178,7 @@ impl Exchange {
         let call = grpc::called(&head);
         let endpoint = call.unwrap_or_else(|| Endpoint::classify(&path));
         let prefixed = self.view.prefixed_route(&path);
-        // What a built-in endpoint would understand says nothing of a route.
+        // A route's path may look like that of a built-in endpoint, but it is not.
         let is_routed = prefixed.is_some() && call.is_none();
         let endpoint = if is_routed { Endpoint::Other } else { endpoint };
         let protocol = protocol_of(prefixed.map(|route| route.spec.protocol), call, &path);
@@ -212,6 +212,7 @@ impl Exchange {
             let error = shed_error(ShedReason::Memory);
             return self.refused(error, protocol, endpoint, record);
         }
+        let grant = self.located(grant, &head.headers);
         let around = Surroundings {
             gateway: &self.worker.gateway,
             view: &self.view,
@@ -239,13 +240,13 @@ impl Exchange {
         self.with_rates(reply, limited)
     }
 
-    /// The limits on rates that its client is told of; the node that has the client does that.
+    /// Returns the rate limits to tell the client; `None` for a guest, whose own node does that.
     fn limited(&self, grant: &Grant, prepared: &Prepared) -> Option<Rates> {
         let gateway = &self.worker.gateway;
         self.guest.is_none().then(|| rates::rates(gateway, grant, &prepared.inquiry)).flatten()
     }
 
-    /// The reply, telling how these limits stand by now.
+    /// Adds the current state of these rate limits to the reply.
     fn with_rates(
         &self,
         mut reply: Result<Response<ReplyBody>, Box<SentElsewhere>>,
@@ -257,8 +258,8 @@ impl Exchange {
         reply
     }
 
-    /// What the request's credential allows. Asked before anything else of the request is read, but
-    /// for what makes its head no request, and whether it asks for health.
+    /// Authenticates the request. Called before anything else of it is read, except that the head
+    /// is checked and health checks are recognized.
     fn admit(
         &self,
         head: &Parts,
@@ -274,14 +275,14 @@ impl Exchange {
         check_head(head)?;
         match self.client.access.mode() {
             AccessMode::None => Ok(doorkeeper.anybody()),
-            // Whoever watches over processes has no keys.
+            // Health checks need no key.
             _ if !is_routed && endpoint.is_health() => Ok(doorkeeper.anybody()),
             AccessMode::Keys => doorkeeper.admit(headers),
             AccessMode::Headers => doorkeeper.believe(headers, self.client.is_trusted()),
         }
     }
 
-    /// Where its client is, by whoever may say so.
+    /// Returns the client's address, as the most trusted source gives it.
     fn client_address(&self, headers: &HeaderMap) -> IpAddr {
         match &self.guest {
             Some(guest) => guest.client,
@@ -289,15 +290,28 @@ impl Exchange {
         }
     }
 
-    /// Whether all with its address are taken for one client: a trusted proxy that names nobody is many, and
-    /// a guest was counted where it came from.
+    /// Adds the rules for the client's country to the grant, and counts the request by country. A
+    /// guest was located by the first node, and brings its rules along.
+    fn located(&self, grant: Arc<Grant>, headers: &HeaderMap) -> Arc<Grant> {
+        let gateway = &self.worker.gateway;
+        let locate = || gateway.locations().bound(self.client_address(headers));
+        let Some(client) = self.guest.is_none().then(locate).flatten() else { return grant };
+        gateway.counters.countries.count(client.country);
+        match client.residency.is_anywhere() {
+            true => grant,
+            false => Arc::new(grant.of_client(Some(client))),
+        }
+    }
+
+    /// Returns true if the address belongs to a single client: false for a trusted proxy that does
+    /// not name its client, and for a guest, which was counted at its own node.
     fn is_one_client(&self, headers: &HeaderMap) -> bool {
         let is_proxy =
             || self.client.is_trusted() && self.client_address(headers) == self.client.address;
         self.guest.is_none() && !self.client.is_unnamed && !is_proxy()
     }
 
-    /// Charges a client's own request to its limits; a guest was charged where it came from.
+    /// Charges a client's own request to its quotas; a guest was charged at its own node.
     fn charge(
         &self,
         grant: &Grant,
@@ -316,7 +330,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Asks whoever is to serve the request.
+    /// Sends the request to a replica or another region, and waits for the reply's head.
     async fn ask(
         &self,
         head: &mut Parts,
@@ -331,11 +345,11 @@ impl Exchange {
         let gateway = &self.worker.gateway;
         let session = begin_session(gateway, prepared, &head.headers);
         let is_built_in = prepared.route.spec.path_prefix.is_none();
-        // Before this node adds headers of its own, which it need not look through.
+        // Before this node adds its own headers, which need no check.
         remove_engine_headers(&mut head.headers, prepared.route.spec.engine_fields, is_built_in);
         let forward_authorization = prepared.route.spec.forward_authorization;
         match &self.guest {
-            // The node that has the client has done the rest.
+            // The client's own node has done the rest.
             Some(guest) => {
                 prepare_guest(&mut head.headers, (guest, identity), forward_authorization);
             }
@@ -352,12 +366,13 @@ impl Exchange {
             dice: self.dice.clone(),
             started: record.started(),
             tenant,
-            is_past_guesses: false,
+            interim: Interim::default(),
         };
         let mut dispatched = dispatch.run(record).await?;
         confine_reply(&mut dispatched, prepared, head)?;
         let beyond = match (&prepared.route.sessions, &dispatched.place) {
-            // The client gets one cookie, which names both the region and what that has chosen.
+            // The client gets a single cookie, which names both the region and that region's
+            // choice.
             (Some(sessions), Place::Region(_)) => {
                 sessions.take_cookie(dispatched.reply.response.headers_mut())
             }
@@ -368,8 +383,8 @@ impl Exchange {
         Ok((dispatched, keepsakes))
     }
 
-    /// Answers with an error of the gateway's own, unless the request is a guest that may do better
-    /// elsewhere.
+    /// Answers with an error of the gateway, unless the request is a guest that another region may
+    /// serve.
     fn refused(
         &self,
         error: GatewayError,
@@ -385,10 +400,10 @@ impl Exchange {
         Ok(refuse(&error, protocol, endpoint, record))
     }
 
-    /// Who is turned away and of whom nothing better is known comes again somewhat later by chance, so
-    /// that not all come at once.
+    /// Adds random delay to a Retry-After without a better prediction, so that refused clients do
+    /// not return at the same moment.
     fn spread(&self, error: GatewayError) -> GatewayError {
-        // Who had too little time is no better off for coming again.
+        // A retry does not help a client whose deadline was too short.
         let is_late = error.kind == ErrorKind::DeadlineExceeded;
         if error.shed.is_none() || error.retry_after.is_some() || is_late {
             return error;
@@ -397,7 +412,7 @@ impl Exchange {
         error.with_retry_after(RETRY_DELAY + Duration::from_secs(later_s))
     }
 
-    /// Turns a replica's reply into the client's, with what the client is to keep of it.
+    /// Turns a replica's reply into the client's, with the headers and cookies for the client.
     fn deliver(
         &self,
         (head, mut prepared): (Parts, Prepared),
@@ -413,12 +428,13 @@ impl Exchange {
             worker: Arc::clone(&self.worker),
             flavour: prepared.flavour,
             strip_usage: prepared.strip_usage,
-            // What is no success stores nothing, whatever ids it repeats.
+            // An unsuccessful reply stores nothing, whatever ids it repeats.
             stored_for: prepared.stored_for.take().filter(|_| is_success),
             tenant: prepared.inquiry.tenant.clone(),
             first_byte: prepared.route.spec.timeouts.first_byte,
             idle: prepared.route.spec.timeouts.idle,
-            // Another region bounds its replicas' silence itself, and only its reply's head is known here.
+            // Another region limits its replicas' silence itself, and here only the time since the
+            // head counts.
             asked_at: record.asked_at().unwrap_or_else(Instant::now),
             deadline: prepared.inquiry.deadline,
             mask: prepared
@@ -434,7 +450,7 @@ impl Exchange {
         response
     }
 
-    /// Turns a replica's reply into the client's.
+    /// Relays a replica's reply to the client.
     fn pass_on(
         &self,
         plan: RelayPlan,
@@ -453,12 +469,12 @@ impl Exchange {
             return grpc::translated(trailers, record);
         }
         let upstream = Upstream { body, connection: reply.connection, place, witness };
-        // Only nodes may speak of their own errors and of how a request was routed.
+        // Only nodes may set headers about their own errors and about routing.
         clean_reply(&mut head.headers, upstream.place.replica().is_some());
         if head.status == StatusCode::NO_CONTENT {
             head.headers.remove(header::CONTENT_LENGTH);
         }
-        // The version is that of each connection; hyper lowers it for clients that need it.
+        // The version is that of each connection; hyper lowers it for older clients.
         head.version = Version::HTTP_11;
         if self.worker.gateway.exposes_routing() {
             let hop = self.guest.as_ref().map_or(0, |guest| guest.hop);
@@ -471,10 +487,10 @@ impl Exchange {
     }
 }
 
-/// In which protocol's form errors are told.
+/// Returns the protocol in whose format errors are sent.
 fn protocol_of(route: Option<Protocol>, call: Option<Endpoint<'_>>, path: &str) -> Protocol {
     match route {
-        // Who does not call over gRPC can't read its errors.
+        // A client that does not speak gRPC cannot read its errors.
         None | Some(Protocol::Grpc) if call.is_some() => Protocol::Grpc,
         None | Some(Protocol::Grpc) => Protocol::of_path(path),
         Some(Protocol::OpenAi | Protocol::Raw) if is_messages(path) => Protocol::Anthropic,
@@ -482,8 +498,8 @@ fn protocol_of(route: Option<Protocol>, call: Option<Endpoint<'_>>, path: &str) 
     }
 }
 
-/// Whether a refusal of the gateway's own leaves a part of its request's body unread, so that no other
-/// request can follow on an HTTP/1.1 connection.
+/// Returns true if the gateway's own error leaves part of the request's body unread, so that no
+/// other request can follow on an HTTP/1.1 connection.
 fn has_body_left(response: &Response<ReplyBody>) -> bool {
     let headers = response.headers();
     let says = |name, text: &str| headers.get(name).is_some_and(|value| value == text);
@@ -492,7 +508,7 @@ fn has_body_left(response: &Response<ReplyBody>) -> bool {
         || says(&SHED_REASON, ShedReason::Memory.name())
 }
 
-/// Answers with an error of the gateway's own.
+/// Builds the reply for an error of the gateway.
 fn refuse(
     error: &GatewayError,
     protocol: Protocol,
@@ -512,7 +528,8 @@ fn refuse(
         headers.insert(SHED_REASON.clone(), HeaderValue::from_static(reason));
     }
     if let Some(delay) = error.retry_delay() {
-        // Rounded up: who comes a little late is welcome, who comes early is turned away again.
+        // Rounded up: a client that returns slightly late is served, one that returns early is
+        // refused again.
         let delay_s = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
         headers.insert(header::RETRY_AFTER, HeaderValue::from(delay_s));
     }
@@ -526,7 +543,7 @@ fn refuse(
     response
 }
 
-/// How to come again with a key (RFC 6750); for those alone who came without a good one.
+/// Returns the challenge for a request without a valid key (RFC 6750); `None` for other errors.
 fn challenge(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::KeyMissing => Some("Bearer realm=\"spillway\""),

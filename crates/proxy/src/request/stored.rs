@@ -1,5 +1,5 @@
-//! Requests about responses that a replica stores: only that one can answer, and only to the tenant
-//! whose they are.
+//! Requests about responses that a replica stores: only this replica can answer, and only to the
+//! tenant that owns them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::stored_responses::Home;
 use crate::upstream::RequestBody;
 use crate::wire_body::WireBody;
 
-/// Where a stored response is.
+/// Location of a stored response.
 pub(super) enum Stored {
     Here(ReplicaSlot),
     There(Destination),
@@ -33,7 +33,8 @@ impl Stored {
 }
 
 impl Surroundings<'_> {
-    /// A request about a stored response, which only the replica that stored it can answer.
+    /// Prepares a request about a stored response, which only the replica that stored it can
+    /// answer.
     pub(super) async fn stored_response(
         self,
         body: &mut WireBody,
@@ -64,14 +65,15 @@ impl Surroundings<'_> {
         })
     }
 
-    /// Who stores a response; `None` if nobody here knows, and it can be no other tenant's.
+    /// Returns the location of a stored response; `None` if it is unknown here and can belong to no
+    /// other tenant.
     ///
     /// # Errors
-    /// If it is or may be another tenant's: that it exists is not told. If the key may not use its
-    /// model.
+    /// Returns an error if the response belongs or may belong to another tenant, without a word
+    /// about its existence, or if the key may not use its model.
     pub(super) fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
         let Some(stored) = self.gateway.responses.find(id, Instant::now()) else {
-            // Another node may have stored it, or this one before a restart, for whomever.
+            // Another node may have stored it, or this node before a restart, for any tenant.
             return if self.is_shared() { Ok(None) } else { Err(no_such_response(id)) };
         };
         if stored.tenant != self.grant.tenant {
@@ -80,7 +82,7 @@ impl Surroundings<'_> {
         self.grant.check_name(self.view.names(), Some(stored.model.as_str()))?;
         Ok(match stored.home {
             Home::Replica(replica) => self.view.slot(&replica).map(Stored::Here),
-            // Who forwarded it here took this node for its home.
+            // The node that forwarded the request took this node for the response's home.
             Home::Node(..) if self.guest.is_some() => None,
             Home::Node(region, node) => {
                 Some(Stored::There(Destination { region, node: Some(node) }))
@@ -88,8 +90,8 @@ impl Surroundings<'_> {
         })
     }
 
-    /// Whether all clients share all stored responses, or another node has found out already that the
-    /// request may have this one.
+    /// Returns true if all clients share all stored responses, or another node has already checked
+    /// that the request may have this one.
     fn is_shared(self) -> bool {
         let is_anybody = self.grant.tenant.is_none() && self.gateway.keys().is_empty();
         is_anybody || self.guest.is_some()

@@ -1,4 +1,4 @@
-//! From the name that a client asked for to the route, the model and its version.
+//! Resolves the name that a client asked for to a route, a model and a version.
 
 use std::sync::Arc;
 
@@ -15,55 +15,55 @@ use crate::split::{ArmSources, ChosenArm};
 use crate::versions::{NoVersion, Pin, Telling};
 use crate::view::Route;
 
-/// What was chosen for a request besides its route and model.
+/// Choices for a request besides its route and model.
 #[derive(Debug, Default)]
 pub(crate) struct Target {
-    /// The version that has to serve it.
+    /// Required version of the model.
     pub(crate) pin: Option<Pin>,
-    /// Its arm, if the client asked for a split.
+    /// Arm, if the client asked for a split.
     pub(crate) arm: Option<ChosenArm>,
-    /// Who serves it if its model can't.
+    /// Fallback models, if the requested one cannot be served.
     pub(crate) fallback: Option<Fallback>,
-    /// The node of another region that alone can serve it.
+    /// Node of another region that alone can serve the request.
     pub(crate) home: Option<Destination>,
-    /// The region where its session is at home, if that is another one.
+    /// Other region that the request's session belongs to.
     pub(crate) session_region: Option<RegionName>,
-    /// Its part of the guests that have no place yet, if it is one.
+    /// Share of a guest in the count of guests without a place.
     pub(crate) coming: Option<ComingGuest>,
-    /// Where its credential lets it be served, whatever its route says.
+    /// Residency rules of the credential and of the client's country, without those of the route.
     pub(crate) granted: Residency,
 }
 
-/// A model as a request asks for it.
+/// Model as a request asks for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
-    /// Its name; `None` wants the route's default.
+    /// Name of the model; `None` means the route's default.
     pub(crate) name: Option<&'a str>,
-    /// Its version, where the request has a place of its own for one.
+    /// Version, if the request has a separate field for it.
     pub(crate) version: Option<&'a str>,
-    /// The body's user field, if the body is read.
+    /// User field of the body, if the body is read.
     pub(crate) user: Option<&'a str>,
-    /// The replica that stores what the request continues.
+    /// Replica that stores the response which the request continues.
     pub(crate) stored_at: Option<ReplicaSlot>,
     pub(crate) place: NamePlace,
 }
 
-/// Where the model's name stands in a request.
+/// Place of the model's name in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NamePlace {
-    /// In a JSON body, which can be changed, but has no place for a version.
+    /// A JSON body, which can be changed, but has no field for a version.
     Body,
-    /// In a form, which can't be changed.
+    /// A form, which cannot be changed.
     Form,
-    /// In a V2 path, beside its version.
+    /// A V2 path, next to the version.
     Path,
-    /// In a gRPC message, beside its version, where both can be changed.
+    /// A gRPC message, next to the version; both can be changed.
     Message,
-    /// Nowhere: the route says which model it is.
+    /// No place: the route sets the model.
     Route,
 }
 
-/// Where a request goes.
+/// Route and model of a request, with the choices besides.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) route: Arc<Route>,
@@ -72,7 +72,7 @@ pub(crate) struct Found {
 }
 
 impl<'a> Wanted<'a> {
-    /// A name and no more.
+    /// Returns a request for a name without version, user and stored response.
     pub(crate) fn named(name: Option<&'a str>, place: NamePlace) -> Self {
         Self { name, version: None, user: None, stored_at: None, place }
     }
@@ -82,7 +82,7 @@ impl Surroundings<'_> {
     /// Finds route, model and version. `prefixed` is the route of the path, if it has one.
     ///
     /// # Errors
-    /// If nothing here serves them.
+    /// Returns an error if nothing here serves the model.
     pub(crate) fn find(
         self,
         prefixed: Option<Arc<Route>>,
@@ -158,13 +158,13 @@ impl Surroundings<'_> {
 }
 
 impl Target {
-    /// The version to be put into a request that can say it.
+    /// Returns the version to write into a request that has a field for it.
     pub(crate) fn version(&self) -> Option<&ModelVersion> {
         self.pin.as_ref().map(|pin| &pin.version)
     }
 
-    /// Lets other models serve the request if its own can't. A client that asked for one version of
-    /// a model gets that or nothing.
+    /// Lets fallback models serve the request if its own cannot. A client that asked for one
+    /// version of a model gets that or an error.
     pub(crate) fn allow_fallback(
         &mut self,
         around: Surroundings<'_>,
@@ -173,7 +173,7 @@ impl Target {
         renaming: impl FnOnce() -> Renaming,
     ) {
         let is_exact = self.pin.is_some() && self.arm.is_none();
-        // Who stands in for a guest's model is the sender's to say.
+        // The sending node decides about fallbacks of a guest.
         if !is_exact && around.guest.is_none() {
             let asked = (model, self.pin.as_ref());
             self.fallback = Fallback::of((around.view, around.grant), route, asked, renaming);

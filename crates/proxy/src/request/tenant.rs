@@ -1,23 +1,24 @@
-//! What a request's tenant may use of a group's places.
+//! Places of a group that a request's tenant may use.
 
 use std::time::Instant;
 
-use spillway_route::Candidate;
+use spillway_journey::Kept;
+use spillway_types::ReplicaSlot;
 
 use crate::gateway::Gateway;
-use crate::live_loads::Room;
 use crate::replica::Replica;
 use crate::request::dispatch::Dispatch;
 use crate::request::prepare::Prepared;
 use crate::request::queue::{tokens, whose};
 use crate::route_group::RouteGroup;
-use crate::tenants::{Kept, TenantKey, TenantPlace};
+use crate::tenants::{TenantKey, TenantPlace};
 use crate::view::View;
 
-/// How many places a replica counts for whose places nobody knows.
+/// Places of a replica whose number of places is unknown.
 const PLACES_UNKNOWN: u32 = 32;
 
-/// By which a tenant is counted. Without a name it is the client's address; `None` if that stands for many.
+/// Returns the key under which a tenant is counted. Without a name that is the client's address;
+/// `None` if the address stands for many clients.
 pub(super) fn tenant_key(gateway: &Gateway, prepared: &Prepared) -> Option<TenantKey> {
     let Prepared { inquiry, is_one_client, .. } = prepared;
     let hash = |key: &[u8]| gateway.key_hasher.hash_request_key(key);
@@ -30,37 +31,8 @@ pub(super) fn tenant_key(gateway: &Gateway, prepared: &Prepared) -> Option<Tenan
 }
 
 impl Dispatch<'_> {
-    /// Which places this request may count with.
-    pub(super) fn room(&self) -> Room {
-        let prepared = &*self.prepared;
-        // Without a model, or tied to one replica, or on a route without a queue it would be refused.
-        let has_queue = prepared.route.spec.queue.limits.count_max > 0;
-        let is_free = prepared.inquiry.model.is_some() && prepared.pinned.is_none();
-        let can_wait = is_free && has_queue;
-        // What only one replica can serve is sent there, and gets its refusal from there.
-        let tenant = self.tenant.filter(|_| prepared.pinned.is_none()).map(|key| key.tenant);
-        let kept = if can_wait { self.kept() } else { None };
-        // A guess moves no session and no hashed key.
-        let has_home = prepared.inquiry.session.or(prepared.inquiry.affinity).is_some();
-        let is_past_guesses = self.is_past_guesses || has_home;
-        Room { can_wait, is_past_guesses, kept, first: None, tenant }
-    }
-
-    /// The places that are tried before all others; `None` if they are all the same to it.
-    pub(super) fn room_kept_for_it(&self) -> Option<Room> {
-        let (tenant, group) = (self.tenant?, self.group()?);
-        let kept = group.memory.tenants.kept_for(tenant)?;
-        let first = Kept::first(&kept, group.group.candidates());
-        let room = self.room();
-        (room.can_wait && first.is_some()).then_some(Room { first, ..room })
-    }
-
-    /// When the first of a group's replicas may be asked, if all have asked its tenant to leave them
-    /// alone.
-    pub(super) fn tenant_rests_until(&self, group: &RouteGroup) -> Option<Instant> {
-        self.rests_until(group, self.tenant?.tenant)
-    }
-
+    /// Returns when the first of a group's replicas may be asked again, if all have asked a tenant
+    /// to stay away.
     fn rests_until(&self, group: &RouteGroup, tenant: u64) -> Option<Instant> {
         let mut soonest = None;
         for candidate in group.group.candidates() {
@@ -70,7 +42,14 @@ impl Dispatch<'_> {
         soonest
     }
 
-    /// Notes that its tenant is there.
+    /// Returns the first replica with places that others leave to this tenant.
+    pub(super) fn first_kept_for_it(&self) -> Option<ReplicaSlot> {
+        let (tenant, group) = (self.tenant?, self.group()?);
+        let kept = group.memory.tenants.kept_for(tenant)?;
+        Kept::first(&kept, group.group.candidates())
+    }
+
+    /// Notes a request of this tenant.
     pub(super) fn saw_tenant(&self) {
         if let (Some(tenant), Some(group)) = (self.tenant, self.group()) {
             let permille = self.prepared.route.spec.queue.tenant_room_permille;
@@ -79,14 +58,14 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Counts its place as its tenant's.
+    /// Counts this request as in flight for its tenant.
     pub(super) fn tenant_place(&self) -> Option<TenantPlace> {
         let (tenant, group) = (self.tenant?, self.group()?);
         Some(TenantPlace::take(&group.memory, tenant, tokens(&self.prepared.inquiry)))
     }
 
-    /// Of so many that wait before it, those that could take the place which it would: a tenant that has
-    /// much waits for places that are not kept from it.
+    /// Returns how many of the `ahead` requests before this one could take the place that it would
+    /// take: a tenant that has much waits for places that are not kept from it.
     pub(super) fn rivals(&self, ahead: u32, is_here: bool) -> u32 {
         let (Some(group), Some(model)) = (self.group(), &self.prepared.inquiry.model) else {
             return ahead;
@@ -102,7 +81,7 @@ impl Dispatch<'_> {
         ahead.min(rivals.saturating_sub(u32::from(is_here)))
     }
 
-    /// Its turn came, and there was nothing for its tenant: somebody else may find a place.
+    /// Passes the turn on to another tenant's request, if no place was free for this tenant.
     pub(super) fn pass_turn_on(&self) {
         let (Some(group), Some(model)) = (self.group(), &self.prepared.inquiry.model) else {
             return;
@@ -117,49 +96,33 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Whether a tenant could not take a place that came free now: it leaves it to others, or all
-    /// replicas have asked it to leave them alone.
+    /// Returns true if a tenant could not take a free place: it leaves the place to others, or all
+    /// replicas have asked it to stay away.
     fn is_kept_away(&self, group: &RouteGroup, key: TenantKey) -> bool {
         group.memory.tenants.left_by(key).is_some() || self.rests_until(group, key.tenant).is_some()
     }
 
-    /// Whether any replica may have asked a tenant to leave it alone.
+    /// Returns true if any replica may have asked a tenant to stay away.
     fn rests_any(&self, group: &RouteGroup) -> bool {
         let mut replicas = group.group.candidates().iter();
         replicas.any(|candidate| self.view.replica(candidate.slot).tenant_rests().is_any())
     }
 
-    /// What its tenant has to leave to others.
-    fn kept(&self) -> Option<Kept> {
+    /// Returns the places that this tenant, which has much, leaves to others.
+    pub(super) fn kept(&self) -> Option<Kept> {
         let (tenant, group) = (self.tenant?, self.group()?);
         let room = group.memory.tenants.left_by(tenant)?;
         Kept::of(room, group.group.candidates())
     }
 
-    /// Has limits that are guesses not hold the request back any more, if it is held back by one at a
-    /// replica that says nothing waits there; returns whether. For one that would leave the region.
-    pub(super) fn pass_guesses(&mut self) -> bool {
-        if self.is_past_guesses {
-            return false;
-        }
-        let candidates = self.group().map(|group| group.group.candidates());
-        let board = self.view.board();
-        let is_guess = |candidate: &Candidate| {
-            let crowd = self.view.replica(candidate.slot).crowd();
-            let is_limited = !crowd.is_found() && crowd.limit() != u32::MAX;
-            is_limited && board.signals(candidate.slot).queued.or(1.0) < 1.0
-        };
-        self.is_past_guesses = candidates.is_some_and(|candidates| candidates.iter().any(is_guess));
-        self.is_past_guesses
-    }
-
-    fn group(&self) -> Option<&RouteGroup> {
+    /// Returns the replicas that may serve the request; `None` if there are none.
+    pub(super) fn group(&self) -> Option<&RouteGroup> {
         let pin = self.prepared.target.pin.as_ref();
         self.prepared.route.group_for(self.prepared.inquiry.model.as_ref(), pin).ok().flatten()
     }
 }
 
-/// The places of a group, and how many replicas they are at.
+/// Returns the number of places of a group, and of its replicas.
 fn size(view: &View, group: &RouteGroup) -> (u32, u32) {
     let candidates = group.group.candidates();
     let places = |replica: &Replica| replica.spec().in_flight_max.min(replica.places_for(true));

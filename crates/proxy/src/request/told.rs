@@ -1,4 +1,4 @@
-//! What a reply's headers tell of how its request was routed, where the config wants that.
+//! Reply headers about routing and about the age of the cluster state.
 
 use std::time::{Duration, Instant};
 
@@ -20,11 +20,12 @@ static PREDICTED_MS: HeaderName = HeaderName::from_static("x-spillway-predicted-
 static CONTROL_AGE_MS: HeaderName = HeaderName::from_static("x-spillway-control-age-ms");
 static SPILL: HeaderName = HeaderName::from_static("x-spillway-spill");
 
-/// Who is turned away by a node whose knowledge of the cluster is older than this is told so, whatever
-/// the config says: another node may know better. Some heartbeats and elections long.
+/// Age of a node's cluster state from which on its refusals tell that age, whatever the config
+/// says: another node may know better. A few heartbeats and elections long.
 const CONTROL_AGE_QUIET: Duration = Duration::from_secs(5);
 
-/// Says how old what the cluster agreed on can be at this node, which the client talks to.
+/// Adds the greatest possible age of the agreed cluster state at this node, which the client talks
+/// to.
 pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
     let state = gateway.control_age().at(Instant::now());
     let is_refusal = headers.contains_key(&CODE_HEADER);
@@ -41,8 +42,8 @@ pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
     }
 }
 
-/// Adds the headers. The node that asked the replica says nearly all; one that passes its reply on
-/// adds why the request left its region.
+/// Adds the routing headers. The node that asked the replica sets nearly all; one that relays
+/// another region's reply adds the reason why the request left its region.
 pub(super) fn tell(
     headers: &mut HeaderMap,
     (place, choice): (&Place, &Choice),
@@ -57,7 +58,7 @@ pub(super) fn tell(
         (Place::Replica(_), Choice::Replica(attempt)) => attempt,
         _ => return,
     };
-    // Names come from the config, which allows only what a header can hold.
+    // Names come from the config, which allows only characters that are valid in a header.
     let name = place.replica().map(|replica| replica.spec().name.as_str());
     for (header, value) in [(&REGION, Some(region)), (&REPLICA, name)] {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
@@ -69,7 +70,7 @@ pub(super) fn tell(
     headers.insert(HOPS.clone(), HeaderValue::from(u16::from(hop)));
     if let Some(prediction) = &attempt.prediction {
         headers.insert(CACHED_TOKENS.clone(), HeaderValue::from(prediction.cached_tokens));
-        // Whole milliseconds: the prediction is never better than that.
+        // Whole milliseconds: predictions are never more precise.
         let predicted_ms = prediction.first_token_ms.round() as u64;
         headers.insert(PREDICTED_MS.clone(), HeaderValue::from(predicted_ms));
     }
@@ -98,7 +99,7 @@ mod tests {
         Gateway::new(config, hasher, View::empty(), 0)
     }
 
-    /// What a reply of a node says that knows this.
+    /// Returns the age that a reply tells, at a node with this state.
     fn told(expose_routing: bool, state: ControlState, is_refusal: bool) -> Option<String> {
         let gateway = gateway(expose_routing);
         gateway.control_age().note(state, Instant::now());

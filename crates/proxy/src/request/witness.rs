@@ -1,9 +1,10 @@
-//! What an attempt shows about its replica, told as soon as it is seen.
+//! Reports an attempt's signs of its replica's health, as soon as they are seen.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Response, StatusCode, header};
+use spillway_journey::RetrySafety;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{Usage, parse_orca};
 use spillway_route::{RefusalScope, Work};
@@ -12,49 +13,50 @@ use spillway_types::{End, Fault, LoadReport, ModelName, Sign, SignKind, TokenCou
 use crate::replica::Replica;
 use crate::request::headers::is_event_stream;
 use crate::request::lesson::Lesson;
-use crate::upstream::{FailedAttempt, RetrySafety};
+use crate::upstream::FailedAttempt;
 use crate::worker::Worker;
 
-/// A replica that asks for more rest than this is taken at its word only so far.
+/// Longest rest that a replica may ask for; longer values are cut.
 pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
-/// gRPC status codes that say something about the server rather than about the request.
+/// gRPC status codes that blame the server rather than the request.
 const GRPC_OK: u8 = 0;
 const GRPC_RESOURCE_EXHAUSTED: u8 = 8;
 const GRPC_SERVER_FAULTS: [u8; 4] = [2, 13, 14, 15];
 
-/// Watches one attempt from the request to the reply's end and leaves signs about the replica.
+/// Observer of one attempt, from the request to the reply's end, that reports signs of the
+/// replica's health.
 #[derive(Debug)]
 pub(crate) struct Witness {
     worker: Arc<Worker>,
     replica: Arc<Replica>,
     model: Option<ModelName>,
-    /// The hash of the request's tenant; `None` if it may be anybody's.
+    /// Hash of the request's tenant; `None` for a request without a tenant of its own.
     tenant: Option<u64>,
     asked_at: Instant,
     lesson: Option<Lesson>,
     work: Work,
-    /// From asking to the first byte of the body.
+    /// Time from the request to the first byte of the body.
     begun_after: Option<Duration>,
     is_stream: bool,
     seen: Seen,
     is_success: bool,
 }
 
-/// What was told already, so that a reply is judged once.
+/// Reports made so far, so that a reply is judged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     // Nothing => (Begun | Judged)
     Nothing,
-    /// A good reply, with its first byte told.
+    /// A good reply has begun; its first byte is reported.
     // Begun => Judged
     Begun,
-    /// Nothing more is to be said.
+    /// The attempt is judged; nothing more is reported.
     Judged,
 }
 
 impl Witness {
-    /// The replica is asked now: a connection is looked for.
+    /// Begins to observe an attempt: the replica is asked now, and a connection is looked for.
     pub(crate) fn new(
         worker: &Arc<Worker>,
         replica: &Arc<Replica>,
@@ -77,14 +79,14 @@ impl Witness {
         }
     }
 
-    /// There is a connection, and the request goes there now.
+    /// Notes that a connection stands and the request is being sent.
     pub(crate) fn sent(&mut self) {
         if let Some(lesson) = &mut self.lesson {
             lesson.sent();
         }
     }
 
-    /// The attempt ended without a reply.
+    /// Notes that the attempt ended without a reply.
     pub(crate) fn failed(&mut self, failed: &FailedAttempt) {
         if let Some(lesson) = &mut self.lesson
             && failed.error.retry_safety() != RetrySafety::Never
@@ -97,7 +99,7 @@ impl Witness {
         self.seen = Seen::Judged;
     }
 
-    /// The reply's head arrived.
+    /// Notes the reply's head.
     pub(crate) fn head<T>(&mut self, head: &Response<T>) {
         let now = Instant::now();
         self.replica.heard(now);
@@ -110,6 +112,7 @@ impl Witness {
             self.tell(now, SignKind::Reported(Box::new(report)));
         }
         match head.status() {
+            // 429 may concern one tenant, 503 concerns the whole replica.
             StatusCode::TOO_MANY_REQUESTS => self.refused(now, retry_after(head.headers())),
             StatusCode::SERVICE_UNAVAILABLE => self.busy(now, retry_after(head.headers())),
             // A gRPC call's status comes later.
@@ -121,7 +124,8 @@ impl Witness {
         }
     }
 
-    /// The replica refused with 429 or `RESOURCE_EXHAUSTED`, which may be about the request's tenant alone.
+    /// Notes a refusal with 429 or `RESOURCE_EXHAUSTED`, which may concern the request's tenant
+    /// alone.
     fn refused(&mut self, now: Instant, retry_after: Option<Duration>) {
         if self.seen == Seen::Judged {
             return;
@@ -133,13 +137,13 @@ impl Witness {
         }
     }
 
-    /// The replica has no room for anybody.
+    /// Notes that the replica has no room for any request.
     fn busy(&mut self, now: Instant, retry_after: Option<Duration>) {
         self.replica.rest(now, retry_after);
         self.judge(now, SignKind::Busy { retry_after });
     }
 
-    /// A gRPC call's status is known, from the head or the trailers.
+    /// Notes the status of a gRPC call, from the head or the trailers.
     pub(crate) fn grpc_status(&mut self, code: u8) {
         let now = Instant::now();
         if code == GRPC_RESOURCE_EXHAUSTED {
@@ -151,7 +155,7 @@ impl Witness {
         }
     }
 
-    /// A piece of the reply's body arrived.
+    /// Notes a piece of the reply's body.
     pub(crate) fn piece(&mut self, now: Instant) {
         self.replica.heard(now);
         if let Some(lesson) = &mut self.lesson {
@@ -165,13 +169,13 @@ impl Witness {
         }
         if self.seen == Seen::Nothing {
             self.seen = Seen::Begun;
-            // An error is there sooner than any work is done.
+            // An error comes sooner than the end of any real work.
             let worked = self.work.begun(after, self.is_stream).filter(|_| self.is_success);
             self.tell(now, SignKind::Answered { after, worked });
         }
     }
 
-    /// The reply ended. Only ends that are the replica's doing are told.
+    /// Notes the end of the reply. Only ends that the replica caused are reported.
     pub(crate) fn end(&mut self, end: End, tokens: TokenCounts, usage: Option<Usage>) {
         let now = Instant::now();
         if let Some(lesson) = &mut self.lesson {
@@ -197,16 +201,16 @@ impl Witness {
         }
     }
 
-    /// How long the first token took, where that is what came: in parts of what was predicted for a
-    /// replica where nothing waits, or in milliseconds where there is no prompt.
+    /// Returns the time to first token, relative to the prediction for an idle replica, or in
+    /// milliseconds without a prompt; `None` if it is unknown.
     fn first_token(&self, now: Instant) -> Option<f32> {
         let passed_ms = now.saturating_duration_since(self.asked_at).as_secs_f32() * 1e3;
-        // An error is there sooner than any work is done.
+        // An error comes sooner than the end of any real work.
         let passed_ms = Some(passed_ms).filter(|_| self.is_success)?;
         self.lesson.as_ref().map_or(Some(passed_ms), |lesson| lesson.first_token(passed_ms))
     }
 
-    /// Says the last word about this attempt, unless it was said.
+    /// Reports the final sign of this attempt, unless one was reported.
     fn judge(&mut self, now: Instant, kind: SignKind) {
         if self.seen != Seen::Judged {
             self.seen = Seen::Judged;
@@ -222,21 +226,22 @@ impl Witness {
 
 impl Drop for Witness {
     fn drop(&mut self) {
-        // Until the replica's reply has begun the request may wait there.
+        // Until the replica's reply has begun, the request may be waiting there.
         if self.begun_after.is_none() {
             self.replica.crowd().note_settled();
         }
     }
 }
 
-/// Whether a status blames the server. What it can't do at all (501, 505) blames the request.
+/// Returns true if a status blames the server. 501 and 505 blame the request.
 fn is_fault(status: StatusCode) -> bool {
     let by_request =
         [StatusCode::NOT_IMPLEMENTED, StatusCode::HTTP_VERSION_NOT_SUPPORTED].contains(&status);
     status.is_server_error() && !by_request
 }
 
-/// `Retry-After` in either of its forms: seconds, or a date.
+/// Returns the time in `Retry-After`, which is a number of seconds or a date, cut at
+/// [`RETRY_AFTER_MAX`].
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse() {
@@ -246,7 +251,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(wait.min(RETRY_AFTER_MAX))
 }
 
-/// The load that a replica tells along with its reply (ORCA).
+/// Returns the load that a replica reports along with its reply (ORCA).
 fn reported(headers: &HeaderMap) -> Option<LoadReport> {
     parse_orca(headers.get("endpoint-load-metrics")?.to_str().ok()?)
 }

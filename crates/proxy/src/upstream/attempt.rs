@@ -1,10 +1,11 @@
-//! One attempt: a connection, the request, the reply's head.
+//! Attempt at a replica: connection, request, head of the reply.
 
 use std::future::Future;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
+use spillway_journey::Connection;
 use spillway_types::{Deadline, Fault};
 use tokio::time::{timeout, timeout_at};
 
@@ -19,28 +20,20 @@ use crate::upstream::line::{Line, LineKind, Traffic};
 use crate::wire_body::WireBody;
 use crate::worker::Worker;
 
-/// How an attempt is made, and how long it may take.
+/// Limits and kind of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptBounds {
     pub(crate) timeouts: Timeouts,
     pub(crate) deadline: Deadline,
-    pub(crate) kept: Kept,
+    pub(crate) connection: Connection,
     pub(crate) traffic: Traffic,
-}
-
-/// Whether a connection that served before will do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
-    Use,
-    /// One just broke: only a new one says whether the replica is there.
-    Avoid,
 }
 
 /// A reply whose head has arrived.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) response: Response<WireBody>,
-    /// The connection to drive for the body; `None` over HTTP/2, whose connection drives itself.
+    /// Connection to drive for the body; `None` over HTTP/2, whose connections drive themselves.
     pub(crate) connection: Option<Box<Http1Connection>>,
 }
 
@@ -48,13 +41,13 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) struct FailedAttempt {
     pub(crate) error: AttemptError,
-    /// It was made on a connection that had served before.
+    /// True if the connection had served before.
     pub(crate) was_kept: bool,
 }
 
 impl FailedAttempt {
-    /// What it says against the replica, if anything. A kept connection that broke says nothing:
-    /// servers close idle ones as they like.
+    /// Returns the replica's fault, if any. A kept connection that broke is none: servers may close
+    /// idle connections at any time.
     pub(crate) fn fault(&self) -> Option<Fault> {
         match self.error {
             AttemptError::Connect(_) | AttemptError::ConnectTimeout => Some(Fault::Connect),
@@ -65,7 +58,7 @@ impl FailedAttempt {
             AttemptError::FirstByteTimeout => Some(Fault::Silent),
             AttemptError::Unsent(_)
             | AttemptError::Reset(_)
-            // What found that out has judged the replica already.
+            // The signal that found the replica down has judged it already.
             | AttemptError::Down
             | AttemptError::DeadlinePassed
             | AttemptError::BodyGone
@@ -74,11 +67,12 @@ impl FailedAttempt {
     }
 }
 
-/// Connects to `replica`, sends it what `request` makes and waits for the reply's head. The request
-/// is made only then: a streamed body is not lost to a replica that can't be reached.
+/// Connects to `replica`, sends the request and waits for the reply's head. `request` is called
+/// only once connected: a streamed body is not lost to a replica that cannot be reached.
 ///
 /// # Errors
-/// If it fails before the head; [`AttemptError::retry_safety`] says what that means.
+/// Returns an error if the attempt fails before the head; [`AttemptError::retry_safety`] tells if a
+/// retry is safe.
 pub(crate) async fn attempt(
     worker: &Worker,
     replica: &Replica,
@@ -109,7 +103,7 @@ pub(crate) async fn attempt(
         }
     };
     let reply: Result<Reply, AttemptError> = match reply.await {
-        // What follows it is no HTTP.
+        // The bytes after an informational reply such as 101 are not HTTP.
         Ok(reply) if reply.response.status().is_informational() => Err(AttemptError::Switched),
         reply => reply,
     };
@@ -134,6 +128,7 @@ async fn over_http1(
         Ok(response) => {
             Ok(Reply { response: response.map(WireBody::Http), connection: Some(connection) })
         }
+        // A part of a reply came, so the replica did not just close an idle connection.
         Err(AttemptError::Reset(error)) if connection.saw_bytes() => {
             Err(AttemptError::BadReply(error))
         }
@@ -151,18 +146,18 @@ async fn http2_connection(
     let opened =
         timeout(bounds.connect(), Http2Connection::new(stream, count, &worker.gateway.background));
     let connection = opened.await.map_err(|_| AttemptError::ConnectTimeout)??;
-    // Several requests may have connected at once; the last one's connection is kept, the others
-    // end with their last stream.
+    // Several requests may have connected at once; the last connection is kept, the others end with
+    // their last stream.
     replica.pool(worker.id).share(line.kind, connection.clone());
     Ok(connection)
 }
 
 impl AttemptBounds {
-    /// A connection that served before, if it will do.
+    /// Returns a connection that has served before, if the attempt may use one.
     fn kept_from<T>(&self, take: impl FnOnce() -> Option<T>) -> Option<T> {
-        match self.kept {
-            Kept::Use => take(),
-            Kept::Avoid => None,
+        match self.connection {
+            Connection::KeptOrNew => take(),
+            Connection::New => None,
         }
     }
 
@@ -170,7 +165,7 @@ impl AttemptBounds {
         self.timeouts.connect.min(self.deadline.remaining(Instant::now()))
     }
 
-    /// Bounds the wait for a reply's head, by time and by whether the replica is there at all.
+    /// Limits the wait for a reply's head, by time and by the replica going down.
     async fn within<T>(
         &self,
         replica: &Replica,

@@ -13,41 +13,41 @@ use crate::upstream::message_body::{ClientHalf, MessageBody};
 use crate::upstream::streamed_body::{BodyFault, StreamedBody, StreamedBodyError};
 use crate::wire_body::WireBody;
 
-/// A request's body, as far as attempts are concerned.
+/// Body of a request, for one or more attempts.
 #[derive(Debug)]
 pub(crate) enum RequestBody {
-    /// In memory: any number of attempts can send it.
+    /// Body in memory: any number of attempts can send it.
     Buffered(Segments),
-    /// Comes from the client while it is sent: one attempt only.
+    /// Body that comes from the client while it is sent: one attempt only.
     Streamed {
-        /// `None` once taken.
+        /// The body; `None` once taken.
         body: Option<StreamedBody>,
-        /// What was wrong with it, as far as it was sent.
+        /// Fault of the client's part, if any so far.
         fault: BodyFault,
     },
-    /// The client's half of a gRPC stream: one attempt only.
+    /// Client's half of a gRPC stream: one attempt only.
     Messages {
-        /// `None` once taken.
+        /// The body; `None` once taken.
         body: Option<MessageBody>,
-        /// `None` once the reply's relay has it.
+        /// Handle on the client's half; `None` once the reply's relay has it.
         half: Option<ClientHalf>,
     },
 }
 
 impl RequestBody {
-    /// Whether no attempt can send it any more.
+    /// Returns true if no further attempt can send the body.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(self, Self::Streamed { body: None, .. } | Self::Messages { body: None, .. })
     }
 
-    /// A body that is sent on while it comes in, within the limits.
-    /// `watch` looks at it as it passes.
+    /// Returns a body that is sent while it arrives, within the limits. `watch` examines it as it
+    /// passes.
     pub(crate) fn streamed(incoming: WireBody, limits: &Limits, watch: Option<V2Look>) -> Self {
         let body = StreamedBody::new(incoming, limits, watch);
         Self::Streamed { fault: body.fault(), body: Some(body) }
     }
 
-    /// What the client did wrong while its body was sent on.
+    /// Returns the client's fault in a body that is being sent, if any.
     pub(crate) fn fault(&self) -> Option<&GatewayError> {
         match self {
             Self::Buffered(_) => None,
@@ -56,7 +56,7 @@ impl RequestBody {
         }
     }
 
-    /// The client's half of a gRPC stream, for the relay of its reply.
+    /// Takes the handle on the client's half of a gRPC stream, for the relay of its reply.
     pub(crate) fn take_half(&mut self) -> Option<ClientHalf> {
         match self {
             Self::Buffered(_) | Self::Streamed { .. } => None,
@@ -64,7 +64,7 @@ impl RequestBody {
         }
     }
 
-    /// Bytes that it holds in memory.
+    /// Returns the bytes held in memory.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Self::Buffered(segments) => segments.len(),
@@ -72,7 +72,7 @@ impl RequestBody {
         }
     }
 
-    /// Takes a body back that an attempt did not read.
+    /// Takes back a body that an attempt did not read.
     pub(crate) fn give_back(&mut self, returned: OutboundBody) {
         match (self, returned) {
             (Self::Streamed { body, .. }, OutboundBody::Streamed(returned)) => {
@@ -81,12 +81,12 @@ impl RequestBody {
             (Self::Messages { body, .. }, OutboundBody::Messages(returned)) => {
                 *body = Some(returned);
             }
-            // One in memory was never away.
+            // A body in memory was never taken.
             _ => {}
         }
     }
 
-    /// The body for one attempt; `None` if it was streamed to an earlier one.
+    /// Returns the body for one attempt; `None` if it was streamed to an earlier one.
     pub(crate) fn for_attempt(&mut self) -> Option<OutboundBody> {
         match self {
             Self::Buffered(segments) => Some(OutboundBody::of(segments)),
@@ -96,19 +96,19 @@ impl RequestBody {
     }
 }
 
-/// The body type of every request to a replica.
+/// Body type of all requests to replicas.
 #[derive(Debug)]
 pub(crate) enum OutboundBody {
     /// Slices of the client's own bytes.
     Buffered { slices: VecDeque<Bytes>, bytes_left: u64 },
-    /// Straight from the client's connection.
+    /// Bytes straight from the client's connection.
     Streamed(StreamedBody),
-    /// The same, message by message.
+    /// Messages straight from the client's connection.
     Messages(MessageBody),
 }
 
 impl OutboundBody {
-    /// A body that is held.
+    /// Returns a body that is in memory.
     pub(crate) fn of(segments: &Segments) -> Self {
         let bytes_left = segments.len() as u64;
         Self::Buffered { bytes_left, slices: segments.iter().cloned().collect() }

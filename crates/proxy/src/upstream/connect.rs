@@ -10,10 +10,10 @@ use crate::stream::Stream;
 use crate::upstream::error::AttemptError;
 use crate::upstream::line::Line;
 
-/// A new connection, TLS included, within `bound`. The line's addresses are tried in order.
+/// Opens a connection, TLS included, within `bound`. The line's addresses are tried in order.
 ///
 /// # Errors
-/// If none of them could be connected to, or the time ran out.
+/// Returns an error if no address could be connected to, or the time ran out.
 pub(crate) async fn connect(line: &Line<'_>, bound: Duration) -> Result<Stream, AttemptError> {
     match timeout(bound, connect_any(line)).await {
         Ok(connected) => connected.map_err(AttemptError::Connect),
@@ -33,7 +33,7 @@ async fn connect_any(line: &Line<'_>) -> io::Result<Stream> {
 }
 
 async fn encrypt(line: &Line<'_>, tcp: TcpStream) -> io::Result<Stream> {
-    // The request must leave with its last byte, not with the next acknowledgement.
+    // Without this, a request's last bytes could wait for the next acknowledgement.
     tcp.set_nodelay(true)?;
     let Some(tls) = line.tls else { return Ok(Stream::Plain(tcp)) };
     let encrypted = tls.connector.connect(tls.server_name.clone(), tcp).await?;

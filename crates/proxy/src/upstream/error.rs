@@ -1,8 +1,9 @@
-//! Why an attempt at a replica failed before its reply began, and whether another may be made.
+//! Errors of attempts at a replica before a reply began, and if another attempt may be made.
 
 use std::error::Error;
 use std::io;
 
+use spillway_journey::RetrySafety;
 use spillway_protocol::{ErrorKind, GatewayError};
 
 /// An attempt that ended without a reply's head.
@@ -20,13 +21,13 @@ pub(crate) enum AttemptError {
     /// The connection broke after the request may have arrived.
     #[error("connection reset before the reply: {0}")]
     Reset(hyper::Error),
-    /// What came back is no HTTP reply.
+    /// The replica sent something that is not an HTTP reply.
     #[error("invalid reply: {0}")]
     BadReply(hyper::Error),
-    /// It went over to another protocol, which nobody had asked for.
+    /// The replica switched to another protocol, which the request had not asked for.
     #[error("switched protocols unasked")]
     Switched,
-    /// Nothing came back in time.
+    /// No reply came in time.
     #[error("no reply in time")]
     FirstByteTimeout,
     /// The replica went down while its reply was waited for.
@@ -41,17 +42,6 @@ pub(crate) enum AttemptError {
     /// The client's body broke off or broke a rule while it was streamed through.
     #[error("request body: {0}")]
     ClientBody(hyper::Error),
-}
-
-/// What a retry could do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RetrySafety {
-    /// The replica never saw the request.
-    Unsent,
-    /// It may have; no byte of a reply was seen.
-    Reset,
-    /// The request is not repeated.
-    Never,
 }
 
 impl AttemptError {
@@ -82,7 +72,7 @@ impl AttemptError {
         }
     }
 
-    /// What the client is told. Addresses and causes stay in the log.
+    /// Returns the error for the client. Addresses and causes stay in the log.
     pub(crate) fn to_gateway_error(&self, replica: &str) -> GatewayError {
         let (kind, message) = match self {
             Self::Connect(_) | Self::ConnectTimeout => {
@@ -116,8 +106,8 @@ impl AttemptError {
     }
 }
 
-/// REFUSED_STREAM, or GOAWAY for a stream above the last one the peer took: both promise that the
-/// request was not processed (RFC 9113, section 8.7).
+/// Returns true for REFUSED_STREAM, or GOAWAY for a stream above the last one the peer took: both
+/// promise that the request was not processed (RFC 9113, section 8.7).
 fn refused_by_http2(error: &hyper::Error) -> bool {
     let mut source = error.source();
     while let Some(cause) = source {

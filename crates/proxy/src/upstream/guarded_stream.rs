@@ -1,4 +1,4 @@
-//! A replica's socket: bounds what it may send that is no part of a reply.
+//! Socket of a replica, with limits of informational replies and control frames.
 
 use std::io;
 use std::pin::Pin;
@@ -12,36 +12,36 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE, FrameBudget, Sender};
 use crate::stream::Stream;
 
-/// Bytes that a replica may send until the head of a reply is there. The HTTP library takes heads of up
-/// to 408 KiB and reads about as much at once; what is beyond that are informational replies (1xx), of
-/// which it skips as many as come.
+/// Most bytes that a replica may send before the head of a reply. The HTTP library takes heads of
+/// up to 408 KiB and reads about as much at once; further bytes are informational replies (1xx), of
+/// which it skips any number.
 const HEAD_BYTES_MAX: u64 = 1 << 20;
-/// No head is waited for.
+/// Marks that no head is expected.
 const UNBOUNDED: u64 = u64::MAX;
 
-/// The stream that hyper's client side works on.
+/// Byte stream that hyper's client side works on.
 #[derive(Debug)]
 pub(crate) struct GuardedStream {
     stream: Stream,
     guard: Guard,
 }
 
-/// What is bounded.
+/// Limits of a connection, by protocol.
 #[derive(Debug)]
 enum Guard {
     Head(HeadRoom),
     Frames(FrameBudget, FrameEarnings),
 }
 
-/// Bytes that are left for the head of an HTTP/1.1 reply, shared with whoever waits for it.
+/// Bytes left for the head of an HTTP/1.1 reply, shared with the exchange that waits for it.
 #[derive(Clone, Debug)]
 pub(crate) struct HeadRoom(Arc<AtomicU64>);
 
-/// What an HTTP/2 connection has earned for its control frames, shared with whoever sends requests.
+/// Tokens that an HTTP/2 connection has earned for its control frames, shared with the requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameEarnings(Arc<AtomicU64>);
 
-/// A replica sends something else than replies without end.
+/// Error of a replica that sends too much besides its replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum TooMuch {
     #[error("more informational replies than a reply may have")]
@@ -55,17 +55,17 @@ impl HeadRoom {
         Self(Arc::new(AtomicU64::new(UNBOUNDED)))
     }
 
-    /// A request is sent: from now on the head of its reply is waited for.
+    /// Starts to count: a request was sent, and the head of its reply is expected.
     pub(crate) fn begin(&self) {
         self.0.store(HEAD_BYTES_MAX, Ordering::Relaxed);
     }
 
-    /// The head is there.
+    /// Stops counting: the head has arrived.
     pub(crate) fn end(&self) {
         self.0.store(UNBOUNDED, Ordering::Relaxed);
     }
 
-    /// Whether the replica sent more than a head may have.
+    /// Returns true if the replica sent more bytes than a head may have.
     pub(crate) fn is_used_up(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
@@ -76,7 +76,7 @@ impl HeadRoom {
         if left == UNBOUNDED {
             return Ok(());
         }
-        // Whoever waits for the head drives this stream too, so nobody else writes meanwhile.
+        // The task that waits for the head also drives this stream, so there is no other writer.
         let left = left.saturating_sub(bytes as u64);
         self.0.store(left, Ordering::Relaxed);
         if left == 0 { Err(TooMuch::Informational) } else { Ok(()) }
@@ -84,19 +84,19 @@ impl HeadRoom {
 }
 
 impl FrameEarnings {
-    /// A request is sent.
+    /// Adds the tokens of one request.
     pub(crate) fn request_sent(&self) {
         self.0.fetch_add(EARNED_BY_PIECE, Ordering::Relaxed);
     }
 }
 
 impl GuardedStream {
-    /// Over HTTP/1.1.
+    /// Returns a stream for HTTP/1.1.
     pub(crate) fn http1(stream: Stream, room: HeadRoom) -> Self {
         Self { stream, guard: Guard::Head(room) }
     }
 
-    /// Over HTTP/2.
+    /// Returns a stream for HTTP/2.
     pub(crate) fn http2(stream: Stream, earnings: FrameEarnings) -> Self {
         let budget = FrameBudget::new(Sender::Replica, Instant::now());
         Self { stream, guard: Guard::Frames(budget, earnings) }

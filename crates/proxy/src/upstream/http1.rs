@@ -1,4 +1,4 @@
-//! An HTTP/1.1 connection that is driven by whoever uses it.
+//! HTTP/1.1 connection that the request itself drives.
 //!
 //! hyper's connection future is usually spawned as a task. Then every piece of a reply crosses from
 //! that task to the request's, and each token gets a write of its own: measured at 1.6 times the
@@ -22,14 +22,14 @@ use crate::upstream::error::AttemptError;
 use crate::upstream::guarded_stream::{GuardedStream, HeadRoom};
 use crate::upstream::news::News;
 
-/// What a look at a body finds.
+/// Next frame of a body, as a poll returns it.
 type NextFrame<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
 
 type Driver = http1::Connection<TokioIo<GuardedStream>, OutboundBody>;
 
-/// A connection between requests, or together with the one it serves.
+/// HTTP/1.1 connection, idle or with the one request that it serves.
 ///
-/// Dropping it closes the socket, which is how a replica learns that a request was abandoned.
+/// Dropping it closes the socket, which tells a replica that a request was abandoned.
 #[derive(Debug)]
 pub(crate) struct Http1Connection {
     sender: SendRequest<OutboundBody>,
@@ -45,7 +45,7 @@ impl Http1Connection {
     /// Takes over a connected stream.
     ///
     /// # Errors
-    /// If hyper refuses the stream, which it has no reason to.
+    /// Returns an error if hyper refuses the stream, which it has no reason to.
     pub(crate) async fn new(stream: Stream, count: ConnectionCount) -> Result<Self, AttemptError> {
         let head_room = HeadRoom::new();
         let stream = GuardedStream::http1(stream, head_room.clone());
@@ -69,12 +69,13 @@ impl Http1Connection {
     /// Dropping the returned future leaves the connection unusable: drop it too.
     ///
     /// # Errors
-    /// If the connection breaks or the reply is malformed.
+    /// Returns an error if the connection breaks or the reply is malformed.
     pub(crate) async fn exchange(
         &mut self,
         request: Request<OutboundBody>,
     ) -> Result<Response<Incoming>, AttemptError> {
         let Self { sender, driver, driver_ended, news, head_room, .. } = self;
+        // An idle connection was polled without the gate's waker.
         news.expect();
         head_room.begin();
         let mut reply = pin!(sender.try_send_request(request));
@@ -94,13 +95,13 @@ impl Http1Connection {
         Ok(response)
     }
 
-    /// Whether a failed exchange left a part of a reply's head behind, or nothing but informational
-    /// replies came.
+    /// Returns true if a failed exchange left part of a reply's head behind, or got informational
+    /// replies only.
     pub(crate) fn saw_bytes(self) -> bool {
         self.head_room.is_used_up() || !self.driver.into_parts().read_buf.is_empty()
     }
 
-    /// The next piece of the reply that the last exchange began.
+    /// Polls the next piece of the reply that the last exchange began.
     pub(crate) fn poll_body<B: Body + Unpin>(
         &mut self,
         body: &mut B,
@@ -108,7 +109,7 @@ impl Http1Connection {
     ) -> Poll<NextFrame<B>> {
         let Self { driver, driver_ended, news, .. } = self;
         news.poll(cx, |cx| {
-            // The first look tells the connection that the body is wanted.
+            // The first poll tells the connection that the body is wanted.
             let first = Pin::new(&mut *body).poll_frame(cx);
             if first.is_ready() {
                 return first;
@@ -118,26 +119,28 @@ impl Http1Connection {
         })
     }
 
-    /// To be called after the last byte of a reply: whether another request can follow.
+    /// Marks the connection as idle after the last byte of a reply; returns true if it can serve
+    /// another request.
     pub(crate) fn becomes_idle(&mut self, now: Instant) -> bool {
         self.idle_since = now;
         self.is_usable()
     }
 
-    /// Whether a request can be sent now: the server has not closed, and nothing is left over.
+    /// Returns true if a request can be sent now: the server has not closed, and no bytes are left
+    /// over.
     pub(crate) fn is_usable(&mut self) -> bool {
         let mut nobody = Context::from_waker(Waker::noop());
         drive(&mut self.driver, &mut self.driver_ended, &mut nobody);
         !self.driver_ended && self.sender.is_ready()
     }
 
-    /// How long it has been idle at `now`.
+    /// Returns the time without a request at `now`.
     pub(crate) fn idle_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.idle_since)
     }
 }
 
-/// Moves bytes between the socket and whoever waits for them.
+/// Moves bytes between the socket and the current exchange.
 fn drive(driver: &mut Driver, has_ended: &mut bool, cx: &mut Context<'_>) {
     if !*has_ended {
         *has_ended = Pin::new(driver).poll(cx).is_ready();

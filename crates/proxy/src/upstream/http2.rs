@@ -16,19 +16,20 @@ use crate::upstream::body::OutboundBody;
 use crate::upstream::error::AttemptError;
 use crate::upstream::guarded_stream::{FrameEarnings, GuardedStream};
 
-/// A connection with requests on it is probed this often: many requests would wait on a dead one.
+/// Interval of pings on a connection with requests: many requests would wait on a dead one.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
-/// A replica that answers no probe for this long is taken for gone.
+/// Time without an answer to a ping after which a replica counts as gone.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of one reply that wait here for a client that reads slowly. A replica nearby fills it in
-/// well under a millisecond, so that it limits no speed.
+/// Bytes of one reply that may wait here for a slow client. A nearby replica fills this window in
+/// well under a millisecond, so it limits no speed.
 const STREAM_WINDOW_BYTES: u32 = 512 << 10;
-/// Bytes of all replies on a connection that may wait: as many as the protocol allows, or a few
-/// slow clients would stop the replies to all others. What waits is bounded by the streams.
+/// Bytes of all replies on a connection that may wait: the most that the protocol allows, or a few
+/// slow clients would stop the replies to all others. The windows of the streams are the real
+/// limit.
 const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
-/// A handle for requests on a shared connection; clones share it.
+/// Handle on a shared connection; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Http2Connection {
     sender: SendRequest<OutboundBody>,
@@ -40,7 +41,7 @@ impl Http2Connection {
     /// many requests, so none of them could drive it for the others.
     ///
     /// # Errors
-    /// If the HTTP/2 handshake fails.
+    /// Returns an error if the HTTP/2 handshake fails.
     pub(crate) async fn new(
         stream: Stream,
         count: ConnectionCount,
@@ -69,7 +70,7 @@ impl Http2Connection {
     /// Sends the request and waits for the reply's head. Dropping the future resets the stream.
     ///
     /// # Errors
-    /// If the stream or connection breaks.
+    /// Returns an error if the stream or connection breaks.
     pub(crate) fn exchange(
         &mut self,
         request: Request<OutboundBody>,
@@ -84,7 +85,7 @@ impl Http2Connection {
         }
     }
 
-    /// Whether the connection still takes requests.
+    /// Returns true if the connection still takes requests.
     pub(crate) fn is_usable(&self) -> bool {
         !self.sender.is_closed()
     }

@@ -1,4 +1,4 @@
-//! A body lent to an attempt that may be refused before it is read.
+//! Body lent to an attempt that may be refused before it is read.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +10,10 @@ use http_body::{Body, Frame, SizeHint};
 use crate::upstream::body::OutboundBody;
 use crate::upstream::streamed_body::StreamedBodyError;
 
-/// Where a lent body comes back to. Locked once by either side, and never while anybody waits.
+/// Place where a lent body comes back. Locked once by either side, and never contended.
 pub(crate) type Lender = Arc<Mutex<Option<OutboundBody>>>;
 
-/// A body that comes back when it is dropped without having been read.
+/// Body that comes back if it is dropped unread.
 #[derive(Debug)]
 pub(crate) struct LentBody {
     body: Option<OutboundBody>,
@@ -22,7 +22,7 @@ pub(crate) struct LentBody {
 }
 
 impl LentBody {
-    /// Lends `body`, and says where it may come back.
+    /// Lends `body`, and returns the place where it may come back.
     pub(crate) fn new(body: OutboundBody) -> (Self, Lender) {
         let lender = Lender::default();
         (Self { body: Some(body), lender: Arc::clone(&lender), is_read: false }, lender)

@@ -1,4 +1,4 @@
-//! Where a replica is reached and how: its one address, or a second one for gRPC.
+//! Connection parameters of a replica: those of its main address, or of a separate one for gRPC.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,46 +9,48 @@ use http::HeaderValue;
 use crate::replica::{GrpcTarget, Replica, ReplicaProtocol, authority};
 use crate::upstream::tls::{ReplicaTls, ReplicaTlsError};
 
-/// What goes over a connection to a replica.
+/// Kind of traffic over a connection to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
     Http,
     Grpc,
 }
 
-/// What a connection is made from.
+/// Parameters of a connection.
 #[derive(Debug)]
 pub(crate) struct Line<'r> {
     pub(crate) kind: LineKind,
     pub(crate) tls: Option<&'r ReplicaTls>,
-    /// As `Host` or `:authority` has it.
+    /// Authority, for `Host` or `:authority`.
     pub(crate) authority: &'r HeaderValue,
     pub(crate) addresses: Arc<Vec<SocketAddr>>,
 }
 
-/// Which of a replica's connections are meant.
+/// Kinds of connections to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineKind {
-    /// HTTP/1.1, a connection for each request.
+    /// HTTP/1.1, with one connection for each request.
     Http1,
-    /// HTTP/2 to the main address; gRPC too, where there is no second one.
+    /// HTTP/2 to the main address; also for gRPC if there is no separate address.
     Http2,
-    /// HTTP/2 to the address for gRPC.
+    /// HTTP/2 to the separate address for gRPC.
     Grpc,
 }
 
-/// A replica's second address.
+/// Separate address of a replica for gRPC.
 #[derive(Debug)]
 pub(crate) struct GrpcLine {
     tls: Option<ReplicaTls>,
     authority: HeaderValue,
-    /// Kept fresh by the node.
+    /// Resolved addresses, kept fresh by the node.
     addresses: ArcSwap<Vec<SocketAddr>>,
 }
 
 impl GrpcLine {
+    /// Returns the address without resolved addresses yet.
+    ///
     /// # Errors
-    /// If the TLS settings do not work.
+    /// Returns an error if the TLS settings do not work.
     pub(crate) fn new(target: &GrpcTarget) -> Result<Self, ReplicaTlsError> {
         let tls = target.tls.as_ref();
         let tls = tls.map(|tls| ReplicaTls::new(tls, &target.host, ReplicaProtocol::Http2));
@@ -67,12 +69,13 @@ impl GrpcLine {
 }
 
 impl Replica {
-    /// Whether gRPC requests can be sent to it.
+    /// Returns true if gRPC requests can be sent to this replica.
     pub(crate) fn speaks_grpc(&self) -> bool {
         self.server.grpc.is_some() || self.spec.protocol == ReplicaProtocol::Http2
     }
 
-    /// The way for this traffic. gRPC goes only to replicas that speak it.
+    /// Returns the connection parameters for this traffic. gRPC goes only to replicas that speak
+    /// it.
     pub(crate) fn line(&self, traffic: Traffic) -> Line<'_> {
         if traffic == Traffic::Grpc
             && let Some(grpc) = &self.server.grpc

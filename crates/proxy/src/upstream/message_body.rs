@@ -1,7 +1,7 @@
-//! A stream of gRPC messages that goes from the client's connection straight to a replica's.
+//! Stream of gRPC messages that goes straight from the client's connection to a replica's.
 //!
 //! Unlike other bodies it may be silent for as long as the call lives, since the client may wait
-//! for replies in between, and it has no limit as a whole: each message has.
+//! for replies in between. The length limit applies to each message, not to the whole.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,7 +22,7 @@ use crate::request::too_slow;
 use crate::upstream::streamed_body::{BodyFault, StreamedBodyError};
 use crate::wire_body::WireBody;
 
-/// The client's half of a call.
+/// Client's half of a call, as a request body.
 #[derive(Debug)]
 pub(crate) struct MessageBody {
     incoming: WireBody,
@@ -30,7 +30,7 @@ pub(crate) struct MessageBody {
     messages: Messages,
     /// Longest silence within a message.
     pause_max: Duration,
-    /// Made at the first pause.
+    /// Timer; made at the first pause.
     pause: Option<Pin<Box<Sleep>>>,
     is_pausing: bool,
     started: std::time::Instant,
@@ -39,19 +39,19 @@ pub(crate) struct MessageBody {
     leash: oneshot::Receiver<Infallible>,
 }
 
-/// What the rest of the call knows of the client's half. When it is dropped, that half ends: a
-/// replica whose reply is no longer read must not go on waiting for messages.
+/// Handle of the rest of the call on the client's half. Dropping it ends that half: a replica whose
+/// reply is no longer read must not go on waiting for messages.
 #[derive(Debug)]
 pub(crate) struct ClientHalf {
     started: std::time::Instant,
-    /// Milliseconds after `started` at which the last piece was sent on.
+    /// Time at which the last piece was sent, in milliseconds after `started`.
     sent_ms: Arc<AtomicU64>,
     fault: BodyFault,
     _leash: oneshot::Sender<Infallible>,
 }
 
 impl MessageBody {
-    /// `messages` have taken what was read of `incoming` so far.
+    /// Returns the body and its handle. `messages` already has the bytes read of `incoming` so far.
     pub(crate) fn new(
         incoming: WireBody,
         messages: Messages,
@@ -90,7 +90,7 @@ impl MessageBody {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StreamedBodyError>>> {
-        // Nothing is ever sent, so it can only be the end.
+        // No value is ever sent, so a ready leash means that the handle is gone.
         if Pin::new(&mut self.leash).poll(cx).is_ready() {
             return Poll::Ready(Some(Err(StreamedBodyError::abandoned())));
         }
@@ -122,7 +122,7 @@ impl MessageBody {
         }
     }
 
-    /// Ready once the client has been silent for too long in the middle of a message.
+    /// Returns ready once the client has been silent for too long in the middle of a message.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<GatewayError> {
         if !self.messages.is_within_message() {
             return Poll::Pending;
@@ -142,19 +142,19 @@ impl MessageBody {
     }
 
     fn refuse(&self, error: GatewayError) -> StreamedBodyError {
-        // The first fault ends the body, so there is no second to lose.
+        // The first fault ends the body, so there is never a second.
         drop(self.fault.set(error));
         StreamedBodyError::abandoned()
     }
 }
 
 impl ClientHalf {
-    /// What the client did wrong.
+    /// Returns the client's fault, if any.
     pub(crate) fn fault(&self) -> Option<&GatewayError> {
         self.fault.get()
     }
 
-    /// When the last piece was sent on.
+    /// Returns the time at which the last piece was sent.
     pub(crate) fn last_sent(&self) -> std::time::Instant {
         self.started + Duration::from_millis(self.sent_ms.load(Ordering::Relaxed))
     }

@@ -17,9 +17,8 @@ mod tls;
 
 pub use tls::ReplicaTlsError;
 
-pub(crate) use attempt::{AttemptBounds, FailedAttempt, Kept, Reply, attempt};
+pub(crate) use attempt::{AttemptBounds, FailedAttempt, Reply, attempt};
 pub(crate) use body::{OutboundBody, RequestBody};
-pub(crate) use error::RetrySafety;
 pub(crate) use http1::Http1Connection;
 pub(crate) use lent_body::LentBody;
 pub(crate) use line::{GrpcLine, Line, LineKind, Traffic};

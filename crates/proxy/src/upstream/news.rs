@@ -1,8 +1,8 @@
-//! Polls something only when it has news.
+//! Polls a future only when it has news.
 //!
 //! hyper's server polls a reply's body several times for each piece, and the two halves of its
 //! client wake each other. Taken literally, each token would poll the replica's connection about
-//! seven times and reschedule the whole request once more. A waker of our own tells wake-ups from
+//! seven times and reschedule the whole request once more. A special waker tells wake-ups from
 //! outside (the socket) from those that happen during the very poll they ask for.
 
 use std::sync::Arc;
@@ -11,29 +11,29 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use atomic_waker::AtomicWaker;
 
-/// Nothing has happened since the last poll found nothing.
+/// State after a poll that found nothing, without news since.
 const QUIET: u8 = 0;
-/// Being polled right now.
+/// State during a poll.
 const POLLING: u8 = 1;
-/// Something happened: polling is worth it.
+/// State after a wake-up: polling is worthwhile.
 const NEWS: u8 = 2;
 
-/// Rounds of one poll that wake themselves: the halves of a connection settle in two. Something that
-/// goes on waking itself is asking to be polled later.
+/// Most rounds of one poll that wakes itself: the halves of a connection settle in two. A future
+/// that keeps waking itself is asking to be polled later.
 const ROUNDS_MAX: u32 = 4;
 
-/// The gate in front of what is polled.
+/// Gate in front of a polled future.
 #[derive(Debug)]
 pub(crate) struct News {
     shared: Arc<Shared>,
-    /// The waker handed down, made once.
+    /// Waker for the future, made once.
     waker: Waker,
 }
 
 #[derive(Debug)]
 struct Shared {
     state: AtomicU8,
-    /// The task to wake for news from outside.
+    /// Task to wake for news from outside.
     task: AtomicWaker,
 }
 
@@ -43,8 +43,8 @@ impl News {
         Self { waker: Waker::from(Arc::clone(&shared)), shared }
     }
 
-    /// To be called when something else than the gate's own waker may have had the last word, e.g.
-    /// after a poll from elsewhere: the next poll goes through.
+    /// Lets the next poll through. Call it when another waker than the gate's may have been
+    /// registered last, e.g. after a poll from elsewhere.
     pub(crate) fn expect(&self) {
         self.shared.state.store(NEWS, Ordering::Release);
     }
@@ -56,7 +56,7 @@ impl News {
         mut inner: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         let state = &self.shared.state;
-        // Registered before the look at the state: news that come in between wake the task.
+        // Registered before the state is read: news in between wake the task.
         self.shared.task.register(cx.waker());
         if state.load(Ordering::Acquire) == QUIET {
             return Poll::Pending;
@@ -64,11 +64,11 @@ impl News {
         for _ in 0..ROUNDS_MAX {
             state.store(POLLING, Ordering::Release);
             if let Poll::Ready(ready) = inner(&mut Context::from_waker(&self.waker)) {
-                // There may be more behind it.
+                // More may follow.
                 state.store(NEWS, Ordering::Release);
                 return Poll::Ready(ready);
             }
-            // POLLING => (QUIET | NEWS): quiet only if nothing woke it meanwhile.
+            // POLLING => (QUIET | NEWS): quiet only if no wake-up came during the poll.
             let settled =
                 state.compare_exchange(POLLING, QUIET, Ordering::AcqRel, Ordering::Acquire);
             if settled.is_ok() {
@@ -86,7 +86,7 @@ impl Wake for Shared {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Whoever polls sees the news by itself; only a quiet task has to be woken.
+        // A poll in progress sees the news itself; only a quiet task must be woken.
         if self.state.swap(NEWS, Ordering::AcqRel) == QUIET {
             self.task.wake();
         }

@@ -1,4 +1,4 @@
-//! Connections to one replica that wait for work, on one worker.
+//! Connections of one worker to one replica that wait for requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,17 +10,17 @@ use crate::upstream::http1::Http1Connection;
 use crate::upstream::http2::Http2Connection;
 use crate::upstream::line::LineKind;
 
-/// Idle connections kept per worker and replica at most; beyond it they are closed after use.
+/// Most idle connections per worker and replica; further ones are closed after use.
 const IDLE_MAX: usize = 512;
 
-/// A worker's connections to one replica. Lock-free: only its own worker comes here, except while
-/// the "shared" worker layout is in use.
+/// Connections of a worker to one replica. Lock-free: only its own worker uses it, except with the
+/// "shared" worker layout.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// First in, first out, so that a sweep meets the oldest first.
+    /// Idle connections, first in, first out, so that a sweep meets the oldest first.
     idle: ArrayQueue<Box<Http1Connection>>,
     shared: ArcSwapOption<Http2Connection>,
-    /// The same to the address for gRPC, if there is one.
+    /// HTTP/2 connection to the separate address for gRPC, if there is one.
     grpc: ArcSwapOption<Http2Connection>,
 }
 
@@ -34,7 +34,7 @@ impl Pool {
         }
     }
 
-    /// An idle HTTP/1.1 connection that looks alive.
+    /// Takes an idle HTTP/1.1 connection that is usable; `None` if there is none.
     pub(crate) fn take(&self, idle_max: Duration, now: Instant) -> Option<Box<Http1Connection>> {
         while let Some(mut connection) = self.idle.pop() {
             if connection.idle_for(now) < idle_max && connection.is_usable() {
@@ -47,18 +47,18 @@ impl Pool {
     /// Keeps a connection whose reply has ended, if it can serve again.
     pub(crate) fn put(&self, mut connection: Box<Http1Connection>, now: Instant) {
         if connection.becomes_idle(now) {
-            // A full pool hands the connection back, and dropping it closes it.
+            // A full pool returns the connection, and dropping it closes it.
             drop(self.idle.push(connection));
         }
     }
 
-    /// The worker's HTTP/2 connection, if it still takes requests.
+    /// Returns the worker's HTTP/2 connection, if it still takes requests.
     pub(crate) fn shared(&self, kind: LineKind) -> Option<Http2Connection> {
         let shared = self.place(kind).load();
         shared.as_deref().filter(|connection| connection.is_usable()).cloned()
     }
 
-    /// Makes a connection the one that later requests share.
+    /// Makes this connection the one that later requests share.
     pub(crate) fn share(&self, kind: LineKind, connection: Http2Connection) {
         self.place(kind).store(Some(Arc::new(connection)));
     }
@@ -70,8 +70,9 @@ impl Pool {
         }
     }
 
-    /// Closes what was idle for `idle_max` or was closed by the server.
+    /// Closes connections that were idle for `idle_max` or that the server closed.
     pub(crate) fn sweep(&self, idle_max: Duration, now: Instant) {
+        // Each connection is taken out once, and put back if it is kept.
         for _ in 0..self.idle.len() {
             let Some(mut connection) = self.idle.pop() else { return };
             if connection.idle_for(now) < idle_max && connection.is_usable() {

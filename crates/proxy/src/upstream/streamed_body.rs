@@ -1,4 +1,4 @@
-//! A body that goes from the client's connection straight to a replica's, within bounds.
+//! Body that goes straight from the client's connection to a replica's, within limits.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,11 +15,11 @@ use crate::request::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too
 use crate::settings::Limits;
 use crate::wire_body::{WireBody, WireError};
 
-/// What was wrong with the client's part, told beside the body: HTTP/2 reduces the body's own error
-/// to a reset on its way through hyper.
+/// Fault of the client's part, told separately: HTTP/2 reduces the body's own error to a reset on
+/// its way through hyper.
 pub(crate) type BodyFault = Arc<OnceLock<GatewayError>>;
 
-/// A client's body in passing.
+/// A client's body that is sent while it arrives.
 #[derive(Debug)]
 pub(crate) struct StreamedBody {
     incoming: WireBody,
@@ -27,24 +27,25 @@ pub(crate) struct StreamedBody {
     bytes_max: u64,
     watch: Option<V2Look>,
     pause_max: Duration,
-    /// Made at the first pause: a body that is all there never needs it.
+    /// Timer; made at the first pause, since a complete body never needs it.
     pause: Option<Pin<Box<Sleep>>>,
     is_pausing: bool,
-    /// It was too long: the rest is read for nothing, within bounds, so that the client reads why.
+    /// Error of a refused body: the rest is discarded, within limits, so that the client can read
+    /// the error.
     refused: Option<GatewayError>,
     fault: BodyFault,
 }
 
-/// The client's body broke a rule or broke off.
+/// Error of a client's body that is sent while it arrives.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StreamedBodyError {
-    /// It is too long or too slow.
+    /// The body is too long or too slow.
     #[error(transparent)]
     Refused(GatewayError),
-    /// Its connection or link failed.
+    /// The connection or link of the body failed.
     #[error(transparent)]
     Broken(#[from] WireError),
-    /// Nobody waits for the reply any more. Carries the code that the stream is reset with.
+    /// The reply is no longer wanted. Carries the code that the stream is reset with.
     #[error("the call was given up")]
     Abandoned(#[source] h2::Error),
 }
@@ -119,7 +120,7 @@ impl StreamedBody {
     fn start_discarding(&mut self, error: GatewayError) {
         drop(self.refuse(error.clone()));
         self.refused = Some(error);
-        // One pause for all of it.
+        // One pause for the whole rest.
         self.pause = Some(Box::pin(sleep(DISCARD_TIME_MAX)));
         self.is_pausing = true;
     }
@@ -129,7 +130,7 @@ impl StreamedBody {
         self.bytes <= self.bytes_max.saturating_add(DISCARDED_BYTES_MAX)
     }
 
-    /// Ready once the client has sent nothing for too long.
+    /// Returns ready once the client has sent nothing for too long.
     fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<GatewayError> {
         let pause_max = self.pause_max;
         let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(pause_max)));
@@ -141,7 +142,7 @@ impl StreamedBody {
     }
 
     fn refuse(&self, error: GatewayError) -> StreamedBodyError {
-        // The first fault ends the body, so there is no second to lose.
+        // The first fault ends the body, so there is never a second.
         drop(self.fault.set(error.clone()));
         StreamedBodyError::Refused(error)
     }

@@ -9,7 +9,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::replica::{ReplicaProtocol, TlsSpec};
 
-/// Ready to open TLS connections to one replica.
+/// TLS client of one replica.
 pub(crate) struct ReplicaTls {
     pub(crate) connector: TlsConnector,
     pub(crate) config: Arc<ClientConfig>,
@@ -22,33 +22,33 @@ impl std::fmt::Debug for ReplicaTls {
     }
 }
 
-/// The TLS settings of a replica do not work.
+/// Error of a replica's TLS settings.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicaTlsError {
-    /// The name can't stand in a certificate.
+    /// The name cannot stand in a certificate.
     #[error("server name {name:?}: {source}")]
     ServerName {
-        /// The name as given.
+        /// Name as given.
         name: String,
-        /// What is wrong with it.
+        /// Error of the parser.
         source: InvalidDnsNameError,
     },
     /// The CA file does not parse.
     #[error("CA certificates: {0}")]
     Pem(#[from] rustls::pki_types::pem::Error),
-    /// A CA certificate is unusable, or the versions are.
+    /// A CA certificate or the protocol versions are unusable.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// No CA to trust: the file is empty, or the system has none.
+    /// There is no CA to trust: the file is empty, or the system has none.
     #[error("no CA certificate to trust")]
     NoCa,
 }
 
 impl ReplicaTls {
-    /// Trusts the given CAs, or the system's where there are none given.
+    /// Returns a TLS client that trusts the given CAs, or else the system's.
     ///
     /// # Errors
-    /// If a name or certificate is unusable.
+    /// Returns an error if a name or certificate is unusable.
     pub(crate) fn new(
         spec: &TlsSpec,
         host: &str,
@@ -79,6 +79,7 @@ fn roots(spec: &TlsSpec) -> Result<RootCertStore, ReplicaTlsError> {
             }
         }
         None => {
+            // A broken certificate of the system must not disable the others.
             let system = rustls_native_certs::load_native_certs();
             roots.add_parsable_certificates(system.certs);
         }

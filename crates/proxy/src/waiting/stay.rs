@@ -18,23 +18,23 @@ pub(crate) struct Stay {
     words: oneshot::Receiver<Word>,
 }
 
-/// How a stay ends.
+/// End of a stay in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// It is the request's turn to look for a place.
+    /// The request may look for a place.
     Turn,
-    /// It is sent away, and may come again after this time.
+    /// The request is shed, and may come again after this time.
     Shed(ShedReason, Duration),
 }
 
-/// What a request that waits is told.
+/// Message to a request that waits.
 #[derive(Debug)]
 pub(super) enum Word {
     Turn(Turn),
     Shed(ShedReason, Duration),
 }
 
-/// A request's turn to look for a place. Dropped unused, it goes to the next one.
+/// Turn to look for a place. Dropped unused, it goes to the next request.
 #[derive(Debug)]
 pub(super) struct Turn {
     waitings: Arc<Waitings>,
@@ -52,32 +52,32 @@ impl Stay {
         Self { waitings: Arc::clone(waitings), key, ticket, turn_by, words }
     }
 
-    /// Since when it is due, its turn having come at `now`: since it was predicted, or now if that is
-    /// sooner. Should it find no place, nobody who comes later goes before it, and it not before those
-    /// who are due for longer.
+    /// Returns since when the request is due, its turn having come at `now`: since the predicted
+    /// time, or now if that is sooner. If it finds no place, it waits on behind requests that have
+    /// been due for longer, and ahead of later ones.
     pub(crate) fn due(&self, now: Instant) -> Instant {
         self.turn_by.map_or(now, |turn_by| turn_by.min(now))
     }
 
-    /// What waits together with it.
+    /// Returns the state of the queue that the request waits in.
     pub(crate) fn waiting(&self) -> Waiting {
         let lines = self.waitings.lock();
         let waiting = lines.get(&self.key);
         let waiting = waiting.and_then(|line| line.waiting_of(self.ticket, Instant::now()));
-        // It was told something just now.
+        // The request has just left the queue, as its message says.
         let told = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true };
         Waiting { has_room: true, ..waiting.unwrap_or(told) }
     }
 
-    /// What it was told, if anything.
+    /// Returns the message to the request, if there is one.
     #[cfg(test)]
     pub(super) fn try_told(&mut self) -> Option<Told> {
         self.words.try_recv().ok().map(Word::taken)
     }
 
-    /// Waits until it is told something.
+    /// Waits until the request has its turn or is shed.
     pub(crate) async fn told(&mut self) -> Told {
-        // The sender is dropped only with the queue, which lives as long as this does.
+        // The sender is dropped only with the queue, which lives as long as this stay.
         (&mut self.words).await.map_or(Told::Turn, Word::taken)
     }
 }
@@ -98,7 +98,7 @@ impl Drop for Stay {
             let removed =
                 self.waitings.counted(line, |line| line.remove(self.ticket, Instant::now()));
             drop(lines);
-            // Its word may be a turn, whose end takes the lock.
+            // The message may be a turn, whose drop takes the lock.
             drop(removed);
         }
     }
@@ -109,7 +109,7 @@ impl Turn {
         Self { waitings: Arc::clone(waitings), key, is_used: false }
     }
 
-    /// The request looks for a place now.
+    /// Uses the turn: the request looks for a place now.
     fn take(mut self) -> Told {
         self.is_used = true;
         Told::Turn

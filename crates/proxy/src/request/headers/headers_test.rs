@@ -108,7 +108,7 @@ fn a_trace_goes_on_and_an_invalid_request_id_is_replaced() {
     assert_ne!(child, parent, "a span of its own");
     assert_eq!(headers["x-request-id"].len(), 32);
     let headers = forwarded(&client(&[]), &[("x-request-id", "mine-1")], false);
-    // Unique at the replica, however often the client sends it.
+    // The id is unique at the replica, even if the client repeats it.
     let id = headers["x-request-id"].to_str().expect("text");
     assert!(id.starts_with("mine-1-") && id.len() == "mine-1-".len() + 16, "{id}");
     let longest = "x".repeat(128);

@@ -21,7 +21,7 @@ fn confined(
     Ok(reply.into_parts().0.headers)
 }
 
-/// The value of a header after it was confined.
+/// Checks the value of a header after it was confined; `None` if it must be gone.
 #[track_caller]
 fn check(name: &'static str, value: &'static str, expected: Option<&str>) {
     let headers = confined(200, &[(name, value)], None).expect("passes");

@@ -1,0 +1,281 @@
+//! Facts that a request's journey may read, from the node's view, counters and queues.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use http::{HeaderName, Method};
+use smallvec::SmallVec;
+use spillway_journey::{
+    Claim, Conversation, Kept, Permission, Position, QueueSight, RegionSight, ReplicaGroup,
+    ReplicaSight, RequestSight, Room, RouteRules,
+};
+use spillway_route::{Access, HoldTime, OwnRegion, Policy, RegionCandidate, SpillTerms, Waiting};
+use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
+
+use crate::knowledge::Cached;
+use crate::live_loads::LiveLoads;
+use crate::relay::Flavour;
+use crate::request::dispatch::Dispatch;
+use crate::request::headers::client_patience;
+use crate::upstream::RequestBody;
+
+/// A client's promise that the request may be sent again.
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+impl RequestSight for Dispatch<'_> {
+    fn inquiry(&self) -> &Inquiry {
+        &self.prepared.inquiry
+    }
+
+    fn route_rules(&self) -> RouteRules {
+        let spec = &self.prepared.route.spec;
+        RouteRules {
+            reads_caches: reads_caches(spec.policy),
+            queue_count_max: spec.queue.limits.count_max,
+            wait_ms_max: spec.queue.limits.wait_ms_max,
+            slo: spec.queue.slo,
+            degraded_below_permille: spec.queue.degraded_below_permille,
+        }
+    }
+
+    fn is_idempotent(&self) -> bool {
+        self.head.headers.contains_key(&IDEMPOTENCY_KEY)
+    }
+
+    fn is_repeatable(&self) -> bool {
+        matches!(self.prepared.body, RequestBody::Buffered(_))
+            && self.head.method == Method::POST
+            && self.prepared.flavour != Flavour::Grpc
+            && self.prepared.stored_for.is_none()
+            && self.prepared.pinned.is_none()
+    }
+
+    fn client_patience(&self) -> Option<Duration> {
+        client_patience(&self.head.headers)
+    }
+
+    fn pinned(&self) -> Option<ReplicaSlot> {
+        self.prepared.pinned
+    }
+
+    fn has_stand_in(&self) -> bool {
+        self.prepared.has_stand_in()
+    }
+
+    fn starts_with_stand_in(&self) -> bool {
+        self.prepared.starts_elsewhere()
+    }
+
+    fn tenant(&self) -> Option<u64> {
+        self.tenant.map(|key| key.tenant)
+    }
+
+    fn permission(&self) -> Permission {
+        let gateway = &self.worker.gateway;
+        let (region, country) = (gateway.config.region.as_str(), self.regions.own_country);
+        let Inquiry { tenant, client, hop, residency, .. } = &self.prepared.inquiry;
+        if !residency.allows(region, country) {
+            return Permission::NeverGiven;
+        }
+        let is_tenant_allowed = tenant
+            .as_ref()
+            .is_none_or(|tenant| gateway.doorkeeper.allows(tenant, (region, country)));
+        // Only a guest's own node knows its client's country.
+        let is_client_allowed = *hop > 0 || gateway.locations().allows(*client, region, country);
+        if is_tenant_allowed && is_client_allowed {
+            Permission::Given
+        } else {
+            Permission::Withdrawn
+        }
+    }
+
+    fn take_retry(&self, now: Instant) -> bool {
+        let gateway = &self.worker.gateway;
+        let is_allowed = gateway.retry_budget.try_retry(now);
+        if !is_allowed {
+            gateway.counters.retries_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        is_allowed
+    }
+}
+
+impl ReplicaSight for Dispatch<'_> {
+    type Loads<'a>
+        = LiveLoads<'a>
+    where
+        Self: 'a;
+
+    fn group(&self) -> Option<ReplicaGroup<'_>> {
+        let group = Dispatch::group(self)?;
+        Some(ReplicaGroup {
+            group: &group.group,
+            next: group.next.as_ref(),
+            busy_until: group.busy_until,
+            healthy_permille: group.healthy_permille,
+        })
+    }
+
+    fn take_ticket(&self) -> u64 {
+        Dispatch::group(self).map_or(0, |group| group.ticket())
+    }
+
+    fn loads(&self, room: Room, with_caches: bool) -> LiveLoads<'_> {
+        let cached = match with_caches {
+            true => self.worker.gateway.knowledge().look_up(&self.prepared.inquiry),
+            false => Cached::NOTHING,
+        };
+        self.view.loads(cached, room)
+    }
+
+    fn signals(&self, slot: ReplicaSlot) -> Signals {
+        self.view.board().signals(slot)
+    }
+
+    fn replica_speed(&self, slot: ReplicaSlot) -> Speed {
+        self.view.board().speed(slot)
+    }
+
+    fn hold_time(&self, slot: ReplicaSlot) -> HoldTime {
+        self.view.replica(slot).hold_time()
+    }
+
+    fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
+        self.view.replica(slot).has_guessed_limit()
+    }
+
+    fn kept_from_tenant(&self) -> Option<Kept> {
+        self.kept()
+    }
+
+    fn kept_for_tenant(&self) -> Option<ReplicaSlot> {
+        self.first_kept_for_it()
+    }
+
+    fn rests_for_tenant(&self, slot: ReplicaSlot) -> Option<Instant> {
+        self.view.replica(slot).tenant_rests().until(self.tenant?.tenant)
+    }
+
+    fn take_hedge(&self, now: Instant) -> bool {
+        self.prepared.route.hedges.as_ref().is_some_and(|hedges| hedges.try_hedge(now))
+    }
+}
+
+impl QueueSight for Dispatch<'_> {
+    fn is_quiet(&self) -> bool {
+        self.worker.gateway.waiting.is_quiet()
+    }
+
+    fn waiting(
+        &self,
+        position: Position,
+        claim: Claim,
+        certain_rate: &dyn Fn(f32) -> Option<f32>,
+    ) -> Waiting {
+        let mut waiting = match (&self.interim.stay, &self.prepared.inquiry.model) {
+            (Some(stay), _) => stay.waiting(),
+            (None, Some(model)) => {
+                let asking = self.asking(model, claim);
+                self.worker.gateway.waiting.before(&asking, certain_rate)
+            }
+            (None, None) => Waiting { ahead: 0, wait_ms: None, all: 0, has_room: false },
+        };
+        waiting.ahead = self.rivals(waiting.ahead, position == Position::Queued);
+        waiting
+    }
+
+    fn take_late_probe(&self, now: Instant) -> bool {
+        Dispatch::group(self).is_some_and(|group| group.memory.late_probes.pass(now))
+    }
+}
+
+impl RegionSight for Dispatch<'_> {
+    fn spill_terms(&self) -> &SpillTerms {
+        &self.regions.terms
+    }
+
+    fn regions_asked_max(&self) -> usize {
+        self.regions.asked_max
+    }
+
+    fn is_evacuated(&self) -> bool {
+        self.regions.is_evacuated
+    }
+
+    fn is_roomy(&self, model: &ModelName) -> bool {
+        self.regions.is_roomy(model)
+    }
+
+    fn is_alone(&self) -> bool {
+        let residency = &self.prepared.inquiry.residency;
+        !self.regions.others.iter().any(|other| other.is_allowed(residency))
+    }
+
+    fn own(&self, model: &ModelName, room: Room, waiting: Waiting) -> OwnRegion {
+        let pin = self.prepared.target.pin.as_ref();
+        let group = self.prepared.route.group_for(Some(model), pin).ok().flatten();
+        self.regions.own(model, (&self.view, group, room), waiting)
+    }
+
+    fn others(
+        &self,
+        model: &ModelName,
+        access: &dyn Fn(&RegionName) -> Access,
+    ) -> SmallVec<[RegionCandidate; 8]> {
+        self.regions.candidates((model, &self.prepared.inquiry.residency), access)
+    }
+
+    fn region(&self, index: usize) -> &RegionName {
+        &self.regions.others[index].name
+    }
+
+    fn may_serve(&self, region: &RegionName) -> bool {
+        let gateway = &self.worker.gateway;
+        let may_serve = gateway.regions().allows(region, &self.prepared.inquiry.residency);
+        if !may_serve {
+            gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
+        }
+        may_serve
+    }
+
+    fn only_region(&self) -> Option<&RegionName> {
+        self.prepared.target.home.as_ref().map(|home| &home.region)
+    }
+
+    fn session_region(&self) -> Option<&RegionName> {
+        self.prepared.target.session_region.as_ref()
+    }
+
+    fn conversation(&self) -> Option<Conversation> {
+        let conversations = &self.worker.gateway.conversations;
+        let served = conversations.find(self.prepared.inquiry.prefix.as_slice())?;
+        Some(Conversation { region: served.region, blocks: served.blocks })
+    }
+
+    fn own_speed(&self, model: &ModelName) -> Option<Speed> {
+        self.regions.own.get(model).map(|own| own.speed)
+    }
+
+    fn speed(&self, index: usize, model: &ModelName) -> Option<Speed> {
+        self.regions.others.get(index)?.models.get(model).map(|model| model.speed)
+    }
+
+    fn hot_blocks(&self) -> Option<SmallVec<[u32; 8]>> {
+        let hot = self.worker.gateway.knowledge().look_up_hot(&self.prepared.inquiry);
+        let others = self.regions.others.iter();
+        hot.is_any().then(|| others.map(|other| hot.blocks(&other.name)).collect())
+    }
+
+    fn prefill_ms(&self, cached_blocks: u32, speed: &Speed) -> f32 {
+        let knowledge = self.worker.gateway.knowledge();
+        knowledge.prefill_ms(&self.prepared.inquiry, cached_blocks, speed)
+    }
+
+    fn note_hot(&self, is_changed: bool) {
+        self.worker.gateway.knowledge().spilled(is_changed);
+    }
+}
+
+/// Returns true for policies that go by what replicas have in their caches.
+fn reads_caches(policy: Policy) -> bool {
+    matches!(policy, Policy::PredictedLatency | Policy::PrefixAware)
+}
