@@ -1,33 +1,34 @@
-//! Who asks, and what they may.
+//! Authentication and authorization of callers.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
-use spillway_control::{KeyId, KeyRole, KeyText, State, key_hash};
+use spillway_cluster_state::{KeyId, KeyRole, KeyText, State, key_hash};
+use spillway_types::unix_ms;
 use tokio::sync::watch;
 
 use crate::config::{AdminConfig, AdminRole};
 use crate::error::ApiError;
 
-/// Who asks.
+/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// As it stands in the audit trail.
+    /// Name of the caller in the audit trail.
     pub(crate) name: String,
     pub(crate) role: AdminRole,
 }
 
-/// What a caller showed, for looking at it again while its request goes on.
+/// Credential of a caller, for checking it again while the request goes on.
 #[derive(Clone)]
 pub(crate) struct Credential {
     token: Option<Arc<str>>,
     config: watch::Receiver<Arc<AdminConfig>>,
 }
 
-/// The name of whoever needs no token.
+/// Name of a caller that needs no token.
 const LOCAL: &str = "local";
 
 impl Credential {
@@ -38,7 +39,7 @@ impl Credential {
         Ok(Self { token: token(&head.headers)?.map(Arc::from), config })
     }
 
-    /// Whether it still lets its holder in.
+    /// Returns true if the credential is still valid.
     pub(crate) fn holds(&self, state: Option<&State>) -> bool {
         let config = self.config.borrow();
         match &self.token {
@@ -47,10 +48,10 @@ impl Credential {
         }
     }
 
-    /// Returns once other tokens hold.
+    /// Returns once the config's tokens have changed; never if they cannot change any more.
     pub(crate) async fn changed(&mut self) {
         if self.config.changed().await.is_err() {
-            // Nobody is left who could change them.
+            // The sender is gone, so the tokens stay as they are.
             std::future::pending::<()>().await;
         }
     }
@@ -62,7 +63,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Who asks, by the tokens of the config and the keys of `state`.
+/// Authenticates a caller by the tokens of the config and the keys of `state`.
 pub(crate) fn caller(
     head: &Parts,
     config: &AdminConfig,
@@ -78,11 +79,13 @@ pub(crate) fn caller(
 }
 
 fn known(token: &str, config: &AdminConfig, state: Option<&State>) -> Option<Caller> {
+    // Tokens of the config need no state, so they work without a cluster.
     of_config(token, config).or_else(|| of_state(token, state?))
 }
 
-/// Refuses requests that name another host: a web page whose name was pointed at this machine would
-/// send such. Every `Host` counts, and the host of the target. A request without any is no browser's.
+/// Refuses requests that name another host, against DNS rebinding: a web page can point its own
+/// name at this machine. Every `Host` header counts, and the host of the target. A request without
+/// any comes from no browser.
 pub(crate) fn check_host(head: &Parts, config: &AdminConfig) -> Result<(), ApiError> {
     let mut hosts = head.headers.get_all(header::HOST).iter().map(|host| host.to_str().ok());
     let target = head.uri.authority().map(|authority| authority.as_str());
@@ -95,7 +98,7 @@ pub(crate) fn check_host(head: &Parts, config: &AdminConfig) -> Result<(), ApiEr
     Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", cause, remedy))
 }
 
-/// Whether the caller may do what needs `role`.
+/// Returns an error if the caller's role is lower than `role`.
 pub(crate) fn check_role(caller: &Caller, role: AdminRole) -> Result<(), ApiError> {
     if caller.role >= role {
         return Ok(());
@@ -108,6 +111,7 @@ pub(crate) fn check_role(caller: &Caller, role: AdminRole) -> Result<(), ApiErro
 fn token(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
     let text = value.to_str().unwrap_or_default();
+    // HTTP compares the scheme's name without regard to case.
     let token = text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let unreadable = || unauthorized("the authorization can't be read");
     token.map(|(_, token)| Some(token.trim())).ok_or_else(unreadable)
@@ -125,11 +129,13 @@ fn of_config(token: &str, config: &AdminConfig) -> Option<Caller> {
 fn of_state(token: &str, state: &State) -> Option<Caller> {
     let shown = KeyText::read(token)?;
     let key = state.records().keys.get(&KeyId::from(shown.id))?;
-    if key.is_revoked || key.expires_ms.is_some_and(|ends_ms| ends_ms <= now_ms()) {
+    let now_ms = unix_ms(SystemTime::now());
+    if key.is_revoked || key.expires_ms.is_some_and(|ends_ms| ends_ms <= now_ms) {
         return None;
     }
     let is_right = shown.hash(&key.salt).matches(&key.hash);
     let role = match key.role {
+        // A client's key is for models, never for the admin API.
         KeyRole::Client => return None,
         KeyRole::Read => AdminRole::Read,
         KeyRole::Operate => AdminRole::Operate,
@@ -138,8 +144,8 @@ fn of_state(token: &str, state: &State) -> Option<Caller> {
     is_right.then(|| Caller { name: format!("key:{}", shown.id), role })
 }
 
-/// Whoever reaches a listener without tokens may do everything, except web pages: a browser would
-/// carry their requests here with an `Origin`.
+/// Authenticates a caller at a listener without tokens: it may do everything, unless the request
+/// comes from a web page, for which a browser adds an `Origin`.
 fn local(head: &Parts) -> Result<Caller, ApiError> {
     let has_host = head.headers.contains_key(header::HOST) || head.uri.authority().is_some();
     if head.headers.contains_key(header::ORIGIN) || !has_host {
@@ -159,12 +165,6 @@ fn is_local(host: &str) -> bool {
     let Ok(authority) = host.parse::<http::uri::Authority>() else { return false };
     let name = authority.host().trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost") || name.parse::<std::net::IpAddr>().is_ok()
-}
-
-/// By this node's own clock, as keys want it.
-pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn unauthorized(cause: &str) -> ApiError {

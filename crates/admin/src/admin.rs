@@ -1,10 +1,10 @@
-//! Answers requests to the admin API.
+//! Entry point of the admin API.
 
 use std::sync::Arc;
 
 use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
-use spillway_agreement::Agreement;
+use spillway_control_plane::ControlPlane;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{self, Credential};
@@ -18,84 +18,92 @@ use crate::openapi::openapi;
 use crate::own_limits::OwnLimits;
 use crate::reply::{Reply, json};
 use crate::resource::Resource;
+use crate::steering::Steered;
 
-/// Answers requests to the admin API, for one node. Cheap to clone.
+/// Admin API of one node. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Admin {
-    agreement: Option<Arc<Agreement>>,
+    control_plane: Option<Arc<ControlPlane>>,
     explain: Option<Arc<dyn Explain>>,
     own_limits: Option<Arc<dyn OwnLimits>>,
+    steered: Option<Arc<dyn Steered>>,
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// Replaced whole; streams end when their tokens do.
+    /// Config in use; replaced as a whole. Streams watch it and end when their token becomes
+    /// invalid.
     config: watch::Sender<Arc<AdminConfig>>,
     watchers: Arc<Semaphore>,
-    /// One at a time: each holds the whole state.
+    /// A single permit: each backup holds the whole state in memory.
     backups: Arc<Semaphore>,
 }
 
 impl Admin {
-    /// An API over `agreement`. A node that is in no cluster has none: then every request but that
-    /// for the OpenAPI document is answered with why.
+    /// Makes the API of `control_plane`. A node outside any cluster has none: every request that
+    /// needs one gets an error that says so.
     #[must_use]
-    pub fn new(agreement: Option<Arc<Agreement>>, config: AdminConfig) -> Self {
+    pub fn new(control_plane: Option<Arc<ControlPlane>>, config: AdminConfig) -> Self {
         let watchers = Arc::new(Semaphore::new(config.watchers_max));
         let backups = Arc::new(Semaphore::new(1));
         let config = watch::Sender::new(Arc::new(config));
         let shared = Arc::new(Shared { config, watchers, backups });
-        Self { agreement, explain: None, own_limits: None, shared }
+        Self { control_plane, explain: None, own_limits: None, steered: None, shared }
     }
 
-    /// The same with somebody who says where requests go. Without, `/v1/explain` says that nobody
-    /// does.
+    /// Adds the service behind `/v1/explain`. Without it, that path answers with an error.
     #[must_use]
     pub fn explaining(self, by: Arc<dyn Explain>) -> Self {
         Self { explain: Some(by), ..self }
     }
 
-    /// The same for a node whose config file has limits.
+    /// Adds the limits of the node's config file.
     #[must_use]
     pub fn limiting(self, by: Arc<dyn OwnLimits>) -> Self {
         Self { own_limits: Some(by), ..self }
     }
 
-    /// Goes by other tokens and names from now on, on connections that are open already, too. What is
-    /// under way by a token that holds no more ends.
+    /// Adds the service behind `/v1/steering`, which knows the regions that take clients.
+    #[must_use]
+    pub fn steering(self, by: Arc<dyn Steered>) -> Self {
+        Self { steered: Some(by), ..self }
+    }
+
+    /// Replaces tokens and names, for open connections, too. Requests in progress end if their
+    /// token is no longer valid.
     pub fn replace(&self, config: AdminConfig) {
         self.shared.config.send_replace(Arc::new(config));
     }
 
-    /// The tokens and names that hold now.
+    /// Returns the config in use.
     #[must_use]
     pub fn config(&self) -> Arc<AdminConfig> {
         Arc::clone(&self.shared.config.borrow())
     }
 
-    /// Whether whoever sends a request with this head may do what that role may: for what else is
-    /// behind the same listener.
+    /// Checks that the sender of a request with this head has the role. For other services behind
+    /// the same listener.
     ///
     /// # Errors
-    /// The answer that says why not.
+    /// Returns the answer that says why not.
     pub fn check(&self, head: &http::request::Parts, role: AdminRole) -> Result<(), Box<Reply>> {
-        let state = self.agreement.as_ref().map(|agreement| agreement.published());
+        let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
         let caller = access::caller(head, &self.config(), state.as_deref());
         let checked = caller.and_then(|caller| access::check_role(&caller, role));
         checked.map_err(|error| Box::new(error.into_reply()))
     }
 
-    /// Whether a request with this head names this listener: for what needs no token.
+    /// Checks that a request with this head names this listener. For services that need no token.
     ///
     /// # Errors
-    /// The answer that says why not.
+    /// Returns the answer that says why not.
     pub fn check_host(&self, head: &http::request::Parts) -> Result<(), Box<Reply>> {
         let checked = access::check_host(head, &self.config());
         checked.map_err(|error| Box::new(error.into_reply()))
     }
 
-    /// Answers one request for a path below `/v1/`. What goes wrong is an answer too.
+    /// Answers one request for a path below `/v1/`. Every failure becomes an answer, too.
     pub async fn answer(&self, request: Request<Incoming>) -> Reply {
         let answered = Box::pin(self.try_answer(request)).await;
         answered.unwrap_or_else(ApiError::into_reply)
@@ -104,8 +112,8 @@ impl Admin {
     async fn try_answer(&self, request: Request<Incoming>) -> Result<Reply, ApiError> {
         let (head, body) = request.into_parts();
         let config = &*self.config();
-        let state = self.agreement.as_ref().map(|agreement| agreement.published());
-        // First, so that who may not ask learns nothing, not even what there is.
+        let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
+        // First, so that a caller without rights learns nothing, not even which paths exist.
         let caller = access::caller(&head, config, state.as_deref())?;
         let segments = call::segments(head.uri.path())?;
         let (endpoint, path) = match endpoint::find(&head.method, &segments) {
@@ -113,22 +121,28 @@ impl Admin {
             Found::OtherMethods(methods) => return Ok(other_methods(&methods)),
             Found::Nothing => return Err(no_path()),
         };
+        // Before the body is read, so that only a caller with the role makes this node hold one.
         access::check_role(&caller, endpoint.role)?;
         let credential = Credential::of(&head, self.shared.config.subscribe())?;
         if endpoint.operation == Operation::OpenApi {
             return Ok(json(StatusCode::OK, openapi()));
         }
         let call = Call::read((endpoint, path), caller, (head, body), config).await?;
-        let state = self.agreement.as_ref().map(|agreement| agreement.published());
-        // The body may have taken its time.
+        let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
+        // Checked again, since the body may have taken long to arrive.
         if !credential.holds(state.as_deref()) {
             return Err(access::unauthorized("the token was revoked meanwhile"));
         }
+        // Explanations and steering are this node's own knowledge: they need no cluster.
         if endpoint.operation == Operation::Explain {
             return answer::explain(self.explain.as_deref(), &call).await;
         }
+        if endpoint.operation == Operation::Steering {
+            return answer::steering(self.steered.as_deref());
+        }
         let own_limits = self.own_limits.as_deref();
-        if let (None, Some(own)) = (&self.agreement, own_limits) {
+        // A node outside any cluster can still show the limits of its config file.
+        if let (None, Some(own)) = (&self.control_plane, own_limits) {
             match endpoint.operation {
                 Operation::List(Resource::Limits) => return answer::limits_alone(own, &call, true),
                 Operation::Show(Resource::Limits) => {
@@ -137,9 +151,9 @@ impl Admin {
                 _ => {}
             }
         }
-        let agreement = self.agreement.clone().ok_or_else(no_cluster)?;
+        let control_plane = self.control_plane.clone().ok_or_else(no_cluster)?;
         let cluster = Cluster {
-            agreement,
+            control_plane,
             config,
             watchers: &self.shared.watchers,
             backups: &self.shared.backups,

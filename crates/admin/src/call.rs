@@ -1,4 +1,4 @@
-//! A request, read once.
+//! A request, parsed once.
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -7,7 +7,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
-use spillway_control::{Expect, RequestId, key_hash};
+use spillway_cluster_state::{Expect, RequestId, key_hash};
 
 use crate::access::Caller;
 use crate::config::AdminConfig;
@@ -15,30 +15,30 @@ use crate::endpoint::{Endpoint, Operation};
 use crate::error::ApiError;
 use crate::query::Query;
 
-/// Bytes of a request's body: an entry of the log has as many.
+/// Most bytes of a request's body, as many as an entry of the log has.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a request that is asked about: a prompt of a million tokens.
+/// Most bytes of a request to explain: a prompt of a million tokens.
 const EXPLAIN_BYTES_MAX: usize = 4 << 20;
-/// Bytes of an `Idempotency-Key`: a UUID has 36.
+/// Most bytes of an `Idempotency-Key`: a UUID has 36.
 const IDEMPOTENCY_BYTES_MAX: usize = 256;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A request that may be carried out.
+/// A parsed request.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) endpoint: &'static Endpoint,
     pub(crate) caller: Caller,
-    /// What stands in the `{names}` of the endpoint's path.
+    /// Values of the `{names}` in the endpoint's path.
     pub(crate) path: Vec<String>,
     pub(crate) query: Query,
     pub(crate) expect: Expect,
-    /// The client's name for the request, if it has one.
+    /// Id of the request, from the client's `Idempotency-Key`; `None` without one.
     pub(crate) request: Option<RequestId>,
     pub(crate) last_event: Option<String>,
     pub(crate) body: Bytes,
 }
 
-/// The decoded parts of a path below `/`.
+/// Returns the decoded segments of a path below `/`.
 pub(crate) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
     let decode = |part: &str| percent_decode_str(part).decode_utf8().map(String::from);
     let parts: Result<_, _> = path.split('/').skip(1).map(decode).collect();
@@ -46,13 +46,14 @@ pub(crate) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
 }
 
 impl Call {
-    /// Reads what else the request says.
+    /// Parses query, headers and body.
     pub(crate) async fn read(
         (endpoint, path): (&'static Endpoint, Vec<String>),
         caller: Caller,
         (head, body): (Parts, Incoming),
         config: &AdminConfig,
     ) -> Result<Self, ApiError> {
+        // Parsed before the body is read, so that a wrong request costs no memory.
         let query = Query::parse(head.uri.query(), endpoint.query)?;
         let expect = expectation(&head.headers)?;
         let request = idempotency(&head.headers, &caller)?;
@@ -71,7 +72,7 @@ impl Call {
         Ok(Self { endpoint, caller, path, query, expect, request, last_event, body })
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         let schema = "send JSON as /v1/openapi.json describes it";
         serde_json::from_slice(&self.body).map_err(|error| {
@@ -79,7 +80,7 @@ impl Call {
         })
     }
 
-    /// The body as JSON; an empty one stands for `{}`.
+    /// Parses the body as JSON; an empty one stands for `{}`.
     pub(crate) fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         if self.body.is_empty() { Ok(T::default()) } else { self.json() }
     }
@@ -98,7 +99,8 @@ async fn bytes(body: Incoming, bytes_max: usize) -> Result<Bytes, ApiError> {
     }
 }
 
-/// `If-Match: "7"` for a version, `If-None-Match: *` for a record that must not exist.
+/// Returns the condition of a write: `If-Match: "7"` for a version, `If-None-Match: *` for a record
+/// that must not exist.
 fn expectation(headers: &HeaderMap) -> Result<Expect, ApiError> {
     let matching = text(headers, &header::IF_MATCH)?;
     let none_matching = text(headers, &header::IF_NONE_MATCH)?;
@@ -106,6 +108,7 @@ fn expectation(headers: &HeaderMap) -> Result<Expect, ApiError> {
         (None, None) => Ok(Expect::Any),
         (None, Some("*")) => Ok(Expect::Absent),
         (Some(tag), None) => {
+            // The quotes of the tag may be left out.
             let number = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag);
             let wrong = |_| {
                 let remedy = "send the record's version in quotes, as its ETag has it";
@@ -120,24 +123,26 @@ fn expectation(headers: &HeaderMap) -> Result<Expect, ApiError> {
     }
 }
 
-/// Each caller has names of its own, so nobody repeats a request of somebody else.
+/// Returns the request id. The caller's name is part of it, so that no caller repeats a request of
+/// another one.
 fn idempotency(headers: &HeaderMap, caller: &Caller) -> Result<Option<RequestId>, ApiError> {
     let Some(key) = text(headers, &IDEMPOTENCY_KEY)? else { return Ok(None) };
     if key.is_empty() || key.len() > IDEMPOTENCY_BYTES_MAX {
         let remedy = format!("use 1 to {IDEMPOTENCY_BYTES_MAX} bytes, e.g. a UUID");
         return Err(ApiError::bad_request("the Idempotency-Key can't be used", remedy));
     }
-    // The names of callers have no zero byte, so no two pairs are one.
+    // Names of callers have no zero byte, so no two pairs have equal bytes.
     let hash = key_hash(format!("{}\0", caller.name).as_bytes(), key.as_bytes());
     let mut id = [0; 16];
     id.copy_from_slice(&hash.reveal()[..16]);
     Ok(Some(RequestId::keyed(id)))
 }
 
-/// The one value of a header.
+/// Returns the value of a header that may occur once; `None` if it is missing.
 fn text(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, ApiError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
+    // A header that occurs twice is ambiguous.
     let value = value.to_str().ok().filter(|_| values.next().is_none());
     let wrong = || {
         let cause = format!("the header {name} can't be read");

@@ -1,32 +1,31 @@
-//! What the admin API is told when it starts.
+//! Configuration of the admin API.
 
 use std::fmt;
 use std::time::Duration;
 
-use spillway_control::Hidden;
+use spillway_cluster_state::Hidden;
 
-/// What the admin API is told when it starts.
+/// Configuration of the admin API.
 #[derive(Clone, Debug)]
 pub struct AdminConfig {
-    /// Tokens that hold whatever the cluster says, so that operators get in when it has no quorum.
-    /// Without any, whoever reaches the listener may do everything: see
-    /// [`crate::check_listener`].
+    /// Tokens that are valid even without a quorum, so that operators get in. Without any, every
+    /// client that reaches the listener may do everything: see [`crate::check_listener`].
     pub tokens: Vec<ConfigToken>,
-    /// Whether a token is needed even if `tokens` is empty: a token file is set. Whoever takes the last
-    /// token out of it lets nobody in, instead of everybody.
+    /// True if a token is needed even if `tokens` is empty, since a token file is set. Removing the
+    /// last token from the file then locks all clients out, instead of letting all in.
     pub requires_token: bool,
-    /// Names by which clients may reach the listener, besides IP addresses and `localhost`. A web page
-    /// can point a name of its own at this machine.
+    /// Host names by which clients may reach the listener, besides IP addresses and `localhost`.
+    /// Others are refused: a web page can point its own name at this machine.
     pub names: Vec<String>,
-    /// How long a write or a linearizable read may take. Longer than it takes to elect a leader, so
-    /// that a write that met with its loss is settled.
+    /// Time limit of a write or a linearizable read. Longer than an election takes, so that a write
+    /// during the loss of a leader is settled.
     pub time_limit: Duration,
-    /// How long a request's body may take to arrive.
+    /// Time limit for a request's body to arrive.
     pub body_limit: Duration,
-    /// Watches at a time. Each holds a connection and looks at the last changes.
+    /// Most watches at a time. Each holds a connection and reads the last changes.
     pub watchers_max: usize,
-    /// After so much silence a watcher is told that it is still connected. Shorter than what
-    /// proxies take for a dead connection, which is often 60 s.
+    /// Silence after which a watcher is told that its connection is alive. Shorter than the idle
+    /// time-out of proxies, which is often 60 s.
     pub watch_alive: Duration,
 }
 
@@ -45,7 +44,7 @@ impl Default for AdminConfig {
 }
 
 impl AdminConfig {
-    /// Whether nobody gets in without a token.
+    /// Returns true if every client needs a token.
     #[must_use]
     pub fn wants_token(&self) -> bool {
         self.requires_token || !self.tokens.is_empty()
@@ -55,27 +54,27 @@ impl AdminConfig {
 /// A token of the config file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigToken {
-    /// Whose it is: stands in the audit trail.
+    /// Name of the token's owner in the audit trail.
     pub name: String,
-    /// What it is good for.
+    /// Role of the token.
     pub role: AdminRole,
     /// SHA-256 of the token.
     pub hash: Hidden,
 }
 
-/// What somebody may do.
+/// Rights of a caller; each role has those of the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AdminRole {
     /// Read.
     Read,
-    /// Read, drain, weigh, hand over the lead.
+    /// Read, drain, set weights, hand over the leadership.
     Operate,
     /// Everything.
     Admin,
 }
 
 impl AdminRole {
-    /// Its name in token files and in the API.
+    /// Returns the name in token files and in the API.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

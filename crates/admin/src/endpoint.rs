@@ -3,25 +3,25 @@
 use std::sync::LazyLock;
 
 use http::Method;
-use spillway_control::{RegionState, ReplicaState};
+use spillway_cluster_state::{RegionState, ReplicaState};
 
 use crate::config::AdminRole;
 use crate::resource::Resource;
 
-/// What can be asked, where, and by whom.
+/// An endpoint: path, method, operation, and the role that it needs.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) method: Method,
-    /// With `{names}` for the parts that differ.
+    /// Path, with `{names}` for the variable parts.
     pub(crate) path: String,
     pub(crate) operation: Operation,
     pub(crate) role: AdminRole,
-    /// Parameters that may stand behind the question mark.
+    /// Query parameters that the endpoint takes.
     pub(crate) query: &'static [&'static str],
     pub(crate) summary: String,
 }
 
-/// What an endpoint does.
+/// Operation of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     List(Resource),
@@ -43,6 +43,7 @@ pub(crate) enum Operation {
     Watch,
     Backup,
     Explain,
+    Steering,
     Trie,
     RotatePrefixKey,
     OpenApi,
@@ -59,7 +60,8 @@ pub(crate) static ENDPOINTS: LazyLock<Vec<Endpoint>> = LazyLock::new(|| {
     records.chain(actions()).chain(of_node()).collect()
 });
 
-/// What a path leads to: an endpoint with what stands in its `{names}`, or the methods that would.
+/// Result of looking up a path: an endpoint with the values of its `{names}`, or the methods that
+/// the path takes.
 pub(crate) enum Found {
     Endpoint(&'static Endpoint, Vec<String>),
     OtherMethods(Vec<&'static Method>),
@@ -74,6 +76,7 @@ pub(crate) fn find(method: &Method, segments: &[String]) -> Found {
         if endpoint.method == method {
             return Found::Endpoint(endpoint, parts);
         }
+        // The path exists with another method: 405 instead of 404.
         others.push(&endpoint.method);
     }
     if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
@@ -86,6 +89,7 @@ fn matched(path: &str, segments: &[String]) -> Option<Vec<String>> {
     }
     let mut parts = Vec::new();
     for (wanted, segment) in wanted.into_iter().zip(segments) {
+        // A part such as `{region}` takes any segment.
         if wanted.starts_with('{') {
             parts.push(segment.clone());
         } else if wanted != segment {
@@ -190,6 +194,8 @@ fn of_node() -> Vec<Endpoint> {
             .about("Tells what changes as server-sent events, from an index on."),
         read("/v1/trie", Operation::Trie, TRIE)
             .about("Shows which beginnings of prompts are hot in which region, by keyed hashes."),
+        read("/v1/steering", Operation::Steering, &[])
+            .about("Shows to which regions clients are to be sent, as far as this node knows."),
         explain.about("Says where a request would go from this node, and why. Sends it nowhere."),
         backup.about("Streams the state, for `spillway restore`."),
         read("/v1/openapi.json", Operation::OpenApi, &[]).about("Shows this document."),

@@ -1,4 +1,4 @@
-//! What is answered when something was not done.
+//! Answers to requests that failed.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::reply::{Reply, json};
 
-/// What is answered when something was not done.
+/// Answer to a request that failed.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
     body: Box<ErrorBody>,
 }
 
-/// What was not done, why, and what to do about it.
+/// Description of a failure: cause and remedy.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ErrorBody {
-    /// For programs.
+    /// Code for programs.
     pub(crate) code: String,
-    /// What is wrong.
+    /// Cause of the failure.
     pub(crate) cause: String,
-    /// What to do about it.
+    /// Advice to the client.
     pub(crate) remedy: String,
     /// With `conflict`: the record that is not as expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) conflict: Option<Conflict>,
-    /// With `no_quorum` and `not_leader`: who may be the leader.
+    /// With `no_quorum` and `not_leader`: the node that may be the leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) leader: Option<LeaderHint>,
-    /// When to try again.
+    /// Milliseconds after which to try again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after_ms: Option<u64>,
 }
@@ -38,27 +38,27 @@ pub(crate) struct ErrorBody {
 /// A record that is not as expected.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Conflict {
-    /// Its kind, as in paths.
+    /// Kind of the record, as in paths.
     pub(crate) resource: String,
-    /// Its name, as in paths.
+    /// Name of the record, as in paths.
     pub(crate) key: String,
-    /// Its version; none if it does not exist.
+    /// Version of the record; null if it does not exist.
     pub(crate) current_version: Option<u64>,
 }
 
-/// Who may be the leader, as far as this node knows.
+/// The node that may be the leader, as far as this node knows.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LeaderHint {
-    /// The node.
+    /// Name of the node.
     pub(crate) node: String,
-    /// Its region.
+    /// Region of the node.
     pub(crate) region: String,
 }
 
 /// The body of every answer that is not a success.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ErrorAnswer {
-    /// What went wrong.
+    /// Description of the failure.
     pub(crate) error: ErrorBody,
 }
 
@@ -74,7 +74,7 @@ impl ApiError {
         Self { status, body: Box::new(body) }
     }
 
-    /// The request makes no sense.
+    /// Makes the answer to a malformed request.
     pub(crate) fn bad_request(cause: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_request", cause, remedy)
     }
@@ -102,11 +102,13 @@ impl ApiError {
 
     pub(crate) fn into_reply(self) -> Reply {
         let Self { status, body } = self;
+        // Rounded up, so that no client comes back too early.
         let retry_after_s = body.retry_after_ms.map(|after_ms| after_ms.div_ceil(1_000));
         let mut reply = json(status, &ErrorAnswer { error: *body });
         if let Some(seconds) = retry_after_s {
             reply.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        // HTTP asks for the scheme in every 401.
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             reply.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);

@@ -1,7 +1,8 @@
-//! What the node adds to the API: where one request would go, and why.
+//! Interface to the node's routing: explains where one request would go.
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -9,35 +10,37 @@ use http::HeaderMap;
 use serde_json::Value;
 use spillway_types::TenantName;
 
-/// Says where a request would go, without sending it there. The node's data path does.
+/// Explains where a request would go, without sending it. Implemented by the node's data path.
 pub trait Explain: Debug + Send + Sync {
-    /// Explains one request: JSON as the OpenAPI document has it. Must not wait for long: the
-    /// answer is about this moment.
+    /// Explains one request, as JSON in the form of the OpenAPI document. Must not wait for long:
+    /// the answer is about this moment.
     fn explain(&self, request: ExplainRequest) -> Explaining<'_>;
 }
 
 /// An explanation that is being made.
 pub type Explaining<'a> = Pin<Box<dyn Future<Output = Result<Value, ExplainFault>> + Send + 'a>>;
 
-/// A request that somebody asks about.
+/// A request to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExplainRequest {
-    /// Where a client would send it.
+    /// Path that a client would send the request to.
     pub path: String,
-    /// What a client would say besides, e.g. a session.
+    /// Headers that a client would send, e.g. of a session.
     pub headers: HeaderMap,
-    /// Its body, byte for byte.
+    /// Body of the request, byte for byte.
     pub body: Bytes,
-    /// Whose request it would be; none for a client without a key.
+    /// Tenant of the request; `None` for a client without a key.
     pub tenant: Option<TenantName>,
+    /// Address of the client; `None` if its country is to be unknown.
+    pub client: Option<IpAddr>,
 }
 
-/// There is nothing to explain: the request itself would be answered with an error.
+/// Error for a request that cannot be explained: sent for real, it would be answered with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}: {remedy}")]
 pub struct ExplainFault {
-    /// What is wrong with the request.
+    /// Fault of the request.
     pub cause: String,
-    /// What to do about it.
+    /// Advice to the client.
     pub remedy: String,
 }

@@ -1,13 +1,13 @@
-//! Faults of the layers below as answers.
+//! Answers for errors of the layers below.
 
 use http::StatusCode;
-use spillway_consensus::{ChangeError, ProposeError, ReadError};
-use spillway_control::{Fault, RecordKey, Refusal, RefusalCode};
+use spillway_cluster_state::{Fault, RecordKey, Refusal, RefusalCode};
+use spillway_raft::{ChangeError, ProposeError, ReadError};
 
 use crate::error::{ApiError, Conflict, LeaderHint};
 use crate::records::name_of;
 
-/// A write that was not carried out, or may not have been.
+/// Returns the answer to a write that was not carried out, or may not have been.
 pub(crate) fn of_propose(error: ProposeError, leader: Option<LeaderHint>) -> ApiError {
     let cause = error.to_string();
     match error {
@@ -36,7 +36,7 @@ pub(crate) fn of_propose(error: ProposeError, leader: Option<LeaderHint>) -> Api
     }
 }
 
-/// A read that was not answered.
+/// Returns the answer to a read that failed.
 pub(crate) fn of_read(error: ReadError, leader: Option<LeaderHint>) -> ApiError {
     let cause = error.to_string();
     match error {
@@ -49,7 +49,7 @@ pub(crate) fn of_read(error: ReadError, leader: Option<LeaderHint>) -> ApiError 
     }
 }
 
-/// A lead that was not handed over.
+/// Returns the answer to a hand-over of the leadership that failed.
 pub(crate) fn of_transfer(error: ChangeError, leader: Option<LeaderHint>) -> ApiError {
     let cause = error.to_string();
     match error {
@@ -69,8 +69,8 @@ pub(crate) fn of_transfer(error: ChangeError, leader: Option<LeaderHint>) -> Api
     }
 }
 
-/// What a command met with instead of being carried out. What `about` misses was asked for itself;
-/// what else is missing is a mistake in the request.
+/// Returns the answer to a command that was refused. If the missing record is `about`, the subject
+/// of the request, the answer is 404; another missing record is a mistake in the request.
 pub(crate) fn of_fault(fault: Fault, about: &RecordKey) -> ApiError {
     match fault {
         Fault::Refused(refusal) => of_refusal(refusal, about),
@@ -123,7 +123,7 @@ fn status_of(code: RefusalCode) -> (StatusCode, &'static str) {
         RefusalCode::WireVersion => (StatusCode::CONFLICT, "wire_version"),
         RefusalCode::Transition => (StatusCode::CONFLICT, "transition"),
         RefusalCode::AlreadyApplied => (StatusCode::CONFLICT, "already_applied"),
-        // Kinds of later versions.
+        // Codes of later versions.
         _ => (StatusCode::CONFLICT, "refused"),
     }
 }

@@ -1,9 +1,9 @@
-//! Fuzz targets of what operators and programs send to the admin API.
+//! Fuzz targets of requests and files that operators and programs write for the admin API.
 
 use http::Method;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spillway_control::{Limit, Model, Region, ReplicaSpec, Route, Split, Tenant};
+use spillway_cluster_state::{Limit, Model, Region, ReplicaSpec, Route, Split, Tenant};
 
 use crate::answer::fuzz::explain_order;
 use crate::call::segments;
@@ -15,14 +15,14 @@ use crate::forms::{
 use crate::parse_token_file;
 use crate::query::{PAGE_MAX, Query};
 
-/// A target: the name of the folder of its inputs, and what runs one of them.
+/// Name of a target's folder of inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] =
     &[("admin_query", query), ("admin_body", body), ("admin_token_file", token_file)];
 
-/// Pages are never longer than allowed, and unknown parameters never pass.
+/// Checks that no page is longer than allowed, and that no unknown parameter passes.
 fn query(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let (path, query) =
@@ -41,7 +41,7 @@ fn query(input: &[u8]) {
     assert_eq!(Query::parse(query, &[]).is_err(), has_one, "a parameter that is not known");
 }
 
-/// A body that can be read as a record is written as the same record again.
+/// Checks that a body that can be read as a record is written as an equal record.
 fn body(input: &[u8]) {
     let _node = record::<NodeRecord>(input);
     drop(record::<SettingRecord>(input));
@@ -67,7 +67,7 @@ fn record<T: Serialize + DeserializeOwned>(input: &[u8]) -> Option<T> {
     Some(read)
 }
 
-/// A fault says which line is wrong and has no part of a token in it.
+/// Checks that a fault names the wrong line, and has no part of a token in it.
 fn token_file(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match parse_token_file(text) {

@@ -1,8 +1,8 @@
-//! The admin API: what operators read and change of the state that all nodes agree on.
+//! Admin API: operators read and change the state that all nodes agree on.
 //!
-//! [`Admin::answer`] answers requests for paths below `/v1/`. Endpoints stand in one table, from
-//! which requests are routed, rights are checked, and the OpenAPI document is made. Reads say which
-//! entry they have seen and how old they can be; writes can be conditional, repeatable and dry.
+//! [`Admin::answer`] answers requests for paths below `/v1/`. A single table of endpoints serves to
+//! route requests, to check rights, and to make the OpenAPI document. Reads tell the index that
+//! they have seen and how old they can be; writes can be conditional, repeatable and dry.
 
 mod access;
 mod admin;
@@ -25,6 +25,7 @@ mod records;
 mod reply;
 mod resource;
 mod secrets;
+mod steering;
 mod token_file;
 
 pub use admin::Admin;
@@ -34,6 +35,7 @@ pub use listener::{ListenerFault, check_listener, connection_builder};
 pub use openapi::openapi;
 pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};
+pub use steering::{Steered, SteeredRegion};
 pub use token_file::{TokenFileFault, parse_token_file};
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where the admin API may listen, and how its connections are bounded.
+//! Limits of the admin listener: its address and its connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,38 +8,39 @@ use hyper_util::rt::TokioTimer;
 
 use crate::config::AdminConfig;
 
-/// Bytes of a request's head: the longest names, percent-encoded, several times over.
+/// Most bytes of a request's head: the longest names, percent-encoded, several times over.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Header fields of one request.
+/// Most header fields of one request.
 const HEADERS_MAX: usize = 64;
-/// How long a head may take, which is also how long a connection may be idle.
+/// Time limit for a head, which is also the longest time that a connection may be idle.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
 
-/// The admin API would be open to the network.
+/// Error for an admin listener that would be open to the network without a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the admin listener {address} can be reached from elsewhere, and there is no token: listen on \
      127.0.0.1, or set a token file"
 )]
 pub struct ListenerFault {
-    /// Where it was to listen.
+    /// Address that the listener was to have.
     pub address: SocketAddr,
 }
 
-/// Whether the admin API may listen there. Without a token in the config, whoever reaches it may
-/// do everything, so then it is for this machine alone; keys of the cluster don't count, since
-/// nobody could have made them.
+/// Checks the address of the admin listener. Without a token in the config, every client that
+/// reaches it may do everything, so it may only listen on loopback. Keys of the cluster don't
+/// count, since making the first one needs this API.
 ///
 /// # Errors
-/// If the address is not loopback and there is no token.
+/// Returns an error if the address is not loopback and there is no token.
 pub fn check_listener(address: SocketAddr, config: &AdminConfig) -> Result<(), ListenerFault> {
+    // Canonical, since `::ffff:127.0.0.1` is loopback, too.
     if !config.wants_token() && !address.ip().to_canonical().is_loopback() {
         return Err(ListenerFault { address });
     }
     Ok(())
 }
 
-/// A connection of the admin listener, with limits for heads.
+/// Returns the settings of connections to the admin listener, with limits for heads.
 #[must_use]
 pub fn connection_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
@@ -53,7 +54,7 @@ pub fn connection_builder() -> http1::Builder {
 
 #[cfg(test)]
 mod tests {
-    use spillway_control::key_hash;
+    use spillway_cluster_state::key_hash;
 
     use super::*;
     use crate::config::{AdminRole, ConfigToken};

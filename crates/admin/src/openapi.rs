@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{
     AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, LimitItem,
-    Limits, Lost, Many, One, RegionWeight, ReplicaWeight, StatusAnswer, TransferOrder, TrieAnswer,
-    Written,
+    Limits, Lost, Many, One, RegionWeight, ReplicaWeight, StatusAnswer, SteeringAnswer,
+    TransferOrder, TrieAnswer, Written,
 };
 use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
 use crate::error::ErrorAnswer;
@@ -25,7 +25,7 @@ use crate::resource::Resource;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
 
-/// The OpenAPI 3.1 document of the admin API, as `/v1/openapi.json` has it.
+/// Returns the OpenAPI 3.1 document of the admin API, as `/v1/openapi.json` shows it.
 #[must_use]
 pub fn openapi() -> &'static Value {
     &DOCUMENT
@@ -80,6 +80,7 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
     });
     if let Some(schema) = request(endpoint.operation, generator) {
         let content = json!({ "application/json": { "schema": schema } });
+        // Keys and join tokens have a default for each member.
         let is_required =
             !matches!(endpoint.operation, Operation::CreateKey | Operation::CreateJoinToken);
         operation["requestBody"] = json!({ "required": is_required, "content": content });
@@ -87,7 +88,7 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
     operation
 }
 
-/// Unique, since method and path are.
+/// Returns the id of an operation, made from method and path, which are unique together.
 fn operation_id(endpoint: &Endpoint) -> String {
     let path = endpoint.path.trim_start_matches("/v1/");
     let words = path.split(['/', '.', '-']).map(|word| word.trim_matches(['{', '}']));
@@ -184,6 +185,7 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::Leader | Operation::TransferLeader => generator.subschema_for::<LeaderAnswer>(),
         Operation::Audit => generator.subschema_for::<AuditPage>(),
         Operation::Explain => generator.subschema_for::<Explanation>(),
+        Operation::Steering => generator.subschema_for::<SteeringAnswer>(),
         Operation::Trie => generator.subschema_for::<TrieAnswer>(),
         Operation::OpenApi => Schema::from(Map::from_iter([("type".to_owned(), "object".into())])),
         Operation::Watch => {
@@ -209,7 +211,7 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
     ("200", json!({ "application/json": { "schema": schema } }))
 }
 
-/// What the data of each kind of event is: OpenAPI itself has no word for it.
+/// Returns the schemas of all kinds of events, which OpenAPI itself cannot describe.
 fn events(generator: &mut SchemaGenerator) -> Value {
     let freshness = generator.subschema_for::<Freshness>();
     json!({

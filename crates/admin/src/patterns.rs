@@ -1,27 +1,27 @@
-//! What names and texts may be, as regular expressions of the OpenAPI document. The rules of
-//! `spillway-control` decide; a test holds these against them.
+//! Regular expressions of names and texts, for the OpenAPI document. The rules of
+//! `spillway-cluster-state` decide; a test compares the expressions with them.
 
 /// Names of nodes, regions, replicas, routes, tenants, keys, tokens and the like.
 pub(crate) const NAME: &str = r"^[A-Za-z0-9._-]{1,64}$";
-/// The same, or nothing.
+/// Like [`NAME`], or empty.
 pub(crate) const NAME_OR_NONE: &str = r"^[A-Za-z0-9._-]{0,64}$";
 /// Names of models.
 pub(crate) const MODEL: &str = r"^[^\s\u0000-\u001f\u007f-\u009f]{1,256}$";
-/// Countries.
+/// Codes of countries.
 pub(crate) const COUNTRY: &str = r"^[A-Z]{2}$";
-/// The same, or nothing.
+/// Like [`COUNTRY`], or empty.
 pub(crate) const COUNTRY_OR_NONE: &str = r"^([A-Z]{2})?$";
 /// A few words.
 pub(crate) const TEXT: &str = r"^[^\u0000-\u001f\u007f-\u009f]{0,128}$";
-/// Where a replica is.
+/// Addresses of replicas.
 pub(crate) const URL: &str = r"^https?://[A-Za-z0-9_.:\[\]-]+/?$";
 /// Beginnings of paths.
 pub(crate) const PATH: &str = r"^/[!-\u0022$->@-~]*$";
-/// Whose limit.
+/// Subjects of limits.
 const SCOPE: &str =
     r"^(global|(tenant|key):[A-Za-z0-9._-]{1,64}|model:[^\s\u0000-\u001f\u007f-\u009f]{1,256})$";
 
-/// What the part of a path that is called `name` may be.
+/// Returns the pattern of the path parameter `name`.
 pub(crate) fn of_parameter(name: &str) -> &'static str {
     match name {
         "model" | "split" => MODEL,
@@ -33,7 +33,7 @@ pub(crate) fn of_parameter(name: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use regex_lite::Regex;
-    use spillway_control::{
+    use spillway_cluster_state::{
         Actor, ClusterId, Command, DiskId, Entry, Expect, Fingerprint, Form, Item, LeaseSource,
         LimitScope, Model, NodeSpec, Outcome, Proposer, RefusalCode, Region, ReplicaId,
         ReplicaSpec, Route, State, Tenant,
@@ -45,7 +45,7 @@ mod tests {
         Regex::new(pattern).unwrap().is_match(text)
     }
 
-    /// Whether the rules let an operator do it, as far as names go.
+    /// Returns true if the rules let an operator do it, as far as names go.
     fn is_taken(command: Command) -> bool {
         let mut state = State::new();
         let node = NodeSpec {
@@ -55,7 +55,7 @@ mod tests {
             disk: DiskId([1; 16]),
             fingerprint: Fingerprint([1; 32]),
             wire_oldest: 1,
-            wire_newest: spillway_control::WIRE,
+            wire_newest: spillway_cluster_state::WIRE,
         };
         let form = Command::Form(Form { cluster: ClusterId([1; 16]), nodes: vec![node] });
         for (index, command) in [form, command].into_iter().enumerate() {

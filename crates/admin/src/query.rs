@@ -1,16 +1,16 @@
-//! What stands behind the question mark.
+//! Query parameters.
 
 use percent_encoding::percent_decode_str;
-use spillway_consensus::Consistency;
+use spillway_raft::Consistency;
 
 use crate::error::ApiError;
 
-/// Records on one page, unless the request says otherwise.
+/// Number of records on one page, unless the request asks for another.
 const PAGE: usize = 100;
-/// Records on one page at most: what is read holds up what is applied.
+/// Most records on one page: while a page is read, no entry is applied.
 pub(crate) const PAGE_MAX: usize = 1_000;
 
-/// What a request asks for besides its path.
+/// Parsed query parameters of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     pub(crate) consistency: Consistency,
@@ -18,11 +18,11 @@ pub(crate) struct Query {
     pub(crate) limit: usize,
     pub(crate) after: Option<String>,
     pub(crate) trail: Trail,
-    /// How many of the hottest.
+    /// Number of the hottest blocks to show.
     pub(crate) top: usize,
 }
 
-/// Whose deeds are asked for.
+/// Audit trail to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trail {
     Operators,
@@ -43,13 +43,14 @@ impl Default for Query {
 }
 
 impl Query {
-    /// Reads the parameters; each of them has to be among `known`.
+    /// Parses the parameters; each of them has to be among `known`.
     pub(crate) fn parse(text: Option<&str>, known: &[&str]) -> Result<Self, ApiError> {
         let mut query = Self::default();
         for pair in text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_decode_str(value).decode_utf8();
             let value = value.map_err(|_| wrong(name, "encode it as UTF-8, percent-encoded"))?;
+            // Refused, not ignored: a misspelt `dry_run` must not write.
             if !known.contains(&name) {
                 let cause = format!("the parameter {:?} means nothing here", shown(name));
                 let remedy = match known {
@@ -84,6 +85,7 @@ impl Query {
             ("trail", "operators") => self.trail = Trail::Operators,
             ("trail", "system") => self.trail = Trail::System,
             ("trail", _) => return Err(wrong(name, "use operators or system")),
+            // Of all known parameters only `after` is left.
             (_, after) => self.after = Some(after.to_owned()),
         }
         Ok(())
@@ -95,7 +97,7 @@ fn wrong(name: &str, remedy: impl Into<String>) -> ApiError {
     ApiError::bad_request(cause, remedy)
 }
 
-/// As much of a name as is shown.
+/// Returns the first 32 characters of a name, for an error message.
 fn shown(name: &str) -> String {
     name.chars().take(32).collect()
 }

@@ -1,8 +1,8 @@
-//! Records as JSON, one, by pages, or by name.
+//! Records as JSON: a single one, by pages, or by name.
 
 use serde::Serialize;
 use serde_json::Value;
-use spillway_control::{
+use spillway_cluster_state::{
     CertificateSerial, KeyId, LimitScope, Node, NodeId, Record, RecordKey, ReplicaId, Row, State,
     Table, TenantName, TokenId,
 };
@@ -20,11 +20,11 @@ use crate::resource::Resource;
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) items: Vec<Value>,
-    /// Where the next page begins, if there is one.
+    /// Name after which the next page begins; `None` at the end.
     pub(crate) next: Option<String>,
 }
 
-/// The records after `after`, at most `limit`. None if `after` can't be a name.
+/// Returns at most `limit` records after `after`. `None` if `after` can't be a name.
 pub(crate) fn list(
     state: &State,
     resource: Resource,
@@ -32,6 +32,7 @@ pub(crate) fn list(
     limit: usize,
 ) -> Option<Page> {
     let records = state.records();
+    // A setting that was never set has no record, and is listed with its default.
     if resource == Resource::Settings {
         let items = setting_infos(state).filter(|it| after.is_none_or(|after| *it.key > *after));
         return Some(paged(items.map(|item| (item.key.clone(), json(&item))), limit));
@@ -65,16 +66,18 @@ pub(crate) fn list(
         Resource::Keys => page!(keys, Key),
         Resource::RemovedNodes => page!(removed_nodes, RemovedNode),
         Resource::RevokedCertificates => page!(revoked_certificates, RevokedCertificate),
+        // Settings were answered above.
         Resource::JoinTokens | Resource::Settings => page!(join_tokens, JoinToken),
     })
 }
 
-/// One record as it is shown; none if it does not exist.
+/// Returns one record as it is shown; `None` if it does not exist.
 pub(crate) fn item(state: &State, key: &RecordKey) -> Option<Value> {
     if let RecordKey::Setting(name) = key {
         return setting_infos(state).find(|item| item.key == *name).map(|item| json(&item));
     }
     let mut shown = shown(key, &state.record(key)?);
+    // From here on: the parts of the info that other records have.
     if let RecordKey::Replica(id) = key {
         let (lease, health) = (state.records().leases.get(id), state.records().health.get(id));
         shown["info"]["lease"] = json(&lease.map(LeaseInfo::from));
@@ -94,7 +97,7 @@ pub(crate) fn item(state: &State, key: &RecordKey) -> Option<Value> {
     Some(shown)
 }
 
-/// A record by itself, as it is or would be.
+/// Returns a record without what other records say about it, as it is or would be.
 pub(crate) fn shown(key: &RecordKey, record: &Record) -> Value {
     match (key, record) {
         (RecordKey::Node(id), Record::Node(row)) => {
@@ -128,12 +131,12 @@ pub(crate) fn shown(key: &RecordKey, record: &Record) -> Value {
             of(name_of(key).1, row, (), RemovedNodeInfo::from(row.value()))
         }
         (_, Record::RevokedCertificate(row)) => plain::<_, RevokedRecord>(key, row),
-        // A node's record under another key: nobody asks for it.
+        // A node's record under the key of another kind does not exist.
         (_, Record::Node(_)) => Value::Null,
     }
 }
 
-/// Kind and name of a record, as in paths. Nodes are named by number.
+/// Returns kind and name of a record, as in paths. Nodes are named by number.
 pub(crate) fn name_of(key: &RecordKey) -> (&'static str, String) {
     match key {
         RecordKey::Node(id) => (Resource::Nodes.name(), id.to_string()),
@@ -158,8 +161,8 @@ pub(crate) fn name_of(key: &RecordKey) -> (&'static str, String) {
     }
 }
 
-/// The record that the parts of a path name; none if nothing can have that name. A node is named
-/// by its name, or by its number.
+/// Returns the key of the record that the parts of a path name; `None` if nothing can have that
+/// name. A node is found by its name or by its number.
 pub(crate) fn key_of(state: &State, resource: Resource, parts: &[String]) -> Option<RecordKey> {
     let name = parts.first()?;
     let text = name.as_str();
@@ -187,7 +190,7 @@ pub(crate) fn key_of(state: &State, resource: Resource, parts: &[String]) -> Opt
     })
 }
 
-/// Whose limit: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
+/// Parses the subject of a limit: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
 fn scope(text: &str) -> Option<LimitScope> {
     match text.split_once(':') {
         None if text == "global" => Some(LimitScope::Global),
@@ -202,13 +205,14 @@ fn scope_name(scope: &LimitScope) -> String {
     Scope::from(scope).label()
 }
 
-/// Where a list goes on. Names of regions and replicas have no slash.
+/// Returns the name after which a list goes on. Names of regions and replicas have no slash.
 fn cursor(key: &RecordKey) -> String {
     name_of(key).1
 }
 
 fn cursor_parts(resource: Resource, name: &str) -> Vec<String> {
     match resource {
+        // A replica is named by its region and its own name, with a slash between.
         Resource::Replicas => name.splitn(2, '/').map(str::to_owned).collect(),
         _ => vec![name.to_owned()],
     }
@@ -228,6 +232,7 @@ fn paged(mut rows: impl Iterator<Item = (String, Value)>, limit: usize) -> Page 
         items.push(item);
         last = Some(name);
     }
+    // One row more than the page shows if there is another page.
     Page { items, next: last.filter(|_| rows.next().is_some()) }
 }
 
@@ -239,7 +244,7 @@ fn of<V>(key: String, row: &Row<V>, record: impl Serialize, info: impl Serialize
     json(&Item { key, version: Some(row.version()), record, info })
 }
 
-/// What is shown are plain structs, which always have a JSON form.
+/// Returns the JSON form of a value. Cannot fail: only plain structs are shown.
 pub(crate) fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Answers as hyper sends them.
+//! Answers in the form that hyper sends.
 
 use std::io;
 
@@ -8,13 +8,13 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 
-/// The body of an answer. One that can't be finished breaks off with an error.
+/// Body of an answer. A body that can't be completed breaks off with an error.
 pub type Body = UnsyncBoxBody<Bytes, io::Error>;
 /// An answer.
 pub type Reply = Response<Body>;
 
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
-    // What is shown are plain structs, which always have a JSON form.
+    // Cannot fail: only plain structs are shown.
     let text = serde_json::to_vec(value).unwrap_or_default();
     reply(status, "application/json", whole(text.into()))
 }
@@ -24,7 +24,7 @@ pub(crate) fn reply(status: StatusCode, content_type: &'static str, body: Body) 
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    // What is shown here changes at any time, and some of it is secret.
+    // The state changes at any time, and some answers are secret.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

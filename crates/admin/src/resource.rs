@@ -1,4 +1,4 @@
-//! The kinds of records that have paths.
+//! Kinds of records that have paths.
 
 /// A kind of record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Resource {
         Self::RevokedCertificates,
     ];
 
-    /// Its name in paths.
+    /// Returns the name in paths.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Nodes => "nodes",
@@ -54,7 +54,7 @@ impl Resource {
         }
     }
 
-    /// The path of one, with names for the parts that differ.
+    /// Returns the path of one record, with `{names}` for the variable parts.
     pub(crate) fn item_path(self) -> String {
         let name = self.name();
         match self {
@@ -80,7 +80,7 @@ impl Resource {
         }
     }
 
-    /// Whether one can be written as a whole.
+    /// Returns true if a record of this kind can be written as a whole.
     pub(crate) fn is_writable(self) -> bool {
         !matches!(self, Self::JoinTokens | Self::RemovedNodes)
     }

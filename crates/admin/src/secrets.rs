@@ -1,40 +1,40 @@
-//! Secrets that are made here: shown once, kept as hashes or public keys.
+//! New secrets: shown once, kept as hashes or public keys.
 
 use std::fmt::Write;
 
-use spillway_control::{Hidden, KeyId, KeyText, SECRET_BYTES, key_hash};
+use spillway_cluster_state::{Hidden, KeyId, KeyText, SECRET_BYTES, key_hash};
 
 use crate::error::ApiError;
 
-/// What join tokens begin with.
+/// Prefix of join tokens.
 const JOIN_TOKEN: &str = "swj_";
 
-/// A secret and what is kept of it.
+/// A new secret, with the parts of it that are kept.
 pub(crate) struct Fresh {
-    /// What is shown, once.
+    /// Text that is shown, once.
     pub(crate) shown: String,
     pub(crate) salt: [u8; 16],
     pub(crate) hash: Hidden,
 }
 
-/// An id that nobody else draws.
+/// Returns a random id.
 pub(crate) fn fresh_id() -> Result<String, ApiError> {
     random::<8>().map(|bytes| hex(&bytes))
 }
 
-/// A key: `sw_<id>_<secret>`, the secret salted and hashed.
+/// Makes a key, `sw_<id>_<secret>`; the secret is kept salted and hashed.
 pub(crate) fn fresh_key(id: &str) -> Result<Fresh, ApiError> {
     let (secret, salt) = (random::<SECRET_BYTES>()?, random::<16>()?);
     let hash = key_hash(&salt, hex(&secret).as_bytes());
     Ok(Fresh { shown: KeyText::write(&KeyId::from(id), &secret), salt, hash })
 }
 
-/// A join token: `swj_<id>_<secret>`.
+/// Makes a join token, `swj_<id>_<secret>`.
 pub(crate) fn fresh_join_token(id: &str) -> Result<String, ApiError> {
     Ok(format!("{JOIN_TOKEN}{id}_{}", hex(&random::<SECRET_BYTES>()?)))
 }
 
-/// As many random bytes.
+/// Returns random bytes of the system.
 pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES], ApiError> {
     let mut bytes = [0; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| {

@@ -1,39 +1,38 @@
-//! The file with the tokens of a node.
+//! Token files: tokens of the admin API, per node.
 
-use spillway_control::{Hidden, key_hash};
+use spillway_cluster_state::{Hidden, key_hash};
 
 use crate::config::{AdminRole, ConfigToken};
 
-/// Tokens in one file: people and programs that operate the cluster.
+/// Most tokens in one file: one for each person or program that operates the cluster.
 const TOKENS_MAX: usize = 256;
-/// What is shorter may be guessed.
+/// Shortest token, in bytes: a shorter one could be guessed.
 const TOKEN_BYTES_MIN: usize = 24;
-/// As long as a header reasonably is.
+/// Longest token, in bytes: as long as a header reasonably is.
 const TOKEN_BYTES_MAX: usize = 512;
-/// As the audit trail takes it.
+/// Longest name, in bytes: as much as the audit trail takes.
 const NAME_BYTES_MAX: usize = 64;
-/// What a hash begins with.
+/// Prefix of a hash.
 const HASH: &str = "sha256:";
 
-/// A line of a token file can't be used. No part of a token is ever in it.
+/// Error for a line of a token file that can't be used. Never contains any part of a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {cause}: {remedy}")]
 pub struct TokenFileFault {
-    /// Which line, from 1 on.
+    /// Number of the line, from 1 on.
     pub line: usize,
-    /// What is wrong.
+    /// Fault of the line.
     pub cause: String,
-    /// What to do about it.
+    /// Advice to the operator.
     pub remedy: &'static str,
 }
 
-/// Reads the tokens of a file: one a line as `name role token`, with `read`, `operate` or `admin`
-/// for the role, and for the token itself or `sha256:` and its hash in hexadecimal, as
-/// `printf %s TOKEN | sha256sum` prints it. Empty lines and those that begin with `#` count for
-/// nothing.
+/// Parses a token file. Each line is `name role token`. The role is `read`, `operate` or `admin`.
+/// The third part is the token itself, or `sha256:` and the token's hash in hexadecimal, as
+/// `printf %s TOKEN | sha256sum` prints it. Empty lines and lines that begin with `#` are ignored.
 ///
 /// # Errors
-/// If a line is not like that.
+/// Returns an error for the first line that has another form.
 pub fn parse_token_file(text: &str) -> Result<Vec<ConfigToken>, TokenFileFault> {
     let mut tokens: Vec<ConfigToken> = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -43,6 +42,7 @@ pub fn parse_token_file(text: &str) -> Result<Vec<ConfigToken>, TokenFileFault> 
         }
         let fault = |(cause, remedy)| TokenFileFault { line: at + 1, cause, remedy };
         let token = parse_line(line_text).map_err(fault)?;
+        // Two tokens of one name would be one person in the audit trail.
         if tokens.iter().any(|known| known.name == token.name || known.hash == token.hash) {
             let cause = format!("the name or the token of {:?} stands here twice", token.name);
             return Err(fault((cause, "give each its own")));

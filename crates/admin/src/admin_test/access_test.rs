@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Tests of the rights of callers.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn keys_of_the_cluster_let_operators_in_until_they_are_revoked() {
         (text("key"), client.token(&text("secret")))
     };
     let published = async || {
-        // A dry run has seen all that was done, and what is published too.
+        // A dry run waits until the published state has all earlier writes.
         admin.put("/v1/models/m?dry_run=true", &json!({})).await.done();
     };
     admin.put("/v1/tenants/acme", &json!({})).await.done();

@@ -1,23 +1,19 @@
-//! A client of the admin API.
+//! Test client of the admin API.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
+use spillway_testkit::{full, within};
 use tokio::time::timeout;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::openapi_test::check_answer;
-use super::world::PATIENCE;
 
-/// A client of one node, with headers that all its requests have.
+/// Client of one node, with headers that all its requests have.
 #[derive(Clone)]
 pub(super) struct Client {
     address: SocketAddr,
@@ -32,11 +28,11 @@ pub(super) struct Answer {
     pub(super) body: Value,
 }
 
-/// An answer that goes on.
+/// An answer whose body is streamed.
 pub(super) struct Stream {
     pub(super) response: Response<Incoming>,
     text: String,
-    _connection: AbortOnDropHandle<hyper::Result<()>>,
+    _connection: spillway_testkit::Client,
 }
 
 /// A server-sent event.
@@ -52,14 +48,14 @@ impl Client {
         Self { address, headers: HeaderMap::new() }
     }
 
-    /// The same client with one more header.
+    /// Returns the client with one more header.
     pub(super) fn with(&self, name: &'static str, value: impl AsRef<str>) -> Self {
         let mut client = self.clone();
         client.headers.insert(name, value.as_ref().parse().unwrap());
         client
     }
 
-    /// The same client with a token.
+    /// Returns the client with a token.
     pub(super) fn token(&self, token: &str) -> Self {
         self.with("authorization", format!("Bearer {token}"))
     }
@@ -84,7 +80,7 @@ impl Client {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let (head, bytes) = self.raw(method.clone(), path, body.into()).await;
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        // Whatever a test is about, each answer is as the document says.
+        // In every test, each answer must be as the OpenAPI document says.
         check_answer(&method, path, head.status, &body);
         Answer { status: head.status, headers: head.headers, body }
     }
@@ -95,33 +91,23 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> (http::response::Parts, Bytes) {
-        let asked = async {
-            let stream = self.open(method, path, body).await;
-            let (head, body) = stream.response.into_parts();
-            (head, body.collect().await.unwrap().to_bytes())
-        };
-        timeout(PATIENCE, asked).await.expect("an answer in time")
+        let stream = self.open(method, path, body).await;
+        let (head, body) = stream.response.into_parts();
+        (head, within("an answer", body.collect()).await.unwrap().to_bytes())
     }
 
-    /// Begins to read an answer.
+    /// Starts reading a streamed answer.
     pub(super) async fn open(&self, method: Method, path: &str, body: Bytes) -> Stream {
-        let tcp = TcpStream::connect(self.address).await.unwrap();
-        let (mut sender, connection) = handshake(TokioIo::new(tcp)).await.unwrap();
-        let connection = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
-        let mut request = Request::builder().method(method).uri(path);
-        if !self.headers.contains_key(header::HOST) {
-            request = request.header(header::HOST, self.address.to_string());
-        }
-        let mut request = request.body(Full::new(body)).unwrap();
+        let mut connection = spillway_testkit::Client::http1(self.address).await;
+        let mut request = Request::builder().method(method).uri(path).body(full(body)).unwrap();
         request.headers_mut().extend(self.headers.clone());
-        let response = timeout(PATIENCE, sender.send_request(request)).await;
-        let response = response.expect("an answer in time").unwrap();
+        let response = connection.send(request).await.unwrap();
         Stream { response, text: String::new(), _connection: connection }
     }
 }
 
 impl Stream {
-    /// The next event; none at the end.
+    /// Returns the next event; `None` at the end.
     pub(super) async fn event(&mut self) -> Option<Event> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -129,13 +115,12 @@ impl Stream {
                 self.text = rest;
                 return Some(event);
             }
-            let frame = timeout(PATIENCE, self.response.body_mut().frame()).await;
-            let frame = frame.expect("an event in time")?.unwrap();
+            let frame = within("an event", self.response.body_mut().frame()).await?.unwrap();
             self.text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
         }
     }
 
-    /// The next event of that kind.
+    /// Returns the next event of that kind.
     pub(super) async fn event_of(&mut self, kind: &str) -> Event {
         loop {
             let event = self.event().await.expect("another event");
@@ -145,7 +130,7 @@ impl Stream {
         }
     }
 
-    /// Whether it comes to nothing for so long.
+    /// Returns true if no event comes for that long.
     pub(super) async fn is_silent_for(&mut self, duration: Duration) -> bool {
         timeout(duration, self.event()).await.is_err()
     }
@@ -164,13 +149,13 @@ fn parse(text: &str) -> Event {
 }
 
 impl Answer {
-    /// The body of an answer that says that it was done.
+    /// Returns the body of a success.
     pub(super) fn done(self) -> Value {
         assert!(self.status.is_success(), "{self:?}");
         self.body
     }
 
-    /// The code of an answer that says that it was not done; it has to say why and what to do.
+    /// Returns the code of an error; cause and remedy must be there.
     pub(super) fn refused(&self, status: u16) -> &str {
         assert_eq!(self.status, status, "{self:?}");
         let error = &self.body["error"];

@@ -1,4 +1,4 @@
-//! Several nodes: leaders, the loss of a quorum.
+//! Tests of several nodes: leaders, the loss of a quorum.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ async fn what_one_node_took_every_node_shows() {
     for at in 0..3 {
         let path = format!("/v1/models/m{at}");
         world.client(at).put(&path, &json!({})).await.done();
-        // A linearizable read sees it at once, wherever it is asked.
+        // A linearizable read sees the write at once, on every node.
         for other in 0..3 {
             world.client(other).get(&path).await.done();
         }
@@ -84,10 +84,10 @@ async fn without_a_quorum_writes_are_refused_at_once_and_reads_say_that_they_are
         world.kill(at).await;
     }
     let client = world.client(survivor);
-    let agreement = &world.node(survivor).agreement;
+    let control_plane = &world.node(survivor).control_plane;
     let lease = Duration::from_millis(1_000);
     eventually("the leader is silent for a lease", || {
-        agreement.status().age.is_some_and(|age| age > lease)
+        control_plane.status().age.is_some_and(|age| age > lease)
     })
     .await;
     for _ in 0..20 {
@@ -96,7 +96,7 @@ async fn without_a_quorum_writes_are_refused_at_once_and_reads_say_that_they_are
         assert_eq!(refused.refused(503), "no_quorum");
         assert!(refused.body["error"]["leader"]["node"].is_string(), "{refused:?}");
         assert_eq!(client.get("/v1/models/before").await.refused(503), "no_quorum");
-        // At once, which is not after the time that it may take.
+        // The refusal comes at once, not after the time limit.
         assert!(begin.elapsed() < AdminConfig::default().time_limit / 2, "{:?}", begin.elapsed());
     }
     let stale = client.get("/v1/models/before?consistency=stale").await.done();
@@ -126,7 +126,7 @@ async fn a_write_that_met_with_the_loss_of_its_leader_is_settled_by_the_next_one
             answers
         }
     }));
-    let applied = world.node((leader + 1) % 3).agreement.applied();
+    let applied = world.node((leader + 1) % 3).control_plane.applied();
     let at = *applied.borrow();
     eventually("writes are under way", || *applied.borrow() > at + 10).await;
     world.kill(leader).await;
@@ -144,7 +144,7 @@ async fn a_write_that_met_with_the_loss_of_its_leader_is_settled_by_the_next_one
     }
 }
 
-/// Reads as soon as there is a leader.
+/// Reads again until there is a leader.
 async fn read_again(client: &super::client::Client, path: &str) -> Value {
     let by = Instant::now() + super::world::PATIENCE;
     loop {

@@ -1,19 +1,19 @@
-//! Every endpoint is in the document, and every answer is as the document says.
+//! Tests of the OpenAPI document: it has every endpoint, and every answer is as it says.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use spillway_control::{Actor, Command, DiskId, Fingerprint, NodeSpec, WIRE};
+use spillway_cluster_state::{Actor, Command, DiskId, Fingerprint, NodeSpec, WIRE};
 
 use super::client::Client;
 use super::schema::faults;
 use super::world::World;
 use crate::{AdminConfig, openapi};
 
-/// Checks an answer to a request for `path` against the document. Paths that the document does not
-/// have are answered with errors alone.
+/// Checks an answer to a request for `path` against the document. A path that the document does not
+/// have must be answered with an error.
 pub(super) fn check_answer(method: &Method, path: &str, status: StatusCode, body: &Value) {
     let document = openapi();
     let Some(operation) = operation(method, path) else {
@@ -52,7 +52,7 @@ fn operation(method: &Method, path: &str) -> Option<&'static Value> {
     methods.get(method.as_str().to_ascii_lowercase())
 }
 
-/// Asks for things, and notes of which operations.
+/// Client that notes the operations it has called.
 struct Tour {
     client: Client,
     visited: BTreeSet<String>,
@@ -70,7 +70,7 @@ impl Tour {
     }
 
     async fn put(&mut self, path: &str, body: Value) {
-        // What would be done is as the document says, and so is what was done.
+        // The answers to a dry run and to the write are both as the document says.
         let dry = self.go(Method::PUT, &format!("{path}?dry_run=true"), body.clone()).await;
         assert_eq!(dry["dry_run"], true);
         let done = self.go(Method::PUT, path, body).await;
@@ -119,9 +119,9 @@ impl Tour {
         }
     }
 
-    /// A node joins, may give orders, and is removed.
+    /// Lets a node join, gives it the right of operators, and removes it.
     async fn remove_a_node(&mut self, world: &World) {
-        let agreement = &world.node(0).agreement;
+        let control_plane = &world.node(0).control_plane;
         let node = NodeSpec {
             name: "z".into(),
             region: "eu".into(),
@@ -131,9 +131,8 @@ impl Tour {
             wire_oldest: 1,
             wire_newest: WIRE,
         };
-        let (command, actor) =
-            (Command::RegisterNode { node, token: None }, Actor::Operator("ada".to_owned()));
-        agreement.propose(command, actor, None, Duration::from_secs(5)).await.unwrap();
+        let (command, actor) = (Command::RegisterNode { node }, Actor::Operator("ada".to_owned()));
+        control_plane.propose(command, actor, None, Duration::from_secs(5)).await.unwrap();
         let shown = self.get("/v1/nodes/z").await;
         assert_eq!(shown["item"]["info"]["operators"], false);
         self.post("/v1/nodes/z/operators", json!({ "operators": true })).await;
@@ -187,7 +186,7 @@ async fn every_endpoint_answers_as_the_document_says() {
         assert!(!page["items"].as_array().unwrap().is_empty(), "{list}");
     }
     let nodes_own = ["status", "leader", "audit", "audit?trail=system", "openapi.json", "backup"];
-    for path in nodes_own.into_iter().chain(["trie", "trie?top=3"]) {
+    for path in nodes_own.into_iter().chain(["trie", "trie?top=3", "steering"]) {
         tour.get(&format!("/v1/{path}")).await;
     }
     for path in [
@@ -207,7 +206,7 @@ async fn every_endpoint_answers_as_the_document_says() {
     ] {
         tour.delete(path).await;
     }
-    // A watch does not end: it is elsewhere.
+    // A watch does not end; another test has it.
     let elsewhere = ["get_watch"].map(str::to_owned);
     let paths = openapi()["paths"].as_object().unwrap().values();
     let all = paths.flat_map(|methods| methods.as_object().unwrap().values());
@@ -245,7 +244,7 @@ async fn mistakes_are_answered_with_code_cause_and_remedy() {
     assert_eq!(put("/v1/models/m", wrong).await.refused(422), "loop");
     let wrong = json!({ "requests_per_s": 1, "requests_per_min": 60 });
     assert_eq!(put("/v1/limits/global", wrong).await.refused(422), "invalid");
-    // Thousandths are no percentages.
+    // A member for thousandths is unknown.
     let wrong = json!({ "weight_permille": 500 });
     assert_eq!(put("/v1/regions/eu", wrong).await.refused(400), "bad_request");
     for wrong in [json!(12.55), json!(-1), json!(1_001), json!("50")] {

@@ -1,12 +1,14 @@
-//! Whether JSON is as a schema says, for the keywords that the document uses. Another keyword is a
-//! panic, so that none is overlooked.
+//! Checks JSON against a schema, for the keywords that the document uses. Panics at any other
+//! keyword, so that none is overlooked.
+//! Written by hand for that reason: `jsonschema` ignores keywords that it does not know, and brings
+//! many crates.
 
 use serde_json::Value;
 
-/// What is said about values, and no condition.
+/// Keywords that describe a value without limiting it.
 const SILENT: [&str; 5] = ["title", "description", "default", "format", "uniqueItems"];
 
-/// What is wrong with `value`; empty if nothing is.
+/// Returns the faults of `value`; empty if there are none.
 pub(super) fn faults(document: &Value, schema: &Value, value: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     check(document, schema, value, "", &mut faults);
@@ -90,7 +92,7 @@ fn check_members(
         let at = format!("{at}/{name}");
         match (keyword, named(name), schema.get("additionalProperties")) {
             ("properties", Some(rule), _) => check(document, rule, member, &at, faults),
-            // A client could not know it: that is allowed by the letter, and a gap here.
+            // JSON Schema allows unknown members; here one shows that the document is incomplete.
             ("properties", None, None) => faults.push(format!("{at}: is not in the schema")),
             ("additionalProperties", None, Some(Value::Bool(false))) => {
                 faults.push(format!("{at}: may not be there"));

@@ -1,21 +1,40 @@
-//! What is hot, its key, and where requests would go.
+//! Tests of hot prompts, of their key, and of explanations.
 
 use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use spillway_agreement::Agreement;
-use spillway_control::{Actor, Command, HotBlock, HotDelta, Outcome};
+use spillway_cluster_state::{Actor, Command, HotBlock, HotDelta, Outcome};
+use spillway_control_plane::ControlPlane;
+use spillway_types::{AwayReason, Steering};
 
 use super::client::Client;
 use super::world::{World, listen};
 use crate::{
-    Admin, AdminConfig, Explain, ExplainFault, ExplainRequest, Explaining, parse_token_file,
+    Admin, AdminConfig, Explain, ExplainFault, ExplainRequest, Explaining, Steered, SteeredRegion,
+    parse_token_file,
 };
 
-/// Says what it was asked. What a node really says is a matter of its data path.
+/// Test double that repeats the question. Real answers are made by a node's data path.
 #[derive(Debug)]
 pub(super) struct Teller;
+
+impl Steered for Teller {
+    fn regions(&self) -> Vec<SteeredRegion> {
+        let region = |name: &str, is_heard, steering| SteeredRegion {
+            name: name.into(),
+            is_heard,
+            steering,
+            rtt_ms: 93.04,
+        };
+        let draining = Steering::Away(AwayReason::Draining);
+        vec![
+            region("eu", true, Steering::Send),
+            region("us", true, draining),
+            region("ap", false, Steering::Send),
+        ]
+    }
+}
 
 impl Explain for Teller {
     fn explain(&self, request: ExplainRequest) -> Explaining<'_> {
@@ -43,7 +62,12 @@ impl Explain for Teller {
     }
 }
 
-async fn report(agreement: &Agreement, region: &str, key_epoch: u64, hashes: &[u64]) -> Outcome {
+async fn report(
+    control_plane: &ControlPlane,
+    region: &str,
+    key_epoch: u64,
+    hashes: &[u64],
+) -> Outcome {
     let block = |(at, hash): (usize, &u64)| HotBlock {
         hash: *hash,
         parent: if at == 0 { 0 } else { hashes[at - 1] },
@@ -53,7 +77,7 @@ async fn report(agreement: &Agreement, region: &str, key_epoch: u64, hashes: &[u
     let delta = HotDelta { enter: hashes.iter().enumerate().map(block).collect(), leave: vec![] };
     let command = Command::HotBlocks { region: region.into(), key_epoch, delta };
     let limit = Duration::from_secs(10);
-    agreement.propose(command, Actor::Node, None, limit).await.unwrap().outcome
+    control_plane.propose(command, Actor::Node, None, limit).await.unwrap().outcome
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,8 +88,8 @@ async fn what_is_hot_is_shown_by_region_and_by_hash() {
         (&empty["blocks"], &empty["regions"], &empty["top"]),
         (&json!(0), &json!([]), &json!([]))
     );
-    report(&world.node(0).agreement, "region-a", 0, &[0xa, 0xb, 0xc]).await;
-    report(&world.node(1).agreement, "region-b", 0, &[0xa]).await;
+    report(&world.node(0).control_plane, "region-a", 0, &[0xa, 0xb, 0xc]).await;
+    report(&world.node(1).control_plane, "region-b", 0, &[0xa]).await;
     for at in 0..2 {
         let trie = world.client(at).get("/v1/trie?top=2").await.done();
         assert_eq!((&trie["key_epoch"], &trie["blocks"]), (&json!(0), &json!(4)), "{trie}");
@@ -103,9 +127,9 @@ async fn the_key_is_rotated_by_those_who_operate() {
     let [reader, operator] = [["reader"; 4].join("-"), ["operator"; 4].join("-")];
     let tokens = parse_token_file(&format!("eve read {reader}\nbob operate {operator}")).unwrap();
     let world = World::one(AdminConfig { tokens, ..AdminConfig::default() }).await;
-    let agreement = &world.node(0).agreement;
+    let control_plane = &world.node(0).control_plane;
     let (reader, operator) = (world.client(0).token(&reader), world.client(0).token(&operator));
-    report(agreement, "region-a", 0, &[1, 2]).await;
+    report(control_plane, "region-a", 0, &[1, 2]).await;
     let rotate = async |client: &Client, how: &str| {
         client.post(&format!("/v1/trie/rotate{how}"), &Value::Null).await
     };
@@ -119,7 +143,7 @@ async fn the_key_is_rotated_by_those_who_operate() {
     assert_eq!(dry["changes"][1]["before"]["blocks"], 2);
     assert_eq!(dry["changes"][1]["after"], Value::Null);
     assert_eq!(reader.get("/v1/trie").await.done()["blocks"], 2);
-    // A repeat of a request is the same request.
+    // A request with a used idempotency key is not carried out again.
     let named = operator.with("idempotency-key", "once");
     let done = rotate(&named, "").await.done();
     assert_eq!(done["outcome"], "applied");
@@ -128,12 +152,28 @@ async fn the_key_is_rotated_by_those_who_operate() {
     assert_eq!((&trie["key_epoch"], &trie["blocks"]), (&json!(1), &json!(0)), "{trie}");
     let late = operator.with("if-match", "\"1\"");
     assert_eq!(rotate(&late, "").await.refused(409), "conflict");
-    let late = report(agreement, "region-a", 0, &[1]).await;
+    let late = report(control_plane, "region-a", 0, &[1]).await;
     assert!(matches!(late, Outcome::Refused(_)), "{late:?}");
-    let new = report(agreement, "region-a", 1, &[1]).await;
+    let new = report(control_plane, "region-a", 1, &[1]).await;
     assert!(matches!(new, Outcome::Applied { .. }), "{new:?}");
     let setting = reader.get("/v1/settings/prefix.key_epoch").await.done();
     assert_eq!(setting["item"]["record"]["value"], "1");
+}
+
+#[tokio::test]
+async fn regions_are_shown_with_whether_clients_are_sent_there_and_why_not() {
+    let (address, _listening) =
+        listen(Admin::new(None, AdminConfig::default()).steering(std::sync::Arc::new(Teller)))
+            .await;
+    let answer = Client::new(address).get("/v1/steering").await.done();
+    let of = |name: &str| {
+        let regions = answer["regions"].as_array().unwrap().iter();
+        regions.map(|region| region[name].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("region"), ["eu", "us", "ap"]);
+    assert_eq!(of("takes_clients"), [true, false, false]);
+    assert_eq!(of("reason"), [Value::Null, "draining".into(), "silent".into()]);
+    assert_eq!(of("rtt_ms")[0], 93.0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,7 +190,7 @@ async fn a_request_is_explained_as_it_is_and_sent_nowhere() {
     let usual = json!({ "path": "/v1/chat/completions", "headers": 0, "session": null,
         "tenant": null, "body": "{}" });
     assert_eq!(told["heard"], usual);
-    // Byte for byte: the order of members and the spaces between them stay.
+    // The body passes byte for byte: order of members and spaces stay.
     let body = r#"{"z": 1,  "a": "é"}"#;
     let order = format!(
         r#"{{"path": "/v1/completions", "headers": {{"X-Session-Id": "7"}}, "tenant": "acme", "body": {body}}}"#

@@ -1,11 +1,11 @@
-//! Watching what changes.
+//! Tests of watches.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
-use spillway_consensus::Role;
+use spillway_raft::Role;
 
 use super::client::{Client, Stream};
 use super::schema::faults;
@@ -101,8 +101,8 @@ async fn who_is_too_far_behind_reads_again_from_an_index_that_is_told() {
     let client = world.client(0);
     put(&client, "old").await;
     let file = world.file("backup");
-    world.node(0).agreement.backup(&file).await.unwrap();
-    // What was changed before a snapshot was loaded is forgotten.
+    world.node(0).control_plane.backup(&file).await.unwrap();
+    // Changes made before a snapshot was loaded are forgotten.
     world.restart_from(0, &file, AdminConfig::default()).await;
     let client = world.client(0);
     let mut stream = watch(&client, "?after=1").await;
@@ -116,8 +116,8 @@ async fn who_is_too_far_behind_reads_again_from_an_index_that_is_told() {
     assert_eq!(read["items"][0]["key"], "old");
     let mut stream = watch(&client, &format!("?after={index}")).await;
     assert_eq!(stream.event().await.unwrap().kind, "begin");
-    let agreement = &world.node(0).agreement;
-    eventually("the node leads again", || agreement.status().role == Role::Leader).await;
+    let control_plane = &world.node(0).control_plane;
+    eventually("the node leads again", || control_plane.status().role == Role::Leader).await;
     put(&client, "new").await;
     loop {
         let event = stream.event_of("change").await;

@@ -1,23 +1,18 @@
-//! Clusters on loopback, each node with its admin listener.
+//! Clusters on loopback, each node with an admin listener.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use bytes::Bytes;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use spillway_agreement::{Agreement, AgreementConfig};
-use spillway_consensus::{Role, Seed, restore};
-use spillway_control::Fingerprint;
-use spillway_link::certs::{Authority, IfExists, NodeFiles, Validity};
-use spillway_link::{
-    CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, PeerConfig,
-    Refused, RefusedReason,
-};
-use tempfile::TempDir;
+use spillway_cluster_state::Fingerprint;
+use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
+use spillway_link::{Identity, Link};
+use spillway_raft::{Role, Seed, restore};
+use spillway_testkit::{Certificates, identity, introduce};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -26,55 +21,39 @@ use super::client::Client;
 use super::trie_test::Teller;
 use crate::{Admin, AdminConfig, connection_builder};
 
-/// How long a test waits for what has to happen.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) use spillway_testkit::{PATIENCE, eventually};
 
-struct NoHandler;
-
-impl Handler for NoHandler {
-    fn datagram(&self, _from: &Identity, _datagram: Bytes) {}
-
-    fn forwarded(&self, _from: &Identity, _head: ForwardHead, _body: ForwardBody) -> Deciding {
-        Box::pin(async { Err(Refused { reason: RefusedReason::NoReplica, wait_ms: None }) })
-    }
-}
-
-/// Nodes with names `a`, `b` … and a region `region-a`, `region-b` … each.
+/// A cluster of nodes with names `a`, `b` … and a region `region-a`, `region-b` … each.
 pub(super) struct World {
-    folder: TempDir,
-    authority: Authority,
+    certificates: Certificates,
     pub(super) seeds: Vec<Seed>,
     pub(super) nodes: Vec<Option<Node>>,
 }
 
-/// A node that runs.
+/// A running node.
 pub(super) struct Node {
     link: Arc<Link>,
-    pub(super) agreement: Arc<Agreement>,
+    pub(super) control_plane: Arc<ControlPlane>,
     pub(super) address: SocketAddr,
     admin: Admin,
     _listening: DropGuard,
 }
 
 impl World {
-    /// One node that is a cluster.
+    /// Starts a cluster of one node.
     pub(super) async fn one(config: AdminConfig) -> Self {
         Self::started(1, config).await
     }
 
-    /// So many nodes that are a cluster, each of which knows all of them.
+    /// Starts a cluster of so many nodes, and waits until each knows all of them.
     pub(super) async fn started(nodes: usize, config: AdminConfig) -> Self {
-        let folder = TempDir::new().unwrap();
-        let validity = Validity::days(SystemTime::now(), 10).unwrap();
-        let authority = Authority::new("test", validity).unwrap();
-        std::fs::write(folder.path().join("ca.pem"), authority.certificate_pem()).unwrap();
         let name = |number: usize| char::from(b'a' + number as u8).to_string();
         let seeds = (0..nodes).map(|number| Seed {
             name: name(number).as_str().into(),
             region: format!("region-{}", name(number)).as_str().into(),
         });
         let (seeds, running) = (seeds.collect(), (0..nodes).map(|_| None).collect());
-        let mut world = Self { folder, authority, seeds, nodes: running };
+        let mut world = Self { certificates: Certificates::new(), seeds, nodes: running };
         for at in 0..nodes {
             Box::pin(world.start(at, config.clone())).await;
         }
@@ -83,75 +62,53 @@ impl World {
     }
 
     async fn start(&mut self, at: usize, admin: AdminConfig) {
-        let link = self.link(at);
         let me = self.identity(at);
-        let config = AgreementConfig {
+        let link = self.certificates.start_link(me.region().as_str(), me.node().as_str());
+        let config = ControlPlaneConfig {
             name: me.node().clone(),
             region: me.region().clone(),
             advertise: link.local_address().unwrap().to_string(),
             fingerprint: Fingerprint([at as u8; 32]),
-            folder: self.folder.path().join(format!("data-{at}")),
+            folder: self.certificates.folder().join(format!("data-{at}")),
             seeds: self.seeds.clone(),
-            // Longer than the way, so that a busy machine is not taken for a dead leader.
             join_token: None,
             is_operator: true,
+            // Longer than on loopback, so that a busy machine is not taken for a dead leader.
             rtt_max: Duration::from_millis(100),
         };
-        let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();
-        let admin = Admin::new(Some(Arc::clone(&agreement)), admin).explaining(Arc::new(Teller));
+        let control_plane = ControlPlane::start(config, Arc::clone(&link)).await.unwrap();
+        let admin = Admin::new(Some(Arc::clone(&control_plane)), admin)
+            .explaining(Arc::new(Teller))
+            .steering(Arc::new(Teller));
         let (address, listening) = listen(admin.clone()).await;
-        self.nodes[at] = Some(Node { link, agreement, address, admin, _listening: listening });
+        self.nodes[at] = Some(Node { link, control_plane, address, admin, _listening: listening });
         self.introduce();
-    }
-
-    fn link(&self, at: usize) -> Arc<Link> {
-        let me = self.identity(at);
-        let (region, name) = (me.region().as_str(), me.node().as_str());
-        let files = NodeFiles::in_folder(self.folder.path(), region, name);
-        let validity = Validity::days(SystemTime::now(), 5).unwrap();
-        let issued = self.authority.issue(region, name, validity).unwrap();
-        files.write(issued, IfExists::Replace).unwrap();
-        let files = CertificateFiles {
-            authority: self.folder.path().join("ca.pem"),
-            certificate: files.certificate,
-            key: files.key,
-        };
-        let mut config =
-            spillway_link::Config::new(me.clone(), "127.0.0.1:0".parse().unwrap(), files);
-        config.transport.rtt_default_ms = 5;
-        Arc::new(Link::start(config, Arc::new(NoHandler)).unwrap())
     }
 
     fn identity(&self, at: usize) -> Identity {
         let seed = &self.seeds[at];
-        Identity::new("test", seed.region.as_str(), seed.name.as_str()).unwrap()
+        identity(seed.region.as_str(), seed.name.as_str())
     }
 
-    /// Tells all links of each other.
+    /// Tells every link the addresses of all running nodes.
     fn introduce(&self) {
         let running =
-            || self.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.as_ref()?)));
-        let peer = |(at, node): (usize, &Node)| PeerConfig {
-            identity: self.identity(at),
-            address: node.link.local_address().unwrap().to_string(),
-            rtt_ms: Some(5),
-        };
-        for (_, node) in running() {
-            node.link.set_peers(running().map(peer).collect());
-        }
+            self.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.as_ref()?)));
+        let links: Vec<_> = running.map(|(at, node)| (self.identity(at), &*node.link)).collect();
+        introduce(&links);
     }
 
     async fn settled(&self) {
         let expected = self.seeds.len();
         eventually("all nodes know and are all voters", || {
             self.nodes.iter().flatten().all(|node| {
-                let state = node.agreement.published();
+                let state = node.control_plane.published();
                 let own = node.link.local_address().unwrap().to_string();
                 state.records().nodes.len() == expected
                     && state.is_enforced()
                     && state.records().nodes.iter().any(|(_, known)| known.spec.address == own)
-                    && node.agreement.status().voters.len() == expected
-                    && node.agreement.leader().is_some()
+                    && node.control_plane.status().voters.len() == expected
+                    && node.control_plane.leader().is_some()
             })
         })
         .await;
@@ -161,49 +118,49 @@ impl World {
         self.nodes[at].as_ref().unwrap()
     }
 
-    /// A client of a node, without a token.
+    /// Returns a client of a node, without a token.
     pub(super) fn client(&self, at: usize) -> Client {
         Client::new(self.node(at).address)
     }
 
-    /// What answers at a node.
+    /// Returns the admin API of a node.
     pub(super) fn admin(&self, at: usize) -> &Admin {
         &self.nodes[at].as_ref().unwrap().admin
     }
 
-    /// The node that leads, as it says itself.
+    /// Returns the position of the node that reports itself as leader.
     pub(super) fn leader(&self) -> usize {
         let leads = |node: &Option<Node>| {
-            node.as_ref().is_some_and(|node| node.agreement.status().role == Role::Leader)
+            node.as_ref().is_some_and(|node| node.control_plane.status().role == Role::Leader)
         };
         self.nodes.iter().position(leads).unwrap()
     }
 
-    /// Ends a node without a word, as if its process were killed.
+    /// Stops a node without a hand-over, as if its process were killed.
     pub(super) async fn kill(&mut self, at: usize) {
         let node = self.nodes[at].take().unwrap();
         node.link.shutdown(Duration::ZERO).await;
     }
 
-    /// Ends a cluster of one node, and starts it again from a backup.
+    /// Stops a cluster of one node, and starts it again from a backup.
     pub(super) async fn restart_from(&mut self, at: usize, backup: &Path, admin: AdminConfig) {
         let node = self.nodes[at].take().unwrap();
-        node.agreement.shutdown().await;
-        drop(node.agreement);
+        node.control_plane.shutdown().await;
+        drop(node.control_plane);
         node.link.shutdown(Duration::from_secs(1)).await;
-        let folder = self.folder.path().join(format!("data-{at}"));
+        let folder = self.certificates.folder().join(format!("data-{at}"));
         std::fs::remove_dir_all(&folder).unwrap();
         restore(backup, &folder, &self.seeds[at].name).unwrap();
         Box::pin(self.start(at, admin)).await;
     }
 
-    /// A file that goes with the world.
+    /// Returns the path of a file that is removed with the world.
     pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.certificates.folder().join(name)
     }
 }
 
-/// Listens as a node's admin listener does.
+/// Serves the API as a node's admin listener does.
 pub(super) async fn listen(admin: Admin) -> (SocketAddr, DropGuard) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -228,13 +185,4 @@ pub(super) async fn listen(admin: Admin) -> (SocketAddr, DropGuard) {
     let stopped = stop.clone();
     tasks.spawn(async move { stopped.run_until_cancelled(accepting).await });
     (address, stop.drop_guard())
-}
-
-pub(super) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let by = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < by, "{what}: not in time");
-        // wait: between two looks
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }

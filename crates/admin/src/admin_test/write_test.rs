@@ -1,4 +1,4 @@
-//! Reads and writes: versions, repetitions, dry runs, pages.
+//! Tests of reads and writes: versions, repetitions, dry runs, pages.
 
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ async fn a_repeated_request_is_carried_out_once() {
 async fn a_dry_run_shows_the_difference_and_changes_nothing() {
     let world = World::one(AdminConfig::default()).await;
     let client = world.client(0);
-    // At once after a write, it sees the write.
+    // A dry run right after a write sees the write.
     client.put("/v1/models/a", &json!({ "fallbacks": ["b"] })).await.done();
     let path = "/v1/models/a?dry_run=true";
     let dry = client.put(path, &json!({ "fallbacks": ["c"] })).await.done();

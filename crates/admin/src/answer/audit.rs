@@ -1,9 +1,9 @@
-//! Shows who did what.
+//! Audit trail: past commands and their outcome.
 
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::{Actor, AuditRecord, Outcome, State};
+use spillway_cluster_state::{Actor, AuditRecord, Outcome, State};
 
 use super::{Cluster, Freshness};
 use crate::call::Call;
@@ -11,34 +11,34 @@ use crate::error::ApiError;
 use crate::query::Trail;
 use crate::reply::{Reply, json};
 
-/// What was done, newest first.
+/// Past commands, newest first.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AuditPage {
-    /// How fresh it is.
+    /// Freshness of the answer.
     #[serde(flatten)]
     pub(crate) freshness: Freshness,
-    /// The deeds.
+    /// Commands, newest first.
     pub(crate) items: Vec<Deed>,
-    /// What to send as `after` for older ones; none at the end.
+    /// Value to send as `after` for older commands; null at the end.
     pub(crate) next: Option<String>,
 }
 
-/// One thing that somebody did, or tried to.
+/// A command that was carried out or refused.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Deed {
-    /// The entry's place in the log.
+    /// Index of the entry in the log.
     pub(crate) index: u64,
-    /// When, milliseconds since 1970.
+    /// Time of the command, in milliseconds since 1970.
     pub(crate) stamp_ms: u64,
-    /// In whose name; none for what nodes do by themselves.
+    /// Operator that gave the command; null for commands of nodes themselves.
     pub(crate) operator: Option<String>,
-    /// The node that proposed it.
+    /// Node that proposed the command.
     pub(crate) node: String,
-    /// What, in words.
+    /// The command in words.
     pub(crate) what: String,
     /// `applied`, `unchanged`, `conflict` or `refused`.
     pub(crate) outcome: String,
-    /// Why it was not applied.
+    /// Reason why the command was not applied; null if there is none.
     pub(crate) cause: Option<String>,
 }
 
@@ -53,8 +53,9 @@ pub(super) async fn audit(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, A
             Trail::Operators => state.operator_audit(),
             Trail::System => state.system_audit(),
         };
+        // Newest first, so the next page has lower indices.
         let rows = ring.iter().rev().filter(|(at, _)| before.is_none_or(|before| **at < before));
-        // One more shows whether there is another page.
+        // One row more than the page shows if there is another page.
         rows.take(query.limit + 1).map(|(at, record)| deed(*at, record)).collect::<Vec<_>>()
     };
     let read = cluster.read(call, look).await?;

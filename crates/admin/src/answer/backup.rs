@@ -1,4 +1,4 @@
-//! Streams the state.
+//! Backups: streams the state of the cluster.
 
 use std::io;
 
@@ -18,10 +18,10 @@ use crate::reply::{Reply, reply};
 
 /// Bytes that are read and sent at a time.
 const PIECE_BYTES: usize = 64 << 10;
-/// A backup under way is soon done.
+/// Time to wait for a backup in progress, which is soon done.
 const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// A backup that is being sent. The file goes with its folder when this does.
+/// A backup that is being sent. Its file and folder are removed when it is dropped.
 struct Sending {
     file: File,
     _folder: TempDir,
@@ -41,7 +41,7 @@ pub(super) async fn backup(cluster: &Cluster<'_>) -> Result<Reply, ApiError> {
     };
     let folder = TempDir::with_prefix("spillway-backup-").map_err(|error| no_room(&error))?;
     let path = folder.path().join("state.backup");
-    cluster.agreement.backup(&path).await.map_err(|fault| no_room(&fault))?;
+    cluster.control_plane.backup(&path).await.map_err(|fault| no_room(&fault))?;
     let file = File::open(&path).await.map_err(|error| no_room(&error))?;
     let bytes = file.metadata().await.map_err(|error| no_room(&error))?.len();
     let pieces = try_unfold(Sending { file, _folder: folder, _place: place }, piece);

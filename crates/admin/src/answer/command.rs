@@ -1,9 +1,9 @@
-//! What a request stands for, as a command.
+//! Commands for the log, made from requests.
 
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::{
+use spillway_cluster_state::{
     Command, Expect, Item, KEY_EPOCH, Key, KeyId, Model, RecordKey, RevokedCertificate,
     SettingRule, Split, State, Tenant,
 };
@@ -22,24 +22,24 @@ use crate::forms::{
 use crate::records::key_of;
 use crate::resource::Resource;
 
-/// How much of the spilled work a region takes.
+/// Share of spilled work that a region takes.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RegionWeight {
-    /// In percent of the usual, with one decimal at most; 0 is none.
+    /// Percent of the usual share, with one decimal at most; 0 is none.
     #[schemars(with = "f64", range(min = 0, max = 1_000))]
     pub(crate) weight_percent: Percent,
 }
 
-/// A replica's share of the work.
+/// Share of work that a replica takes.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplicaWeight {
-    /// 1 to 1,000; none for the replica's own.
+    /// Weight from 1 to 1,000; null for the replica's own.
     pub(crate) weight: Option<u32>,
 }
 
-/// The record that a request is about, and what it wants done.
+/// Returns the record that a request is about, and the command that it asks for.
 pub(super) async fn command(
     cluster: &Cluster<'_>,
     call: &Call,
@@ -77,7 +77,7 @@ pub(super) async fn command(
     Ok((about, command))
 }
 
-/// The record that a request is about.
+/// Returns the record that a request is about.
 async fn subject(cluster: &Cluster<'_>, call: &Call) -> Result<RecordKey, ApiError> {
     if call.endpoint.operation == Operation::RotatePrefixKey {
         return Ok(RecordKey::Setting(KEY_EPOCH.to_owned()));
@@ -91,7 +91,8 @@ async fn subject(cluster: &Cluster<'_>, call: &Call) -> Result<RecordKey, ApiErr
     };
     let look = |state: &State| key_of(state, resource, &call.path);
     let key = match resource {
-        // Their names are looked up, in what is so now.
+        // Node names are looked up in the state of now, since records of nodes have numbers as
+        // keys.
         Resource::Nodes => cluster.read(call, look).await?.value,
         _ => look(&State::new()),
     };
@@ -136,8 +137,9 @@ async fn put(cluster: &Cluster<'_>, call: &Call, key: RecordKey) -> Result<Comma
     Ok(Command::Put { item, expect })
 }
 
-/// A limit in the log counts requests over one time alone, so that both are refused here.
-fn limit(call: &Call) -> Result<spillway_control::Limit, ApiError> {
+/// Reads a limit. A limit in the log counts requests over one time window, so a request with both
+/// is refused here.
+fn limit(call: &Call) -> Result<spillway_cluster_state::Limit, ApiError> {
     let record: LimitRecord = call.json()?;
     if record.requests_per_s.is_some() && record.requests_per_min.is_some() {
         let (cause, remedy) =
@@ -147,7 +149,7 @@ fn limit(call: &Call) -> Result<spillway_control::Limit, ApiError> {
     Ok(record.into())
 }
 
-fn route(call: &Call) -> Result<spillway_control::Route, ApiError> {
+fn route(call: &Call) -> Result<spillway_cluster_state::Route, ApiError> {
     let record: RouteRecord = call.json()?;
     if !record.policy.is_empty() {
         let unknown = |error| {
@@ -165,8 +167,8 @@ fn no_country(error: NoCountry) -> ApiError {
     ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", error.to_string(), remedy)
 }
 
-/// What the request says, over the secret that the key has. The version has to be named: what a key
-/// may do is too grave to be written over what somebody else has just written, and a key that was
+/// Returns the key in the request, with the secret of the stored key. The version must be named:
+/// rights of a key must not overwrite a change that the caller has not seen, and a key that was
 /// removed meanwhile must not come back.
 async fn key_over(cluster: &Cluster<'_>, call: &Call, id: &KeyId) -> Result<Key, ApiError> {
     if !matches!(call.expect, Expect::Version(_)) {

@@ -1,23 +1,21 @@
-//! Makes what has a secret.
+//! Creation of keys and join tokens, which have a secret.
 
 use http::StatusCode;
-use spillway_control::{
-    Command, Expect, Item, JoinText, JoinToken, Key, KeyId, KeyRole, RecordKey, TokenId,
-    TokenTerms, admits,
+use spillway_cluster_state::{
+    Command, Expect, Item, JoinText, Key, KeyId, KeyRole, RecordKey, TokenId, TokenTerms,
 };
 
 use super::Cluster;
 use super::write::{carry_out, write};
-use crate::access::now_ms;
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::forms::{NewJoinToken, NewKey, Secret};
 use crate::reply::{Reply, json};
 use crate::secrets::{fresh_id, fresh_join_token, fresh_key};
 
-/// How long a join token may be good, in seconds. One that is forgotten should end by itself.
+/// Longest validity of a join token, in seconds. A forgotten token should expire by itself.
 const VALID_S_MAX: u64 = 30 * 24 * 3_600;
-/// Nodes that may join by one token: as many as a cluster may have.
+/// Most nodes that may join by one token: as many as a cluster may have.
 const USES_MAX: u32 = 512;
 
 pub(super) async fn key(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
@@ -50,31 +48,26 @@ pub(super) async fn join_token(cluster: &Cluster<'_>, call: &Call) -> Result<Rep
     let id = fresh_id()?;
     let secret = fresh_join_token(&id)?;
     let text = JoinText::read(&secret).ok_or_else(|| ApiError::internal("a token is malformed"))?;
-    let item = token(cluster, &new, text);
+    let item = token(&new, text);
     let key = RecordKey::JoinToken(TokenId::from(text.id));
     create(cluster, call, (key, item), (id, secret)).await
 }
 
-/// The token to make. Older nodes of the cluster know only tokens that are stored as they are presented
-/// and end by this node's clock.
-fn token(cluster: &Cluster<'_>, new: &NewJoinToken, text: JoinText<'_>) -> Item {
-    let region = new.region.as_deref().map(Into::into);
-    let valid_ms = new.valid_s * 1_000;
-    let (id, key, uses) = (TokenId::from(text.id), text.public_key(), new.uses);
-    let is_operator = new.operators;
-    let terms = TokenTerms { key, region: region.clone(), valid_ms, uses, is_operator };
-    let item = Item::NewJoinToken(id.clone(), terms);
-    let command = Command::Put { item: item.clone(), expect: Expect::Absent };
-    if is_operator || admits(&cluster.agreement.published(), &command).is_ok() {
-        return item;
-    }
-    let expires_ms = now_ms() + valid_ms;
-    let token = JoinToken { key: text.proof().hash, region, expires_ms, uses_left: uses };
-    Item::JoinToken(id, token)
+/// Returns the token to make.
+fn token(new: &NewJoinToken, text: JoinText<'_>) -> Item {
+    let terms = TokenTerms {
+        key: text.public_key(),
+        region: new.region.as_deref().map(Into::into),
+        valid_ms: new.valid_s * 1_000,
+        uses: new.uses,
+        is_operator: new.operators,
+    };
+    Item::JoinToken(TokenId::from(text.id), terms)
 }
 
 /// Writes `item`, which must be new, and shows its secret. A repeated request has another secret,
-/// and is refused as another request under the same Idempotency-Key; the first secret is nowhere.
+/// and so is refused as another request under the same Idempotency-Key; the first secret is stored
+/// nowhere.
 async fn create(
     cluster: &Cluster<'_>,
     call: &Call,
@@ -82,6 +75,7 @@ async fn create(
     (key, secret): (String, String),
 ) -> Result<Reply, ApiError> {
     let command = Command::Put { item, expect: Expect::Absent };
+    // A dry run stores nothing, so there is no secret to show.
     if call.query.is_dry_run {
         return write(cluster, call, &about, command).await;
     }

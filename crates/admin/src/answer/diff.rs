@@ -1,11 +1,11 @@
-//! Says what a command would change.
+//! Dry runs: the changes that a command would make.
 
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spillway_consensus::{Consistency, Read, ReadError};
-use spillway_control::{ChangeDiff, Command, KEY_EPOCH, RecordKey, State};
+use spillway_cluster_state::{ChangeDiff, Command, KEY_EPOCH, RecordKey, State};
+use spillway_raft::{Consistency, Read, ReadError};
 use tokio::time::timeout;
 
 use super::{Cluster, Freshness, trie, write};
@@ -15,28 +15,28 @@ use crate::fault;
 use crate::records::{name_of, shown};
 use crate::reply::{Reply, json};
 
-/// What a command would change.
+/// Changes that a command would make.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DryRun {
-    /// How fresh the state was that it was tried on: stale if there is no quorum.
+    /// Freshness of the state that the command was tried on: stale if there is no quorum.
     #[serde(flatten)]
     pub(crate) freshness: Freshness,
     /// Always true.
     pub(crate) dry_run: bool,
-    /// Record by record; empty if everything is so already.
+    /// Changed records; empty if the command would change nothing.
     pub(crate) changes: Vec<Diff>,
 }
 
-/// How one record would change.
+/// Change of one record.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Diff {
-    /// Its kind, as in paths.
+    /// Kind of the record, as in paths.
     pub(crate) resource: String,
-    /// Its name.
+    /// Name of the record.
     pub(crate) key: String,
-    /// How it is; none if it does not exist.
+    /// The record as it is; null if it does not exist.
     pub(crate) before: Option<Value>,
-    /// How it would be; none if it would be gone.
+    /// The record as it would be; null if it would be removed.
     pub(crate) after: Option<Value>,
 }
 
@@ -47,25 +47,27 @@ pub(super) async fn dry_run(
     command: &Command,
 ) -> Result<Reply, ApiError> {
     let freshness = published(cluster).await?;
-    let tried = cluster.agreement.dry_run(command, write::actor(call));
+    let tried = cluster.control_plane.dry_run(command, write::actor(call));
     let changes = tried.map_err(|fault| fault::of_fault(fault, about))?;
     let mut shown: Vec<Diff> = changes.iter().map(diff).collect();
-    let state = cluster.agreement.published();
+    let state = cluster.control_plane.published();
     shown.extend(changes.iter().filter_map(|change| cold(&state, change)));
     Ok(json(StatusCode::OK, &DryRun { freshness, dry_run: true, changes: shown }))
 }
 
-/// Waits until what is published, which commands are tried on, has all that was carried out before.
+/// Waits until the published state, which commands are tried on, has everything that was carried
+/// out before.
 async fn published(cluster: &Cluster<'_>) -> Result<Freshness, ApiError> {
-    let (agreement, limit) = (&cluster.agreement, cluster.config.time_limit);
-    let read = |consistency| agreement.read(consistency, limit, State::applied);
+    let (control_plane, limit) = (&cluster.control_plane, cluster.config.time_limit);
+    let read = |consistency| control_plane.read(consistency, limit, State::applied);
     let (read, consistency): (Read<u64>, _) = match read(Consistency::Linearizable).await {
+        // Better tried on a stale state than not at all: the answer says that it was stale.
         Err(ReadError::NoQuorum { .. } | ReadError::TimedOut) => {
             (read(Consistency::Stale).await.map_err(error(cluster))?, Consistency::Stale)
         }
         read => (read.map_err(error(cluster))?, Consistency::Linearizable),
     };
-    let mut publications = agreement.publications();
+    let mut publications = control_plane.publications();
     let seen = timeout(limit, publications.wait_for(|index| *index >= read.value)).await;
     if !matches!(seen, Ok(Ok(_))) {
         return Err(fault::of_read(ReadError::TimedOut, cluster.leader()));
@@ -84,8 +86,8 @@ fn error(cluster: &Cluster<'_>) -> impl Fn(ReadError) -> ApiError {
     }
 }
 
-/// What is known of prompts is no record, but who changes their key or removes a region wants to
-/// know what is lost with it.
+/// Returns the hot prompts that a change would make useless, if any. Those are no records, but an
+/// operator who rotates their key or removes a region should see the loss.
 fn cold(state: &State, change: &ChangeDiff) -> Option<Diff> {
     let (key, size) = match (&change.key, &change.after) {
         (RecordKey::Setting(name), _) if name == KEY_EPOCH => ("all", trie::size(state)),

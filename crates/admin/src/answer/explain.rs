@@ -1,6 +1,7 @@
-//! Where a request would go, and why.
+//! Explanations of routing: the place that a request would go to, and why.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -15,16 +16,16 @@ use crate::error::ApiError;
 use crate::explain::{Explain, ExplainFault, ExplainRequest};
 use crate::reply::{Reply, json};
 
-/// Headers of one request. As many as the front door takes.
+/// Most headers of one request, as many as the front door takes.
 const HEADERS_MAX: usize = 100;
-/// Where a request goes if nothing else is said.
+/// Path of a request that names none.
 const PATH: &str = "/v1/chat/completions";
 
-/// A request that somebody asks about. It is sent nowhere.
+/// A request to explain. It is sent nowhere.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExplainOrder {
-    /// Where a client would send it; `/v1/chat/completions` if it is left out.
+    /// Path that a client would send the request to; `/v1/chat/completions` if it is left out.
     #[serde(default)]
     pub(crate) path: Option<String>,
     /// Headers that a client would send.
@@ -33,33 +34,43 @@ pub(crate) struct ExplainOrder {
     /// The tenant whose request it would be.
     #[serde(default)]
     pub(crate) tenant: Option<String>,
+    /// Address of the client; without it, the client's country is unknown.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) client: Option<IpAddr>,
     /// The body that a client would send.
     #[schemars(with = "Value")]
     pub(crate) body: Box<RawValue>,
 }
 
-/// Where a request would go at this moment, and why not elsewhere.
+/// Place that a request would go to at this moment, and the reasons against the others.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Explanation {
-    /// What would be done with it: `replica`, `region`, `wait`, `shed` or `refuse`.
+    /// Decision: `replica`, `region`, `wait`, `shed` or `refuse`.
     #[serde(default)]
     pub(crate) decision: Option<String>,
-    /// Why.
+    /// Reason of the decision.
     #[serde(default)]
     pub(crate) reason: Option<String>,
     /// Milliseconds until a replica takes requests again, if all of them asked to be left alone.
     #[serde(default)]
     pub(crate) rests_ms: Option<u64>,
-    /// Its route.
+    /// Route of the request.
     #[serde(default)]
     pub(crate) route: Option<String>,
+    /// The country of the client, if a location database knows it.
+    #[serde(default)]
+    pub(crate) client_country: Option<String>,
+    /// Places where the request may be served, by its route, its tenant and its client's country.
+    #[serde(default)]
+    pub(crate) may_be_served: Option<String>,
     /// The model that would serve it, aliases resolved.
     pub(crate) model: Option<String>,
-    /// What decides among replicas.
+    /// Policy that chooses among replicas.
     pub(crate) policy: Option<String>,
-    /// The replica or region that it would go to; none if it would wait or be refused.
+    /// The replica or region that the request would go to; null if it would wait or be refused.
     pub(crate) chosen: Option<String>,
-    /// Full blocks of its prompt.
+    /// Full blocks of the prompt.
     pub(crate) blocks: Option<u64>,
     /// Leading blocks in the cache that has most of them.
     #[serde(default)]
@@ -69,7 +80,7 @@ pub(crate) struct Explanation {
     /// Other regions, if they were weighed.
     #[serde(default)]
     pub(crate) regions: Vec<ExplainedCandidate>,
-    /// What else the node has to say.
+    /// Further facts that the node tells.
     #[serde(flatten)]
     pub(crate) more: Map<String, Value>,
 }
@@ -77,26 +88,26 @@ pub(crate) struct Explanation {
 /// A replica or a region that could serve a request.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ExplainedCandidate {
-    /// What it is called.
+    /// Name of the replica or region.
     pub(crate) name: String,
-    /// Where it is, if it is a replica.
+    /// Region of the replica; null for a region.
     #[serde(default)]
     pub(crate) region: Option<String>,
-    /// Whether the request would go there.
+    /// True if the request would go there.
     pub(crate) chosen: bool,
-    /// Why not.
+    /// Reason why the request would not go there.
     pub(crate) why: Option<String>,
-    /// All terms together: milliseconds until the first token. None where nothing is predicted.
+    /// Sum of all terms: milliseconds until the first token. Null where nothing is predicted.
     pub(crate) cost_ms: Option<f64>,
-    /// What the cost consists of, by name.
+    /// Terms of the cost, by name.
     #[serde(default)]
     pub(crate) terms: BTreeMap<String, Option<f64>>,
-    /// What else the node has to say.
+    /// Further facts that the node tells.
     #[serde(flatten)]
     pub(crate) more: Map<String, Value>,
 }
 
-/// Answers without a cluster too: where a request goes is this node's own decision.
+/// Answers a request for an explanation. Needs no cluster: routing is this node's own decision.
 pub(crate) async fn explain(by: Option<&dyn Explain>, call: &Call) -> Result<Reply, ApiError> {
     let by = by.ok_or_else(no_explanation)?;
     let request = request(call.json()?)?;
@@ -117,7 +128,8 @@ pub(super) fn request(order: ExplainOrder) -> Result<ExplainRequest, ApiError> {
     let headers = order.headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
     let body: Box<str> = order.body.into();
     let tenant = order.tenant.map(|name| TenantName::from(name.as_str()));
-    Ok(ExplainRequest { path, headers, body: Bytes::from(body.into_string()), tenant })
+    let body = Bytes::from(body.into_string());
+    Ok(ExplainRequest { path, headers, body, tenant, client: order.client })
 }
 
 fn header((name, value): (&String, &String)) -> Result<(HeaderName, HeaderValue), ApiError> {

@@ -1,8 +1,8 @@
-//! What fuzz targets need of answers.
+//! Parts of fuzz targets that need private items of answers.
 
 use super::explain::{ExplainOrder, request};
 
-/// A request that is asked about has no more headers than were sent.
+/// Checks that an explained request has no more headers than were sent.
 pub(crate) fn explain_order(input: &[u8]) {
     let Ok(order) = serde_json::from_slice::<ExplainOrder>(input) else { return };
     let sent = order.headers.len();

@@ -1,4 +1,4 @@
-//! Shows limits: those of the cluster, and those of the config file of the node that answers.
+//! Limits of the cluster, and those of the answering node's config file.
 
 use http::StatusCode;
 use schemars::JsonSchema;
@@ -15,32 +15,33 @@ use crate::query::PAGE_MAX;
 use crate::reply::{Reply, json};
 use crate::resource::Resource;
 
-/// A limit as it is shown.
+/// A limit in an answer.
 pub(crate) type LimitItem = Item<LimitRecord, Option<LimitInfo>>;
 
-/// Some limits of the cluster, and those of the node's config file.
+/// Some limits of the cluster, and those of the answering node's config file.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Limits<T> {
-    /// Those of the cluster.
+    /// Limits of the cluster.
     #[serde(flatten)]
     pub(crate) agreed: Many<T>,
-    /// Those of the config file of the node that answers, at the end of the last page: the first
-    /// thousand by name. They can't be changed here.
+    /// Limits of the answering node's config file, at the end of the last page: the first thousand
+    /// by name. They can't be changed here.
     pub(crate) file: Vec<LimitItem>,
 }
 
-/// Lists the limits of the config file; those of the cluster are in `agreed`.
+/// Lists the limits of the config file after those of the cluster, `agreed`.
 pub(super) fn list<T: Serialize>(own: Option<&dyn OwnLimits>, agreed: Many<T>) -> Reply {
+    // Only the last page has them, so that a reader of all pages sees them once.
     let is_last = agreed.next.is_none();
     let own = own.filter(|_| is_last).map(|own| own.own_limits(PAGE_MAX)).unwrap_or_default();
     let file = own.iter().map(|(terms, usage)| item(terms, usage.as_ref())).collect();
     json(StatusCode::OK, &Limits { agreed, file })
 }
 
-/// Shows one of the config file.
+/// Shows one limit of the config file.
 ///
 /// # Errors
-/// If it has none of that name.
+/// Returns an error if the config file has no limit of that name.
 pub(super) fn show(
     own: Option<&dyn OwnLimits>,
     call: &Call,
@@ -56,6 +57,7 @@ pub(super) fn show(
 
 /// Answers for a node that is in no cluster.
 pub(crate) fn alone(own: &dyn OwnLimits, call: &Call, is_list: bool) -> Result<Reply, ApiError> {
+    // A config file is never behind, so the answer counts as linearizable.
     let consistency = "linearizable".to_owned();
     let freshness = Freshness { index: 0, age_ms: Some(0), consistency };
     if is_list {

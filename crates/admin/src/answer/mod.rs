@@ -1,4 +1,4 @@
-//! What each endpoint does.
+//! Answers of all endpoints.
 
 mod audit;
 mod backup;
@@ -11,6 +11,7 @@ pub(crate) mod fuzz;
 mod limits;
 mod read;
 mod status;
+mod steering;
 mod trie;
 mod watch;
 mod write;
@@ -20,8 +21,8 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_agreement::Agreement;
-use spillway_consensus::{Consistency, Read};
+use spillway_control_plane::ControlPlane;
+use spillway_raft::{Consistency, Read};
 use tokio::sync::Semaphore;
 
 use crate::access::Credential;
@@ -39,28 +40,30 @@ pub(crate) use explain::{ExplainOrder, Explanation, explain};
 pub(crate) use limits::{LimitItem, Limits, alone as limits_alone};
 pub(crate) use read::{Many, One};
 pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
+pub(crate) use steering::{SteeringAnswer, steering};
 pub(crate) use trie::TrieAnswer;
 pub(crate) use watch::{Event, Lost};
 pub(crate) use write::Written;
 
-/// What is answered from.
+/// Services and state that answers are made from.
 pub(crate) struct Cluster<'a> {
-    pub(crate) agreement: Arc<Agreement>,
+    pub(crate) control_plane: Arc<ControlPlane>,
     pub(crate) config: &'a AdminConfig,
     pub(crate) watchers: &'a Arc<Semaphore>,
     pub(crate) backups: &'a Arc<Semaphore>,
-    /// What the caller showed.
+    /// Credential of the caller.
     pub(crate) credential: &'a Credential,
     /// Limits of this node's config file.
     pub(crate) own_limits: Option<&'a dyn OwnLimits>,
 }
 
-/// How fresh an answer is.
+/// Freshness of an answer.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Freshness {
-    /// The last entry that it has seen; 0 before the first.
+    /// Index of the last entry that the answer has seen; 0 before the first.
     pub(crate) index: u64,
-    /// How old it can be; none if this node was never in contact with a leader.
+    /// Greatest possible age, in milliseconds; null if this node was never in contact with a
+    /// leader.
     pub(crate) age_ms: Option<u64>,
     /// `linearizable` or `stale`.
     pub(crate) consistency: String,
@@ -92,17 +95,17 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, 
             let (about, order) = command::command(cluster, call).await?;
             write::write(cluster, call, &about, order).await
         }
-        // Answered before, since they need no cluster.
-        Operation::OpenApi | Operation::Explain => {
+        // Answered before this function is called, since they need no cluster.
+        Operation::OpenApi | Operation::Explain | Operation::Steering => {
             Err(ApiError::internal("this is answered without a cluster"))
         }
     }
 }
 
 impl Cluster<'_> {
-    /// Who may be the leader.
+    /// Returns the leader, as far as this node knows.
     pub(crate) fn leader(&self) -> Option<LeaderHint> {
-        let (node, region) = self.agreement.leader()?;
+        let (node, region) = self.control_plane.leader()?;
         Some(LeaderHint { node: node.to_string(), region: region.to_string() })
     }
 }

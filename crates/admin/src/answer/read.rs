@@ -1,11 +1,11 @@
-//! Shows records.
+//! Reads of records.
 
 use http::{HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spillway_consensus::Read;
-use spillway_control::State;
+use spillway_cluster_state::State;
+use spillway_raft::Read;
 
 use super::{Cluster, Freshness, limits};
 use crate::call::Call;
@@ -15,10 +15,10 @@ use crate::records;
 use crate::reply::{Reply, json};
 use crate::resource::Resource;
 
-/// One record.
+/// A record.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct One<T> {
-    /// How fresh it is.
+    /// Freshness of the answer.
     #[serde(flatten)]
     pub(crate) freshness: Freshness,
     /// The record.
@@ -28,12 +28,12 @@ pub(crate) struct One<T> {
 /// Some records of a list.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Many<T> {
-    /// How fresh they are.
+    /// Freshness of the answer.
     #[serde(flatten)]
     pub(crate) freshness: Freshness,
     /// The records, in the order of their names; nodes in that of their numbers.
     pub(crate) items: Vec<T>,
-    /// What to send as `after` for the next page; none at the end.
+    /// Value to send as `after` for the next page; null at the end.
     pub(crate) next: Option<String>,
 }
 
@@ -70,6 +70,7 @@ pub(super) async fn show(
     let freshness = Freshness::of(&read, call.query.consistency);
     let item: Value = match read.value {
         Some(item) => item,
+        // No limit of the cluster has that name; the config file may have one.
         None if resource == Resource::Limits => {
             return limits::show(cluster.own_limits, call, freshness);
         }
@@ -91,13 +92,13 @@ pub(crate) fn not_found(resource: Resource, path: &[String]) -> ApiError {
 }
 
 impl Cluster<'_> {
-    /// Looks at the state, as fresh as the request wants it.
+    /// Calls `look` with the state, as fresh as the request asks for.
     pub(super) async fn read<R>(
         &self,
         call: &Call,
         look: impl FnOnce(&State) -> R,
     ) -> Result<Read<R>, ApiError> {
-        let read = self.agreement.read(call.query.consistency, self.config.time_limit, look);
+        let read = self.control_plane.read(call.query.consistency, self.config.time_limit, look);
         read.await.map_err(|error| fault::of_read(error, self.leader()))
     }
 }

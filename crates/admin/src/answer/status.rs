@@ -1,9 +1,9 @@
-//! Who leads, and how far the log has come.
+//! Status of the log: leader, members, progress.
 
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_consensus::{NodeId, Role, Status};
+use spillway_raft::{NodeId, Role, Status};
 use spillway_types::NodeName;
 
 use super::{Cluster, Freshness, whole_ms};
@@ -12,79 +12,80 @@ use crate::error::{ApiError, LeaderHint};
 use crate::fault;
 use crate::reply::{Reply, json};
 
-/// What a node knows of the log.
+/// Status of the log, as this node knows it.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct StatusAnswer {
-    /// How fresh it is: a status is always stale.
+    /// Freshness of the answer: a status is always stale.
     #[serde(flatten)]
     pub(crate) freshness: Freshness,
     /// This node.
     pub(crate) node: MemberInfo,
-    /// The cluster's id, once there is one.
+    /// Id of the cluster; null before it is formed.
     pub(crate) cluster: Option<String>,
     /// `learner`, `follower`, `candidate`, `leader`, `isolated_leader` or `stopped`.
     pub(crate) role: String,
     /// The latest term.
     pub(crate) term: u64,
-    /// Who leads in that term, as far as this node knows.
+    /// The leader in that term, as far as this node knows.
     pub(crate) leader: Option<LeaderHint>,
-    /// The last entry in the log.
+    /// Index of the last entry in the log.
     pub(crate) last_index: Option<u64>,
-    /// The last entry known to be on most disks.
+    /// Index of the last entry known to be on a majority of disks.
     pub(crate) committed_index: Option<u64>,
-    /// The last entry that was carried out here.
+    /// Index of the last entry carried out here.
     pub(crate) applied_index: Option<u64>,
-    /// The last entry in a snapshot.
+    /// Index of the last entry in a snapshot.
     pub(crate) snapshot_index: Option<u64>,
-    /// Equal on all nodes with equal `applied_index`.
+    /// Digest of the state: equal on all nodes with equal `applied_index`.
     pub(crate) digest: String,
     /// Bytes of entries in the log's file.
     pub(crate) log_bytes: u64,
     /// All members.
     pub(crate) members: Vec<MemberInfo>,
-    /// Whether one set of voters is being replaced by another.
+    /// True while one set of voters is being replaced by another.
     pub(crate) is_joint: bool,
-    /// Why the log has stopped.
+    /// Reason why the log has stopped; null if it runs.
     pub(crate) fault: Option<String>,
 }
 
 /// A member of the log.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct MemberInfo {
-    /// Its number.
+    /// Number of the node.
     pub(crate) id: u64,
-    /// Its name; empty if it is no member yet.
+    /// Name of the node; empty if it is no member yet.
     pub(crate) name: String,
-    /// Its region.
+    /// Region of the node.
     pub(crate) region: String,
-    /// Whether it votes.
+    /// True if the node votes.
     pub(crate) is_voter: bool,
-    /// Of a leader: the last entry that the member has.
+    /// Index of the last entry that the member has; known to the leader alone.
     pub(crate) matched_index: Option<u64>,
 }
 
-/// Who leads, as far as this node knows.
+/// The leader, as far as this node knows.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LeaderAnswer {
-    /// None if it knows of nobody.
+    /// The leader; null if this node knows none.
     pub(crate) leader: Option<LeaderHint>,
     /// The latest term.
     pub(crate) term: u64,
 }
 
-/// Who is to lead.
+/// Order to hand over the leadership.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TransferOrder {
-    /// The name of a node with a vote.
+    /// Name of the node that is to lead; it must have a vote.
     #[schemars(regex(pattern = crate::patterns::NAME))]
     pub(crate) to: String,
 }
 
 pub(super) fn status(cluster: &Cluster<'_>) -> Reply {
-    let status = cluster.agreement.status();
-    let (digest, applied_index) = cluster.agreement.digest();
+    let status = cluster.control_plane.status();
+    let (digest, applied_index) = cluster.control_plane.digest();
     let age_ms = status.age.map(whole_ms);
+    // No other node was asked.
     let consistency = "stale".to_owned();
     let ids = status.members.keys();
     let answer = StatusAnswer {
@@ -108,14 +109,14 @@ pub(super) fn status(cluster: &Cluster<'_>) -> Reply {
 }
 
 pub(super) fn leader(cluster: &Cluster<'_>) -> Reply {
-    let term = cluster.agreement.status().term;
+    let term = cluster.control_plane.status().term;
     json(StatusCode::OK, &LeaderAnswer { leader: cluster.leader(), term })
 }
 
 pub(super) async fn transfer(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
     let TransferOrder { to } = call.json()?;
     let to = NodeName::from(to.as_str());
-    let transfer = cluster.agreement.transfer_leader(&to, cluster.config.time_limit);
+    let transfer = cluster.control_plane.transfer_leader(&to, cluster.config.time_limit);
     transfer.await.map_err(|error| fault::of_transfer(error, cluster.leader()))?;
     tracing::info!(%to, by = call.caller.name, "the lead was handed over");
     Ok(leader(cluster))

@@ -1,10 +1,10 @@
-//! Which beginnings of prompts are hot, and where.
+//! Hot beginnings of prompts, by region.
 
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spillway_control::{HotTrie, RegionBlocks, State};
+use spillway_cluster_state::{HotTrie, RegionBlocks, State};
 use spillway_types::RegionName;
 use tokio::task::spawn_blocking;
 
@@ -14,24 +14,24 @@ use crate::error::ApiError;
 use crate::records;
 use crate::reply::{Reply, json};
 
-/// What is known of prompts in all regions. Blocks are named by keyed hashes: what they stand for
-/// is known nowhere outside of requests.
+/// Hot prompts in all regions. Blocks are named by keyed hashes: their text is known nowhere
+/// outside of requests.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct TrieAnswer {
-    /// How fresh it is.
+    /// Freshness of the answer.
     #[serde(flatten)]
     pub(crate) freshness: Freshness,
-    /// Counts the keys with which prompts were hashed.
+    /// Number of the key that prompts are hashed with, counted up at each rotation.
     pub(crate) key_epoch: u64,
     /// Hot blocks of all regions; one that is hot in two counts twice.
     pub(crate) blocks: u64,
-    /// Bytes that they take on each node.
+    /// Bytes that the hot blocks take on each node.
     pub(crate) bytes: u64,
-    /// Entries of the log about them a second, in the last minute, on this node.
+    /// Entries of the log about hot blocks per second, in the last minute, on this node.
     pub(crate) entries_per_s: f64,
-    /// Their bytes a second.
+    /// Bytes of those entries per second.
     pub(crate) bytes_per_s: f64,
-    /// Entries that this node put off since it started, for want of room in its write budget.
+    /// Entries that this node put off since it started, for lack of room in its write budget.
     pub(crate) put_off: u64,
     /// Regions with hot blocks.
     pub(crate) regions: Vec<TrieRegion>,
@@ -39,36 +39,37 @@ pub(crate) struct TrieAnswer {
     pub(crate) top: Vec<TrieBlock>,
 }
 
-/// What is hot in one region.
+/// Hot blocks of one region.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct TrieRegion {
-    /// The region.
+    /// Name of the region.
     pub(crate) region: String,
-    /// Its hot blocks.
+    /// Number of the region's hot blocks.
     pub(crate) blocks: u64,
-    /// Bytes that they take on each node.
+    /// Bytes that those blocks take on each node.
     pub(crate) bytes: u64,
 }
 
 /// A hot block.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct TrieBlock {
-    /// Its hash, which stands for the prompt up to its end, in hexadecimal.
+    /// Hash of the block, which stands for the prompt up to the block's end, in hexadecimal.
     pub(crate) block: String,
-    /// Its place in the prompt; 1 is the first block.
+    /// Position in the prompt; 1 is the first block.
     pub(crate) depth: u16,
-    /// About how many requests asked for it where it is hottest; older ones count less.
+    /// Approximate number of requests for the block in its hottest region; older requests count
+    /// less.
     pub(crate) heat: f64,
-    /// Where it is hot.
+    /// Regions where the block is hot.
     pub(crate) regions: Vec<String>,
 }
 
 pub(super) async fn trie(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
-    // The trie is shared, so that nothing is held up while it is looked at.
+    // The trie is shared, so cloning it holds nothing up.
     let read = cluster.read(call, |state| (state.key_epoch(), state.hot().clone())).await?;
     let freshness = Freshness::of(&read, call.query.consistency);
     let (key_epoch, hot) = read.value;
-    let (size, traffic) = (hot.stats(), cluster.agreement.hints());
+    let (size, traffic) = (hot.stats(), cluster.control_plane.hints());
     let regions = hot.regions().map(|(name, blocks)| TrieRegion::of(name, blocks));
     let answer = TrieAnswer {
         freshness,
@@ -84,8 +85,8 @@ pub(super) async fn trie(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, Ap
     Ok(json(StatusCode::OK, &answer))
 }
 
-/// The hottest blocks. All of them are looked at, which takes tens of milliseconds: nothing else
-/// waits for that.
+/// Returns the hottest blocks. Scanning all of them takes tens of milliseconds, so it runs on a
+/// thread of its own.
 async fn hottest(hot: HotTrie, count: usize) -> Result<Vec<TrieBlock>, ApiError> {
     if count == 0 {
         return Ok(Vec::new());
@@ -94,6 +95,7 @@ async fn hottest(hot: HotTrie, count: usize) -> Result<Vec<TrieBlock>, ApiError>
         let blocks = hot.hottest(count).into_iter().map(|block| TrieBlock {
             block: format!("{:016x}", block.hash),
             depth: block.depth,
+            // Heat is stored as twice its logarithm to base 2.
             heat: (f64::from(block.heat) / 2.0).exp2(),
             regions: block.regions.iter().map(ToString::to_string).collect(),
         });
@@ -102,13 +104,13 @@ async fn hottest(hot: HotTrie, count: usize) -> Result<Vec<TrieBlock>, ApiError>
     looking.await.map_err(|error| ApiError::internal(error.to_string()))
 }
 
-/// All that is hot, as a dry run shows it.
+/// Returns the size of all hot blocks, as a dry run shows it.
 pub(super) fn size(state: &State) -> Value {
     let size = state.hot().stats();
     serde_json::json!({ "blocks": size.blocks, "bytes": size.bytes })
 }
 
-/// What is hot in one region, if anything is.
+/// Returns the size of one region's hot blocks; `None` if there are none.
 pub(super) fn size_of(state: &State, region: &RegionName) -> Option<Value> {
     let blocks = state.hot().region(region)?;
     Some(records::json(&TrieRegion::of(region, blocks)))

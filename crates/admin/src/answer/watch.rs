@@ -1,4 +1,4 @@
-//! Tells what changes, as server-sent events.
+//! Watches: changes as server-sent events.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_agreement::{Agreement, Changed, TooOld};
-use spillway_consensus::Consistency;
-use spillway_control::ChangeKind;
+use spillway_cluster_state::ChangeKind;
+use spillway_control_plane::{Changed, ControlPlane, TooOld};
+use spillway_raft::Consistency;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
@@ -25,65 +25,67 @@ use crate::fault;
 use crate::records::name_of;
 use crate::reply::{Reply, reply};
 
-/// A watcher that finds no place comes back after about as long as one lasts that was cut off.
+/// Time after which a watcher that found no place tries again: about as long as a watch that was
+/// cut off lasts.
 const RETRY_AFTER: Duration = Duration::from_secs(15);
 
-/// What one entry changed. Events of all records that it changed are one, so that whoever resumes
-/// after it has missed none.
+/// Changes of one entry. All changed records of an entry are in one event, so that a watcher that
+/// resumes after it has missed none.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Event {
-    /// The entry.
+    /// Index of the entry.
     pub(crate) index: u64,
-    /// When, by the cluster's own time, milliseconds since 1970.
+    /// Time by the cluster's clock, in milliseconds since 1970.
     pub(crate) stamp_ms: u64,
-    /// The records.
+    /// Changed records.
     pub(crate) changes: Vec<ChangeInfo>,
 }
 
-/// A record that is not as it was.
+/// A record that was changed.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ChangeInfo {
-    /// Its kind, as in paths.
+    /// Kind of the record, as in paths.
     pub(crate) resource: String,
-    /// Its name.
+    /// Name of the record.
     pub(crate) key: String,
     /// `created`, `updated` or `removed`.
     pub(crate) kind: String,
 }
 
-/// What the watcher asked for is forgotten. It reads everything again and watches from `index` on.
+/// Event for a watcher that asked for changes which are forgotten. It has to read everything again,
+/// and then watch from `index` on.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Lost {
-    /// What to read at least, and to watch from.
+    /// Index that the new read must have at least, and to watch from.
     pub(crate) index: u64,
-    /// Why.
+    /// Cause of the event.
     pub(crate) cause: String,
-    /// What to do about it.
+    /// Advice to the watcher.
     pub(crate) remedy: String,
 }
 
-/// Somebody who watches.
+/// A watch in progress.
 struct Watcher {
-    agreement: Arc<Agreement>,
+    control_plane: Arc<ControlPlane>,
     applied: watch::Receiver<u64>,
-    /// What was told: all changes of entries up to this one.
+    /// Index up to which all changes were told.
     told: u64,
     state: WatchState,
     alive: Duration,
-    /// The watch ends with it.
+    /// Credential of the watcher: the watch ends when it becomes invalid.
     credential: Credential,
-    /// Keys are looked up in what is published, which follows what is applied.
+    /// Index of the published state, in which keys are looked up.
     published: watch::Receiver<u64>,
     _place: OwnedSemaphorePermit,
 }
 
-/// Where a watch stands.
+/// State of a watch.
 enum WatchState {
-    /// Nothing was said yet. // => (Watching | Ended)
+    /// Nothing was sent yet. // => (Watching | Ended)
     Begun,
-    /// Changes are told as they come. // => Ended
+    /// Changes are sent as they come. // => Ended
     Watching,
-    /// There is nothing more to say.
+    /// Nothing more is to be sent.
     Ended,
 }
 
@@ -98,19 +100,20 @@ pub(super) async fn watch(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, A
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_watchers", cause, remedy)
             .with_retry_after(RETRY_AFTER)
     })?;
-    let agreement = Arc::clone(&cluster.agreement);
-    let applied = agreement.applied();
-    let freshness = freshness(&agreement)
+    let control_plane = Arc::clone(&cluster.control_plane);
+    let applied = control_plane.applied();
+    let freshness = freshness(&control_plane)
         .await
-        .ok_or_else(|| fault::of_read(spillway_consensus::ReadError::TimedOut, cluster.leader()))?;
+        .ok_or_else(|| fault::of_read(spillway_raft::ReadError::TimedOut, cluster.leader()))?;
     let watcher = Watcher {
-        agreement,
+        control_plane,
         applied,
+        // Without an index the watch begins now.
         told: from.unwrap_or(freshness.index),
         state: WatchState::Begun,
         alive: cluster.config.watch_alive,
         credential: cluster.credential.clone(),
-        published: cluster.agreement.publications(),
+        published: cluster.control_plane.publications(),
         _place: place,
     };
     let events = unfold(watcher, |mut watcher| async {
@@ -122,14 +125,14 @@ pub(super) async fn watch(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, A
 }
 
 impl Watcher {
-    /// What to send next; none at the end. Whoever reads slowly holds up nothing but this: what
-    /// changes meanwhile is told together, or is forgotten and said to be.
+    /// Returns the next event; `None` at the end. A slow reader holds up nothing but this watch:
+    /// changes meanwhile are sent together, or are forgotten, and an event says so.
     async fn next(&mut self) -> Option<String> {
         match self.state {
             WatchState::Begun => {
                 self.state = WatchState::Watching;
-                // So that a client that asked for no index knows where its watch begins.
-                let freshness = freshness(&self.agreement).await?;
+                // Tells a client that asked for no index where its watch begins.
+                let freshness = freshness(&self.control_plane).await?;
                 Some(event("begin", self.told, &freshness))
             }
             WatchState::Watching => self.watch().await,
@@ -139,13 +142,15 @@ impl Watcher {
 
     async fn watch(&mut self) -> Option<String> {
         loop {
+            // Marked before the look, so that a change in between wakes the watch again.
             self.applied.mark_unchanged();
             self.published.mark_unchanged();
-            if !self.credential.holds(Some(&self.agreement.published())) {
+            if !self.credential.holds(Some(&self.control_plane.published())) {
                 return None;
             }
-            let freshness = freshness(&self.agreement).await?;
-            match self.agreement.changes_after(self.told) {
+            let freshness = freshness(&self.control_plane).await?;
+            match self.control_plane.changes_after(self.told) {
+                // The watcher is too far behind and has to read everything again.
                 Err(too_old) => {
                     self.state = WatchState::Ended;
                     return Some(lost(too_old, &freshness));
@@ -155,6 +160,7 @@ impl Watcher {
             }
             let changed = tokio::select! {
                 changed = timeout(self.alive, self.applied.changed()) => changed,
+                // Back to the top, where the credential is checked again.
                 () = self.credential.changed() => continue,
                 Ok(()) = self.published.changed() => continue,
             };
@@ -163,7 +169,8 @@ impl Watcher {
                 // The log has ended.
                 Ok(Err(_)) => return None,
                 Err(_) => {
-                    // Nothing that changed up to there is untold, if this node is so far at all.
+                    // Everything up to there was told. The client may have seen more than this
+                    // node has.
                     self.told = self.told.max(freshness.index);
                     return Some(event("alive", self.told, &freshness));
                 }
@@ -183,8 +190,8 @@ impl Watcher {
     }
 }
 
-async fn freshness(agreement: &Agreement) -> Option<Freshness> {
-    let read = agreement.read(Consistency::Stale, Duration::ZERO, |_| ()).await.ok()?;
+async fn freshness(control_plane: &ControlPlane) -> Option<Freshness> {
+    let read = control_plane.read(Consistency::Stale, Duration::ZERO, |_| ()).await.ok()?;
     Some(Freshness::of(&read, Consistency::Stale))
 }
 
@@ -208,7 +215,7 @@ fn lost(too_old: TooOld, freshness: &Freshness) -> String {
     event("too_old", index, &lost)
 }
 
-/// JSON has no line breaks, so one line is one event's data.
+/// Makes the text of one event. JSON has no line breaks, so the data is one line.
 fn event(kind: &str, id: u64, data: &impl Serialize) -> String {
     let data = serde_json::to_string(data).unwrap_or_default();
     format!("id: {id}\nevent: {kind}\ndata: {data}\n\n")

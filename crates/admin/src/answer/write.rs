@@ -1,13 +1,13 @@
-//! Carries commands out.
+//! Writes: carries commands out.
 
 use std::time::Duration;
 
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_agreement::Agreement;
-use spillway_consensus::{ProposeError, Proposed};
-use spillway_control::{Actor, Command, Outcome, RecordKey, RequestId};
+use spillway_cluster_state::{Actor, Command, Outcome, RecordKey, RequestId};
+use spillway_control_plane::ControlPlane;
+use spillway_raft::{ProposeError, Proposed};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Cluster, diff};
@@ -17,21 +17,21 @@ use crate::fault;
 use crate::reply::{Reply, json};
 use crate::secrets::random;
 
-/// Between two attempts of a write whose outcome is not known.
+/// Time between two attempts of a write whose outcome is unknown.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a write came to.
+/// Result of a write.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Written {
-    /// The entry's place in the log: a read that has seen it has seen the write.
+    /// Index of the entry in the log: a read that has seen this index has seen the write.
     pub(crate) index: u64,
-    /// `applied`, or `unchanged` if everything was so already.
+    /// `applied`, or `unchanged` if the command changed nothing.
     pub(crate) outcome: String,
-    /// The version of what was written; none if nothing was.
+    /// Version of the written record; null if nothing was written.
     pub(crate) version: Option<u64>,
 }
 
-/// Carries `command` out, or says what it would do.
+/// Carries `command` out, or, for a dry run, shows its changes.
 pub(super) async fn write(
     cluster: &Cluster<'_>,
     call: &Call,
@@ -52,10 +52,11 @@ pub(super) async fn carry_out(
 ) -> Result<Written, ApiError> {
     let request = match call.request {
         Some(request) => request,
+        // A random id makes the attempts of this call one request.
         None => RequestId::unkeyed(random()?),
     };
     let attempts = Attempts { command, actor: actor(call), request };
-    let proposed = attempts.settle(&cluster.agreement, cluster.config.time_limit).await;
+    let proposed = attempts.settle(&cluster.control_plane, cluster.config.time_limit).await;
     let done = proposed.map_err(|error| fault::of_propose(error, cluster.leader()))?;
     let (outcome, version) = match done.outcome {
         Outcome::Applied { version, .. } => ("applied", Some(version)),
@@ -70,7 +71,7 @@ pub(super) fn actor(call: &Call) -> Actor {
     Actor::Operator(call.caller.name.clone())
 }
 
-/// A command under one request id, so that however often it is proposed, it is carried out once.
+/// A command with its request id: however often it is proposed, it is carried out once.
 struct Attempts {
     command: Command,
     actor: Actor,
@@ -78,22 +79,23 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Proposes until it is known what came of it. A leader that is lost with the command in its
-    /// log leaves that open; the next leader answers the same request id with what happened.
+    /// Proposes until the outcome is known. A leader that is lost with the command in its log
+    /// leaves the outcome open; the next leader answers the same request id with it.
     async fn settle(
         self,
-        agreement: &Agreement,
+        control_plane: &ControlPlane,
         limit: Duration,
     ) -> Result<Proposed<Outcome>, ProposeError> {
         let by = Instant::now() + limit;
         let mut is_open = false;
         loop {
             let left = by.saturating_duration_since(Instant::now());
-            match self.propose(agreement, left).await {
+            match self.propose(control_plane, left).await {
                 Ok(done) => return Ok(done),
                 Err(ProposeError::Unknown) => is_open = true,
-                // Nothing of it is in any log.
+                // No log has the command.
                 Err(error) if !is_open => return Err(error),
+                // An earlier attempt may still be carried out: its outcome has to be learned.
                 Err(_) => {}
             }
             if Instant::now() + PAUSE >= by {
@@ -105,11 +107,11 @@ impl Attempts {
 
     async fn propose(
         &self,
-        agreement: &Agreement,
+        control_plane: &ControlPlane,
         limit: Duration,
     ) -> Result<Proposed<Outcome>, ProposeError> {
         let (command, actor) = (self.command.clone(), self.actor.clone());
-        let proposing = agreement.propose(command, actor, Some(self.request), limit);
+        let proposing = control_plane.propose(command, actor, Some(self.request), limit);
         timeout(limit, proposing).await.unwrap_or(Err(ProposeError::Unknown))
     }
 }

@@ -1,34 +1,34 @@
-//! Who is let in: tenants and keys.
+//! Forms of tenants and keys.
 
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::{Key, KeyRole, Tenant};
+use spillway_cluster_state::{Key, KeyRole, Tenant};
 use spillway_types::NoCountry;
 
 use super::{named, residency_names, residency_rule, texts};
 use crate::patterns::{COUNTRY, MODEL, NAME, TEXT};
 
-/// Who pays for and owns requests.
+/// The owner of requests, who is also charged for them.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TenantRecord {
-    /// What people call it.
+    /// Title of the tenant, for people.
     #[schemars(regex(pattern = TEXT))]
     pub(crate) title: String,
-    /// None of its keys is let in.
+    /// True if all keys of the tenant are refused.
     pub(crate) is_suspended: bool,
-    /// Regions that may serve its requests; empty for all.
+    /// Regions that may serve the tenant's requests; empty for all.
     #[schemars(inner(regex(pattern = NAME)))]
     pub(crate) regions: BTreeSet<String>,
-    /// Countries that regions have to be in to serve them, as ISO 3166 codes of two capital letters;
+    /// Countries that serving regions have to lie in, as ISO 3166 codes of two capital letters;
     /// empty for all.
     #[schemars(inner(regex(pattern = COUNTRY)))]
     pub(crate) countries: BTreeSet<String>,
 }
 
-/// What a key is good for.
+/// Rights of a key.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
@@ -37,37 +37,37 @@ pub(crate) enum Role {
     Client,
     /// Reading from the admin API.
     Read,
-    /// Draining, weighting and the like.
+    /// Draining, setting weights and the like.
     Operate,
     /// Everything.
     Admin,
 }
 
-/// What a key may.
+/// Rights and terms of a key.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct KeyRecord {
-    /// What it is good for.
+    /// Role of the key.
     pub(crate) role: Role,
-    /// Whose requests they are; a client's key needs one.
+    /// Tenant of the key's requests; a client's key needs one.
     #[schemars(regex(pattern = NAME))]
     pub(crate) tenant: Option<String>,
-    /// Models that it may ask for; empty for all.
+    /// Models that the key may ask for; empty for all.
     #[schemars(inner(regex(pattern = MODEL)))]
     pub(crate) models: BTreeSet<String>,
-    /// Regions that may serve it; empty for all.
+    /// Regions that may serve the key's requests; empty for all.
     #[schemars(inner(regex(pattern = NAME)))]
     pub(crate) regions: BTreeSet<String>,
-    /// Class of its requests: 0 is served first.
+    /// Priority class of the key's requests: 0 is served first.
     pub(crate) priority: u8,
-    /// When it ends, milliseconds since 1970.
+    /// Time when the key expires, in milliseconds since 1970.
     pub(crate) expires_ms: Option<u64>,
 }
 
-/// What else is known of a key.
+/// State of a key.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct KeyInfo {
-    /// It lets nobody in any more, for good.
+    /// True if the key was revoked, for good.
     pub(crate) is_revoked: bool,
 }
 
@@ -123,7 +123,7 @@ impl From<&Key> for KeyRecord {
 }
 
 impl KeyRecord {
-    /// The record over what `key` is checked by.
+    /// Returns the key with this record, and with the secret of `key`.
     pub(crate) fn over(self, key: &Key) -> Key {
         Key {
             role: self.role.into(),

@@ -1,8 +1,8 @@
-//! Settings of the cluster.
+//! Forms of the cluster's settings.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::{SETTINGS, SettingKind, SettingRule, State};
+use spillway_cluster_state::{SETTINGS, SettingKind, SettingRule, State};
 
 use super::Item;
 
@@ -10,18 +10,18 @@ use super::Item;
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SettingRecord {
-    /// As text.
+    /// The value as text.
     pub(crate) value: String,
 }
 
-/// What a setting is for.
+/// Description of a setting.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SettingInfo {
-    /// What it is for and how to choose it.
+    /// Purpose of the setting, and how to choose its value.
     pub(crate) doc: String,
-    /// What it is if nobody set it.
+    /// Value of a setting that was never set.
     pub(crate) default: String,
-    /// What it may be.
+    /// Allowed values.
     pub(crate) values: String,
 }
 
@@ -35,7 +35,7 @@ impl SettingInfo {
     }
 }
 
-/// Every setting, set or not, in the order of names.
+/// Returns every setting, set or not, in the order of names.
 pub(crate) fn setting_infos(
     state: &State,
 ) -> impl Iterator<Item = Item<SettingRecord, SettingInfo>> {

@@ -1,74 +1,74 @@
-//! Nodes and regions.
+//! Forms of nodes and regions.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::{
+use spillway_cluster_state::{
     Node, NodeId, NodeRight, NodeRole, Region, RegionState, RemovedNode, RevokedCertificate,
 };
 use spillway_types::Percent;
 
 use crate::patterns::{COUNTRY_OR_NONE, NAME};
 
-/// What can be set about a node.
+/// Fields of a node that operators can set.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NodeRecord {
-    /// Whether it may vote.
+    /// Eligibility of the node as a voter.
     pub(crate) role: VoteName,
 }
 
-/// Whether a node may vote.
+/// Eligibility of a node as a voter.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum VoteName {
-    /// The rule chooses.
+    /// May vote: the rule chooses.
     Any,
-    /// Never.
+    /// Never votes.
     Learner,
 }
 
-/// What a node said of itself.
+/// Description of a node, by itself.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NodeInfo {
-    /// Its number, never given twice.
+    /// Number of the node, never given twice.
     pub(crate) id: u64,
-    /// Its region.
+    /// Region of the node.
     pub(crate) region: String,
-    /// Where other nodes reach it.
+    /// Address at which other nodes reach it.
     pub(crate) address: String,
-    /// Its data folder.
+    /// Id of its data folder.
     pub(crate) disk: String,
     /// SHA-256 of its certificate.
     pub(crate) fingerprint: String,
-    /// The oldest wire version that it reads.
+    /// Oldest wire version that the node reads.
     pub(crate) wire_oldest: u16,
-    /// The newest wire version that it reads.
+    /// Newest wire version that the node reads.
     pub(crate) wire_newest: u16,
-    /// Index of the entry that let it in.
+    /// Index of the entry that let the node join.
     pub(crate) joined: u64,
-    /// Whether operators' orders may come from it.
+    /// True if operators' orders may come from the node.
     pub(crate) operators: bool,
 }
 
-/// Whether operators' orders may come from a node.
+/// Right of a node to propose operators' orders.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NodeRightRecord {
-    /// Whether they may.
+    /// True if operators' orders may come from the node.
     pub(crate) operators: bool,
 }
 
-/// A node that was removed. It joins again by a join token that was made since, or once this is
-/// removed.
+/// A node that was removed. It can join again by a join token that was made since, or once this
+/// record is removed.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RemovedNodeInfo {
-    /// The number that it had.
+    /// Number that the node had.
     pub(crate) id: u64,
-    /// Its region.
+    /// Region of the node.
     pub(crate) region: String,
-    /// SHA-256 of its certificate.
+    /// SHA-256 of the node's certificate.
     pub(crate) fingerprint: String,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct RemovedNodeInfo {
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RevokedRecord {
-    /// Why, for people; may be empty.
+    /// Reason, for people; may be empty.
     pub(crate) reason: String,
 }
 
@@ -132,6 +132,7 @@ impl NodeInfo {
             wire_oldest: spec.wire_oldest,
             wire_newest: spec.wire_newest,
             joined: node.joined,
+            // Filled in by `records::item`, which knows the rights of nodes.
             operators: false,
         }
     }
@@ -141,30 +142,32 @@ impl NodeInfo {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RegionRecord {
-    /// ISO 3166 code of two capital letters; may be empty.
+    /// ISO 3166 code of the region's country, two capital letters; may be empty.
     #[schemars(regex(pattern = COUNTRY_OR_NONE))]
     pub(crate) country: String,
-    /// How much of the spilled work it takes, in percent of the usual with one decimal at most.
+    /// Share of spilled work that the region takes, in percent of the usual with one decimal at
+    /// most.
     #[schemars(with = "f64", range(min = 0, max = 1_000))]
     pub(crate) weight_percent: Percent,
-    /// What it may be given.
+    /// State of the region: the work that it may be given.
     pub(crate) state: RegionStateName,
-    /// What serving here costs beyond the cheapest region, as milliseconds of time to first token.
+    /// Extra cost of serving here, compared with the cheapest region, as milliseconds of time to
+    /// first token.
     pub(crate) price_ms: u32,
-    /// Round trips to other regions to begin with, until they are measured.
+    /// Round-trip times to other regions in milliseconds, until they are measured.
     #[schemars(extend("propertyNames" = { "pattern": NAME }))]
     pub(crate) rtt_hints_ms: BTreeMap<String, u32>,
 }
 
-/// What a region may be given.
+/// State of a region: the work that it may be given.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RegionStateName {
-    /// Everything.
+    /// All work.
     Active,
     /// No new work from elsewhere.
     Draining,
-    /// Nothing; it may be removed.
+    /// No work; the region may be removed.
     Evacuating,
 }
 

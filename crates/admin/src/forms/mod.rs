@@ -1,7 +1,7 @@
-//! The JSON forms of records: what is shown and sent, apart from what stands in the log.
+//! JSON forms of records, apart from their form in the log.
 //!
-//! A *record* is what a client may write as a whole; what it reads there it can write back. *Info*
-//! is what the cluster says about it. Hashes are in neither.
+//! A *record* is the part that a client may write as a whole; a record that was read can be written
+//! back. *Info* is the part that only the cluster writes. Hashes of secrets are in neither.
 
 mod access;
 mod items;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::ResidencyRule;
+use spillway_cluster_state::ResidencyRule;
 use spillway_types::NoCountry;
 
 pub(crate) use access::{KeyInfo, KeyRecord, TenantRecord};
@@ -28,16 +28,16 @@ pub(crate) use shares::LimitInfo;
 pub(crate) use tokens::{JoinTokenRecord, NewJoinToken, NewKey, Secret, TokenOriginInfo};
 pub(crate) use traffic::{LimitRecord, ModelRecord, RouteRecord, SplitRecord};
 
-/// One record as it is shown.
+/// A record in an answer.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Item<R, I = ()> {
-    /// Names it in paths.
+    /// Name of the record in paths.
     pub(crate) key: String,
-    /// Index of the entry that wrote it last: for `If-Match`. None for a default.
+    /// Index of the entry that wrote the record last, for `If-Match`. Null for a default.
     pub(crate) version: Option<u64>,
-    /// What may be written.
+    /// The part that a client may write.
     pub(crate) record: R,
-    /// What the cluster says about it.
+    /// The part that only the cluster writes.
     pub(crate) info: I,
 }
 
@@ -49,7 +49,7 @@ fn named<T: for<'a> From<&'a str> + Ord>(names: &BTreeSet<String>) -> BTreeSet<T
     names.iter().map(|name| T::from(name)).collect()
 }
 
-/// Regions and countries as they are shown.
+/// Returns the regions and countries of a rule as texts.
 fn residency_names(rule: &ResidencyRule) -> (BTreeSet<String>, BTreeSet<String>) {
     (texts(&rule.regions), texts(&rule.countries))
 }

@@ -1,10 +1,10 @@
-//! Replicas.
+//! Forms of replicas.
 
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::{Health, Lease, LeaseSource, Replica, ReplicaSpec};
+use spillway_cluster_state::{Health, Lease, LeaseSource, Replica, ReplicaSpec};
 
 use super::{named, texts};
 use crate::patterns::{MODEL, NAME, TEXT, URL};
@@ -16,83 +16,85 @@ pub(crate) struct ReplicaRecord {
     /// `http://host:port` or `https://host:port`, without a user.
     #[schemars(regex(pattern = URL))]
     pub(crate) url: String,
-    /// The server's software, e.g. `vllm`.
+    /// Software of the server, e.g. `vllm`.
     #[serde(default = "openai")]
     #[schemars(regex(pattern = NAME))]
     pub(crate) engine: String,
-    /// What it serves; without a word of it, the nodes of its region ask it.
+    /// Models that the server serves; if left out, the nodes of its region ask the server.
     #[serde(default)]
     #[schemars(inner(regex(pattern = MODEL)))]
     pub(crate) models: BTreeSet<String>,
-    /// Its share of the work, 1 to 1,000.
+    /// Share of the work, 1 to 1,000.
     #[serde(default = "one")]
     pub(crate) weight: u32,
     /// The pool that routes refer to.
     #[serde(default = "default_pool")]
     #[schemars(regex(pattern = NAME))]
     pub(crate) pool: String,
-    /// Its hardware, e.g. `h100`; may be empty.
+    /// Hardware of the server, e.g. `h100`; may be empty.
     #[serde(default)]
     #[schemars(regex(pattern = TEXT))]
     pub(crate) hardware: String,
-    /// Requests at a time, if there is a limit.
+    /// Most requests at a time; null for no limit.
     #[serde(default)]
     pub(crate) capacity: Option<u32>,
-    /// How long a registration holds, if it has to be renewed.
+    /// Milliseconds that a registration is valid, if it has to be renewed.
     #[serde(default)]
     pub(crate) lease_ms: Option<u64>,
-    /// Differs for each start of the server; 0 is for those that nodes have in their config files.
+    /// Number that differs for each start of the server; 0 is for replicas in the config files of
+    /// nodes.
     #[serde(default = "first")]
     pub(crate) incarnation: u64,
 }
 
-/// What the cluster says about a replica.
+/// State of a replica in the cluster.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ReplicaInfo {
-    /// What it may be given: `active`, `draining` or `drained`.
+    /// State by operators' orders: `active`, `draining` or `drained`.
     pub(crate) state: String,
-    /// The operator's weight, instead of its own.
+    /// Weight that an operator set, instead of the replica's own; null if none did.
     pub(crate) operator_weight: Option<u32>,
-    /// Index of the entry that registered it.
+    /// Index of the entry that registered the replica.
     pub(crate) epoch: u64,
-    /// How long its registration holds, if it has to be renewed.
+    /// Lease of the registration; null if it need not be renewed.
     pub(crate) lease: Option<LeaseInfo>,
-    /// What the nodes of its region see, once one has said something.
+    /// Health of the replica, by the nodes of its region; null before the first report.
     pub(crate) health: Option<HealthInfo>,
 }
 
-/// Until when a registration holds.
+/// Lease of a registration.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LeaseInfo {
-    /// Of which registration.
+    /// Index of the entry of the registration.
     pub(crate) epoch: u64,
-    /// By the region's clock.
+    /// End of the lease by the region's clock, in milliseconds.
     pub(crate) ends_ms: u64,
 }
 
-/// What the nodes of a region see of a replica.
+/// Health of a replica, by the nodes of its region.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct HealthInfo {
-    /// Of which registration.
+    /// Index of the entry of the registration.
     pub(crate) epoch: u64,
-    /// What the cluster believes: `up` or `down`.
+    /// Verdict of the cluster: `up` or `down`.
     pub(crate) belief: String,
-    /// When that changed last, by the region's clock.
+    /// Time of the last change of the verdict by the region's clock, in milliseconds; null if it
+    /// never changed.
     pub(crate) changed_ms: Option<u64>,
-    /// What each node said last.
+    /// Last report of each node.
     pub(crate) observers: Vec<ObserverInfo>,
 }
 
-/// What one node said.
+/// Report of one node.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ObserverInfo {
     /// The number of the node.
     pub(crate) node: u64,
-    /// `up` or `down`.
+    /// Verdict of the node: `up` or `down`.
     pub(crate) belief: String,
-    /// How many independent signals said so.
+    /// Number of independent signals for that verdict.
     pub(crate) signals: u8,
-    /// When, by the region's clock.
+    /// Time of the report by the region's clock, in milliseconds.
     pub(crate) at_ms: u64,
 }
 
@@ -125,6 +127,7 @@ impl From<&Replica> for ReplicaInfo {
             state: replica.state.to_string(),
             operator_weight: replica.weight,
             epoch: replica.epoch,
+            // Leases and health are records of their own: `records::item` fills them in.
             lease: None,
             health: None,
         }
@@ -162,7 +165,7 @@ fn default_pool() -> String {
     "default".to_owned()
 }
 
-/// What is registered without a word of it is none of a config file.
+/// Returns the default incarnation: 1, since 0 is for replicas of config files.
 fn first() -> u64 {
     1
 }

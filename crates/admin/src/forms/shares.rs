@@ -1,60 +1,60 @@
-//! Who holds what of a limit.
+//! Forms of the shares of limits.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::{LimitScope, State};
+use spillway_cluster_state::{LimitScope, State};
 use spillway_quota::{LimitKind, RequestWindow, Units, Usage};
 use spillway_types::{NodeName, RegionName};
 
-/// Who holds what of a limit, as the cluster agreed on it.
+/// Shares of a limit, as the cluster agreed on them.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LimitInfo {
-    /// In the order of their names; none as long as no node has spoken of the limit.
+    /// Regions in the order of their names; empty until a node has reported on the limit.
     pub(crate) regions: Vec<LimitRegion>,
-    /// How it stands if it is of the config file of the node that answers: such a limit can't be
-    /// changed here.
+    /// State of a limit of the answering node's config file, which can't be changed here; null for
+    /// a limit of the cluster.
     pub(crate) file: Option<FileLimit>,
 }
 
-/// How a limit of a config file stands.
+/// State of a limit of a config file.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FileLimit {
-    /// A limit of the cluster with the same name takes its place.
+    /// True if a limit of the cluster with that name is used instead.
     pub(crate) is_replaced: bool,
-    /// What counts now.
+    /// Use that counts now.
     pub(crate) used: LimitUnits,
 }
 
-/// What the nodes of a region hold of a limit together.
+/// Share of a limit that the nodes of a region hold together.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LimitRegion {
-    /// The region.
+    /// Name of the region.
     pub(crate) region: String,
-    /// What it may use whatever happens.
+    /// Part that the region may always use.
     pub(crate) floor: LimitUnits,
-    /// What it may use besides, as long as it is heard of.
+    /// Part beyond the floor that the region may use, as long as it is heard of.
     pub(crate) leased: LimitUnits,
-    /// What it said last that it needs besides the floor.
+    /// Part beyond the floor that the region last asked for.
     pub(crate) needed: LimitUnits,
 }
 
-/// A number of each kind; 0 for what is not limited.
+/// A number of each kind; 0 for a kind that is not limited.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LimitUnits {
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) requests_per_s: u64,
-    /// Requests a minute.
+    /// Requests per minute.
     pub(crate) requests_per_min: u64,
-    /// Tokens a minute.
+    /// Tokens per minute.
     pub(crate) tokens_per_min: u64,
     /// Requests at a time.
     pub(crate) concurrency: u64,
 }
 
 impl LimitInfo {
-    /// As it is in this state.
+    /// Returns the shares of a limit in `state`.
     pub(crate) fn of(state: &State, scope: &LimitScope) -> Self {
         let Some(pool) = state.shares().pool(&scope.into()) else { return Self::default() };
         let limit = state.records().limits.get(scope);
@@ -64,6 +64,7 @@ impl LimitInfo {
             |node: &NodeName| state.node(node).map(|(_, node)| node.spec.region.clone());
         let mut regions: BTreeMap<RegionName, LimitRegion> = BTreeMap::new();
         for (node, floor) in pool.floors() {
+            // A node that is no member any more counts for no region.
             if let Some(region) = region_of(node) {
                 regions.entry(region).or_default().floor.add(*floor, window);
             }
@@ -82,7 +83,8 @@ impl LimitInfo {
         Self { regions: regions.into_iter().map(named).collect(), file: None }
     }
 
-    /// How one of the node's config file stands.
+    /// Returns the state of a limit of the node's config file; without `usage`, a limit of the
+    /// cluster replaces it.
     pub(crate) fn of_file(requests: RequestWindow, usage: Option<&Usage>) -> Self {
         let mut used = LimitUnits::default();
         used.add(usage.map(|usage| usage.in_use).unwrap_or_default(), requests);

@@ -1,8 +1,8 @@
-//! What is made with a secret: keys and join tokens.
+//! Forms of records with a secret: keys and join tokens.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::{JoinToken, TokenOrigin};
+use spillway_cluster_state::{JoinToken, TokenOrigin};
 
 use super::KeyRecord;
 use crate::patterns::NAME;
@@ -11,32 +11,32 @@ use crate::patterns::NAME;
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NewKey {
-    /// What it is called; drawn if it is left out.
+    /// Id of the key; drawn at random if it is left out.
     #[schemars(regex(pattern = NAME))]
     pub(crate) key: Option<String>,
-    /// What it may.
+    /// Rights and terms of the key.
     pub(crate) record: KeyRecord,
 }
 
-/// What lets a node join.
+/// A join token.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct JoinTokenRecord {
-    /// The only region that it is good for, if it is bound to one.
+    /// The only region that the token is valid for; null for any.
     pub(crate) region: Option<String>,
-    /// When it ends, milliseconds since 1970.
+    /// Time when the token expires, in milliseconds since 1970.
     pub(crate) expires_ms: u64,
-    /// How many nodes may still join by it.
+    /// Number of nodes that may still join by the token.
     pub(crate) uses_left: u32,
-    /// Whether operators' orders may come from nodes that join by it.
+    /// True if operators' orders may come from nodes that join by the token.
     pub(crate) operators: bool,
 }
 
-/// Where a join token comes from.
+/// Origin of a join token.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct TokenOriginInfo {
-    /// Index of the entry that made it.
+    /// Index of the entry that made the token.
     pub(crate) made: u64,
-    /// Whether operators' orders may come from nodes that join by it.
+    /// True if operators' orders may come from nodes that join by the token.
     pub(crate) operators: bool,
 }
 
@@ -50,32 +50,32 @@ impl From<&TokenOrigin> for TokenOriginInfo {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NewJoinToken {
-    /// The only region that it is good for, if it is bound to one.
+    /// The only region that the token is valid for; any, if it is left out.
     #[schemars(regex(pattern = NAME))]
     pub(crate) region: Option<String>,
-    /// For how long it is good, in seconds; at most 30 days.
+    /// Validity in seconds; at most 30 days.
     pub(crate) valid_s: u64,
-    /// How many nodes may join by it, at most 512.
+    /// Number of nodes that may join by the token, at most 512.
     pub(crate) uses: u32,
-    /// Whether operators' orders may come from nodes that join by it.
+    /// True if operators' orders may come from nodes that join by the token.
     pub(crate) operators: bool,
 }
 
 /// A secret that was made. It is shown this once.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Secret {
-    /// Names it in paths.
+    /// Name of the record in paths.
     pub(crate) key: String,
-    /// What the holder presents. The cluster keeps its hash alone.
+    /// Secret that the holder presents. The cluster keeps only its hash.
     pub(crate) secret: String,
-    /// Index of the entry that wrote it.
+    /// Index of the entry that wrote the record.
     pub(crate) index: u64,
-    /// Its version, for `If-Match`.
+    /// Version of the record, for `If-Match`.
     pub(crate) version: u64,
 }
 
 impl Default for NewJoinToken {
-    /// One node within an hour: what a person needs who starts it now.
+    /// Returns the terms for one node within an hour: enough for a person who starts it now.
     fn default() -> Self {
         Self { region: None, valid_s: 3_600, uses: 1, operators: false }
     }
@@ -87,6 +87,7 @@ impl From<&JoinToken> for JoinTokenRecord {
             region: token.region.as_ref().map(ToString::to_string),
             expires_ms: token.expires_ms,
             uses_left: token.uses_left,
+            // Filled in by `records::item`, which knows the token's origin.
             operators: false,
         }
     }

@@ -1,21 +1,21 @@
-//! What says where requests go, and how many: models, routes, splits, limits.
+//! Forms of records about traffic: models, routes, splits, limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::{Arm, Limit, Model, Route, Split};
+use spillway_cluster_state::{Arm, Limit, Model, Route, Split};
 use spillway_quota::{LimitKind, LimitTerms, RequestWindow};
 use spillway_types::{NoCountry, Percent};
 
 use super::{named, residency_names, residency_rule, texts};
 use crate::patterns::{COUNTRY, MODEL, NAME, NAME_OR_NONE, PATH};
 
-/// What a model's name stands for, and what stands in for it.
+/// A model's name: the model that it stands for, and fallbacks.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ModelRecord {
-    /// The model that requests for this name are for, if it is an alias.
+    /// The model that requests for this name are served with, if the name is an alias.
     #[schemars(regex(pattern = MODEL))]
     pub(crate) alias_of: Option<String>,
     /// Models to try instead, in this order.
@@ -36,13 +36,13 @@ pub(crate) struct RouteRecord {
     /// Uses only replicas of this pool; empty uses all.
     #[schemars(regex(pattern = NAME_OR_NONE))]
     pub(crate) pool: String,
-    /// How a replica is chosen, by its name in the config file; empty for the default.
+    /// Policy that chooses a replica, by its name in the config file; empty for the default.
     #[schemars(regex(pattern = NAME_OR_NONE))]
     pub(crate) policy: String,
-    /// Regions that may serve its requests; empty for all.
+    /// Regions that may serve the route's requests; empty for all.
     #[schemars(inner(regex(pattern = NAME)))]
     pub(crate) regions: BTreeSet<String>,
-    /// Countries that regions have to be in to serve them, as ISO 3166 codes of two capital letters;
+    /// Countries that serving regions have to lie in, as ISO 3166 codes of two capital letters;
     /// empty for all.
     #[schemars(inner(regex(pattern = COUNTRY)))]
     pub(crate) countries: BTreeSet<String>,
@@ -52,42 +52,42 @@ pub(crate) struct RouteRecord {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SplitRecord {
-    /// The parts. Their weights make 100.
+    /// Arms of the split. Their weights add up to 100.
     pub(crate) arms: Vec<ArmRecord>,
 }
 
-/// One part of a split.
+/// An arm of a split.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArmRecord {
-    /// Its name, unique in the split.
+    /// Name of the arm, unique in the split.
     #[schemars(regex(pattern = NAME))]
     pub(crate) name: String,
-    /// The model that serves it.
+    /// The model that serves the arm.
     #[schemars(regex(pattern = MODEL))]
     pub(crate) model: String,
-    /// Its version, if one is meant.
+    /// Version of the model; null for any.
     #[serde(default)]
     #[schemars(regex(pattern = NAME))]
     pub(crate) version: Option<String>,
-    /// Its share of the requests, in percent with one decimal at most.
+    /// Share of the requests, in percent with one decimal at most.
     #[schemars(with = "f64", range(min = 0, max = 100))]
     pub(crate) weight_percent: Percent,
 }
 
-/// How much somebody may use, in all regions together.
+/// Limits on the use of all regions together.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitRecord {
-    /// Requests a second; not beside `requests_per_min`.
+    /// Requests per second; not beside `requests_per_min`.
     pub(crate) requests_per_s: Option<u32>,
-    /// Requests a minute.
+    /// Requests per minute; not beside `requests_per_s`.
     pub(crate) requests_per_min: Option<u32>,
-    /// Tokens a minute.
+    /// Tokens per minute.
     pub(crate) tokens_per_min: Option<u64>,
     /// Requests at a time.
     pub(crate) concurrency: Option<u32>,
-    /// The share that a region has for itself, in percent with one decimal at most.
+    /// Floor of each region, a share that it may always use, in percent with one decimal at most.
     #[schemars(with = "BTreeMap<String, f64>", extend("propertyNames" = { "pattern": NAME }))]
     pub(crate) floors_percent: BTreeMap<String, Percent>,
 }
