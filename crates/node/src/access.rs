@@ -1,21 +1,21 @@
-//! Keeps the data path's table of keys: what this node's config says, and what the cluster agreed
-//! on.
+//! The keys and tenants that the data path lets in: from this node's config and from the cluster's
+//! agreed state.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spillway_agreement::Agreement;
-use spillway_control::State;
+use spillway_cluster_state::State;
+use spillway_control_plane::ControlPlane;
 use spillway_proxy::{Gateway, KeyTable, TenantTerms};
 use spillway_types::TenantName;
 
 use crate::config::AccessConfig;
 
-/// The keys that clients are let in by, and where they come from.
+/// Keys and tenants from the config and from the cluster, merged into the gateway's key table.
 ///
-/// Where both know a key, the cluster's word counts: a key that it revoked is let in by no config.
-/// A tenant is suspended or kept apart as soon as one of them says so, and served only
-/// where both let it be, in regions that both allow. The lock is for those who
-/// write, which happens when a config or the agreed state changes; requests never take it.
+/// For a key that both know, the cluster's record counts: no config lets in a key that the cluster
+/// revoked. A tenant is suspended or isolated as soon as one source says so, and may be served only
+/// in regions that both sources allow. The lock is taken when a config or the agreed state changes;
+/// requests never take it.
 #[derive(Debug)]
 pub(crate) struct KeyBook {
     gateway: Arc<Gateway>,
@@ -29,26 +29,26 @@ struct Sources {
 }
 
 impl KeyBook {
-    /// A book of the config's keys, which `gateway` goes by from now on.
+    /// Creates the book with the config's keys and puts them into `gateway` at once.
     pub(crate) fn new(gateway: &Arc<Gateway>, config: AccessConfig) -> Self {
         let book = Self { gateway: Arc::clone(gateway), sources: Mutex::default() };
         book.take_config(config);
         book
     }
 
-    /// Goes by another config.
+    /// Replaces what the config says of keys and tenants.
     pub(crate) fn take_config(&self, config: AccessConfig) {
         self.change(|sources| sources.config = config);
     }
 
-    /// Goes by what the cluster agrees on as long as that is published. What is revoked there is
-    /// refused here as soon as the entry is applied and published, which takes 100 ms at most.
-    pub(crate) async fn follow(self: Arc<Self>, agreement: Arc<Agreement>) {
-        let mut publications = agreement.publications();
+    /// Follows the agreed state until it is published no more. A revoked key is refused here as
+    /// soon as its entry is applied and published, which takes 100 ms at most.
+    pub(crate) async fn follow(self: Arc<Self>, control_plane: Arc<ControlPlane>) {
+        let mut publications = control_plane.publications();
         let mut seen = Arc::new(State::new());
         loop {
             publications.mark_unchanged();
-            let state = agreement.published();
+            let state = control_plane.published();
             // Most entries are about something else.
             let (now, before) = (state.records(), seen.records());
             if now.keys != before.keys || now.tenants != before.tenants {
@@ -61,7 +61,7 @@ impl KeyBook {
         }
     }
 
-    /// Goes by the keys and tenants of this state.
+    /// Replaces what the cluster says of keys and tenants.
     pub(crate) fn take_state(&self, state: &State) {
         let records = state.records();
         let keys = records.keys.iter().map(|(id, key)| (id.clone(), key.clone()));
@@ -88,7 +88,7 @@ impl KeyBook {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut sources);
         let previous = self.gateway.keys();
-        // Under the lock, or of two changes at a time the older could stay.
+        // Under the lock: otherwise the older of two concurrent changes could win.
         self.gateway.replace_keys(sources.table(&previous));
         changed
     }
@@ -101,6 +101,7 @@ impl Sources {
         let mut tenants = self.config.tenants.clone();
         for (name, terms) in &self.agreed.tenants {
             let known: &mut TenantTerms = tenants.entry(TenantName::clone(name)).or_default();
+            // The stricter of both sources counts.
             known.is_suspended |= terms.is_suspended;
             known.is_isolated |= terms.is_isolated;
             known.residency = known.residency.and(&terms.residency);

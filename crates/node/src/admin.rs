@@ -1,4 +1,4 @@
-//! The operators' listener: metrics, health, and what is known of replicas.
+//! The admin listener: metrics, health of this node, and state of its replicas.
 
 mod connections;
 mod places;
@@ -21,22 +21,22 @@ pub(crate) use self::connections::{AdminSocket, serve_admin};
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 
-/// Bytes of a request's body: orders and load reports are short.
+/// Maximum size of a request's body in bytes: orders and load reports are short.
 const BODY_BYTES_MAX: usize = 16 << 10;
-/// How long a request's body may take to arrive.
+/// Longest time in which the body of a request must arrive.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
-/// How long a drain may take where its order does not say.
+/// Time limit in seconds of a drain whose order names none.
 const DRAIN_S: u64 = 600;
 
 /// The format of `/metrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What the listener shows and passes on.
+/// Sources of the admin listener's answers, and receivers of its orders.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) feedback: Arc<Feedback>,
     pub(crate) keeper: KeeperHandle,
-    /// What the cluster agrees on.
+    /// The admin API of the cluster, below `/v1/`.
     pub(crate) api: spillway_admin::Admin,
 }
 
@@ -44,20 +44,20 @@ pub(crate) struct Admin {
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct DrainBody {
-    /// Requests that are still running after so many seconds don't keep it from being removed.
+    /// Time limit in seconds: after it the drain ends even if requests are still running.
     limit_s: Option<u64>,
-    /// The machine is going to be taken away.
+    /// True if the machine is going to be taken away.
     preemption: bool,
 }
 
 impl Admin {
-    /// Whether whoever sends a request is let in at all. Checks of this node's health let nobody in:
-    /// anybody may send them.
+    /// Returns true if the request has a good token or needs none. Health checks are excluded: any
+    /// client may send them.
     fn knows<B>(&self, request: &Request<B>) -> bool {
         !is_check(request.uri().path()) && self.is_let_in(request).is_ok()
     }
 
-    /// What may be done by whoever may read.
+    /// Checks that the request may read.
     fn is_let_in<B>(&self, request: &Request<B>) -> Result<(), Box<Reply>> {
         self.api.check(&head_of(request), AdminRole::Read)
     }
@@ -67,6 +67,7 @@ impl Admin {
         if path.starts_with("/v1/") {
             return self.api.answer(request).await;
         }
+        // Checks need no token, but the host that they name has to be right.
         if is_check(&path) {
             return match self.api.check_host(&head_of(&request)) {
                 Ok(()) => self.checked(&path),
@@ -76,6 +77,7 @@ impl Admin {
         if let Err(refusal) = self.is_let_in(&request) {
             return *refusal;
         }
+        // Orders need the role `operate`; what follows is only read.
         if let Some(rest) = path.strip_prefix("/replicas/") {
             return match self.api.check(&head_of(&request), AdminRole::Operate) {
                 Ok(()) => self.about_replica(rest, request).await,
@@ -86,25 +88,45 @@ impl Admin {
             "/metrics" => reply(StatusCode::OK, OPEN_METRICS, self.feedback.scrape().into()),
             "/replicas" => json(StatusCode::OK, &self.keeper.members().await),
             "/usage" => json(StatusCode::OK, &self.feedback.usage()),
+            "/certificates" => {
+                let link = self.feedback.link();
+                json(StatusCode::OK, &self.feedback.certificates.own(link.as_deref()))
+            }
+            "/certificates/nodes" => self.certificates_of_nodes().await,
             _ => error(
                 StatusCode::NOT_FOUND,
-                "try /metrics, /replicas, /usage, /livez, /readyz or /v1/openapi.json",
+                "try /metrics, /replicas, /usage, /certificates, /livez, /readyz, /steering or /v1/openapi.json",
             ),
         }
     }
 
-    /// The answer to a check of this node's health, which says nothing else about it.
+    /// Returns the certificate that each node of the cluster shows now.
+    async fn certificates_of_nodes(&self) -> Reply {
+        let Some(link) = self.feedback.link() else {
+            return error(StatusCode::NOT_FOUND, "this node is in no cluster");
+        };
+        match self.feedback.certificates.of_all(&link).await {
+            Some(nodes) => json(StatusCode::OK, &serde_json::json!({ "nodes": nodes })),
+            None => error(StatusCode::TOO_MANY_REQUESTS, "somebody else is looking: try again"),
+        }
+    }
+
+    /// Answers a check of this node's health, which shows nothing else about the node.
     fn checked(&self, path: &str) -> Reply {
+        if path == "/steering" {
+            let (status, body) = self.feedback.gateway.steering_answer();
+            return reply(status, "application/json", body);
+        }
         if path != "/readyz" || self.is_ready() {
             return json(StatusCode::OK, &serde_json::json!({}));
         }
         error(
             StatusCode::SERVICE_UNAVAILABLE,
-            "draining, no replica is configured, or shares of limits are awaited",
+            "draining, nothing to serve with here or elsewhere, or shares of limits are awaited",
         )
     }
 
-    /// `/replicas/{name}/{action}`.
+    /// Answers `/replicas/{name}/{action}`.
     async fn about_replica(&self, rest: &str, request: Request<Incoming>) -> Reply {
         let Some((name, action)) = rest.rsplit_once('/') else {
             return error(StatusCode::NOT_FOUND, "try /replicas/NAME/drain, /resume or /load");
@@ -146,9 +168,10 @@ impl Admin {
 
     fn is_ready(&self) -> bool {
         let gateway = &self.feedback.gateway;
-        !gateway.is_leaving()
-            && gateway.quotas().is_ready()
-            && !gateway.view().replicas().is_empty()
+        let view = gateway.view();
+        // An edge node has no replicas of its own, and is ready once other regions serve for it.
+        let can_serve = !view.replicas().is_empty() || !view.serves_nothing();
+        !gateway.is_leaving() && gateway.quotas().is_ready() && can_serve
     }
 }
 
@@ -160,12 +183,12 @@ impl DrainBody {
     }
 }
 
-/// Whether anybody may ask: load balancers and orchestrators have no token.
+/// Returns true for the paths that need no token: load balancers and orchestrators have none.
 fn is_check(path: &str) -> bool {
-    matches!(path, "/livez" | "/readyz" | "/healthz")
+    matches!(path, "/livez" | "/readyz" | "/healthz" | "/steering")
 }
 
-/// A request without its body, for those who only look at its head.
+/// Copies a request without its body, for checks that read only the head.
 fn head_of<B>(request: &Request<B>) -> http::request::Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.method = request.method().clone();
@@ -174,10 +197,10 @@ fn head_of<B>(request: &Request<B>) -> http::request::Parts {
     head
 }
 
-/// A JSON body; an empty one stands for `{}`.
+/// Reads a JSON body; an empty one stands for `{}`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns a message if the body is too long, too slow or not valid.
 async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, String> {
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
     let collected = timeout(BODY_LIMIT, body.collect()).await;
@@ -188,7 +211,7 @@ async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Stri
 }
 
 fn json(status: StatusCode, value: &impl Serialize) -> Reply {
-    // What is shown are plain structs, which always have a JSON form.
+    // Only plain structs are shown, and they always have a JSON form.
     let text = serde_json::to_vec(value).unwrap_or_default();
     reply(status, "application/json", text.into())
 }

@@ -14,7 +14,7 @@ pub(crate) struct Explainer(pub(crate) Arc<Worker>);
 impl Explain for Explainer {
     fn explain(&self, request: ExplainRequest) -> Explaining<'_> {
         Box::pin(async move {
-            let ExplainRequest { path, headers, body, tenant } = request;
+            let ExplainRequest { path, headers, body, tenant, client } = request;
             let request = spillway_proxy::ExplainRequest {
                 // All that have a body to explain are sent so.
                 method: Method::POST,
@@ -22,6 +22,7 @@ impl Explain for Explainer {
                 headers,
                 body,
                 tenant,
+                client,
             };
             let explanation = spillway_proxy::explain(&self.0, request).await;
             let explanation = explanation.map_err(|error| of_error(&error))?;

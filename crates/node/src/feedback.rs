@@ -6,45 +6,52 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
+use spillway_geo::Database;
+use spillway_link::Link;
 use spillway_proxy::{Gateway, KeyTable, Worker};
 use spillway_telemetry::{
-    LastResort, Live, LiveCluster, LiveHot, LiveKnowledge, LiveReplica, Metrics, UsageLine,
+    LastResort, Live, LiveCluster, LiveGeo, LiveHot, LiveKnowledge, LiveReplica, Metrics, UsageLine,
 };
 use spillway_types::ReplicaSlot;
 use tokio_util::sync::CancellationToken;
 
-use crate::agreed::WatchedAgreement;
+use crate::agreed::WatchedControlPlane;
+use crate::certificates::Certificates;
 use crate::cluster::Watched;
+use crate::dns::Served;
 use crate::fold::NoteCounts;
 use crate::knowledge::{Figures, Knowledge};
 use crate::quota;
 
-/// How often the queues are emptied: rarely enough to cost nothing, often enough that a queue of
-/// 16,384 outcomes takes 160,000 requests a second on one worker to overflow.
+/// Period of emptying the queues: rarely enough to cost nothing, often enough that a queue of
+/// 16,384 outcomes takes 160,000 requests per second on one worker to overflow.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What was used at this node since it started.
+/// Usage of this node since it started.
 #[derive(Debug, Serialize)]
 pub(crate) struct Usage {
-    /// Milliseconds since 1970.
+    /// Start of the node, in milliseconds since 1970.
     since_ms: u64,
-    /// By tenant, key and model.
+    /// Usage by tenant, key and model.
     usage: Vec<UsageLine>,
 }
 
-/// The workers' queues and where they lead.
+/// The workers' queues, and the metrics that they feed.
 #[derive(Debug)]
 pub(crate) struct Feedback {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) workers: Vec<Arc<Worker>>,
     pub(crate) metrics: Metrics,
-    /// Facts about replicas that did not fit the keeper's queue.
+    /// Number of facts about replicas that did not fit into the keeper's queue.
     facts_dropped: AtomicU64,
-    /// What became of the things that the cluster agreed on.
+    /// Counts of agreed items by kind and use.
     agreed: ArcSwap<NoteCounts>,
     cluster: OnceLock<Watched>,
-    agreement: OnceLock<WatchedAgreement>,
+    dns: OnceLock<Arc<Served>>,
+    control_plane: OnceLock<WatchedControlPlane>,
     knowledge: Arc<Knowledge>,
+    /// Certificates of listeners and nodes.
+    pub(crate) certificates: Certificates,
 }
 
 impl Feedback {
@@ -57,9 +64,20 @@ impl Feedback {
         let (gateway, workers) = (Arc::clone(gateway), workers.to_vec());
         let knowledge = Arc::clone(knowledge);
         let facts_dropped = AtomicU64::new(0);
-        let (cluster, agreement) = (OnceLock::new(), OnceLock::new());
+        let (cluster, control_plane, dns) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let agreed = ArcSwap::default();
-        Self { gateway, workers, metrics, facts_dropped, agreed, cluster, agreement, knowledge }
+        Self {
+            gateway,
+            workers,
+            metrics,
+            facts_dropped,
+            agreed,
+            cluster,
+            dns,
+            control_plane,
+            knowledge,
+            certificates: Certificates::default(),
+        }
     }
 
     /// Shows the cluster's metrics too; only the first call counts.
@@ -67,17 +85,27 @@ impl Feedback {
         drop(self.cluster.set(cluster));
     }
 
-    /// Shows what the cluster agrees on too; only the first call counts.
-    pub(crate) fn watch_agreement(&self, agreement: WatchedAgreement) {
-        drop(self.agreement.set(agreement));
+    /// Returns the link to other nodes, if there is one and it is open.
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        self.cluster.get()?.link()
     }
 
-    /// Notes how many facts about replicas did not fit the keeper's queue so far.
+    /// Shows the name server's metrics too; only the first call counts.
+    pub(crate) fn watch_dns(&self, dns: Arc<Served>) {
+        drop(self.dns.set(dns));
+    }
+
+    /// Shows the control plane's metrics too; only the first call counts.
+    pub(crate) fn watch_control_plane(&self, control_plane: WatchedControlPlane) {
+        drop(self.control_plane.set(control_plane));
+    }
+
+    /// Notes the number of facts about replicas that did not fit into the keeper's queue so far.
     pub(crate) fn note_facts_dropped(&self, total: u64) {
         self.facts_dropped.store(total, Ordering::Relaxed);
     }
 
-    /// Notes what became of the things that the cluster agreed on.
+    /// Notes the counts of agreed items by kind and use.
     pub(crate) fn note_agreed(&self, counts: NoteCounts) {
         self.agreed.store(Arc::new(counts));
     }
@@ -93,13 +121,13 @@ impl Feedback {
         }
     }
 
-    /// The metrics as text, with every outcome left so far.
+    /// Returns the metrics as text, with every outcome up to now.
     pub(crate) fn scrape(&self) -> String {
         self.collect();
         self.metrics.scrape(&self.live())
     }
 
-    /// What tenants and keys have used, with every outcome left so far.
+    /// Returns the usage of tenants and keys, with every outcome up to now.
     pub(crate) fn usage(&self) -> Usage {
         self.collect();
         Usage {
@@ -139,7 +167,7 @@ impl Feedback {
         });
         let waiting = self.gateway.waiting_by_model().into_iter();
         let cluster = self.cluster.get().map(|watched| LiveCluster {
-            control: self.agreement.get().and_then(|watched| watched.live(&self.agreed.load())),
+            control: self.control_plane.get().and_then(|watched| watched.live(&self.agreed.load())),
             ..watched.live(&self.gateway)
         });
         Live {
@@ -162,16 +190,34 @@ impl Feedback {
             facts_dropped: self.facts_dropped.load(Ordering::Relaxed),
             waiting: waiting.map(|(model, count)| (model.to_string(), count)).collect(),
             guests: self.gateway.guests(),
+            steering: self.gateway.steering(),
             cluster: cluster.unwrap_or_default(),
+            dns: self.dns.get().map(|dns| dns.live()),
             knowledge: self.live_knowledge(),
-            hot: self.agreement.get().map(|_| self.live_hot()),
+            geo: self.live_geo(),
+            hot: self.control_plane.get().map(|_| self.live_hot()),
             limits: quota::live(&self.gateway),
+            certificates: self.certificates.live(self.link().as_deref()),
         }
     }
 }
 
 impl Feedback {
-    /// What is known of caches and speeds.
+    /// Returns figures of clients' countries and of the location databases.
+    fn live_geo(&self) -> LiveGeo {
+        let locations = self.gateway.locations();
+        let databases = locations.locator.as_ref().map(|locator| locator.databases());
+        let (places, asns) = databases.unzip();
+        let built = |database: Database| database.built_unix_s;
+        let places = places.map(|database| ("place", built(database)));
+        let asns = asns.flatten().map(|database| ("asn", built(database)));
+        LiveGeo {
+            countries: self.gateway.counters().client_countries(),
+            databases: places.into_iter().chain(asns).collect(),
+        }
+    }
+
+    /// Returns figures of the prefix index, of shared prompts and of speeds.
     fn live_knowledge(&self) -> LiveKnowledge {
         let Figures { index, sharing, models, events_dropped, .. } = self.knowledge.figures();
         let counts = self.gateway.knowledge().counts();
@@ -198,7 +244,7 @@ impl Feedback {
         }
     }
 
-    /// What the cluster agrees on about hot prompts.
+    /// Returns figures of the hot blocks that the cluster agrees on.
     fn live_hot(&self) -> LiveHot {
         let Figures { hot_regions, hot, proposals, .. } = self.knowledge.figures();
         let counts = self.gateway.knowledge().counts();
@@ -218,7 +264,7 @@ impl Feedback {
     }
 }
 
-/// How requests for entry ended, by tenant.
+/// Returns the results of access checks, by tenant.
 fn access(keys: &KeyTable) -> Vec<(String, &'static str, u64)> {
     let tallies = keys.tallies().into_iter();
     let rows = tallies.flat_map(|tally| {

@@ -1,7 +1,7 @@
 //! Watches the memory of this process, for the gateway to refuse work before it is used up.
 //!
-//! What counts is what the process has of real memory. What its control group has is more: files
-//! that the kernel keeps for it and would give up at once.
+//! The real memory of the process counts. Its control group counts more: files that the kernel
+//! keeps for it and would give up at once.
 
 use std::fs;
 use std::hint::black_box;
@@ -14,16 +14,16 @@ use spillway_proxy::{Gateway, Pressure};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// Between two looks while there is room, and between two renewals of the trickle.
+/// Period of looking while there is room, and of renewing the trickle.
 const LOOK: Duration = Duration::from_millis(100);
-/// Near the ceiling each of those is divided into so many: within 20 ms a node takes in 25 MB at
-/// 10 Gbit/s.
+/// Number of looks in each such period near the ceiling: within 20 ms a node takes in 25 MB at 10
+/// Gbit/s.
 const CLOSE_LOOKS: u32 = 5;
-/// Where the limit of the process's control group is: version 2, then version 1.
+/// Files with the memory limit of the process's control group: version 2, then version 1.
 const GROUP_LIMITS: [&str; 2] =
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
-/// Watches until the stop. Without `/proc` it can see nothing, and says so once.
+/// Watches until the stop. Without `/proc` it logs one warning and ends.
 pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
     let set = gateway.config().limits.memory_bytes_max;
     let Some(ceiling) = set.or_else(ceiling_of_machine) else {
@@ -39,6 +39,7 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
             return;
         }
         let is_main = tick == 0;
+        // Far from the ceiling one look in five is enough.
         if !is_main && !memory.is_near_ceiling() {
             continue;
         }
@@ -47,7 +48,7 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
         };
         let now = if is_main { memory.note(used, ceiling) } else { memory.look(used, ceiling) };
         if is_main && memory.is_near_ceiling() {
-            // One at a time, however long it takes.
+            // One reclaim at a time, however long it takes.
             reclaiming = reclaiming.filter(|last| !last.is_finished()).or_else(reclaim_memory);
         }
         if now != before {
@@ -57,13 +58,14 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
     }
 }
 
-/// Makes the allocator return free pages to the system, on a thread of its own; `None` if the system has
-/// none left.
+/// Makes the allocator return free pages to the system, on a thread of its own; `None` if the
+/// thread can't be started.
 ///
-/// mimalloc returns what was free for a second when a thread has called it some thousand times, or
-/// ends. A node that refuses all work does neither, so what it freed would count as used for minutes.
-/// A thread that ends at once makes it look through the memory of all threads, and off the workers. The
-/// allocator's own call for this would take unsafe code. With another allocator it does nothing.
+/// mimalloc returns memory that was free for a second when a thread has called it some thousand
+/// times, or ends. A node that refuses all work does neither, so its freed memory would count as
+/// used for minutes. A thread that ends at once makes mimalloc look through the memory of all
+/// threads, and off the workers. The allocator's own call for this would take unsafe code. With
+/// another allocator this function has no effect.
 #[must_use]
 pub fn reclaim_memory() -> Option<JoinHandle<()>> {
     // Only a thread that has allocated something is known to the allocator.
@@ -79,12 +81,13 @@ fn tell(before: Pressure, now: Pressure, (used, ceiling): (u64, u64)) {
     }
 }
 
-/// Real memory of this process. A read of `/proc` never waits for a disk.
+/// Returns the real memory of this process in bytes. A read of `/proc` never waits for a disk.
 fn used_bytes() -> Option<u64> {
     resident(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// What the control group allows, or what the machine has if that is less.
+/// Returns the limit of the control group or the memory of the machine, whichever is less, in
+/// bytes.
 fn ceiling_of_machine() -> Option<u64> {
     let machine = resident(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
     let limit = |path: &&str| fs::read_to_string(Path::new(path)).ok()?.trim().parse::<u64>().ok();
@@ -92,7 +95,7 @@ fn ceiling_of_machine() -> Option<u64> {
     Some(group.map_or(machine, |group| group.min(machine)))
 }
 
-/// The line of `text` that begins with `name` has a number of KiB.
+/// Returns the size in the line of `text` that begins with `name`, converted from KiB to bytes.
 fn resident(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

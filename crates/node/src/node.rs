@@ -1,4 +1,4 @@
-//! A running node: everything put together, and taken apart again without losing a request.
+//! A running node: starts all parts, and ends them again without losing a request.
 
 mod open;
 mod stop;
@@ -6,39 +6,46 @@ mod stop;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use spillway_agreement::Agreement;
-use spillway_consensus::{Consistency, Read};
-use spillway_control::State;
+use spillway_cluster_state::State;
+use spillway_control_plane::ControlPlane;
+use spillway_health::SteeringConfig;
 use spillway_prefix::{PrefixConfig, PrefixConfigError, PrefixHasher};
 use spillway_proxy::{Gateway, GatewayConfig, ReplicaTlsError, TlsError, View, Worker};
+use spillway_raft::{Consistency, Read};
 use spillway_telemetry::Metrics;
 use spillway_types::RegionName;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::open::{no_cluster, open_admin, open_listeners, told, warn_of_clear_tokens};
+use self::open::{no_cluster, open_admin, open_dns, open_listeners, told, warn_of_clear_tokens};
 pub use self::stop::Stopped;
 use crate::access::KeyBook;
 use crate::admin::{Admin, AdminSocket, serve_admin};
 use crate::agreed::{Agreed, AgreedParts, Book, Said};
+use crate::certificates::shown_identities;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
-use crate::config::{AdminListener, AtStart, ClusterConfig, Config, SpillConfig};
+use crate::config::{
+    AdminListener, AtStart, ClusterConfig, Config, ConfigError, SpillConfig, WorkerLayout,
+};
+use crate::dns::{Locate, NameServer, Served};
 use crate::explain::Explainer;
 use crate::feedback::Feedback;
 use crate::fold::AgreedWorld;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::knowledge::{Knowledge, Task, Ties};
+use crate::liveness::Liveness;
+use crate::locating::{Locating, open};
 use crate::memory;
 use crate::quota::{Division, DivisionParts, FileLimits, pay_own};
 use crate::reload::{Reloader, RunningAdmin};
 use crate::resolve::refresh_loop;
-use crate::workers::{self, Bound, unit_count};
+use crate::steering::{Known, steer};
+use crate::workers::{self, Bound, Threads, unit_count};
 
-/// How long a look at what is on the own disk may take.
+/// Time limit for reading the agreed state from the own disk.
 const RECALL_LIMIT: Duration = Duration::from_secs(1);
 
 /// A node could not start.
@@ -47,11 +54,11 @@ pub enum StartError {
     /// An address can't be listened on.
     #[error("can't listen on {address}: {cause}{}", told(holder.as_deref()))]
     Listen {
-        /// The address.
+        /// Address that can't be listened on.
         address: SocketAddr,
-        /// Why not.
+        /// Cause of the failure.
         cause: std::io::Error,
-        /// Which process has it, if the address is taken and that can be found out.
+        /// Process that has the address, if the address is taken and the process can be found.
         holder: Option<String>,
     },
     /// A listener's certificate does not work.
@@ -63,13 +70,16 @@ pub enum StartError {
     /// The prompt hashing settings do not work.
     #[error(transparent)]
     Prefix(#[from] PrefixConfigError),
-    /// Other nodes can't be talked to.
+    /// The link to other nodes can't be opened.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// What the cluster agreed on can't be kept.
+    /// A location database can't be used.
+    #[error(transparent)]
+    Geo(#[from] ConfigError),
+    /// The agreed state can't be kept on disk.
     #[error("can't keep what the cluster agrees on: {0}")]
-    Agreement(#[from] spillway_consensus::StartFault),
-    /// The operating system has no randomness to give.
+    ControlPlane(#[from] spillway_raft::StartFault),
+    /// The operating system has no source of randomness.
     #[error("no randomness: {0}")]
     Randomness(#[from] getrandom::Error),
     /// A thread can't be started.
@@ -82,56 +92,65 @@ pub enum StartError {
 pub struct Node {
     addresses: Vec<SocketAddr>,
     admin_address: Option<SocketAddr>,
+    dns_address: Option<SocketAddr>,
     gateway: Arc<Gateway>,
     feedback: Arc<Feedback>,
-    threads: Vec<JoinHandle<()>>,
-    /// Ends the worker threads, whatever is left on them.
+    threads: Threads,
+    /// Ends the worker threads, with all requests that are left on them.
     stop_workers: CancellationToken,
     /// Ends the tasks beside the data path.
     stop_tasks: CancellationToken,
     tasks: TaskTracker,
     keeper: KeeperHandle,
     keys: Arc<KeyBook>,
-    /// The way to other nodes, if there are any.
+    locating: Locating,
+    /// The link to other nodes, if there are any.
     cluster: Option<Cluster>,
-    /// This node's part in what the cluster agrees on.
+    /// This node's part in the agreed state.
     agreed: Option<Agreed>,
     /// This node's part in dividing limits.
     division: Option<Division>,
-    /// How long it serves as ever after it was told to stop.
+    /// Time for which the node serves on after it was told to stop.
     drain_notice: Duration,
     drain: Duration,
 }
 
 impl Node {
-    /// Starts a node. Its tasks beside the data path run on the caller's runtime; requests are
-    /// served by threads of their own.
+    /// Starts a node. Its tasks beside the data path run on the caller's runtime; threads of their
+    /// own serve requests.
     ///
     /// # Errors
-    /// If an address is taken or a certificate does not work; nothing is left running then.
+    /// Returns an error if a part can't start, such as a listener whose address is taken; nothing
+    /// is left running then.
     pub fn start(config: Config) -> impl Future<Output = Result<Self, StartError>> + Send {
         // Boxed, since a config makes it large.
         Box::pin(Self::started(config))
     }
 
+    #[expect(clippy::too_many_lines, reason = "the steps of a start, in their order")]
     async fn started(config: Config) -> Result<Self, StartError> {
+        // Before any port opens: a bad database ends the start.
+        let locations = open(&config.geo).await?;
         let units = unit_count(config.worker_layout, config.workers);
+        let shown = shown_identities(&config.listeners, config.admin.as_ref());
         let mut bound = open_listeners(config.listeners).await?;
         let admin = open_admin(config.admin.as_ref()).await?;
+        let name_server = open_dns(config.dns.as_ref())?;
 
+        let facts = facts(&config.node, &config.gateway.region);
         let hasher = hasher(config.cluster.as_ref(), config.knowledge.prefix)?;
-        let gateway_config = GatewayConfig { seed: getrandom::u64()?, ..config.gateway };
-        let facts = facts(&config.node, &gateway_config.region);
-        let gateway =
-            Arc::new(Gateway::new(gateway_config, hasher, View::empty(), epoch_seconds()));
+        let gateway = new_gateway(config.gateway, hasher)?;
         gateway.quotas().set_own(&config.limits);
         let keys = Arc::new(KeyBook::new(&gateway, config.access));
-        // The last one serves what other nodes forward.
+        // The last one serves requests that other nodes forward.
         let pools = units + usize::from(config.cluster.is_some());
         let workers = make_workers(&gateway, pools);
         let (mut learning, knowledge) = Task::new(config.knowledge, &gateway, &workers);
         let feedback = Arc::new(Feedback::new(&gateway, &workers, Metrics::new(facts), &knowledge));
+        feedback.certificates.show(shown);
         let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let located = (config.geo, locations);
+        let locating = Locating::start(located, &feedback, (&tasks, &stop_tasks));
         let keeper = Keeper::start(KeeperParts {
             gateway: Arc::clone(&gateway),
             feedback: Arc::clone(&feedback),
@@ -153,19 +172,22 @@ impl Node {
             tasks: &tasks,
             stop: &stop_tasks,
         };
+        let dns = config.dns.map(|dns| Arc::new(Served::new(dns, locate_by(&gateway))));
+        let others = (config.cluster, dns.clone());
         // Boxed, since nearly nothing of the start is as large.
-        let joining = Box::pin(base.join(config.cluster, config.spill, &mut learning));
+        let joining = Box::pin(base.join(others, config.spill, &mut learning));
         let (cluster, agreed, division) = joining.await?;
         keeper.started().await;
         let stop_workers = CancellationToken::new();
-        let layout = (config.worker_layout, config.workers);
-        let mut threads =
-            workers::start(&workers[..units], &gateway, &mut bound, layout, &stop_workers)
-                .map_err(StartError::Thread)?;
-        threads.push(learning.start(stop_tasks.clone()).map_err(StartError::Thread)?);
+        let serving = (&workers[..units], (config.worker_layout, config.workers), &stop_workers);
+        let dns_address = name_server.as_ref().map(NameServer::address);
+        let threads = base
+            .start_threads(serving, &mut bound, name_server.zip(dns), learning)
+            .map_err(StartError::Thread)?;
 
         let node = Self {
             addresses: bound.iter().map(|bound| bound.address).collect(),
+            dns_address,
             admin_address: admin.as_ref().and_then(|admin| admin.socket.local_addr().ok()),
             gateway,
             feedback,
@@ -175,51 +197,61 @@ impl Node {
             tasks,
             keeper,
             keys,
+            locating,
             cluster,
             agreed,
             division,
             drain_notice: config.drain_notice,
             drain: config.drain,
         };
-        if let (Some(_), Some(worker)) = (&node.cluster, workers.last()) {
-            node.tasks.spawn(Arc::clone(worker).sweep_loop());
-        }
         let file = config.path.map(|path| (path, config.text, config.at_start));
-        node.start_tasks(admin.zip(config.admin), file, bound);
+        node.start_tasks(admin.zip(config.admin), file, bound, config.steering);
         Ok(node)
     }
 
-    /// The addresses that clients can connect to, in the config's order.
+    /// Returns the addresses that clients can connect to, in the config's order.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The address of metrics and health.
+    /// Returns the address of metrics and health.
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
     }
 
-    /// The UDP address for other nodes.
+    /// Returns the address of the name server, UDP and TCP.
+    #[must_use]
+    pub fn dns_address(&self) -> Option<SocketAddr> {
+        self.dns_address
+    }
+
+    /// Returns the UDP address for other nodes.
     #[must_use]
     pub fn link_address(&self) -> Option<SocketAddr> {
         self.cluster.as_ref()?.address()
     }
 
-    /// What the cluster agrees on; `None` if this node takes no part in that.
+    /// Returns the control plane with the agreed state; `None` if this node takes no part in that.
     #[must_use]
-    pub fn agreement(&self) -> Option<&Arc<Agreement>> {
-        self.agreed.as_ref().map(Agreed::agreement)
+    pub fn control_plane(&self) -> Option<&Arc<ControlPlane>> {
+        self.agreed.as_ref().map(Agreed::control_plane)
     }
 
-    /// The metrics as text.
+    /// Returns a watch on this node's parts, which finds those that hang.
+    #[must_use]
+    pub fn liveness(&self) -> Liveness {
+        Liveness::new(Arc::clone(&self.threads.beats), self.keeper.clone())
+    }
+
+    /// Returns the metrics as text.
     #[must_use]
     pub fn metrics(&self) -> String {
         self.feedback.scrape()
     }
 
-    /// The state that requests share.
+    /// Returns the state that requests share.
     #[must_use]
     pub fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
@@ -230,22 +262,29 @@ impl Node {
         admin: Option<(AdminSocket, AdminListener)>,
         file: Option<(PathBuf, String, AtStart)>,
         bound: Vec<Bound>,
+        steering: SteeringConfig,
     ) {
         let stop = || self.stop_tasks.clone();
+        self.tasks.spawn(steer(Arc::clone(&self.gateway), steering, stop()));
         self.tasks.spawn(Arc::clone(&self.feedback).run(stop()));
         self.tasks.spawn(refresh_loop(Arc::clone(&self.gateway), stop()));
+        // The guests' worker has no thread of its own that would close its idle connections.
+        if let (Some(_), Some(worker)) = (&self.cluster, self.feedback.workers.last()) {
+            self.tasks.spawn(Arc::clone(worker).sweep_loop());
+        }
         self.tasks.spawn(memory::watch(Arc::clone(&self.gateway), stop()));
         let (paying, stopped) = (pay_own(Arc::clone(&self.gateway)), stop());
         self.tasks.spawn(async move { stopped.run_until_cancelled(paying).await });
-        if let Some(agreement) = self.agreement() {
-            let follow = Arc::clone(&self.keys).follow(Arc::clone(agreement));
+        if let Some(control_plane) = self.control_plane() {
+            let follow = Arc::clone(&self.keys).follow(Arc::clone(control_plane));
             let stop = stop();
             self.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
         }
         let running = admin.as_ref().map(|(socket, config)| {
             warn_of_clear_tokens(config);
-            let api = spillway_admin::Admin::new(self.agreement().cloned(), config.api.clone());
+            let api = spillway_admin::Admin::new(self.control_plane().cloned(), config.api.clone());
             let api = api.limiting(Arc::new(FileLimits(Arc::clone(&self.gateway))));
+            let api = api.steering(Arc::new(Known(Arc::clone(&self.gateway))));
             RunningAdmin { config: config.clone(), api, tls: socket.tls.clone() }
         });
         if let (Some((socket, _)), Some(running)) = (admin, &running) {
@@ -266,6 +305,7 @@ impl Node {
                 at_start,
                 keeper: self.keeper.clone(),
                 keys: Arc::clone(&self.keys),
+                locating: self.locating.clone(),
                 admin: running,
                 listeners: bound
                     .into_iter()
@@ -279,17 +319,17 @@ impl Node {
     }
 }
 
-/// What metrics say of this process.
+/// Returns the constant labels of this process in metrics.
 fn facts(node: &str, region: &str) -> Vec<(String, String)> {
     let facts = [("version", env!("CARGO_PKG_VERSION")), ("node", node), ("region", region)];
     facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
-/// What of a node stands before it joins others.
+/// Parts of a node that stand before it joins others.
 struct Base<'a> {
     node: &'a str,
     gateway: &'a Arc<Gateway>,
-    /// Serves what other nodes forward.
+    /// Serves requests that other nodes forward.
     worker: Option<&'a Arc<Worker>>,
     keeper: &'a KeeperHandle,
     knowledge: &'a Arc<Knowledge>,
@@ -300,10 +340,34 @@ struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// Becomes one of several nodes, and takes part in what they agree on, if the config says so.
+    /// Starts the threads that serve requests, answer queries for names, and learn.
+    ///
+    /// # Errors
+    /// Returns an error if the operating system has no more threads.
+    fn start_threads(
+        &self,
+        (workers, layout, stop_workers): (
+            &[Arc<Worker>],
+            (WorkerLayout, usize),
+            &CancellationToken,
+        ),
+        bound: &mut [Bound],
+        named: Option<(NameServer, Arc<Served>)>,
+        learning: Task,
+    ) -> std::io::Result<Threads> {
+        let mut threads = workers::start(workers, self.gateway, bound, layout, stop_workers)?;
+        if let Some((server, served)) = named {
+            self.feedback.watch_dns(Arc::clone(&served));
+            threads.push(server.start(served, self.stop.clone())?);
+        }
+        threads.push(learning.start(self.stop.clone())?);
+        Ok(threads)
+    }
+
+    /// Starts the cluster, the agreed state and the division of limits, if the config has them.
     async fn join(
         &self,
-        config: Option<ClusterConfig>,
+        (config, dns): (Option<ClusterConfig>, Option<Arc<Served>>),
         spill: SpillConfig,
         learning: &mut Task,
     ) -> Result<(Option<Cluster>, Option<Agreed>, Option<Division>), StartError> {
@@ -316,6 +380,7 @@ impl Base<'_> {
             config: config.clone(),
             book: Arc::clone(&book),
             spill,
+            dns,
             me: (self.node, region),
             gateway: Arc::clone(self.gateway),
             worker: Arc::clone(worker),
@@ -330,7 +395,7 @@ impl Base<'_> {
         let mut ties = Ties {
             me: (self.node.into(), region.into()),
             link: Arc::downgrade(cluster.link()),
-            agreement: None,
+            control_plane: None,
             prefix_key: prefix_key(&config)?,
             data: data.clone(),
             runtime: Handle::current(),
@@ -347,7 +412,7 @@ impl Base<'_> {
             stop: self.stop.clone(),
         }))
         .await?;
-        ties.agreement = agreed.as_ref().map(|agreed| Arc::downgrade(agreed.agreement()));
+        ties.control_plane = agreed.as_ref().map(|agreed| Arc::downgrade(agreed.control_plane()));
         learning.tie(ties);
         let Some(agreed) = agreed else { return Ok((Some(cluster), None, None)) };
         let state = self.recall(&agreed, &region.into(), learning).await;
@@ -355,14 +420,14 @@ impl Base<'_> {
         Ok((Some(cluster), Some(agreed), division))
     }
 
-    /// Begins to hold limits by what this node knew last.
+    /// Starts holding limits, with what this node knew last.
     fn divide(&self, folder: PathBuf, agreed: &Agreed, state: &Arc<State>) -> Division {
         let parts = DivisionParts {
             node: self.node.into(),
             region: self.gateway.config().region.as_str().into(),
             folder,
             gateway: Arc::clone(self.gateway),
-            agreement: Arc::clone(agreed.agreement()),
+            control_plane: Arc::clone(agreed.control_plane()),
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
         };
@@ -371,15 +436,15 @@ impl Base<'_> {
         division
     }
 
-    /// Serves by what the cluster had agreed on when this node knew it last, from its first request
-    /// on.
+    /// Applies the agreed state that this node knew last, so that its first request is served by
+    /// it. Returns that state, empty if it can't be read.
     async fn recall(
         &self,
         agreed: &Agreed,
         region: &RegionName,
         learning: &mut Task,
     ) -> Arc<State> {
-        let read = agreed.agreement().read(Consistency::Stale, RECALL_LIMIT, State::clone);
+        let read = agreed.control_plane().read(Consistency::Stale, RECALL_LIMIT, State::clone);
         let Ok(Read { value: state, .. }) = read.await else { return Arc::default() };
         if state.cluster().is_some() {
             learning.follow(&state);
@@ -399,12 +464,26 @@ impl Drop for Node {
     }
 }
 
+fn new_gateway(config: GatewayConfig, hasher: PrefixHasher) -> Result<Arc<Gateway>, StartError> {
+    let config = GatewayConfig { seed: getrandom::u64()?, ..config };
+    Ok(Arc::new(Gateway::new(config, hasher, View::empty(), epoch_seconds())))
+}
+
+/// Returns a function that locates clients by the databases in use at that moment.
+fn locate_by(gateway: &Arc<Gateway>) -> Locate {
+    let gateway = Arc::clone(gateway);
+    Arc::new(move |address| {
+        let locations = gateway.locations();
+        locations.locator.as_ref().map(|locator| locator.locate(address)).unwrap_or_default()
+    })
+}
+
 fn make_workers(gateway: &Arc<Gateway>, count: usize) -> Vec<Arc<Worker>> {
     (0..count).map(|id| Arc::new(Worker::new(id, Arc::clone(gateway)))).collect()
 }
 
-/// Hashes with the cluster's key, so that nodes agree on prompts and on where a request's key
-/// belongs. A node that stands alone draws one: nothing outside it needs its hashes.
+/// Returns a hasher with the cluster's key, so that nodes agree on prompts and on where a request's
+/// key belongs. A node without a cluster draws a key: nothing outside it needs its hashes.
 fn hasher(
     cluster: Option<&ClusterConfig>,
     prefix: PrefixConfig,

@@ -1,29 +1,29 @@
-//! Finds the process that has a port, for errors that say so.
+//! Finds the process that has a port, for error messages.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Bytes of a command line that are shown.
+/// Maximum length of a command line in a message, in bytes.
 const COMMAND_BYTES_MAX: usize = 160;
 
-/// Which ports are meant.
+/// Transport of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// TCP: sockets that listen.
+    /// Sockets that listen for TCP.
     Tcp,
-    /// UDP: sockets without a peer.
+    /// UDP sockets without a peer.
     Udp,
 }
 
-/// A socket that takes what comes to an address.
+/// Socket that receives at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bound {
     address: SocketAddr,
     inode: u64,
 }
 
-/// Says who has `address`, or one that overlaps with it, as far as the system tells; e.g.
-/// `0.0.0.0:8080 is served by pid 17 (spillway run --config a.toml)`.
+/// Describes the process that has `address`, or one that overlaps with it, if the system shows it;
+/// e.g. `0.0.0.0:8080 is served by pid 17 (spillway run --config a.toml)`.
 #[must_use]
 pub fn holder_of(address: SocketAddr, transport: Transport) -> Option<String> {
     let bound = bound(transport).into_iter().find(|bound| overlaps(bound.address, address))?;
@@ -34,8 +34,9 @@ pub fn holder_of(address: SocketAddr, transport: Transport) -> Option<String> {
     })
 }
 
-/// An address that another socket listens on and that overlaps with `address` without being the
-/// same: of two sockets that may share a port, the one with the narrower address gets everything.
+/// Returns an address that another socket listens on and that overlaps with `address` but differs
+/// from it: of two sockets that may share a port, the one with the narrower address gets
+/// everything.
 pub(crate) fn narrower_or_wider(address: SocketAddr) -> Option<SocketAddr> {
     let others = bound(Transport::Tcp).into_iter().map(|bound| bound.address);
     let is_same = |other: &SocketAddr| canonical(*other) == canonical(address);
@@ -43,7 +44,7 @@ pub(crate) fn narrower_or_wider(address: SocketAddr) -> Option<SocketAddr> {
 }
 
 fn bound(transport: Transport) -> Vec<Bound> {
-    // The states that the kernel gives sockets which listen, and UDP sockets without a peer.
+    // States that the kernel gives sockets which listen, and UDP sockets without a peer.
     let (files, state) = match transport {
         Transport::Tcp => (["/proc/net/tcp", "/proc/net/tcp6"], "0A"),
         Transport::Udp => (["/proc/net/udp", "/proc/net/udp6"], "07"),
@@ -62,7 +63,7 @@ fn canonical(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }
 
-/// The sockets in that state in a table like `/proc/net/tcp`.
+/// Returns the sockets of a state from a table like `/proc/net/tcp`.
 fn parse(table: &str, state: &str) -> Vec<Bound> {
     let rows = table.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -73,7 +74,7 @@ fn parse(table: &str, state: &str) -> Vec<Bound> {
     rows.collect()
 }
 
-/// An address as the kernel writes it: words of the machine's own byte order in hexadecimal.
+/// Reads an address as the kernel writes it: words of the machine's own byte order in hexadecimal.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -92,7 +93,7 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// Id and command line of the process that has this socket open.
+/// Returns id and command line of the process that has this socket open.
 fn process_with(inode: u64) -> Option<(u32, String)> {
     let wanted = format!("socket:[{inode}]");
     let pids = fs::read_dir("/proc")

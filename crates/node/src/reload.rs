@@ -1,49 +1,51 @@
-//! A changed config takes effect without a restart; a bad one changes nothing.
+//! Reloads a changed config without a restart; a bad one changes nothing.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use spillway_link::Link;
 use spillway_proxy::{AccessMode, Listener, ServerTls};
+use spillway_replicas::FileWatch;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::KeyBook;
+use crate::certificates::shown_identities;
 use crate::config::{AdminListener, AtStart, Config, ListenerConfig};
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
+use crate::locating::Locating;
 
-/// Editors and deployment tools touch a file several times in a row: one reload serves all.
-const SETTLE: Duration = Duration::from_millis(200);
+/// Wait after a change: editors and deployment tools touch a file several times in a row, and one
+/// reload serves all.
+pub(crate) const SETTLE: Duration = Duration::from_millis(200);
 
-/// What a reload acts on.
+/// Parts of the node that a reload changes.
 #[derive(Debug)]
 pub(crate) struct Reloader {
     pub(crate) path: PathBuf,
-    /// What the file held when the node was started from it.
+    /// Text of the file when the node was started from it.
     pub(crate) text: String,
-    /// What it held that takes effect at the start.
+    /// Settings of that file that take effect at the start.
     pub(crate) at_start: AtStart,
     pub(crate) keeper: KeeperHandle,
     pub(crate) keys: Arc<KeyBook>,
+    pub(crate) locating: Locating,
     pub(crate) admin: Option<RunningAdmin>,
-    /// By the addresses in the config that they were opened by.
+    /// Listeners, by the addresses in the config that they were opened by.
     pub(crate) listeners: Vec<(SocketAddr, Arc<Listener>)>,
     pub(crate) feedback: Arc<Feedback>,
-    /// Its certificates are read again.
+    /// The link, whose certificates are read again.
     pub(crate) link: Option<Weak<Link>>,
 }
 
 /// The admin listener that serves.
 #[derive(Debug)]
 pub(crate) struct RunningAdmin {
-    /// As it was started.
+    /// Settings at its start.
     pub(crate) config: AdminListener,
     pub(crate) api: spillway_admin::Admin,
     pub(crate) tls: Option<Arc<ServerTls>>,
@@ -53,7 +55,7 @@ impl RunningAdmin {
     /// Takes other tokens, names and certificates into use.
     fn replace(&self, config: AdminListener) -> Result<(), String> {
         let mut api = config.api;
-        // The address that is open may be another than the one that the config was checked for.
+        // The open address may differ from the one that the config was checked for.
         api.requires_token |= !self.config.address.ip().to_canonical().is_loopback();
         self.api.replace(api);
         match (&self.tls, &config.tls) {
@@ -66,7 +68,7 @@ impl RunningAdmin {
 impl Reloader {
     /// Reloads on SIGHUP and whenever the file or one with tokens changes, until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        // One place: a second change while one waits needs no second reload.
+        // Capacity 1: a second change while one waits needs no second reload.
         let (changed, mut changes) = mpsc::channel(1);
         let files = self.admin.as_ref().map(|admin| admin.config.files.clone()).unwrap_or_default();
         let mut watcher = self.watch(files, &changed);
@@ -74,7 +76,7 @@ impl Reloader {
             Ok(hangup) => hangup,
             Err(error) => return tracing::warn!(%error, "SIGHUP will not be noticed"),
         };
-        // Changed after it was read, and before anybody watched.
+        // The file may have changed after it was read, and before it was watched.
         if self.is_stale() {
             let _: Result<(), _> = changed.try_send(());
         }
@@ -87,7 +89,7 @@ impl Reloader {
                 }
                 () = stop.cancelled() => return,
             }
-            if let Some(files) = self.reload().await
+            if let Some(files) = Box::pin(self.reload()).await
                 && watcher.as_ref().is_none_or(|(_, watched)| *watched != files)
             {
                 watcher = self.watch(files, &changed);
@@ -100,9 +102,9 @@ impl Reloader {
         &self,
         files: Vec<PathBuf>,
         changed: &mpsc::Sender<()>,
-    ) -> Option<(RecommendedWatcher, Vec<PathBuf>)> {
+    ) -> Option<(FileWatch, Vec<PathBuf>)> {
         let all: Vec<PathBuf> = std::iter::once(&self.path).chain(&files).cloned().collect();
-        watch(all, changed.clone())
+        FileWatch::start(&all, changed.clone())
             .inspect_err(|error| tracing::warn!(%error, "file changes will not be noticed"))
             .ok()
             .map(|watcher| (watcher, files))
@@ -145,12 +147,16 @@ impl Reloader {
         files
     }
 
-    /// Replicas, routes, aliases, keys, tokens and certificates change; everything else waits for a
-    /// restart.
+    /// Applies replicas, routes, names, keys, limits of this node, tokens, certificates, location
+    /// databases and the like. Settings in [`AtStart`] wait for a restart.
     async fn apply(&self, config: Config) -> Result<(), String> {
         let identities = config.world.identities.clone();
         let places = self.places(&config.listeners);
-        // First: the names of new replicas are looked up, and a revoked key may not wait for that.
+        // Only these can be replaced: a listener keeps its address, and stays with or without TLS.
+        let admin_tls = config.admin.as_ref().filter(|_| self.has_admin_tls());
+        let shown = shown_identities(&config.listeners, admin_tls);
+        // First: the names of new replicas are looked up later, and a revoked key may not wait for
+        // that.
         self.keys.take_config(config.access);
         self.feedback.gateway.quotas().set_own(&config.limits);
         let admin = match (&self.admin, config.admin) {
@@ -161,7 +167,9 @@ impl Reloader {
             self.replace_access(&config.listeners, places);
         }
         self.feedback.gateway.set_expose_routing(config.gateway.expose_routing);
+        let located = self.locating.replace(config.geo).await;
         self.keeper.reload(config.world).await?;
+        let has_places = places.is_some();
         for ((_, listener), place) in self.listeners.iter().zip(places.into_iter().flatten()) {
             if let Some(identity) = identities.get(place).and_then(Option::as_ref) {
                 listener.replace_identity(identity).map_err(|error| error.to_string())?;
@@ -170,18 +178,26 @@ impl Reloader {
         if let Some(link) = self.link.as_ref().and_then(Weak::upgrade) {
             link.reload().await.map(drop).map_err(|error| error.to_string())?;
         }
-        admin
+        admin.and(located)?;
+        if has_places {
+            self.feedback.certificates.show(shown);
+        }
+        Ok(())
     }
 
-    /// Where each listener stands in the config now; `None` if the config has others.
+    fn has_admin_tls(&self) -> bool {
+        self.admin.as_ref().is_some_and(|admin| admin.tls.is_some())
+    }
+
+    /// Returns the index of each listener in the config now; `None` if the config has others.
     fn places(&self, configs: &[ListenerConfig]) -> Option<Vec<usize>> {
         let before: Vec<SocketAddr> = self.listeners.iter().map(|(address, _)| *address).collect();
         let after: Vec<SocketAddr> = configs.iter().map(|config| config.address).collect();
         places(&before, &after)
     }
 
-    /// Listeners change how they find out who asks. That keys are asked for no more has to be said:
-    /// it must not follow from the last key's being removed.
+    /// Changes the authentication mode of listeners. The config has to set the mode `none` in so
+    /// many words: it must not follow from the removal of the last key.
     fn replace_access(&self, configs: &[ListenerConfig], places: &[usize]) {
         for ((_, listener), place) in self.listeners.iter().zip(places) {
             let access = &configs[*place].access;
@@ -192,8 +208,8 @@ impl Reloader {
     }
 }
 
-/// Where each of `before` is in `after`, if these are the same addresses in whatever order. Those that
-/// share an address, as all that ask for any free port do, are told apart by their order.
+/// Returns the index in `after` of each of `before`, if both hold the same addresses in any order.
+/// Listeners that share an address, as all with port 0 do, are told apart by their order.
 fn places(before: &[SocketAddr], after: &[SocketAddr]) -> Option<Vec<usize>> {
     let mut is_taken = vec![false; after.len()];
     let place = |address: &SocketAddr| {
@@ -205,32 +221,6 @@ fn places(before: &[SocketAddr], after: &[SocketAddr]) -> Option<Vec<usize>> {
     };
     let places: Option<Vec<usize>> = before.iter().map(place).collect();
     places.filter(|places| places.len() == after.len())
-}
-
-/// Watches the files' folders: many tools replace a file instead of writing to it.
-fn watch(files: Vec<PathBuf>, changed: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
-    let folder = |file: &Path| {
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        folder.unwrap_or_else(|| Path::new(".")).to_owned()
-    };
-    let folders: BTreeSet<PathBuf> = files.iter().map(|file| folder(file)).collect();
-    let names: BTreeSet<OsString> =
-        files.iter().filter_map(|file| file.file_name()).map(ToOwned::to_owned).collect();
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let Ok(event) = event else { return };
-        let is_named = |path: &PathBuf| path.file_name().is_some_and(|name| names.contains(name));
-        let is_ours = event.paths.iter().any(is_named);
-        // Kubernetes swaps a link beside the file instead of the file.
-        let is_link = event.paths.iter().any(|path| path.ends_with("..data"));
-        if !event.kind.is_access() && (is_ours || is_link) {
-            // A change that waits already covers this one.
-            let _: Result<(), _> = changed.try_send(());
-        }
-    })?;
-    for folder in folders {
-        watcher.watch(&folder, RecursiveMode::NonRecursive)?;
-    }
-    Ok(watcher)
 }
 
 #[cfg(test)]

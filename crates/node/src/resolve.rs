@@ -9,9 +9,9 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// How often names are looked up again.
+/// Period of looking names up again.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
-/// How long one look-up may take. The last known addresses stay in use if it fails.
+/// Time limit of one look-up. The last known addresses stay in use if it fails.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Looks every replica up once, all at the same time.
@@ -23,7 +23,7 @@ pub(crate) async fn resolve_all(replicas: &[Arc<Replica>]) {
     lookups.join_all().await;
 }
 
-/// Looks the replicas of the current view up again and again.
+/// Looks the replicas of the current view up again in each period.
 pub(crate) async fn refresh_loop(gateway: Arc<Gateway>, stop: CancellationToken) {
     let mut interval = tokio::time::interval(REFRESH_INTERVAL);
     loop {

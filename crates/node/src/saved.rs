@@ -1,14 +1,14 @@
-//! Files that a node keeps for its next process: one checked frame each, written as a whole or not at
-//! all.
+//! Files that a node keeps for its next process: one checked frame each, written as a whole or not
+//! at all.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
 use spillway_codec::{DecodeError, EncodeError, Wire, decode, encode};
-use spillway_consensus::private;
+use spillway_raft::private;
 
-/// A file that could not be read or written.
+/// Error of a file that could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SaveFault {
     #[error(transparent)]
@@ -19,10 +19,10 @@ pub(crate) enum SaveFault {
     Decode(#[from] DecodeError),
 }
 
-/// What was kept; `None` if there is no such file.
+/// Reads a kept value; `None` if there is no such file.
 ///
 /// # Errors
-/// If the file can't be read, or holds something else.
+/// Returns an error if the file can't be read, or holds something else.
 pub(crate) fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveFault> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(decode(&bytes)?)),
@@ -31,12 +31,12 @@ pub(crate) fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveFault> {
     }
 }
 
-/// Keeps `saved`: either all of the file is new afterwards, or nothing.
+/// Writes `saved`: either all of the file is new afterwards, or nothing.
 ///
 /// # Errors
-/// If the disk does not take it; what was kept before stays.
+/// Returns an error if the disk does not take it; the former content stays.
 pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
-    // Or after a loss of power there might be an empty file of that name.
+    // Otherwise a loss of power could leave an empty file of that name.
     write(path, saved)?.sync_all()?;
     std::fs::rename(path.with_extension("new"), path)?;
     if let Some(folder) = path.parent() {
@@ -45,16 +45,17 @@ pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
     Ok(())
 }
 
-/// The same without waiting for the disk: it outlives the process, but maybe not a loss of power.
+/// Writes `saved` without waiting for the disk: the file outlives the process, but maybe not a loss
+/// of power.
 ///
 /// # Errors
-/// As [`save`].
+/// Returns the errors of [`save`].
 pub(crate) fn save_unsynced<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
     drop(write(path, saved)?);
     Ok(std::fs::rename(path.with_extension("new"), path)?)
 }
 
-/// Writes it beside `path`.
+/// Writes `saved` into a file beside `path`.
 fn write<T: Wire>(path: &Path, saved: &T) -> Result<File, SaveFault> {
     let bytes = encode(saved)?;
     let mut file = private::create(&path.with_extension("new"))?;

@@ -13,18 +13,19 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::WorkerLayout;
+use crate::liveness::Beats;
 use crate::port_holder::narrower_or_wider;
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// Accepted connections that may wait for their worker; more wait in the kernel.
+/// Maximum number of accepted connections that wait for their worker; more wait in the kernel.
 const HANDED_MAX: usize = 256;
-/// How long an accepting thread waits for a connection before it looks whether the node drains.
+/// Time that an accepting thread waits for a connection before it checks whether the node drains.
 const ACCEPT_LIMIT: Duration = Duration::from_millis(50);
-/// How often a socket is opened at most. Of two that begin to listen at the same moment both may
-/// fail; of those that try again after different pauses one succeeds.
+/// Maximum number of attempts to open a socket. Of two processes that begin to listen at one moment
+/// both may fail; after different random pauses one succeeds.
 const TRIES_MAX: u32 = 6;
-/// The longest pause before the second try; each further one may be twice as long.
+/// Unit of the random pauses, in ms: the pause after attempt n is shorter than `PAUSE_MS << n`.
 const PAUSE_MS: u64 = 10;
 
 /// A listener with its socket.
@@ -38,11 +39,11 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// Opens the one socket of a listener. Unless it `shares` its port, the kernel lets no other
+    /// Opens the socket of a listener. Unless it `shares` its port, the kernel lets no other
     /// process listen on it, on this address or on one that overlaps with it.
     ///
     /// # Errors
-    /// If the address is taken or not ours.
+    /// Returns an error if the address is taken, or is none of this machine.
     pub(crate) async fn open(
         listener: Listener,
         configured: SocketAddr,
@@ -55,11 +56,11 @@ impl Bound {
     }
 }
 
-/// Opens a socket that listens. Two processes may share a port only if both say so, and only by the
-/// same address.
+/// Opens a socket that listens. Two processes may share a port only if both set `shares`, and only
+/// with equal addresses.
 ///
 /// # Errors
-/// If the address is taken or not ours.
+/// Returns an error if the address is taken, or is none of this machine.
 pub(crate) async fn open_socket(address: SocketAddr, shares: bool) -> io::Result<TcpListener> {
     for attempt in 1..TRIES_MAX {
         let socket = bound_socket(address, shares)?;
@@ -69,6 +70,7 @@ pub(crate) async fn open_socket(address: SocketAddr, shares: bool) -> io::Result
             Err(_) => {}
         }
         drop(socket);
+        // Random, so that two processes do not collide again.
         let pause_ms = getrandom::u64().unwrap_or(0) % (PAUSE_MS << attempt);
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;
     }
@@ -83,14 +85,29 @@ fn bound_socket(address: SocketAddr, shares: bool) -> io::Result<Socket> {
     }
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    // With this on one of them alone, the kernel refuses the second.
+    // With this option on one of them alone, the kernel refuses the second.
     socket.set_reuse_port(shares)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// How many serving units a layout has: each gets its own pools and queue.
+/// The threads of a node.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    pub(crate) handles: Vec<JoinHandle<()>>,
+    /// Shows which workers still work.
+    pub(crate) beats: Arc<Beats>,
+}
+
+impl Threads {
+    /// Adds a thread that serves no requests.
+    pub(crate) fn push(&mut self, handle: JoinHandle<()>) {
+        self.handles.push(handle);
+    }
+}
+
+/// Returns the number of serving units of a layout: each gets its own pools and queue.
 pub(crate) fn unit_count(layout: WorkerLayout, threads: usize) -> usize {
     match layout {
         WorkerLayout::PerCore => threads,
@@ -101,25 +118,26 @@ pub(crate) fn unit_count(layout: WorkerLayout, threads: usize) -> usize {
 /// Starts the threads. Each serves until `stop`, which is to be cancelled only after draining.
 ///
 /// # Errors
-/// If a thread or runtime can't be made.
+/// Returns an error if a thread or runtime can't be made.
 pub(crate) fn start(
     workers: &[Arc<Worker>],
     gateway: &Arc<Gateway>,
     bound: &mut [Bound],
     (layout, threads): (WorkerLayout, usize),
     stop: &CancellationToken,
-) -> io::Result<Vec<JoinHandle<()>>> {
+) -> io::Result<Threads> {
     let mut sockets: Sockets = bound
         .iter_mut()
         .filter_map(|bound| Some((Arc::clone(&bound.listener), bound.socket.take()?)))
         .collect();
+    let beats = Beats::new(workers.len());
     let mut handles = Vec::new();
     let mut senders = Vec::new();
     for (index, worker) in workers.iter().enumerate() {
         let runtime = runtime(layout, threads)?;
         let (sender, handed) = mpsc::channel(HANDED_MAX);
         senders.push(sender);
-        // A single one accepts by itself.
+        // A single worker accepts by itself.
         let own = if workers.len() == 1 { std::mem::take(&mut sockets) } else { Vec::new() };
         let accepting = own
             .into_iter()
@@ -127,20 +145,21 @@ pub(crate) fn start(
             .collect();
         let (worker, stop) = (Arc::clone(worker), stop.clone());
         let thread = Builder::new().name(format!("spillway-{index}"));
-        let served = async move { serve(worker, accepting, handed, stop).await };
+        let beating = Arc::clone(&beats).beat(index);
+        let served = async move { serve((worker, beating), accepting, handed, stop).await };
         handles.push(thread.spawn(move || runtime.block_on(served))?);
     }
     for (index, socket) in sockets.into_iter().enumerate() {
         let out = HandOut::new(Arc::clone(gateway), senders.clone());
         handles.push(start_accepting(index, out, socket)?);
     }
-    Ok(handles)
+    Ok(Threads { handles, beats })
 }
 
 type Sockets = Vec<(Arc<Listener>, TcpListener)>;
 
-/// Starts the thread that accepts for all workers. A thread of its own, since a worker that is busy
-/// with its streams would keep all others waiting for connections.
+/// Starts the thread that accepts for all workers. It is a thread of its own, since a worker that
+/// is busy with its streams would keep all others waiting for connections.
 fn start_accepting(
     index: usize,
     out: HandOut,
@@ -164,12 +183,13 @@ fn runtime(layout: WorkerLayout, threads: usize) -> io::Result<Runtime> {
 }
 
 async fn serve(
-    worker: Arc<Worker>,
+    (worker, beating): (Arc<Worker>, impl Future<Output = ()> + Send + 'static),
     accepting: Vec<impl Future<Output = ()> + Send + 'static>,
     handed: mpsc::Receiver<Accepted>,
     stop: CancellationToken,
 ) {
     let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(beating);
     tasks.spawn(Arc::clone(&worker).sweep_loop());
     tasks.spawn(serve_handed(Arc::clone(&worker), handed));
     for accepting in accepting {

@@ -1,4 +1,4 @@
-//! From replicas, routes and what is known of them to a view, keeping what did not change.
+//! Builds views from replicas, routes and their state, and keeps what did not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use spillway_types::{ModelName, ReplicaName, Standing};
 use crate::fold::Folded;
 use crate::keeper::ReplicaConfig;
 
-/// The replicas of these configs. One that is `known` and is still the same server lives on with its
-/// connections and counts; requests under way at one that is gone finish undisturbed.
+/// Returns the replicas of these configs. A replica that is `known` and is still the same server
+/// lives on with its connections and counts; requests in flight at one that is gone finish
+/// undisturbed.
 ///
 /// # Errors
-/// If a replica's TLS settings do not work.
+/// Returns an error if a replica's TLS settings do not work.
 pub(crate) fn gather_replicas(
     configs: &[ReplicaConfig],
     known: &BTreeMap<ReplicaName, Arc<Replica>>,
@@ -26,6 +27,7 @@ pub(crate) fn gather_replicas(
         if let Some(kept) = known.filter(|known| *known.spec() == config.spec) {
             return Ok(Arc::clone(kept));
         }
+        // A server that is still the same keeps its connections under other settings.
         match known.and_then(|known| known.with_spec(&config.spec)) {
             Some(changed) => Ok(Arc::new(changed)),
             None => Ok(Arc::new(Replica::new(config.spec.clone(), units)?)),
@@ -40,16 +42,16 @@ pub(crate) struct SaidOfModels<'a> {
     pub(crate) elsewhere: BTreeSet<ModelName>,
     /// Models that are configured somewhere.
     pub(crate) known: KnownModels,
-    /// What replicas tell of models.
+    /// Model cards from the replicas' own pages.
     pub(crate) cards: Arc<ModelCards>,
-    /// Replicas of which nobody knows yet which models they serve.
+    /// Replicas whose models are still unknown.
     pub(crate) unread: BTreeSet<ReplicaName>,
     /// Models that replicas say they do not have.
     pub(crate) denied: &'a BTreeMap<ReplicaName, BTreeSet<ModelName>>,
 }
 
-/// A view of these replicas as they stand, which replaces `previous`. Prompts are cut into blocks of
-/// `block_bytes`.
+/// Builds the view of these replicas with their standings, which replaces `previous`. Prompts are
+/// cut into blocks of `block_bytes`.
 pub(crate) fn build_view(
     folded: &Folded,
     replicas: Vec<Arc<Replica>>,
@@ -73,7 +75,8 @@ pub(crate) fn build_view(
     })
 }
 
-/// The route, by what its prompts are really cut into: that stays as it was when the node started.
+/// Sets the block size of a route to the one that prompts are really cut into, which stays as it
+/// was when the node started.
 fn with_blocks(route: &RouteSpec, block_bytes: u32) -> RouteSpec {
     let mut route = route.clone();
     route.tuning.predicted.block_bytes = block_bytes;

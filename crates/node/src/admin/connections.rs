@@ -22,8 +22,8 @@ use tokio_util::task::TaskTracker;
 use super::Admin;
 use super::places::{Busy, Place, Places};
 
-/// Who takes nothing that is sent for so long has lost the connection: a watcher that never reads
-/// would keep its place for ever.
+/// Time after which a client that takes nothing sent to it loses its connection: a watcher that
+/// never reads would keep its place for ever.
 const STALL_MAX: Duration = Duration::from_secs(60);
 /// Pause after a failed accept, as when the process has no file descriptor left.
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
@@ -32,7 +32,7 @@ const ERROR_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct AdminSocket {
     pub(crate) socket: TcpListener,
-    /// `None` speaks cleartext.
+    /// TLS settings; `None` for cleartext.
     pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
@@ -104,7 +104,7 @@ async fn serve_stream(
     }
 }
 
-/// A reply's body. The connection is busy until all of it is sent.
+/// Body of a reply; its connection stays busy until all of it is sent.
 struct HeldBody {
     body: Body,
     _busy: Busy,
@@ -130,8 +130,8 @@ impl http_body::Body for HeldBody {
     }
 }
 
-/// Lets the kernel end a connection whose peer takes nothing for `limit`, whether it is gone or only
-/// does not read.
+/// Lets the kernel end a connection whose peer takes nothing for `limit`, whether the peer is gone
+/// or only does not read.
 fn bound_stalls(tcp: &TcpStream, limit: Duration) -> std::io::Result<()> {
     SockRef::from(tcp).set_tcp_user_timeout(Some(limit))
 }

@@ -1,4 +1,5 @@
-//! Who has a connection to the admin listener, and who has to leave when another one comes.
+//! Places for connections of the admin listener, and the choice of a connection that makes room for
+//! a new one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -7,38 +8,39 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-/// Connections at a time: a few scrapers, people, and replicas that push their load.
+/// Maximum number of connections: a few scrapers, people, and replicas that push their load.
 const CONNECTIONS_MAX: usize = 256;
-/// Of these, connections that have not shown a good token. The others are kept for those that have.
+/// Maximum number of connections that have not shown a good token. The other places are kept for
+/// those that have.
 const GUESTS_MAX: usize = 128;
-/// Of these, connections of one client.
+/// Maximum number of one client's connections without a good token.
 const GUESTS_PER_CLIENT_MAX: usize = 64;
-/// How long a connection without a good token may take for its next request, its TLS handshake
+/// Time in which a connection without a good token must send its next request, TLS handshake
 /// included: checks and scrapers send one at once.
 const GUEST_LIMIT: Duration = Duration::from_secs(5);
-/// Of an IPv6 address this much is the client's.
+/// Number of bits of an IPv6 address that stand for one client.
 const IPV6_BITS: u32 = 64;
 
 /// The connections of the admin listener.
 #[derive(Debug, Default)]
 pub(super) struct Places(Mutex<Table>);
 
-/// A connection's place; given back when dropped.
+/// Place of one connection; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     number: u64,
     places: Arc<Places>,
-    /// Somebody else needs the place.
+    /// Cancelled when another connection needs the place.
     taken_back: CancellationToken,
 }
 
-/// A request under way. Its connection is not idle until it is dropped.
+/// A request in flight. Its connection is not idle until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Place>);
 
 #[derive(Debug, Default)]
 struct Table {
-    /// By number: who came first has the least.
+    /// Holders by number; an older connection has a lower number.
     holders: BTreeMap<u64, Holder>,
     next: u64,
 }
@@ -46,19 +48,19 @@ struct Table {
 #[derive(Debug)]
 struct Holder {
     client: IpAddr,
-    /// Its last request showed a good token, or needed none.
+    /// True if the last request showed a good token, or needed none.
     is_known: bool,
-    /// Requests under way.
+    /// Number of requests in flight.
     requests: u32,
-    /// When its last request ended, or it came.
+    /// End of the last request, or the time of connecting.
     idle_since: Instant,
     taken_back: CancellationToken,
 }
 
 impl Places {
-    /// A place for one more connection. The oldest of those that have shown no token makes room, first
-    /// among those of the same client, then of the client with most; else the longest idle one.
-    /// `None` if all are busy.
+    /// Takes a place for one more connection. If there is none, the oldest connection without a
+    /// good token makes room, first among those of the same client, then of the client with most;
+    /// else the longest idle one. `None` if all are busy.
     pub(super) fn take(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<Place> {
         let (number, taken_back) = self.table().take(client_of(client), now)?;
         Some(Place { number, places: Arc::clone(self), taken_back })
@@ -70,7 +72,7 @@ impl Places {
 }
 
 impl Place {
-    /// A request has come. `is_known` says whether it showed a good token or needs none.
+    /// Notes that a request has come. `is_known` is true if it showed a good token or needs none.
     pub(super) fn busy(self: &Arc<Self>, is_known: bool) -> Busy {
         if let Some(holder) = self.places.table().holders.get_mut(&self.number) {
             holder.is_known = is_known;
@@ -79,7 +81,7 @@ impl Place {
         Busy(Arc::clone(self))
     }
 
-    /// Returns when the connection has to end: somebody else needs its place, or it has shown no good
+    /// Returns when the connection has to end: another one needs its place, or it has shown no good
     /// token and sends nothing.
     pub(super) async fn over(&self) {
         let stayed = async {
@@ -93,7 +95,7 @@ impl Place {
         }
     }
 
-    /// When to look again; `None` if the connection has stayed too long.
+    /// Returns the time of the next look; `None` if the connection has stayed too long.
     fn idle_until(&self, now: Instant) -> Option<Instant> {
         let table = self.places.table();
         let holder = table.holders.get(&self.number)?;
@@ -141,13 +143,15 @@ impl Table {
         Some((number, taken_back))
     }
 
-    /// Who has to leave before one more connection of `client` comes, if anybody has to.
+    /// Returns the connection that has to make room for one more of `client`; `None` if none has
+    /// to.
     fn leaving(&self, client: IpAddr) -> Option<u64> {
         let guests = || self.holders.iter().filter(|(_, holder)| !holder.is_known);
         let oldest_of = |client: IpAddr| {
             { guests() }.find(|(_, holder)| holder.client == client).map(|(number, _)| *number)
         };
         let own = guests().filter(|(_, holder)| holder.client == client).count();
+        // A client over its share makes room itself, so that it can't push out others.
         if own >= GUESTS_PER_CLIENT_MAX {
             return oldest_of(client);
         }
@@ -162,11 +166,13 @@ impl Table {
             let idle = self.holders.iter().filter(|(_, holder)| holder.requests == 0);
             idle.min_by_key(|(_, holder)| holder.idle_since).map(|(number, _)| *number)
         };
+        // Without any guest, the longest idle connection of the others has to go.
         most.and_then(|(client, _)| oldest_of(client)).or_else(idle)
     }
 }
 
-/// What counts as one client.
+/// Returns the address by which connections of one client are counted: an IPv4 address, or a /64 of
+/// IPv6.
 fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

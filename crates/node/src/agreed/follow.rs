@@ -1,11 +1,11 @@
-//! Does what the cluster agreed on.
+//! Applies the agreed state to this node: regions, replicas, and reports of sibling nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spillway_agreement::Agreement;
-use spillway_control::State;
+use spillway_cluster_state::State;
+use spillway_control_plane::ControlPlane;
 use spillway_health::Witnesses;
 use spillway_link::Link;
 use spillway_types::{Country, NodeName, RegionName, ReplicaName};
@@ -16,34 +16,34 @@ use crate::config::ClusterConfig;
 use crate::fold::AgreedWorld;
 use crate::keeper::KeeperHandle;
 
-/// How often it looks whether what other nodes say still counts: they fall silent, or this node
-/// loses the cluster, without anything new in the log.
+/// Period of checking whether reports of other nodes still count: nodes fall silent, or this node
+/// loses the cluster, without a new entry in the log.
 const PERIOD: Duration = Duration::from_secs(1);
-/// What others say counts as long as this node's knowledge is no older. Without a quorum nobody can
-/// say anything else any more.
+/// Maximum age of this node's state with which reports of others count. Without a quorum no node
+/// can take back a report.
 const WITNESSES_AGE_MAX: Duration = Duration::from_secs(15);
 
-/// Follows the agreed state.
+/// Task that applies the agreed state to this node.
 #[derive(Debug)]
 pub(super) struct Follower {
-    agreement: Arc<Agreement>,
+    control_plane: Arc<ControlPlane>,
     config: ClusterConfig,
     me: (NodeName, RegionName),
     link: Arc<Link>,
     book: Arc<Book>,
     keeper: KeeperHandle,
-    /// Of the own region, by the config.
+    /// The own region's country by the config.
     country: Option<Country>,
-    /// The state that was taken in last.
+    /// The state that was applied last.
     seen: Arc<State>,
-    /// What others said last.
+    /// Reports of sibling nodes that were handed to the keeper last.
     witnesses: BTreeMap<ReplicaName, Witnesses>,
 }
 
 impl Follower {
-    pub(super) fn new(parts: &AgreedParts<'_>, agreement: Arc<Agreement>) -> Self {
+    pub(super) fn new(parts: &AgreedParts<'_>, control_plane: Arc<ControlPlane>) -> Self {
         Self {
-            agreement,
+            control_plane,
             config: parts.config.clone(),
             me: parts.me.clone(),
             link: Arc::clone(&parts.link),
@@ -55,12 +55,12 @@ impl Follower {
         }
     }
 
-    /// Does what is new, as long as the state is published.
+    /// Applies each new state as long as states are published.
     pub(super) async fn run(mut self) {
-        let mut publications = self.agreement.publications();
+        let mut publications = self.control_plane.publications();
         loop {
             publications.mark_unchanged();
-            let state = self.agreement.published();
+            let state = self.control_plane.published();
             if state.cluster().is_some() {
                 self.take_in(&state).await;
             }
@@ -100,9 +100,10 @@ impl Follower {
         }
     }
 
-    /// What the region's other nodes say of its replicas.
+    /// Returns the reports of sibling nodes about this region's replicas; empty if this node's
+    /// state is too old.
     fn witnesses(&self, state: &State) -> BTreeMap<ReplicaName, Witnesses> {
-        let age = self.agreement.status().age;
+        let age = self.control_plane.status().age;
         if age.is_none_or(|age| age > WITNESSES_AGE_MAX) {
             return BTreeMap::new();
         }
@@ -110,8 +111,8 @@ impl Follower {
     }
 }
 
-/// Whether what decides about requests is another than `before`. Most entries are about something
-/// else.
+/// Returns true if records that routing reads differ from `before`. Most entries are about
+/// something else.
 fn changes_requests(state: &State, before: &State) -> bool {
     let (now, before) = (state.records(), before.records());
     now.models != before.models

@@ -1,30 +1,31 @@
-//! Keeps the region's clock going while it measures leases, so that they end in time.
+//! Keeps the region's clock going while it measures leases, so that leases end in time.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use spillway_control::{Command, LEASE_MS_MIN, State};
+use spillway_cluster_state::{Command, LEASE_MS_MIN, State};
 use spillway_types::{NodeName, RegionName};
 
-/// An entry moves the region's clock by a third of the shortest lease at most: with fewer entries
-/// it would fall behind.
+/// Longest pause between entries while leases run. An entry moves the region's clock by a third of
+/// the shortest lease at most: with fewer entries the clock would fall behind.
 const TICK: Duration = Duration::from_millis(LEASE_MS_MIN / 3);
-/// The least time between two proposals: a clock that was set back does not move by them at once.
+/// Shortest time between two proposals: a clock that was set back does not move by them at once.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// When the region's leases need an entry.
+/// Decides when the region's leases need an entry in the log.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    /// What the region's clock said last, and when it came to say that.
+    /// Last value of the region's clock in ms, and when this node first saw it.
     clock: Option<(u64, Instant)>,
     proposed: Option<Instant>,
 }
 
 impl Leases {
-    /// The command by which the region's clock goes on and leases that are over end, if it is due.
+    /// Returns the command that moves the region's clock and ends expired leases; `None` if it is
+    /// not due.
     ///
-    /// One node of the region proposes it, the first by name of those that live; the others do so
-    /// if nothing comes of that.
+    /// One node of the region proposes it: the first by name of the live ones. The others propose
+    /// it only if that node does not.
     pub(super) fn due(
         &mut self,
         state: &State,
@@ -42,6 +43,7 @@ impl Leases {
         let passed = now.saturating_duration_since(since);
         let is_over = Duration::from_millis(first_ms.saturating_sub(clock_ms)) <= passed;
         let is_first = live.iter().all(|other| name < other);
+        // The others wait twice as long: usually the first node's proposal makes theirs needless.
         let is_due = if is_first { is_over || passed >= TICK } else { passed >= 2 * TICK };
         let was_just_proposed =
             self.proposed.is_some_and(|at| now.saturating_duration_since(at) < PAUSE);
@@ -60,8 +62,8 @@ mod tests {
 
     const NAMES: [&str; 2] = ["a", "b"];
 
-    /// Whether each of the region's two nodes proposes something so many seconds after it saw the
-    /// state first.
+    /// Returns for each of the region's two nodes whether it proposes something so many seconds
+    /// after it first saw the state.
     fn due_after(state: &State, seconds: f32) -> [bool; 2] {
         NAMES.map(|name| {
             let live = NAMES.iter().filter(|other| **other != name).map(|other| (*other).into());

@@ -1,8 +1,9 @@
-//! What this node makes of what the cluster agreed on, and what it says there itself.
+//! A node's part in the cluster's agreed state: applies the state to this node, and proposes what
+//! only this node knows.
 //!
-//! The data path does not know of it: the agreed state changes what the driver is told of regions,
-//! orders to the keeper, and who the link talks to. A node that never reached its cluster serves
-//! its configured replicas as if there were none.
+//! The data path does not know of the cluster: the agreed state changes the regions that the driver
+//! uses, the orders to the keeper, and the link's peers. A node that never reached its cluster
+//! serves its configured replicas as if there were none.
 
 mod age;
 mod follow;
@@ -19,10 +20,10 @@ mod witness;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use spillway_agreement::{Agreement, AgreementConfig};
-use spillway_consensus::{Seed, StartFault};
-use spillway_control::Fingerprint;
+use spillway_cluster_state::Fingerprint;
+use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
 use spillway_link::Link;
+use spillway_raft::{Seed, StartFault};
 use spillway_types::{NodeName, RegionName};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -30,18 +31,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use crate::agreed::said::{Book, Said};
-pub(crate) use crate::agreed::watched::WatchedAgreement;
+pub(crate) use crate::agreed::watched::WatchedControlPlane;
 use crate::config::ClusterConfig;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 
-/// This node's part in what the cluster agrees on.
+/// Handle of this node's control plane and of the tasks that follow it.
 #[derive(Debug)]
 pub(crate) struct Agreed {
-    agreement: Arc<Agreement>,
+    control_plane: Arc<ControlPlane>,
 }
 
-/// What it works with.
+/// Parts of the node that the tasks of [`Agreed`] work with.
 #[derive(Debug)]
 pub(crate) struct AgreedParts<'a> {
     pub(crate) config: ClusterConfig,
@@ -58,7 +59,7 @@ impl Agreed {
     /// Opens the data folder and takes part from now on; `None` if the config names none.
     ///
     /// # Errors
-    /// If the folder can't be used.
+    /// Returns an error if the folder can't be used.
     pub(crate) async fn start(parts: AgreedParts<'_>) -> Result<Option<Self>, StartFault> {
         let Some(folder) = parts.config.data.clone() else { return Ok(None) };
         let (name, region) = parts.me.clone();
@@ -67,7 +68,7 @@ impl Agreed {
         let others =
             others.map(|peer| Seed { name: peer.name.clone(), region: peer.region.clone() });
         let rtts = parts.config.regions.iter().filter_map(|region| region.rtt);
-        let config = AgreementConfig {
+        let config = ControlPlaneConfig {
             name,
             region,
             advertise: parts.config.advertise.clone(),
@@ -78,12 +79,12 @@ impl Agreed {
             is_operator: parts.config.has_replicas,
             rtt_max: rtts.max().unwrap_or(RTT_MAX_UNKNOWN),
         };
-        let agreement = Agreement::start(config, Arc::clone(&parts.link)).await?;
-        parts.feedback.watch_agreement(WatchedAgreement(Arc::downgrade(&agreement)));
+        let control_plane = ControlPlane::start(config, Arc::clone(&parts.link)).await?;
+        parts.feedback.watch_control_plane(WatchedControlPlane(Arc::downgrade(&control_plane)));
         // What this node does as a member ends with its membership, or with the node.
         let (tasks, stop) = (parts.tasks.clone(), parts.stop.child_token());
         let removed = Removed {
-            removal: agreement.removal(),
+            removal: control_plane.removal(),
             link: Arc::clone(&parts.link),
             book: Arc::clone(&parts.book),
             alone: Said::of_config(&parts.config.regions),
@@ -91,14 +92,14 @@ impl Agreed {
         };
         let node_stops = parts.stop.clone();
         let gateway = Arc::clone(&parts.feedback.gateway);
-        let aging = age::keep(Arc::downgrade(&agreement), gateway);
+        let aging = age::keep(Arc::downgrade(&control_plane), gateway);
         let aging_stops = stop.clone();
         tasks.spawn(async move { aging_stops.run_until_cancelled(aging).await });
-        let mut peers = peers::Peers::new(&parts, Arc::clone(&agreement));
-        peers.look(&agreement.known());
+        let mut peers = peers::Peers::new(&parts, Arc::clone(&control_plane));
+        peers.look(&control_plane.known());
         let peers = Box::pin(peers.run());
-        let follower = follow::Follower::new(&parts, Arc::clone(&agreement));
-        let speaker = speak::Speaker::new(parts, Arc::clone(&agreement));
+        let follower = follow::Follower::new(&parts, Arc::clone(&control_plane));
+        let speaker = speak::Speaker::new(parts, Arc::clone(&control_plane));
         let (following, speaking) = (Box::pin(follower.run()), Box::pin(speaker.run()));
         let doing: [Pin<Box<dyn Future<Output = ()> + Send>>; 3] = [peers, following, speaking];
         let doing = doing.map(|task| {
@@ -108,46 +109,46 @@ impl Agreed {
             })
         });
         tasks.spawn(async move { node_stops.run_until_cancelled(removed.wait(doing)).await });
-        Ok(Some(Self { agreement }))
+        Ok(Some(Self { control_plane }))
     }
 
-    /// The replicated state.
-    pub(crate) fn agreement(&self) -> &Arc<Agreement> {
-        &self.agreement
+    /// Returns the control plane, which holds the replicated state.
+    pub(crate) fn control_plane(&self) -> &Arc<ControlPlane> {
+        &self.control_plane
     }
 
-    /// Hands over what others should do from now on, and goes on as one of those who follow.
+    /// Hands the lead over if this node has it, and follows and votes on.
     pub(crate) async fn hand_over(&self) {
-        self.agreement.hand_over().await;
+        self.control_plane.hand_over().await;
     }
 
-    /// Hands over what others should do now, and ends.
+    /// Hands the lead over if this node has it, and ends its part.
     pub(crate) async fn shutdown(&self) {
-        self.agreement.shutdown().await;
+        self.control_plane.shutdown().await;
     }
 }
 
-/// What is to be done when the cluster has removed this node.
+/// Cleanup after the cluster has removed this node.
 struct Removed {
     removal: watch::Receiver<bool>,
     link: Arc<Link>,
     book: Arc<Book>,
-    /// What is said of regions where nobody else says anything.
+    /// Terms of regions by the config alone.
     alone: Said,
-    /// Everything that this node does as a member.
+    /// Stops all tasks that this node runs as a member.
     part: CancellationToken,
 }
 
 impl Removed {
-    /// Waits for that. Then the node is on its own: it sends nothing to the others and takes
+    /// Waits for the removal. Then the node is on its own: it sends nothing to the others and takes
     /// nothing from them, and serves its clients with its own replicas.
     async fn wait(mut self, doing: [JoinHandle<()>; 3]) {
         // An error means that the node ends.
         if self.removal.wait_for(|removed| *removed).await.is_ok() {
             self.part.cancel();
             for task in doing {
-                // An error means that it has ended in another way. None is left that could say
-                // something else than what follows.
+                // An error means that the task has ended in another way. No task is left that could
+                // undo the lines below.
                 drop(task.await);
             }
             self.link.set_peers(Vec::new());

@@ -1,54 +1,55 @@
-//! Tells the link whom the cluster consists of, and whose certificates it has revoked.
+//! Keeps the link's peers and revoked certificates as the agreed state has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_agreement::Agreement;
-use spillway_consensus::{Member, NodeId, Status};
-use spillway_control::State;
+use spillway_cluster_state::State;
+use spillway_control_plane::ControlPlane;
 use spillway_link::{Identity, Link, NameError, PeerConfig, PeerStatus};
+use spillway_raft::{Member, NodeId, Status};
 use spillway_types::{NodeName, RegionName};
 use tokio::time::timeout;
 
 use crate::agreed::AgreedParts;
 use crate::config::ClusterConfig;
 
-/// At the latest after so long it looks again: who leaves the log's members changes no record.
+/// Longest time between two looks: a node that leaves the log's members changes no record.
 const PERIOD: Duration = Duration::from_millis(500);
-/// What this node knows is what the others do if it is no older.
+/// Maximum age of a state that counts as the current one.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long a removed node stays connected, to learn of it. It has no say in anything meanwhile.
+/// Time for which a removed node stays connected, to learn of its removal. It has no vote
+/// meanwhile.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long it stays at most if it leads, or if the voters can't agree to go on without it
-/// otherwise: as long as a removed node itself stays.
+/// Longest such time if the removed node leads, or if the voters have no majority without it: a
+/// removed node itself stays as long.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Keeps the link's peers those of the cluster.
+/// Task that keeps the link's peers those of the cluster.
 #[derive(Debug)]
 pub(super) struct Peers {
-    agreement: Arc<Agreement>,
+    control_plane: Arc<ControlPlane>,
     config: ClusterConfig,
     me: NodeName,
     link: Arc<Link>,
-    /// Since when members of the log are known to be removed.
+    /// Members of the log that are removed, and since when this node knows it.
     removed: BTreeMap<NodeName, Instant>,
     last: Option<Vec<PeerConfig>>,
 }
 
 impl Peers {
-    pub(super) fn new(parts: &AgreedParts<'_>, agreement: Arc<Agreement>) -> Self {
+    pub(super) fn new(parts: &AgreedParts<'_>, control_plane: Arc<ControlPlane>) -> Self {
         let (config, me) = (parts.config.clone(), parts.me.0.clone());
         let (removed, last) = (BTreeMap::new(), None);
-        Self { agreement, config, me, link: Arc::clone(&parts.link), removed, last }
+        Self { control_plane, config, me, link: Arc::clone(&parts.link), removed, last }
     }
 
-    /// Follows the state and the log's members as long as there are any.
+    /// Follows the state and the log's members as long as states are published.
     pub(super) async fn run(mut self) {
-        let mut publications = self.agreement.publications();
+        let mut publications = self.control_plane.publications();
         loop {
             publications.mark_unchanged();
-            let state = self.agreement.published();
+            let state = self.control_plane.published();
             self.look(&state);
             if let Ok(Err(_)) = timeout(PERIOD, publications.changed()).await {
                 return;
@@ -56,7 +57,7 @@ impl Peers {
         }
     }
 
-    /// Takes over what is known now. The first call comes before anything else is done, so that a
+    /// Applies what is known now. The first call comes before anything else is done, so that a
     /// removed node is kept out from the start.
     pub(super) fn look(&mut self, state: &State) {
         if state.cluster().is_none() {
@@ -64,13 +65,13 @@ impl Peers {
         }
         let revoked = state.records().revoked_certificates.keys();
         self.link.set_revoked(revoked.map(ToString::to_string).collect());
-        let status = self.agreement.status();
+        let status = self.control_plane.status();
         let is_fresh = status.age.is_some_and(|age| age < FRESH);
         if is_fresh {
-            self.agreement.forget_met();
+            self.control_plane.forget_met();
         }
         let leaving = self.leaving(state, &status, is_fresh);
-        let met = self.agreement.met();
+        let met = self.control_plane.met();
         let told = Told { met: &met, connected: &self.link.peers(), leaving: &leaving, is_fresh };
         match peers(state, (&status, told), &self.config, &self.me) {
             Ok(peers) => {
@@ -84,10 +85,11 @@ impl Peers {
         }
     }
 
-    /// Removed nodes that stay connected for a moment.
+    /// Returns the removed nodes that stay connected for a moment.
     fn leaving(&mut self, state: &State, status: &Status, is_fresh: bool) -> BTreeSet<NodeName> {
         let is_gone = |member: &&Member| {
             let is_unknown = state.node(&member.name).is_none();
+            // An old state may just lack a new member: then only a recorded removal counts.
             is_unknown && member.name != self.me && (is_fresh || state.is_removed(&member.name))
         };
         let gone: BTreeSet<NodeName> =
@@ -106,8 +108,8 @@ impl Peers {
     }
 }
 
-/// Which of the removed nodes the others need to go on without them: the leader, which hands over,
-/// and voters if the rest is no majority.
+/// Returns the removed nodes that the others need to go on without them: the leader, which hands
+/// over, and voters if the rest is no majority.
 fn needed(status: &Status, gone: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
     let name_of = |id: &NodeId| status.members.get(id).map(|member| member.name.clone());
     let is_gone = |id: &&NodeId| name_of(id).is_some_and(|name| gone.contains(&name));
@@ -119,19 +121,20 @@ fn needed(status: &Status, gone: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
     voters.chain(leader).filter_map(|id| name_of(&id)).collect()
 }
 
-/// What else says who may be a peer.
+/// Sources of peers besides the agreed state.
 struct Told<'a> {
-    /// The members that another one has named.
+    /// Members that another member has named.
     met: &'a [PeerConfig],
     connected: &'a [PeerStatus],
     leaving: &'a BTreeSet<NodeName>,
-    /// Whether the state is what the others' is.
+    /// True if the state is recent enough to be the current one.
     is_fresh: bool,
 }
 
-/// Those whom the cluster knows, and those that are leaving it. As long as this node may have missed
-/// something, also those that another member has named, and members of the log. The config says no
-/// more than where a node is: whoever the cluster does not know is no peer.
+/// Returns the peers: the nodes that the cluster knows, and those that are leaving it. While this
+/// node may have missed entries, members that another member has named and members of the log count
+/// too. The config only gives addresses and round trips: a node that the cluster does not know is
+/// no peer.
 fn peers(
     state: &State,
     (status, told): (&Status, Told<'_>),
@@ -156,6 +159,7 @@ fn peers(
             found.insert(member.name.clone(), (member.region.clone(), peer.address.clone()));
         }
     }
+    // A record replaces an address that was only heard of.
     for (_, node) in state.records().nodes.iter() {
         let spec = &node.spec;
         found.insert(spec.name.clone(), (spec.region.clone(), spec.address.clone()));

@@ -1,6 +1,6 @@
-//! Who is a peer.
+//! Choice of the link's peers.
 
-use spillway_control::{
+use spillway_cluster_state::{
     Actor, Command, Entry, Expect, Form, NodeSpec, Outcome, Proposer, RecordKey, WIRE,
 };
 
@@ -8,14 +8,14 @@ use super::*;
 
 fn status(voters: &[u64], members: &[(u64, &str)], leader: u64) -> Status {
     let member = |(id, name): &(u64, &str)| {
-        let disk = spillway_consensus::DiskId(u128::from(*id));
+        let disk = spillway_raft::DiskId(u128::from(*id));
         (NodeId(*id), Member { name: (*name).into(), region: "r".into(), disk })
     };
     Status {
         voters: voters.iter().map(|id| NodeId(*id)).collect(),
         members: members.iter().map(member).collect(),
         leader: Some(NodeId(leader)),
-        ..Status::outside(spillway_consensus::DiskId(0))
+        ..Status::outside(spillway_raft::DiskId(0))
     }
 }
 
@@ -29,14 +29,14 @@ fn a_removed_node_is_needed_only_as_leader_or_for_a_majority() {
     assert!(needed(&status(&[1, 2], &three, 1), &gone).is_empty());
 }
 
-/// The state of a cluster of `a`, `b` and `c` that has removed `c`.
+/// Returns the state of a cluster of `a`, `b` and `c` that has removed `c`.
 fn state() -> State {
     let spec = |name: &&str| NodeSpec {
         name: (*name).into(),
         region: "r".into(),
         address: format!("{name}.agreed:1"),
         disk: u128::from(name.as_bytes()[0]).into(),
-        fingerprint: spillway_control::Fingerprint([name.as_bytes()[0]; 32]),
+        fingerprint: spillway_cluster_state::Fingerprint([name.as_bytes()[0]; 32]),
         wire_oldest: 1,
         wire_newest: WIRE,
     };
@@ -56,7 +56,7 @@ fn state() -> State {
     apply(1, Command::Form(Form { cluster: 7_u128.into(), nodes }));
     apply(2, Command::DeclareOperators { is_operator: true });
     apply(3, Command::EnforceMembership);
-    let key = RecordKey::Node(spillway_control::NodeId(3));
+    let key = RecordKey::Node(spillway_cluster_state::NodeId(3));
     apply(4, Command::Remove { key, expect: Expect::Any });
     state
 }
@@ -101,7 +101,7 @@ fn connected(name: &str) -> PeerStatus {
     }
 }
 
-/// The peers of `a` as `name@address`.
+/// Returns the peers of `a` as `name@address`.
 fn found(status: &Status, told: Told<'_>, config: &ClusterConfig) -> Vec<String> {
     let peers = peers(&state(), (status, told), config, &"a".into()).unwrap();
     peers.iter().map(|peer| format!("{}@{}", peer.identity, peer.address)).collect()
@@ -132,7 +132,7 @@ fn a_removed_node_is_no_peer_whoever_still_names_it() {
     let (b, d) = ("test/r/b@b.agreed:1", "test/r/d@d.connected:1");
     let e = "test/r/e@e.met:1";
     assert_eq!(found(&status, told(&none, false), &config(&[])), [b, d, e]);
-    // What is up to date knows all members.
+    // A node that is up to date knows all members.
     assert_eq!(found(&status, told(&none, true), &config(&[])), [b, e]);
     let leaving = "test/r/c@c.connected:1";
     assert_eq!(found(&status, told(&c, true), &config(&[])), [b, leaving, e]);

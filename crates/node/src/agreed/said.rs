@@ -1,38 +1,40 @@
-//! What is said of regions: by this node's config, and by the cluster if it has agreed on something.
+//! Terms of regions (weight, price, country): from this node's config, or from the cluster if it
+//! has agreed on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use arc_swap::ArcSwap;
-use spillway_control::{RegionState, State};
+use spillway_cluster_state::{RegionState, State};
 use spillway_types::{Country, RegionName};
 
 use crate::config::RegionConfig;
 
-/// The weight of a region of which nothing is said.
+/// Default weight of a region, in permille.
 const USUAL_PERMILLE: u16 = 1_000;
 
-/// What is said of regions.
+/// Terms of all regions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Said {
-    /// Of each region that anything is said of.
+    /// Terms of each region that is known.
     pub(crate) regions: Vec<RegionConfig>,
-    /// The cluster agreed on it; else it is what the config says.
+    /// True if the terms come from the agreed state; false if they come from the config.
     pub(crate) is_agreed: bool,
-    /// The own region is to be empty: its clients' requests go elsewhere while that is possible.
+    /// True if the own region is to be emptied: its clients' requests go elsewhere while that is
+    /// possible.
     pub(crate) is_evacuated: bool,
-    /// Regions that are said to be in more than one country, and in which. Nobody knows what is right:
-    /// rules about countries leave them out.
+    /// Regions that several sources place in different countries, with these countries. Rules about
+    /// countries leave such regions out, since no source is known to be right.
     pub(crate) contradictions: Contradictions,
 }
 
 /// The countries of regions that are said to be in more than one.
 pub(crate) type Contradictions = BTreeMap<RegionName, BTreeSet<Country>>;
 
-/// What is said now.
+/// The current terms, shared between tasks.
 pub(crate) type Book = ArcSwap<Said>;
 
-/// For logs: what differs from the usual.
+/// Shows for logs only what differs from the default.
 impl fmt::Display for Said {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} regions", self.regions.len())?;
@@ -50,14 +52,14 @@ impl fmt::Display for Said {
 }
 
 impl Said {
-    /// What the config says, without a cluster.
+    /// Takes the terms from the config, for a node without a cluster.
     pub(crate) fn of_config(regions: &[RegionConfig]) -> Self {
         Self { regions: regions.to_vec(), ..Self::default() }
     }
 
-    /// What the cluster agreed on. Of the config only what this node measures itself is left, round
-    /// trips until they are measured; and countries, which have to be the same in both. `own` is this
-    /// node's region, and the country that it is in by this node's config.
+    /// Takes the terms from the agreed state. Of the config only round trips count until they are
+    /// measured, and countries, which have to be equal in both. `own` is this node's region, and
+    /// its country by this node's config.
     pub(crate) fn agreed(
         state: &State,
         config: &[RegionConfig],
@@ -68,10 +70,12 @@ impl Said {
         let mut regions = Vec::new();
         for (name, region) in state.records().regions.iter() {
             let configured = config.iter().find(|region| region.name == *name);
+            // A region in any other state gets no requests from elsewhere.
             let is_open = region.state == RegionState::Active;
             let by_node = own_country.filter(|_| name == own);
             let by_config = configured.and_then(|configured| configured.country);
             let agreed = region.country.parse().ok();
+            // More than one country is a contradiction: then none counts.
             let said: BTreeSet<Country> =
                 [agreed, by_config, by_node].into_iter().flatten().collect();
             regions.push(RegionConfig {
@@ -80,6 +84,7 @@ impl Said {
                 price_ms: region.price_ms as f32,
                 rtt: configured.and_then(|configured| configured.rtt),
                 country: said.first().copied().filter(|_| said.len() == 1),
+                ..RegionConfig::default()
             });
             if said.len() > 1 {
                 contradictions.insert(name.clone(), said);
@@ -90,8 +95,9 @@ impl Said {
         Self { regions, is_agreed: true, is_evacuated, contradictions }
     }
 
-    /// The country of this node's region, which is `configured` by the node's config. Before a cluster
-    /// is known that alone says it, and what the config says of regions.
+    /// Returns the country of this node's region; `None` if it is unknown or contradictory.
+    /// `configured` is the country by the node's config. Before a cluster is known, only that and
+    /// the config's regions count.
     pub(crate) fn own_country(
         &self,
         own: &RegionName,
@@ -105,7 +111,7 @@ impl Said {
         }
     }
 
-    /// Those that are not among `before`'s, in words.
+    /// Describes the contradictions that `before` does not have.
     pub(crate) fn new_contradictions(&self, before: &Self) -> Vec<String> {
         let is_new = |(name, said): &(&RegionName, &BTreeSet<Country>)| {
             before.contradictions.get(*name) != Some(said)
@@ -122,7 +128,7 @@ impl Said {
 mod tests {
     use std::time::Duration;
 
-    use spillway_control::{
+    use spillway_cluster_state::{
         Actor, ClusterId, Command, DiskId, Entry, Expect, Fingerprint, Form, NodeSpec, Outcome,
         Proposer, Region, WIRE,
     };
@@ -179,7 +185,7 @@ mod tests {
         ] {
             let mut state = formed();
             let region = Region { country: agreed.to_owned(), ..Region::default() };
-            let item = spillway_control::Item::Region("region-b".into(), region);
+            let item = spillway_cluster_state::Item::Region("region-b".into(), region);
             let command = Command::Put { item, expect: Expect::Any };
             if !agreed.is_empty() {
                 agree(&mut state, Actor::Operator("ada".to_owned()), command);
@@ -213,7 +219,7 @@ mod tests {
         let (before, now) = (of(None), of(code("FR")));
         assert_eq!(now.new_contradictions(&before), ["region-a in DE and FR"]);
         assert!(now.new_contradictions(&now).is_empty() && now != before);
-        // What the node says is of its own region alone.
+        // The node's config counts for its own region alone.
         assert_eq!(now.regions[1].country, None);
         assert_eq!(now.own_country(&other, None), None);
     }

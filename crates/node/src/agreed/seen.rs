@@ -1,28 +1,28 @@
-//! What this node sees of a replica, against what it said before.
+//! This node's opinion of a replica, compared with the last one it reported.
 
-use spillway_control::{Belief, Health, NodeId};
+use spillway_cluster_state::{Belief, Health, NodeId};
 use spillway_health::{MemberReport, Vote};
 
-/// What this node sees of a replica.
+/// This node's opinion of a replica.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// This node.
+    /// Id of this node.
     pub(super) by: NodeId,
-    /// Of which registration.
+    /// Epoch of the replica's registration.
     pub(super) epoch: u64,
     pub(super) belief: Belief,
     pub(super) signals: u8,
 }
 
-/// What this node makes of a replica, and how many signals say so. The word of others is no part of
-/// it.
+/// Returns this node's belief about a replica, and the number of signals behind it. Reports of
+/// other nodes are no part of it.
 pub(super) fn seen(member: &MemberReport) -> (Belief, u8) {
     let votes = &member.votes;
     let votes = [votes.active, votes.passive, votes.deep, votes.scrape];
     let signals = votes.iter().map(|vote| match vote {
         Vote::Silent | Vote::Good => 0,
         Vote::Bad => 1,
-        // Nothing contradicts it for so long: that counts as two.
+        // A fault that lasts long without contradiction counts as two signals.
         Vote::BadForLong => 2,
     });
     match member.is_against {
@@ -32,8 +32,8 @@ pub(super) fn seen(member: &MemberReport) -> (Belief, u8) {
 }
 
 impl Seen {
-    /// Whether this is something else than this node said last. Who never said anything and has
-    /// nothing against a replica that nobody calls down says nothing.
+    /// Returns true if this opinion differs from the one that this node reported last. A node that
+    /// never reported reports only a replica that is down for itself or for the cluster.
     pub(super) fn differs(&self, known: &Health) -> bool {
         if known.epoch != self.epoch {
             return true;
@@ -44,9 +44,9 @@ impl Seen {
         }
     }
 
-    /// Whether it is to be said again, though nothing is new about it: the cluster believes
-    /// otherwise, and circumstances may have changed; or it speaks against the replica, and was said
-    /// so long ago, by the region's clock, that it soon counts no more.
+    /// Returns true if an unchanged opinion has to be reported again: the cluster believes
+    /// otherwise and may now agree, or the opinion is against the replica and its report soon
+    /// expires by the region's clock.
     pub(super) fn is_due(&self, known: &Health, now_ms: u64, repeat_ms: u64) -> bool {
         let Some(said) = known.observers.get(&self.by) else { return false };
         let is_old = now_ms.saturating_sub(said.at_ms) >= repeat_ms;
@@ -56,7 +56,7 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use spillway_control::Observed;
+    use spillway_cluster_state::Observed;
 
     use super::*;
 

@@ -1,14 +1,14 @@
-//! Says in the cluster what only this node knows: its region's replicas and how they are.
+//! Proposes to the cluster what only this node knows: its region's replicas and their health.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_agreement::Agreement;
-use spillway_control::{
+use spillway_cluster_state::{
     Actor, BATCH_MAX, Belief, Command, Expect, Observation, Outcome, ReplicaId, ReplicaSpec,
     ReplicaState, State, admits,
 };
+use spillway_control_plane::ControlPlane;
 use spillway_health::{MemberReport, MemberState};
 use spillway_link::Link;
 use spillway_proxy::Gateway;
@@ -21,45 +21,45 @@ use crate::agreed::witness::{connected, observation_ms};
 use crate::fold::is_registered;
 use crate::keeper::KeeperHandle;
 
-/// How often it looks whether there is something to say.
+/// Period of looking for something to propose.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How often a node says again what the cluster does not believe: circumstances may have changed,
-/// and each time costs every node an entry.
+/// Shortest time between two proposals about the same thing that the cluster does not accept: each
+/// costs every node an entry.
 const REPEAT: Duration = Duration::from_secs(5);
-/// How long saying it may take.
+/// Time limit of one proposal.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Says what only this node knows.
+/// Task that proposes what only this node knows.
 #[derive(Debug)]
 pub(super) struct Speaker {
-    agreement: Arc<Agreement>,
+    control_plane: Arc<ControlPlane>,
     me: (NodeName, RegionName),
     link: Arc<Link>,
     keeper: KeeperHandle,
     gateway: Arc<Gateway>,
-    /// When something was said of each replica.
+    /// Time of the last health report about each replica.
     said: BTreeMap<ReplicaName, Instant>,
-    /// When the cluster took or refused what was told of each replica itself.
+    /// Time at which the cluster last accepted or refused the registration of each replica.
     told: BTreeMap<ReplicaName, Instant>,
     leases: Leases,
-    /// When the own region's country was told last.
+    /// Time at which the own region's country was proposed last.
     told_country: Option<Instant>,
 }
 
 impl Speaker {
-    pub(super) fn new(parts: AgreedParts<'_>, agreement: Arc<Agreement>) -> Self {
+    pub(super) fn new(parts: AgreedParts<'_>, control_plane: Arc<ControlPlane>) -> Self {
         let AgreedParts { me, link, keeper, feedback, .. } = parts;
         let gateway = Arc::clone(&feedback.gateway);
         let leases = Leases::default();
         let (said, told) = (BTreeMap::new(), BTreeMap::new());
         let told_country = None;
-        Self { agreement, me, link, keeper, gateway, said, told, leases, told_country }
+        Self { control_plane, me, link, keeper, gateway, said, told, leases, told_country }
     }
 
-    /// Looks again and again.
+    /// Looks for news in each period, and proposes it.
     pub(super) async fn run(mut self) {
         loop {
-            let state = self.agreement.published();
+            let state = self.control_plane.published();
             if state.cluster().is_some() {
                 let own = self.keeper.own_replicas().await;
                 let members = self.keeper.members().await;
@@ -77,22 +77,22 @@ impl Speaker {
         }
     }
 
-    /// Says it; whether the cluster has decided about it, one way or the other.
+    /// Proposes the command. Returns true if the cluster has accepted or refused it.
     async fn say(&self, command: Command) -> bool {
         let what = command.to_string();
-        let said = self.agreement.propose(command, Actor::Node, None, LIMIT).await;
+        let said = self.control_plane.propose(command, Actor::Node, None, LIMIT).await;
         match &said {
             Ok(done) => match &done.outcome {
                 Outcome::Refused(refusal) => tracing::warn!(%refusal, what, "refused"),
                 outcome => tracing::debug!(?outcome, what, "agreed"),
             },
-            // It is said again as long as it is not known.
+            // The next period proposes it again.
             Err(error) => tracing::debug!(%error, what, "not agreed yet"),
         }
         said.is_ok()
     }
 
-    /// What the state does not know yet.
+    /// Returns the commands for everything that the state does not know yet.
     fn news(
         &mut self,
         state: &State,
@@ -117,12 +117,13 @@ impl Speaker {
         news
     }
 
-    /// Replicas that this node has by itself, and the state does not have as they are. One that was
-    /// registered under the same name stays what it was registered as: the two would overwrite each
-    /// other for ever. Nodes whose configs differ do that too, but slowly.
+    /// Returns registrations of the replicas that this node has by itself and the state has
+    /// otherwise or not at all. A replica registered under the same name stays as it was
+    /// registered: the two would overwrite each other for ever. Nodes whose configs differ do that
+    /// too, but slowly.
     fn unregistered(&mut self, state: &State, own: &[spillway_proxy::ReplicaSpec]) -> Vec<Command> {
         if state.node(&self.me.0).is_none() {
-            // It is no member any more, or not yet: it would be refused.
+            // The cluster would refuse a node that is no member.
             return Vec::new();
         }
         self.told.retain(|_, at| at.elapsed() < REPEAT);
@@ -142,8 +143,8 @@ impl Speaker {
         own.iter().filter_map(register).collect()
     }
 
-    /// In which country the own region is by this node's config, if the cluster knows of none. A country
-    /// that it knows stays: who corrects it is an operator.
+    /// Returns the declaration of the own region's country by this node's config, if the cluster
+    /// knows none. Only an operator corrects a country that it knows.
     fn country(&mut self, state: &State) -> Option<Command> {
         let country = self.gateway.config().country?;
         let region = self.me.1.clone();
@@ -153,15 +154,16 @@ impl Speaker {
             return None;
         }
         let command = Command::DeclareCountry { region, country };
-        // Nodes of older versions would not understand it: it waits until they are upgraded.
+        // Nodes of older versions would not understand the command: it waits until they are
+        // upgraded.
         admits(state, &command).ok()?;
         self.told_country = Some(Instant::now());
         Some(command)
     }
 
-    /// Replicas that were to be drained and have nothing left, at this node and by the word of the region's
-    /// others. What they have told may be a moment old, and a request of theirs on its way: an
-    /// operator reads it as what it is, a hint that the replica can be stopped.
+    /// Returns the change to `Drained` for each replica that was to be drained and has no request
+    /// left, here and by the reports of sibling nodes. Such a report may be a moment old, and a
+    /// request on its way: for an operator the state is a hint that the replica can be stopped.
     fn drained(&self, state: &State, members: &[MemberReport]) -> Vec<Command> {
         if state.node(&self.me.0).is_none() {
             return Vec::new();
@@ -177,7 +179,8 @@ impl Speaker {
             let row = state.records().replicas.row(&id)?;
             let is_asked = row.value().state == ReplicaState::Draining;
             let is_done = member.state == MemberState::Drained && !is_busy(&member.name);
-            // Who takes it back meanwhile makes another version.
+            // An operator who takes the replica back meanwhile makes another version, and this
+            // command fails.
             let expect = Expect::Version(row.version());
             (is_asked && is_done).then_some(Command::SetReplicaState {
                 id,
@@ -188,11 +191,13 @@ impl Speaker {
         members.iter().filter_map(drained).collect()
     }
 
-    /// What this node sees otherwise than it said last, or than the cluster believes.
+    /// Returns the opinions that differ from this node's last report, or from what the cluster
+    /// believes.
     fn observations(&self, state: &State, members: &[MemberReport]) -> Vec<Observation> {
         let Some((own, _)) = state.node(&self.me.0) else { return Vec::new() };
         let records = state.records();
         let now_ms = state.region_clock_ms(&self.me.1).unwrap_or(0);
+        // A report is renewed well before it expires.
         let repeat_ms = observation_ms(state) / 3;
         let observe = |member: &MemberReport| {
             let id = ReplicaId::new(self.me.1.clone(), member.name.clone());
@@ -201,10 +206,12 @@ impl Speaker {
             let seen = Seen { by: own, epoch, belief, signals };
             let was_just_said = self.said.get(&member.name).is_some_and(|at| at.elapsed() < REPEAT);
             let is_new = match (records.health.get(&id), was_just_said) {
+                // Just reported: only a change is reported again at once.
                 (Some(known), true) => seen.differs(known),
                 (Some(known), false) => {
                     seen.differs(known) || seen.is_due(known, now_ms, repeat_ms)
                 }
+                // Without a record the cluster takes the replica for healthy.
                 (None, _) => belief == Belief::Down,
             };
             is_new.then(|| Observation { replica: member.name.clone(), epoch, belief, signals })
@@ -213,7 +220,7 @@ impl Speaker {
     }
 }
 
-/// A replica of a config as the cluster knows it.
+/// Converts a replica of a config to the form of the agreed state.
 fn registered(spec: &spillway_proxy::ReplicaSpec) -> ReplicaSpec {
     let scheme = if spec.tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{}:{}", spec.host, spec.port);

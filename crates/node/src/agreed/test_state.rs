@@ -1,16 +1,16 @@
 //! Agreed states for tests: a region `one` with the nodes `a` and `b`, another with `c`.
 
-use spillway_control::{
+use spillway_cluster_state::{
     Actor, ClusterId, Command, DiskId, Entry, Expect, Fingerprint, Form, LeaseSource, NodeSpec,
     Observation, Outcome, Proposer, ReplicaId, ReplicaSpec, State, WIRE,
 };
 
-/// A lease of that length.
+/// Returns a lease of that length.
 pub(crate) fn lease(length_ms: u64) -> LeaseSource {
     LeaseSource::Lease { length_ms }
 }
 
-/// A formed cluster that has one replica in `one`.
+/// Returns the state of a formed cluster with one replica in `one`.
 pub(crate) fn registered(replica: &str, source: Option<LeaseSource>) -> State {
     let node = |name: &str, region: &str| NodeSpec {
         name: name.into(),
@@ -32,7 +32,7 @@ pub(crate) fn registered(replica: &str, source: Option<LeaseSource>) -> State {
     state
 }
 
-/// A node says something of the replica.
+/// Applies a node's report on the replica.
 pub(super) fn observe(state: &mut State, node: &str, observation: Observation) {
     let region = if node == "c" { "two" } else { "one" };
     let observations = vec![observation];
@@ -41,12 +41,12 @@ pub(super) fn observe(state: &mut State, node: &str, observation: Observation) {
     agree(state, node, report);
 }
 
-/// An entry of the region `one` that only lets time pass.
+/// Applies an entry of the region `one` that only lets time pass.
 pub(super) fn pass(state: &mut State, stamp_ms: u64) {
     apply(state, "a", Command::ExpireLeases { region: "one".into() }, stamp_ms);
 }
 
-/// A node's command is carried out.
+/// Applies a node's command.
 pub(super) fn agree(state: &mut State, node: &str, command: Command) {
     let stamp_ms = state.stamp_ms().max(1);
     apply(state, node, command, stamp_ms);

@@ -1,19 +1,20 @@
-//! What metrics show of what the cluster agrees on.
+//! Metrics of the control plane.
 
 use std::sync::Weak;
 
-use spillway_agreement::Agreement;
-use spillway_consensus::Role;
+use spillway_control_plane::ControlPlane;
+use spillway_raft::Role;
 use spillway_telemetry::{LiveControl, LiveItems};
 
 use crate::fold::NoteCounts;
 
-/// Where the figures are. Metrics must not keep the log open.
+/// Source of the control plane's figures; weak, because metrics must not keep the log open.
 #[derive(Debug)]
-pub(crate) struct WatchedAgreement(pub(super) Weak<Agreement>);
+pub(crate) struct WatchedControlPlane(pub(super) Weak<ControlPlane>);
 
-impl WatchedAgreement {
-    /// The figures as they are now, with what became of the things agreed on.
+impl WatchedControlPlane {
+    /// Returns the current figures and counts of agreed items; `None` after the control plane
+    /// ended.
     pub(crate) fn live(&self, counts: &NoteCounts) -> Option<LiveControl> {
         let status = self.0.upgrade()?.status();
         let items = counts.iter().map(|((kind, outcome), count)| LiveItems {

@@ -1,35 +1,35 @@
-//! What the region's other nodes say of its replicas.
+//! Reports of sibling nodes about the region's replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spillway_control::{Belief, Health, NodeId, Observed, State};
+use spillway_cluster_state::{Belief, Health, NodeId, Observed, State};
 use spillway_health::{Votes, Witnesses};
 use spillway_link::Link;
 use spillway_types::{NodeName, RegionName, ReplicaName};
 
-/// The region's other nodes that this one is connected with.
+/// Returns the region's other nodes that this one is connected with.
 pub(super) fn connected(link: &Link, region: &RegionName) -> BTreeSet<NodeName> {
     let peers = link.peers();
     let near = peers.iter().filter(|peer| peer.identity.region() == region);
     near.filter(|peer| peer.is_connected()).map(|peer| peer.identity.node().clone()).collect()
 }
 
-/// What the other nodes of `me`'s region say of its replicas; `live` are those that live, whether
-/// they said something or not. Only replicas are listed that somebody said something against.
+/// Returns the reports of the other nodes of `me`'s region against its replicas. `live` names the
+/// live nodes, with or without a report. A replica without a report against it is left out.
 pub(super) fn witnesses(
     state: &State,
     me: (&NodeName, &RegionName),
     live: &BTreeSet<NodeName>,
 ) -> BTreeMap<ReplicaName, Witnesses> {
     let jury = Jury::of(state, me, live);
-    // A replica that is registered anew has no such record until somebody speaks of it anew.
+    // A replica that is registered anew has no such record until a node reports on it again.
     let own = state.records().health.iter().filter(|(id, _)| id.region == *me.1);
     own.filter_map(|(id, health)| Some((id.name.clone(), jury.hear(health)?))).collect()
 }
 
-/// The region's other nodes, and how old what they say may be.
+/// The region's other nodes, and the maximum age of their reports.
 struct Jury {
-    /// Each with whether it lives.
+    /// Other nodes, and whether each is live.
     nodes: BTreeMap<NodeId, bool>,
     now_ms: u64,
     observation_ms: u64,
@@ -51,8 +51,9 @@ impl Jury {
         }
     }
 
-    /// Those who call it down are heard. Of the others it is not known whether they see it well or
-    /// not at all: whoever sees nothing against a replica mostly says nothing.
+    /// Counts the nodes that report the replica as down. The live others are counted as quiet: it
+    /// is unknown whether they see it well or not at all, since a node that has nothing against a
+    /// replica mostly reports nothing.
     fn hear(&self, health: &Health) -> Option<Witnesses> {
         let against = |id: &NodeId| {
             let said = health.observers.get(id).filter(|said| self.is_fresh(said))?;
@@ -71,7 +72,7 @@ impl Jury {
     }
 }
 
-/// How long what a node said about a replica counts.
+/// Returns for how long a node's report about a replica counts, in ms.
 pub(super) fn observation_ms(state: &State) -> u64 {
     let setting = state.setting("health.observation_ms");
     setting.and_then(|value| value.parse().ok()).unwrap_or(0)

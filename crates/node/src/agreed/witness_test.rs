@@ -1,4 +1,4 @@
-use spillway_control::{Command, Observation, ReplicaId};
+use spillway_cluster_state::{Command, Observation, ReplicaId};
 use spillway_health::{Verdict, verdict};
 
 use super::*;
@@ -63,7 +63,7 @@ fn what_was_said_long_ago_or_of_an_earlier_registration_counts_no_more() {
     assert_eq!(heard(&stale, "b", &["a"]), None);
     let id = ReplicaId::new("one".into(), "r".into());
     let spec = state.records().replicas.get(&id).unwrap().spec.clone();
-    let expect = spillway_control::Expect::Any;
+    let expect = spillway_cluster_state::Expect::Any;
     agree(&mut state, "a", Command::RegisterReplica { id, spec, incarnation: 7, expect });
     assert_eq!(heard(&state, "b", &["a"]), None);
 }

@@ -1,5 +1,5 @@
-//! Guests that may not be served here: said in the log once for each sender and minute. One that does
-//! not know the rules sends many, and its requests are counted by a metric.
+//! Limits log lines about guest requests that may not be served here to one for each sender and
+//! minute. A sender that does not know the rules sends many; a metric counts them all.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,26 +7,25 @@ use std::time::{Duration, Instant};
 
 use spillway_types::NodeName;
 
-/// Between two lines about one sender.
+/// Shortest time between two lines about one sender.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Senders that are remembered; twice the nodes that a cluster may have.
+/// Maximum number of senders that are remembered: twice the nodes that a cluster may have.
 const SENDERS_MAX: usize = 1_024;
 
-/// What was said of each sender. The lock is for those who send what they should not: no request that
-/// is served takes it.
+/// Last log line about each sender. Only requests that are refused take the lock.
 #[derive(Debug, Default)]
 pub(super) struct Barred(Mutex<BTreeMap<NodeName, Said>>);
 
 #[derive(Debug)]
 struct Said {
     at: Instant,
-    /// Those that came since.
+    /// Number of refused requests since the last line.
     quiet: u64,
 }
 
 impl Barred {
-    /// One came. Gives how many have come from that sender since something was last said of it, this one
-    /// included, if something is to be said now.
+    /// Counts one refused request. If a log line is due, returns the number of requests from that
+    /// sender since its last line, this one included.
     pub(super) fn note(&self, from: &NodeName, now: Instant) -> Option<u64> {
         let mut senders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(said) = senders.get_mut(from) {
@@ -37,6 +36,7 @@ impl Barred {
                 std::mem::take(&mut said.quiet)
             });
         }
+        // Full: the sender with the oldest line is forgotten.
         if senders.len() >= SENDERS_MAX {
             let oldest = senders.iter().min_by_key(|(_, said)| said.at);
             let oldest = oldest.map(|(name, _)| name.clone());

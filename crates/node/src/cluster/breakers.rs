@@ -1,4 +1,4 @@
-//! Which other regions get requests, by what became of those before, and since when.
+//! Circuit breakers of other regions: which regions get requests, by the outcomes of earlier ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use spillway_health::{RegionBreaker, RegionPass, RegionTally};
 use spillway_proxy::RegionGate;
 use spillway_types::RegionName;
 
-/// What is known of each other region that requests could be sent to.
+/// Circuit breaker of each other region that requests could be sent to.
 #[derive(Debug)]
 pub(super) struct Breakers {
     regions: BTreeMap<RegionName, Tracked>,
@@ -19,9 +19,10 @@ pub(super) struct Breakers {
 struct Tracked {
     gate: Arc<RegionGate>,
     breaker: RegionBreaker,
-    /// Since when operators let it have anything; `None` while they don't.
+    /// Time since which operators give the region a weight above 0; `None` while they don't.
     allowed_since: Option<Instant>,
-    /// They did so when this node first heard of the region: that is no return.
+    /// True if operators allowed the region when this node first heard of it: then it did not
+    /// return.
     was_always_allowed: bool,
 }
 
@@ -30,8 +31,9 @@ impl Breakers {
         Self { regions: BTreeMap::new(), dice }
     }
 
-    /// Looks at what became of requests to a region that operators give this weight. Returns its gate,
-    /// and since when it may have its share again if something else than silence took it away.
+    /// Updates a region's breaker by the outcomes of its requests. `weight_permille` is the weight
+    /// that operators give the region. Returns its gate, and since when it may have its share again
+    /// after operators or the breaker took it away.
     pub(super) fn look(
         &mut self,
         region: &RegionName,
@@ -63,11 +65,12 @@ impl Breakers {
             tracing::info!(%region, ?pass, goods, faults, "what may be sent to a region changed");
         }
         let allowed = tracked.allowed_since.filter(|_| !tracked.was_always_allowed);
+        // The ramp begins when the last of both stopped holding the region back.
         let since = allowed.into_iter().chain(tracked.breaker.closed_at()).max();
         (Arc::clone(&tracked.gate), since)
     }
 
-    /// Forgets regions that are no more.
+    /// Forgets regions that no longer exist.
     pub(super) fn keep(&mut self, is_known: impl Fn(&RegionName) -> bool) {
         self.regions.retain(|region, _| is_known(region));
     }

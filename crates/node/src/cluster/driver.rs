@@ -11,10 +11,10 @@ use spillway_link::{DatagramFault, Identity, Link, PeerStatus};
 use spillway_proxy::{Gateway, RegionTerms, Regions};
 use spillway_pulse::{
     Config as PulseConfig, Content, Counters, Event, Member, NameId, PeerView, Pulse, Reach,
-    RegionView, Speeds,
+    RegionView, Speeds, SteeringGossip, steering_of_region,
 };
 use spillway_route::Sharer;
-use spillway_types::{ModelName, NodeName, RegionName};
+use spillway_types::{ModelName, NodeName, RegionName, Steering};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -28,22 +28,23 @@ use crate::cluster::names::{Names, ask};
 use crate::cluster::others::{Known, Traffic, other_region, served};
 use crate::cluster::own::Own;
 use crate::config::{ClusterConfig, RegionConfig, SpillConfig};
+use crate::dns::Served;
 use crate::keeper::{Elsewhere, KeeperHandle};
 use crate::knowledge::Knowledge;
 
-/// How often load is looked at anew: what gossip tells is no fresher than this.
+/// Period of measuring the own load: gossip is no fresher than this.
 const TICK: Duration = Duration::from_millis(50);
-/// How often others are told how fast this region is. It takes a dozen replies to change.
+/// Period of telling others this region's speeds, which take a dozen replies to change.
 const SPEEDS_PERIOD: Duration = Duration::from_secs(2);
-/// Lists of models that wait to be taken in.
+/// Maximum number of lists of models that wait to be read.
 const LISTS_MAX: usize = 64;
-/// While gossip is alone nothing is due.
+/// Wait of a driver whose gossip has nothing due, because the node is alone.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// What gossip has counted, for whoever wants to see it.
+/// Counters of gossip, shared with metrics.
 pub(super) type Gossip = ArcSwap<Counters>;
 
-/// What a driver works with.
+/// Parts of the node that a driver works with.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) me: Member,
@@ -51,6 +52,7 @@ pub(super) struct Parts {
     pub(super) config: ClusterConfig,
     pub(super) book: Arc<Book>,
     pub(super) spill: SpillConfig,
+    pub(super) dns: Option<Arc<Served>>,
     pub(super) gateway: Arc<Gateway>,
     pub(super) keeper: KeeperHandle,
     pub(super) knowledge: Arc<Knowledge>,
@@ -60,23 +62,25 @@ pub(super) struct Parts {
     pub(super) tasks: TaskTracker,
 }
 
-/// Drives gossip, and publishes what it knows.
+/// Task that drives gossip and publishes the state of regions.
 #[derive(Debug)]
 pub(super) struct Driver {
     pulse: Pulse,
-    /// How fast regions are.
+    /// Speeds of regions.
     speeds: Speeds,
-    /// When the others were told last how fast this one is.
+    /// Time at which the others were last told the speeds of this region.
     told_speeds: Option<Instant>,
-    /// Whom gossip is with, by name.
+    /// State of regions and sibling nodes: whether they take clients.
+    steering: SteeringGossip,
+    /// Members that gossip is with, by name.
     members: Vec<Member>,
     load: RegionLoad,
     traffic: Traffic,
     breakers: Breakers,
     names: Names,
-    /// Models that other regions told of.
+    /// Models that other regions have reported.
     remembered: Remembered,
-    /// What the view knows that other regions have.
+    /// Models of other regions that the keeper was told last.
     elsewhere: Elsewhere,
     learning: Learning,
     lists: (mpsc::Sender<Vec<ModelName>>, mpsc::Receiver<Vec<ModelName>>),
@@ -84,7 +88,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// A driver that has had its first look.
+    /// Creates a driver and publishes a first state.
     pub(super) fn new(parts: Parts) -> Self {
         let now = Instant::now();
         let silence_ms = u32::try_from(parts.config.silence.as_millis()).unwrap_or(u32::MAX);
@@ -96,6 +100,7 @@ impl Driver {
             pulse,
             speeds: Speeds::new(parts.incarnation),
             told_speeds: None,
+            steering: SteeringGossip::new(parts.me.region.clone(), parts.incarnation),
             members: Vec::new(),
             load: RegionLoad::default(),
             traffic: Traffic::default(),
@@ -107,12 +112,12 @@ impl Driver {
             lists: mpsc::channel(LISTS_MAX),
             parts,
         };
-        // Before the first request: until others have spoken this node has no places to give.
+        // Before the first request: until others have reported, this node has no places to give.
         driver.look();
         driver
     }
 
-    /// Drives until told to stop.
+    /// Runs until told to stop.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -135,6 +140,9 @@ impl Driver {
             Some(Content::Speeds) => {
                 self.speeds.handle_datagram(now, (from.node(), from.region()), datagram)
             }
+            Some(Content::Steering) => {
+                self.steering.handle_datagram(now, (from.node(), from.region()), datagram)
+            }
             _ => self.pulse.handle_datagram(now, from.node(), from.region(), datagram),
         };
         if let Err(refusal) = taken {
@@ -142,10 +150,10 @@ impl Driver {
         }
     }
 
-    /// Sends what is to be sent and follows what changed.
+    /// Sends waiting datagrams, logs events and publishes changes.
     async fn settle(&mut self) {
         while let Some((to, datagram)) = self.pulse.poll_transmit() {
-            // Whoever has no connection hears it when it has one.
+            // A peer without a connection hears it when it has one.
             let _: Result<(), DatagramFault> = self.parts.link.send_datagram(&to, datagram);
         }
         let mut has_news = false;
@@ -158,13 +166,14 @@ impl Driver {
         }
         let served = served(&self.parts.gateway.regions().others);
         let elsewhere = Elsewhere { served, known: self.remembered.models() };
+        // The keeper builds a view for each change, so it is told only of changes.
         if elsewhere != self.elsewhere {
             self.elsewhere.clone_from(&elsewhere);
             self.parts.keeper.set_elsewhere(elsewhere).await;
         }
     }
 
-    /// Nodes join and leave while this one runs: gossip is with those whom the link knows.
+    /// Gives gossip the members that the link knows now: nodes join and leave while this one runs.
     fn follow_members(&mut self, now: Instant) {
         let peers = self.parts.link.peers();
         let member = |peer: &PeerStatus| Member {
@@ -174,12 +183,14 @@ impl Driver {
         let members: Vec<Member> = peers.iter().map(member).collect();
         if members != self.members {
             self.pulse.set_members(&members, now);
-            self.speeds.keep(|node| members.iter().any(|member| member.node == *node), now);
+            let is_member = |node: &NodeName| members.iter().any(|member| member.node == *node);
+            self.speeds.keep(is_member, now);
+            self.steering.keep(is_member);
             self.members = members;
         }
     }
 
-    /// Looks at the own load, tells it, and publishes how regions stand.
+    /// Measures the own load, tells it, and publishes the state of regions.
     fn look(&mut self) {
         let now = Instant::now();
         self.follow_members(now);
@@ -187,10 +198,11 @@ impl Driver {
         self.parts.gossip.store(Arc::new(self.pulse.counters()));
         self.publish(now);
         self.tell_speeds(now);
+        self.tell_steering(now);
         self.pulse.handle_timeout(now);
     }
 
-    /// Tells all nodes elsewhere how fast this region is, if this node speaks for it.
+    /// Tells all nodes of other regions the speeds of this region, if this node speaks for it.
     fn tell_speeds(&mut self, now: Instant) {
         let is_speaker = *self.pulse.speaker() == self.parts.me.node;
         self.parts.knowledge.set_speaker(is_speaker);
@@ -209,6 +221,31 @@ impl Driver {
         }
     }
 
+    /// Tells the region's nodes whether this node takes clients. If it speaks for the region, also
+    /// tells all nodes of other regions whether the region does.
+    fn tell_steering(&mut self, now: Instant) {
+        let own = self.parts.gateway.steering();
+        let region = self.own_steering(now);
+        let inside = self.steering.tell_inside(own, now);
+        let is_speaker = *self.pulse.speaker() == self.parts.me.node;
+        let outside = is_speaker.then(|| self.steering.tell_outside(region, now)).flatten();
+        for member in &self.members {
+            let is_sibling = member.region == self.parts.me.region;
+            let Some(datagram) = (if is_sibling { &inside } else { &outside }) else { continue };
+            let _: Result<(), DatagramFault> =
+                self.parts.link.send_datagram(&member.node, datagram.clone());
+        }
+    }
+
+    /// Returns whether the own region takes clients. A live node that has not reported counts as
+    /// taking them.
+    fn own_steering(&self, now: Instant) -> Steering {
+        let peers = self.pulse.peers(now);
+        let live = peers.iter().filter(|peer| peer.live);
+        let of = |peer: &PeerView| self.steering.sibling(&peer.node, now).unwrap_or_default();
+        steering_of_region(std::iter::once(self.parts.gateway.steering()).chain(live.map(of)))
+    }
+
     fn publish(&mut self, now: Instant) {
         let gateway = Arc::clone(&self.parts.gateway);
         let view = gateway.view();
@@ -218,6 +255,7 @@ impl Driver {
         self.pulse.set_load(now, &own.to_tell(&gateway, &view));
         for replica in view.replicas() {
             let name = &replica.spec().name;
+            // Without a claim the node may use all places of the replica.
             replica.set_claim(self.pulse.claim(name).unwrap_or(u32::MAX));
             let elsewhere = self.pulse.elsewhere(name);
             let sharer = |peer: &PeerView| {
@@ -237,6 +275,7 @@ impl Driver {
             ramp: self.parts.config.ramp,
             link: &link,
             speeds: &self.speeds,
+            steering: &self.steering,
         };
         let others = regions.iter().map(|view| {
             let tracked = (&self.names, &mut self.traffic, &mut self.breakers);
@@ -263,13 +302,25 @@ impl Driver {
             knows_models: self.learning.knows_models(has_heard_all, now),
             knows_countries: self.learning.knows_countries(knows_countries(&book), now),
             is_evacuated: book.is_evacuated,
+            own_steering: self.own_steering(now),
             others,
             at: now,
         });
         gateway.review_waiting();
+        self.publish_to_clients(&link);
     }
 
-    /// Notes which models the other regions have.
+    /// Tells the name server the state of regions.
+    fn publish_to_clients(&self, link: &[PeerStatus]) {
+        let Some(dns) = &self.parts.dns else { return };
+        let rtt_ms = |region: &RegionName| {
+            let nodes = link.iter().filter(|peer| peer.identity.region() == region);
+            nodes.filter_map(PeerStatus::rtt).min().map(|rtt| rtt.as_secs_f32() * 1e3)
+        };
+        dns.publish(&self.parts.gateway.regions(), &self.parts.me.region, rtt_ms);
+    }
+
+    /// Notes the models that the other regions have.
     fn remember(&mut self, regions: &[RegionView], now: Instant) {
         for region in regions {
             let told = region.models.keys().filter_map(|id| self.names.get(*id));
@@ -279,7 +330,7 @@ impl Driver {
         self.remembered.keep(|name| regions.iter().any(|region| region.region == *name));
     }
 
-    /// Whether all that a region has is known now.
+    /// Returns true if all models of a region are known now.
     fn is_heard(&self, region: &RegionView) -> bool {
         let is_named = |id: &NameId| self.names.get(*id).is_some();
         region.reach == Reach::Both
@@ -287,8 +338,8 @@ impl Driver {
             && region.models.keys().all(is_named)
     }
 
-    /// Whether every other region has told what it has, those included that the link is yet to learn
-    /// of.
+    /// Returns true if every other region has reported its models, those included that the link is
+    /// yet to learn of.
     fn has_heard_all(&self, book: &Said, regions: &[RegionView]) -> bool {
         let own = &self.pulse.me().region;
         let is_met =
@@ -297,14 +348,14 @@ impl Driver {
         are_met && regions.iter().all(|region| self.is_heard(region))
     }
 
-    /// Whether the view of requests has all models that are known: the keeper publishes them a moment after it
-    /// was told.
+    /// Returns true if the view of requests has all models that are known: the keeper publishes a
+    /// model a moment after it was told of it.
     fn has_published_models(&self) -> bool {
         let view = self.parts.gateway.view();
         self.remembered.models().iter().all(|model| view.is_known(model))
     }
 
-    /// Asks for the names behind numbers that nobody here knows.
+    /// Asks other regions' speakers for the names behind model numbers that are unknown here.
     fn ask_names(&mut self, regions: &[RegionView], now: Instant) {
         let used: BTreeSet<NameId> =
             regions.iter().flat_map(|region| region.models.keys().copied()).collect();
@@ -322,13 +373,13 @@ impl Driver {
         let (link, lists) = (Arc::clone(&self.parts.link), self.lists.0.clone());
         self.parts.tasks.spawn(async move {
             let list = ask(&link, &node).await;
-            // The driver has ended if nobody listens.
+            // Sending fails only after the driver has ended.
             drop(lists.send(list).await);
         });
     }
 }
 
-/// Whether somebody has said of every region which country it is in.
+/// Returns true if the country of every region is known, or contradictory.
 fn knows_countries(book: &Said) -> bool {
     let is_said = |said: &RegionConfig| {
         said.country.is_some() || book.contradictions.contains_key(&said.name)

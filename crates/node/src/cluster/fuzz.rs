@@ -1,11 +1,12 @@
-//! Fuzz targets of what other nodes say.
+//! Fuzz targets of messages from other nodes.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::names::read_list;
 use super::residency::{put, take};
 
-/// The header never allows a region that it does not name, and survives being passed on.
+/// Checks that the header never allows a region that it does not name, and survives being passed
+/// on.
 ///
 /// Each line of the input is one header, since a peer may send several.
 pub(crate) fn residency_header(input: &[u8]) {
@@ -46,7 +47,7 @@ pub(crate) fn residency_header(input: &[u8]) {
     }
 }
 
-/// A list of models has as many names as there are cards in it.
+/// Checks that a list of models has no more names than cards.
 pub(crate) fn model_list(input: &[u8]) {
     let names = read_list(input);
     let cards = input.windows(4).filter(|part| part == b"\"id\"").count();

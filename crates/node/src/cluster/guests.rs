@@ -1,4 +1,4 @@
-//! What other nodes send: datagrams for the driver, requests for the data path.
+//! Input from other nodes: datagrams for the driver, requests for the data path.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,23 +22,23 @@ use crate::cluster::barred::Barred;
 use crate::cluster::residency;
 use crate::knowledge::Knowledge;
 
-/// Says in a reply that nobody has worked on the request after all, and after how many milliseconds
-/// somebody might. Only between nodes.
+/// Header of a reply to a request that was accepted and then not worked on. Its value is the
+/// milliseconds after which there might be room. Only between nodes.
 pub(super) static NOT_SERVED: HeaderName = HeaderName::from_static("x-spillway-not-served");
 
-/// Says beside it that this was not for want of room. Only between nodes.
+/// Header beside [`NOT_SERVED`]: room was not what was missing. Only between nodes.
 pub(super) static NOT_ABLE: HeaderName = HeaderName::from_static("x-spillway-not-able");
 
-/// Requests whose sender names no deadline end with their route's own time-out.
+/// Time limit of a request whose sender names no deadline; its route's own time-out ends it sooner.
 const NO_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 
-/// Takes what other nodes send.
+/// Receiver of datagrams and requests from other nodes.
 #[derive(Debug)]
 pub(super) struct Guests {
     pub(super) gateway: Arc<Gateway>,
     pub(super) worker: Arc<Worker>,
     pub(super) datagrams: mpsc::Sender<(Identity, Bytes)>,
-    /// The own region: only its nodes tell of prompts.
+    /// The own region: prompts are taken only from its nodes.
     pub(super) region: RegionName,
     pub(super) knowledge: Arc<Knowledge>,
     pub(super) barred: Barred,
@@ -52,7 +52,7 @@ impl Handler for Guests {
             }
             return;
         }
-        // One that finds no room is lost, as any datagram may be.
+        // A datagram that finds no room is lost, as any datagram may be.
         drop(self.datagrams.try_send((from.clone(), datagram)));
     }
 
@@ -64,7 +64,7 @@ impl Handler for Guests {
             let (terms, coming) = decision?;
             let serving: Serving = Box::pin(async move {
                 let serving = serve_guest(worker, request(head, body), terms, coming);
-                // Boxed by itself: it is most of what a guest takes.
+                // Boxed by itself: this future is most of what a guest takes.
                 let served = Box::pin(serving).await;
                 Ok(answer(served).map(boxed))
             });
@@ -73,7 +73,7 @@ impl Handler for Guests {
     }
 }
 
-/// A guest that is welcome.
+/// Terms of a request that is accepted, and its place among the coming guests.
 type Decided = (GuestTerms, Option<ComingGuest>);
 
 impl Guests {
@@ -116,7 +116,8 @@ impl Guests {
         }
     }
 
-    /// The sender should have known, unless rules have just changed.
+    /// Logs a request that may not be served here. The sender should have known, unless rules have
+    /// just changed.
     fn tell_barred(&self, from: &Identity, residency: &Residency) {
         if let Some(requests) = self.barred.note(from.node(), Instant::now()) {
             let (node, region) = (from.node(), from.region());
@@ -131,7 +132,7 @@ fn request(head: ForwardHead, body: ForwardBody) -> Request<LinkBody> {
     *request.method_mut() = head.method;
     *request.uri_mut() = head.uri;
     *request.headers_mut() = head.headers;
-    // It can carry what HTTP/2 can: gRPC needs that.
+    // The link can carry what HTTP/2 can: gRPC needs that.
     *request.version_mut() = Version::HTTP_2;
     request
 }
@@ -139,7 +140,8 @@ fn request(head: ForwardHead, body: ForwardBody) -> Request<LinkBody> {
 fn answer(served: Result<Response<LinkBody>, GuestRefusal>) -> Response<LinkBody> {
     match served {
         Ok(mut response) => {
-            // A replica that said so would have its request served once more elsewhere.
+            // With these headers of a replica's own, the request would be served once more
+            // elsewhere.
             response.headers_mut().remove(&NOT_SERVED);
             response.headers_mut().remove(&NOT_ABLE);
             response
@@ -148,7 +150,7 @@ fn answer(served: Result<Response<LinkBody>, GuestRefusal>) -> Response<LinkBody
     }
 }
 
-/// It was accepted, and in the meantime somebody else took the place.
+/// Builds the reply for a request that was accepted, but whose place was taken in the meantime.
 fn not_served(refusal: &GuestRefusal) -> Response<LinkBody> {
     let empty: LinkBody = Empty::new().map_err(|never| match never {}).boxed_unsync();
     let mut response = Response::new(empty);

@@ -1,28 +1,28 @@
-//! Models that other regions told of, remembered while nothing can be heard of them.
+//! Models that other regions have reported, remembered while such a region is silent.
 //!
 //! A region that is silent, or that has just restarted, still has the models that it had: a client
-//! that asks for one is to come again, not to be told that there is no such model.
+//! that asks for one has to try again, and must not hear that there is no such model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use spillway_types::{ModelName, RegionName};
 
-/// How long a model is remembered that its region no longer tells of, although it reports: long
-/// enough for a node that restarts to find all its replicas again.
+/// Time for which a model is remembered after its region reports without it: long enough for a node
+/// that restarts to find all its replicas again.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// Models that are remembered of one region.
+/// Maximum number of models that are remembered of one region.
 const MODELS_MAX: usize = 10_000;
 
-/// Models by region, each with the moment since which its region reports without it.
+/// Models by region, each with the time since which its region reports without it.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     regions: BTreeMap<RegionName, BTreeMap<ModelName, Option<Instant>>>,
 }
 
 impl Remembered {
-    /// Notes the models that a region tells of. Only if it `reports`, and all its names are known,
-    /// does the lack of a model mean anything.
+    /// Notes the models that a region lists. A missing model counts as missing only if `reports` is
+    /// true: the region is heard and all its names are known.
     pub(super) fn note<'m>(
         &mut self,
         region: &RegionName,
@@ -45,7 +45,7 @@ impl Remembered {
                     models.remove(&model);
                 }
                 true => {}
-                // Nothing was said about it: it is remembered until something is.
+                // Nothing is known of the model: it is remembered until the region reports.
                 false => *since = None,
             }
         }
@@ -56,7 +56,7 @@ impl Remembered {
         self.regions.retain(|region, _| is_member(region));
     }
 
-    /// Every model that is remembered.
+    /// Returns every model that is remembered.
     pub(super) fn models(&self) -> BTreeSet<ModelName> {
         self.regions.values().flat_map(|models| models.keys().cloned()).collect()
     }
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(world.told(1, "eu", &["tiny"], true), ["big", "tiny"]);
         assert_eq!(world.told(60, "eu", &["tiny"], true), ["big", "tiny"]);
         assert_eq!(world.told(61, "eu", &["tiny"], true), ["tiny"]);
-        // What was silent in between has had no time to tell.
+        // A region that was silent in between has had no time to report.
         world.told(70, "eu", &["tiny", "big"], true);
         world.told(80, "eu", &["tiny"], true);
         world.told(100, "eu", &[], false);

@@ -1,41 +1,43 @@
-//! What a node that has just started can't know yet.
+//! Knowledge that a node lacks just after its start: models and countries of other regions.
 
 use std::time::{Duration, Instant};
 
-/// How long a node waits for what others have to say before it believes that a model does not exist,
-/// or that nobody says which country a region is in.
+/// Time that a node waits for others before it believes that a model does not exist, or that a
+/// region has no known country.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// How much a node has heard of the others since it started.
+/// State of learning since this node started.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Learning {
     started: Instant,
-    /// When this node first knew what the cluster agreed on; `None` before that, and without a cluster
-    /// that agrees on anything.
+    /// Time at which this node first knew the agreed state; `None` before that, and without a
+    /// cluster that keeps one.
     agreed: Option<Instant>,
     is_agreeing: bool,
 }
 
 impl Learning {
-    /// A node that starts `now`. With `is_agreeing` it keeps a part of what the cluster agrees on.
+    /// Creates the state of a node that starts `now`. `is_agreeing` is true if the node keeps the
+    /// agreed state of its cluster.
     pub(super) fn new(now: Instant, is_agreeing: bool) -> Self {
         Self { started: now, agreed: None, is_agreeing }
     }
 
-    /// Notes that this node knows what the cluster agreed on.
+    /// Notes that this node knows the agreed state.
     pub(super) fn agreed(&mut self, now: Instant) {
         self.agreed.get_or_insert(now);
     }
 
-    /// Whether a model that is unknown now is unknown for good. `has_heard_all`: every other region
-    /// has told what it has.
+    /// Returns true if a model that is unknown now does not exist. `has_heard_all` is true if every
+    /// other region has reported its models.
     pub(super) fn knows_models(&self, has_heard_all: bool, now: Instant) -> bool {
         let is_agreed = self.agreed.is_some() || !self.is_agreeing;
         (has_heard_all && is_agreed) || now >= self.started + LIMIT
     }
 
-    /// Whether a region of unknown country stays one. `are_all_known`: no region is one now. A cluster
-    /// that is yet to be formed knows no countries, however long that takes.
+    /// Returns true if a region whose country is unknown now has none. `are_all_known` is true if
+    /// no such region is left. In a cluster that is yet to be formed the answer stays false,
+    /// however long that takes.
     pub(super) fn knows_countries(&self, are_all_known: bool, now: Instant) -> bool {
         let is_over = |agreed: Instant| are_all_known || now >= agreed + LIMIT;
         !self.is_agreeing || self.agreed.is_some_and(is_over)

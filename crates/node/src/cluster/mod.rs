@@ -1,8 +1,8 @@
-//! This node as one of several: what it tells the others, what it hears, and the way to them.
+//! This node's part in a cluster: gossip, the link to other nodes, and requests from them.
 //!
-//! One task, the driver, feeds the pure gossip machine of `pulse` and turns what it knows into
-//! the [`Regions`](spillway_proxy::Regions) that requests are decided by. The data path itself asks
-//! nobody: it reads that state, and forwards over connections that stand already.
+//! One task, the driver, feeds the pure gossip machine of `pulse` and turns its state into the
+//! [`Regions`](spillway_proxy::Regions) by which requests are routed. The data path itself asks no
+//! other node: it reads that state, and forwards over open connections.
 
 mod barred;
 mod breakers;
@@ -21,11 +21,12 @@ mod watched;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use spillway_link::certs::PrefixKey;
 use spillway_link::{CertificateFiles, Identity, Link, NameError, PeerConfig, StartFault};
 use spillway_proxy::{Gateway, Worker};
+use spillway_types::unix_ms;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -39,13 +40,15 @@ use crate::cluster::guests::Guests;
 use crate::cluster::remote::Links;
 pub(crate) use crate::cluster::watched::Watched;
 use crate::config::{ClusterConfig, SpillConfig};
+use crate::dns::Served;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 use crate::knowledge::Knowledge;
 
-/// Datagrams that wait for the driver: what 500 nodes say within a tenth of a second.
+/// Capacity of the driver's queue of datagrams: as many as 500 nodes send within a tenth of a
+/// second.
 const DATAGRAMS_MAX: usize = 8_192;
-/// The longest time that a control connection stays up without a sign of life, milliseconds.
+/// Longest time that a control connection stays up without a sign of life, in ms.
 const CONTROL_IDLE_MS_MAX: u32 = 60_000;
 
 /// The cluster could not be joined.
@@ -60,33 +63,35 @@ pub enum ClusterError {
     /// The key that all nodes hash with can't be read.
     #[error("can't read the prefix key {path}: {why}")]
     PrefixKey {
-        /// Its file.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// Reason in words.
         why: String,
     },
 }
 
-/// The way to the other nodes.
+/// Handle of the link to the other nodes.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     link: Arc<Link>,
 }
 
-/// What a cluster's parts work with.
+/// Parts of the node that its cluster tasks work with.
 #[derive(Debug)]
 pub(crate) struct ClusterParts<'a> {
     pub(crate) config: ClusterConfig,
-    /// What is said of regions.
+    /// Terms of regions.
     pub(crate) book: Arc<Book>,
     pub(crate) spill: SpillConfig,
+    /// The name server, if there is one; told the state of regions.
+    pub(crate) dns: Option<Arc<Served>>,
     /// Name and region of this node.
     pub(crate) me: (&'a str, &'a str),
     pub(crate) gateway: Arc<Gateway>,
-    /// Serves what other nodes forward.
+    /// Serves requests that other nodes forward.
     pub(crate) worker: Arc<Worker>,
     pub(crate) keeper: KeeperHandle,
-    /// Told what others know of caches; tells how fast the own region is.
+    /// Takes prompts that siblings report, and gives the speeds of the own region.
     pub(crate) knowledge: Arc<Knowledge>,
     pub(crate) feedback: &'a Feedback,
     pub(crate) tasks: TaskTracker,
@@ -94,15 +99,16 @@ pub(crate) struct ClusterParts<'a> {
 }
 
 impl Cluster {
-    /// Opens the port for other nodes and begins to talk to them.
+    /// Opens the port for other nodes and starts the link and the driver.
     ///
     /// # Errors
-    /// If certificates or port can't be used.
+    /// Returns an error if certificates or the port can't be used.
     pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, ClusterError> {
         let ClusterParts {
             config,
             book,
             spill,
+            dns,
             me,
             gateway,
             worker,
@@ -142,10 +148,12 @@ impl Cluster {
         feedback.watch(Watched { link: Arc::downgrade(&link), gossip: Arc::clone(&gossip) });
         let driver = Driver::new(driver::Parts {
             me: spillway_pulse::Member::new(node, region),
-            incarnation: incarnation(),
+            // Larger than at any start of this node before; only ever compared with this node's own.
+            incarnation: unix_ms(SystemTime::now()),
             config,
             book,
             spill,
+            dns,
             gateway,
             keeper,
             knowledge,
@@ -158,31 +166,32 @@ impl Cluster {
         Ok(Self { link })
     }
 
-    /// The UDP address for other nodes.
+    /// Returns the UDP address for other nodes.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.link.local_address()
     }
 
-    /// The link.
+    /// Returns the link.
     pub(crate) fn link(&self) -> &Arc<Link> {
         &self.link
     }
 
-    /// Returns when all that peers forwarded has been answered, at the latest after `limit`.
+    /// Waits until all requests that peers forwarded are answered, at most for `limit`.
     pub(crate) async fn finish_guests(&self, limit: Duration) {
         drop(tokio::time::timeout(limit, self.link.idle()).await);
     }
 
-    /// Tells the peers that this node ends, once what they forwarded has been answered.
+    /// Tells the peers that this node ends, after their forwarded requests are answered or `limit`
+    /// is over.
     pub(crate) async fn shutdown(&self, limit: Duration) {
         self.link.shutdown(limit).await;
     }
 }
 
-/// The key that all nodes of the cluster hash with.
+/// Reads the key that all nodes of the cluster hash with.
 ///
 /// # Errors
-/// If the file does not hold one.
+/// Returns an error if the file does not hold one.
 pub(crate) fn prefix_key(config: &ClusterConfig) -> Result<[u64; 4], ClusterError> {
     let fault = |why: String| {
         let path = config.prefix_key.display().to_string();
@@ -197,9 +206,10 @@ pub(crate) fn prefix_key(config: &ClusterConfig) -> Result<[u64; 4], ClusterErro
     Ok(words)
 }
 
-/// How long a peer may take to accept or refuse a request, in milliseconds. It decides at once, so
-/// this is its way there and back and what is lost meanwhile: as long again as it may be silent. The
-/// longer, the longer those wait that were sent to a region just before it was known to be lost.
+/// Returns the time limit for a peer's decision to accept or refuse a request, in ms. A peer
+/// decides at once, so the limit covers the round trip and lost packets: twice the time that a peer
+/// may be silent. A longer limit makes requests wait longer that were sent to a region just before
+/// it was known to be lost.
 fn word_wait_ms(silence: Duration) -> u32 {
     u32::try_from(silence.as_millis()).unwrap_or(u32::MAX).saturating_mul(2)
 }
@@ -215,10 +225,4 @@ fn peers(config: &ClusterConfig) -> Result<Vec<PeerConfig>, NameError> {
         })
     };
     config.peers.iter().map(peer).collect()
-}
-
-/// Larger than at any start of this node before; only ever compared with this node's own.
-fn incarnation() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The names of models that other regions serve: gossip tells them as numbers.
+//! Names of the models that other regions serve: gossip reports them as numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use spillway_link::{Answer, ForwardHead, Link, Room};
 use spillway_pulse::NameId;
 use spillway_types::{ModelName, NodeName};
 
-/// Bytes of a list of models at most.
+/// Maximum size of a list of models in bytes.
 const LIST_BYTES_MAX: usize = 1 << 20;
-/// How long a node may take to tell its models.
+/// Time limit for a node to list its models.
 const LIST_TIME_MAX: Duration = Duration::from_secs(5);
-/// A node is asked again no sooner than this.
+/// Shortest time between two questions to one node.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Names by number, as far as they are known.
+/// Names by number, for numbers that are known.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: BTreeMap<NameId, ModelName>,
@@ -35,12 +35,12 @@ impl Names {
         }
     }
 
-    /// Forgets names that nobody uses any more.
+    /// Forgets names that no region uses any more.
     pub(super) fn keep(&mut self, used: &BTreeSet<NameId>) {
         self.known.retain(|id, _| used.contains(id));
     }
 
-    /// Whether that node is to be asked now.
+    /// Returns true if the node may be asked now, and notes that it is asked.
     pub(super) fn is_due(&mut self, node: &NodeName, now: Instant) -> bool {
         let is_due = self.asked_at.get(node).is_none_or(|&at| now >= at + ASK_AGAIN);
         if is_due {
@@ -60,7 +60,7 @@ struct Card {
     id: ModelName,
 }
 
-/// The models that a node lists; nothing if it can't be asked now.
+/// Asks a node for the models that it lists; empty if it can't be asked now.
 pub(super) async fn ask(link: &Link, node: &NodeName) -> Vec<ModelName> {
     let asked = async {
         let head = ForwardHead::new(Method::GET, Uri::from_static("/v1/models"));
@@ -72,7 +72,7 @@ pub(super) async fn ask(link: &Link, node: &NodeName) -> Vec<ModelName> {
     tokio::time::timeout(LIST_TIME_MAX, asked).await.ok().flatten().unwrap_or_default()
 }
 
-/// Reads the models of a list as OpenAI has it; none if it is no such list.
+/// Reads the names in a list of models in OpenAI's form; empty if it has another form.
 pub(super) fn read_list(body: &[u8]) -> Vec<ModelName> {
     let list = serde_json::from_slice::<ModelList>(body).ok();
     list.map(|list| list.data.into_iter().map(|card| card.id).collect()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What this node knows of other regions, put together for decisions.
+//! State of other regions, put together for routing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use spillway_link::PeerStatus;
 use spillway_proxy::{OtherModel, OtherRegion, RegionCounts, RegionTerms};
-use spillway_pulse::{Reach, RegionView, Speeds};
+use spillway_pulse::{Reach, RegionView, Speeds, SteeringGossip};
 use spillway_route::{TrafficHistory, ramp_permille};
 use spillway_types::{ModelName, RegionName};
 
@@ -14,21 +14,23 @@ use crate::cluster::breakers::Breakers;
 use crate::cluster::names::Names;
 use crate::config::RegionConfig;
 
-/// Round-trip time of a region that neither config nor link knows.
+/// Round-trip time of a region for which neither config nor link has one.
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
-/// What is known of regions beside what they report.
+/// Sources of a region's state besides its own reports.
 pub(super) struct Known<'a> {
-    /// What operators say.
+    /// Terms that operators set.
     pub(super) regions: &'a [RegionConfig],
-    /// Time in which one that came back gets its full share.
+    /// Time in which a region that came back gets its full share.
     pub(super) ramp: Duration,
-    /// The connections.
+    /// State of the connections to peers.
     pub(super) link: &'a [PeerStatus],
-    /// How fast they say they are.
+    /// Speeds that the regions report.
     pub(super) speeds: &'a Speeds,
+    /// Reports of regions on whether they take clients.
+    pub(super) steering: &'a SteeringGossip,
 }
 
-/// This node's requests to other regions.
+/// Counts and history of this node's requests to other regions, by region and model.
 #[derive(Debug, Default)]
 pub(super) struct Traffic(BTreeMap<(RegionName, ModelName), Tracked>);
 
@@ -39,7 +41,7 @@ struct Tracked {
 }
 
 impl Traffic {
-    /// Notes how much has been sent and has ended by now.
+    /// Notes the numbers of requests that were sent and have ended by now.
     pub(super) fn record(&mut self, now: Instant) {
         for tracked in self.0.values_mut() {
             let counts = &tracked.counts;
@@ -48,7 +50,7 @@ impl Traffic {
     }
 }
 
-/// The region `view` for decisions.
+/// Puts together the state of region `view` for routing.
 pub(super) fn other_region(
     view: &RegionView,
     known: &Known<'_>,
@@ -63,6 +65,7 @@ pub(super) fn other_region(
     let (gate, given_since) = breakers.look(&view.region, terms.weight_permille, now);
     let since = view.reachable_since.map(|since| given_since.map_or(since, |it| it.max(since)));
     let nodes = || known.link.iter().filter(|peer| *peer.identity.region() == view.region);
+    // The nearest node counts; without a measurement, the config's round trip.
     let rtt = nodes().filter_map(PeerStatus::rtt).min();
     let rtt = rtt.or_else(|| said.and_then(|said| said.rtt)).unwrap_or(RTT_UNKNOWN);
     let one_way = rtt / 2;
@@ -74,6 +77,7 @@ pub(super) fn other_region(
         age_ms = age_ms.max(age.as_secs_f32() * 1e3);
         let key = (view.region.clone(), name.clone());
         let tracked = traffic.0.entry(key).or_default();
+        // The report does not know requests that arrived after it was made.
         let (sent, ended) = tracked.history.known_to_report(now, age, one_way);
         let counts = Arc::clone(&tracked.counts);
         let speed = known.speeds.speed(&view.region, id, now).unwrap_or_default();
@@ -81,6 +85,8 @@ pub(super) fn other_region(
     }
     OtherRegion {
         name: view.region.clone(),
+        is_heard: view.reach != Reach::Silent,
+        steering: known.steering.region(&view.region, now).unwrap_or_default(),
         is_reachable: view.reach == Reach::Both && nodes().any(PeerStatus::is_connected),
         rtt_ms: rtt.as_secs_f32() * 1e3,
         terms,
@@ -92,7 +98,7 @@ pub(super) fn other_region(
     }
 }
 
-/// Models that other regions serve, as far as their names are known.
+/// Returns the models that other regions serve, where their names are known.
 pub(super) fn served(others: &[OtherRegion]) -> BTreeSet<ModelName> {
     others.iter().flat_map(|other| other.models.keys().cloned()).collect()
 }

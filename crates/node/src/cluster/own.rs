@@ -1,4 +1,4 @@
-//! What this node knows of its own region's load, put together for decisions and for others.
+//! Load of the own region, put together for routing and for gossip.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -10,22 +10,22 @@ use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, Shed
 
 use crate::knowledge::Published;
 
-/// Below this a reading is older than it is worth telling.
+/// Lowest trust of a reading that is still told to others: below it the reading is too old.
 const TRUST_MIN: f32 = 0.5;
 
-/// The own region at one moment.
+/// Load of the own region at one moment.
 #[derive(Debug)]
 pub(super) struct Own {
-    /// For decisions here.
+    /// Load by model, for routing on this node.
     pub(super) models: BTreeMap<ModelName, OwnModel>,
-    /// Requests that wait in this node.
+    /// Requests that wait in this node, by model.
     waiting: BTreeMap<ModelName, u32>,
-    /// What this node ends each second.
+    /// Requests that this node completes each second, by model; `None` if unknown.
     rates: BTreeMap<ModelName, Option<f32>>,
 }
 
 impl Own {
-    /// Looks at the own replicas and at what the region's other nodes say.
+    /// Measures the own replicas, and adds the reports of the region's other nodes.
     pub(super) fn look(
         load: &mut RegionLoad,
         (gateway, view, speeds): (&Gateway, &View, &Published),
@@ -47,7 +47,8 @@ impl Own {
                     in_flight: replica.in_flight(),
                     started: replica.started(),
                     in_flight_elsewhere: pulse.elsewhere(&spec.name).in_flight,
-                    // A guess that nothing was ever kept away by says nothing about how many it can take.
+                    // An adaptive limit that never held a request back says nothing about a
+                    // replica's capacity.
                     in_flight_max: spec
                         .in_flight_max
                         .min(replica.found_limit().unwrap_or(u32::MAX)),
@@ -80,7 +81,7 @@ impl Own {
         Self { models: loads.into_iter().map(model).collect(), waiting, rates }
     }
 
-    /// The same for the other nodes.
+    /// Returns the load in the form that gossip tells to other nodes.
     pub(super) fn to_tell(&self, gateway: &Gateway, view: &View) -> OwnLoad {
         let board = view.board();
         let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
@@ -106,7 +107,7 @@ impl Own {
         let share = |(name, model): (&ModelName, &OwnModel)| {
             let rate_per_s = self.rates.get(name).copied().flatten();
             let waiting = self.waiting.get(name).copied().unwrap_or(0);
-            // Others of the region go on: who is told to go away by this node asks them.
+            // Other nodes of the region go on: a client that this node turns away asks them.
             let is_ending = gateway.is_leaving() && model.nodes <= 1;
             let shed = if is_ending { ShedState::Shedding } else { shed_state_of(gateway, name) };
             let load = ModelLoad { shed, ..model.load };
@@ -114,7 +115,7 @@ impl Own {
         };
         let (shares, mut models): (_, BTreeMap<_, _>) = self.models.iter().map(share).unzip();
         for model in view.configured() {
-            // Or other regions would take it for a model that does not exist.
+            // Otherwise other regions would take it for a model that does not exist.
             models.entry(model.clone()).or_insert_with(ModelLoad::unserved);
         }
         OwnLoad { replicas: replicas.collect(), shares, models }

@@ -1,4 +1,4 @@
-//! The way to other regions as the data path takes it.
+//! Forwarding of requests to other regions, for the data path.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,19 +16,19 @@ use spillway_types::NodeName;
 use crate::cluster::guests::{NOT_ABLE, NOT_SERVED};
 use crate::cluster::residency;
 
-/// How long a node that says it is about to end is not asked again, if others of its region are
-/// connected: it may be back under its name by then.
+/// Time for which a node that is about to end gets no new requests: after that it may be back under
+/// its name.
 const LEAVING: Duration = Duration::from_secs(2);
 
 /// Forwards requests over the link.
 #[derive(Debug)]
 pub(super) struct Links {
-    /// Nodes that are about to end, and until when that is believed. Swapped as a whole: requests
-    /// read it, and one writes when a node says so.
+    /// Nodes that are about to end, each with the time until which it is left out. Swapped as a
+    /// whole: requests read the map, and it is written when a node reports that it ends.
     leaving: Arc<ArcSwap<BTreeMap<NodeName, Instant>>>,
-    /// The data path must not keep the link: the link serves by the data path.
+    /// Weak, because the link owns the data path that serves its guests.
     link: Weak<Link>,
-    /// Counts requests, so that the nodes of a region take turns.
+    /// Counter of requests, so that the nodes of a region take turns.
     turns: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl Links {
         Self { leaving: Arc::default(), link, turns }
     }
 
-    /// A node of the region that a request can be sent to now.
+    /// Returns a node of the region that a request can be sent to now.
     fn node(&self, link: &Link, to: &Destination) -> Option<NodeName> {
         if let Some(node) = &to.node {
             return Some(node.clone());
@@ -85,7 +85,7 @@ impl Remote for Links {
                     if let Some(wait_ms) = reply.headers().get(&NOT_SERVED) {
                         let wait_ms = wait_ms.to_str().ok().and_then(|text| text.parse().ok());
                         let wait = wait_ms.map(Duration::from_millis);
-                        // Nodes of an older version don't say why: most often it is load.
+                        // A node that refuses for load gives no reason.
                         let is_other = reply.headers().contains_key(&NOT_ABLE);
                         let why = if is_other { RefusedFor::Other } else { RefusedFor::Load };
                         return Err(RemoteFailure::Refused { wait, why });
@@ -123,7 +123,7 @@ fn why(reason: RefusedReason) -> RefusedFor {
         | RefusedReason::Reserved
         | RefusedReason::Shedding
         | RefusedReason::Draining
-        // The sender's own doing, and no fault of the region.
+        // Caused by the sender, and no fault of the region.
         | RefusedReason::Hops
         | RefusedReason::Deadline => RefusedFor::Load,
         RefusedReason::Residency => RefusedFor::Residency,
@@ -134,7 +134,7 @@ fn why(reason: RefusedReason) -> RefusedFor {
 fn failure(error: ForwardError) -> RemoteFailure {
     match (&error, error.stage()) {
         (ForwardError::NotConnected, _) => RemoteFailure::NotConnected,
-        // The node takes no more requests of this one at a time.
+        // The link has as many requests to that node as the node allows.
         (ForwardError::Saturated, _) => {
             RemoteFailure::Refused { wait: None, why: RefusedFor::Load }
         }

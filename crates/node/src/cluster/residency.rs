@@ -1,18 +1,18 @@
-//! Where a request may be served, on its way to another node: a header, since a node of an older
-//! version would refuse a request whose head has more fields than it knows. One that does not know
-//! the header serves the request by the sender's word alone.
+//! Residency of a forwarded request: a header names the regions and countries that may serve it. It
+//! is a header because a node of an older version refuses a request whose head has more fields than
+//! it knows. A node that does not know the header relies on the sender's choice alone.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_types::{Allowed, Country, RegionName, Residency};
 
-/// Regions and countries that may serve the request; as `regions` or `countries`, `=`, and names
-/// with commas between them, a semicolon between the two. Only between nodes.
+/// Header with the regions and countries that may serve the request: `regions=` or `countries=` and
+/// names with commas between them, and a semicolon between the two lists. Only between nodes.
 static RESIDENCY: HeaderName = HeaderName::from_static("x-spillway-residency");
 
-/// Says it among the headers, if it says anything.
+/// Writes the residency into the headers; a residency without rules removes the header.
 ///
 /// # Errors
-/// If a name can't stand in a header: then the request has to stay.
+/// Returns an error if a name can't stand in a header: then the request must not leave this region.
 pub(super) fn put(residency: &Residency, headers: &mut HeaderMap) -> Result<(), String> {
     headers.remove(&RESIDENCY);
     let parts = [listed("regions", &residency.regions), listed("countries", &residency.countries)];
@@ -25,8 +25,8 @@ pub(super) fn put(residency: &Residency, headers: &mut HeaderMap) -> Result<(), 
     Ok(())
 }
 
-/// Takes it from among the headers: replicas need not know. What can't be read, or is said twice,
-/// allows no region.
+/// Removes the header, which replicas need not see, and returns its rules. A header that can't be
+/// read, or comes twice, allows no region.
 pub(super) fn take(headers: &mut HeaderMap) -> Residency {
     let is_repeated = headers.get_all(&RESIDENCY).iter().nth(1).is_some();
     let Some(value) = headers.remove(&RESIDENCY) else { return Residency::default() };
@@ -57,7 +57,7 @@ fn read(value: &HeaderValue) -> Option<Residency> {
     Some(residency)
 }
 
-/// Unlike in a config an empty list allows none.
+/// Reads an allow list. Unlike in a config, an empty list allows none.
 fn only<T: Ord>(names: impl Iterator<Item = Option<T>>) -> Option<Allowed<T>> {
     let names: Option<_> = names.collect();
     Some(Allowed::Only(std::sync::Arc::new(names?)))
@@ -88,7 +88,7 @@ mod tests {
             nothing,
         ] {
             let mut headers = HeaderMap::new();
-            // A client's own word counts for nothing.
+            // A header from a client counts for nothing.
             headers.insert(RESIDENCY.clone(), HeaderValue::from_static("regions=mars"));
             put(&residency, &mut headers).unwrap();
             assert_eq!(headers.len(), usize::from(!residency.is_anywhere()));

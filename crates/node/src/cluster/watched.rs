@@ -1,4 +1,4 @@
-//! What metrics show of other regions and nodes.
+//! Metrics of other regions and nodes.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, UNIX_EPOCH};
@@ -9,16 +9,21 @@ use spillway_telemetry::{LiveCluster, LiveConnection, LivePeer, LiveRegion, Live
 
 use crate::cluster::driver::Gossip;
 
-/// Where the figures are.
+/// Sources of the cluster's figures.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    /// Metrics must not keep the link open.
+    /// Weak, because metrics must not keep the link open.
     pub(super) link: Weak<Link>,
     pub(super) gossip: Arc<Gossip>,
 }
 
 impl Watched {
-    /// The figures as they are now.
+    /// Returns the link, as long as it is open.
+    pub(crate) fn link(&self) -> Option<Arc<Link>> {
+        self.link.upgrade()
+    }
+
+    /// Returns the current figures.
     pub(crate) fn live(&self, gateway: &Gateway) -> LiveCluster {
         let Some(link) = self.link.upgrade() else { return LiveCluster::default() };
         let regions = gateway.regions();
@@ -60,6 +65,7 @@ fn region(other: &OtherRegion, passed_s: f64) -> LiveRegion {
     LiveRegion {
         name: other.name.to_string(),
         is_reachable: other.is_reachable,
+        takes_clients: other.is_heard && other.steering.takes_clients(),
         rtt_s: f64::from(other.rtt_ms) / 1e3,
         age_s: f64::from(other.age_ms) / 1e3 + passed_s,
         ramp_permille: other.ramp_permille,

@@ -1,10 +1,10 @@
-//! `[auth]`, `[[key]]` and `[[tenant]]`: who may ask for what.
+//! `[auth]`, `[[key]]` and `[[tenant]]`: authentication of clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_control::{Hidden, Key, KeyId, KeyRole};
+use spillway_cluster_state::{Hidden, Key, KeyId, KeyRole};
 use spillway_proxy::{AccessMode, TenantTerms};
 use spillway_types::{Country, ModelName, RegionName, Residency, TenantName};
 use toml::Spanned;
@@ -13,80 +13,80 @@ use toml::value::{Date, Datetime, Offset, Time};
 use crate::config::error::{ConfigError, Source};
 use crate::config::section::ListenerSection;
 
-/// Keys of one config: what the cluster's agreed state can hold too.
+/// Maximum number of keys in a config: as many as the cluster's agreed state can hold.
 const KEYS_MAX: usize = 32_768;
-/// Bytes of an id or of a tenant's name.
+/// Maximum length of an id or of a tenant's name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// The last class of waiting requests.
+/// Number of the last priority class.
 const PRIORITY_MAX: u8 = 3;
 
-/// How clients show who they are.
+/// Method by which clients authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AuthMode {
     /// Each request has a key.
     Keys,
-    /// Not at all: whoever connects may use everything.
+    /// No authentication: every client may use everything.
     None,
-    /// A trusted proxy in front says it, in `x-spillway-tenant` and the like.
+    /// A trusted proxy in front names the tenant, in `x-spillway-tenant` and the like.
     Headers,
 }
 
-/// `[auth]`: how clients show who they are.
+/// `[auth]`: authentication of clients.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AuthSection {
-    /// For every listener that does not say otherwise. Unless it is set, keys are asked for where
-    /// the config has some; a listener that is not loopback needs one or the other.
+    /// Mode of every listener that sets none. Without it, keys are required if the config has some;
+    /// a listener that is not loopback needs a mode or keys.
     pub(crate) mode: Option<AuthMode>,
 }
 
-/// `[[key]]`: what lets clients in. `spillway keys make` prints one.
+/// `[[key]]`: a key for clients. `spillway keys make` prints one.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeySection {
-    /// Which key it is: the part behind `sw_`.
+    /// Id of the key: the part behind `sw_`.
     #[schemars(with = "String")]
     pub(crate) id: Spanned<String>,
-    /// 16 bytes in hexadecimal.
+    /// Salt: 16 bytes in hexadecimal.
     #[schemars(with = "String")]
     pub(crate) salt: Spanned<String>,
     /// SHA-256 of salt and secret, in hexadecimal.
     #[schemars(with = "String")]
     pub(crate) hash: Spanned<String>,
-    /// Whose requests they are.
+    /// Tenant whose requests come with this key.
     #[schemars(with = "String")]
     pub(crate) tenant: Spanned<String>,
-    /// Models, aliases and splits that it may ask for; all, if left out.
+    /// Models, aliases and splits that the key may ask for; all, if left out.
     #[serde(default)]
     pub(crate) models: BTreeSet<String>,
-    /// Regions that may serve it; all, if left out.
+    /// Regions that may serve the key's requests; all, if left out.
     #[serde(default)]
     pub(crate) regions: BTreeSet<String>,
-    /// Class of its requests, 0 to 3; 0 is served first.
+    /// Priority class of the key's requests, 0 to 3; 0 is served first.
     #[serde(default = "first_class")]
     #[schemars(with = "u8")]
     pub(crate) priority: Spanned<u8>,
-    /// When it ends, e.g. `2027-01-31T00:00:00Z`.
+    /// Time at which the key expires, e.g. `2027-01-31T00:00:00Z`.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) expires: Option<Spanned<Datetime>>,
-    /// It lets nobody in any more, and who holds it is told so.
+    /// True if the key is revoked: its requests are refused, with that reason.
     #[serde(default)]
     pub(crate) revoked: bool,
 }
 
-/// `[[tenant]]`: what is said of a tenant besides its keys.
+/// `[[tenant]]`: terms of a tenant besides its keys.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantSection {
-    /// Its name, as its keys have it.
+    /// Name of the tenant, as in its keys.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// None of its keys is let in.
+    /// True if all keys of the tenant are refused.
     #[serde(default)]
     pub(crate) suspended: bool,
-    /// Its prompts are never taken for another tenant's, though they be equal.
+    /// True if its prompts never share a cache with equal prompts of other tenants.
     #[serde(default)]
     pub(crate) isolate_prompts: bool,
     /// Regions that may serve its requests; all, if left out.
@@ -102,31 +102,33 @@ pub(crate) struct TenantSection {
 /// The keys and tenants of a config.
 #[derive(Clone, Debug, Default)]
 pub struct AccessConfig {
-    /// Every key.
+    /// All keys, by id.
     pub keys: BTreeMap<KeyId, Key>,
-    /// Tenants of which anything is said.
+    /// Terms of tenants that the config names.
     pub tenants: BTreeMap<TenantName, TenantTerms>,
 }
 
-/// The sections that concern access.
+/// The sections of a config about access.
 pub(crate) struct AccessSections {
     pub(crate) auth: AuthSection,
     pub(crate) keys: Vec<KeySection>,
     pub(crate) tenants: Vec<TenantSection>,
 }
 
-/// A listener's mode, and whether the config says it or it follows from the keys.
+/// A listener's mode, and whether the config sets it or it follows from the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenerAccess {
-    /// The mode.
+    /// Authentication mode.
     pub mode: AccessMode,
-    /// The config says so in as many words.
+    /// True if the config sets the mode; false if it follows from the keys.
     pub is_said: bool,
 }
 
 impl AccessSections {
+    /// Checks the sections.
+    ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn lower(self, source: &Source) -> Result<AccessConfig, ConfigError> {
         let mut access = AccessConfig::default();
         if let Some(key) = self.keys.get(KEYS_MAX) {
@@ -158,11 +160,11 @@ impl AccessSections {
         Ok(access)
     }
 
-    /// How a listener finds out who asks.
+    /// Returns the authentication mode of a listener.
     ///
     /// # Errors
-    /// If others than this machine can reach it and nothing says whether they need a key, or nobody
-    /// could be believed.
+    /// Returns an error if other machines can reach the listener and the config neither sets a mode
+    /// nor has keys, or if headers are to be believed and no proxy is trusted.
     pub(crate) fn mode_of(
         &self,
         source: &Source,
@@ -244,7 +246,7 @@ fn check_name(source: &Source, name: &Spanned<String>, what: &str) -> Result<(),
     Err(source.fault(name.span(), message, remedy))
 }
 
-/// Bytes written as hexadecimal digits. What stands there instead is not repeated: it may be a
+/// Reads bytes written as hexadecimal digits. The error does not repeat the text, which may be a
 /// secret in the wrong place.
 fn bytes<const BYTES: usize>(
     source: &Source,
@@ -263,7 +265,7 @@ fn bytes<const BYTES: usize>(
     })
 }
 
-/// Milliseconds since 1970; `None` without day, time and offset, and for what was before.
+/// Converts to milliseconds since 1970; `None` without day, time and offset, and before 1970.
 fn milliseconds(moment: &Datetime) -> Option<u64> {
     let (date, time, offset) = (moment.date?, moment.time?, moment.offset?);
     let offset_min = match offset {
@@ -276,8 +278,8 @@ fn milliseconds(moment: &Datetime) -> Option<u64> {
     u64::try_from(seconds * 1_000 + i64::from(nanosecond.unwrap_or(0)) / 1_000_000).ok()
 }
 
-/// Days since 1970-01-01 in the Gregorian calendar: whole years and leap days before that day,
-/// with years that begin in March, so that leap days end them.
+/// Returns days since 1970-01-01 in the Gregorian calendar: whole years and leap days before that
+/// day, with years that begin in March, so that leap days end them.
 fn days(date: &Date) -> i64 {
     let (year, month) = (i64::from(date.year), i64::from(date.month));
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };

@@ -1,4 +1,4 @@
-//! Settings that take effect when a node starts, and not with a reload.
+//! Settings that take effect only when a node starts, not with a reload.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::file::ConfigFile;
 use super::section::ListenerSection;
 
-/// Settings of a file that a running node can't change, by their path, e.g. `limits.body_bytes_max`.
+/// Settings of a file that a running node can't change, by path, e.g. `limits.body_bytes_max`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AtStart {
     settings: BTreeMap<String, Value>,
@@ -28,7 +28,9 @@ impl AtStart {
         add("retry", to_value(&file.retry));
         add("prefix", to_value(&file.prefix));
         add("spill", to_value(&file.spill));
+        add("steering", to_value(&file.steering));
         add("cluster", to_value(&file.cluster));
+        add("dns", to_value(&file.dns));
         add("admin", admin.unwrap_or_default());
         add("[[listener]]", listeners.into());
         add("[[peer]]", to_value(&file.peer));
@@ -37,7 +39,7 @@ impl AtStart {
         Self { settings }
     }
 
-    /// Names of the settings that are others in `now`, in alphabetical order.
+    /// Returns the names of the settings that differ in `now`, in alphabetical order.
     pub(crate) fn changed<'a>(&'a self, now: &'a Self) -> Vec<&'a str> {
         let is_other = |name: &&String| self.settings.get(*name) != now.settings.get(*name);
         let mut names: Vec<&str> = self
@@ -53,7 +55,7 @@ impl AtStart {
     }
 }
 
-/// Settings in sections that wait for a restart, which don't.
+/// Settings that a reload changes, although their sections otherwise wait for a restart.
 const LIVE: [&str; 6] = [
     "node.expose_routing",
     "spill.queue_max",
@@ -63,7 +65,8 @@ const LIVE: [&str; 6] = [
     "spill.tenant_room_percent",
 ];
 
-/// A listener without what a reload replaces: its certificate, and how clients show who they are.
+/// Returns a listener's settings without those that a reload replaces: its certificate and its
+/// authentication mode.
 fn listener(section: &ListenerSection) -> Value {
     let proxies: Vec<&str> =
         section.trusted_proxies.iter().map(|block| block.get_ref().as_str()).collect();
@@ -116,7 +119,7 @@ mod tests {
     #[test]
     fn settings_that_wait_for_a_restart_are_named() {
         let more = "[node]\nname = \"b\"\ndrain_ms = 5\n[limits]\nbody_bytes_max = 7\n[retry]\nattempts_max = 1\n\
-            [prefix]\nshare = false\n[spill]\nregions_max = 1\n[admin]\naddress = \"127.0.0.1:3\"\n\
+            [prefix]\nshare = false\n[spill]\nregions_max = 1\n[steering]\nshed_ms = 1\n[admin]\naddress = \"127.0.0.1:3\"\n\
             [[peer]]\nname = \"p\"\nregion = \"r\"\naddress = \"127.0.0.1:4\"\n[[region]]\nname = \"r\"\n";
         let expected = [
             "[[peer]]",
@@ -130,6 +133,7 @@ mod tests {
             "prefix.share",
             "retry.attempts_max",
             "spill.regions_max",
+            "steering.shed_ms",
         ];
         assert_eq!(changed(&format!("{BASE}{more}")), expected);
         assert_eq!(changed(&BASE.replace(":2", ":5")), ["[[listener]]"]);

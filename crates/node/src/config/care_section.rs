@@ -1,4 +1,5 @@
-//! From what the config says of a replica's care to what carries it out.
+//! Turns the sections about a replica's checks, metrics and limits into the settings that the
+//! keeper works with.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::config::kind_settings::{
 use crate::config::replica_section::{ConcurrencySection, ReplicaSection};
 use crate::keeper::{Care, Concurrency};
 
-/// What holds for all replicas that don't say otherwise.
+/// Defaults for all replicas that set nothing else.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CareDefaults {
     health: HealthSection,
@@ -49,8 +50,10 @@ impl CareDefaults {
             rise: health.rise,
             fall: health.fall,
             eject_after: health.eject_after,
+            // A failed connection is rarely chance: three in a row are enough.
             connect_eject_after: health.eject_after.min(3),
             eject_ms: health.eject_ms,
+            // A maximum below the first ejection would shorten that.
             eject_max_ms: health.eject_max_ms.max(health.eject_ms),
             eject_forget_ms: 2 * health.eject_max_ms.max(health.eject_ms),
             ejected_share_percent: health.ejected_percent_max,
@@ -81,10 +84,10 @@ impl CareDefaults {
 }
 
 impl ReplicaSection {
-    /// How the replica is looked after, as long as nothing else was found out about it.
+    /// Returns the replica's care as the config alone determines it, before its kind is detected.
     ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn care(
         &self,
         settings: &KindSettings,
@@ -116,10 +119,10 @@ impl ReplicaSection {
         })
     }
 
-    /// What is said of all that depends on the kind of server.
+    /// Returns the settings whose meaning depends on the kind of server.
     ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn kind_settings(
         &self,
         defaults: &CareDefaults,
@@ -149,7 +152,8 @@ impl ReplicaSection {
         Ok(settings)
     }
 
-    /// What an operator wrote down holds, unless it is to be no more than a bound.
+    /// Returns the kind of concurrency limit. A configured maximum is fixed, unless the section
+    /// makes it an upper bound of an adaptive limit.
     fn concurrency(&self) -> Concurrency {
         match (self.concurrency, self.connections_max) {
             (None, Some(_)) => Concurrency::Fixed,
@@ -234,7 +238,7 @@ impl ReplicaSection {
                 })?)
             }
         };
-        // A kind that was left out may turn out to be one that has them.
+        // A kind that was left out may turn out to be one that has metrics.
         let has_none = self.kind.filter(|kind| mapping.is_none() && kind.metrics().is_none());
         if let Some(kind) = has_none.filter(|_| metrics.scrape == Some(true)) {
             let message = format!("nothing is known of the metrics of kind {kind}");

@@ -1,4 +1,4 @@
-//! `[cluster]`, `[[peer]]` and `[[region]]`: other nodes.
+//! `[cluster]` and `[[peer]]`: other nodes.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,17 +9,18 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_link::delayed::Paths;
-use spillway_types::{Country, NodeName, Percent, RegionName};
+use spillway_types::{NodeName, Percent, RegionName};
 use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
+use crate::config::region_section::{RegionConfig, RegionSection, lower_regions};
 
-/// Nodes that one knows at most. Beyond it every node would say too much to every other.
+/// Maximum number of peers of one node. With more, gossip between all pairs would be too much.
 const PEERS_MAX: usize = 512;
-/// Letters of a node's or region's name at most: both stand in certificates, headers and metrics.
+/// Maximum length of a node's or region's name: both stand in certificates, headers and metrics.
 const NAME_MAX: usize = 63;
 
-/// `[cluster]`: how this node is one of several.
+/// `[cluster]`: this node as a member of a cluster.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClusterSection {
@@ -33,30 +34,31 @@ pub(crate) struct ClusterSection {
     /// This node's certificate, PEM.
     #[schemars(with = "String")]
     pub(crate) certificate: Spanned<PathBuf>,
-    /// Its key, PEM.
+    /// Private key of this node's certificate, PEM.
     #[schemars(with = "String")]
     pub(crate) key: Spanned<PathBuf>,
-    /// The key that all nodes hash prompts and request keys with.
+    /// File of the key that all nodes hash prompts and request keys with.
     #[schemars(with = "String")]
     pub(crate) prefix_key: Spanned<PathBuf>,
-    /// Where other nodes reach this one, `host:port`, if that is not `address`.
+    /// Address at which other nodes reach this one, `host:port`, if that is not `address`.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) advertise: Option<Spanned<String>>,
-    /// Folder for what the cluster agrees on: with it, this node takes part in that. It must be
-    /// on a disk that outlives the process.
+    /// Folder of the cluster's agreed state: with it, this node keeps that state and votes on it.
+    /// It must be on a disk that outlives the process.
     #[serde(default)]
     pub(crate) data: Option<PathBuf>,
-    /// A file with what `spillway join-token create` printed, for a node that comes into a cluster
-    /// that runs already: while its data folder is empty it asks the peers named here to be taken
-    /// in, and forms no cluster itself. The file is not needed any more once it is a member.
+    /// File with the output of `spillway join-token create`, for a node that joins a running
+    /// cluster: while its data folder is empty it asks the peers named here to be taken in, and
+    /// forms no cluster itself. The file is not needed any more once the node is a member.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) join_token_file: Option<Spanned<PathBuf>>,
-    /// A node or region that was not heard for this long, or did not hear us, gets no new requests.
+    /// Silence in ms after which a node or region gets no new requests: it was not heard for this
+    /// long, or did not hear this node.
     #[serde(default = "default_silence_ms")]
     pub(crate) silence_ms: u32,
-    /// Time in which a region that came back gets its full share of requests.
+    /// Time in ms in which a region that came back gets its full share of requests.
     #[serde(default = "default_ramp_ms")]
     pub(crate) ramp_ms: u32,
 }
@@ -65,46 +67,22 @@ pub(crate) struct ClusterSection {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PeerSection {
-    /// Its name, unique in the cluster.
+    /// Name of the node, unique in the cluster.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Its region.
+    /// Region of the node.
     #[schemars(with = "String")]
     pub(crate) region: Spanned<String>,
-    /// Its UDP address.
+    /// UDP address of the node.
     pub(crate) address: SocketAddr,
 }
 
-/// `[[region]]`: what speaks for or against a region.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RegionSection {
-    /// Its name.
-    #[schemars(with = "String")]
-    pub(crate) name: Spanned<String>,
-    /// Part of the requests it would get that it may get, in percent with one decimal at most; 0
-    /// evacuates it.
-    #[serde(default = "default_weight_percent")]
-    #[schemars(with = "f64", range(min = 0, max = 100))]
-    pub(crate) weight_percent: Spanned<Percent>,
-    /// What a request costs there more than here, in milliseconds of waiting that it is worth.
-    #[serde(default)]
-    pub(crate) price_ms: f32,
-    /// Round-trip time to it, until it is measured.
-    #[serde(default)]
-    pub(crate) rtt_ms: Option<u32>,
-    /// The country that it is in, e.g. `DE`.
-    #[serde(default)]
-    #[schemars(with = "Option<String>")]
-    pub(crate) country: Option<Country>,
-}
-
-/// How this node is one of several.
+/// Settings of this node as a member of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
     /// Name of the cluster.
     pub id: String,
-    /// Whether this node's config names replicas, or where to find some: otherwise it is an edge
+    /// True if this node's config names replicas, or sources of replicas: otherwise it is an edge
     /// node.
     pub has_replicas: bool,
     /// UDP address for other nodes.
@@ -113,64 +91,37 @@ pub struct ClusterConfig {
     pub ca: PathBuf,
     /// PEM file of this node's certificate.
     pub certificate: PathBuf,
-    /// PEM file of its key.
+    /// PEM file of the certificate's key.
     pub key: PathBuf,
     /// File of the key that all nodes hash with.
     pub prefix_key: PathBuf,
-    /// Where other nodes reach this one, `host:port`.
+    /// Address at which other nodes reach this one, `host:port`.
     pub advertise: String,
-    /// Folder for what the cluster agrees on; without it this node takes no part in that.
+    /// Folder of the cluster's agreed state; without it this node takes no part in that.
     pub data: Option<PathBuf>,
-    /// File of the token by which this node joins; it need not be there once it has.
+    /// File of the token by which this node joins; not needed once it is a member.
     pub join_token_file: Option<PathBuf>,
-    /// After this long without a word a region gets no new requests.
+    /// Silence after which a region gets no new requests.
     pub silence: Duration,
     /// Time in which a region that came back gets its full share.
     pub ramp: Duration,
     /// The other nodes.
     pub peers: Vec<PeerConfig>,
-    /// What is said of regions; one that is missing has defaults.
+    /// Terms of regions; a region that is missing has defaults.
     pub regions: Vec<RegionConfig>,
-    /// Delays and cuts on the way to others; no config file says so, only demos and tests.
+    /// Delays and cuts on the way to others; set by demos and tests, not by a config file.
     pub paths: Option<Arc<Paths>>,
 }
 
-/// Another node.
+/// Settings of one other node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerConfig {
-    /// Its name.
+    /// Name of the node.
     pub name: NodeName,
-    /// Its region.
+    /// Region of the node.
     pub region: RegionName,
-    /// Its UDP address.
+    /// UDP address of the node.
     pub address: SocketAddr,
-}
-
-/// What speaks for or against a region.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RegionConfig {
-    /// Its name.
-    pub name: RegionName,
-    /// Part of the requests it would get that it may get, in permille.
-    pub weight_permille: u16,
-    /// What a request costs there more than here, milliseconds.
-    pub price_ms: f32,
-    /// Round-trip time to it, until it is measured.
-    pub rtt: Option<Duration>,
-    /// The country that it is in.
-    pub country: Option<Country>,
-}
-
-impl Default for RegionConfig {
-    fn default() -> Self {
-        Self {
-            name: RegionName::from(""),
-            weight_permille: 1_000,
-            price_ms: 0.0,
-            rtt: None,
-            country: None,
-        }
-    }
 }
 
 fn default_silence_ms() -> u32 {
@@ -181,17 +132,13 @@ fn default_ramp_ms() -> u32 {
     10_000
 }
 
-fn default_weight_percent() -> Spanned<Percent> {
-    Spanned::new(0..0, Percent::ALL)
-}
-
-/// The sections that concern other nodes.
+/// The sections of a config about other nodes.
 #[derive(Debug)]
 pub(crate) struct ClusterSections {
     cluster: Option<ClusterSection>,
     peers: Vec<PeerSection>,
     regions: Vec<RegionSection>,
-    /// Whether there are replicas, or ways to find some.
+    /// True if the config has replicas, or sources of replicas.
     has_replicas: bool,
 }
 
@@ -203,8 +150,10 @@ impl ClusterSections {
         Self { cluster, peers, regions, has_replicas }
     }
 
+    /// Checks the sections; `None` without `[cluster]`.
+    ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn lower(
         self,
         source: &Source,
@@ -229,7 +178,7 @@ impl ClusterSections {
         let known: BTreeSet<&str> =
             peers.iter().map(|peer| peer.region.as_str()).chain([own_region]).collect();
         let join_token_file = lower_join(source, &cluster, &peers)?;
-        // With `data` the cluster says which regions there are; each node may know round trips.
+        // With `data` the agreed state lists the regions; a node's config may add round trips.
         let known = cluster.data.is_none().then_some(&known);
         if cluster.data.is_some() {
             check_agreed(source, &self.regions)?;
@@ -259,7 +208,7 @@ impl ClusterSections {
 
 const NAME_REMEDY: &str = "use up to 63 of a-z, 0-9 and hyphens, no hyphen at either end";
 
-/// What the cluster agrees on has no place in the config of one node.
+/// Refuses settings in one node's config that all nodes agree on.
 fn check_agreed(source: &Source, regions: &[RegionSection]) -> Result<(), ConfigError> {
     for region in regions {
         if *region.weight_percent.get_ref() != Percent::ALL || region.price_ms != 0.0 {
@@ -271,7 +220,8 @@ fn check_agreed(source: &Source, regions: &[RegionSection]) -> Result<(), Config
     Ok(())
 }
 
-/// The file of the join token. It may be missing: a member needs none, and one that asks says so.
+/// Returns the path of the join token. The file may be missing: a member needs none, and a node
+/// that joins without it reports that itself.
 fn lower_join(
     source: &Source,
     cluster: &ClusterSection,
@@ -338,46 +288,7 @@ fn lower_peers(
     Ok(peers)
 }
 
-fn lower_regions(
-    source: &Source,
-    sections: Vec<RegionSection>,
-    known: Option<&BTreeSet<&str>>,
-) -> Result<Vec<RegionConfig>, ConfigError> {
-    let mut names = BTreeSet::new();
-    let mut regions = Vec::new();
-    for section in sections {
-        let name = section.name.get_ref().as_str();
-        if let Some(known) = known.filter(|known| !known.contains(name)) {
-            let message = format!("no node is in the region {name:?}");
-            let known: Vec<&str> = known.iter().copied().collect();
-            let remedy = format!("name one of: {}", known.join(", "));
-            return Err(source.fault(section.name.span(), message, remedy));
-        }
-        if !names.insert(name.to_owned()) {
-            let message = format!("a second section is about the region {name:?}");
-            return Err(source.fault(section.name.span(), message, "put both together"));
-        }
-        let weight = *section.weight_percent.get_ref();
-        if weight > Percent::ALL {
-            let span = section.weight_percent.span();
-            return Err(source.fault(span, "more than all", "use 0 to 100"));
-        }
-        if !section.price_ms.is_finite() || section.price_ms < 0.0 {
-            let span = section.name.span();
-            return Err(source.fault(span, "price_ms is no price", "use 0 or more"));
-        }
-        regions.push(RegionConfig {
-            name: RegionName::from(name),
-            weight_permille: weight.permille(),
-            price_ms: section.price_ms,
-            rtt: section.rtt_ms.map(|rtt_ms| Duration::from_millis(rtt_ms.into())),
-            country: section.country,
-        });
-    }
-    Ok(regions)
-}
-
-/// Whether it can be a label of a DNS name, as certificates have it.
+/// Returns true if the text can be a label of a DNS name, as certificates need it.
 fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let has_length = !text.is_empty() && text.len() <= NAME_MAX;

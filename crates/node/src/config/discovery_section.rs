@@ -1,4 +1,4 @@
-//! `[[discovery]]`: replicas that come and go by themselves.
+//! `[[discovery]]`: sources of replicas that come and go by themselves.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::keeper::ReplicaConfig;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DiscoverySection {
-    /// Unique name; those of the replicas found by DNS begin with it.
+    /// Unique name; the names of replicas found by DNS begin with it.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
     /// Host and port: each address of the host is a replica, e.g. `workers.internal:8000`.
@@ -36,13 +36,13 @@ pub(crate) struct DiscoverySection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) file: Option<Spanned<String>>,
-    /// The name server to ask, instead of the system's.
+    /// Name server to ask, instead of the system's.
     #[serde(default)]
     pub(crate) resolver: Option<SocketAddr>,
-    /// How long an empty answer must last before the replicas found earlier are dropped.
+    /// Time in ms that an empty answer must last before the replicas found earlier are dropped.
     #[serde(default = "default_empty_grace_ms")]
     pub(crate) empty_grace_ms: u64,
-    /// What each replica found by DNS is like: as in `[[replica]]`. Its `url` says only the scheme.
+    /// Settings of each replica found by DNS, as in `[[replica]]`. Of `url` only the scheme counts.
     #[serde(default)]
     pub(crate) replica: Option<ReplicaSection>,
 }
@@ -54,34 +54,34 @@ fn default_empty_grace_ms() -> u64 {
 /// A source of replicas, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiscoveryConfig {
-    /// Its name.
+    /// Name of the source.
     pub(crate) name: String,
-    /// Where replicas are found.
+    /// Place in which replicas are found.
     pub(crate) source: Found,
-    /// What holds for replicas that don't say otherwise.
+    /// Defaults for replicas that set nothing else.
     pub(crate) defaults: CareDefaults,
 }
 
-/// Where a discovery finds replicas.
+/// Place in which a discovery finds replicas.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Found {
-    /// By name, all of them alike.
+    /// Names in DNS; all replicas have the same settings.
     Dns {
         question: DnsQuestion,
         resolver: Option<SocketAddr>,
         empty_grace: Duration,
-        /// What each is like but for its name and address.
+        /// Settings of each replica but its name and address.
         template: Box<ReplicaConfig>,
     },
-    /// In a file.
+    /// A file.
     File {
         path: PathBuf,
-        /// What it held when the config was read.
+        /// Replicas in the file when the config was read.
         replicas: Vec<ReplicaConfig>,
     },
 }
 
-/// A file that lists replicas.
+/// Content of a file that lists replicas.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ReplicaFile {
@@ -90,7 +90,7 @@ struct ReplicaFile {
 }
 
 impl DiscoveryConfig {
-    /// Models that its replicas serve, as far as that is known without looking for them.
+    /// Returns the models that its replicas serve, as far as the config names them.
     pub(crate) fn models(&self) -> Vec<ModelName> {
         match &self.source {
             Found::Dns { template, .. } => template.spec.models.clone(),
@@ -100,7 +100,7 @@ impl DiscoveryConfig {
         }
     }
 
-    /// Whether its replicas are asked which models they serve.
+    /// Returns true if its replicas are asked which models they serve.
     pub(crate) fn needs_models(&self) -> bool {
         match &self.source {
             Found::Dns { template, .. } => template.settings.needs_models,
@@ -110,8 +110,8 @@ impl DiscoveryConfig {
         }
     }
 
-    /// Models that its replicas serve although none may be found: a file that lists none any more was
-    /// changed on purpose, while a name server may just be out of reach.
+    /// Returns the models that count as served even if no replica is found. A file that lists none
+    /// any more was changed on purpose, while a name server may just be out of reach.
     pub(crate) fn models_expected(&self) -> Vec<ModelName> {
         match &self.source {
             Found::Dns { .. } => self.models(),
@@ -119,7 +119,7 @@ impl DiscoveryConfig {
         }
     }
 
-    /// The pools that its replicas are in.
+    /// Returns the pools of its replicas.
     pub(crate) fn pools(&self) -> Vec<&str> {
         match &self.source {
             Found::Dns { template, .. } => vec![template.spec.pool.as_str()],
@@ -133,7 +133,7 @@ impl DiscoveryConfig {
 /// Checks the sources.
 ///
 /// # Errors
-/// Whatever does not work, with its line.
+/// Returns the first fault, with its line.
 pub(crate) fn lower_discoveries(
     source: &Source,
     sections: Vec<DiscoverySection>,
@@ -204,7 +204,7 @@ fn lower_file(
 /// Reads a file that lists replicas.
 ///
 /// # Errors
-/// Whatever is wrong with it, with its line.
+/// Returns the first fault, with its line.
 pub(crate) fn read_replicas(
     text: &str,
     path: &Path,

@@ -3,17 +3,17 @@
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-/// Every override starts with this; path elements are separated by two underscores as well.
+/// Prefix of every override; two underscores separate path elements, too.
 const PREFIX: &str = "SPILLWAY__";
 
-/// One override.
+/// A setting from one environment variable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Override {
     variable: String,
     text: String,
 }
 
-/// The overrides among environment variables, in an order that does not depend on theirs.
+/// Returns the overrides among environment variables, sorted.
 pub(crate) fn overrides(environment: impl IntoIterator<Item = (String, String)>) -> Vec<Override> {
     let mut overrides: Vec<Override> = environment
         .into_iter()
@@ -27,7 +27,7 @@ pub(crate) fn overrides(environment: impl IntoIterator<Item = (String, String)>)
 /// Puts an override into a parsed document. Elements of lists are named by number, from 0.
 ///
 /// # Errors
-/// A sentence that names the variable, if it names something that can't be set.
+/// Returns a sentence that names the variable, if it names a setting that can't be set.
 pub(crate) fn apply<'i>(table: &mut DeTable<'i>, given: &'i Override) -> Result<(), String> {
     let path: Vec<String> =
         given.variable[PREFIX.len()..].split("__").map(str::to_ascii_lowercase).collect();
@@ -35,7 +35,7 @@ pub(crate) fn apply<'i>(table: &mut DeTable<'i>, given: &'i Override) -> Result<
         .map_err(|problem| format!("environment variable {}: {problem}", given.variable))
 }
 
-/// A number, boolean or list if it reads as one, else a string.
+/// Reads a number, boolean or list; any other text is a string.
 fn value_of(text: &str) -> DeValue<'_> {
     match DeValue::parse(text).map(Spanned::into_inner) {
         Ok(value) if !value.is_str() => value,
@@ -90,7 +90,7 @@ fn set_in_list<'i>(
         return Err(format!("the list has {} elements only", list.len()));
     }
     if index == list.len() {
-        // Becomes a table, unless the value itself is the element.
+        // The new element becomes a table, unless the value itself is the element.
         list.push(Spanned::new(0..0, DeValue::Table(DeTable::new())));
     }
     let element = list.get_mut(index).ok_or("the list has no such element")?;

@@ -1,4 +1,4 @@
-//! What is wrong with a config, where, and what to do about it.
+//! Faults in a config: message, place and remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 /// A fault in a config file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Line and column, counted from 1; `None` where the whole file is meant.
     pub position: Option<(usize, usize)>,
-    /// What is wrong.
+    /// Description of the fault.
     pub message: String,
-    /// What to do about it.
+    /// Advice on how to correct it.
     pub remedy: String,
 }
 
 impl ConfigError {
-    /// A fault of the file as a whole.
+    /// Creates a fault of the file as a whole.
     pub(crate) fn whole_file(path: &Path, message: String, remedy: &str) -> Self {
         Self { path: path.to_owned(), position: None, message, remedy: remedy.to_owned() }
     }
@@ -36,7 +36,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// A config's text, to turn byte ranges into lines.
+/// Text of a config, for turning byte ranges into lines.
 #[derive(Debug)]
 pub(crate) struct Source {
     path: PathBuf,
@@ -52,8 +52,8 @@ impl Source {
         &self.text
     }
 
-    /// A fault at a byte range of the text. An empty range at 0 means that the value did not come
-    /// from the file.
+    /// Creates a fault at a byte range of the text. An empty range at 0 means that the value did
+    /// not come from the file.
     pub(crate) fn fault(
         &self,
         span: Range<usize>,
@@ -72,7 +72,8 @@ impl Source {
         }
     }
 
-    /// A file named in the config: relative names are relative to the config's folder.
+    /// Returns the path of a file that the config names: relative names are relative to the
+    /// config's folder.
     pub(crate) fn resolve(&self, name: &str) -> PathBuf {
         self.path.parent().unwrap_or_else(|| Path::new("")).join(name)
     }

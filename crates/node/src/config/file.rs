@@ -1,4 +1,4 @@
-//! The config file as it is written.
+//! The sections of a config file, as they are written.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,17 @@ use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
 
 use crate::config::access_section::{AuthSection, KeySection, TenantSection};
-use crate::config::cluster_section::{ClusterSection, PeerSection, RegionSection};
+use crate::config::cluster_section::{ClusterSection, PeerSection};
 use crate::config::discovery_section::DiscoverySection;
+use crate::config::dns_section::DnsSection;
 use crate::config::environment;
 use crate::config::error::{ConfigError, Source};
+use crate::config::geo_section::{GeoSection, ResidencySection};
 use crate::config::health_section::{HealthSection, StandbySection};
 use crate::config::limit_section::LimitSection;
 use crate::config::names::FallbackSection;
 use crate::config::prefix_section::PrefixSection;
+use crate::config::region_section::RegionSection;
 use crate::config::replica_section::ReplicaSection;
 use crate::config::route_section::RouteSection;
 use crate::config::section::{
@@ -25,46 +28,53 @@ use crate::config::section::{
 };
 use crate::config::spill_section::SpillSection;
 use crate::config::split_section::SplitSection;
+use crate::config::steering_section::SteeringSection;
 
-/// Everything that a config file can say.
+/// All sections of a config file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Spillway configuration")]
 pub(crate) struct ConfigFile {
-    /// Who this process is.
+    /// Name, region and threads of this process.
     #[serde(default)]
     pub(crate) node: NodeSection,
     /// Addresses that clients connect to.
     #[serde(default)]
     pub(crate) listener: Vec<ListenerSection>,
-    /// Which web pages may use it from a browser.
+    /// Web pages that may use the API from a browser.
     #[serde(default)]
     pub(crate) cors: CorsSection,
-    /// How clients show who they are.
+    /// Authentication of clients.
     #[serde(default)]
     pub(crate) auth: AuthSection,
-    /// What lets clients in.
+    /// Keys of clients.
     #[serde(default)]
     pub(crate) key: Vec<KeySection>,
-    /// What is said of tenants besides their keys.
+    /// Terms of tenants besides their keys.
     #[serde(default)]
     pub(crate) tenant: Vec<TenantSection>,
-    /// How much somebody may use of this node.
+    /// Rate limits and concurrency limits on this node.
     #[serde(default)]
     pub(crate) limit: Vec<LimitSection>,
-    /// Metrics and health for operators.
+    /// Location databases, by which the node finds the countries of clients.
+    #[serde(default)]
+    pub(crate) geo: GeoSection,
+    /// Rules for the regions that may serve clients of certain countries.
+    #[serde(default)]
+    pub(crate) residency: Vec<ResidencySection>,
+    /// Listener of metrics, health and the admin API, for operators.
     #[serde(default)]
     pub(crate) admin: Option<AdminSection>,
-    /// What clients may take.
+    /// Limits on clients: sizes, connections, waiting requests.
     #[serde(default)]
     pub(crate) limits: LimitsSection,
-    /// How long replicas may take.
+    /// Time limits for replicas.
     #[serde(default)]
     pub(crate) timeouts: TimeoutsSection,
-    /// What is remembered of prompts.
+    /// Index of cached prompts, and speeds learned of replicas.
     #[serde(default)]
     pub(crate) prefix: PrefixSection,
-    /// When another replica is tried.
+    /// Rules for trying another replica.
     #[serde(default)]
     pub(crate) retry: RetrySection,
     /// Model names that stand for others.
@@ -88,27 +98,33 @@ pub(crate) struct ConfigFile {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, u32>")]
     pub(crate) classes: BTreeMap<String, Spanned<u32>>,
-    /// How load is read from servers that no `kind` knows, by name.
+    /// Mappings of metrics for servers that no `kind` knows, by name.
     #[serde(default)]
     pub(crate) mapping: BTreeMap<String, Mapping>,
-    /// How the node finds out whether replicas work.
+    /// Health checks, outlier ejection and circuit breakers.
     #[serde(default)]
     pub(crate) health: HealthSection,
-    /// When replicas in reserve are brought in.
+    /// Conditions for bringing in replicas in reserve.
     #[serde(default)]
     pub(crate) standby: StandbySection,
-    /// How this node is one of several.
+    /// This node as a member of a cluster.
     #[serde(default)]
     pub(crate) cluster: Option<ClusterSection>,
     /// The other nodes.
     #[serde(default)]
     pub(crate) peer: Vec<PeerSection>,
-    /// What speaks for or against regions.
+    /// Terms of regions: weight, price, place.
     #[serde(default)]
     pub(crate) region: Vec<RegionSection>,
-    /// When requests go to other regions, and which ones are taken in.
+    /// This node as a name server that leads clients to regions.
+    #[serde(default)]
+    pub(crate) dns: Option<DnsSection>,
+    /// Conditions for sending requests to other regions, and limits on waiting requests.
     #[serde(default)]
     pub(crate) spill: SpillSection,
+    /// Conditions for sending new clients elsewhere.
+    #[serde(default)]
+    pub(crate) steering: SteeringSection,
     /// Sets of requests and how they are served.
     #[serde(default)]
     pub(crate) route: Vec<RouteSection>,
@@ -117,7 +133,7 @@ pub(crate) struct ConfigFile {
 /// Reads the file's text, with overrides from the environment.
 ///
 /// # Errors
-/// If it is not TOML, has unknown keys or values of the wrong type.
+/// Returns an error if the text is not TOML, has unknown keys or values of the wrong type.
 pub(crate) fn read(
     source: &Source,
     variables: impl IntoIterator<Item = (String, String)>,
@@ -132,7 +148,7 @@ pub(crate) fn read(
     ConfigFile::deserialize(Deserializer::from(table)).map_err(|error| fault(source, &error))
 }
 
-/// A parser's error as ours.
+/// Converts a parser's error.
 pub(crate) fn fault(source: &Source, error: &toml::de::Error) -> ConfigError {
     let message = error.message().to_owned();
     let remedy = if message.starts_with("unknown field") {

@@ -1,11 +1,11 @@
-//! What fuzz targets need of the config.
+//! Entry points of the config for fuzz targets.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::CareDefaults;
 
-/// How many replicas a file lists, or why it can't be read.
+/// Returns the number of replicas that a file lists, or the message of the fault.
 pub(crate) fn read_replicas(text: &str, path: &Path) -> Result<usize, String> {
     let (health, standby) = Default::default();
     let defaults = CareDefaults::new(health, standby, BTreeMap::new(), BTreeMap::new());

@@ -1,4 +1,4 @@
-//! `[health]`, `[standby]` and what a replica says about being checked.
+//! `[health]`, `[standby]`, and the sections of a replica about checks and metrics.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,17 +8,16 @@ use toml::Spanned;
 
 use crate::config::section::{positive, positive_if_set};
 
-/// `[health]`: how the node finds out whether replicas work, and what it does with those that
-/// don't.
+/// `[health]`: checks of replicas, and the treatment of replicas that fail.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HealthSection {
-    /// How replicas are checked that don't say it themselves.
+    /// Check of replicas that set none themselves.
     pub(crate) check: CheckChoice,
     /// Time between two checks of a replica, give or take a fifth.
     #[serde(deserialize_with = "positive")]
     pub(crate) interval_ms: u64,
-    /// Time for one check.
+    /// Time limit of one check.
     #[serde(deserialize_with = "positive")]
     pub(crate) timeout_ms: u64,
     /// Good checks in a row that bring a replica back.
@@ -27,52 +26,53 @@ pub(crate) struct HealthSection {
     /// Bad checks in a row that speak against a replica.
     #[serde(deserialize_with = "positive")]
     pub(crate) fall: u32,
-    /// Failed requests in a row after which a replica is left out for a while.
+    /// Failed requests in a row after which a replica is ejected for a while.
     #[serde(deserialize_with = "positive")]
     pub(crate) eject_after: u32,
-    /// How long it is left out the first time; doubled each time it fails again.
+    /// Time for which a replica is ejected the first time; doubled each time it fails again.
     #[serde(deserialize_with = "positive")]
     pub(crate) eject_ms: u64,
-    /// How long it is left out at most.
+    /// Longest time for which a replica is ejected.
     #[serde(deserialize_with = "positive")]
     pub(crate) eject_max_ms: u64,
-    /// Share of a pool's replicas that may be left out for failed requests.
+    /// Maximum share of a pool's replicas that may be ejected for failed requests, in percent.
     pub(crate) ejected_percent_max: u32,
-    /// A replica whose answers take so many times as long as is usual among three or more of its
-    /// pool, for the same model and in proportion to weight, is left out as if it failed. 0 turns
-    /// it off: where hardware differs, set weights or turn it off.
+    /// Ratio of a replica's answer time to the usual one among three or more of its pool, for one
+    /// model and in proportion to weight, from which on the replica is ejected as if it failed. 0
+    /// turns this off: where hardware differs, set weights or turn it off.
     pub(crate) slow_ratio: f32,
     /// Failed requests of one model at one replica, in percent, that open its breaker.
     #[serde(deserialize_with = "positive")]
     pub(crate) breaker_percent: u32,
-    /// The time that `breaker_percent` looks back on.
+    /// Time window of `breaker_percent`.
     #[serde(deserialize_with = "positive")]
     pub(crate) breaker_window_ms: u64,
-    /// Requests within that time below which a breaker stays closed.
+    /// Number of requests in the window below which a breaker stays closed.
     #[serde(deserialize_with = "positive")]
     pub(crate) breaker_requests_min: u32,
-    /// How long a breaker stays open before the model is tried again; doubled each time.
+    /// Time for which a breaker stays open before the model is tried again; doubled each time.
     #[serde(deserialize_with = "positive")]
     pub(crate) breaker_open_ms: u64,
-    /// A replica that answers none of its requests with a single byte for this long has stalled.
+    /// Time without a single byte for any of its requests after which a replica counts as stalled.
     /// Keep it above the longest that a unary request takes on an otherwise idle replica.
     #[serde(deserialize_with = "positive")]
     pub(crate) stall_ms: u64,
-    /// Time in which a new or recovered replica comes to its full share; 0 gives it at once.
+    /// Time of slow start, in which a new or recovered replica comes to its full share; 0 gives it
+    /// at once.
     pub(crate) slow_start_ms: u64,
-    /// A replica that asks to be left alone (`Retry-After`) is, for this long at most.
+    /// Longest pause that a replica can ask for with `Retry-After`.
     #[serde(deserialize_with = "positive")]
     pub(crate) retry_after_max_ms: u64,
-    /// Once a load report is overdue, the time in which it loses half of its weight.
+    /// Time in which an overdue load report loses half of its weight.
     #[serde(deserialize_with = "positive")]
     pub(crate) stale_half_life_ms: u64,
     /// Time between two deep checks of replicas that have one.
     #[serde(deserialize_with = "positive")]
     pub(crate) deep_interval_ms: u64,
-    /// Time for one deep check.
+    /// Time limit of one deep check.
     #[serde(deserialize_with = "positive")]
     pub(crate) deep_timeout_ms: u64,
-    /// Time for all warm-up prompts of a replica; it takes requests afterwards in any case.
+    /// Time limit of all warm-up prompts of a replica; it takes requests afterwards in any case.
     #[serde(deserialize_with = "positive")]
     pub(crate) warm_up_max_ms: u64,
 }
@@ -105,54 +105,54 @@ impl Default for HealthSection {
     }
 }
 
-/// How a replica is checked.
+/// Method of checking a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CheckChoice {
-    /// As its `kind` offers; a connection, where that is unknown.
+    /// The check of its `kind`; a connection, where the kind is unknown.
     #[default]
     ByKind,
     /// A request for `path`, which must be answered with 2xx.
     Http,
-    /// A connection.
+    /// A TCP connection.
     Tcp,
     /// The gRPC health protocol.
     Grpc,
-    /// Not at all: only requests show whether it works.
+    /// No check: only requests show whether the replica works.
     Off,
 }
 
-/// `health` of a replica: what differs from `[health]` for it.
+/// `health` of a replica: settings that differ from `[health]` for it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ReplicaHealthSection {
-    /// How it is checked.
+    /// Method of checking the replica.
     pub(crate) check: Option<CheckChoice>,
-    /// The path to ask for, instead of its kind's.
+    /// Path to ask for, instead of its kind's.
     pub(crate) path: Option<String>,
-    /// The port to ask, where it is not the API's.
+    /// Port to ask, where it is not the API's.
     pub(crate) port: Option<u16>,
-    /// The service to ask about in the gRPC health protocol; empty asks about the server.
+    /// Service to ask about in the gRPC health protocol; an empty name asks about the server.
     pub(crate) service: Option<String>,
     /// Time between two checks.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) interval_ms: Option<u64>,
-    /// Time for one check.
+    /// Time limit of one check.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// `deep` of a replica: a check that makes it work.
+/// `deep` of a replica: a check that runs an inference.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DeepSection {
-    /// Where to send `body`; without one, a single token is generated by its kind's own API.
+    /// Path to send `body` to; without one, a single token is generated by its kind's own API.
     #[schemars(with = "Option<String>")]
     pub(crate) path: Option<Spanned<String>>,
-    /// JSON to send there.
+    /// JSON to send to `path`.
     #[schemars(with = "Option<String>")]
     pub(crate) body: Option<Spanned<String>>,
-    /// What the reply must say, to find replicas that answer but wrongly.
+    /// Expected content of the reply, to find replicas that answer but wrongly.
     pub(crate) expect: Option<Expectation>,
     /// Share of the GPU's memory in use above which the replica is full, 0 to 1.
     #[schemars(with = "Option<f32>")]
@@ -160,16 +160,16 @@ pub(crate) struct DeepSection {
     /// Time between two checks.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) interval_ms: Option<u64>,
-    /// Time for one check.
+    /// Time limit of one check.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// `metrics` of a replica: where its load is read.
+/// `metrics` of a replica: source of its load.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MetricsSection {
-    /// Whether load is read; by default where the `kind` has metrics.
+    /// True to read the load; by default where the `kind` has metrics.
     pub(crate) scrape: Option<bool>,
     /// Path of the page, instead of the kind's.
     pub(crate) path: Option<String>,
@@ -178,25 +178,26 @@ pub(crate) struct MetricsSection {
     /// Name of a `[mapping]`, instead of the kind's own.
     #[schemars(with = "Option<String>")]
     pub(crate) mapping: Option<Spanned<String>>,
-    /// Time between two readings. By default 20 times what one takes, within 100 ms to 1 s.
+    /// Time between two readings. By default 20 times the duration of a reading, within 100 ms to 1
+    /// s.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) period_ms: Option<u64>,
     /// Port of NVIDIA's DCGM exporter on the same host, for GPU use and memory.
     pub(crate) dcgm_port: Option<u16>,
 }
 
-/// `[standby]`: when replicas in reserve are brought in.
+/// `[standby]`: conditions for bringing in replicas in reserve.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StandbySection {
-    /// Requests waiting per open replica of a pool; 0 leaves the queue out.
+    /// Number of requests waiting per open replica of a pool; 0 leaves the queue out.
     pub(crate) queued: f32,
-    /// 99th percentile of the time to first byte in a pool; 0 leaves it out.
+    /// 99th percentile of the time to first byte in a pool, in ms; 0 leaves it out.
     pub(crate) p99_ms: u64,
-    /// How long either has to last.
+    /// Time for which either value has to be exceeded before a replica is brought in.
     #[serde(deserialize_with = "positive")]
     pub(crate) promote_after_ms: u64,
-    /// How long both have to be below half before a replica goes back into reserve.
+    /// Time for which both values have to be below half before a replica goes back into reserve.
     #[serde(deserialize_with = "positive")]
     pub(crate) demote_after_ms: u64,
 }
@@ -207,7 +208,7 @@ impl Default for StandbySection {
     }
 }
 
-/// `bucket` of a replica: how the bucket fills that the policy `token_bucket` goes by.
+/// `bucket` of a replica: settings of its bucket for the policy `token_bucket`.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BucketSection {
@@ -215,7 +216,8 @@ pub(crate) struct BucketSection {
     pub(crate) rate_per_s: f32,
     /// Requests that a replica which was idle may get ahead of the others.
     pub(crate) burst: f32,
-    /// The rate halves with every so many requests waiting or running there.
+    /// Number of requests waiting or running at the replica with which the rate halves; twice as
+    /// many halve it again.
     pub(crate) queue_halving: f32,
 }
 

@@ -1,4 +1,4 @@
-//! `hedge` of a route: when a second replica is asked beside the first.
+//! `hedge` of a route: a second replica asked beside the first.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,15 +9,16 @@ use spillway_proxy::{HedgeAfter, HedgeSpec};
 
 use crate::config::error::{ConfigError, Source};
 
-/// When a second replica is asked beside the first, e.g. `{ after_ms = 200 }` or
-/// `{ after = "p95", budget_percent = 5 }`.
+/// Conditions for asking a second replica beside the first, e.g. `{ after_ms = 200 }` or `{ after =
+/// "p95", budget_percent = 5 }`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HedgeSection {
-    /// Time without a first byte.
+    /// Time without a first byte, in ms, after which the second replica is asked.
     #[serde(default)]
     pub(crate) after_ms: Option<u64>,
-    /// The same as a quantile of the route's own times to the first byte, `p50` to `p99`.
+    /// Time without a first byte as a quantile of the route's own times to first byte, `p50` to
+    /// `p99`.
     #[serde(default)]
     pub(crate) after: Option<String>,
     /// Second attempts as a share of requests, in percent, 1 to 100.
@@ -30,8 +31,10 @@ fn usual_budget_percent() -> u32 {
 }
 
 impl HedgeSection {
+    /// Checks the section.
+    ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn lower(
         &self,
         source: &Source,

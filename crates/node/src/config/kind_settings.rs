@@ -1,4 +1,4 @@
-//! What of a replica's care follows from the software that it runs, and what the config says instead.
+//! Settings of a replica's care that depend on its server software, with the config's overrides.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use spillway_types::ModelName;
 
 use crate::config::health_section::CheckChoice;
 
-/// Time for reading one page of metrics.
+/// Time limit for reading one page of metrics.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the config says of everything that depends on the kind of a replica's server. Settings that were
-/// given win over what the kind would have.
+/// Settings that the config gives for everything that depends on the kind of a replica's server. A
+/// given setting wins over the kind's own.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KindSettings {
-    /// The kind; `None` if it was left out, so that the server is to be recognised.
+    /// Kind of the server; `None` if it was left out, so that the server has to be recognised.
     pub(crate) kind: Option<ServerKind>,
-    /// Nobody said which models the replica serves: those that it lists.
+    /// True if the config names no models for the replica: then it serves those that it lists.
     pub(crate) needs_models: bool,
     pub(crate) health: HealthSettings,
     pub(crate) metrics: MetricsSettings,
     pub(crate) deep: Option<DeepSettings>,
 }
 
-/// How a replica is asked whether it is up.
+/// Settings of the active check.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HealthSettings {
     pub(crate) check: CheckChoice,
@@ -38,7 +38,7 @@ pub(crate) struct HealthSettings {
     pub(crate) timeout: Duration,
 }
 
-/// Where a replica's load is read.
+/// Settings of reading a replica's load.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MetricsSettings {
     pub(crate) scrape: Option<bool>,
@@ -49,10 +49,10 @@ pub(crate) struct MetricsSettings {
     pub(crate) dcgm_port: Option<u16>,
 }
 
-/// How a replica is made to work.
+/// Settings of the deep check.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DeepSettings {
-    /// The request; `None` for one token by the API of its kind.
+    /// Request to send; `None` for one token by the API of its kind.
     pub(crate) request: Option<DeepRequest>,
     pub(crate) expect: Option<Expectation>,
     pub(crate) interval: Duration,
@@ -60,7 +60,7 @@ pub(crate) struct DeepSettings {
     pub(crate) gpu_memory_use_max: Option<f32>,
 }
 
-/// What follows for a server of one kind.
+/// Checks, scrapes and features of a server of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Preset {
     pub(crate) active: Option<ActiveCheck>,
@@ -71,18 +71,19 @@ pub(crate) struct Preset {
 }
 
 impl KindSettings {
-    /// Whether something of the replica is to be found out.
+    /// Returns true if the replica's kind or models have to be found out.
     pub(crate) fn is_open(&self) -> bool {
         self.kind.is_none() || self.needs_models
     }
 
-    /// What follows for a replica that was recognised as `engine`, or not yet, and serves these models.
+    /// Returns the preset for a replica that serves these models. `engine` is the recognised
+    /// software; `None` if it is not recognised yet.
     pub(crate) fn preset(&self, engine: Option<Engine>, models: &[ModelName]) -> Preset {
         let engine = match self.kind {
             Some(kind) => Engine::assumed(kind),
             None => engine.unwrap_or_else(|| Engine::assumed(ServerKind::Generic)),
         };
-        // Its health is that of a model.
+        // TensorFlow Serving has no health of the server, only of a model.
         let has_health = engine.kind != ServerKind::TfServing || !models.is_empty();
         let engine = Engine { has_health: engine.has_health && has_health, ..engine };
         Preset {
@@ -94,8 +95,9 @@ impl KindSettings {
         }
     }
 
-    /// How the replica is asked what it is, along with the active check: who wants no checks wants no
-    /// questions. A port that speaks gRPC alone has no pages.
+    /// Returns the question that finds out the replica's kind and models; `None` if checks are off,
+    /// since an operator who wants no checks wants no questions, or if the port speaks only gRPC
+    /// and has no pages.
     pub(crate) fn identity(&self) -> Option<IdentityCheck> {
         let HealthSettings { check, interval, timeout, .. } = &self.health;
         let has_pages = self
@@ -114,7 +116,8 @@ impl KindSettings {
 impl HealthSettings {
     fn active(&self, engine: Engine) -> Option<ActiveCheck> {
         let port = self.port;
-        // A path that is given says more than an unknown kind, or one that does not answer at its own.
+        // A given path says more than an unknown kind, or than a kind that does not answer at its
+        // own path.
         let has_path =
             self.path.is_some() || (engine.kind != ServerKind::Generic && engine.has_health);
         let probe = match self.check {
@@ -150,7 +153,7 @@ impl MetricsSettings {
             period: self.period,
             timeout: SCRAPE_TIMEOUT,
         };
-        // Where somebody said where it stands it was not looked for elsewhere.
+        // A page whose place is configured was not looked for elsewhere.
         let is_there = engine.has_metrics
             || self.scrape == Some(true)
             || self.port.is_some()
@@ -167,7 +170,8 @@ impl MetricsSettings {
 }
 
 impl DeepSettings {
-    /// `None` if a server of this kind needs a body that nobody gave, or no model is known.
+    /// Returns the check; `None` if a server of this kind needs a body and none is given, or no
+    /// model is known.
     fn check(&self, kind: ServerKind, models: &[ModelName]) -> Option<DeepCheck> {
         let of_kind = || models.first().and_then(|model| kind.inference(model));
         Some(DeepCheck {
@@ -180,7 +184,7 @@ impl DeepSettings {
     }
 }
 
-/// By which field of a request such a server keeps cache entries of prompts apart.
+/// Returns the field of a request by which such a server keeps cache entries of prompts apart.
 fn salt_field(kind: ServerKind) -> Option<SaltField> {
     match kind {
         ServerKind::Vllm => Some(SaltField::CacheSalt),
@@ -253,7 +257,7 @@ mod tests {
         let preset = open.preset(Some(hidden), &[]);
         assert_eq!((path(&preset), preset.scrapes.len()), (None, 0));
         assert!(preset.continues_chats);
-        // Somebody said where they are.
+        // The config gives their place.
         open.metrics.port = Some(9_000);
         open.health.path = Some("/up".to_owned());
         let preset = open.preset(Some(hidden), &[]);

@@ -1,10 +1,10 @@
-//! `[[limit]]`: how much somebody may use of this node.
+//! `[[limit]]`: rate limits and concurrency limits of this node.
 
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_control::KeyId;
+use spillway_cluster_state::KeyId;
 use spillway_quota::{LimitTerms, RequestWindow, Scope};
 use spillway_types::TenantName;
 use toml::Spanned;
@@ -12,27 +12,27 @@ use toml::Spanned;
 use crate::config::access_section::AccessConfig;
 use crate::config::error::{ConfigError, Source};
 
-/// Limits of one config: what the cluster's agreed state can hold too.
+/// Maximum number of limits in a config: as many as the cluster's agreed state can hold.
 const LIMITS_MAX: usize = 32_768;
 
-/// `[[limit]]`: how much somebody may use of this node, whatever other nodes do. A limit of the cluster
-/// with the same name takes its place.
+/// `[[limit]]`: a limit on the use of this node alone, whatever other nodes do. A limit of the
+/// cluster with this name takes its place.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LimitSection {
-    /// Whose it is: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
+    /// Scope of the limit: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Requests a second; not beside `requests_per_min`.
+    /// Requests per second; not beside `requests_per_min`.
     #[serde(default)]
     pub(crate) requests_per_s: Option<u32>,
-    /// Requests a minute.
+    /// Requests per minute.
     #[serde(default)]
     pub(crate) requests_per_min: Option<u32>,
-    /// Tokens a minute.
+    /// Tokens per minute.
     #[serde(default)]
     pub(crate) tokens_per_min: Option<u64>,
-    /// Requests at a time.
+    /// Requests in flight at a time.
     #[serde(default)]
     pub(crate) concurrency: Option<u32>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct LimitSection {
 /// Checks the limits of a config.
 ///
 /// # Errors
-/// The first that is nobody's, limits nothing, or is there twice.
+/// Returns an error for the first limit that has no known scope, limits nothing, or is there twice.
 pub(crate) fn lower_limits(
     source: &Source,
     sections: Vec<LimitSection>,
@@ -90,7 +90,7 @@ impl LimitSection {
     }
 }
 
-/// Whose limit it is, by its name, which is that of the cluster's record, too.
+/// Returns the scope that a name stands for; records of the cluster have such names, too.
 fn scope(name: &str) -> Option<Scope> {
     match name.split_once(':') {
         None => (name == "global").then_some(Scope::Global),
@@ -102,8 +102,9 @@ fn scope(name: &str) -> Option<Scope> {
     }
 }
 
-/// A limit of a key or tenant that nobody has would limit nobody. The cluster may know more of them, and
-/// a proxy in front may name any tenant.
+/// Refuses a limit of a key or tenant that this config does not have: it would limit nothing. In a
+/// cluster any name is allowed, since the agreed state may have more. Without keys any tenant is
+/// allowed, since a proxy in front may name it.
 fn check_known(scope: &Scope, access: &AccessConfig, is_clustered: bool) -> Result<(), String> {
     let is_known = match scope {
         Scope::Global | Scope::Model(_) => true,

@@ -1,4 +1,4 @@
-//! From what is written to what it means: the checks that need more than one value.
+//! Turns the sections of a file into a checked config: the checks that need more than one value.
 
 use std::collections::BTreeSet;
 use std::num::NonZero;
@@ -20,6 +20,7 @@ use crate::config::cluster_section::{ClusterConfig, ClusterSections};
 use crate::config::discovery_section::{DiscoveryConfig, lower_discoveries};
 use crate::config::error::{ConfigError, Source};
 use crate::config::file::ConfigFile;
+use crate::config::geo_section::lower_geo;
 use crate::config::limit_section::lower_limits;
 use crate::config::names::{NameSections, Served};
 use crate::config::replica_section::{ReplicaSection, read_file};
@@ -34,7 +35,7 @@ use crate::keeper::ReplicaConfig;
 /// Checks a file as a whole.
 ///
 /// # Errors
-/// The first thing that does not work, with its line.
+/// Returns the first fault, with its line.
 pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigError> {
     check_listeners(source, &file.listener)?;
     let at_start = AtStart::new(&file);
@@ -43,31 +44,26 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         let access = sections.mode_of(source, &section)?;
         lower_listener(source, section, access)
     });
-    let (listeners, identities) =
+    let (listeners, identities): (Vec<ListenerConfig>, _) =
         listeners.collect::<Result<Vec<_>, ConfigError>>()?.into_iter().unzip();
     let access = sections.lower(source)?;
     let limits = lower_limits(source, file.limit, (&access, file.cluster.is_some()))?;
     let defaults = CareDefaults::new(file.health, file.standby, file.classes, file.mapping);
     let replicas = lower_replicas(source, file.replica, &defaults)?;
     let discoveries = lower_discoveries(source, file.discovery, &defaults)?;
-    let configured = replicas.iter().flat_map(|replica| replica.spec.models.iter().cloned());
-    let found = discoveries.iter().flat_map(DiscoveryConfig::models);
-    let served: BTreeSet<ModelName> = configured.chain(found).collect();
     let names = NameSections::new(file.aliases, file.split, file.fallback);
     let others = (file.cluster, file.peer, file.region);
     let sections = ClusterSections::new(others, !replicas.is_empty() || !discoveries.is_empty());
     let cluster = sections.lower(source, (&file.node.name, &file.node.region))?;
     check_country(source, &file.node, cluster.as_ref())?;
-    // Other regions may serve what nobody serves here, and replicas what only they can tell.
-    let is_open = cluster.as_ref().is_some_and(|cluster| !cluster.peers.is_empty())
-        || replicas.iter().any(|replica| replica.settings.needs_models)
-        || discoveries.iter().any(DiscoveryConfig::needs_models);
+    let has_tls = listeners.iter().any(|listener| listener.spec.tls.is_some());
+    let dns = file.dns.map(|dns| dns.lower(source, cluster.as_ref(), has_tls)).transpose()?;
+    let (served, is_open) = served_models(&replicas, &discoveries, cluster.as_ref());
     let known = Served::new(&served, replicas.iter().map(|replica| &replica.spec), is_open);
     let names = names.lower(source, &known)?;
     let found = discoveries.iter().flat_map(DiscoveryConfig::pools);
     let pools = replicas.iter().map(|replica| replica.spec.pool.as_str()).chain(found).collect();
     check_routes(source, &file.route, &pools, (&known, &names))?;
-    let spill = file.spill.lower(source)?;
     let base = file.timeouts.over(Timeouts::default());
     let queue = file.spill.queue(source)?;
     Ok(Config {
@@ -85,9 +81,12 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
             waiting: file.spill.totals(),
         },
         cluster,
-        spill,
+        dns,
+        spill: file.spill.lower(source)?,
+        steering: file.steering.lower(source)?,
         knowledge: file.prefix.lower(source)?,
         access,
+        geo: lower_geo(source, file.geo, file.residency)?,
         limits,
         world: WorldConfig {
             cors: file.cors.lower(source)?,
@@ -109,6 +108,21 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     })
 }
 
+/// Returns the models that the file names, and true if there may be others.
+fn served_models(
+    replicas: &[ReplicaConfig],
+    discoveries: &[DiscoveryConfig],
+    cluster: Option<&ClusterConfig>,
+) -> (BTreeSet<ModelName>, bool) {
+    let configured = replicas.iter().flat_map(|replica| replica.spec.models.iter().cloned());
+    let found = discoveries.iter().flat_map(DiscoveryConfig::models);
+    // Other regions may serve models that this one does not, and some replicas are yet to be asked.
+    let is_open = cluster.is_some_and(|cluster| !cluster.peers.is_empty())
+        || replicas.iter().any(|replica| replica.settings.needs_models)
+        || discoveries.iter().any(DiscoveryConfig::needs_models);
+    (configured.chain(found).collect(), is_open)
+}
+
 fn check_listeners(source: &Source, listeners: &[ListenerSection]) -> Result<(), ConfigError> {
     if listeners.is_empty() {
         let remedy = "add a [[listener]] with an address, e.g. address = \"127.0.0.1:8080\"";
@@ -117,7 +131,7 @@ fn check_listeners(source: &Source, listeners: &[ListenerSection]) -> Result<(),
     Ok(())
 }
 
-/// The routes, with one that serves everything built in if there is none.
+/// Checks the routes; a route that serves everything is added if there is none.
 fn lower_routes(
     source: &Source,
     mut routes: Vec<RouteSection>,
@@ -209,10 +223,10 @@ fn read_identity(source: &Source, tls: &TlsSection) -> Result<TlsIdentity, Confi
     })
 }
 
-/// Replicas of a config, or of a file that lists more of them.
+/// Checks the replicas of a config, or of a file that lists more of them.
 ///
 /// # Errors
-/// Whatever does not work, with its line.
+/// Returns the first fault, with its line.
 pub(crate) fn lower_replicas(
     source: &Source,
     sections: Vec<ReplicaSection>,
@@ -237,14 +251,14 @@ fn lower_replica(
 ) -> Result<ReplicaConfig, ConfigError> {
     let span = section.url.span();
     let config = section.lower(defaults, source)?;
-    // Found out here rather than at the first request.
+    // Created once here, so that a fault shows now and not at the first request.
     Replica::new(config.spec.clone(), 1).map_err(|error| {
         source.fault(span, error.to_string(), "correct the replica's tls section")
     })?;
     Ok(config)
 }
 
-/// The file may say of the own region twice in which country it is.
+/// Checks that `[node]` and `[[region]]` give the own region one country.
 fn check_country(
     source: &Source,
     node: &NodeSection,
@@ -285,6 +299,7 @@ fn check_routes(
             let message = "a path prefix starts with a slash";
             return Err(source.fault(prefix.span(), message, "write it as /v1/predict"));
         }
+        // A model with fallbacks needs no replica: other models serve its requests.
         for model in route.models.iter().filter(|model| !has_fallback(model)) {
             served.check_model(source, model)?;
         }

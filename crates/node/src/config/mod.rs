@@ -1,18 +1,20 @@
-//! The config file: read, checked and turned into what each part takes.
+//! The config file: read, checked and turned into the settings of each part.
 //!
-//! Reading happens once, here. A [`Config`] can't be wrong later; everything that can be is found
-//! with its line and a remedy before any port is opened.
+//! Reading happens once, here. A [`Config`] can't be wrong later: every fault is found with its
+//! line and a remedy before any port is opened.
 
 mod access_section;
 mod at_start;
 mod care_section;
 mod cluster_section;
 mod discovery_section;
+mod dns_section;
 mod environment;
 mod error;
 mod file;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod geo_section;
 mod health_section;
 mod hedge_section;
 mod kind_settings;
@@ -21,12 +23,14 @@ mod lower;
 mod names;
 mod policy_sections;
 mod prefix_section;
+mod region_section;
 mod replica_section;
 mod route_section;
 mod section;
 mod session_section;
 mod spill_section;
 mod split_section;
+mod steering_section;
 mod versions;
 
 use std::net::SocketAddr;
@@ -42,26 +46,29 @@ pub use crate::keeper::{Care, Concurrency, ReplicaConfig};
 pub use access_section::{AccessConfig, ListenerAccess};
 pub(crate) use at_start::AtStart;
 pub(crate) use care_section::CareDefaults;
-pub use cluster_section::{ClusterConfig, PeerConfig, RegionConfig};
+pub use cluster_section::{ClusterConfig, PeerConfig};
 pub use discovery_section::DiscoveryConfig;
 pub(crate) use discovery_section::{Found, read_replicas};
+pub use dns_section::DnsConfig;
 pub use error::ConfigError;
+pub use geo_section::GeoConfig;
 pub(crate) use kind_settings::{KindSettings, Preset};
 pub use prefix_section::KnowledgeConfig;
+pub use region_section::RegionConfig;
 pub(crate) use route_section::default_policy;
 pub use section::WorkerLayout;
 pub use spill_section::SpillConfig;
 
-/// Where operators connect, and who may.
+/// Address and access rules of the admin listener.
 #[derive(Clone, Debug)]
 pub struct AdminListener {
     /// IP address and port.
     pub address: SocketAddr,
-    /// The admin API behind it.
+    /// Settings of the admin API behind it.
     pub api: AdminConfig,
-    /// Its certificate; `None` speaks cleartext.
+    /// Certificate and key; `None` for cleartext.
     pub tls: Option<TlsIdentity>,
-    /// The files that tokens and certificate were read from.
+    /// Files that tokens and certificate were read from.
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -70,50 +77,58 @@ pub struct AdminListener {
 pub struct Config {
     /// Name of this node.
     pub node: String,
-    /// Threads that serve requests.
+    /// Number of threads that serve requests.
     pub workers: usize,
-    /// How those threads share the work.
+    /// Way in which these threads share the work.
     pub worker_layout: WorkerLayout,
     /// Addresses that clients connect to.
     pub listeners: Vec<ListenerConfig>,
-    /// Address of metrics and health.
+    /// Listener of metrics, health and the admin API; `None` if there is none.
     pub admin: Option<AdminListener>,
-    /// What the data path takes.
+    /// Settings of the data path.
     pub gateway: GatewayConfig,
-    /// How this node is one of several; `None` if it stands alone.
+    /// Settings as a member of a cluster; `None` for a node without one.
     pub cluster: Option<ClusterConfig>,
-    /// When requests go to other regions.
+    /// Settings of the name server; `None` if this node is none.
+    pub dns: Option<DnsConfig>,
+    /// Conditions for sending requests to other regions.
     pub spill: SpillConfig,
-    /// What is remembered of prompts and replicas.
+    /// Conditions for sending new clients elsewhere.
+    pub steering: spillway_health::SteeringConfig,
+    /// Settings of the prefix index and of what is learned of replicas.
     pub knowledge: KnowledgeConfig,
+    /// Location databases, not read yet, and rules that go by them; they can change while the node
+    /// runs.
+    pub geo: GeoConfig,
     /// Keys and tenants; they can change while the node runs.
     pub access: AccessConfig,
     /// Limits that this node enforces by itself; they can change while the node runs.
     pub limits: Vec<spillway_quota::LimitTerms>,
-    /// What can change while the node runs.
+    /// Settings that can change while the node runs.
     pub world: WorldConfig,
-    /// How long the node serves as ever after it was told to stop, and says that it is not ready.
+    /// Time for which the node serves on after it was told to stop, while it reports that it is not
+    /// ready.
     pub drain_notice: std::time::Duration,
-    /// How long requests may take to finish when the node stops.
+    /// Time limit for requests to finish when the node stops.
     pub drain: std::time::Duration,
-    /// The file this was read from, to be watched; `None` if it did not come from a file.
+    /// Path of the file, which is watched; `None` if the config did not come from a file.
     pub path: Option<PathBuf>,
-    /// What of it takes effect when a node starts.
+    /// Settings that take effect only when a node starts.
     pub(crate) at_start: AtStart,
-    /// The text this was read from.
+    /// Text of the file.
     pub(crate) text: String,
 }
 
-/// One listening address.
+/// A listening address.
 #[derive(Debug)]
 pub struct ListenerConfig {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 takes a free one.
     pub address: SocketAddr,
-    /// Whether other processes that say the same may listen on the address too.
+    /// True if other processes with this setting may listen on the address, too.
     pub shares_port: bool,
-    /// How to treat those who connect.
+    /// TLS, trusted proxies and authentication of its connections.
     pub spec: ListenerSpec,
-    /// How it finds out who asks; this can change while the node runs.
+    /// Authentication mode; can change while the node runs.
     pub access: ListenerAccess,
 }
 
@@ -122,19 +137,19 @@ pub struct ListenerConfig {
 pub struct WorldConfig {
     /// Every replica.
     pub replicas: Vec<ReplicaConfig>,
-    /// Where more replicas come from.
+    /// Sources of more replicas.
     pub discoveries: Vec<DiscoveryConfig>,
     /// Every route; at least one.
     pub routes: Vec<RouteSpec>,
-    /// What clients may ask for beyond the models that replicas serve.
+    /// Names that clients may ask for beyond the models that replicas serve.
     pub names: Arc<NameSpec>,
-    /// What holds for replicas that come without a config.
+    /// Defaults for replicas that come without a config.
     pub(crate) defaults: CareDefaults,
-    /// Which web pages may use it.
+    /// Web pages that may use the API.
     pub cors: Cors,
-    /// Bounds on replicas, for routes that don't say otherwise.
+    /// Time limits of replicas, for routes that set none.
     pub(crate) timeouts: Timeouts,
-    /// How requests wait, by routes that don't say otherwise.
+    /// Queue of waiting requests, for routes that set none.
     pub(crate) queue: QueueSpec,
     /// Certificates of the TLS listeners, in the order of the listeners.
     pub identities: Vec<Option<TlsIdentity>>,
@@ -144,7 +159,7 @@ impl Config {
     /// Reads and checks a file, with overrides from this process's environment.
     ///
     /// # Errors
-    /// Whatever is wrong with it first, with line, column and a remedy.
+    /// Returns the first fault, with line, column and a remedy.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         Self::load_with(path, std::env::vars())
     }
@@ -152,7 +167,7 @@ impl Config {
     /// Reads and checks a file, with overrides from `environment`.
     ///
     /// # Errors
-    /// Whatever is wrong with it first, with line, column and a remedy.
+    /// Returns the first fault, with line, column and a remedy.
     pub fn load_with(
         path: &Path,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -169,11 +184,11 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks a config given as text; `path` is what errors call it, and what file names in it are
-    /// relative to.
+    /// Checks a config given as text. Errors show `path`, and file names in the config are relative
+    /// to its folder.
     ///
     /// # Errors
-    /// Whatever is wrong with it first, with line, column and a remedy.
+    /// Returns the first fault, with line, column and a remedy.
     pub fn parse(
         text: &str,
         path: &Path,
@@ -185,7 +200,7 @@ impl Config {
     }
 }
 
-/// The JSON Schema of the config file.
+/// Returns the JSON Schema of the config file.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     schemars::schema_for!(file::ConfigFile).to_value()

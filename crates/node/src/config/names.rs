@@ -9,13 +9,13 @@ use toml::Spanned;
 use crate::config::error::{ConfigError, Source};
 use crate::config::split_section::SplitSection;
 
-/// Models that may stand in for one at most: each of them costs a waiting client an attempt.
+/// Maximum number of fallbacks of one model: each of them costs a waiting client an attempt.
 const FALLBACKS_MAX: usize = 8;
 
-/// Models and what stands in for them, as they are written.
+/// Models and their fallbacks, as they are written.
 pub(crate) type FallbackSection = BTreeMap<String, Spanned<Vec<Spanned<String>>>>;
 
-/// What is written about names.
+/// Sections about names.
 #[derive(Debug)]
 pub(crate) struct NameSections {
     aliases: BTreeMap<String, Spanned<String>>,
@@ -23,12 +23,12 @@ pub(crate) struct NameSections {
     fallbacks: FallbackSection,
 }
 
-/// What replicas serve.
+/// Models and versions that replicas serve.
 #[derive(Debug)]
 pub(crate) struct Served<'a> {
     models: &'a BTreeSet<ModelName>,
     versions: BTreeMap<&'a str, BTreeSet<&'a str>>,
-    /// Whether other regions may serve more, or replicas that are yet to be asked.
+    /// True if other regions, or replicas that are yet to be asked, may serve more models.
     is_open: bool,
 }
 
@@ -46,8 +46,10 @@ impl<'a> Served<'a> {
         Self { models, versions, is_open }
     }
 
+    /// Checks that the model is served.
+    ///
     /// # Errors
-    /// If no replica serves the model.
+    /// Returns an error if no replica serves the model.
     pub(crate) fn check_model(
         &self,
         source: &Source,
@@ -61,8 +63,10 @@ impl<'a> Served<'a> {
         Err(source.fault(model.span(), message, format!("name one of: {}", known.join(", "))))
     }
 
+    /// Checks that the version is served.
+    ///
     /// # Errors
-    /// If the model's replicas say which versions they serve, and this is none of them.
+    /// Returns an error if the model's replicas name their versions, and this is none of them.
     pub(crate) fn check_version(
         &self,
         source: &Source,
@@ -89,8 +93,10 @@ impl NameSections {
         Self { aliases, splits, fallbacks }
     }
 
+    /// Checks the sections.
+    ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn lower(
         self,
         source: &Source,
@@ -131,8 +137,10 @@ impl NameSections {
     }
 }
 
+/// Checks the text of a version.
+///
 /// # Errors
-/// If a version can't stand in a path.
+/// Returns an error if the version can't stand in a path.
 pub(crate) fn check_version_text(
     source: &Source,
     version: &Spanned<String>,
@@ -140,7 +148,7 @@ pub(crate) fn check_version_text(
     const VERSION_MAX: usize = 64;
     let text = version.get_ref();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    // Two dots would be a step up in a path.
+    // A version of dots alone would be a step up in a path.
     let is_step = text.bytes().all(|byte| byte == b'.');
     if text.len() <= VERSION_MAX && !is_step && text.bytes().all(is_plain) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Settings of the policies that have some, as a route states them.
+//! Settings of routing policies, as a route states them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
@@ -6,7 +6,7 @@ use spillway_route::{
     Goal, LeastLoadedWeights, PredictedTuning, PrefixAwareTuning, PrequalTuning, Push,
 };
 
-/// How much each term of the score counts against the others; 0 leaves it out.
+/// Weights of the terms in the score of `least_loaded`; 0 leaves a term out.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LeastLoadedSection {
@@ -20,16 +20,18 @@ pub(crate) struct LeastLoadedSection {
     pub(crate) latency: f32,
 }
 
-/// What the policy `predicted_latency` goes by.
+/// Settings of the policy `predicted_latency`.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PredictedLatencySection {
-    /// What is to come soonest: the first token, or the whole reply where nobody reads along.
+    /// Time to minimise: to the first token, or to the end of the reply where no client reads
+    /// along.
     pub(crate) goal: GoalName,
-    /// When a replica is given a request: while it is predicted to fit into its KV cache, always,
-    /// or while nothing waits there.
+    /// Condition for giving a replica a request: it is predicted to fit into the KV cache, nothing
+    /// waits there, or no condition at all.
     pub(crate) push: PushName,
-    /// What reading a prompt costs each request that runs there, as a part of the time it takes.
+    /// Cost of reading a prompt for each request that runs there, as a part of the time that the
+    /// reading takes.
     #[serde(deserialize_with = "weight")]
     pub(crate) kappa: f32,
     /// Part by which each running request slows the generation of the others.
@@ -37,18 +39,18 @@ pub(crate) struct PredictedLatencySection {
     pub(crate) crowding: f32,
     /// Tokens that a reply is expected to have if its client does not set fewer.
     pub(crate) output_tokens: u32,
-    /// What staying on a session's replica is worth, beside what is known to be cached there.
+    /// Value in ms of staying on a session's replica, beside what is known to be cached there.
     #[serde(deserialize_with = "weight")]
     pub(crate) session_ms: f32,
-    /// What a replica costs more of whose load nothing is known.
+    /// Extra cost in ms of a replica whose load is unknown.
     #[serde(deserialize_with = "weight")]
     pub(crate) doubt_ms: f32,
-    /// Difference within which the prompt decides, the same on every node.
+    /// Difference in ms within which the prompt decides, with equal results on every node.
     #[serde(deserialize_with = "weight")]
     pub(crate) tie_ms: f32,
 }
 
-/// The names of [`Goal`].
+/// Names of [`Goal`].
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GoalName {
@@ -58,45 +60,47 @@ pub(crate) enum GoalName {
     Total,
 }
 
-/// The names of [`Push`].
+/// Names of [`Push`].
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PushName {
-    /// While its KV cache is predicted to hold it.
+    /// Push while the replica's KV cache is predicted to hold the request.
     Fit,
-    /// At once.
+    /// Push at once.
     Always,
-    /// While nothing waits there; for comparison.
+    /// Push while nothing waits there; for comparison.
     NoPending,
 }
 
-/// What the policy `prefix_aware` goes by.
+/// Settings of the policy `prefix_aware`.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PrefixAwareSection {
     /// Least share of a prompt, in thousandths, that a cache must hold to be followed.
     pub(crate) match_permille_min: u16,
-    /// Load decides if the busiest replica has this many requests more than the idlest,
+    /// Least difference in requests between the busiest and the idlest replica with which load
+    /// decides.
     #[serde(deserialize_with = "weight")]
     pub(crate) imbalance_min: f32,
-    /// and this many times as many.
+    /// Least ratio of requests between the busiest and the idlest replica with which load decides;
+    /// both conditions must hold.
     #[serde(deserialize_with = "weight")]
     pub(crate) imbalance_ratio_min: f32,
 }
 
-/// What the policy `prequal` goes by.
+/// Settings of the policy `prequal`.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PrequalSection {
-    /// Replicas looked at for each request, 1 to 64.
+    /// Number of replicas looked at for each request, 1 to 64.
     #[serde(deserialize_with = "probes")]
     pub(crate) probes: u8,
-    /// A replica is hot if more than this share of those looked at, in thousandths, have fewer
-    /// requests in flight.
+    /// Share of the replicas looked at, in thousandths, above which a replica is hot: more than
+    /// this share have fewer requests in flight.
     pub(crate) cold_permille: u16,
 }
 
-/// A number that weighs something: neither negative nor endless.
+/// Reads a number that weighs something: neither negative nor infinite.
 fn weight<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f32, D::Error> {
     let number = f32::deserialize(deserializer)?;
     if number.is_finite() && number >= 0.0 {

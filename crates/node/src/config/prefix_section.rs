@@ -1,4 +1,4 @@
-//! `[prefix]`: what is remembered of prompts.
+//! `[prefix]`: the prefix index, and the speeds learned of replicas.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,31 +7,30 @@ use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
 
-/// The least that an index is worth keeping with.
+/// Least memory with which an index is of any use, in bytes.
 const INDEX_BYTES_MIN: usize = 1 << 20;
-/// Blocks of one cache at most: 64 GiB of prompts in blocks of 256 bytes.
+/// Maximum number of blocks of one cache: 64 GiB of prompts in blocks of 256 bytes.
 const HOLDER_BLOCKS_MAX: u32 = 1 << 28;
 
-/// `[prefix]`: what is remembered of prompts, to send them where they are cached.
+/// `[prefix]`: the index of cached prompts, by which requests go where their prompts are cached.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PrefixSection {
-    /// Bytes of prompt in one block, a multiple of 32; the same on all nodes of a cluster. Prompts
+    /// Bytes of prompt in one block, a multiple of 32; equal on all nodes of a cluster. Prompts
     /// share whole blocks: smaller ones find shorter common beginnings, and take more memory.
     #[schemars(with = "usize")]
     pub(crate) block_bytes: Spanned<usize>,
-    /// Memory for what which replica has in its cache; what was used longest ago is forgotten first.
-    /// 48 bytes for each block at each replica.
+    /// Memory of the index of what each replica has in its cache, in bytes: 48 for each block at
+    /// each replica. The least recently used blocks are forgotten first.
     #[schemars(with = "usize")]
     pub(crate) index_bytes_max: Spanned<usize>,
-    /// Blocks that a replica's cache is taken to hold where the replica does not tell.
+    /// Number of blocks that a replica's cache is taken to hold if the replica does not report it.
     #[schemars(with = "u32")]
     pub(crate) replica_blocks: Spanned<u32>,
-    /// Whether nodes of a region tell each other which prompts they sent where. Without it each knows
-    /// only its own.
+    /// True to let the nodes of a region tell each other where they sent which prompts. Without it
+    /// each node knows only its own.
     pub(crate) share: bool,
-    /// Whether what was learned of the replicas' speed is kept in the cluster's data folder over a
-    /// restart.
+    /// True to keep the learned speeds of replicas in the cluster's data folder over a restart.
     pub(crate) keep_speeds: bool,
 }
 
@@ -48,22 +47,24 @@ impl Default for PrefixSection {
     }
 }
 
-/// What is remembered of prompts, and what of replicas.
+/// Settings of the prefix index and of learned speeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnowledgeConfig {
-    /// How prompts are cut into blocks.
+    /// Settings of cutting prompts into blocks.
     pub prefix: PrefixConfig,
-    /// Limits of what is known of caches.
+    /// Limits of the prefix index.
     pub index: IndexConfig,
-    /// Whether nodes of a region tell each other.
+    /// True if nodes of a region tell each other where they sent prompts.
     pub is_shared: bool,
-    /// Whether speeds are kept over a restart.
+    /// True if speeds are kept over a restart.
     pub is_kept: bool,
 }
 
 impl PrefixSection {
+    /// Checks the section.
+    ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn lower(&self, source: &Source) -> Result<KnowledgeConfig, ConfigError> {
         let block_bytes = *self.block_bytes.get_ref();
         let prefix = PrefixConfig { block_bytes, ..PrefixConfig::default() };

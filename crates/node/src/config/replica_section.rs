@@ -19,11 +19,10 @@ use crate::config::kind_settings::{KindSettings, Preset};
 use crate::config::versions::{VersionsSection, lower_versions};
 use crate::keeper::ReplicaConfig;
 
-/// Connections that a node opens to a replica at most where nobody said, since each costs both sides
-/// memory: more than any engine works on at once.
+/// Default maximum of connections to a replica: more than any engine works on at once.
 const CONNECTIONS_MAX: u32 = 1_024;
 
-/// One model server.
+/// `[[replica]]`: one model server.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplicaSection {
@@ -31,87 +30,85 @@ pub(crate) struct ReplicaSection {
     #[serde(default = "no_text")]
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Where it is: `http://host:port` or `https://host:port`.
+    /// Address: `http://host:port` or `https://host:port`.
     #[serde(default = "no_text")]
     #[schemars(with = "String")]
     pub(crate) url: Spanned<String>,
-    /// Where it takes gRPC, if that is another port. Without it, gRPC goes to `url` if `protocol` is
+    /// Address for gRPC, if that is another port. Without it, gRPC goes to `url` if `protocol` is
     /// `http2`, else not to this replica. Credentials and `tls` hold for both.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) grpc_url: Option<Spanned<String>>,
-    /// Models it serves; without them, those that it lists itself: at `/v1/models`, or with the kinds `triton`
-    /// and `mlserver` in its repository index.
+    /// Models that the replica serves; without them, those that it lists itself: at `/v1/models`,
+    /// or with the kinds `triton` and `mlserver` in its repository index.
     #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) models: Option<Spanned<Vec<String>>>,
-    /// Versions that it serves of some of its models; a model that is not here is served in
-    /// whatever version the replica takes.
+    /// Versions served of some models; other models are served in every version the replica takes.
     #[serde(default)]
     #[schemars(with = "std::collections::BTreeMap<String, Vec<String>>")]
     pub(crate) versions: VersionsSection,
-    /// The pool that routes refer to.
+    /// Pool that routes refer to.
     #[serde(default = "default_pool")]
     pub(crate) pool: String,
-    /// Share of the work against its peers, 1 to 1,000; by default its class's weight, else 1.
+    /// Weight against its peers, 1 to 1,000; by default its class's weight, else 1.
     #[serde(default)]
     #[schemars(with = "Option<u32>")]
     pub(crate) weight: Option<Spanned<u32>>,
-    /// Its hardware, a name in `[classes]` that stands for a weight.
+    /// Hardware class of the replica, a name in `[classes]` that stands for a weight.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) class: Option<Spanned<String>>,
-    /// The server's software: says how it is checked and where its load stands. Without it, the server is
+    /// Software of the server, by which checks and metrics are chosen. Without it, the server is
     /// recognised by its own pages.
     #[serde(default)]
     pub(crate) kind: Option<ServerKind>,
-    /// How it is checked, where that differs from `[health]`.
+    /// Settings of the health check that differ from `[health]`.
     #[serde(default)]
     pub(crate) health: ReplicaHealthSection,
-    /// A check that makes it work: a token, or an answer that is known.
+    /// Check that runs an inference: one token, or a request with a known answer.
     #[serde(default)]
     #[schemars(with = "Option<DeepSection>")]
     pub(crate) deep: Option<Spanned<DeepSection>>,
-    /// Where its load is read.
+    /// Source of the replica's load.
     #[serde(default)]
     pub(crate) metrics: MetricsSection,
-    /// URL that answers 200 once its machine is going to be taken away, and 404 before.
+    /// URL that answers 200 once the replica's machine is going to be taken away, and 404 before.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) notice_url: Option<Spanned<String>>,
-    /// How long it may finish its requests once such a notice is there.
+    /// Time limit in ms for the replica's requests to finish after such a notice.
     #[serde(default = "default_notice_ms")]
     pub(crate) notice_ms: u64,
-    /// Prompts sent to it before it takes requests, to load its weights and fill its cache.
+    /// Prompts sent to the replica before its first request, to load weights and fill its cache.
     #[serde(default)]
     pub(crate) warm_up: Vec<String>,
-    /// How its bucket fills, for the policy `token_bucket`.
+    /// Settings of its bucket, for the policy `token_bucket`.
     #[serde(default)]
     pub(crate) bucket: BucketSection,
-    /// Kept in reserve until its pool needs it, see `[standby]`.
+    /// True to keep the replica in reserve until its pool needs it, see `[standby]`.
     #[serde(default)]
     pub(crate) standby: bool,
-    /// Time in which it comes to its full share, instead of the one in `[health]`.
+    /// Time of slow start in ms, instead of the one in `[health]`.
     #[serde(default)]
     pub(crate) slow_start_ms: Option<u64>,
-    /// What it speaks.
+    /// Protocol of the replica.
     #[serde(default)]
     pub(crate) protocol: ProtocolSection,
-    /// Requests at a time from this node, 1,024 by default.
+    /// Maximum number of requests at a time from this node, 1,024 by default.
     #[serde(default)]
     pub(crate) connections_max: Option<u32>,
-    /// Whether the number of requests at a time is found out, within `connections_max`. By default it is
-    /// where that is not given.
+    /// Method of limiting requests: adaptive by default, or fixed with `connections_max` set.
     #[serde(default)]
     pub(crate) concurrency: Option<ConcurrencySection>,
-    /// Idle connections are closed after this long. Keep it below the server's own keep-alive time,
-    /// which is 5 s for servers on uvicorn.
+    /// Time in ms after which idle connections are closed. Keep it below the server's own
+    /// keep-alive time, which is 5 s for servers on uvicorn.
     #[serde(default = "default_idle_ms")]
     pub(crate) idle_ms: u64,
     /// TLS settings, where the system's CAs or the host's name don't fit.
     #[serde(default)]
     pub(crate) tls: Option<ReplicaTlsSection>,
-    /// What the replica wants to see instead of the client's credentials.
+    /// Credential for the replica, sent instead of the client's.
     #[serde(default)]
     #[schemars(with = "Option<CredentialSection>")]
     pub(crate) credential: Option<Spanned<CredentialSection>>,
@@ -129,13 +126,13 @@ pub(crate) enum ProtocolSection {
     Http2,
 }
 
-/// Whether the number of requests at a time is found out.
+/// Method of limiting the number of requests at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ConcurrencySection {
-    /// It is, by what waits in the replica, or else by how late its first tokens come.
+    /// Adaptive limit within `connections_max`, by the replica's queue or by late first tokens.
     Adaptive,
-    /// It is not: the replica is given whatever comes, up to `connections_max`.
+    /// No adaptive limit: the replica is given all requests, up to `connections_max`.
     Unlimited,
 }
 
@@ -160,7 +157,7 @@ pub(crate) struct CredentialSection {
     /// Name of the header.
     #[serde(default = "default_credential_header")]
     pub(crate) header: String,
-    /// Put in front of the value, e.g. `"Bearer "`.
+    /// Text in front of the value, e.g. `"Bearer "`.
     #[serde(default)]
     pub(crate) prefix: String,
     /// The value itself; better keep secrets out of this file.
@@ -175,8 +172,10 @@ pub(crate) struct CredentialSection {
 }
 
 impl ReplicaSection {
+    /// Checks the section.
+    ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn lower(
         self,
         defaults: &CareDefaults,
@@ -189,10 +188,10 @@ impl ReplicaSection {
         Ok(ReplicaConfig { spec, care, settings: Arc::new(settings), may_vanish: false })
     }
 
-    /// A replica that stands for all that a discovery finds: its URL says only the scheme.
+    /// Checks the template of all replicas of a discovery: of its URL only the scheme counts.
     ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn lower_template(
         mut self,
         discovery: &Spanned<String>,
@@ -216,8 +215,10 @@ impl ReplicaSection {
         self.lower(defaults, source)
     }
 
+    /// Checks the settings that the data path works with.
+    ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     fn lower_spec(
         self,
         weight: u32,
@@ -271,7 +272,7 @@ impl ReplicaSection {
         })
     }
 
-    /// Its own weight, else its class's.
+    /// Returns the replica's own weight, else its class's, else 1.
     fn weight(&self, defaults: &CareDefaults, source: &Source) -> Result<u32, ConfigError> {
         let by_class = match &self.class {
             None => None,
@@ -293,7 +294,7 @@ impl ReplicaSection {
     }
 }
 
-/// Whether it is TLS, the host and the port.
+/// Returns true for TLS, the host and the port.
 fn target(url: &Spanned<String>, source: &Source) -> Result<(bool, String, u16), ConfigError> {
     let fault = |message: String| {
         let remedy = "write it as http://host:port or https://host:port";
@@ -316,7 +317,8 @@ fn target(url: &Spanned<String>, source: &Source) -> Result<(bool, String, u16),
     if authority.contains('@') {
         return Err(fault("the URL has a user: credentials have a key of their own".to_owned()));
     }
-    // The host in brackets may hold colons; a port that is out of range is none to the parser.
+    // The host in brackets may hold colons; the parser returns no port if the number is out of
+    // range.
     let behind_host = authority.rsplit(']').next().unwrap_or_default();
     if behind_host.contains(':') && uri.port_u16().is_none() {
         return Err(fault(format!("the port in {authority:?} is no port")));
@@ -367,7 +369,7 @@ fn lower_credential(
 /// Reads a file named in the config.
 ///
 /// # Errors
-/// If it can't be read, with the line that names it.
+/// Returns an error if the file can't be read, with the line that names it.
 pub(crate) fn read_file(name: &Spanned<String>, source: &Source) -> Result<Vec<u8>, ConfigError> {
     std::fs::read(source.resolve(name.get_ref())).map_err(|error| {
         let message = format!("can't read {}: {error}", name.get_ref());
@@ -375,7 +377,7 @@ pub(crate) fn read_file(name: &Spanned<String>, source: &Source) -> Result<Vec<u
     })
 }
 
-/// Missing; what needs it says so.
+/// Returns a missing text; the code that needs it reports it.
 fn no_text() -> Spanned<String> {
     Spanned::new(0..0, String::new())
 }

@@ -19,117 +19,120 @@ use crate::config::section::{TimeoutsSection, positive_if_set};
 use crate::config::session_section::{SessionSection, lower_session};
 use crate::config::spill_section::permille;
 
-/// A set of requests and how they are served.
+/// `[[route]]`: a set of requests and how they are served.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RouteSection {
     /// Unique name, as in metrics.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Serves every path below this one; without it, the built-in endpoints.
+    /// Path below which the route serves everything; without it, the route serves the built-in
+    /// endpoints.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) path_prefix: Option<Spanned<String>>,
-    /// What replaces the prefix on the way to the replica.
+    /// Text that replaces the prefix on the way to the replica.
     #[serde(default)]
     pub(crate) replace_prefix: Option<String>,
-    /// How requests below `path_prefix` are read, and how errors look.
+    /// Protocol of requests below `path_prefix`, and form of errors.
     #[serde(default)]
     pub(crate) protocol: RouteProtocol,
-    /// Serves only these models; empty serves all.
+    /// Models that the route serves; empty serves all.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) models: Vec<Spanned<String>>,
-    /// The model of requests below `path_prefix` that don't name one.
+    /// Model of requests below `path_prefix` that don't name one.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) model: Option<Spanned<String>>,
-    /// Uses only replicas of this pool.
+    /// Pool whose replicas the route uses; all replicas, if left out.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) pool: Option<Spanned<String>>,
-    /// How a replica is chosen: `predicted_latency` where bodies are read for their prompts,
+    /// Routing policy: by default `predicted_latency` where bodies are read for their prompts,
     /// `power_of_two` elsewhere.
     #[serde(default)]
     #[schemars(schema_with = "policy_schema")]
     pub(crate) policy: Option<Spanned<Policy>>,
-    /// What keeps requests together: `header:NAME`, `cookie:NAME`, `user`, `client_ip`,
+    /// Key that keeps requests together: `header:NAME`, `cookie:NAME`, `user`, `client_ip`,
     /// `conversation`, `prompt_prefix` or `prompt_prefix:BLOCKS`. For the policies that hash.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) hash_by: Option<Spanned<HashBy>>,
-    /// How later requests of a client find the replica of its earlier ones, whatever the policy.
+    /// Session affinity: later requests of a client find the replica of its earlier ones, whatever
+    /// the policy.
     #[serde(default)]
     #[schemars(with = "Option<SessionSection>")]
     pub(crate) session: Option<Spanned<SessionSection>>,
-    /// What the policy `least_loaded` makes of each signal.
+    /// Weights of signals for the policy `least_loaded`.
     #[serde(default)]
     pub(crate) least_loaded: LeastLoadedSection,
-    /// What the policy `predicted_latency` goes by.
+    /// Settings of the policy `predicted_latency`.
     #[serde(default)]
     pub(crate) predicted_latency: PredictedLatencySection,
-    /// What the policy `prefix_aware` goes by.
+    /// Settings of the policy `prefix_aware`.
     #[serde(default)]
     pub(crate) prefix_aware: PrefixAwareSection,
-    /// What the policy `prequal` goes by.
+    /// Settings of the policy `prequal`.
     #[serde(default)]
     pub(crate) prequal: PrequalSection,
-    /// Asks replicas to report usage in streams, and takes the report out again if the client did
-    /// not ask for it.
+    /// True to ask replicas to report usage in streams, and to take the report out again if the
+    /// client did not ask for it.
     #[serde(default)]
     pub(crate) inject_usage: bool,
-    /// Passes the client's `Authorization` and API key headers on to the replica.
+    /// True to pass the client's `Authorization` and API key headers on to the replica.
     #[serde(default)]
     pub(crate) forward_authorization: bool,
-    /// Fields of requests by which its clients may steer the model server, e.g. `priority`. Requests
-    /// with any other of these fields are refused.
+    /// Fields of requests by which the route's clients may steer the model server, e.g. `priority`.
+    /// Requests with any other of these fields are refused.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) allow_engine_fields: Vec<Spanned<String>>,
-    /// Requests that wait for a place at most, for each of the route's models; as in `[spill]` if not
+    /// Maximum number of waiting requests, for each of the route's models; as in `[spill]` if not
     /// set.
     #[serde(default)]
     pub(crate) queue_max: Option<usize>,
-    /// Bytes that they hold together; as in `[spill]` if not set.
+    /// Maximum size of these waiting requests together, in bytes; as in `[spill]` if not set.
     #[serde(default)]
     pub(crate) queue_bytes_max: Option<usize>,
-    /// How long one may wait; as in `[spill]` if not set.
+    /// Longest wait of one request in ms; as in `[spill]` if not set.
     #[serde(default)]
     pub(crate) queue_ms: Option<u32>,
-    /// Time to the first byte of a reply beyond which it is of no use: a request that can't make it
-    /// is turned away at once.
+    /// Time in ms to the first byte of a reply beyond which the reply is of no use: a request that
+    /// can't make it is turned away at once.
     #[serde(default, deserialize_with = "positive_if_set")]
     pub(crate) slo_ms: Option<u64>,
-    /// Share of a model's replicas, in percent, below which the least urgent requests are turned away
-    /// first; as in `[spill]` if not set.
+    /// Share of a model's replicas, in percent, below which the least urgent requests are turned
+    /// away first; as in `[spill]` if not set.
     #[serde(default)]
     #[schemars(with = "Option<u16>")]
     pub(crate) degraded_below_percent: Option<Spanned<u16>>,
-    /// Share of a model's places, in percent, that a tenant which uses more than its part leaves at
-    /// most to other tenants that are there; as in `[spill]` if not set.
+    /// Largest share of a model's places, in percent, that a tenant above its fair share leaves to
+    /// other active tenants; as in `[spill]` if not set.
     #[serde(default)]
     #[schemars(with = "Option<u16>")]
     pub(crate) tenant_room_percent: Option<Spanned<u16>>,
-    /// Has another replica go on with a stream of a completion that breaks off, from the text sent so
-    /// far; off by default.
+    /// True to have another replica go on with a stream of a completion that breaks off, from the
+    /// text sent so far; off by default.
     #[serde(default)]
     pub(crate) continue_streams: bool,
-    /// Bytes of text that are kept of each such stream; a longer one is not continued.
+    /// Maximum size of the text that is kept of each such stream, in bytes; a longer one is not
+    /// continued.
     #[serde(default = "continue_bytes_max")]
     pub(crate) continue_bytes_max: usize,
-    /// How often one stream may be continued.
+    /// Maximum number of continuations of one stream.
     #[serde(default = "continuations_max")]
     pub(crate) continuations_max: u32,
-    /// Asks a second replica if the first does not begin to reply; off by default.
+    /// Settings for asking a second replica if the first does not begin to reply; off by default.
     #[serde(default)]
     #[schemars(with = "Option<HedgeSection>")]
     pub(crate) hedge: Option<Spanned<HedgeSection>>,
-    /// Regions that may serve its requests; all, if left out.
+    /// Regions that may serve the route's requests; all, if left out.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) regions: Vec<RegionName>,
-    /// Countries whose regions may serve its requests, e.g. `DE`; all, if left out. A region that
-    /// nobody said the country of may not, then.
+    /// Countries whose regions may serve the route's requests, e.g. `DE`; all, if left out. With
+    /// countries, a region whose country is unknown may not serve them.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) countries: Vec<Country>,
@@ -142,9 +145,9 @@ pub(crate) struct RouteSection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RouteProtocol {
-    /// JSON bodies with a `model` field, OpenAI's error shape.
+    /// JSON bodies with a `model` field; errors in OpenAI's form.
     Openai,
-    /// KServe V2's error shape; bodies are not read.
+    /// KServe V2: bodies are not read; errors in its form.
     V2,
     /// gRPC: messages are not read; errors are gRPC statuses.
     Grpc,
@@ -154,7 +157,8 @@ pub(crate) enum RouteProtocol {
 }
 
 impl RouteSection {
-    /// The route that serves everything built in, for configs without a route of their own for it.
+    /// Returns the route that serves everything built in, for configs without a route of their own
+    /// for it.
     pub(crate) fn catch_all() -> Self {
         Self {
             name: Spanned::new(0..0, "default".to_owned()),
@@ -190,10 +194,11 @@ impl RouteSection {
         }
     }
 
-    /// Checks that there is a key exactly if the policy wants one, and that requests can have it.
+    /// Checks that there is a hash key exactly if the policy needs one, and that requests can have
+    /// it.
     ///
     /// # Errors
-    /// If not, at the line to change.
+    /// Returns an error at the line to change.
     pub(crate) fn check_hash_by(&self, source: &Source) -> Result<(), ConfigError> {
         let policy = self.policy();
         let Some(hash_by) = &self.hash_by else {
@@ -218,18 +223,18 @@ impl RouteSection {
         Ok(())
     }
 
-    /// How a replica is chosen.
+    /// Returns the routing policy.
     fn policy(&self) -> Policy {
         let said = self.policy.as_ref().map(|policy| *policy.get_ref());
         said.unwrap_or_else(|| default_policy(self.reads_bodies()))
     }
 
-    /// Whether its requests have prompts that are seen.
+    /// Returns true if the prompts of the route's requests are read.
     fn reads_bodies(&self) -> bool {
         self.path_prefix.is_none() || self.protocol == RouteProtocol::Openai
     }
 
-    /// How its requests wait, as `base` says where it does not.
+    /// Returns the queue of waiting requests, with `base` for settings that the route leaves out.
     fn queue_over(&self, source: &Source, base: QueueSpec) -> Result<QueueSpec, ConfigError> {
         let degraded = self.degraded_below_percent.as_ref();
         let tenant_room = self.tenant_room_percent.as_ref();
@@ -247,10 +252,11 @@ impl RouteSection {
         })
     }
 
-    /// The route in the data path's terms; everything but its session has been checked.
+    /// Converts the route to the data path's form; everything but its session, queue and hedging
+    /// has been checked.
     ///
     /// # Errors
-    /// If the session, the queue or hedging does not work, with its line.
+    /// Returns an error if one of these three does not work, with its line.
     pub(crate) fn lower(
         self,
         source: &Source,
@@ -298,8 +304,10 @@ impl RouteSection {
     }
 }
 
+/// Reads the fields that clients may set.
+///
 /// # Errors
-/// If a name is none of a field that steers a model server.
+/// Returns an error if a name is none of a field that steers a model server.
 fn engine_fields(names: &[Spanned<String>], source: &Source) -> Result<EngineFields, ConfigError> {
     names.iter().try_fold(EngineFields::NONE, |fields, name| {
         let field = EngineFields::named(name.get_ref()).ok_or_else(|| {
@@ -311,24 +319,25 @@ fn engine_fields(names: &[Spanned<String>], source: &Source) -> Result<EngineFie
     })
 }
 
-/// About 60,000 tokens: more than models say in one answer.
+/// Returns the size of about 60,000 tokens: more than models generate in one answer.
 fn continue_bytes_max() -> usize {
     256 << 10
 }
 
-/// A request that has killed four replicas is more likely to be the cause than a witness.
+/// Returns 3: a request that has killed four replicas is more likely to be the cause than a
+/// witness.
 fn continuations_max() -> u32 {
     3
 }
 
-/// How a replica is chosen where nobody says it: where prompts are seen, by when the first token is
-/// predicted to come; else by what is close to the best by load, and free of herds when signals are
-/// late.
+/// Returns the default policy. Where prompts are seen, it goes by the predicted time of the first
+/// token. Elsewhere it picks a replica close to the least loaded one, without herds when signals
+/// are late.
 pub(crate) fn default_policy(reads_bodies: bool) -> Policy {
     if reads_bodies { Policy::PredictedLatency } else { Policy::PowerOfTwo }
 }
 
-/// The names of all policies, so that one more needs no change here.
+/// Lists the names of all policies, so that one more needs no change here.
 fn policy_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
     schemars::json_schema!({ "type": "string", "enum": names })

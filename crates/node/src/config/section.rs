@@ -1,4 +1,4 @@
-//! The sections of the config file that concern the node itself.
+//! Sections about the node itself: listeners, admin listener, limits, time-outs, retries.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,41 +14,40 @@ use toml::Spanned;
 use crate::config::access_section::AuthMode;
 use crate::config::error::{ConfigError, Source};
 
-/// How worker threads share the work.
+/// Way in which worker threads share the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerLayout {
-    /// A runtime of its own for each worker; connections are handed out to them in turn.
-    /// Cheapest per request.
+    /// A runtime for each worker; connections are handed out to them in turn. Cheapest per request.
     #[default]
     PerCore,
-    /// One runtime whose threads steal work from each other. Spreads the streams of a single
+    /// A shared runtime whose threads steal work from each other. Spreads the streams of a single
     /// HTTP/2 connection over all cores.
     Shared,
 }
 
-/// `[node]`: who this process is.
+/// `[node]`: name, region and threads of this process.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NodeSection {
     /// Name of this node, unique in the cluster.
     pub(crate) name: String,
-    /// Region this node is in.
+    /// Region that this node is in.
     pub(crate) region: String,
-    /// The country that it is in, e.g. `DE`, for rules about where requests may be served.
+    /// Country that this node is in, e.g. `DE`, for rules about where requests may be served.
     #[schemars(with = "Option<String>")]
     pub(crate) country: Option<Country>,
-    /// Worker threads; 0 takes one per core.
+    /// Number of worker threads; 0 takes one per core.
     pub(crate) workers: usize,
-    /// How the workers share the work.
+    /// Way in which the workers share the work.
     pub(crate) worker_layout: WorkerLayout,
-    /// How long a node that is told to stop still serves as ever, so that load balancers see that it
-    /// is not ready before it refuses connections: two or three periods of their checks.
+    /// Time in ms for which a node that is told to stop serves on, so that load balancers see that
+    /// it is not ready before it refuses connections: two or three periods of their checks.
     pub(crate) drain_notice_ms: u64,
-    /// How long running requests may take to finish when the node stops, after that.
+    /// Time limit in ms for running requests to finish after that, when the node stops.
     pub(crate) drain_ms: u64,
-    /// Whether replies carry `x-spillway-region`, `-replica`, `-policy`, `-hops`, `-model` and
-    /// `-arm`.
+    /// True to add `x-spillway-region`, `-replica`, `-policy`, `-hops`, `-model` and `-arm` to
+    /// replies.
     pub(crate) expose_routing: bool,
 }
 
@@ -74,18 +73,18 @@ pub(crate) struct ListenerSection {
     /// IP address and port.
     #[schemars(with = "SocketAddr")]
     pub(crate) address: Spanned<SocketAddr>,
-    /// Whether another process may listen on the same address, so that a new one can take over before
-    /// the old one ends. Both have to say so, and to run as the same user; new connections are spread
-    /// over them.
+    /// True if another process may listen on this address too, so that a new one can take over
+    /// before the old one ends. Both need this setting and the same user; new connections are
+    /// spread over them.
     #[serde(default)]
     pub(crate) share_port: bool,
-    /// How its clients show who they are, if not as `[auth]` says.
+    /// Authentication of its clients, if it differs from `[auth]`.
     #[serde(default)]
     pub(crate) auth: Option<AuthMode>,
-    /// TLS; without it the listener speaks cleartext.
+    /// TLS settings; without them the listener speaks cleartext.
     #[serde(default)]
     pub(crate) tls: Option<TlsSection>,
-    /// Whether connections start with a PROXY v1 or v2 header.
+    /// PROXY header at the start of connections, v1 or v2.
     #[serde(default)]
     pub(crate) proxy_protocol: ProxyProtocol,
     /// Address blocks whose forwarding headers and PROXY header are believed.
@@ -94,7 +93,7 @@ pub(crate) struct ListenerSection {
     pub(crate) trusted_proxies: Vec<Spanned<String>>,
 }
 
-/// Whether a listener expects PROXY headers.
+/// Expectation of PROXY headers on a listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ProxyProtocol {
@@ -117,20 +116,22 @@ pub(crate) struct TlsSection {
     pub(crate) key: Spanned<String>,
 }
 
-/// `[cors]`: which web pages may use the gateway from a browser.
+/// `[cors]`: web pages that may use the gateway from a browser.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CorsSection {
-    /// Origins of these pages, e.g. `https://chat.example`; `*` stands for every page. Without any, replies
-    /// say of origins what replicas say, and a browser's question before it sends a request (`OPTIONS`) is
-    /// refused.
+    /// Origins of these pages, e.g. `https://chat.example`; `*` stands for every page. Without any,
+    /// replicas alone decide about origins in replies, and a browser's preflight request
+    /// (`OPTIONS`) is refused.
     #[schemars(with = "Vec<String>")]
     pub(crate) allowed_origins: Vec<Spanned<String>>,
 }
 
 impl CorsSection {
+    /// Checks the origins.
+    ///
     /// # Errors
-    /// If one of them is no origin, with its line.
+    /// Returns an error if one of them is no origin, with its line.
     pub(crate) fn lower(&self, source: &Source) -> Result<Cors, ConfigError> {
         for origin in &self.allowed_origins {
             Cors::new([origin.get_ref().as_str()]).map_err(|error| {
@@ -143,80 +144,85 @@ impl CorsSection {
     }
 }
 
-/// `[admin]`: metrics and health for operators.
+/// `[admin]`: metrics, health and the admin API for operators.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AdminSection {
-    /// IP address and port. Of this machine only, unless there is a token file.
+    /// IP address and port; loopback only, unless there is a token file.
     #[schemars(with = "SocketAddr")]
     pub(crate) address: Spanned<SocketAddr>,
-    /// File with a line `name role token` for everybody who may operate the cluster; roles are `read`,
-    /// `operate` and `admin`. With it, nobody gets in without one of these tokens or a key of the cluster.
+    /// File with one line `name role token` for each operator of the cluster; roles are `read`,
+    /// `operate` and `admin`. With it, every request needs one of these tokens or a key of the
+    /// cluster.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) token_file: Option<Spanned<PathBuf>>,
-    /// TLS; without it the listener speaks cleartext.
+    /// TLS settings; without them the listener speaks cleartext.
     #[serde(default)]
     pub(crate) tls: Option<TlsSection>,
-    /// Names by which operators reach it, besides IP addresses and `localhost`. A request that names
-    /// another host is refused.
+    /// Names by which operators reach the listener, besides IP addresses and `localhost`. A request
+    /// that names another host is refused.
     #[serde(default)]
     pub(crate) names: Vec<String>,
 }
 
-/// `[limits]`: what clients may take.
+/// `[limits]`: limits on clients.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsSection {
-    /// Client connections at a time; one more is closed at once.
+    /// Maximum number of client connections; one more is closed at once.
     #[serde(deserialize_with = "positive")]
     pub(crate) connections_max: usize,
-    /// Of these, connections of one client: an IPv4 address, or the first 64 bits of an IPv6 one.
-    /// Trusted proxies have no such limit.
+    /// Maximum number of connections of one client: an IPv4 address, or the first 64 bits of an
+    /// IPv6 one. Trusted proxies have no such limit.
     #[serde(deserialize_with = "positive")]
     pub(crate) connections_per_client_max: usize,
-    /// Memory that this process may use; from 90 % of it on new requests are refused. 0: what the
-    /// control group or the machine has.
+    /// Memory limit of this process in bytes; from 90 % of it on new requests are refused. 0: the
+    /// limit of the control group or the memory of the machine.
     pub(crate) memory_bytes_max: u64,
-    /// Bytes of one request head; more gets 431.
+    /// Maximum size of one request head in bytes; more gets 431.
     #[serde(deserialize_with = "positive")]
     pub(crate) header_bytes_max: usize,
-    /// Header fields of one HTTP/1.1 request; more gets 431.
+    /// Maximum number of header fields of one HTTP/1.1 request; more gets 431.
     #[serde(deserialize_with = "positive")]
     pub(crate) headers_max: usize,
-    /// Bytes of one request body; more gets 413.
+    /// Maximum size of one request body in bytes; more gets 413.
     #[serde(deserialize_with = "positive")]
     pub(crate) body_bytes_max: u64,
-    /// Bytes of all buffered request bodies together; a body beyond it gets 503.
+    /// Maximum size of all buffered request bodies together, in bytes; a body beyond it gets 503.
     #[serde(deserialize_with = "positive")]
     pub(crate) body_bytes_total_max: u64,
-    /// Bodies that need no reading are buffered, and can be retried, up to this many bytes.
+    /// Maximum size in bytes up to which bodies that need no reading are buffered, so that they can
+    /// be retried.
     #[serde(deserialize_with = "positive")]
     pub(crate) buffered_bytes_max: u64,
-    /// Concurrent requests on one HTTP/2 connection.
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
     #[serde(deserialize_with = "positive")]
     pub(crate) streams_per_connection_max: u32,
-    /// Requests that one connection may abandon within `reset_window_ms` before it is closed.
+    /// Maximum number of requests that one connection may abandon within `reset_window_ms` before
+    /// it is closed.
     #[serde(deserialize_with = "positive")]
     pub(crate) resets_per_connection_max: u32,
-    /// The window that `resets_per_connection_max` counts in.
+    /// Time window of `resets_per_connection_max`.
     #[serde(deserialize_with = "positive")]
     pub(crate) reset_window_ms: u64,
-    /// Time for a complete request head.
+    /// Time limit of a complete request head.
     #[serde(deserialize_with = "positive")]
     pub(crate) head_timeout_ms: u64,
-    /// Time for a complete request body.
+    /// Time limit of a complete request body.
     #[serde(deserialize_with = "positive")]
     pub(crate) body_timeout_ms: u64,
-    /// A connection without requests for this long is closed.
+    /// Time after which a connection without requests is closed.
     #[serde(deserialize_with = "positive")]
     pub(crate) idle_timeout_ms: u64,
-    /// A client that takes no bytes of its reply for this long is cut off.
+    /// Time after which a client that takes no bytes of its reply is cut off.
     #[serde(deserialize_with = "positive")]
     pub(crate) stall_timeout_ms: u64,
-    /// Bytes of one reply that are read ahead of a slow client; 0 lets the replica wait for it.
+    /// Maximum size of what is read ahead of one slow client, in bytes; 0 lets the replica wait for
+    /// the client.
     pub(crate) read_ahead_bytes_max: usize,
-    /// Bytes of all that is read ahead together; an eighth of the memory is another limit to it.
+    /// Maximum size of all that is read ahead, in bytes; an eighth of the memory is another limit
+    /// to it.
     pub(crate) read_ahead_bytes_total_max: u64,
 }
 
@@ -269,31 +275,31 @@ impl From<LimitsSection> for Limits {
     }
 }
 
-/// A year: longer means the same, and sums of moments stay representable.
+/// A year: a longer time-out has no other effect, and sums of times stay representable.
 const TIMEOUT_MS_MAX: u64 = 365 * 86_400_000;
 
-/// `[timeouts]`, also inside a route: how long a replica may take.
+/// `[timeouts]`, also inside a route: time limits of replicas.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TimeoutsSection {
-    /// TCP and TLS set-up; 1,000 by default.
+    /// Time limit of TCP and TLS set-up; 1,000 by default.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) connect_ms: Option<u64>,
-    /// From the request to the first event of a stream, comments aside, or to the first byte of any
-    /// other reply; 600,000 by default, since engines queue requests, and answer unary ones when all
-    /// is generated.
+    /// Time limit from the request to the first event of a stream, comments aside, or to the first
+    /// byte of any other reply; 600,000 by default, since engines queue requests, and answer unary
+    /// ones when all is generated.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) first_byte_ms: Option<u64>,
-    /// Between two pieces of a reply that has begun; 60,000 by default.
+    /// Longest pause between two pieces of a reply that has begun; 60,000 by default.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) idle_ms: Option<u64>,
-    /// The whole request; 3,600,000 by default.
+    /// Time limit of the whole request; 3,600,000 by default.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) total_ms: Option<u64>,
 }
 
 impl TimeoutsSection {
-    /// These time-outs, with `base` where one is not set.
+    /// Returns these time-outs, with `base` for those that are not set.
     pub(crate) fn over(&self, base: Timeouts) -> Timeouts {
         let bounded = |ms: u64| Duration::from_millis(ms.min(TIMEOUT_MS_MAX));
         let pick = |set: Option<u64>, base| set.map_or(base, bounded);
@@ -306,19 +312,18 @@ impl TimeoutsSection {
     }
 }
 
-/// `[retry]`: when another replica is tried.
+/// `[retry]`: rules for trying another replica.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RetrySection {
-    /// Attempts per request, the first included.
+    /// Maximum number of attempts per request, the first included.
     pub(crate) attempts_max: u32,
     /// Retries as a share of requests, in percent.
     pub(crate) budget_percent: u32,
-    /// Retries in hand at the start, which requests earn back by their share however seldom they
-    /// come: so that a node with few requests can retry. None if the share is zero.
+    /// Retries in hand at the start, so that a node with few requests can retry; requests earn them
+    /// back by their share, however seldom they come. None if the share is zero.
     pub(crate) budget_in_hand: u32,
-    /// Retries that a second earns whose requests earn less: more than the share where requests are
-    /// few.
+    /// Least number of retries that each second earns: more than the share where requests are few.
     pub(crate) budget_min_per_second: u32,
 }
 
@@ -349,7 +354,8 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A number that makes no sense as zero: a limit or time-out of nothing would refuse everything.
+/// Reads a number that makes no sense as zero: a limit or time-out of nothing would refuse
+/// everything.
 pub(crate) fn positive<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! `session` of a route: how later requests of a client find the replica of its earlier ones.
+//! `session` of a route: session affinity of a client's requests to one replica.
 
 use std::num::NonZero;
 use std::time::Duration;
@@ -12,38 +12,42 @@ use toml::Spanned;
 use crate::config::error::{ConfigError, Source};
 use crate::config::split_section::check_cookie_name;
 
-/// Seconds that a session lasts unless the config says otherwise.
+/// Default duration of a session in seconds.
 const SESSION_S: u32 = 3600;
-/// Sessions remembered at a time unless the config says otherwise: about 10 MB.
+/// Default number of sessions remembered at a time: about 10 MB.
 const SESSIONS: u32 = 100_000;
-/// Sessions remembered at a time at most: about 1 GB.
+/// Maximum number of sessions remembered at a time: about 1 GB.
 const SESSIONS_MAX: u32 = 10_000_000;
 
-/// How a route knows the sessions of its clients: by exactly one of `cookie` and `header`.
+/// Method by which a route knows the sessions of its clients: exactly one of `cookie` and `header`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SessionSection {
-    /// A cookie that names the replica; the first reply sets it.
+    /// Name of a cookie that names the replica; the first reply sets it.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) cookie: Option<Spanned<String>>,
-    /// How long clients keep the cookie; 3,600 s by default.
+    /// Time for which clients keep the cookie; 3,600 s by default.
     #[serde(default)]
     pub(crate) max_age_s: Option<NonZero<u32>>,
-    /// A header that clients send with every request of a session; this node remembers its replica.
+    /// Name of a header that clients send with every request of a session; this node remembers its
+    /// replica.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) header: Option<Spanned<String>>,
-    /// A session without requests for this long is forgotten; 3,600 s by default.
+    /// Time after which a session without requests is forgotten; 3,600 s by default.
     #[serde(default)]
     pub(crate) idle_s: Option<NonZero<u32>>,
-    /// Sessions remembered at a time; beyond it the least used are forgotten. 100,000 by default.
+    /// Maximum number of sessions remembered at a time; beyond it the least used are forgotten.
+    /// 100,000 by default.
     #[serde(default)]
     pub(crate) sessions_max: Option<NonZero<u32>>,
 }
 
+/// Checks the section.
+///
 /// # Errors
-/// Whatever does not work, with its line.
+/// Returns the first fault, with its line.
 pub(crate) fn lower_session(
     source: &Source,
     section: &Spanned<SessionSection>,
@@ -88,8 +92,10 @@ pub(crate) fn lower_session(
     }
 }
 
+/// Checks that a session's cookie is not a split's.
+///
 /// # Errors
-/// If a session's cookie is one that a split remembers its arms by.
+/// Returns an error if a split remembers its arms by this cookie.
 pub(crate) fn check_session_cookie(
     source: &Source,
     section: &Spanned<SessionSection>,

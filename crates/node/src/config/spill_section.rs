@@ -1,4 +1,4 @@
-//! `[spill]`: when other regions are asked.
+//! `[spill]`: requests to other regions, and waiting requests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,38 +8,40 @@ use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
 
-/// `[spill]`: when requests go to other regions, and which ones are taken in.
+/// `[spill]`: conditions for sending requests to other regions, and limits on requests that wait or
+/// come from there.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SpillSection {
-    /// Whether requests may go to other regions at all.
+    /// True if requests may go to other regions.
     pub(crate) enabled: bool,
     /// Part of the capacity that is kept for this region's own requests, in percent.
     #[schemars(with = "u16")]
     pub(crate) reserve_percent: Spanned<u16>,
-    /// Part of the capacity that requests of other regions may take at most, in percent; none
+    /// Maximum part of the capacity that requests of other regions may take, in percent; no maximum
     /// by default, since a reserve does better.
     #[schemars(with = "Option<u16>")]
     pub(crate) guests_percent_max: Option<Spanned<u16>>,
-    /// Regions that one request asks at most, one after the other.
+    /// Maximum number of regions that one request asks, one after the other.
     pub(crate) regions_max: u8,
-    /// Requests that wait in this node for a place at most, for each route and model.
+    /// Maximum number of requests that wait in this node for a place, for each route and model.
     pub(crate) queue_max: usize,
-    /// Bytes that they hold together, for each route and model.
+    /// Maximum size of these waiting requests together, in bytes, for each route and model.
     pub(crate) queue_bytes_max: usize,
-    /// How long one may wait here: 600,000 by default, as long as clients of language models wait for
-    /// a server that queues. One that says how long it waits, waits no longer than that.
+    /// Longest wait of one request, in ms: 600,000 by default, as long as clients of language
+    /// models wait for a server that queues. A request that names its own limit waits no longer
+    /// than that.
     pub(crate) queue_ms: u32,
-    /// Requests that wait in this node at most, over all routes and models.
+    /// Maximum number of requests that wait in this node, over all routes and models.
     pub(crate) queue_total_max: usize,
-    /// Bytes that these hold together.
+    /// Maximum size of all these waiting requests together, in bytes.
     pub(crate) queue_total_bytes_max: usize,
-    /// Share of a model's replicas, in percent, below which the least urgent requests are turned away
-    /// first; 0 never does.
+    /// Share of a model's replicas, in percent, below which the least urgent requests are turned
+    /// away first; 0 never does.
     #[schemars(with = "u16")]
     pub(crate) degraded_below_percent: Spanned<u16>,
-    /// Share of a model's places, in percent, that a tenant which uses more than its part leaves at
-    /// most to other tenants that are there; 0 leaves nothing.
+    /// Largest share of a model's places, in percent, that a tenant above its fair share leaves to
+    /// other active tenants; 0 leaves nothing.
     #[schemars(with = "u16")]
     pub(crate) tenant_room_percent: Spanned<u16>,
 }
@@ -63,18 +65,20 @@ impl Default for SpillSection {
     }
 }
 
-/// When requests go to other regions, and which ones are taken in.
+/// Conditions for sending requests to other regions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SpillConfig {
-    /// Regions that one request asks at most; 0 keeps all at home.
+    /// Maximum number of regions that one request asks; 0 keeps all requests here.
     pub asked_max: usize,
-    /// How regions are weighed against each other.
+    /// Terms by which regions are weighed against each other.
     pub terms: SpillTerms,
 }
 
 impl SpillSection {
+    /// Checks the section.
+    ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn lower(&self, source: &Source) -> Result<SpillConfig, ConfigError> {
         let part = |percent: &Spanned<u16>| permille(source, percent);
         Ok(SpillConfig {
@@ -87,15 +91,15 @@ impl SpillSection {
         })
     }
 
-    /// Bounds on all that waits here for a place.
+    /// Returns the limits of all waiting requests together.
     pub(crate) fn totals(&self) -> WaitTotals {
         WaitTotals { count_max: self.queue_total_max, bytes_max: self.queue_total_bytes_max }
     }
 
-    /// How requests wait here for a place, by routes that don't say otherwise.
+    /// Returns the queue of waiting requests, for routes that set none.
     ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn queue(&self, source: &Source) -> Result<QueueSpec, ConfigError> {
         Ok(QueueSpec {
             limits: WaitLimits {
@@ -110,10 +114,10 @@ impl SpillSection {
     }
 }
 
-/// A percentage in thousandths.
+/// Converts percent to permille.
 ///
 /// # Errors
-/// If it is more than 100, with its line.
+/// Returns an error if the value is more than 100, with its line.
 pub(crate) fn permille(source: &Source, percent: &Spanned<u16>) -> Result<u16, ConfigError> {
     match *percent.get_ref() {
         percent if percent <= 100 => Ok(percent * 10),

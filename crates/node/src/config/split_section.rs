@@ -15,20 +15,20 @@ use toml::Spanned;
 use crate::config::error::{ConfigError, Source};
 use crate::config::names::Served;
 
-/// Arms of one split at most: each is a series in the metrics, and no experiment needs more.
+/// Maximum number of arms of one split: each is a series in the metrics, and no experiment needs
+/// more.
 const ARMS_MAX: usize = 32;
-/// Letters of an arm's name at most.
+/// Maximum length of an arm's name.
 const ARM_NAME_MAX: usize = 64;
 
-/// One name for clients, several models behind it.
+/// `[[split]]`: one name for clients, several models behind it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SplitSection {
-    /// What clients ask for: a new name, or that of a model, which then gets its requests by the
-    /// split.
+    /// Name that clients ask for: a new one, or that of a model, whose requests are then split.
     #[schemars(with = "String")]
     pub(crate) model: Spanned<String>,
-    /// What a request's arm is chosen by: `random`, `user`, `header:NAME` or `cookie:NAME`.
+    /// Basis for choosing a request's arm: `random`, `user`, `header:NAME` or `cookie:NAME`.
     #[serde(default = "default_by")]
     #[schemars(with = "String")]
     pub(crate) by: Spanned<String>,
@@ -36,10 +36,10 @@ pub(crate) struct SplitSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) sticky_cookie: Option<Spanned<String>>,
-    /// How long clients keep that cookie; 30 days by default.
+    /// Time for which clients keep that cookie; 30 days by default.
     #[serde(default = "default_sticky_max_age_s")]
     pub(crate) sticky_max_age_s: NonZero<u32>,
-    /// The models that share the requests.
+    /// Models that share the requests.
     #[schemars(with = "Vec<ArmSection>")]
     pub(crate) arms: Spanned<Vec<ArmSection>>,
 }
@@ -48,31 +48,33 @@ pub(crate) struct SplitSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArmSection {
-    /// Its name, unique in the split: in metrics, in headers, and in what testers send.
+    /// Name of the arm, unique in the split: it stands in metrics, in headers, and in requests of
+    /// testers.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// The model that serves it.
+    /// Model that serves the arm.
     #[schemars(with = "String")]
     pub(crate) model: Spanned<String>,
-    /// Its share of the requests in percent, with one decimal at most; those of all arms make 100. With
-    /// 0 it gets only what names it.
+    /// Share of the requests in percent, with one decimal at most; the shares of all arms make 100.
+    /// With 0 the arm gets only requests that name it.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0, max = 100))]
     pub(crate) weight_percent: Option<Percent>,
-    /// The same against the other arms, instead of in percent: 9 and 1 are 90 % and 10 %.
+    /// Share of the requests against the other arms, instead of in percent: 9 and 1 are 90 % and 10
+    /// %.
     #[serde(default)]
     pub(crate) weight: Option<u32>,
-    /// The version of the model that serves it.
+    /// Version of the model that serves the arm; any, if left out.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) version: Option<Spanned<String>>,
 }
 
 impl SplitSection {
-    /// The split in the data path's terms. `splits` are the names of all of them.
+    /// Converts the split to the data path's form. `splits` are the names of all splits.
     ///
     /// # Errors
-    /// Whatever does not work, with its line.
+    /// Returns the first fault, with its line.
     pub(crate) fn lower(
         self,
         source: &Source,
@@ -140,7 +142,7 @@ impl SplitSection {
     }
 }
 
-/// The weights of all arms against each other.
+/// Returns the weights of all arms against each other.
 fn shares(arms: &[ArmSection]) -> Result<Vec<u32>, String> {
     let percents: Option<Vec<Percent>> = arms.iter().map(|arm| arm.weight_percent).collect();
     let weights: Option<Vec<u32>> = arms.iter().map(|arm| arm.weight).collect();
@@ -186,8 +188,10 @@ impl ArmSection {
     }
 }
 
+/// Checks the name of a cookie.
+///
 /// # Errors
-/// If clients could not send a cookie of this name back.
+/// Returns an error if clients could not send a cookie of this name back.
 pub(crate) fn check_cookie_name(
     source: &Source,
     name: &Spanned<String>,

@@ -1,4 +1,4 @@
-//! `versions` of a replica: which versions of its models it serves.
+//! `versions` of a replica: the versions of its models that it serves.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,17 @@ use toml::Spanned;
 use crate::config::error::{ConfigError, Source};
 use crate::config::names::check_version_text;
 
-/// Versions of a model that one replica serves at most: each is a group of replicas on each route.
+/// Maximum number of versions of a model that one replica serves: each is a group of replicas on
+/// each route.
 const VERSIONS_MAX: usize = 64;
 
 /// Versions by model, as they are written.
 pub(crate) type VersionsSection = BTreeMap<String, Spanned<Vec<Spanned<String>>>>;
 
+/// Checks the section.
+///
 /// # Errors
-/// Whatever does not work, with its line.
+/// Returns the first fault, with its line.
 pub(crate) fn lower_versions(
     source: &Source,
     section: VersionsSection,

@@ -1,41 +1,41 @@
-//! What of the agreed state decides about requests at this node.
+//! Part of the agreed state that decides about requests at this node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spillway_control::{
+use spillway_cluster_state::{
     LeaseSource, Model, Replica, ReplicaSpec, ReplicaState, Route, Split, State,
 };
 use spillway_types::{ModelName, RegionName, ReplicaName, RouteName};
 
-/// What of the agreed state decides about requests at this node.
+/// Part of the agreed state that decides about requests at this node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct AgreedWorld {
     pub(crate) models: BTreeMap<ModelName, Model>,
     pub(crate) splits: BTreeMap<ModelName, Split>,
     pub(crate) routes: BTreeMap<RouteName, Route>,
-    /// Of this node's region.
+    /// Replicas of this node's region.
     pub(crate) replicas: BTreeMap<ReplicaName, AgreedReplica>,
     /// Pools that replicas of any region are in.
     pub(crate) pools: BTreeSet<String>,
-    /// Models that replicas of other regions are there for, whatever their state.
+    /// Models of replicas in other regions, whatever their state.
     pub(crate) models_served: BTreeSet<ModelName>,
 }
 
-/// What the cluster says about a replica of the own region.
+/// Record of a replica of the own region.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AgreedReplica {
-    /// Which registration it is.
+    /// Epoch of the registration: a new registration has another one.
     pub(crate) epoch: u64,
-    /// Whether it may be given new requests.
+    /// True if the replica may be given new requests.
     pub(crate) is_active: bool,
-    /// An operator's weight, instead of its own.
+    /// Weight set by an operator, instead of its own.
     pub(crate) weight: Option<u32>,
-    /// What it is, if it was registered rather than told of by a node that has it in its config.
+    /// Specification, if the replica was registered; `None` if a node reported it from its config.
     pub(crate) registered: Option<ReplicaSpec>,
 }
 
 impl AgreedWorld {
-    /// Nothing before the cluster is formed.
+    /// Takes the part for one region; empty before the cluster is formed.
     pub(crate) fn of(state: &State, region: &RegionName) -> Self {
         let records = state.records();
         if state.cluster().is_none() {
@@ -70,9 +70,10 @@ impl AgreedReplica {
     }
 }
 
-/// Whether a replica was registered, by itself or by an operator. Nodes tell of those in their
-/// configs under incarnation 0 and without a lease: these are served where the config has them, and
-/// would else come back by way of the cluster after they were taken out of it.
+/// Returns true if a replica was registered, by itself or by an operator. Nodes report the replicas
+/// in their configs under incarnation 0 and without a lease: these are served where the config has
+/// them. Otherwise they would come back by way of the cluster after they were taken out of the
+/// config.
 pub(crate) fn is_registered(replica: &Replica) -> bool {
     replica.incarnation != 0 || matches!(replica.spec.source, LeaseSource::Lease { .. })
 }
@@ -97,7 +98,7 @@ mod tests {
         );
         let elsewhere = of(Some(lease(15_000)), "two");
         assert!(elsewhere.replicas.is_empty(), "another region's");
-        // Its models are known all the same.
+        // Its models are known nevertheless.
         assert_eq!((leased.models_served.len(), elsewhere.models_served.len()), (0, 1));
         assert_eq!(elsewhere.pools, ["default".to_owned()].into());
         assert_eq!(AgreedWorld::of(&State::new(), &"one".into()), AgreedWorld::default());

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use spillway_control::{Arm, LeaseSource, Model, ReplicaSpec, ResidencyRule, Route, Split};
+use spillway_cluster_state::{Arm, LeaseSource, Model, ReplicaSpec, ResidencyRule, Route, Split};
 use spillway_proxy::{ReplicaProtocol, RouteSpec, SplitBy};
 use spillway_route::Policy;
 use spillway_types::ModelName;
@@ -8,7 +8,7 @@ use spillway_types::ModelName;
 use super::*;
 use crate::Config;
 
-/// A config with a replica of the model `tiny` in the pool `near`, and `lines`.
+/// Returns a config with a replica of the model `tiny` in the pool `near`, and `lines`.
 fn world(lines: &str) -> WorldConfig {
     let text = format!(
         "{lines}\n[[listener]]\naddress = \"127.0.0.1:0\"\n[[replica]]\nname = \"a\"\n\
@@ -18,7 +18,7 @@ fn world(lines: &str) -> WorldConfig {
     config.unwrap_or_else(|error| panic!("{error}\n{text}")).world
 }
 
-/// A config with these aliases; other regions may serve what they lead to.
+/// Returns a config with these aliases; other regions may serve their targets.
 fn aliased<const N: usize>(aliases: [(&str, &str); N]) -> WorldConfig {
     let mut world = world("");
     let aliases = aliases.map(|(alias, target)| (alias.into(), target.into())).into();
@@ -238,7 +238,7 @@ fn in_countries(codes: &[&str]) -> ResidencyRule {
     ResidencyRule { countries, ..ResidencyRule::default() }
 }
 
-/// Which of Germany, France and Spain may serve it.
+/// Returns those of Germany, France and Spain that may serve the route.
 fn allowed(folded: &Folded, name: &str) -> [bool; 3] {
     let residency = &route(folded, name).residency;
     ["DE", "FR", "ES"].map(|code| residency.allows("here", code.parse().ok()))
@@ -267,7 +267,7 @@ fn a_route_is_served_where_cluster_and_config_both_allow_it() {
     assert_eq!(allowed(&folded, "theirs"), [true, false, false]);
     assert_eq!(allowed(&folded, "lost"), [true, false, false], "the config's, by both rules");
     assert_eq!(folded.notes.outcome(Kind::Route, "lost"), Some(Use::Unusable));
-    // No other route takes what it was for, and it has no replica.
+    // No other route takes its requests, and it has no replica.
     assert_eq!(allowed(&folded, "kept"), [true, false, false]);
     assert_eq!(folded.notes.outcome(Kind::Route, "kept"), Some(Use::InPart));
     assert!(!order(&folded).contains(&"gone"));

@@ -1,8 +1,9 @@
-//! What the cluster agreed on and what this node's config says become what requests are served by.
+//! Merges the agreed state with this node's config into the routes, names and replicas that
+//! requests are served by.
 //!
-//! Pure: [`fold`] takes both and gives routes, names and replicas, and what there is to tell about
-//! them. The cluster wins where both name the same thing: all nodes agreed on it, and a file is one
-//! node's. What can't be used here is left out by itself, and the config's stands in its place.
+//! Pure: [`fold`] takes both and returns routes, names and replicas, and notes about them. The
+//! cluster wins where both name one thing: all nodes agreed on it, and a file is one node's. An
+//! item that can't be used here is left out alone, and the config's item stands in its place.
 
 mod agreed_world;
 mod names;
@@ -23,27 +24,27 @@ pub(crate) use registered::Registered;
 use crate::config::{DiscoveryConfig, WorldConfig};
 use crate::keeper::ReplicaConfig;
 
-/// What requests are served by, besides how replicas are.
+/// Routes, names and replicas that requests are served by, without the health of replicas.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Folded {
-    /// Every route, those of the cluster first.
+    /// All routes, those of the cluster first.
     pub(crate) routes: Vec<RouteSpec>,
-    /// What clients may ask for beyond the models that replicas serve.
+    /// Names that clients may ask for beyond the models that replicas serve.
     pub(crate) names: Arc<NameSpec>,
-    /// Every replica: of the config, found, and registered.
+    /// All replicas: of the config, discovered, and registered.
     pub(crate) replicas: Vec<ReplicaConfig>,
     /// Weights that operators gave replicas.
     pub(crate) weights: BTreeMap<ReplicaName, u32>,
-    /// Models that this region is to serve, as far as its replicas do not say so themselves.
+    /// Models that this region is to serve, in addition to those of its replicas.
     pub(crate) models: BTreeSet<ModelName>,
-    /// Models of replicas of other regions, by the cluster's records.
+    /// Models of replicas of other regions, by the agreed state.
     pub(crate) models_agreed: BTreeSet<ModelName>,
-    /// What became of each thing of the cluster.
+    /// Uses of each agreed item.
     pub(crate) notes: Notes,
 }
 
-/// Puts the config's world, what discoveries found and what the cluster agreed on together.
-/// `registered` remembers what was made of registrations.
+/// Merges the config, the discovered replicas and the agreed state. `registered` caches the configs
+/// made of registrations.
 pub(crate) fn fold(
     world: &WorldConfig,
     found: impl Iterator<Item = ReplicaConfig>,
@@ -51,6 +52,7 @@ pub(crate) fn fold(
     registered: &mut Registered,
 ) -> Folded {
     let mut notes = Notes::default();
+    // The config comes first: of two replicas with one name, the config's stays.
     let local = unique(world.replicas.iter().cloned().chain(found));
     let names: BTreeSet<&ReplicaName> = local.iter().map(|config| &config.spec.name).collect();
     let joined = registered.configs(agreed, &names, &world.defaults, &mut notes);
@@ -73,7 +75,7 @@ pub(crate) fn fold(
     }
 }
 
-/// The first of each name.
+/// Keeps the first replica of each name.
 fn unique(configs: impl Iterator<Item = ReplicaConfig>) -> Vec<ReplicaConfig> {
     let mut names = BTreeSet::new();
     let mut configs: Vec<_> = configs.collect();

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spillway_control::{Model, Split};
+use spillway_cluster_state::{Model, Split};
 use spillway_proxy::{ArmSpec, NameSpec, SplitBy, SplitSpec};
 use spillway_route::{ArmWeight, Split as Draw};
 use spillway_types::{ModelName, SplitArm};
 
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
 
-/// All names. A record of the cluster takes the place of all that the config says of its name; where
-/// names of both then stand for each other, each leads to the end of the chain.
+/// Merges all names. A record of the cluster replaces everything that the config says of its name;
+/// where names of both then stand for each other, each leads to the end of the chain.
 pub(super) fn fold(config: &NameSpec, agreed: &AgreedWorld, notes: &mut Notes) -> NameSpec {
     let agreed_splits = agreed_splits(config, agreed, notes);
     let aliases = aliases(config, agreed, &agreed_splits, notes);
@@ -22,7 +22,7 @@ pub(super) fn fold(config: &NameSpec, agreed: &AgreedWorld, notes: &mut Notes) -
 
 type Aliases = BTreeMap<ModelName, ModelName>;
 
-/// The cluster's splits that can be used.
+/// Returns the cluster's splits that can be used.
 fn agreed_splits(config: &NameSpec, agreed: &AgreedWorld, notes: &mut Notes) -> Vec<SplitSpec> {
     let mut splits = Vec::new();
     for (name, split) in &agreed.splits {
@@ -40,8 +40,8 @@ fn agreed_splits(config: &NameSpec, agreed: &AgreedWorld, notes: &mut Notes) -> 
     splits
 }
 
-/// All aliases, each with what it leads to in the end. Neither the config's nor the cluster's make
-/// chains by themselves, but together they may.
+/// Returns all aliases, each with its final target. Neither the config's aliases nor the cluster's
+/// make chains by themselves, but together they may.
 fn aliases(
     config: &NameSpec,
     agreed: &AgreedWorld,
@@ -63,7 +63,7 @@ fn aliases(
             all.insert(name.clone(), target.clone());
         }
     }
-    // The cluster's alone make no circle, so each circle has one of the config's in it.
+    // The cluster's aliases alone make no circle, so each circle has one of the config's in it.
     let is_circle = |name: &&ModelName| !is_agreed(name) && end(&all, name).as_ref() == Some(*name);
     let circles: Vec<ModelName> = all.keys().filter(is_circle).cloned().collect();
     for name in circles {
@@ -74,8 +74,8 @@ fn aliases(
     all.keys().filter_map(lead_on).collect()
 }
 
-/// What a name stands for at the end of all aliases; the name itself if they lead back to it, and
-/// `None` if they lead into a circle without it.
+/// Returns the name at the end of a chain of aliases; the name itself if the chain leads back to
+/// it, and `None` if it leads into a circle without the name.
 fn end(aliases: &Aliases, name: &ModelName) -> Option<ModelName> {
     let mut at = name;
     for _ in 0..=aliases.len() {
@@ -88,14 +88,14 @@ fn end(aliases: &Aliases, name: &ModelName) -> Option<ModelName> {
     None
 }
 
-/// The cluster's splits, and those of the config whose names it leaves free.
+/// Returns the cluster's splits, and those of the config whose names it leaves free.
 fn splits(config: &NameSpec, agreed: Vec<SplitSpec>, aliases: &Aliases) -> Vec<SplitSpec> {
     let of_cluster: BTreeSet<ModelName> = agreed.iter().map(|split| split.name.clone()).collect();
     let is_free = |name: &ModelName| !of_cluster.contains(name) && !aliases.contains_key(name);
     let kept = config.splits.iter().filter(|split| is_free(&split.name)).cloned();
     let mut splits: Vec<SplitSpec> = agreed.into_iter().chain(kept).collect();
     for arm in splits.iter_mut().flat_map(|split| &mut split.arms) {
-        // Arms lead to models: an alias of the other side is followed here, once.
+        // Arms lead to models: an alias of the other source is followed here, once.
         if let Some(model) = aliases.get(&arm.model) {
             arm.model = model.clone();
         }
@@ -103,15 +103,15 @@ fn splits(config: &NameSpec, agreed: Vec<SplitSpec>, aliases: &Aliases) -> Vec<S
     splits
 }
 
-/// A split of the cluster. What its arms are chosen by, and how clients keep them, is for the
-/// config to say, under the same name.
+/// Converts a split of the cluster. The basis for choosing arms and the cookie that keeps them come
+/// from the config's split of that name; without one, arms are chosen at random.
 fn lower_split(
     name: &ModelName,
     split: &Split,
     configured: Option<&SplitSpec>,
 ) -> Result<SplitSpec, String> {
-    let arm = |arm: &spillway_control::Arm| {
-        // Two dots would be a step up in a path.
+    let arm = |arm: &spillway_cluster_state::Arm| {
+        // A version of dots alone would be a step up in a path.
         let is_step = |text: &str| text.bytes().all(|byte| byte == b'.');
         if arm.version.as_ref().is_some_and(|version| is_step(version.as_str())) {
             return Err(format!("the version of its arm {} can't stand in a path", arm.name));
@@ -158,6 +158,7 @@ fn fallbacks(
         let mut list: Vec<ModelName> = Vec::new();
         for other in listed {
             let model = aliases.get(other).unwrap_or(other);
+            // Aliases may lead back to the model, or to a split, which is no model.
             if model == name || list.contains(model) || (model != other && is_split(model)) {
                 let why = format!("its fallback {other} is left out: it is no further model");
                 notes_of_cluster(agreed, name, why, notes);

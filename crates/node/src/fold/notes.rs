@@ -1,23 +1,23 @@
-//! What became of each thing that the cluster agreed on.
+//! Notes on the use of each item that the cluster agreed on.
 
 use std::collections::BTreeMap;
 
-/// How many things of each kind came to each use.
+/// Number of items by kind and use.
 pub(crate) type NoteCounts = BTreeMap<(Kind, Use), u64>;
 
-/// What became of each thing.
+/// Note on each item.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes(BTreeMap<(Kind, String), Note>);
 
-/// What became of one thing.
+/// Use of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) outcome: Use,
-    /// What there is to say about it; empty if nothing.
+    /// Reason in words; empty if there is none.
     pub(crate) text: String,
 }
 
-/// A kind of thing.
+/// Kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Model,
@@ -26,21 +26,21 @@ pub(crate) enum Kind {
     Replica,
 }
 
-/// Whether something is used here.
+/// Use of an item at this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
-    /// It is.
+    /// The item is used.
     Used,
-    /// It is, in place of something in this node's config.
+    /// The item is used, in place of one in this node's config.
     Hides,
-    /// It is, though not in all that it says.
+    /// The item is used, but not all of its settings.
     InPart,
-    /// It is not.
+    /// The item can't be used here.
     Unusable,
 }
 
 impl Notes {
-    /// Notes how something is used. Of several words about one thing the worst stays.
+    /// Adds a note. Of several notes on one item the worst stays.
     pub(crate) fn add(&mut self, kind: Kind, name: &str, outcome: Use, text: String) {
         let note = Note { outcome, text };
         let known = self.0.entry((kind, name.to_owned())).or_insert_with(|| note.clone());
@@ -49,7 +49,7 @@ impl Notes {
         }
     }
 
-    /// Those of which `before` knew nothing, or something else, and that somebody should read of.
+    /// Returns the notes that `before` does not have in this form, without those of plain use.
     pub(crate) fn news<'a>(
         &'a self,
         before: &'a Self,
@@ -60,7 +60,7 @@ impl Notes {
         self.0.iter().filter(is_news).map(|((kind, name), note)| (*kind, name.as_str(), note))
     }
 
-    /// How many there are of each.
+    /// Returns the number of items by kind and use.
     pub(crate) fn counts(&self) -> NoteCounts {
         let mut counts = NoteCounts::new();
         for ((kind, _), note) in &self.0 {
@@ -69,7 +69,7 @@ impl Notes {
         counts
     }
 
-    /// What became of one thing.
+    /// Returns the use of one item.
     #[cfg(test)]
     pub(crate) fn outcome(&self, kind: Kind, name: &str) -> Option<Use> {
         self.0.get(&(kind, name.to_owned())).map(|note| note.outcome)
@@ -77,7 +77,7 @@ impl Notes {
 }
 
 impl Kind {
-    /// Name as it stands in logs and metrics.
+    /// Returns the name for logs and metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Model => "model",
@@ -89,7 +89,7 @@ impl Kind {
 }
 
 impl Use {
-    /// Name as it stands in metrics.
+    /// Returns the name for metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Used => "used",

@@ -1,9 +1,9 @@
-//! Replicas that were registered with the cluster, as this node's config would have them.
+//! Replicas that were registered with the cluster, in the form of this node's config.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use spillway_control::ReplicaSpec;
+use spillway_cluster_state::ReplicaSpec;
 use spillway_replicas::ServerKind;
 use spillway_types::ReplicaName;
 
@@ -11,21 +11,21 @@ use crate::config::{CareDefaults, ConfigError, read_replicas};
 use crate::fold::{AgreedReplica, AgreedWorld, Kind, Notes, Use};
 use crate::keeper::ReplicaConfig;
 
-/// Registered replicas that one region takes: as many as a file of a discovery has room for. Each
-/// has a monitor and a place in every view.
+/// Maximum number of registered replicas of one region: as many as a file of a discovery has room
+/// for. Each has a monitor and a place in every view.
 const REGISTERED_MAX: usize = 10_000;
 
-/// What was made of registrations. Making it anew would read the system's CAs for each.
+/// Cache of the configs made of registrations. Making one anew would read the system's CAs.
 #[derive(Debug, Default)]
 pub(crate) struct Registered {
     defaults: Option<CareDefaults>,
     known: BTreeMap<ReplicaName, (ReplicaSpec, Result<ReplicaConfig, String>)>,
-    /// Those that are served.
+    /// Names of the registered replicas that are served.
     used: BTreeSet<ReplicaName>,
 }
 
 impl Registered {
-    /// The registered replicas that can be used, beside those that have the names in `taken`.
+    /// Returns the registered replicas that can be used, beside those whose names are in `taken`.
     pub(super) fn configs(
         &mut self,
         agreed: &AgreedWorld,
@@ -33,6 +33,7 @@ impl Registered {
         defaults: &CareDefaults,
         notes: &mut Notes,
     ) -> Vec<ReplicaConfig> {
+        // Configs that were made with other defaults are of no use any more.
         if self.defaults.as_ref() != Some(defaults) {
             *self = Self { defaults: Some(defaults.clone()), ..Self::default() };
         }
@@ -52,7 +53,7 @@ impl Registered {
         configs
     }
 
-    /// Whether a replica is served because it was registered.
+    /// Returns true if a replica is served because it was registered.
     pub(crate) fn is_used(&self, name: &ReplicaName) -> bool {
         self.used.contains(name)
     }
@@ -85,14 +86,14 @@ fn registration<'a>(
     replica.registered.as_ref().map(|spec| (name, spec))
 }
 
-/// The replica as it would be in the config, so that all that holds there holds for it: written as
-/// such, and read by the one reader there is.
+/// Converts a registration to the form of a config, so that all rules of the config hold for it:
+/// writes it as a section, and reads that with the config's reader.
 fn lower(
     name: &ReplicaName,
     spec: &ReplicaSpec,
     defaults: &CareDefaults,
 ) -> Result<ReplicaConfig, ConfigError> {
-    // What JSON writes as a text TOML reads as the same text.
+    // A string that JSON writes is read by TOML as the same text.
     let text = |text: &str| serde_json::Value::from(text).to_string();
     let models: Vec<String> = spec.models.iter().map(|model| text(model.as_str())).collect();
     let mut section = format!(

@@ -1,8 +1,8 @@
-//! Routes of the cluster and of the config.
+//! Routes of the cluster and of the config, merged.
 
 use std::collections::BTreeSet;
 
-use spillway_control::Route;
+use spillway_cluster_state::Route;
 use spillway_protocol::{EngineFields, Protocol};
 use spillway_proxy::{QueueSpec, RouteSpec, Timeouts};
 use spillway_route::{Policy, Tuning};
@@ -11,11 +11,13 @@ use spillway_types::{ModelName, Residency, RouteName};
 use crate::config::{WorldConfig, default_policy};
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
 
-/// All routes. Those of the cluster come first, so that of two for the same requests its counts.
+/// Merges all routes. Those of the cluster come first, so that of two for the same requests its
+/// route counts.
 ///
-/// A route that both have is where the cluster says, and for the rest (time-outs, sessions, what it
-/// hashes by) as the config says: of these the cluster knows nothing. Where requests may be served both
-/// say, and both have to allow it; that holds for a route of the cluster that can't be used, too.
+/// A route that both have takes its requests, pool and policy from the cluster, and the rest
+/// (time-outs, sessions, hash key) from the config: of these the cluster knows nothing. Both have
+/// rules about where requests may be served, and both have to allow it; that holds for a route of
+/// the cluster that can't be used, too.
 pub(super) fn fold(
     world: &WorldConfig,
     agreed: &AgreedWorld,
@@ -26,7 +28,8 @@ pub(super) fn fold(
     for (name, route) in &agreed.routes {
         let configured = world.routes.iter().find(|known| known.name == *name);
         if let Some((outcome, why)) = missing(&route.pool, pools, &agreed.pools) {
-            // Without it another route would take its requests, and serve them where they may not be.
+            // Without this route another one would take its requests, and serve them where they may
+            // not be.
             let is_kept = !route.residency.is_anywhere() && configured.is_none();
             let outcome = if is_kept { Use::InPart } else { outcome };
             notes.add(Kind::Route, name.as_str(), outcome, why);
@@ -47,7 +50,7 @@ pub(super) fn fold(
     }));
     let is_for_all = |route: &RouteSpec| route.path_prefix.is_none() && route.models.is_empty();
     if !routes.iter().any(is_for_all) {
-        // As the config would have it, had it no such route: a route of the cluster took its name.
+        // Built as the config would build it: a route of the cluster took the name of the config's.
         let names = ["default", "rest"].map(RouteName::from);
         let name = names.into_iter().find(|name| !taken.contains(name));
         routes.extend(name.map(|name| plain(name, (world.timeouts, world.queue), true)));
@@ -55,9 +58,9 @@ pub(super) fn fold(
     routes
 }
 
-/// What is wrong with a pool. One that has replicas in other regions alone is one all the same: what
-/// is meant for them goes there, and not to whatever is here. One that has none anywhere is a
-/// mistake, and nobody's requests should depend on it.
+/// Returns the fault of a pool; `None` if it is fine. A pool whose replicas are all in other
+/// regions stays in use: its requests go there, and not to other replicas here. A pool without
+/// replicas anywhere is a mistake, and no requests should depend on it.
 fn missing(
     pool: &str,
     here: &BTreeSet<&str>,
@@ -78,7 +81,7 @@ fn lower(
     (configured, usual): (Option<&RouteSpec>, (Timeouts, QueueSpec)),
     notes: &mut Notes,
 ) -> RouteSpec {
-    // Of a path of its own the cluster does not say how its requests are read: not at all.
+    // For a path of its own the cluster has no protocol: bodies are not read.
     let reads_bodies = route.path_prefix.is_none();
     let base = configured.cloned();
     let base = base.unwrap_or_else(|| plain(name.clone(), usual, reads_bodies));
@@ -87,6 +90,7 @@ fn lower(
         let why = format!("{why}; it goes by {policy}");
         notes.add(Kind::Route, name.as_str(), Use::InPart, why);
     }
+    // A replacement of the prefix and a default model belong to the config's path.
     let is_same_place = route.path_prefix == base.path_prefix;
     RouteSpec {
         models: route.models.iter().cloned().collect::<Vec<ModelName>>(),
@@ -101,13 +105,14 @@ fn lower(
     }
 }
 
-/// The config's route, served only where the cluster's of that name, which can't be used, allows it too.
+/// Returns the config's route, restricted to where the cluster's unusable route of that name allows
+/// it too.
 fn within(known: &RouteSpec, route: &Route) -> RouteSpec {
     let residency = known.residency.and(&route.residency.residency());
     RouteSpec { residency, ..known.clone() }
 }
 
-/// How replicas are chosen, and what is wrong with what the cluster says of it.
+/// Returns the routing policy, and a reason if the cluster's policy can't be used.
 fn policy(route: &Route, base: &RouteSpec) -> (Policy, Option<String>) {
     if route.policy.is_empty() {
         return (base.policy, None);
@@ -122,7 +127,7 @@ fn policy(route: &Route, base: &RouteSpec) -> (Policy, Option<String>) {
     }
 }
 
-/// A route of which only the name is known.
+/// Returns a route with defaults for everything but its name.
 fn plain(
     name: RouteName,
     (timeouts, queue): (Timeouts, QueueSpec),

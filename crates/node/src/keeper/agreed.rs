@@ -1,9 +1,9 @@
-//! What the cluster agreed on, carried out at this node's replicas.
+//! Applies the agreed state to this node's replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use spillway_control::registrable;
+use spillway_cluster_state::registrable;
 use spillway_health::{DrainReason, Order, Witnesses};
 use spillway_proxy::ReplicaSpec;
 use spillway_types::ReplicaName;
@@ -12,10 +12,10 @@ use super::{Concurrency, Keeper, ReplicaConfig};
 use crate::fold::{AgreedWorld, Registered, Use};
 use crate::knowledge::Event;
 
-/// How long a replica that the cluster drains may take to finish what it has.
+/// Time limit for a replica that the cluster drains to finish its requests.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// What the cluster said, and what was done about it.
+/// The agreed state, and what the keeper has done about it.
 #[derive(Debug, Default)]
 pub(super) struct Agreed {
     pub(super) world: AgreedWorld,
@@ -25,15 +25,15 @@ pub(super) struct Agreed {
 }
 
 impl Agreed {
-    /// Whether the cluster says that a replica is to get nothing more.
+    /// Returns true if the replica is drained by the cluster.
     pub(super) fn drains(&self, name: &ReplicaName) -> bool {
         self.drained.contains(name)
     }
 }
 
 impl Keeper {
-    /// Goes by what the cluster agreed on. At the start of a node, replicas that it knows from there
-    /// are presumed ready as those of its config are.
+    /// Applies the agreed state. At the start of a node, the replicas in it are presumed ready, as
+    /// those of its config are.
     pub(super) async fn take_agreed(&mut self, world: AgreedWorld) {
         if self.agreed.world == world {
             return;
@@ -43,7 +43,7 @@ impl Keeper {
         let renewed = self.renewed(&before);
         self.fleet.forget(&renewed);
         for name in &renewed {
-            // Its connections lead to a server that is no more.
+            // The connections lead to a server that no longer exists.
             self.replicas.remove(name);
             self.agreed.drained.remove(name);
             self.knowledge.tell(Event::Emptied(name.clone()));
@@ -54,12 +54,12 @@ impl Keeper {
         }
     }
 
-    /// Takes in what the region's other nodes say of its replicas.
+    /// Takes in reports of the region's other nodes about its replicas.
     pub(super) fn take_witnesses(&mut self, said: &BTreeMap<ReplicaName, Witnesses>) {
         self.fleet.handle_witnesses(Instant::now(), said);
     }
 
-    /// The replicas that this node's config or discoveries have, which the cluster is told of.
+    /// Returns the replicas of this node's config or discoveries, which the cluster is told of.
     pub(super) fn own_replicas(&self) -> Vec<ReplicaSpec> {
         let is_own = |name: &ReplicaName| !self.agreed.registered.is_used(name);
         let told = |config: &ReplicaConfig| {
@@ -69,22 +69,22 @@ impl Keeper {
             }
             match config.care.concurrency {
                 Concurrency::Fixed => spec,
-                // Nobody said how many: others are to find it out as well.
+                // No limit is configured: other nodes have to find one out as well.
                 Concurrency::Adaptive | Concurrency::Unlimited => {
                     ReplicaSpec { in_flight_max: u32::MAX, ..spec }
                 }
             }
         };
         let own = self.folded.replicas.iter().filter(|config| is_own(&config.spec.name));
-        // What is yet to be found out is told once it is known.
+        // A replica whose models are yet to be found out is told once they are known.
         own.map(told).filter(|spec| !spec.models.is_empty()).collect()
     }
 
-    /// Drains and resumes what the cluster says, each once: in between the node's own operator, or
-    /// a notice, may have said otherwise.
+    /// Drains and resumes replicas as the cluster says, each once: in between, an operator of this
+    /// node or a notice may have ordered otherwise.
     pub(super) fn follow_orders(&mut self) {
         let Self { fleet, agreed, .. } = self;
-        // One that left and came back is another, of which nothing was ordered yet.
+        // A replica that left and came back is another one, without orders yet.
         agreed.drained.retain(|name| fleet.contains(name));
         let known = agreed.world.replicas.iter().filter(|(name, _)| fleet.contains(name));
         let wanted: BTreeSet<ReplicaName> =
@@ -101,7 +101,7 @@ impl Keeper {
         }
     }
 
-    /// Tells what became of what the cluster agreed on, once each.
+    /// Logs each new note on the use of agreed items.
     pub(super) fn tell_notes(&self, before: &crate::fold::Notes) {
         for (kind, name, note) in self.folded.notes.news(before) {
             let (kind, why) = (kind.as_str(), note.text.as_str());
@@ -119,7 +119,7 @@ impl Keeper {
         self.feedback.note_agreed(self.folded.notes.counts());
     }
 
-    /// Registered replicas that were registered anew since `before`.
+    /// Returns the replicas that were registered anew since `before`.
     fn renewed(&self, before: &AgreedWorld) -> BTreeSet<ReplicaName> {
         let is_renewed = |name: &ReplicaName, epoch: u64| {
             before.replicas.get(name).is_some_and(|known| known.epoch != epoch)

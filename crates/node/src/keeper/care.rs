@@ -1,4 +1,4 @@
-//! A replica with everything that concerns its care: how it is checked, judged and brought in.
+//! A replica with everything about its care: checks, health, and the way into service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,62 +17,62 @@ use crate::config::{KindSettings, Preset};
 /// A replica as the config or a discovery has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicaConfig {
-    /// What the data path needs to know.
+    /// Settings for the data path.
     pub spec: ReplicaSpec,
-    /// The rest.
+    /// Settings for checks, health and load.
     pub care: Care,
-    /// What both follow from, as far as it depends on the kind of server.
+    /// Settings from which both follow where they depend on the kind of server.
     pub(crate) settings: Arc<KindSettings>,
-    /// It comes and goes without anybody's order: it was found by name, or registered.
+    /// True if the replica comes and goes without an order: it was found by name, or registered.
     pub(crate) may_vanish: bool,
 }
 
-/// How a replica is looked after.
+/// Checks of a replica, and the settings of its health and load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Care {
-    /// How its health is judged.
+    /// Thresholds of its health.
     pub health: HealthConfig,
-    /// Time in which it comes to its full share.
+    /// Time of slow start, in which it comes to its full share.
     pub slow_start: Duration,
-    /// Its bucket, for the policy that goes by buckets.
+    /// Bucket for the policy `token_bucket`.
     pub bucket: BucketConfig,
-    /// Set if it is kept in reserve.
+    /// Conditions for bringing it in; `None` if it is not kept in reserve.
     pub standby: Option<StandbyConfig>,
-    /// Prompts it is sent before it takes requests.
+    /// Prompts that it is sent before it takes requests.
     pub warm_up: Vec<String>,
-    /// Whether it answers.
+    /// Check that it answers.
     pub active: Option<ActiveCheck>,
-    /// Whether it works.
+    /// Check that it can run an inference.
     pub deep: Option<DeepCheck>,
-    /// Whether its machine goes away.
+    /// Check for a notice that its machine goes away.
     pub notice: Option<NoticeCheck>,
-    /// How long it may finish what it has once there is such a notice.
+    /// Time limit for its requests to finish after such a notice.
     pub notice_limit: Duration,
-    /// Which software it is and which models it says that it serves; `None` does not ask.
+    /// Question about its software and models; `None` does not ask.
     pub identity: Option<IdentityCheck>,
-    /// Pages that tell its load.
+    /// Pages to read its load from.
     pub scrapes: Vec<Scrape>,
-    /// Who says how many requests it is given at a time.
+    /// Method of limiting its requests at a time.
     pub concurrency: Concurrency,
 }
 
-/// Who says how many requests a replica is given at a time.
+/// Method of limiting the number of requests that a replica is given at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concurrency {
-    /// It is found out by what the replica shows, within what the spec allows.
+    /// Adaptive limit by what the replica shows, with the spec's as its maximum.
     Adaptive,
-    /// The spec, as its operator wrote it.
+    /// Fixed limit from the spec, as its operator wrote it.
     Fixed,
-    /// Nobody: what the spec allows is only a bound on connections.
+    /// No limit: the spec's is only a bound on connections.
     Unlimited,
 }
 
-/// The longest time between two readings of a page whose period adapts.
+/// Longest time between two readings of a page whose period adapts.
 const SCRAPE_PERIOD_MAX: Duration = Duration::from_secs(1);
 
 impl ReplicaConfig {
-    /// The replica with what was found out about it in the places that its config leaves open: its software,
-    /// and the models that it lists.
+    /// Fills in what the config leaves open and was found out: the replica's software, and the
+    /// models that it lists.
     pub(crate) fn with_found(self, engine: Option<Engine>, listed: Vec<ModelName>) -> Self {
         let Self { mut spec, mut care, settings, may_vanish } = self;
         if settings.is_open() {
@@ -87,7 +87,7 @@ impl ReplicaConfig {
         Self { spec, care, settings, may_vanish }
     }
 
-    /// The replica as health sees it.
+    /// Returns the replica in the form of the health crate.
     pub(crate) fn member(&self) -> MemberSpec {
         let Care { health, slow_start, bucket, standby, warm_up, active, deep, scrapes, .. } =
             &self.care;
@@ -110,7 +110,8 @@ impl ReplicaConfig {
         }
     }
 
-    /// The replica as the monitor sees it that asks what it is. Nothing that this finds out changes it.
+    /// Returns the target of the monitor that asks for software and models. Its answers do not
+    /// change this target.
     pub(crate) fn identity_target(&self, replica: &Replica) -> Target {
         let models = Vec::new();
         let identity = self.care.identity;
@@ -126,7 +127,8 @@ impl ReplicaConfig {
         }
     }
 
-    /// The replica as its monitor sees it. `replica` is the one of the view: its TLS is used.
+    /// Returns the target of the replica's monitor. `replica` is the one of the view: its TLS is
+    /// used.
     pub(crate) fn target(&self, replica: &Replica) -> Target {
         let Self { spec, care, .. } = self;
         let tls = replica.tls_client().map(|(config, server_name)| {
@@ -153,7 +155,7 @@ impl ReplicaConfig {
     }
 }
 
-/// A page at the port of a replica's API is spoken to as the API is.
+/// Gives a page at the port of the replica's API the API's TLS.
 fn with_tls(scrape: &Scrape, tls: Option<&TlsTarget>) -> Scrape {
     let is_own = scrape.host.is_none() && scrape.port.is_none();
     Scrape { tls: tls.filter(|_| is_own).cloned(), ..scrape.clone() }

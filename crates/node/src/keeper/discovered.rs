@@ -1,4 +1,4 @@
-//! Replicas that were found rather than listed in the config.
+//! Replicas that were discovered rather than listed in the config.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::ReplicaConfig;
 use crate::config::{CareDefaults, DiscoveryConfig, Found, read_replicas};
 
-/// Everything that discoveries have found.
+/// All discoveries, with the replicas that they have found.
 #[derive(Debug)]
 pub(crate) struct Discovered {
     sources: Vec<Source>,
@@ -23,14 +23,14 @@ pub(crate) struct Discovered {
     seed: u64,
 }
 
-/// One source and what it tells.
+/// A discovery and its feed.
 #[derive(Debug)]
 struct Source {
     config: DiscoveryConfig,
     feed: Feed,
-    /// What was made of it last.
+    /// Replicas made of the feed's last value.
     replicas: Vec<ReplicaConfig>,
-    /// Ends the source once it is no longer in the config.
+    /// Ends the discovery once it is no longer in the config.
     stop: CancellationToken,
 }
 
@@ -48,7 +48,7 @@ impl Discovered {
         stop: &CancellationToken,
         seed: u64,
     ) -> Self {
-        // One place: a second change while one waits needs no second look.
+        // Capacity 1: a second change while one waits needs no second look.
         let (changed, changes) = mpsc::channel(1);
         let (tasks, stop) = (tasks.clone(), stop.clone());
         let mut discovered = Self { sources: Vec::new(), changes, changed, tasks, stop, seed };
@@ -56,7 +56,7 @@ impl Discovered {
         discovered
     }
 
-    /// Goes by another config. Sources that did not change go on, and keep what they found.
+    /// Takes over another config. Discoveries that did not change go on, and keep what they found.
     pub(super) fn reconcile(&mut self, configs: &[DiscoveryConfig]) {
         let mut before = std::mem::take(&mut self.sources);
         for config in configs {
@@ -72,7 +72,7 @@ impl Discovered {
         }
     }
 
-    /// Returns when a source has found something else.
+    /// Returns when a discovery has found a change.
     pub(super) async fn changed(&mut self) {
         // Never ends: a sender is kept here.
         let _: Option<()> = self.changes.recv().await;
@@ -81,7 +81,7 @@ impl Discovered {
         }
     }
 
-    /// All replicas found.
+    /// Returns all replicas found.
     pub(super) fn replicas(&self) -> impl Iterator<Item = ReplicaConfig> {
         self.sources.iter().flat_map(|source| source.replicas.iter().cloned())
     }
@@ -130,7 +130,7 @@ impl Discovered {
 }
 
 impl Source {
-    /// Makes replicas of what the source tells now; keeps those it has if that makes no sense.
+    /// Makes replicas of the feed's current value; a value that can't be read changes nothing.
     fn look(&mut self) {
         match &mut self.feed {
             Feed::Dns { template, endpoints } => {
@@ -152,7 +152,7 @@ impl Source {
     }
 }
 
-/// A replica like the template, at this place.
+/// Returns a replica like the template, at this endpoint.
 fn found(discovery: &str, template: &ReplicaConfig, endpoint: &Endpoint) -> ReplicaConfig {
     let Endpoint { host, address, port, weight } = endpoint;
     let mut config = ReplicaConfig { may_vanish: true, ..template.clone() };
@@ -160,7 +160,7 @@ fn found(discovery: &str, template: &ReplicaConfig, endpoint: &Endpoint) -> Repl
     let spec = &mut config.spec;
     spec.name = ReplicaName::from(format!("{discovery}-{place}:{port}"));
     if let Some(tls) = &mut spec.tls {
-        // Certificates are for the name, connections go to the address.
+        // Certificates are for the name, while connections go to the address.
         tls.server_name.get_or_insert_with(|| host.trim_end_matches('.').to_owned());
     }
     spec.host = place;

@@ -1,4 +1,4 @@
-//! What monitors report, as health understands it.
+//! Facts from monitors, passed on to the health crate.
 
 use std::time::Instant;
 
@@ -16,6 +16,7 @@ impl Keeper {
         match kind {
             FactKind::Check { kind, result, .. } => self.note_check(at, &replica, kind, result),
             FactKind::Report { report, cache, .. } => {
+                // Most pages tell nothing of caches.
                 if cache != CacheReport::default() {
                     self.knowledge.tell(Event::Reported(replica.clone(), cache));
                 }
@@ -52,7 +53,7 @@ impl Keeper {
                 self.has_news |= self.pages.note_engine(&replica, known, engine);
             }
             FactKind::Notice => self.drain_for_notice(&replica),
-            // Another's word to drain it stands.
+            // The cluster's order to drain the replica stands.
             FactKind::NoticeWithdrawn if self.agreed.drains(&replica) => {}
             FactKind::NoticeWithdrawn => self.order_if_known(&replica, Order::Resume),
         }
@@ -76,12 +77,12 @@ impl Keeper {
         if kind == CheckKind::Active && result != CheckResult::Good {
             self.failing.insert(replica.clone());
         } else if kind == CheckKind::Active && self.failing.remove(replica) {
-            // It may have been started anew, as something else.
+            // The server may have been started anew with other software.
             self.identities.identify_again(replica);
         }
         let result = match result {
             CheckResult::Good => Ok(()),
-            // Neither good nor bad: it had no time for the check.
+            // Neither good nor bad: the replica had no time for the check.
             CheckResult::Busy => return,
             CheckResult::NotReady => Err(CheckFault::NotReady),
             CheckResult::MemoryFull => Err(CheckFault::MemoryFull),
@@ -90,7 +91,7 @@ impl Keeper {
         self.fleet.handle_check(at, replica, check, result);
     }
 
-    /// The machine will be gone soon: it gets nothing more.
+    /// Drains a replica whose machine will be gone soon.
     fn drain_for_notice(&mut self, replica: &ReplicaName) {
         let config = self.folded.replicas.iter().find(|config| config.spec.name == *replica);
         let Some(config) = config else { return };

@@ -1,4 +1,4 @@
-//! How others ask the keeper for something.
+//! Commands to the keeper, and the handle that sends them.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::config::WorldConfig;
 use crate::fold::AgreedWorld;
 use crate::keeper::Elsewhere;
 
-/// Something the keeper is asked to do, and where its answer goes.
+/// Command to the keeper, with the channel of its answer.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Serve by another config from now on.
@@ -24,21 +24,23 @@ pub(crate) enum Command {
         report: LoadReport,
         done: oneshot::Sender<Result<(), UnknownReplica>>,
     },
-    /// Know which models other regions serve.
+    /// Take over the models that other regions serve.
     Elsewhere { models: Elsewhere, done: oneshot::Sender<()> },
-    /// Serve by what the cluster agreed on, and by the config where that says nothing.
+    /// Apply the agreed state; the config holds where that says nothing.
     Agreed { world: Box<AgreedWorld>, done: oneshot::Sender<()> },
-    /// Know that requests come from now on.
+    /// Note that requests come from now on.
     Started { done: oneshot::Sender<()> },
-    /// Know what the region's other nodes say of its replicas.
+    /// Take in reports of the region's other nodes about its replicas.
     Witnesses { said: BTreeMap<ReplicaName, Witnesses>, done: oneshot::Sender<()> },
-    /// Tell which replicas this node has by its config or its discoveries.
+    /// Return the replicas that this node has by its config or its discoveries.
     OwnReplicas { done: oneshot::Sender<Vec<ReplicaSpec>> },
-    /// Tell what is known of each replica.
+    /// Answer, as a sign of life.
+    Answer { done: oneshot::Sender<()> },
+    /// Return a report on each replica.
     Members { done: oneshot::Sender<Vec<MemberReport>> },
 }
 
-/// Talks to the keeper; cheap to clone.
+/// Handle of the keeper; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct KeeperHandle(pub(crate) mpsc::Sender<Command>);
 
@@ -46,7 +48,7 @@ impl KeeperHandle {
     /// Makes the node serve by another config.
     ///
     /// # Errors
-    /// Why it can't; then nothing has changed.
+    /// Returns the reason if the config can't be used; then nothing has changed.
     pub(crate) async fn reload(&self, world: WorldConfig) -> Result<(), String> {
         let world = Box::new(world);
         let answer = self.ask(|done| Command::Reload { world, done }).await;
@@ -56,7 +58,7 @@ impl KeeperHandle {
     /// Drains or resumes a replica.
     ///
     /// # Errors
-    /// If there is no such replica.
+    /// Returns an error if there is no such replica.
     pub(crate) async fn order(
         &self,
         replica: ReplicaName,
@@ -70,7 +72,7 @@ impl KeeperHandle {
     /// Notes the load that a replica reports of itself.
     ///
     /// # Errors
-    /// If there is no such replica.
+    /// Returns an error if there is no such replica.
     pub(crate) async fn report(
         &self,
         replica: ReplicaName,
@@ -81,40 +83,47 @@ impl KeeperHandle {
         answer.unwrap_or(Err(UnknownReplica(name)))
     }
 
-    /// Says which models other regions have.
+    /// Tells the keeper the models of other regions.
     pub(crate) async fn set_elsewhere(&self, models: Elsewhere) {
         // The keeper has ended if it does not answer.
         let _: Option<()> = self.ask(|done| Command::Elsewhere { models, done }).await;
     }
 
-    /// Says what the cluster agreed on.
+    /// Tells the keeper the agreed state.
     pub(crate) async fn take_agreed(&self, world: AgreedWorld) {
         let world = Box::new(world);
         // The keeper has ended if it does not answer.
         let _: Option<()> = self.ask(|done| Command::Agreed { world, done }).await;
     }
 
-    /// Says that requests come from now on.
+    /// Tells the keeper that requests come from now on.
     pub(crate) async fn started(&self) {
         let _: Option<()> = self.ask(|done| Command::Started { done }).await;
     }
 
-    /// Says what the region's other nodes say of its replicas.
+    /// Tells the keeper the reports of the region's other nodes about its replicas.
     pub(crate) async fn take_witnesses(&self, said: BTreeMap<ReplicaName, Witnesses>) {
         let _: Option<()> = self.ask(|done| Command::Witnesses { said, done }).await;
     }
 
-    /// The replicas that this node has by its config or its discoveries; none, once it stops.
+    /// Returns the replicas that this node has by its config or its discoveries; none, once it
+    /// stops.
     pub(crate) async fn own_replicas(&self) -> Vec<ReplicaSpec> {
         self.ask(|done| Command::OwnReplicas { done }).await.unwrap_or_default()
     }
 
-    /// What is known of each replica; nothing, once the node stops.
+    /// Returns a report on each replica; none, once the node stops.
     pub(crate) async fn members(&self) -> Vec<MemberReport> {
         self.ask(|done| Command::Members { done }).await.unwrap_or_default()
     }
 
-    /// `None` once the keeper has ended.
+    /// Returns true when the keeper takes a command, however long that takes; false once it has
+    /// ended.
+    pub(crate) async fn answers(&self) -> bool {
+        self.ask(|done| Command::Answer { done }).await.is_some()
+    }
+
+    /// Sends a command and waits for its answer; `None` once the keeper has ended.
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
         let (done, answer) = oneshot::channel();
         self.0.send(command(done)).await.ok()?;

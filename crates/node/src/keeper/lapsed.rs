@@ -1,5 +1,6 @@
-//! Models whose replicas are all gone that were registered, or found by name and asked for their models:
-//! they crashed with whoever renewed their leases, or were taken out for good.
+//! Models without replicas, after all that were registered, or found by name and asked for their
+//! models, are gone: they crashed together with the process that renewed their leases, or were
+//! taken out for good.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -9,18 +10,18 @@ use spillway_types::{ModelName, ReplicaName};
 use super::ReplicaConfig;
 use crate::fold::AgreedWorld;
 
-/// How long such a model stays known. A replica that has crashed and is started again registers
-/// within this time; a model that was taken out on purpose is listed no longer than this.
+/// Time for which such a model stays known. A replica that has crashed and is started again
+/// registers within this time; a model that was taken out on purpose is listed no longer than this.
 const REMEMBERED_FOR: Duration = Duration::from_secs(600);
-/// Models that are remembered at most.
+/// Maximum number of models that are remembered.
 const MODELS_MAX: usize = 10_000;
 
-/// Models without a registered replica, each since when.
+/// Models without a replica, each with the time since when.
 #[derive(Debug, Default)]
 pub(super) struct Lapsed(BTreeMap<ModelName, Instant>);
 
 impl Lapsed {
-    /// Notes what changed in the registrations of this region.
+    /// Notes changes in the registrations of this region.
     pub(super) fn note(&mut self, before: &AgreedWorld, after: &AgreedWorld, now: Instant) {
         for model in registered(before) {
             if self.0.len() < MODELS_MAX {
@@ -32,7 +33,7 @@ impl Lapsed {
         }
     }
 
-    /// Notes the models that replicas listed which are gone, and those that are listed again.
+    /// Notes the models of listing replicas that are gone, and the models that are listed again.
     pub(super) fn note_listed(
         &mut self,
         before: &[ReplicaConfig],
@@ -53,14 +54,14 @@ impl Lapsed {
         }
     }
 
-    /// Forgets what was remembered for long enough. Returns whether there was any.
+    /// Forgets models that were remembered for long enough. Returns true if there were any.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let count = self.0.len();
         self.0.retain(|_, since| now < *since + REMEMBERED_FOR);
         self.0.len() < count
     }
 
-    /// Models that are remembered.
+    /// Returns the models that are remembered.
     pub(super) fn models(&self) -> impl Iterator<Item = &ModelName> {
         self.0.keys()
     }
@@ -87,7 +88,7 @@ mod tests {
         lapsed.note(&some, &none, start);
         let gone = models(&lapsed);
         assert_eq!(gone.len(), 1);
-        // News of something else change nothing.
+        // Unrelated news changes nothing.
         lapsed.note(&none, &none, start + Duration::from_secs(500));
         assert!(!lapsed.expire(start + Duration::from_secs(599)));
         assert_eq!(models(&lapsed), gone);

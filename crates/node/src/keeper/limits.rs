@@ -1,4 +1,5 @@
-//! Finds for each replica how many requests it is to have at a time, where nobody has said.
+//! Adaptive concurrency limits: finds the number of requests that each replica should have at a
+//! time, where none is configured.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +11,19 @@ use spillway_types::{LoadReport, ReplicaName};
 
 use super::{Concurrency, ReplicaConfig};
 
-/// A word on the queue counts for so many times as long as it took to come, and for so long at least: a
-/// page that is late once is no server that tells nothing.
+/// Lifetime of a report on the queue, in multiples of the time since the report before, and at
+/// least [`REPORT_COUNTS_MIN`]: a page that is late once does not make a server one without
+/// reports.
 const REPORT_COUNTS: u32 = 3;
 const REPORT_COUNTS_MIN: Duration = Duration::from_secs(5);
 
-/// The limits that are looked after, by replica.
+/// Adaptive limits, by replica.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     found: BTreeMap<ReplicaName, Found>,
 }
 
-/// What was found out about one replica.
+/// Adaptive limit of one replica.
 #[derive(Debug)]
 struct Found {
     replica: Arc<Replica>,
@@ -29,19 +31,19 @@ struct Found {
     told: Option<Told>,
 }
 
-/// The newest word of a replica on its queue.
+/// Newest report of a replica on its queue.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     queued: f32,
     running: Option<f32>,
     at: Instant,
-    /// How long it came after the one before.
+    /// Time since the report before.
     gap: Duration,
     is_new: bool,
 }
 
 impl Limits {
-    /// Looks after these replicas from now on. What was found out about one that is still there stays.
+    /// Takes over the replicas with an adaptive limit. The state of one that is still there stays.
     pub(super) fn reconcile(
         &mut self,
         configs: &[ReplicaConfig],
@@ -55,6 +57,7 @@ impl Limits {
                 replica.set_concurrency_limit(None, false);
                 continue;
             }
+            // Another server under this name has to find its own limit.
             let kept = before.remove(name).filter(|kept| kept.replica.is_same_server(replica));
             let kept = kept.map(|kept| Found { replica: Arc::clone(replica), ..kept });
             let found = kept.unwrap_or_else(|| Found::new(replica));
@@ -63,7 +66,7 @@ impl Limits {
         }
     }
 
-    /// A replica told of its load.
+    /// Notes a load report of a replica.
     pub(super) fn reported(&mut self, replica: &ReplicaName, report: &LoadReport, at: Instant) {
         let Some(found) = self.found.get_mut(replica) else { return };
         let sound = |number: f32| number.is_finite() && number >= 0.0;
@@ -74,7 +77,8 @@ impl Limits {
         found.told = Some(Told { queued, running, at, gap, is_new: true });
     }
 
-    /// Goes by what was seen since the last look; those who send are told.
+    /// Updates all limits by what was seen since the last look, and publishes them to the data
+    /// path.
     pub(super) fn look(&mut self, now: Instant) {
         self.found.values_mut().for_each(|found| found.look(now));
     }
@@ -86,7 +90,7 @@ impl Found {
         let tuning = ConcurrencyTuning::default();
         let tuning = ConcurrencyTuning { max: tuning.max.min(most), ..tuning };
         let limit = ConcurrencyLimit::new(tuning);
-        // What was there before says nothing of the time since.
+        // Drops what was counted before: it says nothing of the time from now on.
         let _: CrowdSeen = replica.take_crowd();
         Self { replica: Arc::clone(replica), limit, told: None }
     }

@@ -1,4 +1,5 @@
-//! What is found out stays as long as the replica does, and what it tells counts for its time.
+//! Tests of adaptive limits: a limit stays as long as its replica does, and reports count for their
+//! time.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ impl Kept {
         kept
     }
 
-    /// As a reload does: replicas whose spec is the same live on.
+    /// Takes over specs as a reload does: replicas with an unchanged spec live on.
     fn reload(&mut self, lines: &str) {
         let section = format!(
             "[[replica]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\nmodels = [\"m\"]\n{lines}\n"
@@ -48,8 +49,8 @@ impl Kept {
         self.replicas[&ReplicaName::from("a")].concurrency_limit()
     }
 
-    /// The replica tells what waits and runs, all of it by other nodes of the region, and some time
-    /// passes.
+    /// Reports that the replica's waiting and running requests are all of other nodes of the
+    /// region, and lets some time pass.
     fn told(&mut self, queued: f32, running: f32) {
         let requests = (queued + running) as u32;
         self.replicas[&ReplicaName::from("a")].set_elsewhere(requests, Vec::new(), 0);

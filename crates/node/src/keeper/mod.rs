@@ -1,5 +1,5 @@
-//! The one task that knows how replicas are: it takes in what was seen of them, asks the pure
-//! `health` crate what that means, and publishes views and boards for the data path.
+//! The one task that knows the state of replicas: it takes in facts and signs, asks the pure
+//! `health` crate for their meaning, and publishes views and boards for the data path.
 //!
 //! Driving the fleet follows one rule: one input, then all of its outputs ([`Keeper::settle`]).
 
@@ -42,27 +42,27 @@ use crate::knowledge::Knowledge;
 use crate::resolve::resolve_all;
 use crate::world::gather_replicas;
 
-/// How often signs are looked through and signals put together. A replica that fails is judged at
-/// most this much later than its last sign.
+/// Period of looking through signs and publishing signals. A failing replica is judged at most this
+/// much later than its last sign.
 const TICK: Duration = Duration::from_millis(100);
-/// Facts that may wait: more than all monitors of 1,000 replicas report within a tick.
+/// Capacity of the queue of facts: more than all monitors of 1,000 replicas report within a tick.
 const FACTS_MAX: usize = 32_768;
-/// Commands that may wait.
+/// Capacity of the queue of commands.
 const COMMANDS_MAX: usize = 64;
 
 /// Models of other regions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Elsewhere {
-    /// Some replica there takes requests for them.
+    /// Models that some replica there takes requests for.
     pub(crate) served: BTreeSet<ModelName>,
-    /// They are configured there, as far as this node has heard.
+    /// Models that are configured there, as far as this node has heard.
     pub(crate) known: BTreeSet<ModelName>,
 }
 
-/// A warm-up that ended, and how.
+/// Replica whose warm-up ended, and the result.
 type WarmedUp = (ReplicaName, Result<(), CheckFault>);
 
-/// Who knows how replicas are.
+/// Task that keeps the state of replicas.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     gateway: Arc<Gateway>,
@@ -70,49 +70,50 @@ pub(crate) struct Keeper {
     knowledge: Arc<Knowledge>,
     units: usize,
     fleet: Fleet,
-    /// The version of the fleet's standings that the view was built from.
+    /// Version of the fleet's standings that the view was built from.
     published: u64,
     world: WorldConfig,
     discovered: Discovered,
     agreed: Agreed,
-    /// No request has come yet: what is known now was known before the node was started.
+    /// True until requests come: replicas known by then were there before the node was started.
     is_starting: bool,
-    /// What follows from config, discoveries and the cluster: every replica there is, in the order
-    /// of its slots, routes and names.
+    /// Routes, names and replicas that follow from config, discoveries and the cluster; replicas in
+    /// the order of their slots.
     folded: Folded,
-    /// What the data path has of each.
+    /// Replicas of the data path, by name.
     replicas: BTreeMap<ReplicaName, Arc<Replica>>,
-    /// How many requests each is to have at a time.
+    /// Adaptive concurrency limits of replicas.
     limits: Limits,
     /// Models that other regions have.
     elsewhere: Elsewhere,
     /// Models of this region whose registrations ended.
     lapsed: Lapsed,
-    /// What each says of its models.
+    /// Software and models that replicas report of themselves.
     pages: Pages,
     monitors: Monitors,
-    /// Those that ask what replicas are. Apart from the others, which start anew with what these find.
+    /// Monitors that ask for software and models. Apart from `monitors`, which restart with their
+    /// findings.
     identities: Monitors,
-    /// A replica said something of itself that is not in `folded` yet.
+    /// True if a replica reported something of itself that is not in `folded` yet.
     has_news: bool,
     /// Replicas whose newest active check failed.
     failing: BTreeSet<ReplicaName>,
     facts: mpsc::Receiver<Fact>,
     fact_sender: FactSender,
     commands: mpsc::Receiver<Command>,
-    /// Warm-ups under way, and what they came to.
+    /// Warm-ups under way.
     tasks: TaskTracker,
     stop: CancellationToken,
     warmed_up: mpsc::Receiver<WarmedUp>,
     warm_up_sender: mpsc::Sender<WarmedUp>,
 }
 
-/// What a keeper works with.
+/// Parts of the node that a keeper works with.
 #[derive(Debug)]
 pub(crate) struct KeeperParts {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) feedback: Arc<Feedback>,
-    /// Told what concerns caches; tells how fast replicas are.
+    /// Told of changes that concern caches; source of replicas' speeds.
     pub(crate) knowledge: Arc<Knowledge>,
     pub(crate) world: WorldConfig,
     pub(crate) units: usize,
@@ -121,10 +122,10 @@ pub(crate) struct KeeperParts {
 }
 
 impl Keeper {
-    /// A keeper that has published the first view, and the way to talk to it.
+    /// Starts a keeper and publishes the first view. Returns the handle to talk to it.
     ///
     /// # Errors
-    /// If a replica's TLS settings do not work.
+    /// Returns an error if a replica's TLS settings do not work.
     pub(crate) async fn start(parts: KeeperParts) -> Result<KeeperHandle, ReplicaTlsError> {
         let KeeperParts { gateway, feedback, knowledge, world, units, tasks, stop } = parts;
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
@@ -166,7 +167,7 @@ impl Keeper {
         Ok(KeeperHandle(command_sender))
     }
 
-    /// Keeps until told to stop.
+    /// Runs until told to stop.
     async fn run(mut self, stop: CancellationToken) {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -174,7 +175,7 @@ impl Keeper {
             tokio::select! {
                 _ = ticks.tick() => {
                     self.tick();
-                    // All at once: at a start every replica says something.
+                    // All news together: at a start every replica reports something.
                     if std::mem::take(&mut self.has_news) {
                         self.take_news().await;
                     }
@@ -191,7 +192,7 @@ impl Keeper {
         }
     }
 
-    /// Looks through what traffic has shown since the last tick.
+    /// Takes in the signs of traffic since the last tick, and publishes signals.
     fn tick(&mut self) {
         for worker in &self.feedback.workers {
             worker.drain_signs(|sign| {
@@ -211,6 +212,7 @@ impl Keeper {
         self.limits.look(now);
         let replicas = &self.replicas;
         self.fleet.handle_timeout(now, &|name| live(replicas, name, now));
+        // The view lists the models that are known.
         if self.lapsed.expire(now) {
             self.publish_view();
         }
@@ -234,6 +236,7 @@ impl Keeper {
                 answer(done, ());
             }
             Command::Members { done } => answer(done, self.members()),
+            Command::Answer { done } => answer(done, ()),
             Command::OwnReplicas { done } => answer(done, self.own_replicas()),
             Command::Agreed { world, done } => {
                 self.take_agreed(*world).await;
@@ -250,10 +253,10 @@ impl Keeper {
         }
     }
 
-    /// Serves by another config from now on. One that does not work changes nothing.
+    /// Serves by another config from now on. A config that does not work changes nothing.
     async fn reload(&mut self, world: WorldConfig) -> Result<(), ReplicaTlsError> {
         let before = std::mem::replace(&mut self.world, world);
-        // First, or what a discovery that is no more has found would be taken over once again.
+        // First: otherwise replicas of a removed discovery would be taken over once again.
         self.discovered.reconcile(&self.world.discoveries);
         let result = self.take_world(false).await;
         if result.is_err() {
@@ -269,11 +272,10 @@ impl Keeper {
         }
     }
 
-    /// Replicas, routes and all that goes with them become what config, discovery and the cluster
-    /// say.
+    /// Merges config, discoveries and agreed state, and serves by the result.
     ///
     /// # Errors
-    /// If a replica's TLS settings do not work; then nothing has changed.
+    /// Returns an error if a replica's TLS settings do not work; then nothing has changed.
     async fn take_world(&mut self, is_start: bool) -> Result<(), ReplicaTlsError> {
         let found = self.discovered.replicas();
         let mut folded = fold(&self.world, found, &self.agreed.world, &mut self.agreed.registered);
@@ -287,7 +289,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes in what replicas said of themselves.
+    /// Takes in what replicas reported of themselves.
     async fn take_news(&mut self) {
         let replicas = self.filled(self.folded.replicas.clone());
         if replicas == self.folded.replicas {
@@ -308,7 +310,7 @@ impl Keeper {
     /// Serves by these replicas, routes and names from the next view on; returns the ones before.
     ///
     /// # Errors
-    /// If a replica's TLS settings do not work; then nothing has changed.
+    /// Returns an error if a replica's TLS settings do not work; then nothing has changed.
     async fn take_folded(
         &mut self,
         folded: Folded,
@@ -336,7 +338,7 @@ impl Keeper {
         Ok(before)
     }
 
-    /// Every replica as health sees it.
+    /// Returns every replica in the form of the health crate.
     fn member_specs(&self) -> Vec<MemberSpec> {
         let member = |config: &ReplicaConfig| {
             let spec = config.member();
@@ -362,7 +364,7 @@ impl Keeper {
     }
 }
 
-/// What the data path knows of a replica.
+/// Returns the counters that the data path has of a replica.
 fn live(replicas: &BTreeMap<ReplicaName, Arc<Replica>>, name: &ReplicaName, now: Instant) -> Live {
     replicas.get(name).map_or_else(Live::default, |replica| Live {
         in_flight: replica.in_flight(),
@@ -372,7 +374,7 @@ fn live(replicas: &BTreeMap<ReplicaName, Arc<Replica>>, name: &ReplicaName, now:
     })
 }
 
-/// Whoever asked may have stopped waiting; then nobody needs the answer.
+/// Sends an answer. The receiver may have stopped waiting; then the answer is dropped.
 fn answer<T>(done: oneshot::Sender<T>, value: T) {
     drop(done.send(value));
 }

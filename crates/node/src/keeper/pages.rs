@@ -1,5 +1,4 @@
-//! What replicas say of themselves and of the models that they serve, and what of the config that speaks
-//! against.
+//! Software and models that replicas report of themselves, and the contradictions to the config.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,12 +10,12 @@ use spillway_types::{ModelName, ModelsPage, ReplicaName};
 
 use super::ReplicaConfig;
 
-/// Software that serves its one model by whatever name is asked for, as its pages name it.
+/// Software that serves its one model under any name, by the owner in its pages.
 const NAMELESS: [&str; 2] = ["llamacpp", "sglang"];
-/// Models of a page that a message lists.
+/// Maximum number of a page's models that a log line lists.
 const SHOWN_MAX: usize = 5;
 
-/// What all replicas said last, and what follows from it.
+/// Newest pages of all replicas, and what follows from them.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     said: BTreeMap<ReplicaName, Said>,
@@ -25,24 +24,24 @@ pub(super) struct Pages {
     cards: Arc<ModelCards>,
 }
 
-/// What one replica said.
+/// Newest report of one replica about itself.
 #[derive(Debug)]
 struct Said {
     replica: Arc<Replica>,
-    /// Its software; `None` while its pages did not tell.
+    /// Software of the server; `None` while its pages do not tell.
     engine: Option<Engine>,
     models: Models,
 }
 
-/// What a replica said of its models.
+/// Report of a replica on its models.
 #[derive(Clone, Debug, Default, PartialEq)]
 enum Models {
-    /// It was not reached yet.
+    /// The replica was not reached yet.
     #[default]
     Unread,
-    /// It has no page of them.
+    /// The replica has no page of models.
     Unlisted,
-    /// The page.
+    /// The page of models.
     Page(Arc<ModelsPage>),
 }
 
@@ -56,7 +55,7 @@ impl Said {
 }
 
 impl Pages {
-    /// Takes in what a reading of a replica's page showed. Returns whether that was news.
+    /// Takes in a reading of a replica's page of models. Returns true if it is news.
     pub(super) fn note(
         &mut self,
         name: &ReplicaName,
@@ -72,7 +71,7 @@ impl Pages {
         true
     }
 
-    /// Logs which models a replica lists that nobody named.
+    /// Logs the models that a replica lists and the config does not name.
     pub(super) fn tell_listed(&self, name: &ReplicaName) {
         match self.said.get(name).map(|said| &said.models) {
             Some(Models::Page(page)) => {
@@ -86,7 +85,7 @@ impl Pages {
         }
     }
 
-    /// Takes in which software a replica was recognised as. Returns whether that was news.
+    /// Takes in the software that a replica was recognised as. Returns true if it is news.
     pub(super) fn note_engine(
         &mut self,
         name: &ReplicaName,
@@ -117,17 +116,17 @@ impl Pages {
         })
     }
 
-    /// A replica's config with what it said of itself in the places that are left open.
+    /// Fills in what the config leaves open and the replica has reported.
     pub(super) fn fill(&self, config: ReplicaConfig) -> ReplicaConfig {
         let said = self.said.get(&config.spec.name);
         let engine = said.and_then(|said| said.engine);
         let listed = said.and_then(Said::page).into_iter().flat_map(|page| page.ids());
-        // They come to stand in logs and metrics.
+        // Names of models stand in logs and metrics.
         let usable = listed.filter(|id| !id.as_str().chars().any(char::is_control));
         config.with_found(engine, usable.cloned().collect())
     }
 
-    /// Replicas of which nobody knows yet which models they serve.
+    /// Returns the replicas whose models are still unknown.
     pub(super) fn unread<'a>(
         &'a self,
         configs: &'a [ReplicaConfig],
@@ -137,7 +136,7 @@ impl Pages {
             .filter(|name| self.said.get(*name).is_none_or(|said| said.models == Models::Unread))
     }
 
-    /// Forgets what those said that are no more, or have become others.
+    /// Forgets reports of replicas that are gone, or are other servers now.
     pub(super) fn retain(&mut self, configs: &[ReplicaConfig]) {
         let specs: BTreeMap<_, _> =
             configs.iter().map(|config| (&config.spec.name, &config.spec)).collect();
@@ -146,7 +145,7 @@ impl Pages {
         });
     }
 
-    /// Goes by these replicas from now on. Tells of models that are newly denied.
+    /// Takes over the replicas, and logs models that are newly denied.
     pub(super) fn reconcile(&mut self, configs: &[ReplicaConfig]) {
         let pages = configs.iter().filter_map(|config| {
             let page = self.said.get(&config.spec.name)?.page()?;
@@ -171,17 +170,17 @@ impl Pages {
         self.denied = denied;
     }
 
-    /// Models of the config that replicas say they do not have, by replica.
+    /// Returns the models of the config that replicas say they do not have, by replica.
     pub(super) fn denied(&self) -> &BTreeMap<ReplicaName, BTreeSet<ModelName>> {
         &self.denied
     }
 
-    /// What clients are told of models.
+    /// Returns the model cards that clients are shown.
     pub(super) fn cards(&self) -> Arc<ModelCards> {
         Arc::clone(&self.cards)
     }
 
-    /// Adds to a report what the replica says of itself.
+    /// Adds the replica's own report to a report on it.
     pub(super) fn complete(&self, member: &mut MemberReport, config: Option<&ReplicaConfig>) {
         let said = self.said.get(&member.name);
         let page = said.and_then(Said::page);
@@ -195,7 +194,7 @@ impl Pages {
     }
 }
 
-/// The models that a replica should serve, and says it does not have.
+/// Returns the models that a replica should serve, and says it does not have.
 fn denied_by(page: &ModelsPage, models: &[ModelName]) -> BTreeSet<ModelName> {
     if page.owner().is_some_and(|owner| NAMELESS.contains(&owner)) || names_itself(page) {
         return BTreeSet::new();
@@ -203,7 +202,8 @@ fn denied_by(page: &ModelsPage, models: &[ModelName]) -> BTreeSet<ModelName> {
     models.iter().filter(|model| page.denies(model)).cloned().collect()
 }
 
-/// Whether its one model is its own owner, as Text Generation Inference has it, which goes by no names.
+/// Returns true if the page's one model is its own owner, as in Text Generation Inference, which
+/// ignores the names of models.
 fn names_itself(page: &ModelsPage) -> bool {
     let mut ids = page.ids();
     let first = ids.next().and_then(|id| Some((id, page.get(id)?)));
@@ -220,7 +220,7 @@ fn tell(name: &ReplicaName, page: &ModelsPage, denied: Option<&BTreeSet<ModelNam
     );
 }
 
-/// The first of these models, for a message.
+/// Returns the first of these models, for a message.
 fn shown(names: &mut dyn Iterator<Item = &ModelName>) -> String {
     let shown: Vec<&str> = names.take(SHOWN_MAX + 1).map(ModelName::as_str).collect();
     let (shown, more) = match shown.get(..SHOWN_MAX) {

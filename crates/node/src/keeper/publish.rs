@@ -1,4 +1,4 @@
-//! What the keeper gives the data path: views, and boards of signals.
+//! Views and boards of signals that the keeper publishes to the data path.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::{Keeper, live};
 use crate::knowledge::Event;
 use crate::world::{SaidOfModels, build_view};
 
-/// Why a replica begins anew: it says itself that it loads its model.
+/// Reason of a change to a replica that loads its model, by its own report.
 const LOADING: &str = "loading";
 
 impl Keeper {
-    /// Carries out what the last input has led to.
+    /// Carries out the fleet's actions after an input, and publishes a changed standing.
     pub(super) fn settle(&mut self) {
         while let Some(action) = self.fleet.poll_action() {
             self.carry_out(action);
@@ -27,7 +27,7 @@ impl Keeper {
         }
     }
 
-    /// Serves by the replicas' present standing from now on.
+    /// Publishes a view with the replicas' present standing.
     pub(super) fn publish_view(&mut self) {
         self.published = self.fleet.version();
         let replicas: Vec<_> = self
@@ -48,7 +48,7 @@ impl Keeper {
             let is_down = standing.is_some_and(|it| it.admission == Admission::Down);
             replica.set_down(is_down, now);
         }
-        // A board of the old view's slots would say the wrong things of the new one's.
+        // A board of the old view's slots would be wrong for the new one's.
         let board = self.board(&replicas, now);
         let previous = self.gateway.view();
         let block_bytes = self.gateway.knowledge().block_bytes();
@@ -65,18 +65,18 @@ impl Keeper {
         self.gateway.replace_view(view);
     }
 
-    /// Models that are known by name whether or not a replica serves them now.
+    /// Returns the models that are known by name, with or without a replica that serves them now.
     fn known_models(&self) -> KnownModels {
         let here = self.folded.models.iter().chain(self.lapsed.models());
         let elsewhere = self.folded.models_agreed.union(&self.elsewhere.known);
         KnownModels { here: here.cloned().collect(), elsewhere: elsewhere.cloned().collect() }
     }
 
-    /// Makes decisions go by what is known now.
+    /// Publishes the present signals of replicas.
     pub(super) fn publish_board(&self, now: Instant) {
         let view = self.gateway.view();
         view.replace_board(self.board(view.replicas(), now));
-        // It may show room that nobody's end has shown.
+        // The board may show room that no end of a request has shown.
         self.gateway.review_waiting();
     }
 
@@ -90,7 +90,7 @@ impl Keeper {
         Board::new(signals.collect()).with_speeds(speeds.collect())
     }
 
-    /// What is known of each replica, for people.
+    /// Returns a report on each replica, for people.
     pub(super) fn members(&self) -> Vec<MemberReport> {
         let mut members = self.fleet.members(Instant::now());
         let configs = self.folded.replicas.iter().map(|config| (&config.spec.name, config));
@@ -104,7 +104,7 @@ impl Keeper {
         members
     }
 
-    /// Every replica, as its monitor sees it.
+    /// Returns the monitors' target of every replica.
     pub(super) fn targets(&self) -> Vec<Target> {
         self.folded
             .replicas
@@ -113,7 +113,7 @@ impl Keeper {
             .collect()
     }
 
-    /// Every replica that is asked what it is, as the monitor sees it that does so.
+    /// Returns the target of every replica that is asked for its software and models.
     pub(super) fn identity_targets(&self) -> Vec<Target> {
         let asked = self.folded.replicas.iter().filter(|config| config.care.identity.is_some());
         asked
@@ -141,7 +141,7 @@ impl Keeper {
         }
     }
 
-    /// Says what a change of state means for a replica's caches.
+    /// Tells the knowledge thread the effect of a change of state on a replica's caches.
     fn tell_caches(
         &self,
         replica: &ReplicaName,
@@ -151,6 +151,7 @@ impl Keeper {
         let is_gone = |state| {
             matches!(state, MemberState::Down | MemberState::Draining | MemberState::Drained)
         };
+        // A server that loads its model has nothing cached.
         if why == LOADING {
             self.knowledge.tell(Event::Emptied(replica.clone()));
         } else if from == MemberState::Down && !is_gone(to) {
@@ -158,7 +159,7 @@ impl Keeper {
         }
     }
 
-    /// Sends a replica its warm-up prompts beside everything else.
+    /// Sends a replica its warm-up prompts, in a task of its own.
     fn warm_up(&self, replica: ReplicaName) {
         let config = self.folded.replicas.iter().find(|config| config.spec.name == replica);
         let Some((config, known)) = config.zip(self.replicas.get(&replica)) else { return };
@@ -178,13 +179,13 @@ impl Keeper {
                 tracing::warn!(%replica, %error, "warm-up failed");
                 CheckFault::Unhealthy
             });
-            // The keeper has ended if nobody listens.
+            // Sending fails only after the keeper has ended.
             drop(sender.send((replica, result)).await);
         });
     }
 }
 
-/// A breaker's state, by the name in logs and metrics.
+/// Returns the name of a breaker's state in logs and metrics.
 fn breaker(standing: Option<ModelStanding>) -> &'static str {
     match standing {
         None => "breaker_closed",

@@ -1,4 +1,4 @@
-//! Which replica is meant: by its identity on the data path, by its name, by its number on the wire.
+//! Replicas by their identity on the data path, by name, and by their number on the wire.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use spillway_pulse::NameId;
 use spillway_route::Candidate;
 use spillway_types::{Holder, ReplicaName};
 
-/// A replica that is in no config, discovery or registration for so long is gone for good. Longer
+/// Time after which a replica that is in no config, discovery or registration is forgotten. Longer
 /// than a rolling update takes to bring it back under its name.
 const ABSENT_MAX: Duration = Duration::from_secs(600);
 
-/// A replica that was seen lately.
+/// Replica that was seen lately.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) name: ReplicaName,
     pub(super) id: NameId,
-    /// `None` if the index has no number left for it.
+    /// Number in the index; `None` if the index has none left.
     pub(super) holder: Option<Holder>,
-    /// Since when it is in none of the lists.
+    /// Time since when the replica is in none of the lists; `None` while it is in one.
     absent_since: Option<Instant>,
 }
 
@@ -33,8 +33,8 @@ pub(super) struct AddressBook {
 }
 
 impl AddressBook {
-    /// These are all there are. Gives each its number in the index, and comes back with those that
-    /// are gone for good.
+    /// Takes over the list of all replicas, and gives each its number in the index. Returns the
+    /// replicas that are forgotten.
     pub(super) fn reconcile(
         &mut self,
         replicas: &[Arc<Replica>],
@@ -60,7 +60,7 @@ impl AddressBook {
         self.forget(now)
     }
 
-    /// Comes back with those that are gone for good by now.
+    /// Forgets replicas that were absent for too long, and returns them.
     pub(super) fn forget(&mut self, now: Instant) -> Vec<Known> {
         let is_gone = |known: &Known| {
             known.absent_since.is_some_and(|at| now.saturating_duration_since(at) >= ABSENT_MAX)
@@ -73,17 +73,17 @@ impl AddressBook {
         gone
     }
 
-    /// The replica that the data path means.
+    /// Returns the replica of an identity on the data path.
     pub(super) fn of_identity(&self, identity: u64) -> Option<&Known> {
         self.by_identity.get(&identity)
     }
 
-    /// The replica that another node means.
+    /// Returns the replica of a number from another node.
     pub(super) fn of_id(&self, id: NameId) -> Option<&Known> {
         self.by_identity.get(self.identities.get(&id)?)
     }
 
-    /// The replica of that name.
+    /// Returns the replica of that name.
     pub(super) fn of_name(&self, name: &ReplicaName) -> Option<&Known> {
         self.by_identity.get(&Candidate::identity_of(name))
     }

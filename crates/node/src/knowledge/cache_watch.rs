@@ -1,34 +1,35 @@
-//! What pages tell of one replica's caches, and what follows.
+//! Reports of one replica's pages on its prefix cache, and the conclusions from them.
 
 use spillway_replicas::CacheReport;
 
-/// A process does not start within so many seconds of its start: clocks are read with some error.
+/// Tolerance in seconds between two readings of one process's start time: clocks are read with some
+/// error.
 const STARTED_ERROR_S: f64 = 1.0;
 
-/// What a report led to.
+/// Conclusions from one report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Conclusions {
-    /// The process is another one, or has counted anew: its caches are empty.
+    /// True if the process is another one, or has begun to count anew: its caches are empty.
     pub(crate) is_restarted: bool,
-    /// The cache has this size, which is news.
+    /// Size of the cache in tokens, if that is news.
     pub(crate) tokens: Option<f64>,
     /// Tokens looked up and found since the last report.
     pub(crate) found: Option<Found>,
 }
 
-/// Tokens that a replica looked up in its prefix cache.
+/// Tokens that a replica looked up in its prefix cache, and found there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Found {
     pub(crate) queries: f64,
     pub(crate) hits: f64,
 }
 
-/// The newest of what a replica's pages told.
+/// Newest values of a replica's pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct CacheWatch(CacheReport);
 
 impl CacheWatch {
-    /// Takes in a report. What it does not tell may stand on another page.
+    /// Takes in a report. A value that it lacks may stand on another page.
     pub(crate) fn record(&mut self, report: &CacheReport) -> Conclusions {
         let before = self.0;
         let fell = |now: Option<f64>, before: Option<f64>| {
@@ -54,13 +55,15 @@ impl CacheWatch {
         Conclusions { is_restarted, tokens, found: found.flatten() }
     }
 
-    /// Its caches are empty, which is known from elsewhere: counts that begin anew say nothing more.
+    /// Forgets the counts after the caches were found empty in another way: then new counts say
+    /// nothing more.
     pub(crate) fn count_anew(&mut self) {
         (self.0.queries, self.0.hits) = (None, None);
     }
 
-    /// Whether its pages tell when it was started: then nothing else has to be taken for a restart.
-    /// Counts alone tell it late, or never: SGLang's are on the page from the first reply on.
+    /// Returns true if the pages tell the start time of the process: then nothing else has to be
+    /// taken for a restart. Counts alone show it late, or never: SGLang's are on the page from the
+    /// first reply on.
     pub(crate) fn tells_restarts(&self) -> bool {
         self.0.started_s.is_some()
     }

@@ -1,4 +1,4 @@
-//! Which replica has what in its cache: learned here, told by others, corrected by replies.
+//! Prompts in each replica's cache: learned here, told by other nodes, corrected by replies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,43 +13,44 @@ use spillway_types::{Holder, NodeName, ReplicaName};
 use super::address_book::{AddressBook, Known};
 use super::cache_watch::{CacheWatch, Found};
 
-/// Fewer prompt tokens of this node's own say nothing about what a replica's counters should have
-/// counted.
+/// Least number of this node's prompt tokens with which a replica's counters are compared: fewer
+/// say nothing.
 const EXPECTED_TOKENS_MIN: f64 = 2_000.0;
-/// A cache's size in blocks is told to the index when it is off by this share: bytes of a token are
-/// learned reply by reply.
+/// Relative error of a cache's size in blocks from which on the index is told: the bytes of a token
+/// are learned reply by reply.
 const SIZE_ERROR: f64 = 0.05;
-/// Replies that had so many tokens less in the cache than was predicted are told to the other nodes.
-/// Half a block is rounding, and engines cache whole blocks of their own.
+/// Number of missing tokens, against the prediction, from which on a reply is told to the other
+/// nodes. Half a block is rounding, and engines cache whole blocks of their own.
 const SURPRISE_TOKENS: u64 = 128;
 
-/// Which replica has what in its cache.
+/// The prefix index and everything that feeds it.
 #[derive(Debug)]
 pub(super) struct Caches {
     index: FineIndex,
-    /// `None` where no cluster would be told.
+    /// Tracker of hot prompts; `None` without a cluster to tell.
     heat: Option<HeatTracker>,
-    /// `None` where no other node would be told.
+    /// Sharing of prompts; `None` without other nodes to tell.
     sharing: Option<Sharing>,
     book: AddressBook,
     replicas: BTreeMap<ReplicaName, Pages>,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     block_bytes: usize,
 }
 
-/// What a replica's pages told, against what was expected.
+/// Reports of a replica's pages, and the hits that were expected.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pages {
     watch: CacheWatch,
     tokens: Option<f64>,
-    /// The size in the index.
+    /// Size of the cache in the index.
     blocks: Option<f64>,
     expected: Expected,
-    /// Its replies have told what was cached: nothing is left to find out from its pages.
+    /// True if its replies have told the number of cached tokens: then its pages are not needed for
+    /// that.
     tells_cached: bool,
 }
 
-/// What this node's prompts should have found in a cache since its last report.
+/// Hits that this node's prompts should have had in a cache since its last report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Expected {
     prompt_tokens: f64,
@@ -68,36 +69,36 @@ impl Caches {
         }
     }
 
-    /// From now on prompts are told to the region's other nodes.
+    /// Begins to tell prompts to the region's other nodes.
     pub(super) fn share(&mut self, sharing: Sharing) {
         self.sharing = Some(sharing);
     }
 
-    /// From now on it is known which prompts are hot.
+    /// Begins to track hot prompts.
     pub(super) fn keep_heat(&mut self, config: HeatConfig) {
         self.heat = Some(HeatTracker::new(config));
     }
 
-    /// These are all replicas there are; comes back with those that are gone for good.
+    /// Takes over the list of all replicas. Returns those that are forgotten.
     pub(super) fn reconcile(&mut self, replicas: &[Arc<Replica>], now: Instant) -> Vec<Known> {
         let gone = self.book.reconcile(replicas, &mut self.index, now);
         self.forget(&gone);
         gone
     }
 
-    /// Comes back with those replicas that are gone for good by now.
+    /// Forgets replicas that were absent for too long, and returns them.
     pub(super) fn forget_absent(&mut self, now: Instant) -> Vec<Known> {
         let gone = self.book.forget(now);
         self.forget(&gone);
         gone
     }
 
-    /// The replica that the data path means.
+    /// Returns the replica of an identity on the data path.
     pub(super) fn known(&self, identity: u64) -> Option<&Known> {
         self.book.of_identity(identity)
     }
 
-    /// This node sent a prompt to a replica.
+    /// Notes that this node sent a prompt to a replica.
     pub(super) fn sent(&mut self, identity: u64, chain: &[u64], now_ms: u64) {
         let Some(known) = self.book.of_identity(identity) else { return };
         if let Some(holder) = known.holder {
@@ -111,8 +112,9 @@ impl Caches {
         }
     }
 
-    /// What this node sent to a replica was not read there. The region's other nodes are not told:
-    /// mostly they have not heard of it either, and replies show them what is missing.
+    /// Takes back a prompt that this node sent to a replica and that was not read there. The
+    /// region's other nodes are not told: mostly they have not heard of it either, and replies show
+    /// them what is missing.
     pub(super) fn unread(&mut self, identity: u64, chain: &[u64]) {
         let known = self.book.of_identity(identity);
         if let Some(holder) = known.and_then(|known| known.holder) {
@@ -120,7 +122,7 @@ impl Caches {
         }
     }
 
-    /// A replica replied to this node.
+    /// Takes in a replica's reply to this node.
     pub(super) fn replied(&mut self, replied: &Replied) {
         let Some(known) = self.book.of_identity(replied.identity) else { return };
         let pages = self.replicas.entry(known.name.clone()).or_default();
@@ -130,6 +132,7 @@ impl Caches {
         if let Some(holder) = known.holder {
             self.index.correct(holder, chain, blocks);
         }
+        // Only surprises are told: expected hits are what the other nodes predict, too.
         let predicted = replied.predicted.map_or(0, |predicted| predicted.cached_tokens);
         if let Some(sharing) = &mut self.sharing
             && u64::from(predicted) > cached_tokens.saturating_add(SURPRISE_TOKENS)
@@ -138,7 +141,7 @@ impl Caches {
         }
     }
 
-    /// Another node of the region told something.
+    /// Takes in a datagram of another node of the region.
     pub(super) fn heard(&mut self, from: &NodeName, datagram: &[u8], now_ms: u64) {
         let Self { index, heat, sharing, book, .. } = self;
         let Some(sharing) = sharing else { return };
@@ -165,7 +168,8 @@ impl Caches {
         }
     }
 
-    /// A page told of a replica's caches. Comes back with their size, if that is news.
+    /// Takes in a report of a replica's pages on its caches. Returns their size in tokens, if that
+    /// is news.
     pub(super) fn reported(&mut self, name: &ReplicaName, report: &CacheReport) -> Option<f64> {
         let pages = self.replicas.entry(name.clone()).or_default();
         let conclusions = pages.watch.record(report);
@@ -178,8 +182,8 @@ impl Caches {
         conclusions.tokens
     }
 
-    /// A replica that was down is back. Whether its caches are empty is not known, unless its pages
-    /// tell: then they will, and if not, they are taken for empty.
+    /// Notes that a replica that was down is back. If its pages tell restarts, they will show
+    /// whether its caches are empty; otherwise the caches are taken to be empty.
     pub(super) fn returned(&mut self, name: &ReplicaName) {
         let tells = self.replicas.get(name).is_some_and(|pages| pages.watch.tells_restarts());
         if !tells {
@@ -187,11 +191,11 @@ impl Caches {
         }
     }
 
-    /// A replica's caches are empty.
+    /// Notes that a replica's caches are empty.
     pub(super) fn empty(&mut self, name: &ReplicaName, why: &str) {
         if let Some(pages) = self.replicas.get_mut(name) {
             pages.expected = Expected::default();
-            // It may be another program, or have other settings now.
+            // The replica may be another program, or have other settings now.
             pages.tells_cached = false;
             pages.watch.count_anew();
         }
@@ -201,7 +205,7 @@ impl Caches {
         }
     }
 
-    /// Makes the sizes of caches in the index follow from what a token has in bytes.
+    /// Updates the sizes of caches in the index by the bytes of a token.
     pub(super) fn size(&mut self, bytes_per_token: impl Fn(&ReplicaName) -> f32) {
         let block_bytes = self.block_bytes as f64;
         for (name, pages) in &mut self.replicas {
@@ -220,7 +224,7 @@ impl Caches {
         }
     }
 
-    /// Prompts are hashed with another key from now on: nothing that is known means anything.
+    /// Changes the key that prompts are hashed with, and so forgets all that is known.
     pub(super) fn set_epoch(&mut self, epoch: u64) {
         self.index.clear();
         if let Some(heat) = &mut self.heat {
@@ -231,32 +235,32 @@ impl Caches {
         }
     }
 
-    /// What became hot or cold in the region.
+    /// Returns the blocks that became hot or cold in the region; `None` if there are none.
     pub(super) fn hot_delta(&mut self, now_ms: u64) -> Option<HotDelta> {
         let Self { heat, index, .. } = self;
         let delta = heat.as_mut()?.delta(now_ms, |block| index.is_held(block));
         (!delta.is_empty()).then_some(delta)
     }
 
-    /// The cluster knows these hot blocks of the region.
+    /// Takes over the hot blocks of the region that the cluster knows.
     pub(super) fn adopt_heat(&mut self, blocks: Option<&RegionBlocks>) {
         if let Some(heat) = &mut self.heat {
             heat.adopt(blocks);
         }
     }
 
-    /// What is to be told to the region's other nodes, if they are told anything.
+    /// Returns the sharing with the region's other nodes, if there is any.
     pub(super) fn sharing(&mut self) -> Option<&mut Sharing> {
         self.sharing.as_mut()
     }
 
-    /// Figures for metrics.
+    /// Returns figures for metrics.
     pub(super) fn figures(&self) -> (IndexStats, SharingCounters) {
         let sharing = self.sharing.as_ref().map(Sharing::counters).unwrap_or_default();
         (self.index.stats(), sharing)
     }
 
-    /// Holds what a replica's own counters found against what the index had made expect.
+    /// Compares a replica's own counters with the hits that the index had predicted.
     fn compare(&mut self, name: &ReplicaName, found: Found) {
         let holder = self.holder(name);
         let Some(pages) = self.replicas.get_mut(name) else { return };
@@ -287,8 +291,9 @@ impl Caches {
 }
 
 impl Pages {
-    /// How many of a prompt's tokens were cached, if the replica tells. vLLM leaves the number out
-    /// where it is 0, so that its absence says something once it was there.
+    /// Returns the number of a prompt's tokens that were cached; `None` if the replica does not
+    /// tell. vLLM leaves the number out where it is 0, so a missing number means 0 once there was
+    /// one.
     fn cached_tokens(&mut self, replied: &Replied) -> Option<u64> {
         if !replied.is_success {
             return None;
@@ -314,13 +319,13 @@ impl Expected {
     }
 }
 
-/// An epoch as it travels: half of it tells neighbours apart.
+/// Returns an epoch in the form of datagrams: its lower half tells neighbouring epochs apart.
 pub(super) fn wire_epoch(epoch: u64) -> u32 {
     epoch as u32
 }
 
-/// How many of a prompt's leading blocks were cached, rounded up: a block that was there in part was
-/// there when it counts. `None` if the reply does not tell how long the prompt is.
+/// Returns the number of a prompt's leading blocks that were cached, rounded up: a block that was
+/// there in part counts as cached. `None` if the reply does not tell the length of the prompt.
 fn cached_blocks(replied: &Replied, cached_tokens: u64, block_bytes: usize) -> Option<u32> {
     let prompt_tokens = replied.prompt_tokens.filter(|tokens| *tokens > 0)?;
     let share = cached_tokens.min(prompt_tokens) as f64 / prompt_tokens as f64;

@@ -13,7 +13,7 @@ use super::caches::Caches;
 use super::speeds::Speeds;
 use crate::config::Config;
 
-/// A node that learns, and what requests would read there.
+/// A node that learns, and the index as requests read it.
 struct Node {
     caches: Caches,
     reader: IndexReader,
@@ -41,7 +41,7 @@ impl Node {
         self.caches.sent(identity(replica), chain, 0);
     }
 
-    /// Hands what is due to `other`.
+    /// Hands the datagrams that are due to `other`.
     fn tell(&mut self, other: &mut Self) -> usize {
         let due = self.caches.sharing().unwrap().flush();
         for (to, datagram) in &due {
@@ -168,14 +168,14 @@ fn a_reply_that_had_less_cached_corrects_here_and_elsewhere() {
     let chain: Vec<u64> = (1..=16).collect();
     one.send("a", &chain);
     one.tell(&mut other);
-    // As predicted, or nearly: nobody is told.
+    // As predicted, or nearly: no node is told.
     one.caches.replied(&replied("a", &chain, Some(1_024)));
     one.caches.replied(&replied("a", &chain, Some(1_000)));
     assert_eq!(one.tell(&mut other), 0);
     one.caches.replied(&replied("a", &chain, Some(64)));
     assert_eq!(one.tell(&mut other), 1);
     assert_eq!(one.blocks(0, &chain), other.blocks(0, &chain), "both draw the same conclusion");
-    // Nothing is said of a prompt whose length nobody knows, nor by a reply that failed.
+    // Nothing is concluded about a prompt of unknown length, nor from a reply that failed.
     let unknown = Replied { prompt_tokens: None, ..replied("a", &chain, Some(0)) };
     let failed = Replied { is_success: false, ..replied("a", &chain, Some(0)) };
     one.caches.replied(&unknown);
@@ -223,7 +223,7 @@ fn an_sglang_that_counts_fewer_hits_than_were_expected_is_taken_to_hold_less() {
     node.caches.replied(&reply);
     node.caches.reported(&"a".into(), &page(15_120, 9_224));
     assert_eq!(known(&node), [0, 40, 40, 40]);
-    // It is the counts that say so: without news of them nothing follows.
+    // The conclusion comes from the counts: without news of them nothing follows.
     node.caches.replied(&reply);
     node.caches.reported(&"a".into(), &page(15_120, 9_224));
     assert_eq!(known(&node), [0, 40, 40, 40]);

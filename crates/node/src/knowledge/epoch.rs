@@ -1,10 +1,9 @@
-//! Which key prompts are hashed with.
+//! Keys of epochs, with which prompts are hashed.
 
 use highway::{HighwayHash, HighwayHasher, Key};
 
-/// The key of an epoch, derived from the cluster's: every node comes to the same one without any
-/// being sent, and nobody without the cluster's key comes to any. Epoch 0 is the cluster's key
-/// itself.
+/// Derives the key of an epoch from the cluster's key: every node derives an equal one without
+/// sending it, and no node can without the cluster's key. Epoch 0 has the cluster's key itself.
 pub(crate) fn prompt_key(cluster: [u64; 4], epoch: u64) -> [u64; 4] {
     if epoch == 0 {
         return cluster;

@@ -1,10 +1,10 @@
-//! The region's part of the hot trie: what this node proposes, and what came of it.
+//! Proposals of this node for the region's hot blocks, and their results.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use spillway_cluster_state::{Actor, Command, Outcome};
 use spillway_codec::payload_bytes;
-use spillway_control::{Actor, Command, Outcome};
 use spillway_prefix::HotDelta;
 use tokio::sync::oneshot;
 
@@ -12,18 +12,18 @@ use super::caches::Caches;
 use super::published::Proposals;
 use super::ties::Ties;
 
-/// How long a proposal may take. Longer than a commit around the world; what is later than this is
-/// replaced by a newer one.
+/// Time limit of a proposal. Longer than a commit around the world; a later result is replaced by a
+/// newer proposal.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Proposes what became hot or cold, one delta at a time.
+/// Proposes blocks that became hot or cold, one delta at a time.
 #[derive(Debug, Default)]
 pub(super) struct Proposer {
     state: State,
     pub(super) counts: Proposals,
 }
 
-/// Where a proposer is.
+/// State of a proposer.
 #[derive(Debug, Default)]
 enum State {
     // Silent => Speaking
@@ -31,14 +31,14 @@ enum State {
     #[default]
     Silent,
     // Speaking => (Proposed | Silent)
-    /// What the cluster has of the region is known.
+    /// This node speaks, and knows the cluster's blocks of the region.
     Speaking,
     // Proposed => (Speaking | Silent)
-    /// A delta of so many bytes is under way.
+    /// A delta of `bytes` bytes is under way.
     Proposed { bytes: u64, done: oneshot::Receiver<Came> },
 }
 
-/// What came of a proposal.
+/// Result of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     Applied,
@@ -67,7 +67,7 @@ impl Proposer {
             }
             State::Speaking => {}
         }
-        let is_member = ties.agreement().is_some_and(|it| it.published().cluster().is_some());
+        let is_member = ties.control_plane().is_some_and(|it| it.published().cluster().is_some());
         if !is_member {
             return;
         }
@@ -78,7 +78,8 @@ impl Proposer {
         }
     }
 
-    /// The key changed: what is under way is refused, and counts for nothing.
+    /// Starts over after the key changed: the proposal under way is refused, and its result is not
+    /// counted.
     pub(super) fn start_over(&mut self) {
         self.state = State::Silent;
     }
@@ -98,6 +99,7 @@ impl Proposer {
             Came::Refused => self.counts.refused += 1,
             Came::Failed => self.counts.failed += 1,
         }
+        // The delta did not come in: the next one starts from what the cluster has.
         if came != Came::Applied {
             adopt(caches, ties);
         }
@@ -105,9 +107,9 @@ impl Proposer {
     }
 }
 
-/// Goes by what the cluster has of the region, whoever told it.
+/// Takes over the region's blocks that the cluster knows, whichever node told them.
 fn adopt(caches: &mut Caches, ties: &Ties) {
-    let state = ties.agreement().map(|agreement| agreement.published());
+    let state = ties.control_plane().map(|control_plane| control_plane.published());
     caches.adopt_heat(state.as_ref().and_then(|state| state.hot().region(&ties.me.1)));
 }
 
@@ -117,8 +119,8 @@ fn propose(ties: &Arc<Ties>, key_epoch: u64, delta: HotDelta) -> oneshot::Receiv
     let proposing = async move {
         let region = for_log.me.1.clone();
         let command = Command::HotBlocks { region, key_epoch, delta };
-        let Some(agreement) = for_log.agreement() else { return };
-        let came = match agreement.propose(command, Actor::Node, None, LIMIT).await {
+        let Some(control_plane) = for_log.control_plane() else { return };
+        let came = match control_plane.propose(command, Actor::Node, None, LIMIT).await {
             Ok(done) => match done.outcome {
                 Outcome::Refused(refusal) => {
                     tracing::debug!(%refusal, "hot blocks were refused");
@@ -131,7 +133,7 @@ fn propose(ties: &Arc<Ties>, key_epoch: u64, delta: HotDelta) -> oneshot::Receiv
                 Came::Failed
             }
         };
-        // Nobody listens once the node stops or the key changed.
+        // The receiver is gone once the node stops or the key changed.
         let _: Result<(), Came> = sender.send(came);
     };
     ties.tasks.spawn_on(proposing, &ties.runtime);

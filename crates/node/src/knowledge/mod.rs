@@ -1,8 +1,9 @@
-//! What this node learns of caches and speeds, off the data path.
+//! Knowledge of caches and speeds that this node learns, off the data path.
 //!
-//! One thread owns the prefix index, the heat of prompts and the latency models. It takes in what the
-//! workers learned, what pages and health say of restarts and sizes, and what the region's other nodes
-//! tell; it publishes numbers of replicas, speeds, and the hot blocks of regions. Requests only read.
+//! One thread owns the prefix index, the heat of prompts and the latency models. It takes in the
+//! workers' learnings, reports of pages and health on restarts and sizes, and datagrams of the
+//! region's other nodes. It publishes numbers of replicas, speeds, and the hot blocks of regions.
+//! Requests only read.
 
 mod address_book;
 mod cache_watch;

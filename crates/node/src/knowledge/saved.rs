@@ -1,4 +1,4 @@
-//! What was learned of speeds, kept over a restart.
+//! Learned speeds, kept over a restart.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use spillway_types::{ModelName, ReplicaName};
 
 use crate::saved::{self, SaveFault};
 
-/// The file's name in the data folder.
+/// Name of the file in the data folder.
 const FILE: &str = "speeds";
 
-/// All that is kept, as it stands in the file.
+/// Content of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Saved {
     models: Vec<(ReplicaName, ModelName, LatencyModel)>,
@@ -25,23 +25,23 @@ impl Wire for Saved {
     const BYTES_MAX: usize = 16 << 20;
 }
 
-/// Where it is kept.
+/// Returns the path of the file.
 pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
-/// What was kept; nothing, if there is no such file.
+/// Reads the kept models; none, if there is no such file.
 ///
 /// # Errors
-/// If the file can't be read, or holds something else.
+/// Returns an error if the file can't be read, or holds something else.
 pub(super) fn load(path: &Path) -> Result<Vec<(ReplicaName, ModelName, LatencyModel)>, SaveFault> {
     Ok(saved::load::<Saved>(path)?.map(|saved| saved.models).unwrap_or_default())
 }
 
-/// Keeps `models`: either all of the file is new afterwards, or nothing.
+/// Writes `models`: either all of the file is new afterwards, or nothing.
 ///
 /// # Errors
-/// If the disk does not take it; what was kept before stays.
+/// Returns an error if the disk does not take it; the former content stays.
 pub(super) fn save(
     path: &Path,
     models: Vec<(ReplicaName, ModelName, LatencyModel)>,

@@ -1,4 +1,4 @@
-//! How fast replicas are, learned from their replies.
+//! Speeds of replicas, learned from their replies.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use super::published::Published;
 
-/// Models that are kept, at some 500 bytes each: more than any region has replicas times models. What
-/// is beyond goes by the usual profile.
+/// Maximum number of models that are kept, at some 500 bytes each: more than any region has
+/// replicas times models. Beyond it the default profile holds.
 const MODELS_MAX: usize = 16_384;
 
-/// A latency model for each replica and model.
+/// Latency models by replica and model.
 #[derive(Debug, Default)]
 pub(super) struct Speeds {
     models: BTreeMap<(ReplicaName, ModelName), LatencyModel>,
@@ -21,7 +21,7 @@ pub(super) struct Speeds {
 }
 
 impl Speeds {
-    /// These were learned before this node was started.
+    /// Creates the speeds with models that were learned before this node was started.
     pub(super) fn restored(models: Vec<(ReplicaName, ModelName, LatencyModel)>) -> Self {
         let models = models.into_iter().take(MODELS_MAX);
         let models =
@@ -29,14 +29,15 @@ impl Speeds {
         Self { models: models.collect(), kv_tokens: BTreeMap::new() }
     }
 
-    /// What is known, to be kept.
+    /// Returns the models, to be kept.
     pub(super) fn to_keep(&self) -> Vec<(ReplicaName, ModelName, LatencyModel)> {
         let models = self.models.iter();
         models.map(|((replica, model), it)| (replica.clone(), model.clone(), it.clone())).collect()
     }
 
-    /// A replica replied.
+    /// Learns from a complete, successful reply of a replica.
     pub(super) fn learn(&mut self, replica: &ReplicaName, replied: &Replied, now_ms: u64) {
+        // The times of a reply that failed or broke off say nothing.
         if !replied.is_success || replied.end != End::Complete {
             return;
         }
@@ -55,6 +56,7 @@ impl Speeds {
         }
         if let (Some(first_byte), true) = (replied.first_byte, replied.is_stream) {
             let span = replied.duration.saturating_sub(first_byte);
+            // The first token comes with the first byte; the others take the rest of the time.
             let tokens = replied.output_tokens.saturating_sub(1);
             model.learn_decode(tokens as f32, span.as_secs_f32() * 1e3);
         }
@@ -63,7 +65,7 @@ impl Speeds {
         }
     }
 
-    /// A replica's KV cache holds so many tokens.
+    /// Sets the number of tokens that a replica's KV cache holds.
     pub(super) fn set_kv_tokens(&mut self, replica: &ReplicaName, tokens: f64) {
         let tokens = tokens as f32;
         self.kv_tokens.insert(replica.clone(), tokens);
@@ -71,18 +73,19 @@ impl Speeds {
         of_replica.for_each(|(_, model)| model.set_kv_tokens(tokens));
     }
 
-    /// A replica is gone for good.
+    /// Forgets a replica that is gone for good.
     pub(super) fn forget(&mut self, replica: &ReplicaName) {
         self.kv_tokens.remove(replica);
         self.models.retain(|(name, _), _| name != replica);
     }
 
-    /// How fast these replicas are at this moment.
+    /// Returns the speeds of these replicas at this moment.
     pub(super) fn at(&self, replicas: &[Arc<Replica>], now_ms: u64) -> Published {
         let mut published = Published::default();
         let mut sums: BTreeMap<&ModelName, Vec<Speed>> = BTreeMap::new();
         for replica in replicas {
             let name = &replica.spec().name;
+            // The empty name sorts before every model of the replica.
             let from = (name.clone(), ModelName::from(""));
             let of_replica = self.models.range(from..).take_while(|((other, _), _)| other == name);
             let mut most = 0.0;
@@ -94,6 +97,7 @@ impl Speeds {
                     published.replicas.insert(name.clone(), speed);
                 }
             }
+            // Without replies only the size of the cache is known.
             if let (None, Some(tokens)) = (published.replicas.get(name), self.kv_tokens.get(name)) {
                 let speed = Speed { kv_tokens: *tokens, ..Speed::UNKNOWN };
                 published.replicas.insert(name.clone(), speed);
@@ -104,13 +108,14 @@ impl Speeds {
         published
     }
 
-    /// Models that are kept.
+    /// Returns the number of models that are kept.
     pub(super) fn len(&self) -> usize {
         self.models.len()
     }
 }
 
-/// What a reply tells of the time to its first token; `None` if it does not tell enough.
+/// Returns the time to the first token with its circumstances; `None` if the reply does not tell
+/// enough.
 fn seen(replied: &Replied) -> Option<Seen> {
     // A reply in one piece begins when it is finished.
     let first_token_ms = replied.first_byte.filter(|_| replied.is_stream)?.as_secs_f32() * 1e3;
@@ -125,7 +130,7 @@ fn seen(replied: &Replied) -> Option<Seen> {
                 ..guess
             })
         }
-        // Without a prediction nothing else says how much was cached.
+        // Without a prediction only the reply tells how much was cached.
         None => Some(Seen {
             prompt_tokens: prompt_tokens?,
             cached_tokens: cached_tokens?,
@@ -137,9 +142,9 @@ fn seen(replied: &Replied) -> Option<Seen> {
     }
 }
 
-/// The mean of several replicas, by how far each is trusted.
+/// Returns the mean of several replicas' speeds, weighted by trust.
 fn mean(speeds: &[Speed]) -> Speed {
-    // So that those of which little is known count a little.
+    // A least weight, so that replicas of which little is known count a little.
     let weight = |speed: &Speed| speed.trust.max(0.01);
     let weights: f32 = speeds.iter().map(weight).sum();
     let of = |number: fn(&Speed) -> f32| {

@@ -1,17 +1,17 @@
-//! The thread that learns.
+//! The task on the thread that learns, and its periods.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
-use spillway_control::State;
+use spillway_cluster_state::State;
 use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, PrefixHasher};
 use spillway_proxy::{Gateway, Learning, Worker};
 use spillway_pulse::{Sharing, SharingConfig};
-use spillway_types::{RegionName, ReplicaName};
+use spillway_types::{RegionName, ReplicaName, unix_ms};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -26,19 +26,19 @@ use super::speeds::Speeds;
 use super::ties::Ties;
 use crate::config::KnowledgeConfig;
 
-/// Pause after what was learned, before it is taken in: more is learned meanwhile, and one waking
-/// serves it all. The next turn of a conversation is never as soon.
+/// Pause between the first learning and taking it in: more comes meanwhile, and one waking serves
+/// it all. The next turn of a conversation is never as soon.
 const GATHER: Duration = Duration::from_millis(2);
-/// How often prompts are told to the region's other nodes.
+/// Period of telling prompts to the region's other nodes.
 const FLUSH: Duration = Duration::from_millis(25);
-/// How often speeds and figures are published.
+/// Period of publishing speeds and figures.
 const PUBLISH: Duration = Duration::from_millis(100);
-/// How often the region may change its part of the hot trie: each change is an entry of the log.
+/// Shortest time between two proposals of hot blocks: each is an entry of the log.
 const PROPOSE: Duration = Duration::from_secs(2);
-/// How often speeds are kept on disk; what is lost by a crash is learned again from a hundred replies.
+/// Period of writing speeds to disk; what a crash loses is learned again from a hundred replies.
 const SAVE: Duration = Duration::from_secs(60);
 
-/// Who learns.
+/// Task that learns from replies, pages and other nodes.
 #[derive(Debug)]
 pub(crate) struct Task {
     config: KnowledgeConfig,
@@ -49,11 +49,11 @@ pub(crate) struct Task {
     caches: Caches,
     speeds: Speeds,
     proposer: Proposer,
-    /// `None` for a node that stands alone.
+    /// Ties to the cluster; `None` for a node without one.
     ties: Option<Arc<Ties>>,
-    /// Which key prompts are hashed with.
+    /// Epoch of the key that prompts are hashed with.
     epoch: u64,
-    /// Of what the view of hot blocks was made.
+    /// Digest of the hot blocks that the view was made of.
     hot_digest: u128,
     hot: HotStats,
     hot_regions: Arc<[(RegionName, u64)]>,
@@ -61,7 +61,7 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// Prepares to learn what `workers` see, and lets the gateway read what is known.
+    /// Creates the task, which learns from `workers`, and lets the gateway read the index.
     pub(crate) fn new(
         config: KnowledgeConfig,
         gateway: &Arc<Gateway>,
@@ -89,13 +89,13 @@ impl Task {
         (task, handle)
     }
 
-    /// Makes this node's knowledge a part of the cluster's, and goes on with what it had learned
-    /// before it was stopped.
+    /// Ties this node's knowledge to the cluster's, and goes on with the speeds learned before it
+    /// was stopped.
     pub(crate) fn tie(&mut self, ties: Ties) {
         if self.config.is_shared {
             self.caches.share(Sharing::new(SharingConfig::default(), wire_epoch(self.epoch)));
         }
-        if ties.agreement.is_some() {
+        if ties.control_plane.is_some() {
             self.caches.keep_heat(HeatConfig::default());
         }
         self.ties = Some(Arc::new(ties));
@@ -110,10 +110,10 @@ impl Task {
         }
     }
 
-    /// Learns on a thread of its own until `stop`, and keeps what it learned then.
+    /// Learns on a thread of its own until `stop`, and then writes the speeds.
     ///
     /// # Errors
-    /// If there can be no such thread.
+    /// Returns an error if the thread can't be started.
     pub(crate) fn start(self, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = Builder::new().name("spillway-learns".to_owned());
@@ -150,19 +150,22 @@ impl Task {
     }
 
     fn publications(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
-        let agreement = self.ties.as_ref()?.agreement()?;
-        let mut publications = agreement.publications();
+        let control_plane = self.ties.as_ref()?.control_plane()?;
+        let mut publications = control_plane.publications();
+        // The state that is published already counts, too.
         publications.mark_changed();
         Some(publications)
     }
 
-    /// Takes in what the workers learned.
+    /// Takes in the workers' learnings.
     fn learn(&mut self) {
-        // Who was asked must be known before what was asked: the first prompts of a view would be lost.
+        // Replicas must be known before their prompts: otherwise the first prompts of a view would
+        // be lost.
         if self.inbox.replicas.has_changed().unwrap_or(false) {
             self.reconcile();
         }
-        let (heat_ms, clock_ms) = (self.now_ms(), clock_ms());
+        // Speeds outlive a restart, so their age is counted by the clock.
+        let (heat_ms, clock_ms) = (self.now_ms(), unix_ms(SystemTime::now()));
         let Self { workers, caches, speeds, .. } = self;
         for worker in workers {
             worker.drain_learnings(|learning| match learning {
@@ -215,7 +218,7 @@ impl Task {
         self.forget(&gone);
         let published = {
             let replicas = self.inbox.replicas.borrow();
-            self.speeds.at(&replicas, clock_ms())
+            self.speeds.at(&replicas, unix_ms(SystemTime::now()))
         };
         self.caches.size(|name: &ReplicaName| published.of_replica(name).bytes_per_token);
         self.handle.published.store(Arc::new(published));
@@ -234,20 +237,20 @@ impl Task {
     fn propose(&mut self) {
         let now_ms = self.now_ms();
         let Some(ties) = &self.ties else { return };
-        if ties.agreement.is_some() {
+        if ties.control_plane.is_some() {
             let is_speaker = self.handle.is_speaker.load(Ordering::Relaxed);
             self.proposer.turn((is_speaker, self.epoch, now_ms), &mut self.caches, ties);
         }
     }
 
     fn follow_published(&mut self) {
-        let agreement = self.ties.as_ref().and_then(|ties| ties.agreement());
-        if let Some(agreement) = agreement {
-            self.follow(&agreement.published());
+        let control_plane = self.ties.as_ref().and_then(|ties| ties.control_plane());
+        if let Some(control_plane) = control_plane {
+            self.follow(&control_plane.published());
         }
     }
 
-    /// Goes by what the cluster agreed on.
+    /// Applies the agreed state: the epoch of the key, and hot blocks.
     pub(crate) fn follow(&mut self, state: &State) {
         if state.key_epoch() != self.epoch {
             self.rotate(state.key_epoch());
@@ -265,14 +268,14 @@ impl Task {
         }
     }
 
-    /// Has prompts hashed with another key. Those under way have the old one's hashes: what they
-    /// teach is never found again, and goes as anything unused does.
+    /// Has prompts hashed with another key. Prompts under way have hashes of the old key: what they
+    /// teach is never found again, and is dropped like anything unused.
     fn rotate(&mut self, epoch: u64) {
         let Some(ties) = &self.ties else { return };
         let key = prompt_key(ties.prefix_key, epoch);
         match PrefixHasher::new(key, self.config.prefix) {
             Ok(hasher) => self.gateway.replace_hasher(hasher),
-            // It worked with the same sizes when the node was started.
+            // The key worked with these sizes when the node was started.
             Err(error) => return tracing::error!(%error, "prompts keep their key"),
         }
         tracing::info!(epoch, "prompts are hashed with another key");
@@ -281,7 +284,7 @@ impl Task {
         self.proposer.start_over();
     }
 
-    /// Where speeds are kept, if they are.
+    /// Returns the path of the file for speeds; `None` if they are not kept.
     fn file(&self) -> Option<PathBuf> {
         let folder = self.ties.as_ref()?.data.as_ref()?;
         self.config.is_kept.then(|| saved::path(folder))
@@ -289,19 +292,19 @@ impl Task {
 
     fn save(&self) {
         let Some(path) = self.file() else { return };
-        // It blocks for the time of a write; only what is learned waits meanwhile.
+        // Writing blocks this thread; only learning waits meanwhile.
         if let Err(error) = saved::save(&path, self.speeds.to_keep()) {
             tracing::warn!(path = %path.display(), %error, "speeds are not kept");
         }
     }
 
-    /// Milliseconds by a clock that never goes back.
+    /// Returns milliseconds by a clock that never goes back.
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-/// Returns when more was agreed on; never, where nothing is.
+/// Returns when the agreed state has changed; never, without one.
 async fn changed(publications: &mut Option<tokio::sync::watch::Receiver<u64>>) {
     let Some(publications) = publications else { return std::future::pending().await };
     if publications.changed().await.is_err() {
@@ -314,10 +317,4 @@ fn ticks(period: Duration) -> tokio::time::Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
-}
-
-/// Milliseconds since 1970: what was learned before a restart has an age.
-fn clock_ms() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
 }

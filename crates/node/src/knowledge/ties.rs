@@ -1,38 +1,40 @@
-//! What ties the thread that learns to the rest of the cluster.
+//! Ties of the thread that learns to the rest of the cluster.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use spillway_agreement::Agreement;
+use spillway_control_plane::ControlPlane;
 use spillway_link::{DatagramFault, Link};
 use spillway_pulse::To;
 use spillway_types::{NodeName, RegionName};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-/// A node's place among others. Neither link nor log is kept open by it.
+/// Place of a node among others. The references are weak, so that neither link nor log is kept
+/// open.
 #[derive(Debug)]
 pub(crate) struct Ties {
     pub(crate) me: (NodeName, RegionName),
     pub(crate) link: Weak<Link>,
-    /// `None` if nothing is agreed on.
-    pub(crate) agreement: Option<Weak<Agreement>>,
-    /// The cluster's key, which all epochs' follow from.
+    /// Control plane; `None` without an agreed state.
+    pub(crate) control_plane: Option<Weak<ControlPlane>>,
+    /// The cluster's key, from which the keys of all epochs are derived.
     pub(crate) prefix_key: [u64; 4],
-    /// Where things are kept.
+    /// Data folder, if there is one.
     pub(crate) data: Option<PathBuf>,
-    /// Runs what has to do with the log.
+    /// Runtime for tasks that deal with the log.
     pub(crate) runtime: Handle,
     pub(crate) tasks: TaskTracker,
 }
 
 impl Ties {
-    /// What the cluster agreed on, as far as it is known.
-    pub(super) fn agreement(&self) -> Option<Arc<Agreement>> {
-        self.agreement.as_ref()?.upgrade()
+    /// Returns the control plane, as long as it is open.
+    pub(super) fn control_plane(&self) -> Option<Arc<ControlPlane>> {
+        self.control_plane.as_ref()?.upgrade()
     }
 
-    /// Sends these to whom they are for; whoever has no connection asks for what it comes to lack.
+    /// Sends datagrams to connected nodes of the region. A node without a connection asks later for
+    /// what it lacks.
     pub(super) fn send(&self, datagrams: Vec<(To, bytes::Bytes)>) {
         let Some(link) = self.link.upgrade() else { return };
         let peers = link.peers();

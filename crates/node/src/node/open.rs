@@ -1,4 +1,4 @@
-//! Opens the sockets of a node, and says who has those that can't be opened.
+//! Opens the sockets of a node, and finds the process that has an address which can't be opened.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use tokio::net::TcpListener;
 use super::StartError;
 use crate::admin::AdminSocket;
 use crate::cluster::ClusterError;
-use crate::config::{AdminListener, ListenerConfig};
+use crate::config::{AdminListener, DnsConfig, ListenerConfig};
+use crate::dns::NameServer;
 use crate::port_holder::{Transport, holder_of};
 use crate::workers::{Bound, open_socket};
 
 /// Opens all listeners that clients connect to.
 ///
 /// # Errors
-/// If an address is taken or a certificate does not work.
+/// Returns an error if an address is taken or a certificate does not work.
 pub(super) async fn open_listeners(configs: Vec<ListenerConfig>) -> Result<Vec<Bound>, StartError> {
     let mut bound = Vec::new();
     for config in configs {
@@ -28,7 +29,7 @@ pub(super) async fn open_listeners(configs: Vec<ListenerConfig>) -> Result<Vec<B
     Ok(bound)
 }
 
-/// A taken UDP port is told like any other.
+/// Converts an error of the cluster: a taken UDP port is reported like any other.
 pub(super) fn no_cluster(error: ClusterError) -> StartError {
     match error {
         ClusterError::Link(StartFault::Socket { address, cause })
@@ -40,6 +41,16 @@ pub(super) fn no_cluster(error: ClusterError) -> StartError {
     }
 }
 
+/// Opens the port of the name server, if this node is one.
+///
+/// # Errors
+/// Returns an error if the port is taken for one of the two transports.
+pub(super) fn open_dns(config: Option<&DnsConfig>) -> Result<Option<NameServer>, StartError> {
+    let Some(config) = config else { return Ok(None) };
+    let opened = NameServer::open(config.listen);
+    opened.map(Some).map_err(|cause| no_listening((config.listen, Transport::Udp), cause))
+}
+
 fn no_listening(
     (address, transport): (SocketAddr, Transport),
     cause: std::io::Error,
@@ -49,15 +60,15 @@ fn no_listening(
     StartError::Listen { address, cause, holder }
 }
 
-/// Who has the address, behind why it can't be listened on.
+/// Returns the end of the error message: the process that has the address, if it is known.
 pub(super) fn told(holder: Option<&str>) -> String {
     holder.map(|holder| format!(": {holder}")).unwrap_or_default()
 }
 
-/// Opens the admin listener, if there is to be one.
+/// Opens the admin listener, if the config has one.
 ///
 /// # Errors
-/// If its address is taken or its certificate does not work.
+/// Returns an error if its address is taken or its certificate does not work.
 pub(super) async fn open_admin(
     config: Option<&AdminListener>,
 ) -> Result<Option<AdminSocket>, StartError> {

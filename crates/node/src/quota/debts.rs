@@ -1,4 +1,4 @@
-//! What this node owes to limits, kept over restarts.
+//! Debts of this node to limits, kept over restarts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use spillway_quota::{LimitTerms, Quotas, Scope, Units};
 use super::saved::{Owed, owed_path};
 use crate::saved::{load, save};
 
-/// The least time between two writes. A process that crashes forgets what came to be owed since.
+/// Shortest time between two writes. A process that crashes forgets the debts since the last.
 const PACE: Duration = Duration::from_secs(5);
 
-/// What this node owes to limits, and the file that says so to its next process.
+/// Debts of this node to limits, and the file that keeps them for its next process.
 #[derive(Debug)]
 pub(super) struct Debts {
     path: PathBuf,
-    /// What the process before owed to limits that are not known here yet.
+    /// Debts of the process before to limits that are not known here yet.
     before: BTreeMap<Scope, u64>,
     written: Owed,
     written_at: Option<Instant>,
 }
 
 impl Debts {
-    /// Reads what the process before owed.
+    /// Reads the debts of the process before.
     pub(super) fn load(folder: &Path) -> Self {
         let path = owed_path(folder);
         let written = load::<Owed>(&path).unwrap_or_else(|error| {
@@ -34,7 +34,7 @@ impl Debts {
         Self { path, before: written.0.clone(), written, written_at: None }
     }
 
-    /// Adds to each of these limits what the process before owed to it.
+    /// Adds to each of these limits the debt of the process before.
     pub(super) fn charge(&mut self, quotas: &Quotas, limits: &[LimitTerms]) {
         for terms in limits {
             if let Some(tokens) = self.before.remove(&terms.scope) {
@@ -43,7 +43,7 @@ impl Debts {
         }
     }
 
-    /// Writes down what is owed if that has changed, now and then.
+    /// Writes the debts if they have changed, at most once in a period.
     pub(super) fn note(&mut self, quotas: &Quotas, now: Instant) {
         let is_early = self.written_at.is_some_and(|at| now.duration_since(at) < PACE);
         if !is_early {
@@ -51,8 +51,9 @@ impl Debts {
         }
     }
 
-    /// Writes down what is owed if that has changed.
+    /// Writes the debts if they have changed.
     pub(super) fn write(&mut self, quotas: &Quotas, now: Instant) {
+        // Debts to limits that are not known yet must not be lost.
         let mut owed = self.before.clone();
         owed.extend(quotas.debts());
         let owed = Owed(owed);
@@ -93,7 +94,7 @@ mod tests {
         let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 1, said: 1, now };
         quotas.admit(&ask).unwrap().settle(Some(5_000));
         Debts::load(folder.path()).note(&quotas, now);
-        // It crashes, and the next one hears of the limit only some time later.
+        // The process crashes, and the next one hears of the limit only some time later.
         let (next, limits) = limited(now);
         let mut debts = Debts::load(folder.path());
         debts.charge(&next, &[]);

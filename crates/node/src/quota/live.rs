@@ -1,4 +1,4 @@
-//! What metrics show of limits.
+//! Metrics of limits.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,10 +8,11 @@ use spillway_proxy::Gateway;
 use spillway_quota::{LimitKind, LimitTerms, Usage};
 use spillway_telemetry::LiveLimit;
 
-/// Limits that are shown: each is three series a kind. Of more, those with the first names.
+/// Maximum number of limits that are shown: each is three series a kind. Of more, those with the
+/// first names are shown.
 const LIMITS_MAX: usize = 256;
 
-/// Tells the admin API of the limits of the config file.
+/// Source of the config's limits for the admin API.
 #[derive(Debug)]
 pub(crate) struct FileLimits(pub(crate) Arc<Gateway>);
 
@@ -21,7 +22,7 @@ impl OwnLimits for FileLimits {
     }
 }
 
-/// How limits stand on this node.
+/// Returns the figures of limits on this node.
 pub(crate) fn live(gateway: &Gateway) -> Vec<LiveLimit> {
     let standings = gateway.quotas().standings(Instant::now(), LIMITS_MAX).into_iter();
     let kinds = standings.flat_map(|(terms, usage)| {

@@ -1,7 +1,8 @@
 //! This node's part in dividing limits among all regions.
 //!
-//! The crate `quota` decides; here it gets what was agreed on, what it says is proposed, and what
-//! has to outlive the process is written to the data folder. Requests meet only `Gateway::quotas`.
+//! The crate `quota` decides. Here it gets the agreed state, its statements are proposed, and data
+//! that has to outlive the process is written to the data folder. Requests meet only
+//! `Gateway::quotas`.
 
 mod debts;
 mod live;

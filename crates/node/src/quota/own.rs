@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use spillway_proxy::Gateway;
 use tokio::time::interval;
 
-/// How often debt to them is paid.
+/// Period of paying debt to these limits.
 const PACE: Duration = Duration::from_millis(500);
 
-/// Pays debt to the limits of the config file while nobody asks.
+/// Pays debt to the limits of the config file while no request does.
 pub(crate) async fn pay_own(gateway: Arc<Gateway>) {
     let mut ticks = interval(PACE);
     loop {

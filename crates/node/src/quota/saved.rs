@@ -1,4 +1,4 @@
-//! What the next process of this node has to know of limits.
+//! Files about limits for the next process of this node.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,30 +10,31 @@ use spillway_quota::{Scope, Units};
 
 use super::uptime::Uptime;
 
-/// The file's name in the data folder.
+/// Name of the file in the data folder.
 const FILE: &str = "limits";
-/// The name of the file with what is owed.
+/// Name of the file with debts.
 const OWED_FILE: &str = "limits_owed";
 
-/// What the next process has to know.
+/// Content of the file for the next process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Saved {
-    /// Floors that this node has given a part of, and what it has left of them.
+    /// Floors that this node has given a part of, and the units left of them.
     pub(super) lowered: BTreeMap<Scope, Units>,
-    /// What was charged when the process ended as it should; none while one is running.
+    /// Charges up to an orderly end of the process; `None` while a process is running.
     pub(super) stopped: Option<Stopped>,
 }
 
-/// What was charged when a process ended.
+/// Charges up to the end of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Stopped {
-    /// When that was.
+    /// Time of the end.
     pub(super) at: Uptime,
-    /// Tokens of each limit, with how many milliseconds before they were charged at least.
+    /// Tokens charged to each limit, each with the least number of milliseconds between the charge
+    /// and the end.
     pub(super) tokens: BTreeMap<Scope, Vec<(u64, u64)>>,
 }
 
-/// What a node owes to limits: tokens that were used beyond their charge and are not charged yet.
+/// Debts of a node to limits: tokens that were used beyond their charge and are not charged yet.
 ///
 /// A file of its own, so that a process which crashes leaves it behind, and so that older nodes can
 /// still read the other one.
@@ -54,7 +55,7 @@ impl Wire for Saved {
 }
 
 impl Stopped {
-    /// What counts of a limit now, with how long ago it was charged at least.
+    /// Returns the charges to a limit, each with its least age now.
     pub(super) fn charged(&self, scope: &Scope, now: &Uptime) -> Vec<(Duration, u64)> {
         let passed = now.since(&self.at);
         let tokens = self.tokens.get(scope).map(Vec::as_slice).unwrap_or_default();
@@ -62,12 +63,12 @@ impl Stopped {
     }
 }
 
-/// Where it is kept.
+/// Returns the path of the file.
 pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
-/// Where debt is kept.
+/// Returns the path of the file with debts.
 pub(super) fn owed_path(folder: &Path) -> PathBuf {
     folder.join(OWED_FILE)
 }

@@ -1,7 +1,7 @@
-//! What this process charged to limits in the last minute, kept for its next one.
+//! Charges of this process to limits in the last minute, kept for its next process.
 //!
-//! It is written while requests are served, so that a process which crashes leaves it behind: the next
-//! one goes on from there instead of waiting until a minute has passed.
+//! The file is written while requests are served, so that a process which crashes leaves it behind:
+//! the next one goes on from there instead of waiting until a minute has passed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,29 +14,30 @@ use spillway_quota::{LimitKind, LimitTerms, Quotas, RequestWindow, Scope, Units}
 use super::uptime::Uptime;
 use crate::saved::{load, save_unsynced};
 
-/// The file's name in the data folder.
+/// Name of the file in the data folder.
 const FILE: &str = "limits_spent";
-/// The least time between two writes.
+/// Shortest time between two writes.
 const PACE: Duration = Duration::from_millis(500);
-/// Of so many parts of the time one at most is spent on writing.
+/// Divisor of time: at most one part in so many is spent on writing.
 const SPARING: u32 = 50;
-/// Charges so close to each other are written as one, made when the last of them was.
+/// Time within which charges are written as one, made when the last of them was.
 const GRAIN: Duration = Duration::from_secs(5);
-/// The part of a limit that a process may have charged after it wrote last, one in so many: the next one
-/// counts it if there was a crash.
+/// Divisor of a limit: one part in so many may have been charged after the last write. The next
+/// process counts it after a crash.
 const UNWRITTEN: u64 = 8;
 
-/// What a process charged.
+/// Charges of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Spent {
-    /// When it was written.
+    /// Time of the write.
     at: Uptime,
-    /// The process ended as it should, and charged nothing afterwards.
+    /// True if the process ended in order, and charged nothing afterwards.
     is_last: bool,
     limits: BTreeMap<Scope, Rates>,
 }
 
-/// What was charged to one limit, with how many milliseconds before it was written, at least.
+/// Charges to one limit, each with the least number of milliseconds between the charge and the
+/// write.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Rates {
     /// Requests, if they are counted by the minute.
@@ -51,18 +52,18 @@ impl Wire for Spent {
     const BYTES_MAX: usize = 32 << 20;
 }
 
-/// The file with what is spent.
+/// The file with the charges.
 #[derive(Debug)]
 pub(super) struct Journal {
     path: PathBuf,
-    /// What the process before spent; none if that is not known.
+    /// Charges of the process before; `None` if they are not known, or counted.
     before: Option<Spent>,
     written: BTreeMap<Scope, Rates>,
     not_before: Option<Instant>,
 }
 
 impl Journal {
-    /// Reads what the process before spent.
+    /// Reads the charges of the process before.
     pub(super) fn load(folder: &Path) -> Self {
         let path = folder.join(FILE);
         let before = load::<Spent>(&path).unwrap_or_else(|error| {
@@ -72,13 +73,13 @@ impl Journal {
         Self { path, before, written: BTreeMap::new(), not_before: None }
     }
 
-    /// Whether it is known what the process before spent.
+    /// Returns true if the charges of the process before are known.
     pub(super) fn is_known(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Counts what the process before charged to these limits; only the first call does. A crash may
-    /// have come before the last of it was written, so a part of each limit counts beside.
+    /// Counts the charges of the process before to these limits; only the first call does. A crash
+    /// may have come before the last charges were written, so a part of each limit counts beside.
     pub(super) fn count(&mut self, quotas: &Quotas, limits: &[LimitTerms]) {
         let Some(before) = self.before.take() else { return };
         let (now, passed) = (Instant::now(), Uptime::now().since(&before.at));
@@ -104,14 +105,14 @@ impl Journal {
         }
     }
 
-    /// Writes down what is spent if that has changed, now and then.
+    /// Writes the charges if they have changed, at most once in a period.
     pub(super) fn note(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant) {
         if self.before.is_none() && self.not_before.is_none_or(|at| now >= at) {
             self.write((quotas, limits), now, false);
         }
     }
 
-    /// Writes down what is spent: nothing more will be.
+    /// Writes the charges for the last time.
     pub(super) fn close(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant) {
         self.write((quotas, limits), now, true);
     }
@@ -140,13 +141,14 @@ impl Journal {
         self.written = spent.limits;
         if let Err(error) = saved {
             tracing::warn!(%error, path = %self.path.display(), "what is spent can't be written down");
-            // Something older would be taken for all there was. It may not be there at all.
+            // An older file would be taken for everything. There may be none.
             drop(std::fs::remove_file(&self.path));
         }
     }
 }
 
-/// Whether what is charged to a kind counts for a minute: seconds are over before a process has begun.
+/// Returns true if charges to a kind count for a minute: a window of a second is over before a
+/// process has begun.
 fn is_by_minute(terms: &LimitTerms, kind: LimitKind) -> bool {
     terms.whole[kind as usize].is_some() && kind.window(terms.requests) == by_minute()
 }
@@ -155,7 +157,7 @@ fn by_minute() -> Option<Duration> {
     LimitKind::RequestRate.window(RequestWindow::Minute)
 }
 
-/// Few numbers instead of many: charges that are close to each other count as made with the last one.
+/// Merges charges that are close to each other: they count as made with the last one.
 fn grains(spent: &[(Duration, u64)]) -> Vec<(u64, u64)> {
     let mut grains: BTreeMap<u128, (u64, u64)> = BTreeMap::new();
     for (age, units) in spent {

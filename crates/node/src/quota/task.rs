@@ -1,15 +1,15 @@
-//! The task that divides limits.
+//! The task that divides limits among regions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
-use spillway_agreement::Agreement;
-use spillway_consensus::ProposeError;
-use spillway_control::{Actor, Command, LEASE_MS, Outcome, PLACE_MS, State};
+use spillway_cluster_state::{Actor, Command, LEASE_MS, Outcome, PLACE_MS, State};
+use spillway_control_plane::ControlPlane;
 use spillway_proxy::Gateway;
 use spillway_quota::{Before, Book, Fate, Holder, LimitKind, LimitTerms, Quotas, Statement, Units};
-use spillway_types::{NodeName, RegionName};
+use spillway_raft::ProposeError;
+use spillway_types::{NodeName, RegionName, unix_ms};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -21,67 +21,65 @@ use super::spent::Journal;
 use super::uptime::Uptime;
 use crate::saved::{load, save};
 
-/// How often it looks at what was asked for and agreed on.
+/// Period of looking at requests' demand and at the agreed state.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long a statement may take. What it gave up stays given up until its fate is known.
+/// Time limit of a statement. Units that it gave up stay given up until its fate is known.
 const SAY_LIMIT: Duration = Duration::from_secs(5);
-/// How long a node waits for its shares before it says that it is ready. One that is cut off has its
+/// Time that a node waits for its shares before it reports ready. A node that is cut off has its
 /// floors then.
 const READY_LIMIT: Duration = Duration::from_secs(5);
-/// A restarted process has heard by then of what was agreed on while it was away.
+/// Time after which a restarted process knows what was agreed on while it was away.
 const CAUGHT_UP: Duration = Duration::from_secs(10);
-/// How long the last statement of a process may take.
+/// Time limit of the last statement of a process.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
-/// The wire version that every node has to read before limits are enforced.
-const WIRE_SHARES: u16 = 3;
 
-/// What became of a statement, by its serial.
+/// Serial of a statement, and its fate.
 type Answer = (u64, Fate);
 
-/// What it works with.
+/// Parts of the node that the task works with.
 #[derive(Debug)]
 pub(crate) struct DivisionParts {
     pub(crate) node: NodeName,
     pub(crate) region: RegionName,
-    /// The data folder.
+    /// Data folder.
     pub(crate) folder: PathBuf,
     pub(crate) gateway: Arc<Gateway>,
-    pub(crate) agreement: Arc<Agreement>,
-    /// Where statements are said.
+    pub(crate) control_plane: Arc<ControlPlane>,
+    /// Tracker of the tasks that propose statements.
     pub(crate) tasks: TaskTracker,
     /// Ends the task with the node.
     pub(crate) stop: CancellationToken,
 }
 
-/// A handle to the task that divides limits.
+/// Handle of the task that divides limits.
 #[derive(Debug)]
 pub(crate) struct Division {
     leaving: mpsc::Sender<oneshot::Sender<()>>,
 }
 
-/// Follows what was agreed on, and says in the log what this node has and needs.
+/// Follows the agreed state, and states in the log which shares this node has and needs.
 struct Divider {
     parts: DivisionParts,
     holder: Holder,
-    /// The records that the book was made of.
+    /// Records that the book was made of.
     seen: Arc<State>,
     book: Book,
     path: PathBuf,
     saved: Saved,
-    /// What the process before charged, as long as it was not counted.
+    /// Charges of the process before, until they are counted.
     stopped: Option<Stopped>,
     debts: Debts,
     journal: Journal,
-    /// The limits of the book.
+    /// Limits of the book.
     terms: Vec<LimitTerms>,
     born: Instant,
-    /// Whether this node has had no process before.
+    /// True if this node has had no process before.
     is_first: bool,
     answers: (mpsc::Sender<Answer>, mpsc::Receiver<Answer>),
 }
 
 impl Division {
-    /// Begins by what is agreed on now, before the first request comes, and goes on with that in
+    /// Applies the present agreed state at once, before the first request comes, and follows it in
     /// the returned future.
     pub(crate) fn start(
         parts: DivisionParts,
@@ -94,8 +92,8 @@ impl Division {
         (Self { leaving }, divider.run(orders))
     }
 
-    /// Gives back what is leased and writes down what was charged. To be called when no request is
-    /// let in any more and the cluster can still be reached.
+    /// Gives back the leases and writes down the charges. To be called when no request is let in
+    /// any more and the cluster can still be reached.
     pub(crate) async fn leave(&self) {
         let (done, is_done) = oneshot::channel();
         if self.leaving.send(done).await.is_ok() {
@@ -121,10 +119,9 @@ impl Divider {
             Some(_) if is_counted => Before::Counted(kept.clone()),
             Some(_) => Before::Unknown(kept.clone()),
         };
-        // Who begins for the first time holds nothing that it would have to wait for.
+        // A node that starts for the first time holds nothing that it would have to wait for.
         parts.gateway.quotas().set_ready(before.is_none());
-        let incarnation = SystemTime::now().duration_since(UNIX_EPOCH);
-        let incarnation = incarnation.map_or(1, |since| since.as_millis() as u64);
+        let incarnation = unix_ms(SystemTime::now()).max(1);
         let dice = fastrand::Rng::with_seed(incarnation ^ parts.gateway.seed());
         let holder = Holder::new(parts.node.clone(), incarnation, known, dice);
         let divider = Self {
@@ -142,13 +139,13 @@ impl Divider {
             answers: mpsc::channel(4),
             parts,
         };
-        // Whatever happens to this process, the next one must not take it for one that ended well.
+        // Whatever happens to this process, the next one must not read that it ended in order.
         divider.save();
         divider
     }
 
     async fn run(mut self, mut orders: mpsc::Receiver<oneshot::Sender<()>>) {
-        let mut removal = self.parts.agreement.removal();
+        let mut removal = self.parts.control_plane.removal();
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -157,7 +154,7 @@ impl Divider {
                 Some((serial, fate)) = self.answers.1.recv() => {
                     let now_ns = self.quotas().clock_ns(Instant::now());
                     self.holder.answered(serial, fate, now_ns);
-                    // What was agreed on counts at once.
+                    // The result counts at once.
                     self.look();
                 }
                 Some(done) = orders.recv() => {
@@ -166,7 +163,7 @@ impl Divider {
                     return;
                 }
                 true = is_removed(&mut removal) => {
-                    // Others have what was this node's.
+                    // Other nodes have this node's shares now.
                     self.drop_all();
                     return;
                 }
@@ -176,7 +173,7 @@ impl Divider {
     }
 
     fn look(&mut self) {
-        let state = self.parts.agreement.published();
+        let state = self.parts.control_plane.published();
         self.await_shares(&state);
         if state.cluster().is_none() {
             return;
@@ -189,7 +186,7 @@ impl Divider {
         self.journal.note(gateway.quotas(), &self.terms, Instant::now());
         let Some(said) = said else { return };
         if !self.note_lowered() {
-            // What is not written down is not said.
+            // Floors that are not written down are not given up.
             self.holder.answered(
                 said.serial,
                 Fate::Never,
@@ -198,16 +195,16 @@ impl Divider {
             return;
         }
         let (serial, answers) = (said.serial, self.answers.0.clone());
-        let saying = say(Arc::clone(&self.parts.agreement), self.command(said), SAY_LIMIT);
+        let saying = say(Arc::clone(&self.parts.control_plane), self.command(said), SAY_LIMIT);
         let stop = self.parts.stop.clone();
         self.parts.tasks.spawn(async move {
             let fate = stop.run_until_cancelled(saying).await.unwrap_or(Fate::Unknown);
-            // Nobody is waiting only when the node ends.
+            // The receiver is gone only when the node ends.
             let _: Result<(), _> = answers.send((serial, fate)).await;
         });
     }
 
-    /// Says that the node is ready when it holds its shares, or has waited long enough.
+    /// Sets the node ready when it holds its shares, or has waited long enough.
     fn await_shares(&self, state: &State) {
         let quotas = self.quotas();
         if quotas.is_ready() {
@@ -220,7 +217,7 @@ impl Divider {
         }
     }
 
-    /// Goes by the limits that are agreed on, once every node can.
+    /// Applies the agreed limits, once every node can.
     fn take_book(&mut self, state: &Arc<State>) {
         if Arc::ptr_eq(state, &self.seen) {
             return;
@@ -234,7 +231,7 @@ impl Divider {
             return;
         }
         self.book = state.limit_book(&self.parts.region);
-        if state.wire_oldest() < WIRE_SHARES || state.cluster().is_none() {
+        if state.cluster().is_none() {
             self.book.terms.clear();
         }
         let terms = self.book.terms.iter().map(|(scope, terms)| LimitTerms {
@@ -244,8 +241,8 @@ impl Divider {
         });
         self.terms = terms.collect();
         let quotas = self.parts.gateway.quotas();
-        // What is new while this process serves nobody has divided yet. What is new to it as it begins
-        // others may use already.
+        // A limit that is new while this process serves is not divided by any node yet. A limit
+        // that is new to a starting process may be in use by others already.
         match quotas.is_ready() && (self.is_first || self.born.elapsed() >= CAUGHT_UP) {
             true => quotas.open_limits(&self.terms, Instant::now()),
             false => quotas.set_limits(&self.terms),
@@ -261,7 +258,7 @@ impl Divider {
         }
     }
 
-    /// Counts what the process before has charged.
+    /// Counts the charges of the process before.
     fn assume(&self, stopped: &Stopped) {
         let (now, up) = (Instant::now(), Uptime::now());
         for scope in self.book.terms.keys() {
@@ -271,7 +268,8 @@ impl Divider {
         }
     }
 
-    /// Writes down which floors became less, before anybody hears of it; whether it is written.
+    /// Writes down lowered floors, before any other node hears of them. Returns true if they are
+    /// written.
     fn note_lowered(&mut self) -> bool {
         if *self.holder.lowered_floors() == self.saved.lowered {
             return true;
@@ -289,7 +287,7 @@ impl Divider {
     }
 
     async fn leave(&mut self) {
-        let state = self.parts.agreement.published();
+        let state = self.parts.control_plane.published();
         if state.cluster().is_some() {
             let giving_back = self.give_back(&state);
             drop(tokio::time::timeout(LEAVE_LIMIT, giving_back).await);
@@ -317,11 +315,11 @@ impl Divider {
             let is_noted = self.note_lowered();
             let Some(said) = said.filter(|_| is_noted) else { return };
             let command = self.command(said);
-            say(Arc::clone(&self.parts.agreement), command, LEAVE_LIMIT).await;
+            say(Arc::clone(&self.parts.control_plane), command, LEAVE_LIMIT).await;
         }
     }
 
-    /// From now on nothing is let in that a limit applies to.
+    /// Lets in nothing that a limit applies to from now on.
     fn drop_all(&self) {
         for scope in self.book.terms.keys() {
             self.quotas().hold(scope, &spillway_quota::Holding::default());
@@ -337,14 +335,14 @@ impl Divider {
     }
 }
 
-/// Waits until the cluster has removed this node; false if it ends before.
+/// Waits until the cluster has removed this node; false if the control plane ends before.
 async fn is_removed(removal: &mut watch::Receiver<bool>) -> bool {
     removal.wait_for(|removed| *removed).await.is_ok()
 }
 
-/// Says it in the log, and comes back with what became of it.
-async fn say(agreement: Arc<Agreement>, command: Command, limit: Duration) -> Fate {
-    match agreement.propose(command, Actor::Node, None, limit).await {
+/// Proposes a statement, and returns its fate.
+async fn say(control_plane: Arc<ControlPlane>, command: Command, limit: Duration) -> Fate {
+    match control_plane.propose(command, Actor::Node, None, limit).await {
         Ok(done) => match done.outcome {
             Outcome::Refused(refusal) => {
                 tracing::debug!(%refusal, "shares of limits were not leased");

@@ -1,20 +1,20 @@
-//! How long the machine has been up: a clock that no process and no operator sets.
+//! Uptime of the machine: a clock that no process and no operator sets.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A moment in the life of a machine.
+/// Moment in the life of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Uptime {
-    /// Differs for each start of the machine; empty where nobody says it.
+    /// Id of the machine's start; empty where the system does not show it.
     boot: String,
-    /// Milliseconds since then.
+    /// Milliseconds since the start.
     up_ms: u64,
 }
 
 impl Uptime {
-    /// Now. Where the system does not say it, no time seems to pass.
+    /// Returns the present moment. Where the system does not show it, no time seems to pass.
     pub(super) fn now() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         Self::of(&read("/proc/sys/kernel/random/boot_id"), &read("/proc/uptime"))
@@ -26,7 +26,7 @@ impl Uptime {
         Self { boot: boot.trim().to_owned(), up_ms }
     }
 
-    /// How much time has passed since `earlier`, at least.
+    /// Returns the least time that has passed since `earlier`.
     pub(super) fn since(&self, earlier: &Self) -> Duration {
         let is_same = self.boot == earlier.boot;
         let passed_ms = if is_same { self.up_ms.saturating_sub(earlier.up_ms) } else { self.up_ms };

@@ -1,0 +1,312 @@
+//! `[dns]`: this node as a name server that leads clients to regions.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_geo::dns::{
+    CaaRecord, HostRecord, LimiterConfig, NameError, Zone, ZoneName, ZoneRegion, ZoneSpec,
+};
+use toml::Spanned;
+
+use crate::config::cluster_section::ClusterConfig;
+use crate::config::error::{ConfigError, Source};
+use crate::config::region_section::RegionConfig;
+
+/// Maximum time in seconds for which resolvers may keep an address: for that long, clients still
+/// try a region that is lost.
+const TTL_S_MAX: u32 = 30;
+/// Maximum number of addresses in one answer: with EDNS it fits into a datagram, and it is of no
+/// use for amplification.
+const ADDRESSES_MAX: usize = 8;
+
+/// `[dns]`: this node as a name server that leads clients to regions.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DnsSection {
+    /// UDP and TCP address, e.g. `0.0.0.0:53`.
+    #[schemars(with = "SocketAddr")]
+    pub(crate) listen: Spanned<SocketAddr>,
+    /// Name of the zone, which the parent zone has to delegate to this node.
+    #[schemars(with = "String")]
+    pub(crate) zone: Spanned<String>,
+    /// Names in the zone that lead to regions; `@` is the zone itself.
+    #[serde(default = "default_names")]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) names: Vec<Spanned<String>>,
+    /// Names of the zone's name servers; equal to those in the parent zone.
+    #[schemars(with = "Vec<String>")]
+    pub(crate) name_servers: Spanned<Vec<String>>,
+    /// Mail address of the person responsible; `hostmaster` of the zone by default.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) contact: Option<Spanned<String>>,
+    /// Serial number of the zone; no server transfers the zone, so the number need not change.
+    #[serde(default = "default_serial")]
+    pub(crate) serial: u32,
+    /// Seconds that resolvers may keep an address, 1 to 30.
+    #[serde(default = "default_ttl_s")]
+    #[schemars(with = "u32")]
+    pub(crate) ttl_s: Spanned<u32>,
+    /// CAA records: authorities that may issue certificates, as in a zone file, e.g. `0 issue
+    /// "ca.example.net"`.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) caa: Vec<Spanned<String>>,
+    /// Addresses of other names in the zone, such as its name servers.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, Vec<IpAddr>>")]
+    pub(crate) hosts: BTreeMap<String, Spanned<Vec<IpAddr>>>,
+    /// Names in the zone that stand for names elsewhere (CNAME), e.g. `_acme-challenge`.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) aliases: BTreeMap<String, Spanned<String>>,
+    /// True to tell clients to use HTTPS with HTTP/2 (a record of type HTTPS). Default: true if a
+    /// listener has a certificate.
+    #[serde(default)]
+    pub(crate) https: Option<bool>,
+    /// Maximum number of addresses in one answer, 1 to 8; all are of one region.
+    #[serde(default = "default_addresses_max")]
+    #[schemars(with = "usize")]
+    pub(crate) addresses_max: Spanned<usize>,
+    /// Milliseconds of round trip by which regions may differ and still share clients by their
+    /// weights.
+    #[serde(default = "default_equal_ms")]
+    pub(crate) equal_ms: u16,
+    /// Answers per second by UDP to one client network (/24, or /56 of IPv6); 0 sets no limit.
+    #[serde(default = "default_answers_per_s")]
+    pub(crate) answers_per_s: u32,
+    /// Number of answers at once to a network that was quiet.
+    #[serde(default = "default_answers_burst")]
+    pub(crate) answers_burst: u32,
+}
+
+/// Settings of this node as a name server.
+#[derive(Clone, Debug)]
+pub struct DnsConfig {
+    /// UDP and TCP address.
+    pub listen: SocketAddr,
+    /// Zone with all records.
+    pub zone: Zone,
+    /// Rate limit of answers to one network.
+    pub limiter: LimiterConfig,
+}
+
+fn default_names() -> Vec<Spanned<String>> {
+    vec![Spanned::new(0..0, "@".to_owned())]
+}
+
+fn default_serial() -> u32 {
+    1
+}
+
+fn default_ttl_s() -> Spanned<u32> {
+    Spanned::new(0..0, 20)
+}
+
+fn default_addresses_max() -> Spanned<usize> {
+    Spanned::new(0..0, 4)
+}
+
+fn default_equal_ms() -> u16 {
+    5
+}
+
+fn default_answers_per_s() -> u32 {
+    500
+}
+
+fn default_answers_burst() -> u32 {
+    1_000
+}
+
+impl DnsSection {
+    /// Checks the section.
+    ///
+    /// # Errors
+    /// Returns the first fault, with its line.
+    pub(crate) fn lower(
+        self,
+        source: &Source,
+        cluster: Option<&ClusterConfig>,
+        has_tls: bool,
+    ) -> Result<DnsConfig, ConfigError> {
+        let Some(cluster) = cluster else {
+            let message = "without [cluster] there are no regions to lead clients to";
+            let remedy = "add a [cluster] section, or remove [dns]";
+            return Err(source.fault(self.zone.span(), message, remedy));
+        };
+        let spec = self.lower_zone(source, &cluster.regions, has_tls)?;
+        check_name_servers(source, &self, &spec)?;
+        check_families(source, &self, &spec.regions)?;
+        Ok(DnsConfig {
+            listen: *self.listen.get_ref(),
+            zone: Zone::new(spec),
+            limiter: LimiterConfig { answers_per_s: self.answers_per_s, burst: self.answers_burst },
+        })
+    }
+
+    fn lower_zone(
+        &self,
+        source: &Source,
+        regions: &[RegionConfig],
+        has_tls: bool,
+    ) -> Result<ZoneSpec, ConfigError> {
+        let name = |text: &str, span| ZoneName::parse(text).map_err(|e| no_name(source, &e, span));
+        let origin = name(self.zone.get_ref(), self.zone.span())?;
+        let inside = |text: &str, span| {
+            ZoneName::within(text, &origin).map_err(|e| no_name(source, &e, span))
+        };
+        let services = self.names.iter().map(|text| inside(text.get_ref(), text.span()));
+        let servers = self.name_servers.get_ref().iter();
+        let servers = servers.map(|text| name(text, self.name_servers.span()));
+        let hosts = self.hosts.iter().map(|(text, addresses)| {
+            let name = inside(text, addresses.span())?;
+            Ok(HostRecord { name, addresses: addresses.get_ref().clone() })
+        });
+        let aliases = self.aliases.iter().map(|(text, target)| {
+            Ok((inside(text, target.span())?, name(target.get_ref(), target.span())?))
+        });
+        let contact = match &self.contact {
+            // An SOA record has a dot in place of the @.
+            Some(contact) => name(&contact.get_ref().replacen('@', ".", 1), contact.span())?,
+            None => inside("hostmaster", self.zone.span())?,
+        };
+        let spec = ZoneSpec {
+            services: services.collect::<Result<_, _>>()?,
+            name_servers: servers.collect::<Result<_, _>>()?,
+            contact,
+            serial: self.serial,
+            ttl_s: within(source, &self.ttl_s, 1..=TTL_S_MAX, "seconds")?,
+            caa: self.caa.iter().map(|text| lower_caa(source, text)).collect::<Result<_, _>>()?,
+            hosts: hosts.collect::<Result<_, ConfigError>>()?,
+            aliases: aliases.collect::<Result<_, ConfigError>>()?,
+            has_https: self.https.unwrap_or(has_tls),
+            addresses_max: within(source, &self.addresses_max, 1..=ADDRESSES_MAX, "addresses")?,
+            equal_ms: self.equal_ms.into(),
+            regions: regions.iter().filter_map(lower_region).collect(),
+            origin,
+        };
+        check_aliases(source, self, &spec)?;
+        Ok(spec)
+    }
+}
+
+/// Returns a region that clients can be led to: one with coordinates and addresses.
+fn lower_region(region: &RegionConfig) -> Option<ZoneRegion> {
+    Some(ZoneRegion {
+        name: region.name.clone(),
+        coordinates: region.coordinates.filter(|_| !region.addresses.is_empty())?,
+        addresses: region.addresses.clone(),
+        client_networks: region.client_networks.clone(),
+    })
+}
+
+fn no_name(source: &Source, error: &NameError, span: std::ops::Range<usize>) -> ConfigError {
+    let remedy = "use labels of letters, digits and hyphens with dots between them";
+    source.fault(span, error.to_string(), remedy)
+}
+
+fn within<T: Copy + PartialOrd + std::fmt::Display>(
+    source: &Source,
+    value: &Spanned<T>,
+    range: std::ops::RangeInclusive<T>,
+    unit: &str,
+) -> Result<T, ConfigError> {
+    if range.contains(value.get_ref()) {
+        return Ok(*value.get_ref());
+    }
+    let message = format!("{} {unit} are out of range", value.get_ref());
+    let remedy = format!("use {} to {}", range.start(), range.end());
+    Err(source.fault(value.span(), message, remedy))
+}
+
+/// Reads a CAA record in the form of zone files: flags, tag and value.
+fn lower_caa(source: &Source, text: &Spanned<String>) -> Result<CaaRecord, ConfigError> {
+    let fault = |message: &str| {
+        let remedy = "write it as 0 issue \"ca.example.net\"; tags are issue, issuewild and iodef";
+        source.fault(text.span(), message, remedy)
+    };
+    let mut words = text.get_ref().splitn(3, ' ');
+    let (Some(flags), Some(tag), Some(value)) = (words.next(), words.next(), words.next()) else {
+        return Err(fault("a CAA record has flags, a tag and a value"));
+    };
+    let is_critical = match flags {
+        "0" => false,
+        "128" => true,
+        _ => return Err(fault("the flags of a CAA record are 0, or 128 for a critical one")),
+    };
+    if !["issue", "issuewild", "iodef"].contains(&tag) {
+        return Err(fault("no such tag of a CAA record"));
+    }
+    let value = value.trim().trim_matches('"').to_owned();
+    if value.len() > usize::from(u8::MAX) || !value.is_ascii() {
+        return Err(fault("the value of a CAA record is ASCII, up to 255 letters"));
+    }
+    Ok(CaaRecord { is_critical, tag: tag.to_owned(), value })
+}
+
+/// Checks that the zone has name servers, and that those inside it have addresses here. The parent
+/// zone has these as glue, but resolvers ask the zone itself, too.
+fn check_name_servers(
+    source: &Source,
+    section: &DnsSection,
+    spec: &ZoneSpec,
+) -> Result<(), ConfigError> {
+    if spec.name_servers.is_empty() {
+        let message = "a zone has at least one name server";
+        let remedy = "name the same as the parent zone, e.g. [\"ns1.infer.example.com\"]";
+        return Err(source.fault(section.name_servers.span(), message, remedy));
+    }
+    let has_address = |name: &ZoneName| {
+        spec.hosts.iter().any(|host| host.name == *name && !host.addresses.is_empty())
+    };
+    let mut inside = spec.name_servers.iter().filter(|name| name.is_within(&spec.origin));
+    if let Some(name) = inside.find(|name| !has_address(name)) {
+        let message = format!("the name server {name} is in the zone and has no address");
+        let remedy = "add its address to hosts in [dns]";
+        return Err(source.fault(section.name_servers.span(), message, remedy));
+    }
+    Ok(())
+}
+
+/// Checks that no other record has the name of an alias (RFC 1034, section 3.6.2).
+fn check_aliases(
+    source: &Source,
+    section: &DnsSection,
+    spec: &ZoneSpec,
+) -> Result<(), ConfigError> {
+    for ((name, _), text) in spec.aliases.iter().zip(section.aliases.values()) {
+        let hosts = spec.hosts.iter().map(|host| &host.name);
+        if hosts.chain(&spec.services).chain([&spec.origin]).any(|other| other == name) {
+            let message = format!("{name} has other records, so it can't be an alias");
+            return Err(source.fault(text.span(), message, "remove one of the two"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that all regions have IPv4 addresses, or none. A client gets both address families of one
+/// region, so each region needs the family that every client can use.
+fn check_families(
+    source: &Source,
+    section: &DnsSection,
+    regions: &[ZoneRegion],
+) -> Result<(), ConfigError> {
+    let span = section.zone.span();
+    if regions.is_empty() {
+        let message = "no region has addresses that clients could be led to";
+        return Err(source.fault(span, message, "add addresses = [\"...\"] to each [[region]]"));
+    }
+    let has_v4 = |region: &&ZoneRegion| region.addresses.iter().any(IpAddr::is_ipv4);
+    let without = regions.iter().find(|region| !has_v4(region));
+    match (without, regions.iter().any(|region| has_v4(&region))) {
+        (Some(region), true) => {
+            let message = format!("the region {} has no IPv4 address, others have", region.name);
+            let remedy = "give each region one, or none: a client gets both families of one region";
+            Err(source.fault(span, message, remedy))
+        }
+        _ => Ok(()),
+    }
+}

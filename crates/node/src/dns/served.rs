@@ -1,0 +1,145 @@
+//! Sources of the name server's answers, and its counters.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use spillway_geo::Place;
+use spillway_geo::dns::{DnsView, Outcome, QueryKind, Reply, Sources, Transport, Zone, answer};
+use spillway_telemetry::{LiveDns, LiveDnsRegion};
+
+use crate::config::DnsConfig;
+
+/// Function that finds the place of an address.
+pub(crate) type Locate = Arc<dyn Fn(IpAddr) -> Place + Send + Sync>;
+
+/// Sources of the name server's answers: config, regions and locations.
+pub(crate) struct Served {
+    config: DnsConfig,
+    view: ArcSwap<DnsView>,
+    locate: Locate,
+    counters: Counters,
+}
+
+/// Counters of queries since the start.
+#[derive(Debug, Default)]
+struct Counters {
+    udp: [AtomicU64; QueryKind::ALL.len()],
+    tcp: [AtomicU64; QueryKind::ALL.len()],
+    outcomes: [AtomicU64; Outcome::ALL.len()],
+    regions: Vec<AtomicU64>,
+    connections: AtomicU64,
+    connections_refused: AtomicU64,
+}
+
+impl Served {
+    pub(crate) fn new(config: DnsConfig, locate: Locate) -> Self {
+        let regions = config.zone.regions().iter().map(|_| AtomicU64::default()).collect();
+        let counters = Counters { regions, ..Counters::default() };
+        Self { config, view: ArcSwap::default(), locate, counters }
+    }
+
+    pub(crate) fn config(&self) -> &DnsConfig {
+        &self.config
+    }
+
+    pub(crate) fn zone(&self) -> &Zone {
+        &self.config.zone
+    }
+
+    /// Returns true if other regions were heard, or waited for, since the start.
+    pub(super) fn is_settled(&self) -> bool {
+        self.view.load().is_settled
+    }
+
+    /// Replaces the state of regions.
+    pub(super) fn replace_view(&self, view: DnsView) {
+        if **self.view.load() != view {
+            self.view.store(Arc::new(view));
+        }
+    }
+
+    /// Answers a message, and counts it.
+    pub(super) fn answer(
+        &self,
+        message: &[u8],
+        source: IpAddr,
+        transport: Transport,
+    ) -> Option<Vec<u8>> {
+        let view = self.view.load();
+        let locate = |address| (self.locate)(address);
+        let sources = Sources { zone: &self.config.zone, view: &view, locate: &locate };
+        let reply = answer(message, source, transport, &sources);
+        self.count(&reply, transport);
+        reply.bytes
+    }
+
+    fn count(&self, reply: &Reply, transport: Transport) {
+        let kinds = match transport {
+            Transport::Udp => &self.counters.udp,
+            Transport::Tcp => &self.counters.tcp,
+        };
+        raise(kinds.get(reply.kind as usize));
+        self.count_outcome(reply.outcome);
+        raise(reply.region.and_then(|region| self.counters.regions.get(region)));
+    }
+
+    pub(super) fn count_outcome(&self, outcome: Outcome) {
+        raise(self.counters.outcomes.get(outcome as usize));
+    }
+
+    pub(super) fn count_connections(&self, now: usize) {
+        self.counters.connections.store(now as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_refused_connection(&self) {
+        raise(Some(&self.counters.connections_refused));
+    }
+
+    /// Returns the current figures.
+    pub(crate) fn live(&self) -> LiveDns {
+        let counters = &self.counters;
+        let kinds = |transport: Transport, totals: &[AtomicU64]| -> Vec<_> {
+            let kinds = QueryKind::ALL.iter().zip(totals);
+            kinds.map(|(kind, total)| (transport.as_str(), kind.as_str(), read(total))).collect()
+        };
+        let view = self.view.load();
+        let region = |((index, region), total): ((usize, &spillway_geo::dns::ZoneRegion), _)| {
+            LiveDnsRegion {
+                name: region.name.to_string(),
+                is_offered: view.regions.get(index).is_some_and(|region| region.is_offered),
+                answers: read(total),
+            }
+        };
+        let regions = self.zone().regions().iter().enumerate().zip(&counters.regions);
+        LiveDns {
+            queries: [kinds(Transport::Udp, &counters.udp), kinds(Transport::Tcp, &counters.tcp)]
+                .concat(),
+            answers: Outcome::ALL
+                .iter()
+                .zip(&counters.outcomes)
+                .map(|(outcome, total)| (outcome.as_str(), read(total)))
+                .collect(),
+            regions: regions.map(region).collect(),
+            connections: read(&counters.connections),
+            connections_refused: read(&counters.connections_refused),
+        }
+    }
+}
+
+impl std::fmt::Debug for Served {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Served").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+fn raise(counter: Option<&AtomicU64>) {
+    if let Some(counter) = counter {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}

@@ -1,0 +1,128 @@
+//! Reads location databases at the start, and again when their files change, beside the data path.
+
+use std::sync::Arc;
+
+use spillway_proxy::Locations;
+use spillway_replicas::FileWatch;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{ConfigError, GeoConfig};
+use crate::feedback::Feedback;
+use crate::reload::SETTLE;
+
+/// Reads and checks databases on a thread of their own.
+///
+/// # Errors
+/// Returns the errors of [`GeoConfig::open`].
+pub(crate) async fn open(config: &GeoConfig) -> Result<Locations, ConfigError> {
+    let config = config.clone();
+    let opened = spawn_blocking(move || config.open()).await;
+    // Only a panic ends that thread early; the panic goes on here.
+    opened.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+/// Handle of the task that keeps the databases in use as their files are.
+#[derive(Clone, Debug)]
+pub(crate) struct Locating {
+    orders: mpsc::Sender<Order>,
+}
+
+/// Order to take over another config.
+#[derive(Debug)]
+struct Order {
+    config: GeoConfig,
+    done: oneshot::Sender<Result<(), ConfigError>>,
+}
+
+impl Locating {
+    /// Takes the locations read at the start into use, and starts the task.
+    pub(crate) fn start(
+        (config, locations): (GeoConfig, Locations),
+        feedback: &Arc<Feedback>,
+        (tasks, stop): (&TaskTracker, &CancellationToken),
+    ) -> Self {
+        feedback.gateway.replace_locations(locations);
+        // A reload waits for its order to be done, so that there is one at a time.
+        let (orders, ordered) = mpsc::channel(1);
+        let task = Task { config, feedback: Arc::clone(feedback) };
+        let stop = stop.clone();
+        tasks.spawn(async move { stop.run_until_cancelled(task.run(ordered)).await });
+        Self { orders }
+    }
+
+    /// Takes over another config, and reads its databases again.
+    ///
+    /// # Errors
+    /// Returns an error if one of them can't be used; the old ones and the old rules stay then.
+    pub(crate) async fn replace(&self, config: GeoConfig) -> Result<(), String> {
+        let (done, result) = oneshot::channel();
+        let stopping = |_| "the node stops".to_owned();
+        self.orders.send(Order { config, done }).await.map_err(|_| stopping(()))?;
+        result.await.map_err(|_| stopping(()))?.map_err(|error| error.to_string())
+    }
+}
+
+/// Owner of the databases in use.
+struct Task {
+    config: GeoConfig,
+    feedback: Arc<Feedback>,
+}
+
+impl Task {
+    async fn run(mut self, mut ordered: mpsc::Receiver<Order>) {
+        let (changed, mut changes) = mpsc::channel(1);
+        let mut _watcher = self.watch(&changed);
+        loop {
+            tokio::select! {
+                order = ordered.recv() => {
+                    let Some(Order { config, done }) = order else { return };
+                    let result = self.take(&config).await;
+                    if result.is_ok() {
+                        self.config = config;
+                        _watcher = self.watch(&changed);
+                    }
+                    // The receiver is gone when the node stops.
+                    drop(done.send(result));
+                }
+                _ = changes.recv() => {
+                    tokio::time::sleep(SETTLE).await;
+                    let _: Result<(), _> = changes.try_recv();
+                    self.refresh().await;
+                }
+            }
+        }
+    }
+
+    /// Reads the files again after a change.
+    async fn refresh(&self) {
+        match self.take(&self.config).await {
+            Ok(()) => tracing::info!("location database read again"),
+            Err(error) => {
+                tracing::warn!("location database not read, the old one stays in use: {error}");
+            }
+        }
+    }
+
+    /// Takes the databases of a config into use, and its rules with them.
+    async fn take(&self, config: &GeoConfig) -> Result<(), ConfigError> {
+        let opened = open(config).await;
+        if !config.files().is_empty() {
+            self.feedback.metrics.record_geo_reload(opened.is_ok());
+        }
+        self.feedback.gateway.replace_locations(opened?);
+        // Waiting requests may now be allowed elsewhere, or no longer here.
+        self.feedback.gateway.review_waiting();
+        Ok(())
+    }
+
+    fn watch(&self, changed: &mpsc::Sender<()>) -> Option<FileWatch> {
+        let watcher = FileWatch::start(&self.config.files(), changed.clone());
+        let warn = |error: &std::io::Error| {
+            tracing::warn!(%error, "changes of location databases will not be noticed");
+        };
+        watcher.inspect_err(warn).ok()
+    }
+}
