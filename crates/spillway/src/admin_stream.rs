@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::cluster::Connect;
 
-/// A connection that requests go over.
+/// Connection that carries requests.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -21,7 +21,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 /// Connects to the admin listener.
 ///
 /// # Errors
-/// If nobody listens there, or it does not show a certificate that can be trusted.
+/// Returns an error if nothing listens there, or its certificate can't be trusted.
 pub(crate) async fn open(connect: &Connect) -> Result<Box<dyn Stream>> {
     let admin = &connect.admin;
     let tcp = TcpStream::connect(&admin.authority).await.with_context(|| {
@@ -54,7 +54,7 @@ fn config(ca: Option<&Path>) -> Result<ClientConfig> {
         }
         None => {
             let known = rustls_native_certs::load_native_certs().certs;
-            // Those that can't be read are of no use to anybody else either.
+            // Roots that can't be parsed are skipped: no other program could use them either.
             let _: (usize, usize) = roots.add_parsable_certificates(known);
         }
     }

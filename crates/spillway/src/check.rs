@@ -7,9 +7,11 @@ use spillway_node::{Config, config};
 use crate::cli::CheckArgs;
 use crate::output;
 
-/// Checks a file. The error says what is wrong, where, and what to do.
+/// Checks a config file. The error names the fault, its place, and what to do.
 pub(crate) fn check(args: &CheckArgs) -> Result<()> {
-    match Config::load(&args.file) {
+    let loaded = Config::load(&args.file);
+    // A node reads the location databases at its start.
+    match loaded.and_then(|config| config.geo.open().map(|_| config)) {
         Ok(config) => {
             let (replicas, routes) = (config.world.replicas.len(), config.world.routes.len());
             let limits = config.limits.len();

@@ -1,14 +1,15 @@
-//! What can be said on the command line.
+//! Command line of `spillway`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use spillway_emulator::Profile;
 
-use crate::cluster::{
-    ClusterCertsCommand, ClusterCommand, ClusterKeysCommand, Connect, ExplainArgs, TrieArgs,
-};
+use crate::anycast::AnycastArgs;
+use crate::certs::CertsCommand;
+use crate::cluster::{ClusterCommand, ClusterKeysCommand, Connect, ExplainArgs, TrieArgs};
+use crate::health::HealthArgs;
 
 /// Inference gateway: routes requests to model servers.
 #[derive(Debug, Parser)]
@@ -26,9 +27,9 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// What to log.
+    /// Returns the log filter.
     pub(crate) fn log(&self) -> &str {
-        // The demo draws over its own lines: what is not unusual would only tear its table.
+        // The demo draws over its own lines, and usual log lines would tear its table.
         let usual = if matches!(self.command, Command::Demo(_)) { "warn" } else { "info" };
         self.log.as_deref().unwrap_or(usual)
     }
@@ -42,13 +43,17 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Runs emulated model servers.
     Emulate(EmulateArgs),
+    /// Asks a node whether it is well, for health checks: exits with 0 if so, else with 1.
+    Health(HealthArgs),
     /// Shows what a node knows of its replicas; drains or resumes one.
     Replicas(ReplicasArgs),
     /// Shows which beginnings of prompts are hot in which region, or has their key changed.
     Trie(TrieArgs),
     /// Shows where a request would go, and why not elsewhere.
     Explain(ExplainArgs),
-    /// Makes the certificates with which nodes know each other.
+    /// Shows where a location database says that an address is.
+    Geo(GeoArgs),
+    /// Makes, shows and renews the certificates with which nodes know each other.
     Certs {
         #[command(subcommand)]
         command: CertsCommand,
@@ -58,6 +63,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: KeysCommand,
     },
+    /// Announces an address to routers while a node takes clients, by BIRD or ExaBGP.
+    Anycast(AnycastArgs),
     /// Checks or describes config files.
     Config {
         #[command(subcommand)]
@@ -65,6 +72,23 @@ pub(crate) enum Command {
     },
     #[command(flatten)]
     Cluster(ClusterCommand),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway geo 203.0.113.7 --database GeoLite2-City.mmdb\n\n\
+    Reads the files as a node would. No node is asked.")]
+pub(crate) struct GeoArgs {
+    /// The address of a client.
+    pub(crate) address: IpAddr,
+    /// Database of cities or countries (MMDB).
+    #[arg(long)]
+    pub(crate) database: PathBuf,
+    /// Database of autonomous systems (MMDB).
+    #[arg(long)]
+    pub(crate) asn_database: Option<PathBuf>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -107,68 +131,6 @@ pub(crate) struct KeysMakeArgs {
     /// When it ends, e.g. 2027-01-31T00:00:00Z.
     #[arg(long)]
     pub(crate) expires: Option<String>,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum CertsCommand {
-    /// Makes the CA of a cluster and the secret of its prompt hashes.
-    Init(CertsInitArgs),
-    /// Makes the certificate of one node.
-    Node(CertsNodeArgs),
-    #[command(flatten)]
-    Cluster(ClusterCertsCommand),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example: spillway certs init --cluster prod --dir certs\n\n\
-    Writes ca.pem and prefix.key, which every node needs, and ca-key.pem, which no node needs:\n\
-    keep it where certificates are made. Keys are readable by their owner alone.")]
-pub(crate) struct CertsInitArgs {
-    /// The cluster: a-z, 0-9 and `-`.
-    #[arg(long)]
-    pub(crate) cluster: String,
-    /// Where the files go.
-    #[arg(long, default_value = "certs")]
-    pub(crate) dir: PathBuf,
-    /// How long the CA is valid.
-    #[arg(long, default_value_t = 3_650, value_parser = clap::value_parser!(u32).range(1..=36_500))]
-    pub(crate) days: u32,
-    /// Replaces files that are there. Certificates of the CA before are worth nothing then.
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Example: spillway certs node --dir certs --region eu-central-1 --node a\n\n\
-    Writes a.eu-central-1.pem and a.eu-central-1-key.pem. A running node takes changed files\n\
-    into use by itself."
-)]
-pub(crate) struct CertsNodeArgs {
-    /// Where ca.pem and ca-key.pem are.
-    #[arg(long, default_value = "certs")]
-    pub(crate) dir: PathBuf,
-    /// Where the node's files go, if not there too.
-    #[arg(long)]
-    pub(crate) out: Option<PathBuf>,
-    /// The region of the node, as its config says: a-z, 0-9 and `-`.
-    #[arg(long)]
-    pub(crate) region: String,
-    /// The node, as its config says: a-z, 0-9 and `-`.
-    #[arg(long)]
-    pub(crate) node: String,
-    /// How long the certificate is valid.
-    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
-    pub(crate) days: u32,
-    /// Replaces files that are there.
-    #[arg(long)]
-    pub(crate) force: bool,
     /// Prints one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<()> {
     runtime.block_on(serve(config, args.json))
 }
 
-/// Says who has the port, if it is taken.
+/// Adds the process that has the port, if the port is taken.
 fn with_holder(error: StartError) -> anyhow::Error {
     let holder = match &error {
         StartError::Listen { address, cause } if cause.kind() == ErrorKind::AddrInUse => {

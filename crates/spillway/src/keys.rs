@@ -5,19 +5,19 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use spillway_control::{KeyId, KeyText, SECRET_BYTES};
+use spillway_cluster_state::{KeyId, KeyText, SECRET_BYTES};
 use spillway_node::Config;
 
 use crate::cli::KeysMakeArgs;
 use crate::output;
 
-/// Random bytes in an id that nobody chose: ids must differ, and are no secret.
+/// Random bytes of a generated id. Ids must differ, and are no secret.
 const ID_BYTES: usize = 5;
 
-/// Makes a key and shows it, and what the config needs to know of it.
+/// Makes a key, and prints it with the config block for nodes.
 ///
 /// # Errors
-/// If the config would not take it, or the system has no randomness.
+/// Returns an error if the config would refuse the key, or the system has no random numbers.
 pub(crate) fn make(args: &KeysMakeArgs) -> Result<()> {
     let id = match &args.id {
         Some(id) => id.clone(),
@@ -39,7 +39,7 @@ pub(crate) fn make(args: &KeysMakeArgs) -> Result<()> {
     Ok(output::line(block.trim_end())?)
 }
 
-/// The config's part, which a node has read on trial.
+/// Returns the config block, which the config parser has accepted.
 fn block(args: &KeysMakeArgs, (id, salt, hash): (&str, &str, &str)) -> Result<String> {
     let mut block = format!(
         "[[key]]\nid = {}\nsalt = \"{salt}\"\nhash = \"{hash}\"\ntenant = {}\n",

@@ -1,28 +1,35 @@
 //! The `spillway` command: an inference gateway node, its config checks, a demo and an emulator.
 
 mod admin_stream;
+#[cfg(test)]
+mod allocator_test;
+mod anycast;
 mod certs;
 mod check;
 mod cli;
 mod cluster;
 mod demo;
 mod emulate;
+mod geo;
+mod health;
 mod keys;
 mod output;
 mod replicas;
 mod run;
+mod service;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use cli::{Cli, Command, ConfigCommand, KeysCommand};
+use spillway_node::{ConfigError, StartError};
 use spillway_telemetry::logs;
 
-/// See the dependency's reason in the workspace manifest.
+/// Global allocator; the workspace manifest has the reason for this one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What sysexits.h calls EX_USAGE: the config is wrong, and trying again won't help.
+/// Exit code EX_USAGE of sysexits.h: the config is wrong, and another try won't help.
 const EXIT_CONFIG: u8 = 64;
 
 fn main() -> ExitCode {
@@ -35,10 +42,13 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Anycast(args) => anycast::run(&args),
         Command::Emulate(args) => emulate::run(&args),
+        Command::Health(args) => health::run(&args),
         Command::Replicas(args) => replicas::run(&args),
         Command::Cluster(command) => cluster::run(&command),
         Command::Trie(args) => cluster::trie(&args),
+        Command::Geo(args) => geo::run(&args),
         Command::Explain(args) => cluster::explain(&args),
         Command::Certs { command } => certs::run(&command),
         Command::Keys { command: KeysCommand::Make(args) } => keys::make(&args),
@@ -50,50 +60,13 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::error(&error);
-            let is_config = error.is::<spillway_node::ConfigError>();
-            ExitCode::from(if is_config { EXIT_CONFIG } else { 1 })
+            ExitCode::from(if is_of_config(&error) { EXIT_CONFIG } else { 1 })
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-    use std::thread;
-    use std::time::{Duration, Instant};
-
-    /// Real memory of this process in MiB.
-    fn resident_mib() -> u64 {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
-    }
-
-    #[test]
-    fn memory_that_is_free_is_returned_though_nobody_allocates() {
-        let before = resident_mib();
-        let (freed, was_freed) = mpsc::channel();
-        let (end, ended) = mpsc::channel::<()>();
-        let worker = thread::spawn(move || {
-            let held: Vec<_> = (0..256).map(|_| vec![1_u8; 1 << 20]).collect();
-            drop(std::hint::black_box(held));
-            freed.send(()).unwrap();
-            // A thread that ends would give it back by itself.
-            let _: Result<(), _> = ended.recv();
-        });
-        was_freed.recv().unwrap();
-        let deadline = Instant::now() + Duration::from_secs(60);
-        loop {
-            spillway_node::reclaim_memory().unwrap().join().unwrap();
-            let grown = resident_mib().saturating_sub(before);
-            if grown < 64 {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{grown} MiB are kept");
-            // wait: until the memory was free for as long as the allocator keeps it
-            thread::sleep(Duration::from_millis(100));
-        }
-        drop(end);
-        worker.join().unwrap();
-    }
+/// Returns true if the error is in the config or in a file that it names.
+fn is_of_config(error: &anyhow::Error) -> bool {
+    let is_geo = |error: &StartError| matches!(error, StartError::Geo(_));
+    error.is::<ConfigError>() || error.downcast_ref().is_some_and(is_geo)
 }

@@ -1,11 +1,11 @@
-//! Standard output and error, for what people and scripts read.
+//! Standard output and error of commands, for people and scripts.
 
 use std::io::{Write, stderr, stdout};
 
 /// Writes one line to standard output.
 ///
 /// # Errors
-/// If nobody reads it any more.
+/// Returns an error if standard output is closed.
 pub(crate) fn line(text: &str) -> std::io::Result<()> {
     let mut out = stdout().lock();
     writeln!(out, "{text}")?;
@@ -24,7 +24,7 @@ pub(crate) fn error(error: &anyhow::Error) {
     drop(writeln!(stderr().lock(), "spillway: {}", text_of(error)));
 }
 
-/// An error and its causes, but for those that it has repeated already.
+/// Returns the text of an error and its causes, without causes that it repeats already.
 fn text_of(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -1,5 +1,6 @@
-//! `spillway run`: a node until it is told to stop.
+//! `spillway run`: runs a node until it is told to stop.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -8,7 +9,7 @@ use spillway_node::{Config, Node, Stopped};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::RunArgs;
-use crate::output;
+use crate::{output, service};
 
 /// Runs a node.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
@@ -24,13 +25,16 @@ async fn serve(config: Config, as_json: bool) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let node = Node::start(config).await.context("can't start")?;
     announce(&node, as_json)?;
+    let mut reporting = pin!(service::report(Arc::clone(node.gateway()), node.liveness()));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        never = &mut reporting => match never {},
     }
+    service::stopping(node.gateway());
     tracing::info!(requests = node.gateway().unfinished(), "draining");
     let gateway = Arc::clone(node.gateway());
-    // Told a second time: what still runs is broken off at once. Counted before it is.
+    // A second signal breaks off all requests in flight. They are counted before that.
     let hurried = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -41,6 +45,7 @@ async fn serve(config: Config, as_json: bool) -> Result<()> {
     let stopped = tokio::select! {
         stopped = node.stop() => stopped,
         broken_off = hurried => Stopped { broken_off, is_clean: false },
+        never = reporting => match never {},
     };
     let lost = stopped.broken_off;
     anyhow::ensure!(lost == 0, "{lost} requests did not finish in time and were broken off");

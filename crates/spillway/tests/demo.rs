@@ -1,13 +1,13 @@
-//! `spillway demo` as a program: the shortest run that it allows shows what it is for.
+//! `spillway demo` as a program, in the shortest run that it allows.
 #![expect(clippy::panic, reason = "a test's helper fails by panicking")]
 
 use std::process::Command;
 
 use serde_json::Value;
 
-/// The least that the command line takes; shorter phases would say little.
+/// Shortest time that the command line takes, in seconds.
 const SECONDS: &str = "20";
-/// Where one request in a hundred is sent later than this, a machine is too slow for the demo's time limits.
+/// Lag in milliseconds, at the 99th percentile, above which a machine is too slow for the demo.
 const LAG_MAX_MS: f64 = 1_000.0;
 
 fn number(report: &Value, path: &str) -> f64 {
@@ -27,10 +27,10 @@ fn it_loses_nothing_and_survives_a_region() {
     let report: Value = serde_json::from_str(&text).expect("JSON");
     let at = |path: &str| number(&report, path);
 
-    // How fast it is depends on the machine: what is checked holds at any speed.
+    // Figures depend on the machine; these checks hold at any speed.
     assert!(at("/seconds") > 0.0 && at("/lag_p99_ms") >= 0.0);
     let keeps_up = at("/lag_p99_ms") <= LAG_MAX_MS;
-    // Both phases get the same requests: enough of them, and all are served.
+    // Both phases get equal requests: enough of them, and all are served.
     assert!(at("/with_spill/requests") > 100.0, "{report:#}");
     assert_eq!(at("/with_spill/requests"), at("/without_spill/requests"));
     if keeps_up {
@@ -46,7 +46,7 @@ fn it_loses_nothing_and_survives_a_region() {
     assert!(at("/with_spill/regions/0/spilled_out") > 0.0, "none went elsewhere: {report:#}");
     assert_eq!(at("/control/voters"), 3.0);
 
-    // Only what was under way in the lost region is lost with it, and the others take over.
+    // Only requests in flight in the lost region are lost with it, and the others take over.
     let lost = at("/outage/failed");
     if keeps_up {
         assert_eq!(lost, at("/outage/failed_under_way"), "{report:#}");

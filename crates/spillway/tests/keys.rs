@@ -1,4 +1,4 @@
-//! The real command: a key that it made lets a client into a node that it runs.
+//! `spillway keys make`: a key that the command made lets a client into a node.
 #![expect(clippy::expect_used, reason = "a test's helper fails by panicking")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +14,7 @@ const COMMAND: &str = env!("CARGO_BIN_EXE_spillway");
 struct Running(Child);
 
 impl Running {
-    /// Runs the config, and says where clients connect.
+    /// Runs the config, and returns the address for clients.
     fn start(config: &str) -> (Self, String) {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("spillway.toml");
@@ -52,7 +52,7 @@ fn make(arguments: &[&str]) -> Value {
     serde_json::from_slice(&made.stdout).expect("JSON")
 }
 
-/// The status of a request for the list of models.
+/// Returns the status of a request for the list of models.
 fn status(address: &str, header: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("connects");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");

@@ -1,4 +1,4 @@
-//! What can be said to the commands about a cluster.
+//! Command line of the commands about a cluster.
 
 use std::path::PathBuf;
 
@@ -165,7 +165,7 @@ pub(crate) trait Recorded: Args {
     /// Makes the record of a `resource`.
     ///
     /// # Errors
-    /// If it is not given, or can't be read.
+    /// Returns an error if the record is missing or can't be read.
     fn record(&self, resource: &str) -> Result<Value>;
 }
 

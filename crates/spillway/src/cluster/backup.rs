@@ -1,4 +1,4 @@
-//! Backups: how they are written, encrypted and read.
+//! Backups: writing, encrypting and reading them.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use serde_json::json;
-use spillway_consensus::private;
+use spillway_raft::private;
 use zeroize::Zeroizing;
 
 use super::backup_args::{BackupArgs, BackupKeyArgs, PassphraseArgs, RestoreArgs};
@@ -16,9 +16,9 @@ use super::online::show;
 use super::seal::{self, Identity, Lock, Passphrase, Unlock};
 use crate::output;
 
-/// The passphrase, where no file is named.
+/// Environment variable with the passphrase, used if no file is named.
 const VARIABLE: &str = "SPILLWAY_BACKUP_PASSPHRASE";
-/// A passphrase is a line.
+/// Longest passphrase file, in bytes. A passphrase is one line.
 const PASSPHRASE_BYTES_MAX: u64 = 64 << 10;
 
 /// Writes a backup.
@@ -27,7 +27,7 @@ pub(super) async fn backup(args: &BackupArgs) -> Result<()> {
     if file.exists() && !args.force {
         bail!("{} is there already: give another name, or --force", file.display());
     }
-    // What is wrong with the key shows before anything is asked for.
+    // Faults of the key show before the node is asked.
     let lock = lock(args)?;
     let client = Client::new(&args.connect)?;
     let mut bytes = client.bytes("/v1/backup").await?;
@@ -61,7 +61,7 @@ pub(super) fn backup_key(args: &BackupKeyArgs) -> Result<()> {
     Ok(output::line(&key)?)
 }
 
-/// Reads a backup, decrypted if it is encrypted.
+/// Reads a backup, and decrypts it if it is encrypted.
 pub(super) fn read(args: &RestoreArgs) -> Result<Bytes> {
     let RestoreArgs { file, identity, passphrase, .. } = args;
     let bytes = fs::read(file).with_context(|| format!("{} can't be read", file.display()))?;
@@ -113,7 +113,7 @@ fn read_line(from: &mut dyn Read) -> io::Result<Zeroizing<String>> {
     Ok(text)
 }
 
-/// The file is there as a whole and on disk, or not at all. Nobody else may read it.
+/// Writes a file as a whole and to disk, or not at all. Other users may not read it.
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");

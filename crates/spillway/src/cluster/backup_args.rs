@@ -1,4 +1,4 @@
-//! What can be said to the commands about backups.
+//! Command line of the commands about backups.
 
 use std::path::PathBuf;
 

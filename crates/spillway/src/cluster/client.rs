@@ -1,4 +1,4 @@
-//! A client of the admin API.
+//! Client of the admin API.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use crate::output;
 
 /// Time for the whole exchange: longer than a node takes to settle a write.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of an answer: a page of 1,000 records is about as many kB, a backup has 64 MiB at most.
+/// Largest answer, in bytes: a page of 1,000 records has about as many kB, a backup at most 64 MiB.
 const ANSWER_BYTES_MAX: usize = 80 << 20;
-/// How often a write is repeated whose outcome is not known. It is carried out once.
+/// Number of times that a write of unknown outcome is repeated. The node carries it out once.
 const REPEATS_MAX: usize = 2;
-/// Records of one page.
+/// Records on one page.
 const PAGE: usize = 1_000;
 
-/// What a name in a path may have as it is.
+/// Characters, beside letters and digits, that a name in a path keeps as they are.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A client of the admin API of one node.
+/// Client of the admin API of one node.
 pub(super) struct Client {
     connect: Connect,
     token: Option<HeaderValue>,
@@ -45,26 +45,30 @@ struct Ask<'a> {
     headers: Vec<(&'static str, String)>,
 }
 
-/// A name as a part of a path.
+/// Escapes a name as a part of a path.
 pub(super) fn escaped(name: &str) -> String {
     utf8_percent_encode(name, PLAIN).to_string()
 }
 
 impl Client {
+    /// Creates a client.
+    ///
     /// # Errors
-    /// If the token can't be read.
+    /// Returns an error if the token can't be read.
     pub(super) fn new(connect: &Connect) -> Result<Self> {
         let (token, as_json) = (connect.authorization()?, connect.json);
         Ok(Self { connect: connect.clone(), token, as_json })
     }
 
-    /// What stands at `path`; without a quorum, what the node has, which says that it is stale.
+    /// Returns the answer at `path`; without a quorum, the node's own state, which is marked as
+    /// stale.
     ///
     /// # Errors
-    /// If the node can't be reached or refuses.
+    /// Returns an error if the node can't be reached or refuses.
     pub(super) async fn read(&self, path: &str) -> Result<Value> {
         let (status, answer) = self.ask(&get(path)).await?;
         let code = answer["error"]["code"].as_str();
+        // Without a quorum, the node's own state is better than none.
         if matches!(code, Some("no_quorum" | "timed_out" | "stopped")) {
             let sign = if path.contains('?') { '&' } else { '?' };
             let (status, answer) =
@@ -74,10 +78,10 @@ impl Client {
         self.accept(status, answer)
     }
 
-    /// All records of a kind: `items` of all pages, and what the last page says of itself.
+    /// Returns all records of a kind: `items` of all pages, and the other fields of the last page.
     ///
     /// # Errors
-    /// If the node can't be reached or refuses.
+    /// Returns an error if the node can't be reached or refuses.
     pub(super) async fn list(&self, resource: &str) -> Result<Value> {
         let (mut items, mut after) = (Vec::new(), String::new());
         loop {
@@ -95,10 +99,10 @@ impl Client {
         }
     }
 
-    /// Changes what stands at `path`.
+    /// Sends a change to `path`. A change of unknown outcome is repeated under one idempotency key.
     ///
     /// # Errors
-    /// If the node can't be reached or refuses.
+    /// Returns an error if the node can't be reached or refuses.
     pub(super) async fn change(
         &self,
         method: Method,
@@ -123,20 +127,20 @@ impl Client {
         }
     }
 
-    /// What the node says about `body`, which changes nothing.
+    /// Sends `body` to an endpoint that changes nothing, and returns the answer.
     ///
     /// # Errors
-    /// If the node can't be reached or refuses.
+    /// Returns an error if the node can't be reached or refuses.
     pub(super) async fn ask_about(&self, path: &str, body: String) -> Result<Value> {
         let ask = Ask { method: Method::POST, path, body: body.into(), headers: Vec::new() };
         let (status, answer) = self.ask(&ask).await?;
         self.accept(status, answer)
     }
 
-    /// The bytes that stand at `path`.
+    /// Returns the bytes at `path`.
     ///
     /// # Errors
-    /// If the node can't be reached or refuses.
+    /// Returns an error if the node can't be reached or refuses.
     pub(super) async fn bytes(&self, path: &str) -> Result<Bytes> {
         let (status, bytes) = self.exchange(&get(path)).await?;
         if !status.is_success() {
@@ -199,7 +203,7 @@ fn get(path: &str) -> Ask<'_> {
     Ask { method: Method::GET, path, body: Bytes::new(), headers: Vec::new() }
 }
 
-/// What this request and its repeats are called.
+/// Returns a random idempotency key for a request and its repeats.
 fn request_name() -> Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).context("the system has no random numbers")?;

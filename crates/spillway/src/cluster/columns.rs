@@ -1,4 +1,4 @@
-//! What tables of records show.
+//! Columns of the tables of records.
 
 use super::text::Column;
 
@@ -26,6 +26,8 @@ pub(super) const REGIONS: &[Column] = &[
     ("weight %", "/record/weight_percent"),
     ("price_ms", "/record/price_ms"),
     ("country", "/record/country"),
+    ("clients", "/steering/takes_clients"),
+    ("why not", "/steering/reason"),
     ("version", "/version"),
 ];
 pub(super) const REPLICAS: &[Column] = &[

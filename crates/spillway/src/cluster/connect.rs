@@ -1,4 +1,4 @@
-//! Where a node's admin listener is, and how it is asked.
+//! Address of a node's admin listener, and access to it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
-    /// The token as a header has it.
+    /// Returns the token as a header value; None without a token file.
     ///
     /// # Errors
-    /// If the file can't be read, or holds no token.
+    /// Returns an error if the file can't be read, or holds no token.
     pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>> {
         let Some(file) = &self.token_file else { return Ok(None) };
         let text = std::fs::read_to_string(file)
@@ -45,7 +45,7 @@ impl Connect {
     }
 }
 
-/// Where an admin listener is.
+/// Address of an admin listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdminUrl {
     /// `host:port`.
@@ -59,8 +59,8 @@ impl fmt::Display for AdminUrl {
     }
 }
 
-/// `http://host:port`, `https://host:port`, or `host:port` alone.
-fn parse_admin(text: &str) -> Result<AdminUrl, String> {
+/// Parses `http://host:port`, `https://host:port`, or `host:port` alone.
+pub(crate) fn parse_admin(text: &str) -> Result<AdminUrl, String> {
     let tls = text.strip_prefix("https://");
     let rest = tls.unwrap_or_else(|| text.strip_prefix("http://").unwrap_or(text));
     let authority = rest.strip_suffix('/').unwrap_or(rest);

@@ -1,6 +1,7 @@
-//! `spillway explain`: where a request would go, and why not elsewhere.
+//! `spillway explain`: the place where a request would go, and why not elsewhere.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -41,21 +42,26 @@ pub(crate) struct ExplainArgs {
     /// Whose request it would be.
     #[arg(long)]
     tenant: Option<String>,
+    /// The address of its client, for rules about the countries of clients; unknown, if left out.
+    #[arg(long)]
+    client: Option<IpAddr>,
 }
 
-/// What is asked, as the API has it. The body stays as it is: what a cache holds depends on it.
+/// Body of the API request. The explained body is sent unchanged, since cache hits depend on it.
 #[derive(Serialize)]
 struct Order<'a> {
     path: &'a str,
     headers: BTreeMap<&'a str, &'a str>,
     tenant: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<IpAddr>,
     body: &'a RawValue,
 }
 
-/// Asks a node and shows what it says.
+/// Asks a node and shows its answer.
 ///
 /// # Errors
-/// If the node can't be reached or refuses, or the file can't be read.
+/// Returns an error if the node can't be reached or refuses, or the file can't be read.
 pub(super) async fn run(args: &ExplainArgs) -> Result<()> {
     let client = Client::new(&args.connect)?;
     let body = body(args)?;
@@ -63,6 +69,7 @@ pub(super) async fn run(args: &ExplainArgs) -> Result<()> {
         path: &args.path,
         headers: args.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
         tenant: args.tenant.as_deref(),
+        client: args.client,
         body: &body,
     };
     let answer = client.ask_about("/v1/explain", serde_json::to_string(&order)?).await?;
@@ -86,8 +93,8 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// What is done with the request, and a line for each candidate with what its cost consists of. A
-/// star marks the chosen one.
+/// Renders the decision, and a line for each candidate with the terms of its cost. A star marks the
+/// chosen one.
 fn picture(answer: &Value) -> String {
     let text = |name: &str| plain(&answer[name]);
     let mut lines = vec![
@@ -99,6 +106,12 @@ fn picture(answer: &Value) -> String {
             text("cached_blocks")
         ),
     ];
+    if let Some(country) = answer["client_country"].as_str() {
+        lines.push(format!("client in {country}"));
+    }
+    if let Some(places) = answer["may_be_served"].as_str().filter(|places| *places != "anywhere") {
+        lines.push(format!("may be served {places}"));
+    }
     if let Some(rests_ms) = answer["rests_ms"].as_u64() {
         let s = rests_ms as f64 / 1e3;
         lines.push(format!("all replicas asked to be left alone: the first for another {s:.1} s"));
@@ -134,7 +147,7 @@ fn rows(kind: &str, places: &[Value]) -> Vec<Vec<String>> {
     std::iter::once(heading.collect()).chain(places.iter().map(row)).collect()
 }
 
-/// Numbers with a fraction are milliseconds, of which one digit behind the point says enough.
+/// Formats a value. Numbers with a fraction are milliseconds, of which one decimal is enough.
 fn plain(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! What can be said to `spillway limits`.
+//! Command line of `spillway limits`.
 
 use anyhow::{Result, bail};
 use clap::Args;

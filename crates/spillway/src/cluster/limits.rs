@@ -1,4 +1,4 @@
-//! `spillway limits`: which limits there are, and who holds what of them.
+//! `spillway limits`: the limits, and the shares that regions hold of them.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -19,22 +19,22 @@ const SHARES: &[Column] = &[
     ("needed", "/needed"),
 ];
 
-/// What a limit can count, as it is named in records.
+/// Kinds that a limit can count, as records name them.
 const KINDS: [&str; 4] = ["requests_per_s", "requests_per_min", "tokens_per_min", "concurrency"];
 
-/// Carries out what is said of limits.
+/// Carries out a command about limits.
 ///
 /// # Errors
-/// If the node can't be reached or refuses, or the limit can't be read.
+/// Returns an error if the node can't be reached or refuses, or the limit can't be read.
 pub(super) async fn run(args: &ResourceArgs<PutLimit>) -> Result<()> {
     let client = Client::new(&args.connect)?;
     carry_out(&client, "limits", args.command.as_ref(), list(&client)).await
 }
 
-/// Lists limits, and below them what each region holds.
+/// Lists limits, and below them the shares of each region.
 ///
 /// # Errors
-/// If the node can't be reached or refuses.
+/// Returns an error if the node can't be reached or refuses.
 async fn list(client: &Client) -> Result<()> {
     let answer = client.list("limits").await?;
     let items = &answer["items"];
@@ -46,7 +46,7 @@ async fn list(client: &Client) -> Result<()> {
     show(client, &answer, &shown)
 }
 
-/// The limits of the cluster and those of the node's config file, with where each is from.
+/// Returns the limits of the cluster and of the node's config file, with the origin of each.
 fn listed(answer: &Value) -> Value {
     let rows = |name: &str| answer[name].as_array().cloned().unwrap_or_default().into_iter();
     let from = |mut item: Value, from: &str| {
@@ -61,7 +61,7 @@ fn listed(answer: &Value) -> Value {
     agreed.chain(file).collect()
 }
 
-/// A row for each limit, each kind that it limits, and each region that holds some of it.
+/// Returns a row for each limit, each kind that it counts, and each region that holds some of it.
 fn shares(items: &Value) -> Value {
     let items = items.as_array().map(Vec::as_slice).unwrap_or_default();
     let rows = items.iter().flat_map(|item| {

@@ -1,4 +1,4 @@
-//! Orders about who is a member and what it may do: nodes, their rights, and certificates.
+//! Commands about members: nodes, their rights, and revoked certificates.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ pub(crate) enum NodesCommand {
     },
 }
 
-/// Whether something is allowed.
+/// Permission that a node has or has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Permission {
     /// It is.
@@ -141,7 +141,7 @@ fn path_of(certificate: &str) -> Result<String> {
     Ok(format!("/v1/revoked-certificates/{}", escaped(&serial(certificate)?)))
 }
 
-/// The serial number, which is read from the certificate if the text names a file.
+/// Returns a serial number, read from the certificate if the text names a file.
 fn serial(certificate: &str) -> Result<String> {
     let path = Path::new(certificate);
     if !path.exists() {

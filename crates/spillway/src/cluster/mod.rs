@@ -1,5 +1,5 @@
-//! Commands about what the nodes of a cluster agree on: a thin client of the admin API, and the
-//! two that work on a data folder.
+//! Commands about the state that the nodes of a cluster agree on: a thin client of the admin API,
+//! and commands that work on files.
 
 mod args;
 mod backup;
@@ -21,16 +21,17 @@ mod trie;
 use anyhow::Result;
 
 pub(crate) use args::{ClusterCommand, ClusterKeysCommand};
-pub(crate) use connect::Connect;
+pub(crate) use connect::{AdminUrl, Connect, parse_admin};
 pub(crate) use explain::ExplainArgs;
 pub(crate) use members::ClusterCertsCommand;
 pub(crate) use online::replicas;
+pub(crate) use text::aligned;
 pub(crate) use trie::TrieArgs;
 
 /// Carries a command out.
 ///
 /// # Errors
-/// If the node can't be reached or refuses, or the folder can't be used.
+/// Returns an error if the node can't be reached or refuses, or the folder can't be used.
 pub(crate) fn run(command: &ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::BackupKey(args) => backup::backup_key(args),
@@ -43,7 +44,7 @@ pub(crate) fn run(command: &ClusterCommand) -> Result<()> {
 /// Carries a command about keys out.
 ///
 /// # Errors
-/// If the node can't be reached or refuses.
+/// Returns an error if the node can't be reached or refuses.
 pub(crate) fn keys(command: &ClusterKeysCommand) -> Result<()> {
     wait_for(online::keys(command))
 }
@@ -51,15 +52,23 @@ pub(crate) fn keys(command: &ClusterKeysCommand) -> Result<()> {
 /// Carries a command about revoked certificates out.
 ///
 /// # Errors
-/// If the node can't be reached or refuses, or a file holds no certificate.
+/// Returns an error if the node can't be reached or refuses, or a file holds no certificate.
 pub(crate) fn certs(command: &ClusterCertsCommand) -> Result<()> {
     wait_for(members::certs(command))
 }
 
-/// Shows which beginnings of prompts are hot, or has their key changed.
+/// Returns a node's answer at `path` of its admin listener.
 ///
 /// # Errors
-/// If the node can't be reached or refuses.
+/// Returns an error if the node can't be reached or refuses.
+pub(crate) fn ask(connect: &Connect, path: &str) -> Result<serde_json::Value> {
+    wait_for(async { client::Client::new(connect)?.read(path).await })
+}
+
+/// Shows which prompt prefixes are hot, or changes the key of their hashes.
+///
+/// # Errors
+/// Returns an error if the node can't be reached or refuses.
 pub(crate) fn trie(args: &TrieArgs) -> Result<()> {
     wait_for(trie::run(args))
 }
@@ -67,16 +76,16 @@ pub(crate) fn trie(args: &TrieArgs) -> Result<()> {
 /// Shows where a request would go.
 ///
 /// # Errors
-/// If the node can't be reached or refuses.
+/// Returns an error if the node can't be reached or refuses.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
     wait_for(explain::run(args))
 }
 
-/// Runs what talks to a node to its end.
+/// Runs a command that talks to a node to its end.
 ///
 /// # Errors
-/// What it says.
-pub(crate) fn wait_for(work: impl Future<Output = Result<()>>) -> Result<()> {
+/// Returns the error of the command, or an error if no runtime can be started.
+pub(crate) fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(work)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use serde_json::json;
-use spillway_consensus::{ClusterId, FolderOwner, Founder, NodeId, owner_of};
+use spillway_raft::{ClusterId, FolderOwner, Founder, NodeId, owner_of};
 
 use super::args::{ForceArgs, FounderArgs};
 use super::backup;
@@ -19,7 +19,7 @@ pub(super) fn restore(args: &RestoreArgs) -> Result<()> {
     }
     let bytes = backup::read(args)?;
     if *dry_run {
-        // The same in a folder that nobody needs: whether the backup is whole shows then.
+        // Restored into a temporary folder, which shows if the backup is whole.
         let elsewhere = tempfile::tempdir()?;
         let (_, founder) = into_folder((args, bytes), &elsewhere.path().join("data"))?;
         let (file, folder) = (args.file.display(), folder.display());
@@ -49,7 +49,7 @@ pub(super) fn force_new_cluster(args: &ForceArgs) -> Result<()> {
     if !args.yes {
         bail!("{}; say --yes if that is meant", consequences(&owner, &founder));
     }
-    let cluster = spillway_consensus::force_new_cluster(folder, &founder)?;
+    let cluster = spillway_raft::force_new_cluster(folder, &founder)?;
     let text = format!(
         "node {} is alone in cluster {cluster}: start it, then let the others join by token, with \
          empty folders",
@@ -73,7 +73,7 @@ fn into_folder(
     folder: &Path,
 ) -> Result<(ClusterId, Founder)> {
     let backup = (args.file.as_path(), bytes);
-    spillway_consensus::restore_bytes(backup, folder, &args.node.as_str().into())
+    spillway_raft::restore_bytes(backup, folder, &args.node.as_str().into())
         .with_context(|| format!("{} can't be restored", args.file.display()))
 }
 

@@ -1,4 +1,4 @@
-//! Commands that ask a node.
+//! Commands that send requests to a node.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use spillway_types::Percent;
 
 use super::args::{
     ChangeArgs, ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs, JoinTokenArgs,
-    JoinTokenCommand, OneKeyArgs, Recorded, ResourceArgs, ResourceCommand, WeightArgs,
+    JoinTokenCommand, OneKeyArgs, PutRecord, Recorded, ResourceArgs, ResourceCommand, WeightArgs,
 };
 use super::client::{Client, escaped};
 use super::columns::{
@@ -24,7 +24,7 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Status(args) => status(&Client::new(&args.connect)?).await,
         ClusterCommand::Nodes(args) => members::nodes(args).await,
-        ClusterCommand::Regions(args) => records("regions", REGIONS, of(args)).await,
+        ClusterCommand::Regions(args) => regions(of(args)).await,
         ClusterCommand::Models(args) => records("models", MODELS, of(args)).await,
         ClusterCommand::Routes(args) => records("routes", ROUTES, of(args)).await,
         ClusterCommand::Splits(args) => records("splits", SPLITS, of(args)).await,
@@ -48,7 +48,7 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
 /// Lists the replicas that the cluster knows.
 ///
 /// # Errors
-/// If the node can't be reached or refuses.
+/// Returns an error if the node can't be reached or refuses.
 pub(crate) async fn replicas(connect: &Connect) -> Result<()> {
     list(&Client::new(connect)?, "replicas", REPLICAS).await
 }
@@ -88,10 +88,10 @@ fn of<P: Recorded>(args: &ResourceArgs<P>) -> (&Connect, Option<&ResourceCommand
     (&args.connect, args.command.as_ref())
 }
 
-/// Carries out what is said of records of one kind, which a list shows in these `columns`.
+/// Carries out a command about records of one kind, which a list shows in these `columns`.
 ///
 /// # Errors
-/// If the node can't be reached or refuses, or a record can't be read.
+/// Returns an error if the node can't be reached or refuses, or a record can't be read.
 pub(super) async fn records<P: Recorded>(
     resource: &str,
     columns: &[Column],
@@ -101,10 +101,29 @@ pub(super) async fn records<P: Recorded>(
     carry_out(&client, resource, command, list(&client, resource, columns)).await
 }
 
-/// Carries out what is said of records of one kind; `listing` shows all of them.
+/// Carries out a command about regions. The list shows if clients should be sent to each.
+async fn regions(
+    (connect, command): (&Connect, Option<&ResourceCommand<PutRecord>>),
+) -> Result<()> {
+    let client = Client::new(connect)?;
+    let listing = async {
+        let mut answer = client.list("regions").await?;
+        // A node of an older version does not report this.
+        let known = client.read("/v1/steering").await.unwrap_or_default();
+        for item in answer["items"].as_array_mut().into_iter().flatten() {
+            let mut all = known["regions"].as_array().into_iter().flatten();
+            let found = all.find(|region| region["region"] == item["key"]);
+            item["steering"] = found.cloned().unwrap_or_default();
+        }
+        show(&client, &answer, &text::table(REGIONS, &answer["items"]))
+    };
+    carry_out(&client, "regions", command, listing).await
+}
+
+/// Carries out a command about records of one kind; `listing` shows all of them.
 ///
 /// # Errors
-/// As [`records`].
+/// Returns the errors of [`records`].
 pub(super) async fn carry_out<P: Recorded>(
     client: &Client,
     resource: &str,
@@ -180,8 +199,8 @@ async fn join_token(args: &JoinTokenArgs) -> Result<()> {
     }
 }
 
-/// Makes something with a secret. The secret alone goes to standard output, for scripts; what it
-/// is called stands on standard error, for people.
+/// Creates a record with a secret. The secret alone goes to standard output, for scripts; the name
+/// of the record goes to standard error, for people.
 async fn create(client: &Client, path: &str, body: &Value, dry_run: bool) -> Result<()> {
     let how = ChangeArgs { dry_run, if_version: None };
     let answer = client.change(Method::POST, path, Some(body), &how).await?;
@@ -215,7 +234,8 @@ async fn weight(args: &WeightArgs) -> Result<()> {
     change(&Client::new(&args.connect)?, (Method::POST, &path), Some(&body), &args.change).await
 }
 
-/// Reads a region's weight. It counted in thousandths once, so that one above 100 has to say its unit.
+/// Parses a region's weight. Older versions counted in thousandths, so a weight above 100 needs its
+/// unit.
 fn percent(text: &str) -> Result<Percent> {
     let percent: Percent =
         text.parse().map_err(|error| anyhow!("{text:?} is no weight: {error}"))?;
@@ -229,7 +249,7 @@ fn whole(text: &str) -> Result<u32> {
     text.parse().with_context(|| format!("{text:?} is no weight: give a whole number"))
 }
 
-/// The path of an action on a region, or on a replica as `REGION/REPLICA`.
+/// Returns the path of an action on a region, or on a replica as `REGION/REPLICA`.
 fn target_path(target: &str, action: &str) -> String {
     match target.split_once('/') {
         Some((region, replica)) => {
@@ -254,7 +274,7 @@ pub(super) async fn change(
     show(client, &answer, &text)
 }
 
-/// Prints an answer as JSON or as `text`, with a word if it is stale.
+/// Prints an answer as JSON or as `text`, with a note if it is stale.
 pub(super) fn show(client: &Client, answer: &Value, text: &str) -> Result<()> {
     if client.as_json {
         return Ok(output::line(&answer.to_string())?);
@@ -283,7 +303,7 @@ mod tests {
         {
             assert_eq!(read(text).unwrap(), percent);
         }
-        // What was half of the usual in thousandths.
+        // In thousandths, this was half of the usual.
         let old = read("500").unwrap_err().to_string();
         assert!(old.contains("500 percent") && old.contains("500%"), "{old}");
         assert!(read("half").unwrap_err().to_string().contains("one decimal"));

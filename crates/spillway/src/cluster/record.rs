@@ -1,4 +1,4 @@
-//! A record as it is given on the command line: in a file, on standard input, or in place.
+//! Records on the command line: in a file, on standard input, or in place.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-/// Bytes of a record: more than any has.
+/// Longest record that is read, in bytes: more than any has.
 const RECORD_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads the record that `given` is or names: JSON in place, `-` for standard input, or a file. A setting
-/// may be its bare value.
+/// Reads the record that `given` is or names: JSON in place, `-` for standard input, or a file. A
+/// setting may be its bare value.
 ///
 /// # Errors
-/// If it can't be read or is no JSON.
+/// Returns an error if the record can't be read or is no JSON.
 pub(super) fn read(resource: &str, given: &str) -> Result<Value> {
     let is_setting = resource == "settings";
     let is_json = given.trim_start().starts_with('{');
@@ -35,7 +35,7 @@ pub(super) fn read(resource: &str, given: &str) -> Result<Value> {
     }
 }
 
-/// A setting's record: `{"value": "30000"}`, also where the value alone or a number is given.
+/// Returns a setting's record, `{"value": "30000"}`, also for the bare value or a number.
 fn setting(text: &str) -> Result<Value> {
     let given = match serde_json::from_str(text) {
         Ok(Value::Object(record)) => {

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-/// A column: its heading, and where its value is in an item.
+/// Column: its heading, and the JSON pointer of its value in an item.
 pub(super) type Column = (&'static str, &'static str);
 
-/// One line an item, columns aligned.
+/// Formats one line per item, with aligned columns.
 pub(super) fn table(columns: &[Column], items: &Value) -> String {
     let headings = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
     let cells = |item: &Value| {
@@ -16,8 +16,8 @@ pub(super) fn table(columns: &[Column], items: &Value) -> String {
     aligned(&std::iter::once(headings).chain(items.map(cells)).collect::<Vec<Vec<String>>>())
 }
 
-/// One line a row, columns aligned. All rows have as many cells.
-pub(super) fn aligned(rows: &[Vec<String>]) -> String {
+/// Formats one line per row, with aligned columns. All rows have as many cells as the first.
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
@@ -28,13 +28,13 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// One line for each value in an item.
+/// Formats one line for each value in an item.
 pub(super) fn facts(item: &Value) -> String {
     let lines = leaves(item).into_iter().map(|(path, value)| format!("{path}: {value}"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// How old what is shown can be, if it may not be what is so now.
+/// Returns the greatest age of a stale answer; None if the answer is up to date.
 pub(super) fn staleness(answer: &Value) -> Option<String> {
     if answer["consistency"] != "stale" {
         return None;
@@ -47,7 +47,8 @@ pub(super) fn staleness(answer: &Value) -> Option<String> {
     Some(format!("stale: as of entry {index}, {age}"))
 }
 
-/// What a dry run says: each record with what is before and after, where they differ.
+/// Formats the changes of a dry run: each record with its values before and after, where they
+/// differ.
 pub(super) fn diff(answer: &Value) -> String {
     let changes = answer["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
     if changes.is_empty() {
@@ -65,7 +66,7 @@ fn change(change: &Value) -> Vec<String> {
     };
     let name = format!("{sign} {} {}", value(&change["resource"]), value(&change["key"]));
     let (before, after) = (leaves(before), leaves(after));
-    // The version is that of the entry to come, which nobody knows.
+    // The version is that of the entry to come, which is not known yet.
     let is_shown = |(path, _): &&(String, String)| !matches!(path.as_str(), "version" | "key");
     let gone = before.iter().filter(|leaf| !after.contains(leaf)).filter(is_shown);
     let new = after.iter().filter(|leaf| !before.contains(leaf)).filter(is_shown);
@@ -74,7 +75,7 @@ fn change(change: &Value) -> Vec<String> {
     std::iter::once(name).chain(gone).chain(new).collect()
 }
 
-/// Every value in an item, with its path. Lists are values.
+/// Returns every value in an item, with its path. A list counts as one value.
 fn leaves(item: &Value) -> Vec<(String, String)> {
     let Value::Object(members) = item else { return Vec::new() };
     let mut all = Vec::new();

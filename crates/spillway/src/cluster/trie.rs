@@ -1,4 +1,4 @@
-//! `spillway trie`: which beginnings of prompts are hot, and where.
+//! `spillway trie`: hot prefixes of prompts, and the regions that have them.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -42,10 +42,10 @@ enum TrieCommand {
     },
 }
 
-/// Shows the trie, or has its key changed.
+/// Shows the trie, or rotates its key.
 ///
 /// # Errors
-/// If the node can't be reached or refuses.
+/// Returns an error if the node can't be reached or refuses.
 pub(super) async fn run(args: &TrieArgs) -> Result<()> {
     let client = Client::new(&args.connect)?;
     if let Some(TrieCommand::Rotate { change: how }) = &args.command {
@@ -83,14 +83,14 @@ fn picture(answer: &Value) -> String {
     lines.join("\n")
 }
 
-/// A line each region, with a bar as long as its share of the fullest one.
+/// Returns a line for each region, with a bar as long as its share of the fullest one.
 fn bars(regions: &[Value]) -> Vec<String> {
     let name = |region: &Value| region["region"].as_str().unwrap_or_default().to_owned();
     let blocks = |region: &Value| region["blocks"].as_u64().unwrap_or(0);
     let width = regions.iter().map(|region| name(region).chars().count()).max().unwrap_or(0);
     let most = regions.iter().map(blocks).max().unwrap_or(0).max(1);
     let line = |region: &Value| {
-        // What is there is seen, however little it is.
+        // Rounded up, so that any block shows.
         let length = (blocks(region) * BAR_CHARS).div_ceil(most);
         let bar = "█".repeat(usize::try_from(length).unwrap_or(0));
         let bar = if bar.is_empty() { bar } else { format!("{bar} ") };

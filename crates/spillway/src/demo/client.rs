@@ -1,4 +1,4 @@
-//! A client: one request on a connection of its own, and what came of it.
+//! Client of the demo: one request on a connection of its own, and its outcome.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -18,10 +18,10 @@ use crate::demo::region::Region;
 use crate::demo::sample::{End, Sample};
 use crate::demo::workload::{Arrival, Chat};
 
-/// Where each region's clients connect.
+/// Listener addresses of the regions, in the order of [`Region::ALL`].
 pub(crate) type Doors = [SocketAddr; 3];
 
-/// How long a client waits for its whole reply: longer than a node lets it wait for a place.
+/// Longest wait of a client for its whole reply: longer than a node lets a request wait.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Sends a request that is due now and reads its reply to the end.
@@ -47,7 +47,7 @@ async fn exchange(
 ) -> Result<End> {
     let tcp;
     (tcp, *door) = connect(arrival.home, doors).await?;
-    // Who has to go to another region has its way to go too, which loopback does not have.
+    // The way to another region takes time, which loopback does not have.
     let one_way = arrival.home.rtt_to(*door) / 2;
     sleep(one_way).await;
     let (mut sender, connection) = handshake(TokioIo::new(tcp)).await?;
@@ -66,7 +66,7 @@ async fn exchange(
     Ok(End::Served { by, first_token })
 }
 
-/// Connects to the nearest region whose door is open, as a name that lists all of them has it.
+/// Connects to the nearest region that listens, like a client of a DNS name with all regions.
 async fn connect(home: Region, doors: Doors) -> Result<(TcpStream, Region)> {
     let mut failure = None;
     for region in home.nearest() {
@@ -81,7 +81,7 @@ async fn connect(home: Region, doors: Doors) -> Result<(TcpStream, Region)> {
     Err(failure.map_or_else(|| anyhow!("there are no regions"), Into::into))
 }
 
-/// A request that may be sent again: its key says that nobody minds if it is done twice.
+/// Builds a request that may be sent again: its idempotency key says that repeats do no harm.
 fn request(chat: &Chat) -> Result<Request<Full<Bytes>>> {
     let request = Request::post("/v1/chat/completions")
         .header("host", "demo")

@@ -1,42 +1,42 @@
-//! What the demo's regions agree on: who leads, and an order that takes effect in all of them.
+//! Control plane of the demo: its leader, and an order that takes effect in all regions.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
-use spillway_consensus::ProposeError;
-use spillway_control::{Actor, Command, Expect, Outcome, RegionState, RequestId};
+use spillway_cluster_state::{Actor, Command, Expect, Outcome, RegionState, RequestId};
+use spillway_raft::ProposeError;
 use tokio::time::sleep;
 
 use crate::demo::region::Region;
 use crate::demo::world::World;
 
-/// The region that is drained, and the one at which that is ordered.
+/// Region that is drained, and region at which that is ordered.
 const DRAINED: Region = Region::EuCentral;
 const ORDERED_AT: Region = Region::ApNortheast;
-/// How long anything here may take: some elections on a busy machine.
+/// Longest wait for each step: some elections on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked at.
+/// Interval between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 /// Share of its requests that a region usually gets, in thousandths.
 const USUAL_PERMILLE: u16 = 1_000;
 
-/// What the control plane did.
+/// Results of the control plane.
 #[derive(Debug, Serialize)]
 pub(crate) struct Control {
-    /// The node that leads.
+    /// Node that leads.
     leader: String,
-    /// Its term.
+    /// Term of the leader.
     term: u64,
-    /// The last entry that was carried out, at the end.
+    /// Last entry that was applied, at the end.
     applied_index: u64,
-    /// Nodes that vote.
+    /// Number of nodes that vote.
     voters: usize,
     drained: &'static str,
     ordered_at: &'static str,
-    /// From the order to when it was committed.
+    /// Time from the order until it was committed.
     committed_ms: f64,
-    /// From the order to when both other regions sent nothing more to the drained one.
+    /// Time from the order until both other regions sent nothing more to the drained one.
     effective_ms: f64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn show(world: &World) -> Result<Control> {
     let effective = begin.elapsed();
     order(world, RegionState::Active).await?;
     until(|| weights(world).all(|weight| weight == Some(USUAL_PERMILLE)), "its end").await?;
-    let status = world.agreement(ORDERED_AT).context("the region is up")?.status();
+    let status = world.control_plane(ORDERED_AT).context("the region is up")?.status();
     let (leader, term) = leader(world).context("nobody leads any more")?;
     Ok(Control {
         leader,
@@ -82,32 +82,32 @@ impl Control {
     }
 }
 
-/// The leader that all regions agree on, and its term.
+/// Returns the leader that all regions agree on, with its term; None if they don't.
 fn leader(world: &World) -> Option<(String, u64)> {
     let seen = |region: Region| {
-        let agreement = world.agreement(region)?;
-        let is_formed = agreement.published().cluster().is_some();
-        let (name, _) = agreement.leader().filter(|_| is_formed)?;
-        Some((name.to_string(), agreement.status().term))
+        let control_plane = world.control_plane(region)?;
+        let is_formed = control_plane.published().cluster().is_some();
+        let (name, _) = control_plane.leader().filter(|_| is_formed)?;
+        Some((name.to_string(), control_plane.status().term))
     };
     let [first, second, third] = Region::ALL.map(seen);
     first.filter(|first| Some(first) == second.as_ref() && Some(first) == third.as_ref())
 }
 
-/// What the regions that are not drained make of the one that is.
+/// Returns the weight that each other region gives to the drained one.
 fn weights(world: &World) -> impl Iterator<Item = Option<u16>> {
     DRAINED.others().map(|region| world.weight(region, DRAINED))
 }
 
 async fn order(world: &World, state: RegionState) -> Result<()> {
-    let agreement = world.agreement(ORDERED_AT).context("the region is up")?;
+    let control_plane = world.control_plane(ORDERED_AT).context("the region is up")?;
     let region = DRAINED.name().into();
     let command = Command::SetRegionState { region, state, expect: Expect::Any };
     let by = Instant::now() + PATIENCE;
     let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));
     let done = loop {
         let operator = Actor::Operator("demo".to_owned());
-        match agreement.propose(command.clone(), operator, request, PATIENCE).await {
+        match control_plane.propose(command.clone(), operator, request, PATIENCE).await {
             // A busy machine may have made the leader look gone: another one is elected.
             Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
                 sleep(LOOK).await;
@@ -133,7 +133,7 @@ async fn until(mut is_so: impl FnMut() -> bool, what: &str) -> Result<()> {
 
 #[cfg(test)]
 impl Control {
-    /// What it may look like.
+    /// Returns an example.
     pub(crate) fn sample() -> Self {
         Self {
             leader: "node-us-east-1".to_owned(),

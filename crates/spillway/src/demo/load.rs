@@ -1,4 +1,4 @@
-//! An open loop: requests are sent when they are due, whatever became of those before.
+//! Open loop: requests are sent when they are due, whatever the outcome of earlier ones.
 
 use std::sync::Arc;
 use std::time::Instant;

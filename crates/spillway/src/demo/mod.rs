@@ -1,6 +1,6 @@
 //! `spillway demo`: three regions in one process, far apart, one of which gets more than it can
-//! serve: without spilling, with it, and when another region is lost; between them a region is
-//! drained by an order at another one.
+//! serve. It shows the load without spilling, with spilling, and while another region is lost. In
+//! between, an order at one region drains another one.
 
 mod client;
 mod control;
@@ -27,18 +27,18 @@ use table::Table;
 use workload::{Loads, MODEL, PLACES, REPLICAS, capacity_per_s};
 use world::{Spill, World};
 
-/// Load in percent of what a region can serve: two thirds of what all can.
+/// Load of each region in percent of its capacity: two thirds of the capacity of all regions.
 const LOADS: Loads = [120, 40, 40];
-/// The same when a region is lost: the two that are left could only just serve [`LOADS`], and at full
-/// load queues grow whoever decides.
+/// Load of each region while one is lost, in percent of its capacity. The two regions that are left
+/// could only just serve [`LOADS`], and queues grow at full load under any policy.
 const LOADS_OUTAGE: Loads = [80, 40, 40];
 /// The region that is lost.
 const LOST: Region = Region::ApNortheast;
 /// Phases 1 and 2 get the same requests.
 const SEED: u64 = 1;
 const SEED_OUTAGE: u64 = 2;
-/// Of the demo's time, requests come for three times so many percent. The rest is for starting, and
-/// for what has not ended yet.
+/// Percent of the demo's time in which requests of one of the three phases come. The rest is for
+/// starting and for requests that have not ended yet.
 const PHASE_PERCENT: u32 = 27;
 
 /// Runs the demo.
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     })
 }
 
-/// Tells when the demo is to end.
+/// Signals that end the demo.
 struct Stop {
     interrupt: Signal,
     terminate: Signal,
@@ -81,7 +81,7 @@ impl Stop {
     }
 }
 
-/// All phases and their summary. The regions that are left stay up.
+/// Runs all phases and prints their summary. The regions that are left stay up.
 async fn show(args: &DemoArgs) -> Result<(World, Report)> {
     let started = Instant::now();
     let length = Duration::from_secs(args.seconds) * PHASE_PERCENT / 100;

@@ -1,4 +1,4 @@
-//! The demo's regions, and how far they are from each other.
+//! Regions of the demo, and the distances between them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(crate) enum Region {
 impl Region {
     pub(crate) const ALL: [Self; 3] = [Self::UsEast, Self::EuCentral, Self::ApNortheast];
 
-    /// The name in configs, certificates and headers.
+    /// Returns the name in configs, certificates and headers.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::UsEast => "us-east-1",
@@ -26,12 +26,12 @@ impl Region {
         Self::ALL.into_iter().find(|region| region.name() == name)
     }
 
-    /// Its place in [`Self::ALL`].
+    /// Returns the position in [`Self::ALL`].
     pub(crate) fn index(self) -> usize {
         self as usize
     }
 
-    /// Time to another region and back: what the public internet between these places takes.
+    /// Returns the round-trip time to another region, as the public internet between them takes.
     pub(crate) fn rtt_to(self, other: Self) -> Duration {
         let milliseconds = match (self, other) {
             (Self::UsEast, Self::EuCentral) | (Self::EuCentral, Self::UsEast) => 93,
@@ -42,14 +42,14 @@ impl Region {
         Duration::from_millis(milliseconds)
     }
 
-    /// All regions, nearest first: where its clients go, in this order.
+    /// Returns all regions, nearest first: the order in which its clients try them.
     pub(crate) fn nearest(self) -> [Self; 3] {
         let mut regions = Self::ALL;
         regions.sort_by_key(|&other| self.rtt_to(other));
         regions
     }
 
-    /// The other two.
+    /// Returns the other two regions.
     pub(crate) fn others(self) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |&other| other != self)
     }

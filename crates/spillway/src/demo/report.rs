@@ -1,4 +1,4 @@
-//! The demo's summary: what spilling changed, what the way costs, what the outage did.
+//! Summary of the demo: effect of spilling, cost of distance, effect of the outage.
 
 use std::time::Instant;
 
@@ -11,32 +11,33 @@ use crate::demo::sample::{Counts, End, FirstTokens, Sample};
 use crate::demo::stage::{Loss, Outcome};
 use crate::demo::table::whole;
 
-/// The region that gets more than it can serve.
+/// Region that gets more requests than it can serve.
 const BUSY: Region = Region::UsEast;
-/// Sent so late, requests say more about this machine than about the regions.
+/// Lag in milliseconds above which figures say more about this machine than about the regions.
 const LAG_MAX_MS: f64 = 25.0;
-/// Sent so late, requests run into time limits for the machine's sake: what is lost then proves nothing.
+/// Lag in milliseconds above which requests run into time limits because of the machine, so that
+/// lost requests prove nothing.
 const LAG_HOPELESS_MS: f64 = 1_000.0;
 
-/// What the demo showed.
+/// Results of the demo.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// From the first start to the end.
+    /// Time from the first start to the end.
     seconds: f64,
     without_spill: Phase,
     with_spill: Phase,
     /// The 95th percentile of time to first token without spilling, divided by that with it.
     p95_times_better: Option<f64>,
-    /// By region that served clients of the busy one.
+    /// Time to first token of clients of the busy region, by the region that served them.
     delay: Vec<Delay>,
     control: Control,
-    /// `None` if it ended before any region was lost.
+    /// Results of the outage; `None` if the demo ended before a region was lost.
     outage: Option<Outage>,
-    /// How much later than due requests were sent, at the 99th percentile.
+    /// Delay between the due time of requests and their sending, at the 99th percentile.
     lag_p99_ms: f64,
 }
 
-/// What clients met with in one phase.
+/// Results of one phase, as clients saw them.
 #[derive(Debug, Serialize)]
 struct Phase {
     requests: u64,
@@ -44,10 +45,10 @@ struct Phase {
     failed: u64,
     first_token: Times,
     regions: Vec<RegionPart>,
-    /// Requests that a region asked did not take, and that were lost on the way there.
+    /// Requests that another region refused, and requests that were lost on the way there.
     refused: u64,
     broken: u64,
-    /// Prompt tokens that replicas had cached.
+    /// Percent of prompt tokens that replicas had cached; None without prompts.
     cached_percent: Option<f64>,
 }
 
@@ -66,35 +67,36 @@ struct Times {
     p95_ms: Option<f64>,
 }
 
-/// Time to first token of clients of the busy region, by who served them.
+/// Time to first token of clients of the busy region that one region served.
 #[derive(Debug, Serialize)]
 struct Delay {
     served_by: &'static str,
     rtt_ms: f64,
     streams: usize,
     first_token: Times,
-    /// The median, compared with that of those who were served at home.
+    /// Difference of the median to that of clients served at home.
     more_ms: Option<f64>,
 }
 
-/// What the loss of a region did.
+/// Results of the loss of a region.
 #[derive(Debug, Serialize)]
 struct Outage {
     region: &'static str,
     requests: u64,
     shed: u64,
     failed: u64,
-    /// Those of the failed that were under way when the region was lost.
+    /// Failed requests that were in flight when the region was lost.
     failed_under_way: u64,
-    /// When all others knew it, after the loss.
+    /// Time from the loss until all other regions knew it.
     noticed_ms: Option<f64>,
-    /// From when on no request failed any more, and the others knew.
+    /// Time from the loss until no request failed any more and the other regions knew it.
     taken_over_ms: Option<f64>,
-    /// The longest time to first token of requests that came before that.
+    /// Longest time to first token of requests that came before that.
     first_token_max_meanwhile_ms: Option<f64>,
-    /// All clients, from then on.
+    /// Time to first token of all clients, after that.
     first_token: Times,
-    /// Clients of the lost region, from the loss on, their way to another region included.
+    /// Requests by clients of the lost region after the loss. Their times include the way to
+    /// another region.
     displaced: u64,
     displaced_first_token: Times,
 }
@@ -125,11 +127,11 @@ impl Report {
         }
     }
 
-    /// Checks what holds at any speed of the machine. How much better times are with spilling is for
-    /// the reader to judge.
+    /// Checks properties that hold at any speed of the machine. How much faster replies are with
+    /// spilling is for the reader to judge.
     ///
     /// # Errors
-    /// If requests were lost or shed without need, or nobody noticed that a region was lost.
+    /// Returns an error if requests were lost or shed without need, or no region noticed the loss.
     pub(crate) fn check(&self) -> Result<()> {
         let Phase { requests, shed, failed, .. } = self.with_spill;
         ensure!(requests > 0 && self.without_spill.requests > 0, "no request was sent");
@@ -245,7 +247,7 @@ impl Times {
     }
 }
 
-/// What clients of the busy region met with, by who served them.
+/// Returns the times to first token of clients of the busy region, by the region that served them.
 fn delays(samples: &[Sample]) -> Vec<Delay> {
     let busy = || samples.iter().filter(|sample| sample.door == BUSY);
     let by =

@@ -1,4 +1,4 @@
-//! The summary of phases that are made up.
+//! Tests of the summary with made-up phases.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::demo::world::Figures;
 
 const START_MS: u64 = 1_000;
 
-/// A phase of these requests: when each was due, and how it ended.
+/// Builds a phase of these requests: the due time in milliseconds and the outcome of each.
 fn phase(base: Instant, requests: &[(u64, End)]) -> Outcome {
     let sample = |&(due_ms, end): &(u64, End)| {
         let due = base + Duration::from_millis(due_ms);
@@ -22,7 +22,7 @@ fn served(by: Region, first_token_ms: u64) -> End {
     End::Served { by, first_token: Some(Duration::from_millis(first_token_ms)) }
 }
 
-/// The third phase: a region is lost after a second, and the others know it 900 ms later.
+/// Builds the third phase: a region is lost after a second, and the others know it 900 ms later.
 fn outage(base: Instant, requests: &[(u64, End)]) -> Outcome {
     let at = base + Duration::from_millis(START_MS);
     let noticed = Some(at + Duration::from_millis(900));

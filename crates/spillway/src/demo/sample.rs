@@ -1,4 +1,4 @@
-//! What clients met with, and what that is in figures.
+//! Outcomes of requests as clients saw them, and their statistics.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -7,35 +7,35 @@ use serde::Serialize;
 
 use crate::demo::region::Region;
 
-/// What became of one request.
+/// Outcome of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
-    /// Where its client is.
+    /// Region of the client.
     pub(crate) home: Region,
-    /// Where its client connected: at home, while there is one.
+    /// Region that the client connected to: its own, as long as that is up.
     pub(crate) door: Region,
-    /// When it was due.
+    /// Time at which the request was due.
     pub(crate) due: Instant,
-    /// How much later it was sent: the machine was too busy.
+    /// Delay until it was sent, because the machine was too busy.
     pub(crate) lag: Duration,
-    /// When its reply had ended.
+    /// Time at which the reply had ended.
     pub(crate) ended: Instant,
     pub(crate) end: End,
 }
 
-/// How a request ended.
+/// Way in which a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Served by a replica of that region. `first_token` is counted from when it was due; unary
-    /// replies have none.
+    /// A replica of region `by` served the request. `first_token` counts from the due time; replies
+    /// without streaming have none.
     Served { by: Region, first_token: Option<Duration> },
-    /// Told to come again later.
+    /// A node told the client to try again later.
     Shed,
-    /// Not served, or not to the end.
+    /// The request was not served, or not to the end.
     Failed,
 }
 
-/// What all clients met with in one phase.
+/// Outcomes of all requests of one phase.
 #[derive(Debug, Default)]
 pub(crate) struct Samples(Mutex<Vec<Sample>>);
 
@@ -44,19 +44,19 @@ impl Samples {
         self.lock().push(sample);
     }
 
-    /// What has ended so far, in the order in which it did.
+    /// Returns the requests that have ended so far, in the order of their ends.
     pub(crate) fn all(&self) -> Vec<Sample> {
         self.lock().clone()
     }
 
-    /// What ended since then.
+    /// Returns the requests that ended since `then`.
     pub(crate) fn since(&self, then: Instant) -> Vec<Sample> {
         let samples = self.lock();
         let recent = samples.iter().rev().take_while(|sample| sample.ended >= then);
         recent.copied().collect()
     }
 
-    /// How the requests have ended that a region got from clients, or took from other regions.
+    /// Counts the requests that a region got from clients or served for other regions, by outcome.
     pub(crate) fn counts(&self, region: Region) -> Counts {
         let samples = self.lock();
         let own = samples.iter().filter(|sample| sample.door == region);
@@ -69,7 +69,7 @@ impl Samples {
     }
 }
 
-/// How requests ended.
+/// Numbers of requests by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
     pub(crate) requests: u64,
@@ -108,15 +108,17 @@ impl FirstTokens {
         self.0.len()
     }
 
-    /// The time that this share of them does not exceed, in milliseconds; `None` if there is none.
+    /// Returns the time in milliseconds that this share does not exceed; `None` if there are no
+    /// times.
     pub(crate) fn quantile_ms(&self, share: f64) -> Option<f64> {
+        // Exact, by hand: there are few values, and the buckets of a histogram would round them.
         let rank = (self.0.len() as f64 * share).ceil() as usize;
         self.0.get(rank.saturating_sub(1)).map(|time| time.as_secs_f64() * 1e3)
     }
 }
 
 impl Sample {
-    /// The time to first token of a stream that was served.
+    /// Returns the time to first token of a stream that was served.
     pub(crate) fn first_token(&self) -> Option<Duration> {
         match self.end {
             End::Served { first_token, .. } => first_token,
@@ -124,7 +126,8 @@ impl Sample {
         }
     }
 
-    /// The region that served it for the one that its client connected to.
+    /// Returns the region that served the request, if it is not the one that the client connected
+    /// to.
     pub(crate) fn guest_of(&self) -> Option<Region> {
         match self.end {
             End::Served { by, .. } => Some(by).filter(|&by| by != self.door),

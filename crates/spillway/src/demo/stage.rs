@@ -1,4 +1,4 @@
-//! One phase: a load, what happens meanwhile, and what is seen of it.
+//! Phase of the demo: a load, an outage meanwhile, and the outcomes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,26 +14,26 @@ use crate::demo::table::Table;
 use crate::demo::workload::{Loads, arrivals};
 use crate::demo::world::{Figures, World};
 
-/// How exact moments are: when a region is lost, and when the others have noticed.
+/// Resolution of the times at which a region is lost and the others have noticed.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is to happen in a phase.
+/// Plan of a phase.
 #[derive(Clone, Debug)]
 pub(crate) struct Stage {
     pub(crate) title: String,
     pub(crate) loads: Loads,
     pub(crate) seed: u64,
-    /// How long requests come.
+    /// Time for which requests come.
     pub(crate) length: Duration,
-    /// Which region is lost, and how long after the begin.
+    /// Region that is lost, and the time of the loss after the begin.
     pub(crate) loss: Option<(Region, Duration)>,
 }
 
-/// What came of a phase.
+/// Outcome of a phase.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) samples: Vec<Sample>,
-    /// What the nodes said of themselves at its end.
+    /// Figures of the nodes at the end.
     pub(crate) figures: [Figures; 3],
     pub(crate) loss: Option<Loss>,
 }
@@ -43,12 +43,12 @@ pub(crate) struct Outcome {
 pub(crate) struct Loss {
     pub(crate) region: Region,
     pub(crate) at: Instant,
-    /// When the last of the others knew that it can't be reached.
+    /// Time at which the last of the other regions knew that it is unreachable.
     pub(crate) noticed: Option<Instant>,
 }
 
 impl Stage {
-    /// Lets it happen. `table` is `None` if nobody watches.
+    /// Runs the phase. `table` is `None` if no table is drawn.
     pub(crate) async fn run(
         &self,
         world: &mut World,

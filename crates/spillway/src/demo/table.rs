@@ -1,4 +1,4 @@
-//! What is seen while the demo runs.
+//! Table that is shown while the demo runs.
 
 use std::io::{IsTerminal, Write, stdout};
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use crate::demo::sample::{FirstTokens, Sample, Samples};
 use crate::demo::workload::{PLACES, REPLICAS};
 use crate::demo::world::World;
 
-/// How far back times to first token go.
+/// Age of the oldest times to first token that count.
 const RECENT: Duration = Duration::from_secs(5);
-/// How often a table is drawn again.
+/// Interval at which the table is drawn again.
 const REDRAW: Duration = Duration::from_millis(250);
-/// How often a line is printed where nothing can be drawn over.
+/// Interval at which a line is printed if standard output is no terminal.
 const LINE: Duration = Duration::from_secs(3);
 
-/// A table that is drawn over itself on a terminal; elsewhere a line now and then.
+/// Table that is drawn over itself on a terminal; elsewhere, a line now and then.
 #[derive(Debug)]
 pub(crate) struct Table {
     is_terminal: bool,
@@ -30,7 +30,7 @@ impl Table {
         Self { is_terminal: stdout().is_terminal(), lines_drawn: 0, drawn_at: None }
     }
 
-    /// Leaves what was drawn where it is, and begins below it.
+    /// Leaves the earlier table where it is, and begins a new one below.
     pub(crate) fn begin(&mut self, title: &str) -> Result<()> {
         self.lines_drawn = 0;
         self.drawn_at = None;
@@ -39,7 +39,7 @@ impl Table {
         Ok(out.flush()?)
     }
 
-    /// Draws if it is time.
+    /// Draws the table if it is due.
     pub(crate) fn draw(
         &mut self,
         world: &World,
@@ -70,7 +70,7 @@ impl Table {
     }
 }
 
-/// All regions at one moment.
+/// State of all regions at one moment.
 struct Rows([Row; 3]);
 
 struct Row {
@@ -160,7 +160,7 @@ impl Row {
     }
 }
 
-/// A number of milliseconds as a person reads it.
+/// Formats a number of milliseconds for people; `-` if there is none.
 pub(crate) fn whole(milliseconds: Option<f64>) -> String {
     milliseconds.map_or_else(|| "-".to_owned(), |milliseconds| format!("{milliseconds:.0}"))
 }

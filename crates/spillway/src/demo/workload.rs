@@ -1,4 +1,5 @@
-//! What the clients ask, and when: decided before the load begins, so that two phases get the same.
+//! Requests of clients and their times, drawn before the load begins so that two phases get equal
+//! ones.
 
 use std::time::Duration;
 
@@ -9,36 +10,36 @@ use crate::demo::region::Region;
 
 /// The model that the replicas serve.
 pub(crate) const MODEL: &str = "qwen3-32b";
-/// The machine that each replica is modelled on; it runs at its real speed, so that the network's
-/// delay has its real share of the time to first token.
+/// Machine that each replica models. It runs at its real speed, so that the network's delay has its
+/// real share of the time to first token.
 const PROFILE: Profile = Profile::H100;
 /// Replicas of a region.
 pub(crate) const REPLICAS: u16 = 2;
-/// Requests that a replica works on at once. A real one takes some hundreds: so few are full at a
-/// load that two cores carry.
+/// Requests that a replica works on at once. A real one takes some hundreds; with so few, replicas
+/// are full at a load that two cores can generate.
 pub(crate) const PLACES: u32 = 6;
 
 /// Tokens of a reply.
 const TOKENS_MIN: u32 = 24;
 const TOKENS_MAX: u32 = 72;
-/// Of so many requests one does not stream.
+/// Number of requests of which one does not stream.
 const UNARY_ONE_IN: u32 = 10;
-/// Assistants that each have a system prompt of their own, which their chats share.
+/// Assistants whose chats share a system prompt each.
 const ASSISTANTS: [&str; 3] = ["billing", "travel", "support"];
 /// Sentences of a system prompt: about 600 tokens.
 const SENTENCES: usize = 18;
 
-/// One request of a client.
+/// Request of a client, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    /// When, after the load's begin.
+    /// Time after the begin of the load.
     pub(crate) at: Duration,
-    /// Where the client is.
+    /// Region of the client.
     pub(crate) home: Region,
     pub(crate) chat: Chat,
 }
 
-/// What a client asks.
+/// Content of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Chat {
     assistant: usize,
@@ -47,23 +48,23 @@ pub(crate) struct Chat {
     pub(crate) is_stream: bool,
 }
 
-/// Requests in each region, in percent of what its replicas can serve.
+/// Load of each region, in percent of what its replicas can serve.
 pub(crate) type Loads = [u32; 3];
 
-/// The modelled machine with its few places.
+/// Returns the config of the modelled machine, which works on few requests at once.
 pub(crate) fn engine() -> EngineConfig {
     let places = std::num::NonZeroU32::new(PLACES).unwrap_or(std::num::NonZeroU32::MIN);
     EngineConfig { running_max: places, ..EngineConfig::from_profile(PROFILE) }
 }
 
-/// Requests that a region can serve each second, by the engine's own figures.
+/// Returns the requests per second that a region can serve, by the engine's cost model.
 pub(crate) fn capacity_per_s() -> f64 {
     let cost = engine().cost;
     let tokens = f64::from(TOKENS_MIN + TOKENS_MAX) / 2.0;
     let prompt = prompt_tokens();
     let sequences = u64::from(PLACES);
     let step = cost.duration(0, sequences, sequences * u64::from(prompt)).as_secs_f64();
-    // While one request runs, each of the others' places begins with a new one once.
+    // While one request runs, each of the other slots begins a new one once.
     let fresh = u64::from(FRESH_TOKENS) * sequences;
     let prefill = Duration::from_nanos(cost.prefill_token_ns * fresh).as_secs_f64();
     f64::from(REPLICAS) * f64::from(PLACES) / (tokens * step + prefill)
@@ -72,13 +73,13 @@ pub(crate) fn capacity_per_s() -> f64 {
 /// Prompt tokens that no cache has: the question and what completes the last shared block.
 const FRESH_TOKENS: u32 = 24;
 
-/// A token is four bytes to the emulator.
+/// Returns the tokens of a prompt. A token is four bytes to the emulator.
 fn prompt_tokens() -> u32 {
     u32::try_from(system_prompt(0).len() / 4).unwrap_or(u32::MAX).saturating_add(FRESH_TOKENS)
 }
 
-/// All requests of a load, in the order of their times: in each region a Poisson process of its
-/// own, so that what happens in one does not depend on another's load.
+/// Draws all requests of a load, in the order of their times. Each region has a Poisson process of
+/// its own, so that its requests do not depend on another region's load.
 pub(crate) fn arrivals(seed: u64, loads: Loads, length: Duration) -> Vec<Arrival> {
     let mut all: Vec<Arrival> = Region::ALL
         .into_iter()
@@ -96,7 +97,7 @@ fn of_region(seed: u64, home: Region, percent: u32, length: Duration) -> Vec<Arr
     let mut at = 0.0;
     let mut arrivals = Vec::new();
     loop {
-        // Never the logarithm of 0.
+        // 1 - x avoids the logarithm of 0.
         at -= (1.0 - dice.f64()).ln() / per_second;
         if at >= length.as_secs_f64() {
             return arrivals;
@@ -116,12 +117,12 @@ impl Chat {
         }
     }
 
-    /// Tells it from all others.
+    /// Returns the idempotency key of the chat.
     pub(crate) fn key(&self) -> String {
         format!("chat-{}", self.question)
     }
 
-    /// The request's body.
+    /// Returns the body of the request.
     pub(crate) fn body(&self) -> Value {
         json!({
             "model": MODEL,

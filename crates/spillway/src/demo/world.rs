@@ -1,4 +1,5 @@
-//! The demo's regions: in each a node and emulated replicas, with real QUIC and a long way between.
+//! World of the demo: three regions with a node and emulated replicas each, and delayed QUIC
+//! between.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path as FilePath;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use spillway_agreement::Agreement;
+use spillway_control_plane::ControlPlane;
 use spillway_emulator::{Config as EmulatorConfig, Emulator};
 use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
 use spillway_link::delayed::{Path, Paths};
@@ -19,63 +20,63 @@ use crate::demo::region::Region;
 use crate::demo::workload::{MODEL, PLACES, REPLICAS, engine};
 
 const CLUSTER: &str = "demo";
-/// Name of each region's only node, before the region's.
+/// Prefix of node names; the region's name follows.
 const NODE: &str = "node";
-/// Longer than any demo runs.
+/// Validity of certificates in days: longer than any demo runs.
 const CERTIFICATE_DAYS: u32 = 2;
-/// How long nodes may take to hear each other: some round trips, and much for a busy machine.
+/// Longest wait until nodes hear each other: some round trips, and much for a busy machine.
 const MEETING_MAX: Duration = Duration::from_secs(60);
-/// How often that is looked at.
+/// Interval between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A stream is ended that has no new token for so long: one that a lost region does not go on with.
+/// Milliseconds without a new token after which a stream ends, such as one of a lost region.
 const STALL_MS: u32 = 3_000;
 
-/// Whether requests may go to other regions.
+/// Permission for requests to go to other regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spill {
     Off,
     On,
 }
 
-/// All regions.
+/// The three regions and the paths between them.
 #[derive(Debug)]
 pub(crate) struct World {
     regions: [Option<Site>; 3],
     doors: Doors,
     links: [SocketAddr; 3],
-    /// What each node sends is held back by these.
+    /// Emulated network paths, which delay what each node sends.
     paths: [Arc<Paths>; 3],
     /// Certificates; nodes read them again now and then.
     _folder: TempDir,
 }
 
-/// What there is in a region.
+/// Processes of one region.
 #[derive(Debug)]
 struct Site {
     node: Node,
     emulator: Emulator,
 }
 
-/// What a region's node says of itself.
+/// Figures of a region's node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     /// Requests at its replicas.
     pub(crate) in_flight: u32,
-    /// Requests that wait for a place there.
+    /// Requests in the node's queue.
     pub(crate) waiting: usize,
     /// Requests that another region refused.
     pub(crate) refused: u64,
     /// Requests that were lost on the way.
     pub(crate) broken: u64,
-    /// Tokens of prompts that replicas read, and how many of them they had cached.
+    /// Tokens of prompts that replicas read, and the cached part of them.
     pub(crate) prompt_tokens: u64,
     pub(crate) cached_tokens: u64,
 }
 
 impl World {
-    /// Starts everything, and waits until all nodes know each other. Clients connect to `listen` and
-    /// the ports behind it; where one is taken, to any.
+    /// Starts everything, and waits until all nodes know each other. Clients connect to `listen`
+    /// and the next two ports. If one of them is taken, its node takes any free port.
     pub(crate) async fn start(listen: SocketAddr, spill: Spill) -> Result<Self> {
         let folder = tempfile::tempdir().context("can't make a folder for certificates")?;
         write_certificates(folder.path()).context("can't make certificates")?;
@@ -99,34 +100,34 @@ impl World {
         Ok(world)
     }
 
-    /// Where clients connect.
+    /// Returns the addresses that clients connect to.
     pub(crate) fn doors(&self) -> Doors {
         self.doors
     }
 
-    /// Where a region's metrics are.
+    /// Returns the admin address of a region; None if the region is lost.
     pub(crate) fn admin(&self, region: Region) -> Option<SocketAddr> {
         self.node(region)?.admin_address()
     }
 
-    /// A region's part in what the cluster agrees on.
-    pub(crate) fn agreement(&self, region: Region) -> Option<&Arc<Agreement>> {
-        self.node(region)?.agreement()
+    /// Returns a region's view of the control plane; None if the region is lost.
+    pub(crate) fn control_plane(&self, region: Region) -> Option<&Arc<ControlPlane>> {
+        self.node(region)?.control_plane()
     }
 
-    /// The weight that `from` gives `to` when it chooses a region, in thousandths.
+    /// Returns the weight that `from` gives `to` when it chooses a region, in thousandths.
     pub(crate) fn weight(&self, from: Region, to: Region) -> Option<u16> {
         let regions = self.node(from)?.gateway().regions();
         let other = regions.others.iter().find(|other| other.name.as_str() == to.name())?;
         Some(other.terms.weight_permille)
     }
 
-    /// Whether the region has not been lost.
+    /// Returns true if the region has not been lost.
     pub(crate) fn is_up(&self, region: Region) -> bool {
         self.regions[region.index()].is_some()
     }
 
-    /// Whether `from` would forward requests to `to`.
+    /// Returns true if `from` would forward requests to `to`.
     pub(crate) fn reaches(&self, from: Region, to: Region) -> bool {
         let Some(node) = self.node(from) else { return false };
         let regions = node.gateway().regions();
@@ -137,7 +138,7 @@ impl World {
         })
     }
 
-    /// What a region's node says of itself; zeros if it is lost.
+    /// Returns the figures of a region's node; zeros if the region is lost.
     pub(crate) fn figures(&self, region: Region) -> Figures {
         let Some(site) = &self.regions[region.index()] else { return Figures::default() };
         let gateway = site.node.gateway();
@@ -157,7 +158,7 @@ impl World {
         }
     }
 
-    /// Takes a region off the net and its power away, in this order: nobody hears a farewell.
+    /// Loses a region: cuts its network, then its power. So no node gets a farewell.
     pub(crate) async fn lose(&mut self, region: Region) {
         for other in region.others() {
             self.paths[region.index()].cut(self.links[other.index()], true);
@@ -171,7 +172,7 @@ impl World {
         }
     }
 
-    /// Ends everything once what is under way has been answered.
+    /// Stops everything once requests in flight have been answered.
     pub(crate) async fn stop(self) {
         let stop = async |site: Option<Site>| {
             if let Some(site) = site {
@@ -200,19 +201,19 @@ impl World {
     }
 }
 
-/// Returns once nobody listens there any more: a node that is dropped closes its doors a moment
-/// later, and what comes in then would be reset, which a region without power does not do.
+/// Waits until the addresses refuse connections. A node that is dropped closes its listeners a
+/// moment later, and connections in between would be reset; a region without power resets none.
 async fn closed(doors: &[SocketAddr]) {
     let started = Instant::now();
     for door in doors {
         while started.elapsed() < MEETING_MAX && TcpStream::connect(door).await.is_ok() {
-            // wait: the kernel tells nobody that a listener has gone.
+            // wait: no event tells that the kernel has closed a listener.
             tokio::time::sleep(LOOK).await;
         }
     }
 }
 
-/// How a region is set up.
+/// Setup of one region.
 struct Plan<'a> {
     region: Region,
     spill: Spill,
@@ -236,7 +237,7 @@ impl Plan<'_> {
         let replicas = emulator.addresses();
         let node = match self.node(wanted, &replicas, paths).await {
             Ok(node) => node,
-            // Something else has the port: take any.
+            // Another program has the port: take any.
             Err(_) => self.node(SocketAddr::new(listen.ip(), 0), &replicas, paths).await?,
         };
         Ok(Site { node, emulator })
@@ -254,7 +255,7 @@ impl Plan<'_> {
             cluster.paths = Some(Arc::clone(paths));
         }
         let region = self.region.name();
-        // Boxed, since it is larger than all around it.
+        // Boxed, since this future is far larger than the ones around it.
         let starting = Box::pin(Node::start(config));
         starting.await.with_context(|| format!("can't start the node of {region}"))
     }
@@ -264,7 +265,7 @@ impl Plan<'_> {
         let authority = AuthorityFiles::in_folder(folder);
         let files = NodeFiles::in_folder(folder, region.name(), &node_name(*region))
             .with_authority(&authority);
-        // All begin at once, so nobody has to be spared at first: neither regions nor replicas.
+        // All begin at once, so no slow start: neither for regions nor for replicas.
         let mut text = format!(
             "[node]\nname = \"{}\"\nregion = \"{}\"\nworkers = 1\nexpose_routing = true\n\
              [[listener]]\naddress = \"{listen}\"\nauth = \"none\"\n[admin]\naddress = \"127.0.0.1:0\"\n\
@@ -291,8 +292,8 @@ impl Plan<'_> {
                 node_name(other)
             );
         }
-        // As many as the replica works on: what waits shall wait in the node, from where it can
-        // still go elsewhere.
+        // As many connections as the replica works on: requests wait in the node, from where they
+        // can still go to another region.
         for (index, address) in replicas.iter().enumerate() {
             text += &format!(
                 "[[replica]]\nname = \"replica-{index}\"\nurl = \"http://{address}\"\n\
@@ -320,11 +321,11 @@ fn write_certificates(folder: &FilePath) -> Result<()> {
     Ok(())
 }
 
-/// Addresses that are free now; nodes have to know each other's before any of them starts.
+/// Returns free UDP addresses, since nodes need each other's addresses before they start.
 fn free_udp_addresses() -> Result<[SocketAddr; 3]> {
     let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
     let bind = || UdpSocket::bind(any).context("can't open a UDP port");
-    // All are held at once, so that they differ.
+    // All are held at the same time, so that they differ.
     let sockets = [bind()?, bind()?, bind()?];
     let mut addresses = [any; 3];
     for (address, socket) in addresses.iter_mut().zip(&sockets) {
@@ -340,8 +341,9 @@ mod tests {
     use crate::demo::sample::End;
     use crate::demo::workload::arrivals;
 
-    /// A farewell would take a way of 113 ms at most; silence is noticed after 900 ms, counted from
-    /// the last word, which is up to a heartbeat and a way old.
+    /// Longest time in which a farewell would arrive: one way takes 113 ms at most. Silence is
+    /// noticed after 900 ms, counted from the last message, which is up to a heartbeat and a way
+    /// old.
     const FAREWELL_MAX: Duration = Duration::from_millis(400);
 
     async fn ask_from(home: Region, doors: Doors) -> (Region, End) {
@@ -370,7 +372,7 @@ mod tests {
         let deadline = Instant::now() + MEETING_MAX;
         while lost.others().any(|other| world.reaches(other, lost)) {
             assert!(Instant::now() < deadline, "they never noticed");
-            // wait: the others notice by silence, and nothing else tells.
+            // wait: the other nodes notice by silence, and no event tells that.
             tokio::time::sleep(LOOK).await;
         }
         assert!(lost_at.elapsed() > FAREWELL_MAX, "they were told");

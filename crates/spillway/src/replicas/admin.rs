@@ -17,13 +17,13 @@ use crate::cluster::Connect;
 
 /// Time for the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of an answer: 1,000 replicas take about 1 MB.
+/// Largest answer, in bytes: 1,000 replicas take about 1 MB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// What stands at `path`.
+/// Returns the answer at `path`.
 ///
 /// # Errors
-/// If the node can't be reached or refuses.
+/// Returns an error if the node can't be reached or refuses.
 pub(crate) async fn get(connect: &Connect, path: &str) -> Result<Value> {
     ask(connect, Method::GET, path, Bytes::new()).await
 }
@@ -31,12 +31,12 @@ pub(crate) async fn get(connect: &Connect, path: &str) -> Result<Value> {
 /// Sends `body` to `path`.
 ///
 /// # Errors
-/// If the node can't be reached or refuses.
+/// Returns an error if the node can't be reached or refuses.
 pub(crate) async fn post(connect: &Connect, path: &str, body: &Value) -> Result<Value> {
     ask(connect, Method::POST, path, body.to_string().into()).await
 }
 
-/// `/replicas/{name}/{action}`, with the name escaped.
+/// Returns `/replicas/{name}/{action}`, with the name escaped.
 pub(crate) fn replica_path(name: &str, action: &str) -> String {
     let name: String = name.bytes().map(escaped).collect();
     format!("/replicas/{name}/{action}")
@@ -74,7 +74,7 @@ async fn exchange(connect: &Connect, method: Method, path: &str, body: Bytes) ->
     let bytes = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
     let answer: Value = serde_json::from_slice(&bytes.to_bytes()).unwrap_or_default();
     if !status.is_success() {
-        // Who may not ask is answered as by the rest of the admin API.
+        // A refused caller gets the error format of the rest of the admin API.
         let error = answer["error"].as_str().or_else(|| answer["error"]["cause"].as_str());
         bail!("{}", error.unwrap_or(status.as_str()));
     }

@@ -1,4 +1,4 @@
-//! `spillway replicas`: what a node knows of its replicas, and orders to them.
+//! `spillway replicas`: state of a node's replicas, and orders to them.
 
 mod admin;
 mod table;
@@ -13,7 +13,7 @@ use crate::output;
 /// Shows the replicas, or carries out an order.
 ///
 /// # Errors
-/// If the node can't be reached or refuses.
+/// Returns an error if the node can't be reached or refuses.
 pub(crate) fn run(args: &ReplicasArgs) -> Result<()> {
     wait_for(answer(args))
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// The columns: heading, and where the text comes from.
+/// Column: its heading, and the function that formats its cells.
 type Column = (&'static str, fn(&Value) -> String);
 
 const COLUMNS: [Column; 10] = [
@@ -18,7 +18,8 @@ const COLUMNS: [Column; 10] = [
     ("breakers", breakers),
 ];
 
-/// One line a replica, columns aligned, and below them what is wrong with their models.
+/// Formats one line per replica, with aligned columns, and below them the models that replicas
+/// lack.
 pub(crate) fn table(members: &Value) -> String {
     let rows: Vec<Vec<String>> = std::iter::once(headings())
         .chain(members.as_array().into_iter().flatten().map(cells))
@@ -33,7 +34,8 @@ pub(crate) fn table(members: &Value) -> String {
     lines.chain(wrong).collect::<Vec<_>>().join("\n")
 }
 
-/// A replica that does not have what the config says it serves; `None` if it has, or says nothing.
+/// Returns a line about a replica that lacks models of the config; `None` if it has all of them, or
+/// names none.
 fn wrong_models(member: &Value) -> Option<String> {
     let names = |models: &Value| -> Vec<String> {
         models.as_array().into_iter().flatten().map(text).collect()
@@ -44,13 +46,13 @@ fn wrong_models(member: &Value) -> Option<String> {
     (!denied.is_empty()).then(|| format!("{name} serves {told}, not {}", denied.join(", ")))
 }
 
-/// The software that it runs, marked if it was recognised.
+/// Returns the software of a replica, marked with a star if it was recognised.
 fn kind(member: &Value) -> String {
     let mark = if member["is_kind_recognised"] == true { "*" } else { "" };
     format!("{}{mark}", text(&member["kind"]))
 }
 
-/// How many models it is not asked for, or only now and then, since they failed there.
+/// Returns the number of models whose circuit breaker on the replica is not closed.
 fn breakers(member: &Value) -> String {
     let breakers = member["breakers"].as_array().into_iter().flatten();
     breakers.filter(|breaker| breaker["state"] != "closed").count().to_string()
@@ -76,7 +78,7 @@ fn percent(permille: &Value) -> String {
     permille.as_u64().map_or_else(|| "-".to_owned(), |share| format!("{} %", share / 10))
 }
 
-/// What each signal says, e.g. `active good, scrape bad`.
+/// Returns the vote of each signal, e.g. `active good, scrape bad`.
 fn votes(member: &Value) -> String {
     let Some(votes) = member["votes"].as_object() else { return "-".to_owned() };
     let said = votes.iter().filter_map(|(signal, vote)| {

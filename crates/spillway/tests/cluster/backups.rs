@@ -1,4 +1,4 @@
-//! Encrypted backups, and who may read what a node writes.
+//! Encrypted backups, and permissions of files that a node writes.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// The words that restore `file` into a folder that is not there yet.
+/// Returns the arguments that restore `file` into a new folder.
 fn restore<'a>(file: &'a Path, folder: &'a Path) -> Vec<&'a str> {
     let (file, folder) = (file.to_str().unwrap(), folder.to_str().unwrap());
     vec!["restore", file, "--folder", folder, "--node", "a"]
@@ -30,7 +30,7 @@ fn run(words: &[&str], variable: Option<&str>, input: &str) -> Output {
         command.env("SPILLWAY_BACKUP_PASSPHRASE", text);
     }
     let mut child = command.spawn().unwrap();
-    // Who does not read it closes the pipe.
+    // A command that does not read its input closes the pipe.
     drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
     child.wait_with_output().unwrap()
 }
@@ -107,7 +107,7 @@ fn a_backup_for_a_public_key_is_read_by_the_private_key() {
 fn whatever_the_umask_is_nobody_else_reads_a_backup() {
     let world = World::new();
     let file = world.path("state.backup");
-    // One that was made by an older version, and a temporary file that somebody left open.
+    // A file of an older version, and a temporary file that other users may read.
     for name in ["state.backup", "state.backup.part"] {
         fs::write(world.path(name), "old").unwrap();
         fs::set_permissions(world.path(name), fs::Permissions::from_mode(0o666)).unwrap();

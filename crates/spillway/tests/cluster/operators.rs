@@ -1,4 +1,4 @@
-//! What operators see, change, back up and force.
+//! Commands of operators that show, change, back up and force.
 
 use serde_json::Value;
 
@@ -108,12 +108,12 @@ fn a_new_cluster_is_forced_only_when_it_is_meant() {
         let words = ["force-new-cluster", "--node", "a", "--region", "eu", "--folder"];
         run(&[&words[..], &[data.to_str().unwrap()], more].concat())
     };
-    let before = spillway_consensus::owner_of(&data).unwrap();
+    let before = spillway_raft::owner_of(&data).unwrap();
     assert!(fault(&force(&[])).contains("say --yes"));
     assert!(printed(&force(&["--dry-run"])).contains("node 1 (a) of cluster"));
-    assert_eq!(spillway_consensus::owner_of(&data).unwrap(), before);
+    assert_eq!(spillway_raft::owner_of(&data).unwrap(), before);
     let forced: Value = serde_json::from_str(&printed(&force(&["--yes", "--json"]))).unwrap();
-    let after = spillway_consensus::owner_of(&data).unwrap().unwrap();
+    let after = spillway_raft::owner_of(&data).unwrap().unwrap();
     assert_eq!(forced["cluster"], after.cluster.unwrap().to_string().as_str());
     assert_ne!(after.cluster, before.unwrap().cluster);
     let nowhere = run(&["force-new-cluster", "--node", "a", "--region", "eu", "--folder", "none"]);
@@ -153,7 +153,7 @@ fn every_command_has_an_example() {
     }
 }
 
-/// The blocks of shell commands of a page of the docs.
+/// Returns the shell command blocks of a page of the docs.
 fn shell_blocks(page: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut rest = page;

@@ -1,9 +1,9 @@
-//! What the cluster knows of prompts, and where requests would go.
+//! Commands about hot prompts, and about where requests would go.
 
 use std::time::Duration;
 
 use serde_json::json;
-use spillway_control::{Actor, Command, HotBlock, HotDelta};
+use spillway_cluster_state::{Actor, Command, HotBlock, HotDelta};
 
 use crate::world::World;
 
@@ -16,7 +16,7 @@ fn the_trie_is_a_picture_and_its_key_can_be_changed() {
     let delta = HotDelta { enter: vec![block(0xabc, 0, 1), block(0xdef, 0xabc, 2)], leave: vec![] };
     let command = Command::HotBlocks { region: "eu".into(), key_epoch: 0, delta };
     let limit = Duration::from_secs(10);
-    let proposing = world.agreement.propose(command, Actor::Node, None, limit);
+    let proposing = world.control_plane.propose(command, Actor::Node, None, limit);
     world.runtime.block_on(proposing).unwrap();
     let picture = world.text(&["trie", "--top", "5"]);
     assert!(picture.contains(&format!("eu  {} 2 blocks", "█".repeat(40))), "{picture}");

@@ -2,12 +2,11 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use bytes::Bytes;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
@@ -15,31 +14,18 @@ use spillway_admin::{
     Admin, AdminConfig, Explain, ExplainFault, ExplainRequest, Explaining, connection_builder,
     parse_token_file,
 };
-use spillway_agreement::{Agreement, AgreementConfig};
-use spillway_consensus::Seed;
-use spillway_control::Fingerprint;
-use spillway_link::certs::{Authority, IfExists, NodeFiles, Validity};
-use spillway_link::{
-    CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, Refused,
-    RefusedReason,
-};
+use spillway_cluster_state::Fingerprint;
+use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
+use spillway_link::Link;
+use spillway_raft::Seed;
+use spillway_testkit::{Certificates, eventually_blocking};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-struct NoHandler;
-
-impl Handler for NoHandler {
-    fn datagram(&self, _from: &Identity, _datagram: Bytes) {}
-
-    fn forwarded(&self, _from: &Identity, _head: ForwardHead, _body: ForwardBody) -> Deciding {
-        Box::pin(async { Err(Refused { reason: RefusedReason::NoReplica, wait_ms: None }) })
-    }
-}
-
-/// Says what it was asked; what a real node says is a matter of its data path.
+/// Stand-in for the data path of a node: its answer repeats the request.
 #[derive(Debug)]
 struct Teller;
 
@@ -68,36 +54,34 @@ impl Explain for Teller {
     }
 }
 
-/// One node that is a cluster, with an admin listener that wants a token.
+/// Cluster of one node, with an admin listener that wants a token.
 pub(crate) struct World {
-    folder: TempDir,
+    certificates: Certificates,
     pub(crate) address: SocketAddr,
     pub(crate) runtime: tokio::runtime::Runtime,
     link: Arc<Link>,
-    pub(crate) agreement: Arc<Agreement>,
+    pub(crate) control_plane: Arc<ControlPlane>,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let folder = TempDir::new().unwrap();
+        let certificates = Certificates::new();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
-        let (link, agreement) = runtime.block_on(Box::pin(start(folder.path())));
+        std::fs::write(certificates.folder().join("token"), format!("{TOKEN}\n")).unwrap();
+        let (link, control_plane) = runtime.block_on(Box::pin(start(&certificates)));
         let tokens = parse_token_file(&format!("ada admin {TOKEN}")).unwrap();
         let config = AdminConfig { tokens, ..AdminConfig::default() };
-        let admin = Admin::new(Some(Arc::clone(&agreement)), config).explaining(Arc::new(Teller));
+        let admin =
+            Admin::new(Some(Arc::clone(&control_plane)), config).explaining(Arc::new(Teller));
         let address = runtime.block_on(listen(admin));
-        let by = Instant::now() + Duration::from_secs(120);
-        while agreement.published().records().nodes.is_empty() {
-            assert!(Instant::now() < by, "no cluster is formed");
-            // wait: between two looks
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Self { folder, address, runtime, link, agreement }
+        eventually_blocking("a cluster is formed", || {
+            !control_plane.published().records().nodes.is_empty()
+        });
+        Self { certificates, address, runtime, link, control_plane }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.certificates.folder().join(name)
     }
 
     /// Runs `spillway` with these words, and the listener's address and token.
@@ -110,7 +94,7 @@ impl World {
         .concat())
     }
 
-    /// What it prints.
+    /// Runs a command, which must succeed, and returns its standard output.
     pub(crate) fn text(&self, words: &[&str]) -> String {
         printed(&self.run(words))
     }
@@ -119,20 +103,20 @@ impl World {
         serde_json::from_str(&self.text(&[words, &["--json"]].concat())).unwrap()
     }
 
-    /// What it says on standard error when it fails.
+    /// Runs a command, which must fail, and returns its standard error.
     pub(crate) fn fault(&self, words: &[&str]) -> String {
         fault(&self.run(words))
     }
 
     pub(crate) fn stop(self) -> TempDir {
-        let Self { folder, runtime, link, agreement, .. } = self;
+        let Self { certificates, runtime, link, control_plane, .. } = self;
         runtime.block_on(async {
-            agreement.shutdown().await;
+            control_plane.shutdown().await;
             link.shutdown(Duration::from_secs(1)).await;
         });
-        drop(agreement);
+        drop(control_plane);
         runtime.shutdown_timeout(Duration::from_secs(5));
-        folder
+        certificates.into_folder()
     }
 }
 
@@ -155,33 +139,21 @@ pub(crate) fn fault(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-async fn start(folder: &Path) -> (Arc<Link>, Arc<Agreement>) {
-    let validity = || Validity::days(SystemTime::now(), 5).unwrap();
-    let authority = Authority::new("test", validity()).unwrap();
-    std::fs::write(folder.join("ca.pem"), authority.certificate_pem()).unwrap();
-    let files = NodeFiles::in_folder(folder, "eu", "a");
-    files.write(authority.issue("eu", "a", validity()).unwrap(), IfExists::Replace).unwrap();
-    let files = CertificateFiles {
-        authority: folder.join("ca.pem"),
-        certificate: files.certificate,
-        key: files.key,
-    };
-    let me = Identity::new("test", "eu", "a").unwrap();
-    let config = spillway_link::Config::new(me, "127.0.0.1:0".parse().unwrap(), files);
-    let link = Arc::new(Link::start(config, Arc::new(NoHandler)).unwrap());
-    let config = AgreementConfig {
+async fn start(certificates: &Certificates) -> (Arc<Link>, Arc<ControlPlane>) {
+    let link = certificates.start_link("eu", "a");
+    let config = ControlPlaneConfig {
         name: "a".into(),
         region: "eu".into(),
         advertise: link.local_address().unwrap().to_string(),
         fingerprint: Fingerprint([7; 32]),
-        folder: folder.join("data"),
+        folder: certificates.folder().join("data"),
         seeds: vec![Seed { name: "a".into(), region: "eu".into() }],
         join_token: None,
         is_operator: true,
         rtt_max: Duration::from_millis(20),
     };
-    let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();
-    (link, agreement)
+    let control_plane = ControlPlane::start(config, Arc::clone(&link)).await.unwrap();
+    (link, control_plane)
 }
 
 async fn listen(admin: Admin) -> SocketAddr {

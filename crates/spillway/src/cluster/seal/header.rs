@@ -1,4 +1,4 @@
-//! The head of an encrypted file: the file's key, wrapped for each who may decrypt it.
+//! Header of an encrypted file: the file key, wrapped for each recipient.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
@@ -9,29 +9,29 @@ use zeroize::Zeroizing;
 
 use super::{FileKey, Identity, Lock, MARK, Passphrase, Recipient, SealFault, Unlock, random};
 
-/// What the keys are derived for.
+/// Labels for which keys are derived.
 const X25519_LABEL: &[u8] = b"age-encryption.org/v1/X25519";
 const SCRYPT_LABEL: &[u8] = b"age-encryption.org/v1/scrypt";
-/// Work for each guess of a passphrase: a quarter of a GiB and about a second.
+/// Work factor for each guess of a passphrase: a quarter of a GiB and about a second.
 const WORK: u8 = 18;
-/// More is refused: a file could ask for any amount of memory.
+/// Highest work factor that is accepted: a file could ask for any amount of memory.
 const WORK_MAX: u8 = 20;
-/// Bytes of a file key and its authentication.
+/// Bytes of a wrapped file key with its authentication tag.
 const WRAPPED_BYTES: usize = 32;
-/// Recipients of a file; each costs the reader an agreement of keys.
+/// Most recipients of a file. Each costs the reader a key agreement.
 const STANZAS_MAX: usize = 1_024;
 const END: &[u8] = b"---";
 
-/// The head of an encrypted file.
+/// Header of an encrypted file.
 #[derive(Debug)]
 pub(super) struct Header {
     stanzas: Vec<Stanza>,
-    /// As it stands in the file, up to and with the three hyphens.
+    /// Bytes that the MAC covers: the header up to and with the three hyphens.
     covered: Vec<u8>,
     mac: Vec<u8>,
 }
 
-/// The file's key for one who may decrypt it.
+/// The file key, wrapped for one recipient or passphrase.
 #[derive(Debug)]
 enum Stanza {
     X25519 {
@@ -43,7 +43,7 @@ enum Stanza {
         work: u8,
         wrapped: [u8; WRAPPED_BYTES],
     },
-    /// Of a kind that this program does not know.
+    /// A kind of stanza that this program does not know.
     Other,
 }
 
@@ -63,7 +63,7 @@ impl Header {
         Ok(Self { stanzas, covered, mac: Vec::new() })
     }
 
-    /// The head as it stands in the file.
+    /// Returns the header as it stands in the file.
     pub(super) fn to_bytes(&self, key: &FileKey) -> Vec<u8> {
         let tag = hmac::sign(&mac_key(key), &self.covered);
         let mut bytes = self.covered.clone();
@@ -71,7 +71,7 @@ impl Header {
         bytes
     }
 
-    /// Takes a file apart into its head and what follows.
+    /// Splits a file into its header and the payload.
     pub(super) fn read(sealed: &[u8]) -> Result<(Self, &[u8]), SealFault> {
         let cut = || SealFault::Damaged("its head is cut off");
         let mut rest = sealed.strip_prefix(MARK).ok_or_else(cut)?;
@@ -93,7 +93,7 @@ impl Header {
         }
     }
 
-    /// The file's key.
+    /// Unwraps the file key.
     pub(super) fn unwrap(&self, unlock: &Unlock) -> Result<FileKey, SealFault> {
         if let [Stanza::Scrypt { salt, work, wrapped }] = &self.stanzas[..] {
             let passphrase = unlock.passphrase.as_ref().ok_or(SealFault::NoPassphrase)?;
@@ -112,7 +112,7 @@ impl Header {
         keys.next().ok_or(SealFault::WrongIdentity)
     }
 
-    /// Whether the head is as it was written.
+    /// Checks the MAC of the header.
     pub(super) fn check(&self, key: &FileKey) -> Result<(), SealFault> {
         let checked = hmac::verify(&mac_key(key), &self.covered, &self.mac);
         checked.map_err(|_| SealFault::Damaged("the checksum of its head is another"))
@@ -142,7 +142,7 @@ impl Stanza {
             Self::Scrypt { salt, work, wrapped } => {
                 (format!("-> scrypt {} {work}", BASE64.encode(salt)), wrapped)
             }
-            // Never made, only read.
+            // Never written, only read.
             Self::Other => return,
         };
         out.extend(format!("{head}\n{}\n", BASE64.encode(wrapped)).as_bytes());
@@ -176,13 +176,14 @@ impl Stanza {
     }
 }
 
-/// One line without its end, and what follows.
+/// Splits off one line, without its end.
 fn line(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     Some((std::str::from_utf8(&bytes[..end]).ok()?, &bytes[end + 1..]))
 }
 
-/// The body of a stanza: lines of 64 characters, the last one shorter.
+/// Decodes the body of a stanza: lines of 64 characters, the last one shorter. Returns the rest,
+/// too.
 fn body(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut body = Vec::new();
     loop {
@@ -198,7 +199,7 @@ fn body(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// The key that both sides of an agreement find; none if the other's share is no point to agree with.
+/// Derives the wrapping key of an X25519 agreement; None if the other's share is no valid point.
 fn x25519_key(
     secret: &StaticSecret,
     other: &PublicKey,
@@ -233,7 +234,7 @@ fn scrypt_key(
     key.map(LessSafeKey::new).ok_or(too_much)
 }
 
-/// The nonce is always zero: each key wraps one file key.
+/// Returns the nonce, which is always zero: each key wraps one file key.
 fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }

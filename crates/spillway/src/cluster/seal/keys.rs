@@ -12,7 +12,7 @@ use super::{SealFault, random};
 
 const RECIPIENT: Hrp = Hrp::parse_unchecked("age");
 const IDENTITY: Hrp = Hrp::parse_unchecked("age-secret-key-");
-/// A few keys with comments; what is longer is another file.
+/// Longest key file, in bytes: a few keys with comments.
 const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// A public key for which backups are encrypted: `age1…`.
@@ -41,21 +41,21 @@ impl fmt::Display for Recipient {
 pub(crate) struct Identity(pub(super) StaticSecret);
 
 impl Identity {
-    /// Makes a key that nobody else has.
+    /// Creates a random key.
     ///
     /// # Errors
-    /// If the system has no random numbers.
+    /// Returns an error if the system has no random numbers.
     pub(crate) fn new() -> Result<Self, SealFault> {
         let bytes = Zeroizing::new(random::<32>()?);
         Ok(Self(StaticSecret::from(*bytes)))
     }
 
-    /// The key for which files are encrypted that this one decrypts.
+    /// Returns the public key for this private key.
     pub(crate) fn recipient(&self) -> Recipient {
         Recipient(PublicKey::from(&self.0))
     }
 
-    /// The text of a file that [`Self::read_all`] reads.
+    /// Returns the text of a file that [`Self::read_all`] reads.
     pub(crate) fn to_file(&self) -> Zeroizing<String> {
         let secret = Zeroizing::new(self.0.to_bytes());
         let text = bech32::encode_upper::<Bech32>(IDENTITY, &*secret).map(Zeroizing::new);
@@ -63,10 +63,10 @@ impl Identity {
         Zeroizing::new(format!("# public key: {}\n{}\n", self.recipient(), *text))
     }
 
-    /// The keys in a file, one each line; lines that begin with `#` are comments.
+    /// Reads the keys of a file, one on each line; lines that begin with `#` are comments.
     ///
     /// # Errors
-    /// If another line is no private key, or there is none.
+    /// Returns an error if any other line is no private key, or there is no key.
     pub(crate) fn read_all(text: &str, place: &Path) -> Result<Vec<Self>, SealFault> {
         let bad = |what| SealFault::BadKey { what, place: place.to_owned() };
         if text.len() > FILE_BYTES_MAX {

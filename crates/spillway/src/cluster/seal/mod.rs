@@ -13,22 +13,22 @@ pub(crate) use keys::{Identity, Recipient};
 
 use header::Header;
 
-/// What every encrypted file begins with.
+/// First line of every encrypted file.
 const MARK: &[u8] = b"age-encryption.org/v1\n";
 
 /// The secret that encrypts a file's content: wrapped in its header for each recipient.
 type FileKey = Zeroizing<[u8; 16]>;
 
-/// Who may decrypt a file.
+/// Recipients of an encrypted file.
 #[derive(Debug)]
 pub(crate) enum Lock {
-    /// Who knows the passphrase.
+    /// Anyone with the passphrase.
     Passphrase(Passphrase),
-    /// Who has the private key of one of them.
+    /// Anyone with the private key of one of the recipients.
     Recipients(Vec<Recipient>),
 }
 
-/// What decrypts a file.
+/// Secrets that may decrypt a file.
 #[derive(Debug, Default)]
 pub(crate) struct Unlock {
     /// The passphrase, if one was given.
@@ -46,44 +46,44 @@ impl std::fmt::Debug for Passphrase {
     }
 }
 
-/// A file can't be encrypted or decrypted.
+/// Failure to encrypt or decrypt a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SealFault {
     /// The system has no random numbers.
     #[error("the system has no random numbers: {0}")]
     NoRandomness(getrandom::Error),
-    /// It needs a passphrase, and none was given.
+    /// The file needs a passphrase, and none was given.
     #[error(
         "it is encrypted with a passphrase: name a file that holds it with --passphrase-file \
          (- for standard input), or set SPILLWAY_BACKUP_PASSPHRASE"
     )]
     NoPassphrase,
-    /// It needs a private key, and none was given.
+    /// The file needs a private key, and none was given.
     #[error("it is encrypted for a key: name the file of the private key with --identity")]
     NoIdentity,
-    /// The passphrase is another one.
+    /// The passphrase is wrong.
     #[error("the passphrase is wrong")]
     WrongPassphrase,
-    /// None of the private keys belongs to it.
+    /// None of the private keys belongs to the file.
     #[error("none of the private keys is one that it was encrypted for")]
     WrongIdentity,
-    /// It is no text of a key.
+    /// A file is not a list of private keys.
     #[error("{what} in {}", .place.display())]
     BadKey {
-        /// What is wrong.
+        /// Description of the fault.
         what: &'static str,
-        /// Where.
+        /// File with the fault.
         place: PathBuf,
     },
-    /// A recipient can't be one.
+    /// A recipient is no public key.
     #[error("{0:?} is no public key of age: it begins with age1 and has 62 characters")]
     BadRecipient(String),
-    /// It is not as it was written.
+    /// The file is not as it was written.
     #[error("it is damaged or was altered: {0}")]
     Damaged(&'static str),
 }
 
-/// Whether `bytes` are of an encrypted file.
+/// Returns true if `bytes` are an encrypted file.
 pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
     bytes.starts_with(MARK)
 }
@@ -91,7 +91,7 @@ pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
 /// Encrypts `plain`.
 ///
 /// # Errors
-/// If the system has no random numbers, or a recipient's key is no point to agree with.
+/// Returns an error if the system has no random numbers, or a recipient's key is no valid point.
 pub(crate) fn seal(plain: &[u8], lock: &Lock) -> Result<Vec<u8>, SealFault> {
     let key = FileKey::new(random()?);
     let mut sealed = Header::wrap(&key, lock)?.to_bytes(&key);
@@ -99,11 +99,10 @@ pub(crate) fn seal(plain: &[u8], lock: &Lock) -> Result<Vec<u8>, SealFault> {
     Ok(sealed)
 }
 
-/// Decrypts what [`seal`] or another tool has encrypted. Nothing is returned unless all of it is as it
-/// was written.
+/// Decrypts a file of [`seal`] or another tool. Nothing is returned unless all of it is authentic.
 ///
 /// # Errors
-/// If the key is missing or wrong, or the file is cut off or altered.
+/// Returns an error if the key is missing or wrong, or the file is cut off or altered.
 pub(crate) fn open(sealed: &[u8], unlock: &Unlock) -> Result<Vec<u8>, SealFault> {
     let (header, payload) = Header::read(sealed)?;
     let key = header.unwrap(unlock)?;

@@ -1,4 +1,4 @@
-//! What follows the head of an encrypted file: chunks that are authentic each, and in their order.
+//! Payload of an encrypted file: chunks that are each authentic, and in their order.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf;
@@ -31,7 +31,7 @@ pub(super) fn seal(
     Ok(())
 }
 
-/// Decrypts all chunks. The last one is marked, so that a file that was cut between two is noticed.
+/// Decrypts all chunks. The last one is marked, so that a cut between two chunks is noticed.
 pub(super) fn open(key: &FileKey, sealed: &[u8]) -> Result<Vec<u8>, SealFault> {
     let cut = || SealFault::Damaged("it is cut off");
     let (salt, mut rest) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or_else(cut)?;
@@ -63,7 +63,7 @@ fn chunk_key(key: &FileKey, salt: &[u8; NONCE_BYTES]) -> Result<LessSafeKey, Sea
     Ok(LessSafeKey::new(UnboundKey::from(okm)))
 }
 
-/// Eleven bytes of the chunk's number, and one that marks the last chunk.
+/// Returns the nonce of a chunk: eleven bytes of its number, and one that marks the last chunk.
 fn nonce(number: u64, is_last: bool) -> Nonce {
     let mut bytes = [0; 12];
     bytes[3..11].copy_from_slice(&number.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Encrypted files.
+//! Tests of encrypted files.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ fn every_cut_and_every_altered_byte_is_noticed() {
     }
     let long = [&sealed[..], &[0]].concat();
     assert!(open(&long, &by_key(&identity)).is_err());
-    // Whole chunks that are left out or exchanged.
+    // Whole chunks that are left out or swapped.
     let sealed = seal(&[7; 3 << 16], &lock).unwrap();
     let chunk = (64 << 10) + 16;
     let begin = sealed.len() - 3 * chunk;
@@ -101,13 +101,13 @@ fn keys_are_read_as_they_are_written() {
     }
 }
 
-/// Replaces what stands between the mark and the checksum of the head.
+/// Replaces the stanzas of an encrypted file.
 fn with_stanzas(sealed: &[u8], stanzas: &str) -> Vec<u8> {
     let end = sealed.windows(4).position(|bytes| bytes == b"\n---").unwrap() + 1;
     [MARK, stanzas.as_bytes(), &sealed[end..]].concat()
 }
 
-/// The stanzas of a head.
+/// Returns the stanzas of an encrypted file.
 fn stanzas(sealed: &[u8]) -> String {
     let end = sealed.windows(4).position(|bytes| bytes == b"\n---").unwrap() + 1;
     String::from_utf8(sealed[MARK.len()..end].to_vec()).unwrap()
@@ -128,7 +128,7 @@ fn a_head_with_an_added_recipient_is_noticed() {
 fn a_passphrase_stands_alone_in_a_head() {
     let mine = Identity::new().unwrap();
     let sealed = seal(b"state", &Lock::Recipients(vec![mine.recipient()])).unwrap();
-    // Not one that is known, so that no work is done for it.
+    // No valid passphrase stanza, so that no work is done for it.
     let scrypt = format!("-> scrypt {} 18\n{}\n", "A".repeat(22), "A".repeat(43));
     let altered = with_stanzas(&sealed, &(stanzas(&sealed) + &scrypt));
     let fault = open(&altered, &by_key(&mine)).unwrap_err();

@@ -5,20 +5,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_testkit::{PATIENCE, eventually};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::caller::{call, chat, status};
-use crate::process::{Machines, PATIENCE, admin, data};
+use crate::machines::{Machines, admin, data};
 
 const NODES: usize = 3;
-/// Clients, each with one request after the other.
+/// Number of clients, each with one request after the other.
 const CLIENTS: usize = 24;
-/// How often the balancer asks each node whether it is ready; the notice is four times that.
+/// Interval of the balancer's readiness checks; the drain notice is four times as long.
 const CHECKED_EVERY: Duration = Duration::from_millis(100);
 
-/// A load balancer in front of the nodes: it sends a client to its own region's node, or if that is not
-/// ready to the next one.
+/// Load balancer in front of the nodes: sends a client to its own region's node or, if that is not
+/// ready, to the next one.
 #[derive(Default)]
 struct Balancer {
     ready: [AtomicBool; NODES],
@@ -42,7 +43,7 @@ impl Balancer {
         ready.next().unwrap_or(client % NODES)
     }
 
-    /// Asks until told to stop; what failed.
+    /// Sends requests until told to stop, and returns the failures.
     async fn load(self: Arc<Self>, client: usize) -> Vec<String> {
         let mut failed = Vec::new();
         while !self.stops.load(Ordering::Relaxed) {
@@ -56,16 +57,12 @@ impl Balancer {
     }
 
     async fn sees(&self, node: usize, is_ready: bool) {
-        let by = Instant::now() + PATIENCE;
-        while self.ready[node].load(Ordering::Relaxed) != is_ready {
-            assert!(Instant::now() < by, "n{node} is never seen as ready: {is_ready}");
-            // wait: between two looks
-            sleep(Duration::from_millis(10)).await;
-        }
+        let is_so = || self.ready[node].load(Ordering::Relaxed) == is_ready;
+        eventually(&format!("n{node} is seen as ready: {is_ready}"), is_so).await;
     }
 }
 
-/// Who leads by the word of a node; empty if it knows nobody.
+/// Returns the leader that a node names; empty if the node knows none.
 async fn leader(node: usize) -> String {
     let reply = call(admin(node), "GET /v1/status", "").await.unwrap_or_default();
     let body = reply.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
@@ -73,7 +70,7 @@ async fn leader(node: usize) -> String {
     status["leader"]["node"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Waits until all nodes name the same leader.
+/// Waits until all nodes name one leader.
 async fn agreed() -> String {
     let by = Instant::now() + PATIENCE;
     loop {

@@ -1,14 +1,15 @@
-//! One node: what the first signal does, and the second.
+//! One node: effects of the first signal, and of the second.
 
 use std::time::{Duration, Instant};
 
 use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_testkit::PATIENCE;
 use tokio::task::JoinHandle;
 
 use crate::caller::{call, chat, status};
-use crate::process::{Machines, PATIENCE, admin, data};
+use crate::machines::{Machines, admin, data};
 
-/// A node and its replica, which takes about 100 ms for a token.
+/// Starts a node and its replica, which takes about 100 ms for a token.
 async fn started(lines: &str) -> (Machines, Emulator) {
     let config = EmulatorConfig { replicas: 1, time_scale: 3.0, ..EmulatorConfig::default() };
     let emulator = Emulator::start(config).await.unwrap();
@@ -36,7 +37,7 @@ async fn is_ready(expected: u16) {
     }
 }
 
-/// A stream that takes so many tokens, once it has begun.
+/// Starts a stream of `tokens` tokens, and waits until it has begun.
 async fn streaming(tokens: u32) -> JoinHandle<Result<(), String>> {
     #[expect(clippy::disallowed_methods, reason = "the test waits for it")]
     let stream = tokio::spawn(chat(data(0), true, tokens));
@@ -61,7 +62,7 @@ async fn the_first_signal_lets_what_runs_finish_and_the_exit_is_clean() {
     let stream = streaming(10).await;
     machines.terminate(0);
     is_ready(503).await;
-    // Whoever does not know it yet is served.
+    // A client that does not know of the drain yet is served.
     chat(data(0), false, 1).await.unwrap();
     stream.await.unwrap().unwrap();
     assert_eq!(machines.ended(0).code(), Some(0), "{}", machines.log(0));

@@ -1,13 +1,12 @@
-//! Two processes and one port.
+//! Two processes that want one port.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::time::{Duration, Instant};
 
 use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_testkit::eventually;
 
-use crate::alone::{Alone, free_port};
+use super::alone::{Alone, free_port};
 use crate::caller::{call, chat, status};
-use crate::process::PATIENCE;
 
 fn listener(address: &str, lines: &str) -> String {
     format!("node.workers = 2\n[[listener]]\naddress = \"{address}\"\nauth = \"none\"\n{lines}\n")
@@ -122,21 +121,11 @@ async fn a_port_is_handed_over_without_losing_a_request() {
     assert!(old.serves(), "{}", old.log());
     #[expect(clippy::disallowed_methods, reason = "the test waits for it")]
     let stream = tokio::spawn(chat(address, true, 30));
-    let by = Instant::now() + PATIENCE;
-    while emulator.replica(0).stats().running == 0 {
-        assert!(Instant::now() < by, "the stream never begins");
-        // wait: between two looks
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("the stream begins", || emulator.replica(0).stats().running > 0).await;
     let mut new = Alone::start(&text("new"));
     assert!(new.serves(), "{}", new.log());
     old.terminate();
-    let by = Instant::now() + PATIENCE;
-    while !old.log().contains("draining") {
-        assert!(Instant::now() < by, "{}", old.log());
-        // wait: between two looks
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("the old node drains", || old.log().contains("draining")).await;
     for _ in 0..20 {
         let reply = call(address, "GET /livez", "").await;
         assert_eq!(reply.as_deref().map(status), Ok(200), "{reply:?}");

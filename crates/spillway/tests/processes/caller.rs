@@ -1,4 +1,4 @@
-//! A client as plain as can be: one request on a connection of its own.
+//! Plain client: one request on a connection of its own.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Longer than any request here takes.
+/// Time limit, longer than any request here takes.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Sends a request and reads all that comes; `Err` says what broke.
+/// Sends a request and reads the whole reply; `Err` describes the failure.
 pub(crate) async fn call(to: SocketAddr, head: &str, body: &str) -> Result<String, String> {
     let called = async {
         let mut tcp = TcpStream::connect(to).await.map_err(|error| format!("connect: {error}"))?;
@@ -27,12 +27,12 @@ pub(crate) async fn call(to: SocketAddr, head: &str, body: &str) -> Result<Strin
     timeout(LIMIT, called).await.unwrap_or_else(|_| Err("it took too long".to_owned()))
 }
 
-/// The status of a reply; 0 if there is none.
+/// Returns the status of a reply; 0 if there is none.
 pub(crate) fn status(reply: &str) -> u16 {
     reply.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
 }
 
-/// Asks for tokens, in a stream or not; `Err` if not all of the reply came.
+/// Asks for tokens, as a stream or not; `Err` if the reply is incomplete.
 pub(crate) async fn chat(to: SocketAddr, streams: bool, tokens: u32) -> Result<(), String> {
     let body = format!(
         "{{\"model\":\"tiny\",\"stream\":{streams},\"max_tokens\":{tokens},\

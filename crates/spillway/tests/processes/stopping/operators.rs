@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::alone::{Alone, free_port};
+use super::alone::{Alone, free_port};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 

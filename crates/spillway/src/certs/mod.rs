@@ -1,5 +1,12 @@
 //! `spillway certs`: the cluster's CA, the nodes' certificates, the secret of prompt hashes.
 
+mod args;
+mod folder;
+mod renew;
+mod request;
+mod rotate;
+mod show;
+
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -9,22 +16,33 @@ use spillway_link::certs::{
     Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity, WriteFault,
 };
 
-use crate::cli::{CertsCommand, CertsInitArgs, CertsNodeArgs};
+pub(crate) use self::args::CertsCommand;
+use self::args::{InitArgs, NodeArgs};
 use crate::{cluster, output};
 
-/// Makes what is asked for.
+/// Error text of commands that need the CA and don't find it.
+const NO_AUTHORITY: &str =
+    "this needs ca.pem and ca-key.pem of `spillway certs init`, in the folder --dir";
+
+/// Carries out a `certs` command.
 ///
 /// # Errors
-/// If a name can't stand in a certificate, a file is there already, or can't be read or written.
+/// Returns an error if a name can't stand in a certificate, a file is there already, or can't be
+/// read or written.
 pub(crate) fn run(command: &CertsCommand) -> Result<()> {
     match command {
         CertsCommand::Init(args) => init(args),
         CertsCommand::Node(args) => node(args),
+        CertsCommand::Show(args) => show::show(args),
+        CertsCommand::Request(args) => request::request(args),
+        CertsCommand::Sign(args) => request::sign(args),
+        CertsCommand::Renew(args) => renew::renew(args),
+        CertsCommand::RotateCa { command } => rotate::run(command),
         CertsCommand::Cluster(command) => cluster::certs(command),
     }
 }
 
-fn init(args: &CertsInitArgs) -> Result<()> {
+fn init(args: &InitArgs) -> Result<()> {
     let authority = Authority::new(&args.cluster, validity(args.days)?)?;
     let prefix_key = PrefixKey::random().context("the system has no random numbers")?;
     let files = AuthorityFiles::in_folder(&args.dir);
@@ -41,10 +59,8 @@ fn init(args: &CertsInitArgs) -> Result<()> {
     show(args.json, &report, &lines)
 }
 
-fn node(args: &CertsNodeArgs) -> Result<()> {
-    let authority = AuthorityFiles::in_folder(&args.dir).open().context(
-        "this needs ca.pem and ca-key.pem of `spillway certs init`, in the folder --dir",
-    )?;
+fn node(args: &NodeArgs) -> Result<()> {
+    let authority = AuthorityFiles::in_folder(&args.dir).open().context(NO_AUTHORITY)?;
     let validity = validity(args.days)?;
     let issued = authority.issue(&args.region, &args.node, validity)?;
     let out = args.out.as_ref().unwrap_or(&args.dir);

@@ -1,4 +1,4 @@
-//! Nodes that are in no cluster, as processes on this machine.
+//! Nodes without a cluster, as processes on this machine.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::process::PATIENCE;
+use spillway_testkit::PATIENCE;
 
-/// A node of its own, as a process.
+/// Node without a cluster, as a process.
 pub(crate) struct Alone {
     folder: TempDir,
     child: Child,
@@ -59,7 +59,7 @@ impl Alone {
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
-    /// Waits until it serves or has ended; whether it serves.
+    /// Waits until the node serves or has ended, and returns true if it serves.
     pub(crate) fn serves(&mut self) -> bool {
         let by = Instant::now() + PATIENCE;
         loop {
@@ -78,7 +78,7 @@ impl Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // An error means that it has ended.
+        // An error means that the node has ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }

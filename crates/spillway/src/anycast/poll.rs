@@ -1,0 +1,53 @@
+//! Question to a node: does it take clients?
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::time::timeout;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::admin_stream;
+use crate::cluster::Connect;
+
+/// Largest answer, in bytes.
+const ANSWER_BYTES_MAX: usize = 4_096;
+
+/// Asks a node if clients should be sent to it. Each question has a connection of its own, so that
+/// a node which accepts none is noticed.
+///
+/// # Errors
+/// Returns the reason why not to send clients, also if the node gives no answer in time.
+pub(super) async fn ask(connect: &Connect, limit: Duration) -> Result<(), String> {
+    match timeout(limit, exchange(connect)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => Err(format!("unreachable: {error}")),
+        Err(_) => Err("no answer in time".to_owned()),
+    }
+}
+
+async fn exchange(connect: &Connect) -> Result<Result<(), String>> {
+    let stream = admin_stream::open(connect).await?;
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
+    let _driver = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
+    let request = Request::get("/steering")
+        .header(header::HOST, &connect.admin.authority)
+        .header(header::CONNECTION, "close")
+        .body(Full::<Bytes>::default())?;
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let body = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
+    let body: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+    match (status, body["send_clients"].as_bool()) {
+        (StatusCode::OK, Some(true)) => Ok(Ok(())),
+        (_, Some(false)) => Ok(Err(body["reason"].as_str().unwrap_or("no reason").to_owned())),
+        // Another program answers there, or a node of a version without the path.
+        _ => bail!("{status} and no word on clients: is it a listener of a node?"),
+    }
+}

@@ -1,0 +1,8 @@
+//! `spillway` as processes on this machine: clusters, single nodes, and the commands of operators.
+#![expect(clippy::unwrap_used, reason = "a test's helper fails by panicking")]
+
+mod caller;
+mod certificates;
+mod machines;
+mod operations;
+mod stopping;
