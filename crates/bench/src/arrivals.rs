@@ -1,4 +1,5 @@
-//! When requests are due: at once after each other, or at a fixed rate whatever the answers do.
+//! Start times of requests: each after the last answer (closed loop), or at a fixed rate whatever
+//! the answers do (open loop).
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -12,16 +13,16 @@ use rustix::time::{
 };
 use tokio::{io::unix::AsyncFd, sync::Semaphore};
 
-/// How requests are started.
+/// Pace of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// Each connection sends its next request once the last one is answered.
+    /// Closed loop: each connection sends its next request after the last answer.
     Closed,
-    /// Requests are due at this rate per second in total, answered or not.
+    /// Open loop: this many requests per second in total, answered or not.
     Rate(f64),
 }
 
-/// Hands out due times to the connections until it is stopped.
+/// Source of due times for all connections, until it is stopped.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     schedule: Option<Schedule>,
@@ -31,7 +32,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Arrivals that begin now.
+    /// Starts the arrivals now.
     pub(crate) fn new(pace: Pace) -> Self {
         let schedule = match pace {
             Pace::Closed => None,
@@ -45,10 +46,12 @@ impl Arrivals {
         }
     }
 
-    /// The number of the next request and the time from which its latency counts; none once
-    /// stopped. At a fixed rate it waits until the request is due. If all connections were busy at
-    /// that time, the returned time lies in the past: the wait is part of the latency, as it is
-    /// for a user (otherwise a stalled server would hide its stall by receiving fewer requests).
+    /// Returns the number of the next request and the time from which its latency counts; `None`
+    /// after [`Self::stop`].
+    ///
+    /// At a fixed rate this waits until the request is due. If all connections were busy at that
+    /// time, the returned time lies in the past: the wait is part of the latency, as it is for a
+    /// user. Otherwise a stalled server would hide its stall by receiving fewer requests.
     pub(crate) async fn next(&self) -> Option<(u64, Instant)> {
         if self.schedule.is_some() {
             self.due.acquire().await.ok()?.forget();
@@ -61,10 +64,10 @@ impl Arrivals {
         Some((number, self.schedule.map_or_else(now, |schedule| schedule.due(number))))
     }
 
-    /// Lets requests become due; returns only on error or if there is no fixed rate.
+    /// Makes requests due at the fixed rate. Returns only on an error, or at once in a closed loop.
     ///
-    /// It uses a timer of its own because the runtime's have a resolution of 1 ms, which is more
-    /// than the latencies that are measured.
+    /// Uses a timerfd because the runtime's timers have a resolution of 1 ms, which is more than
+    /// the latencies to measure.
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let Some(schedule) = self.schedule else { return Ok(()) };
         let timer = timerfd_create(
@@ -84,15 +87,17 @@ impl Arrivals {
             let mut expirations = [0_u8; 8];
             let read = ready.try_io(|fd| Ok(rustix::io::read(fd, &mut expirations)?));
             if read.is_ok_and(|result| result.is_ok()) {
+                // The timer counts its expirations since the last read, so none is lost in a stall.
                 let count = u64::from_ne_bytes(expirations);
                 self.due.add_permits(usize::try_from(count)?);
             }
         }
     }
 
-    /// Ends the arrivals: everyone who waits for `next` gets none.
+    /// Ends the arrivals: every waiting [`Self::next`] returns `None`.
     pub(crate) fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
+        // Wakes all connections that wait for a request.
         self.due.close();
     }
 }
@@ -106,7 +111,8 @@ struct Schedule {
 
 impl Schedule {
     fn new(start: Instant, per_second: f64) -> Self {
-        // At least a microsecond: no machine here does more, and a gap of zero has no timer.
+        // At least a microsecond: no machine here is faster, and a gap of zero would disarm the
+        // timer.
         let gap = Duration::from_secs_f64((1.0 / per_second).clamp(1e-6, 3600.0));
         Self { start, gap }
     }
@@ -133,7 +139,7 @@ mod tests {
     async fn the_backlog_of_a_stall_keeps_its_due_times() {
         let arrivals = Arrivals::new(Pace::Rate(1000.0));
         let start = arrivals.schedule.unwrap().start;
-        // What the timer does if nobody could be served for five expirations.
+        // Effect of the timer if it expired five times while no connection was free.
         arrivals.due.add_permits(5);
         for number in 0..5 {
             let due = start + Duration::from_millis(number);

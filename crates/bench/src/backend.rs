@@ -1,7 +1,7 @@
-//! Featherweight model servers: fixed answers, several ports, one thread.
+//! Minimal model servers: fixed answers, several ports, one thread.
 //!
 //! Requests are read to their end and otherwise ignored. The form of the answer is set when the
-//! process starts, so nothing has to be parsed to choose it.
+//! process starts, so that no request has to be parsed.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -25,27 +25,27 @@ use crate::{
 /// Most connections of one port; more are closed at once.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// Read buffer of one connection.
+/// Size of the read buffer of one connection.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How POST requests are answered. Anything else gets a small JSON object, for health checks.
+/// Answer to POST requests. All other requests get a small JSON object, for health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// JSON of about this many bytes.
+    /// JSON body of about `bytes` bytes.
     Json {
-        /// Size of the body; the least possible if this is too small.
+        /// Size of the body in bytes; a value that is too small gives the smallest possible body.
         bytes: usize,
     },
-    /// Server-sent events.
+    /// Stream of server-sent events.
     Stream {
         /// Events before `[DONE]`.
         tokens: u64,
-        /// Time between two of them; zero sends as fast as the socket takes them.
+        /// Time between two events; zero sends as fast as the socket takes them.
         interval: Duration,
     },
 }
 
-/// Serves until the listeners fail, which they do not: dropping the future ends it.
+/// Serves forever. Dropping the future ends all servers.
 pub(crate) async fn serve(listeners: Vec<TcpListener>, answer: Answer) {
     let script = Arc::new(Script::new(answer));
     let mut servers = JoinSet::new();
@@ -71,15 +71,16 @@ async fn accept(listener: TcpListener, script: Arc<Script>) {
     let mut connections = JoinSet::new();
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, as a rule: wait for some to be closed.
+            // Usually out of file descriptors: wait until some are closed.
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
+        // Forgets the connections that have ended.
         while connections.try_join_next().is_some() {}
         if connections.len() < CONNECTIONS_MAX {
             let script = Arc::clone(&script);
             connections.spawn(async move {
-                // An error means that the peer has gone: nobody is left to tell.
+                // An error means that the client has gone.
                 drop(serve_connection(stream, &script).await);
             });
         }
@@ -107,12 +108,12 @@ async fn serve_connection(mut stream: TcpStream, script: &Script) -> anyhow::Res
     }
 }
 
-/// All bytes that this backend ever sends, made once.
+/// All responses of the backend, built once.
 #[derive(Debug)]
 struct Script {
     answer: Answer,
     health: Bytes,
-    /// The whole JSON response, or the head of the stream.
+    /// Whole JSON response, or the head of the stream.
     first: Bytes,
     token: Bytes,
     end: Bytes,
@@ -148,7 +149,7 @@ impl Script {
         Ok(())
     }
 
-    /// Writes each token on its own, as model servers do: one per step of the engine.
+    /// Writes each token on its own, as model servers do.
     async fn play_tokens(
         &self,
         stream: &mut TcpStream,
@@ -159,7 +160,8 @@ impl Script {
         for _ in 0..tokens {
             stream.write_all(&self.token).await?;
             if interval.is_zero() {
-                // The streams of one server advance together.
+                // Lets other streams send their token, too: the streams of one server advance
+                // together.
                 tokio::task::yield_now().await;
             } else {
                 due += interval;
@@ -177,7 +179,7 @@ fn json_response(body: &str) -> String {
     )
 }
 
-/// A chat completion, its text padded to `bytes`.
+/// Builds a chat completion with its text padded so that the body has `bytes` bytes.
 fn completion(bytes: usize) -> String {
     let before = format!(
         "{{\"id\":\"chatcmpl-0000000000000000\",\"object\":\"chat.completion\",\"created\":1700000000,\

@@ -1,11 +1,11 @@
-//! Incremental reader of the chunked transfer coding: it keeps its place between reads of any size.
+//! Incremental reader of the chunked transfer coding; input may be split anywhere.
 
 use crate::http1::HttpError;
 
-/// The most hexadecimal digits of a chunk size: 12 digits are 256 TiB, and cannot overflow a `u64`.
+/// Most hexadecimal digits of a chunk size: 12 digits are 256 TiB, and cannot overflow a `u64`.
 const SIZE_DIGITS_MAX: u8 = 12;
 
-/// Where the reader stands inside the coding.
+/// Position of the reader inside the coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     // Size => (Extension | Data | Trailer)
@@ -21,24 +21,24 @@ enum State {
     Done,
 }
 
-/// Takes the payload out of a chunked body.
+/// Reader that extracts the payload of a chunked body.
 #[derive(Debug)]
 pub(crate) struct ChunkReader {
     state: State,
 }
 
 impl ChunkReader {
-    /// A reader that expects the first chunk size.
+    /// Returns a reader that expects the first chunk size.
     pub(crate) fn new() -> Self {
         Self { state: State::Size { value: 0, digits: 0 } }
     }
 
-    /// Whether the last chunk and its trailer have been read.
+    /// Returns true if the last chunk and its trailer have been read.
     pub(crate) fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Reads from `input`, hands each piece of payload to `payload`, and returns how many bytes it
+    /// Reads from `input` and hands each piece of payload to `payload`. Returns the number of bytes
     /// consumed: all of them, or those up to the end of the body.
     pub(crate) fn feed(
         &mut self,
@@ -63,7 +63,7 @@ impl ChunkReader {
     }
 }
 
-/// The state after one byte of framing.
+/// Returns the state after one byte of framing.
 fn after_byte(state: State, byte: u8) -> Result<State, HttpError> {
     match (state, byte) {
         (State::Size { digits: 0, .. }, b'\r' | b'\n' | b';') => Err(HttpError::Chunk),

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of `spillway-bench`.
 
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -24,7 +24,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// Commands of `spillway-bench`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve fixed answers on free ports; prints their addresses as a JSON array.
@@ -49,7 +49,7 @@ pub(crate) enum Command {
 /// Options of `backend`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackendArguments {
-    /// How many ports to serve.
+    /// Number of ports to serve.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) count: u16,
     /// Size of each JSON answer.
@@ -109,7 +109,7 @@ pub(crate) struct CompareArguments {
     /// The nginx binary.
     #[arg(long, default_value = "nginx")]
     nginx: PathBuf,
-    /// What nginx does with request bodies.
+    /// Handling of request bodies in nginx.
     #[arg(long, value_enum, default_value = "memory")]
     nginx_bodies: NginxBodies,
     /// Print every sample as JSON instead of tables.
@@ -119,7 +119,7 @@ pub(crate) struct CompareArguments {
     times: Times,
 }
 
-/// How long to send load.
+/// Times of a load.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct Times {
     /// Seconds of load before measuring.
@@ -131,7 +131,7 @@ struct Times {
 }
 
 impl BackendArguments {
-    /// The answer that they describe.
+    /// Returns the answer that the options describe.
     pub(crate) fn answer(&self) -> Answer {
         let json = Answer::Json { bytes: self.reply_bytes };
         let interval = Duration::from_micros(self.interval_us);
@@ -140,7 +140,7 @@ impl BackendArguments {
 }
 
 impl LoadArguments {
-    /// The load that they describe.
+    /// Returns the load that the options describe.
     pub(crate) fn spec(&self) -> LoadSpec {
         LoadSpec {
             clients: usize::from(self.clients),
@@ -156,7 +156,7 @@ impl LoadArguments {
 }
 
 impl CompareArguments {
-    /// The scenarios in the order of the command line.
+    /// Returns the scenarios in the order of the command line.
     pub(crate) fn scenarios(&self) -> Vec<Scenario> {
         if self.scenario.is_empty() {
             return Scenario::value_variants().to_vec();
@@ -164,7 +164,7 @@ impl CompareArguments {
         self.scenario.clone()
     }
 
-    /// The comparison that they describe.
+    /// Returns the comparison that the options describe.
     pub(crate) fn spec(&self) -> CompareSpec {
         CompareSpec {
             rounds: usize::from(self.rounds),

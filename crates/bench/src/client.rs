@@ -1,4 +1,4 @@
-//! One client: a connection of its own, or a handle to a shared HTTP/2 connection.
+//! HTTP clients: a connection of their own, or a handle to a shared HTTP/2 connection.
 
 use std::{
     net::SocketAddr,
@@ -21,25 +21,25 @@ use crate::{
     tally::{StreamWatch, Tally},
 };
 
-/// Read buffer of one connection; a saturated stream fills it between two turns.
+/// Size of the read buffer of one connection; a saturated stream fills it between two turns.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How long a connection may take to open on loopback.
+/// Time limit in milliseconds for opening a connection on loopback.
 const CONNECT_MS: u64 = 5_000;
 
-/// What every answer must look like.
+/// Form that every answer must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// A body of any form.
     Whole,
-    /// An event stream that ends in `[DONE]`, after this many tokens if known.
+    /// An event stream that ends in `[DONE]`.
     Stream {
-        /// A stream with any other number of tokens is an error.
+        /// Number of tokens; another number is an error. `None` accepts any.
         tokens: Option<u64>,
     },
 }
 
-/// One client, used for one request at a time.
+/// HTTP client, for one request at a time.
 pub(crate) enum Client {
     /// HTTP/1.1 over its own connection.
     Http1(Http1Client),
@@ -48,7 +48,7 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// Sends request `number` and reads the answer; tokens go to the tally as they arrive.
+    /// Sends request `number` and reads the answer. Tokens are added to the tally as they arrive.
     pub(crate) async fn exchange(
         &mut self,
         number: u64,
@@ -62,7 +62,7 @@ impl Client {
     }
 }
 
-/// HTTP/1.1 by hand: one write and usually one read per request.
+/// HTTP/1.1 client written by hand: one write and usually one read per request.
 pub(crate) struct Http1Client {
     target: SocketAddr,
     request: WireRequest,
@@ -72,7 +72,7 @@ pub(crate) struct Http1Client {
 }
 
 impl Http1Client {
-    /// A client that connects when first used, and again after an error.
+    /// Returns a client that connects on its first use, and again after an error.
     pub(crate) fn new(target: SocketAddr, body: &ChatBody, reply: Reply) -> Self {
         let request = WireRequest::new(target, body);
         Self { target, request, reply, connection: None, buffer: vec![0; READ_BYTES] }
@@ -84,6 +84,7 @@ impl Http1Client {
         arrival: Instant,
         tally: &Mutex<Tally>,
     ) -> anyhow::Result<()> {
+        // Taken out, so that an error drops the connection.
         let mut stream = match self.connection.take() {
             Some(stream) => stream,
             None => connect(self.target).await?,
@@ -106,11 +107,13 @@ impl Http1Client {
                     consumed
                 }
             };
+            // Requests are not pipelined, so more bytes mean wrong framing.
             ensure!(consumed == length, "bytes after the end of the answer");
         }
         let head = reader.head().context("no head")?;
         ensure!(head.start == Start::Status(200), "answered with {:?}", head.start);
         check_stream(self.reply, &watch)?;
+        // Kept unless this answer ends the connection.
         if !head.closes && !reader.may_end_by_close() {
             self.connection = Some(stream);
         }
@@ -118,7 +121,7 @@ impl Http1Client {
     }
 }
 
-/// HTTP/2 through hyper.
+/// HTTP/2 client through hyper.
 pub(crate) struct Http2Client {
     sender: SendRequest<Full<Bytes>>,
     uri: http::Uri,
@@ -127,7 +130,7 @@ pub(crate) struct Http2Client {
 }
 
 impl Http2Client {
-    /// A client over the connection behind `sender`.
+    /// Returns a client of the connection behind `sender`.
     pub(crate) fn new(
         sender: SendRequest<Full<Bytes>>,
         target: SocketAddr,
@@ -162,7 +165,7 @@ impl Http2Client {
     }
 }
 
-/// Opens a connection without Nagle's delay.
+/// Opens a connection with TCP_NODELAY.
 pub(crate) async fn connect(target: SocketAddr) -> anyhow::Result<TcpStream> {
     let limit = Duration::from_millis(CONNECT_MS);
     let stream =
@@ -172,7 +175,7 @@ pub(crate) async fn connect(target: SocketAddr) -> anyhow::Result<TcpStream> {
 }
 
 fn observe(tally: &Mutex<Tally>, watch: &mut StreamWatch) {
-    // A poisoned tally still counts; the panic that poisoned it ends the run anyway.
+    // A poisoned tally is still usable; the panic that poisoned it ends the run anyway.
     tally.lock().unwrap_or_else(PoisonError::into_inner).observe(watch, Instant::now());
 }
 

@@ -1,4 +1,4 @@
-//! What each command does.
+//! Implementations of the commands.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::cli::{BackendArguments, CompareArguments, LoadArguments};
 use crate::{backend, compare, load, report, table};
 
-/// Serves until it is ended.
+/// Serves fixed answers until the process is ended.
 pub(crate) async fn backend(arguments: &BackendArguments) -> anyhow::Result<ExitCode> {
     let (listeners, addresses) = backend::listen(usize::from(arguments.count)).await?;
     print(&serde_json::to_string(&addresses)?)?;
@@ -14,7 +14,7 @@ pub(crate) async fn backend(arguments: &BackendArguments) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends load and prints what was seen.
+/// Sends load and prints the measurement.
 pub(crate) async fn load(arguments: &LoadArguments) -> anyhow::Result<ExitCode> {
     let (measurement, (), ()) = load::run(arguments.target, &arguments.spec(), || Ok(())).await?;
     print(&serde_json::to_string_pretty(&measurement)?)?;
@@ -23,7 +23,7 @@ pub(crate) async fn load(arguments: &LoadArguments) -> anyhow::Result<ExitCode> 
 
 /// Sends the same load through all proxies in turn.
 ///
-/// Ends with 1 if a target is missed, so that a regression shows in scripts.
+/// Returns exit code 1 if a target is missed, so that a regression shows in scripts.
 pub(crate) async fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let spec = arguments.spec();
     let mut reports = Vec::new();
@@ -46,7 +46,7 @@ pub(crate) async fn compare(arguments: &CompareArguments) -> anyhow::Result<Exit
 fn show_progress(round: usize, subject: &report::Subject, sample: &report::Sample) {
     let seen = &sample.measurement;
     let cpu_s = sample.cpu_s.unwrap_or_default();
-    // Progress is a courtesy: a closed stderr must not end the run.
+    // Progress is optional: a closed stderr must not end the run.
     drop(writeln!(
         io::stderr().lock(),
         "round {round} {subject:<18} {:>9.0} requests/s {:>9.0} tokens/s  CPU {cpu_s:.2} s  errors {} {}",

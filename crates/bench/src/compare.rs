@@ -19,33 +19,34 @@ use crate::{
     scenario::Scenario,
 };
 
-/// Backends behind each proxy.
+/// Number of backends behind each proxy.
 const BACKENDS: usize = 4;
 
-/// How long a proxy may take until it answers.
+/// Longest wait in milliseconds until a proxy answers; the next constant is the pause between
+/// tries.
 const START_MS: u64 = 15_000;
 const START_STEP_MS: u64 = 50;
 
-/// What to compare, and how thoroughly.
+/// Settings of a comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct CompareSpec {
-    /// Rounds per scenario.
+    /// Number of rounds of each scenario.
     pub(crate) rounds: usize,
-    /// Load before each window.
+    /// Time of load before each window.
     pub(crate) warm_up: Duration,
     /// Measured time of each subject in each round.
     pub(crate) window: Duration,
-    /// The nginx binary.
+    /// Path of the nginx program.
     pub(crate) nginx: PathBuf,
-    /// What nginx does with request bodies.
+    /// Handling of request bodies in nginx.
     pub(crate) nginx_bodies: NginxBodies,
-    /// The Spillway binary; without it nginx is compared with its own copy alone.
+    /// Path of the Spillway program; `None` compares nginx with its own copy only.
     pub(crate) spillway: Option<PathBuf>,
-    /// Layouts to run Spillway with.
+    /// Worker layouts to run Spillway with.
     pub(crate) layouts: Vec<Layout>,
 }
 
-/// Runs all rounds of one scenario; `progress` hears about each sample.
+/// Runs all rounds of one scenario; `progress` is called with each sample.
 pub(crate) async fn compare(
     scenario: Scenario,
     spec: &CompareSpec,
@@ -62,6 +63,7 @@ pub(crate) async fn compare(
     };
     let mut field = start_field(spec, site)?;
     if scenario.has_direct() {
+        // Shows the latency without a proxy.
         field.insert(0, Entry { subject: Subject::Direct, target: addresses[0], proxy: None });
     }
     for entry in &mut field {
@@ -70,7 +72,8 @@ pub(crate) async fn compare(
     let mut report = ScenarioReport::new(scenario, field.iter().map(|entry| entry.subject));
     for round in 0..spec.rounds {
         for turn in 0..field.len() {
-            // Every other round runs backwards, so that nobody always comes first after a pause.
+            // Every other round runs backwards, so that no subject always comes first after a
+            // pause.
             let index = if round % 2 == 0 { turn } else { field.len() - 1 - turn };
             let sample = field[index].measure(&load).await?;
             progress(round, &field[index].subject, &sample);
@@ -81,7 +84,7 @@ pub(crate) async fn compare(
     Ok(report)
 }
 
-/// One competitor.
+/// Subject of a comparison with its process.
 #[derive(Debug)]
 struct Entry {
     subject: Subject,
@@ -122,7 +125,7 @@ impl Entry {
     }
 }
 
-/// nginx first and its copy last, with Spillway between them.
+/// Starts the proxies: nginx first, its copy last, Spillway between them.
 fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Entry>> {
     let nginx = |subject: Subject, name| -> anyhow::Result<Entry> {
         Ok(Entry::of(subject, start_nginx(&spec.nginx, name, site)?))
@@ -138,7 +141,7 @@ fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Entry>>
     Ok(field)
 }
 
-/// Starts the backends as a process of their own, so that they share no thread with the load.
+/// Starts the backends in a process of their own, so that they share no thread with the load.
 pub(crate) fn start_backends(
     folder: &Path,
     answer: Answer,

@@ -1,4 +1,4 @@
-//! What a forwarded request costs over one that is served where it came in: two nodes of two regions
+//! Cost of a forwarded request over one that is served where it arrived: two nodes of two regions
 //! on loopback, one of them without replicas.
 
 use std::ffi::OsString;
@@ -24,17 +24,18 @@ use crate::proxy::free_address;
 use crate::request::MODEL;
 use crate::stats::median;
 
-/// Size of each answer.
+/// Size of each answer in bytes.
 const REPLY_BYTES: usize = 512;
 
-/// Places at each backend: more than the load ever needs.
+/// Concurrent requests of each backend: more than the load ever needs.
 const PLACES: u32 = 256;
 
-/// How long the nodes may take until they serve.
+/// Longest wait in milliseconds until the nodes serve; the next constant is the pause between
+/// tries.
 const START_MS: u64 = 15_000;
 const START_STEP_MS: u64 = 50;
 
-/// What to measure.
+/// Options of `forward`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  spillway-bench forward --spillway target/dist/spillway")]
 pub(crate) struct ForwardArguments {
@@ -58,20 +59,20 @@ pub(crate) struct ForwardArguments {
     json: bool,
 }
 
-/// What one size of body costs.
+/// Cost of requests with one size of body.
 #[derive(Debug, Serialize)]
 struct Cost {
     body_bytes: usize,
-    /// CPU time of both nodes per request, microseconds.
+    /// CPU time of both nodes per request, in microseconds.
     local_cpu_us: f64,
     forwarded_cpu_us: f64,
-    /// The difference, taken inside each round.
+    /// Median over the rounds of forwarded minus local CPU time.
     added_cpu_us: f64,
     local_p50_us: f64,
     forwarded_p50_us: f64,
 }
 
-/// One of the two nodes.
+/// Node under test.
 struct Node {
     name: &'static str,
     address: SocketAddr,
@@ -79,7 +80,7 @@ struct Node {
     guarded: Option<Guarded>,
 }
 
-/// Measures and prints.
+/// Measures and prints the cost for each size of body.
 pub(crate) async fn run(arguments: &ForwardArguments) -> anyhow::Result<ExitCode> {
     let folder = tempfile::Builder::new().prefix("spillway-bench-").tempdir()?;
     let answer = Answer::Json { bytes: REPLY_BYTES };
@@ -117,10 +118,11 @@ async fn measure(
     for node in nodes {
         wait_until_served(node, &spec).await?;
     }
-    // Of each node: CPU and latency of all rounds.
+    // For each node: CPU times and latencies of all rounds.
     let mut seen = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
     for round in 0..usize::from(arguments.rounds) {
         for turn in 0..2 {
+            // The node that comes first changes with each round, so that the order favours neither.
             let index = (round + turn) % 2;
             let (cpu_us, p50_us) = sample(nodes, &nodes[index], &spec).await?;
             seen[index].0.push(cpu_us);
@@ -140,13 +142,15 @@ async fn measure(
     })
 }
 
-/// CPU time of both nodes per request and the median latency, microseconds, with load at `at`.
+/// Sends load to `at`. Returns the CPU time of both nodes per request and the median latency, in
+/// microseconds.
 async fn sample(nodes: &[Node; 2], at: &Node, spec: &LoadSpec) -> anyhow::Result<(f64, f64)> {
     let probe = || -> anyhow::Result<Vec<_>> {
         let guarded = nodes.iter().filter_map(|node| node.guarded.as_ref());
         guarded.map(|guarded| Ok(descendants_usage(guarded.process())?)).collect()
     };
     let (measurement, before, after) = load::run(at.address, spec, probe).await?;
+    // A failed request costs less, so a single error spoils the figures.
     anyhow::ensure!(measurement.errors == 0, "{:?}", measurement.first_error);
     let cpu_s: f64 =
         after.iter().zip(&before).map(|(after, before)| after.cpu_s_since(before)).sum();
@@ -165,7 +169,7 @@ async fn wait_until_served(node: &Node, spec: &LoadSpec) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a node with all backends and one with none.
+/// Starts a node with all backends and a node with none.
 fn start(program: &Path, folder: &Path, backends: &[SocketAddr]) -> anyhow::Result<[Node; 2]> {
     certificates(program, folder, &["init", "--cluster", "bench"])?;
     let node = |name| -> anyhow::Result<Node> {

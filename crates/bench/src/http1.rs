@@ -1,15 +1,16 @@
-//! Incremental reader of HTTP/1.1 messages, shared by the client and the backend.
+//! Incremental reader of HTTP/1.1 messages, for the client and the backend.
 //!
-//! It understands what framing needs and nothing else: the start line, `content-length`,
-//! `transfer-encoding: chunked` and `connection: close`. This keeps both ends far cheaper than
-//! the proxies that they measure.
+//! The reader understands framing and nothing else: the start line, `content-length`,
+//! `transfer-encoding: chunked` and `connection: close`. So both ends stay far cheaper than the
+//! proxies between them.
+//! `httparse` was not taken: it reads heads alone, so bodies would still be framed here.
 
 use crate::chunked::ChunkReader;
 
-/// The longest accepted head; real ones here are a few hundred bytes.
+/// Largest accepted head in bytes; real ones here have a few hundred.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Why a message cannot be read; the connection is of no further use.
+/// Error of a message that cannot be read. The connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HttpError {
     /// The start line or a framing header is malformed.
@@ -23,7 +24,7 @@ pub(crate) enum HttpError {
     Chunk,
 }
 
-/// Which side's messages are read: it decides how the start line looks.
+/// Side of the connection, which determines the form of the start line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Reads requests.
@@ -32,7 +33,7 @@ pub(crate) enum Role {
     Client,
 }
 
-/// What the start line said.
+/// Content of the start line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// A request with the method POST.
@@ -43,12 +44,12 @@ pub(crate) enum Start {
     Status(u16),
 }
 
-/// The parts of a head that decide what follows.
+/// Parts of a head that framing needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The start line.
+    /// Start line.
     pub(crate) start: Start,
-    /// Whether the peer closes after this message.
+    /// True if the peer closes the connection after this message.
     pub(crate) closes: bool,
     framing: Framing,
 }
@@ -68,51 +69,51 @@ enum State {
     Sized { remaining: u64 },
     // Chunked => Done
     Chunked(ChunkReader),
-    // Only the end of the connection ends it.
+    // Only the end of the connection ends the body.
     UntilClose,
     Done,
 }
 
-/// Reads one message after another from pieces of any size.
+/// Reader of one message after another, from pieces of any size.
 #[derive(Debug)]
 pub(crate) struct MessageReader {
     role: Role,
     state: State,
     head: Option<Head>,
-    /// Bytes of a head that came in more than one piece; empty in the usual case.
+    /// Start of a head that arrives in pieces; empty in the usual case.
     partial: Vec<u8>,
 }
 
 impl MessageReader {
-    /// A reader that expects the start of a message.
+    /// Returns a reader that expects the start of a message.
     pub(crate) fn new(role: Role) -> Self {
         Self { role, state: State::Head, head: None, partial: Vec::new() }
     }
 
-    /// The head of the present message, once it is complete.
+    /// Returns the head of the current message; `None` until it is complete.
     pub(crate) fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }
 
-    /// Whether the present message is complete.
+    /// Returns true if the current message is complete.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
-    /// Whether the end of the connection is a proper end of the present message.
+    /// Returns true if the end of the connection ends the current message properly.
     pub(crate) fn may_end_by_close(&self) -> bool {
         matches!(self.state, State::UntilClose)
     }
 
-    /// Makes the reader expect the next message. Call it once `is_done` says so.
+    /// Makes the reader expect the next message. Call this when [`Self::is_done`] is true.
     pub(crate) fn reset(&mut self) {
         self.state = State::Head;
         self.head = None;
         self.partial.clear();
     }
 
-    /// Reads from `input`, hands each piece of the body to `payload`, and returns how many bytes
-    /// it consumed: all of them, or those up to the end of the message.
+    /// Reads from `input` and hands each piece of the body to `payload`. Returns the number of
+    /// bytes consumed: all of them, or those up to the end of the message.
     pub(crate) fn feed(
         &mut self,
         input: &[u8],
@@ -150,6 +151,7 @@ impl MessageReader {
     }
 
     fn feed_head(&mut self, input: &[u8]) -> Result<usize, HttpError> {
+        // The usual case: the whole head is in one piece, and nothing is copied.
         if self.partial.is_empty() {
             if let Some(end) = head_end(input, 0) {
                 self.begin_body(parse_head(&input[..end], self.role)?);
@@ -163,6 +165,7 @@ impl MessageReader {
             return Err(HttpError::HeadTooLong);
         }
         self.partial.extend_from_slice(input);
+        // The blank line may be split: up to three of its bytes came before.
         let Some(end) = head_end(&self.partial, known.saturating_sub(3)) else {
             return Ok(input.len());
         };
@@ -173,6 +176,7 @@ impl MessageReader {
     }
 
     fn begin_body(&mut self, head: Head) {
+        // An interim response: the final one follows.
         if matches!(head.start, Start::Status(100..=199)) {
             return;
         }
@@ -186,7 +190,7 @@ impl MessageReader {
     }
 }
 
-/// The index after the blank line, searching from `from`.
+/// Returns the index after the blank line; searches from `from`.
 fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
     memchr::memmem::find(&bytes[from..], b"\r\n\r\n").map(|at| from + at + 4)
 }
@@ -215,7 +219,9 @@ fn parse_head(head: &[u8], role: Role) -> Result<Head, HttpError> {
         }
     }
     let framing = match (start, length) {
+        // These have no body, whatever their headers say.
         (Start::Status(204 | 304), _) => Framing::Sized(0),
+        // Chunked wins over a length (RFC 9112, section 6.3).
         _ if is_chunked => Framing::Chunked,
         (_, Some(length)) => Framing::Sized(length),
         (Start::Status(_), None) => Framing::UntilClose,
@@ -249,7 +255,7 @@ fn parse_number(digits: &[u8]) -> Result<u64, HttpError> {
 mod tests {
     use super::*;
 
-    /// Reads `pieces` and gives each message's start and body.
+    /// Reads `pieces` and returns each message's start and body.
     fn read(role: Role, pieces: &[&[u8]]) -> Result<Vec<(Start, Vec<u8>)>, HttpError> {
         let mut reader = MessageReader::new(role);
         let mut messages = Vec::new();

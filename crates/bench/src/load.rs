@@ -1,4 +1,4 @@
-//! Runs load against one target: warm-up, a timed window, and an orderly end.
+//! Load on one target: warm-up, a timed window, and an orderly end.
 
 use std::{
     net::SocketAddr,
@@ -17,31 +17,32 @@ use crate::{
     tally::{Measurement, Tally},
 };
 
-/// How long requests that are under way may take to end after the window.
+/// Milliseconds that requests in flight get to end after the window.
 const GRACE_MS: u64 = 5_000;
 
-/// Pause of a client after an error, so that a dead target does not cost a whole core.
+/// Pause of a client after an error, in milliseconds, so that a dead target does not cost a whole
+/// core.
 const PAUSE_AFTER_ERROR_MS: u64 = 20;
 
-/// What to send, and for how long.
+/// Description of a load.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadSpec {
-    /// Connections over HTTP/1.1, or streams of one connection over HTTP/2.
+    /// Number of connections over HTTP/1.1, or of streams of one connection over HTTP/2.
     pub(crate) clients: usize,
     /// HTTP version.
     pub(crate) protocol: Protocol,
     /// Closed loop or fixed rate.
     pub(crate) pace: Pace,
-    /// Size of each request's body.
+    /// Size of each request's body in bytes.
     pub(crate) body_bytes: usize,
-    /// What answers must look like.
+    /// Form that every answer must have.
     pub(crate) reply: Reply,
     /// Time over which the clients start, evenly, so that streams of equal length do not stay in
-    /// step with each other.
+    /// step.
     pub(crate) ramp: Duration,
-    /// Load before the window, not measured; at least as long as the ramp.
+    /// Time of load before the window, at least as long as the ramp.
     pub(crate) warm_up: Duration,
-    /// The measured time.
+    /// Measured time.
     pub(crate) window: Duration,
 }
 
@@ -54,8 +55,8 @@ pub(crate) enum Protocol {
     Http2,
 }
 
-/// Runs the load. `probe` is called at both ends of the window; its values come back with the
-/// measurement, so that what a proxy used can be read for exactly the measured time.
+/// Runs the load. Calls `probe` at both ends of the window and returns both values with the
+/// measurement, so that the usage of a proxy is read for exactly the measured time.
 pub(crate) async fn run<T>(
     target: SocketAddr,
     spec: &LoadSpec,
@@ -80,16 +81,19 @@ pub(crate) async fn run<T>(
         });
     }
     tokio::time::sleep(spec.warm_up).await;
+    // The warm-up does not count.
     lock(&tally).reset();
     let (before, opened) = (probe()?, Instant::now());
     tokio::time::sleep(spec.window).await;
     let (after, window) = (probe()?, opened.elapsed());
+    // Before the stop, so that requests that end later do not count.
     let measurement = lock(&tally).measurement(window);
     arrivals.stop();
     let drained = async { while workers.join_next().await.is_some() {} };
-    // Past the grace, dropping the set cuts what is left; the figures are taken already.
+    // After the grace period dropping the set cuts the rest; the measurement is done already.
     drop(tokio::time::timeout(Duration::from_millis(GRACE_MS), drained).await);
     anyhow::ensure!(
+        // Streams longer than the window have tokens, but no request that ended.
         measurement.requests + measurement.tokens > 0,
         "nothing was answered: {}",
         measurement.first_error.as_deref().unwrap_or("no error either")
@@ -97,7 +101,7 @@ pub(crate) async fn run<T>(
     Ok((measurement, before, after))
 }
 
-/// Sends one request and says what is wrong with the answer, if anything is.
+/// Sends one request. Returns an error if the answer is missing or wrong.
 pub(crate) async fn check(target: SocketAddr, spec: &LoadSpec) -> anyhow::Result<()> {
     let tally = Mutex::new(Tally::new()?);
     let mut tasks = JoinSet::new();
@@ -110,7 +114,7 @@ pub(crate) async fn check(target: SocketAddr, spec: &LoadSpec) -> anyhow::Result
     tokio::time::timeout(Duration::from_millis(GRACE_MS), exchange).await.context("no answer")?
 }
 
-/// Makes the clients; the connection task of HTTP/2 goes into `tasks`.
+/// Opens the clients. The connection task of HTTP/2 goes into `tasks`.
 async fn open_clients(
     target: SocketAddr,
     spec: &LoadSpec,
@@ -128,7 +132,7 @@ async fn open_clients(
                     .await
                     .context("HTTP/2 handshake")?;
             tasks.spawn(async move {
-                // Its error reaches every stream, where it is counted.
+                // The streams get the connection's error, and count it.
                 drop(connection.await);
             });
             let client = |_| {
@@ -140,7 +144,7 @@ async fn open_clients(
     }
 }
 
-/// One client's loop.
+/// Sends requests of one client until the arrivals end.
 async fn work(mut client: Client, arrivals: Arc<Arrivals>, tally: Arc<Mutex<Tally>>) {
     while let Some((number, arrival)) = arrivals.next().await {
         match client.exchange(number, arrival, &tally).await {
@@ -153,7 +157,7 @@ async fn work(mut client: Client, arrivals: Arc<Arrivals>, tally: Arc<Mutex<Tall
     }
 }
 
-/// A poisoned tally still counts; the panic that poisoned it shows as a lost client.
+/// Locks the tally. A poisoned lock is fine: the panic that poisoned it shows as a lost client.
 fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -171,7 +175,7 @@ mod tests {
 
     const STALL_MS: u64 = 300;
 
-    /// Answers at once, except the 20th request, before which it stalls.
+    /// Answers every request at once, but stalls before the answer to one of them.
     async fn stalling_server(listener: TcpListener) {
         let served = AtomicU64::new(0);
         let (mut stream, _) = listener.accept().await.unwrap();

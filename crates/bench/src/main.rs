@@ -1,6 +1,6 @@
-//! Load generator, featherweight backend, side-by-side runs against nginx, and faults.
+//! Load generator, minimal backend, side-by-side runs against nginx, and fault injection.
 //!
-//! One thread each for load and backends: they share the machine with the proxy that they measure.
+//! The load and the backends use one thread each: they share the machine with the proxy under test.
 
 mod arrivals;
 mod backend;
@@ -67,7 +67,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns when the user wants to end it; dropping the run then ends all children.
+/// Waits for an interrupt or SIGTERM, and returns it as an error. Dropping the run ends all
+/// children.
 async fn interrupted() -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {

@@ -1,41 +1,43 @@
-//! What a process tree has used, read from `/proc/<pid>/stat`.
+//! Resource usage of process trees, from `/proc/<pid>/stat`.
+//!
+//! Written by hand: three fields of one line are needed, and the crate `procfs` parses all of `/proc`.
 
 use std::{collections::BTreeMap, fs, io};
 
-/// By how much ticks may exceed the exact time: one tick for each of a few processes.
+/// Largest excess of ticks over the exact time in seconds: one tick for each of a few processes.
 const TICK_ERROR_S: f64 = 0.05;
 
-/// The fields of one `/proc/<pid>/stat` line that are used here.
+/// Fields of a `/proc/<pid>/stat` line that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
-    /// The parent's process id.
+    /// Process id of the parent.
     pub(crate) parent: u32,
-    /// User and system time of all its threads, dead ones too, and of all children that it waited
-    /// for, in clock ticks.
+    /// User and system time in clock ticks: of all threads, dead ones included, and of all children
+    /// that the process has waited for.
     pub(crate) cpu_ticks: u64,
     /// Resident memory in pages.
     pub(crate) resident_pages: u64,
 }
 
-/// What a process tree has used so far.
+/// Resource usage of a process tree so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TreeUsage {
-    /// User and system time of all threads, dead ones too, in seconds; each process's is rounded
-    /// to the kernel's tick of usually 10 ms.
+    /// User and system time of all threads in seconds, dead ones included. Each process is rounded
+    /// to the kernel's tick, usually 10 ms.
     pub(crate) ticked_cpu_s: f64,
-    /// Time on a CPU of the threads that live now, in seconds, to the nanosecond; zero on kernels
-    /// without scheduler statistics.
+    /// CPU time of the living threads in seconds, exact to the nanosecond; 0 on kernels without
+    /// scheduler statistics.
     pub(crate) exact_cpu_s: f64,
-    /// Sum of resident memory in MiB; pages that processes share count once for each.
+    /// Sum of resident memory in MiB; shared pages count once for each process.
     pub(crate) resident_mib: f64,
 }
 
 impl TreeUsage {
-    /// CPU seconds between `before` and this.
+    /// Returns the CPU seconds between `before` and this.
     ///
-    /// The exact figure counts unless it is clearly short of the ticks: then threads ended
-    /// meanwhile and took their time with them. At 500 requests per second a proxy uses so little
-    /// that ticks alone would be off by a quarter.
+    /// Uses the exact figure unless it is clearly below the ticks, which means that threads have
+    /// ended in between and their time is missing. Ticks alone would be off by a quarter at 500
+    /// requests per second, where a proxy uses little time.
     pub(crate) fn cpu_s_since(&self, before: &Self) -> f64 {
         let ticked = self.ticked_cpu_s - before.ticked_cpu_s;
         let exact = self.exact_cpu_s - before.exact_cpu_s;
@@ -43,7 +45,7 @@ impl TreeUsage {
     }
 }
 
-/// Processor time of the whole machine since it started, whoever used it.
+/// Processor time of the whole machine since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MachineTime {
     busy_ticks: u64,
@@ -51,44 +53,45 @@ pub(crate) struct MachineTime {
 }
 
 impl MachineTime {
-    /// Up to now.
+    /// Reads the current times.
     pub(crate) fn now() -> io::Result<Self> {
         let text = fs::read_to_string("/proc/stat")?;
         Self::parse(&text).ok_or_else(|| io::Error::other("/proc/stat has no line for all cores"))
     }
 
-    /// The share of all cores that was busy since `before`; none if no tick has passed.
+    /// Returns the share of all cores that was busy since `before`; `None` if no tick has passed.
     pub(crate) fn busy_since(&self, before: &Self) -> Option<f64> {
         let all = self.all_ticks.saturating_sub(before.all_ticks);
         let busy = self.busy_ticks.saturating_sub(before.busy_ticks);
         (all > 0).then(|| busy as f64 / all as f64)
     }
 
-    /// Seconds that all cores together had since `before`.
+    /// Returns the seconds of all cores together since `before`, busy or idle.
     pub(crate) fn cpu_s_since(&self, before: &Self) -> f64 {
         let ticks = self.all_ticks.saturating_sub(before.all_ticks);
         ticks as f64 / rustix::param::clock_ticks_per_second() as f64
     }
 
-    /// Reads user, nice, system, idle, iowait, irq, softirq and steal. What follows, guests' time,
-    /// is in user's already.
+    /// Parses user, nice, system, idle, iowait, irq, softirq and steal. The later fields, guests'
+    /// time, are part of user already.
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let fields = line.split_ascii_whitespace().take(8).map(|field| field.parse::<u64>().ok());
         let ticks: Vec<u64> = fields.collect::<Option<_>>()?;
         let all_ticks: u64 = ticks.iter().sum();
+        // A core that waits for a disk (iowait) is idle, too.
         let idle_ticks = ticks.get(3)? + ticks.get(4)?;
         Some(Self { busy_ticks: all_ticks - idle_ticks, all_ticks })
     }
 }
 
-/// The usage of all descendants of `root`, without `root` itself.
+/// Returns the usage of all descendants of `root`, without `root` itself.
 pub(crate) fn descendants_usage(root: u32) -> io::Result<TreeUsage> {
     let stats = all_stats()?;
     Ok(usage_of(&stats, &descendants(&stats, root)))
 }
 
-/// The usage of `root` and all its descendants.
+/// Returns the usage of `root` and all its descendants.
 pub(crate) fn tree_usage(root: u32) -> io::Result<TreeUsage> {
     let stats = all_stats()?;
     let mut processes = descendants(&stats, root);
@@ -111,7 +114,7 @@ fn usage_of(stats: &BTreeMap<u32, Stat>, processes: &[u32]) -> TreeUsage {
     }
 }
 
-/// Time on a CPU of all living threads of a process, from the first field of their `schedstat`.
+/// Sums the CPU time of a process's living threads, from the first field of `schedstat`.
 fn threads_nanos(process: u32) -> u64 {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return 0 };
     let nanos = threads.flatten().filter_map(|thread| {
@@ -121,7 +124,7 @@ fn threads_nanos(process: u32) -> u64 {
     nanos.sum()
 }
 
-/// Reads every process; those that end meanwhile are left out.
+/// Reads the line of every process. A process that ends meanwhile is left out.
 fn all_stats() -> io::Result<BTreeMap<u32, Stat>> {
     let mut stats = BTreeMap::new();
     for entry in fs::read_dir("/proc")? {
@@ -129,6 +132,7 @@ fn all_stats() -> io::Result<BTreeMap<u32, Stat>> {
         let Some(process) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
+        // Fails if the process has ended since.
         let Ok(line) = fs::read_to_string(entry.path().join("stat")) else { continue };
         if let Some(stat) = parse_stat(&line) {
             stats.insert(process, stat);
@@ -137,7 +141,8 @@ fn all_stats() -> io::Result<BTreeMap<u32, Stat>> {
     Ok(stats)
 }
 
-/// Parses one line. The command may hold spaces and parentheses, so fields count from the last `)`.
+/// Parses one line. Fields count from the last `)`, because the command may contain spaces and
+/// parentheses.
 fn parse_stat(line: &str) -> Option<Stat> {
     let (_, after_command) = line.rsplit_once(')')?;
     // Field 3 of proc(5), the state, is the first here.
@@ -150,7 +155,7 @@ fn parse_stat(line: &str) -> Option<Stat> {
     })
 }
 
-/// All processes below `root`, each once.
+/// Lists all processes below `root`, each once.
 fn descendants(stats: &BTreeMap<u32, Stat>, root: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut open = vec![root];
@@ -188,7 +193,7 @@ mod tests {
         let parse = |text: &str| MachineTime::parse(text);
         let before = parse("cpu  10 0 5 80 5 0 0 0 9 9\ncpu0 1 1 1 1 1 1 1 1 1 1\n").unwrap();
         let after = parse("cpu  40 1 15 120 15 2 3 4 9 9\n").unwrap();
-        // 100 ticks passed, of which 40 were idle and 10 waited.
+        // 100 ticks passed: 40 idle, 10 in iowait.
         assert_eq!(after.busy_since(&before), Some(0.5));
         assert_eq!(before.busy_since(&before), None);
         assert!(after.cpu_s_since(&before) > 0.0);

@@ -1,4 +1,4 @@
-//! The proxies that are compared, each started with a configuration of its own.
+//! Proxies under comparison, each started with a config of its own.
 
 use std::{
     ffi::OsString,
@@ -15,19 +15,19 @@ use serde::Serialize;
 
 use crate::{guard::Guarded, load::Protocol, request::MODEL};
 
-/// How Spillway divides connections among its workers.
+/// Division of connections among Spillway's workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[value(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Layout {
-    /// One runtime, listener and connection pool per core.
+    /// A runtime, listener and connection pool for each core.
     PerCore,
-    /// One runtime with work stealing.
+    /// A single runtime with work stealing.
     Shared,
 }
 
 impl Layout {
-    /// Its name in the configuration.
+    /// Returns the name used in the config.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PerCore => "per_core",
@@ -36,17 +36,17 @@ impl Layout {
     }
 }
 
-/// What nginx does with request bodies. It decides most of what large requests cost it.
+/// Handling of request bodies in nginx, which causes most of the cost of large requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[value(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum NginxBodies {
-    /// Kept whole in memory first: its cheapest way, and the closest to a gateway that must read a
-    /// body before it can choose.
+    /// Whole body in memory first: the cheapest way, and the closest to a gateway that must read a
+    /// body before it can choose a replica.
     Memory,
-    /// Passed on as they come.
+    /// Passed on as it arrives.
     Streamed,
-    /// As nginx does by itself: above 16 KB through a temporary file.
+    /// Default of nginx: through a temporary file above 16 KB.
     Default,
 }
 
@@ -60,29 +60,29 @@ impl NginxBodies {
     }
 }
 
-/// A running proxy.
+/// Running proxy.
 #[derive(Debug)]
 pub(crate) struct Proxy {
-    /// Where it listens.
+    /// Address of its listener.
     pub(crate) address: SocketAddr,
-    /// Its processes.
+    /// Process under guard.
     pub(crate) guarded: Guarded,
 }
 
-/// What every proxy needs to know.
+/// Settings that all proxies share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site<'a> {
-    /// An existing folder for configuration, logs and temporary files.
+    /// Existing folder for configs, logs and temporary files.
     pub(crate) folder: &'a Path,
-    /// Where the backends listen.
+    /// Addresses of the backends.
     pub(crate) backends: &'a [SocketAddr],
-    /// What the clients speak.
+    /// Protocol of the clients.
     pub(crate) protocol: Protocol,
-    /// What nginx does with request bodies.
+    /// Handling of request bodies in nginx.
     pub(crate) nginx_bodies: NginxBodies,
 }
 
-/// Starts nginx; `name` tells several of them apart.
+/// Starts nginx; `name` distinguishes several of them.
 pub(crate) fn start_nginx(program: &Path, name: &str, site: Site<'_>) -> anyhow::Result<Proxy> {
     let folder = site.folder.join(name);
     fs::create_dir_all(&folder)?;
@@ -103,7 +103,7 @@ pub(crate) fn start_nginx(program: &Path, name: &str, site: Site<'_>) -> anyhow:
     Ok(Proxy { address, guarded: Guarded::spawn(name, &command, &folder.join("stderr.log"))? })
 }
 
-/// Starts Spillway with everything at its default except addresses, replicas and the layout.
+/// Starts Spillway with defaults, except addresses, replicas and the layout.
 pub(crate) fn start_spillway(
     program: &Path,
     layout: Layout,
@@ -120,20 +120,20 @@ pub(crate) fn start_spillway(
     Ok(Proxy { address, guarded: Guarded::spawn(&name, &command, &folder.join("stderr.log"))? })
 }
 
-/// nginx as someone would set it up who wants it fast: keep-alive on both sides without a limit
-/// of requests, no access log, and no buffering of answers (a stream
-/// would stall, and for small answers it makes no difference).
+/// Returns the config of an nginx set up for speed: keep-alive on both sides without a limit of
+/// requests, no access log, and no buffering of answers (which would stall streams, and makes no
+/// difference for small answers).
 fn nginx_config(address: SocketAddr, site: Site<'_>, folder: &Path, is_root: bool) -> String {
     let mut servers = String::new();
     for backend in site.backends {
         servers.push_str(&format!("    server {backend};\n"));
     }
-    // Before version 1.25 a listener in clear text speaks either HTTP/1.1 or HTTP/2.
+    // Before version 1.25 a clear-text listener takes either HTTP/1.1 or HTTP/2.
     let listen = match site.protocol {
         Protocol::Http1 => address.to_string(),
         Protocol::Http2 => format!("{address} http2"),
     };
-    // Workers would give up root for a user who cannot write to the folder.
+    // Else workers would drop root for a user that cannot write to the folder.
     let user = if is_root { "user root;\n" } else { "" };
     let folder = folder.display();
     let bodies = site.nginx_bodies.directive();
@@ -179,8 +179,8 @@ fn spillway_config(
     Ok(config)
 }
 
-/// A loopback address that is free now. Another process could take it before the proxy does; then
-/// the proxy says so and the run ends.
+/// Returns a loopback address with a free port. If another process takes the port before the proxy
+/// does, the proxy fails to start and the run ends.
 pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
     Ok(listener.local_addr()?)

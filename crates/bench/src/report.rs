@@ -1,4 +1,4 @@
-//! What a comparison found: every sample, the medians, and whether the targets are met.
+//! Report of a comparison: every sample, the medians, and the verdict on the targets.
 
 use std::fmt;
 
@@ -12,15 +12,15 @@ use crate::{
     tally::{Measurement, Percentiles},
 };
 
-/// Who carried the load.
+/// Subject of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Subject {
-    /// Nobody: straight to one backend.
+    /// No proxy: straight to one backend.
     Direct,
-    /// nginx, which everything is compared with.
+    /// nginx, the base of all ratios.
     Nginx,
-    /// A second nginx with the same configuration: what differs from the first is noise.
+    /// Second nginx with the same config: its difference from the first is noise.
     NginxCopy,
     /// Spillway.
     Spillway(Layout),
@@ -37,19 +37,19 @@ impl fmt::Display for Subject {
     }
 }
 
-/// One window of one subject.
+/// Measurement of one subject in one round.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sample {
-    /// What the clients saw.
+    /// Measurement of the clients.
     pub(crate) measurement: Measurement,
-    /// CPU seconds of the proxy's processes inside the window.
+    /// CPU seconds of the proxy's processes inside the window; `None` without a proxy.
     pub(crate) cpu_s: Option<f64>,
-    /// Resident memory of the proxy's processes at the end of the window.
+    /// Resident memory of the proxy's processes at the end of the window, in MiB.
     pub(crate) resident_mib: Option<f64>,
 }
 
 impl Sample {
-    /// A sample from the figures at both ends of the window.
+    /// Combines the figures at both ends of the window.
     pub(crate) fn new(
         measurement: Measurement,
         before: Option<TreeUsage>,
@@ -59,17 +59,18 @@ impl Sample {
         Self { measurement, cpu_s, resident_mib: after.map(|usage| usage.resident_mib) }
     }
 
-    /// CPU seconds per 10,000 requests or 1,000,000 tokens.
+    /// Returns the CPU seconds per 10,000 requests or 1,000,000 tokens.
     fn cpu_per_unit(&self, unit: CpuUnit) -> Option<f64> {
         let units = match unit {
             CpuUnit::Requests10k => self.measurement.requests as f64 / 1e4,
             CpuUnit::Tokens1M => self.measurement.tokens as f64 / 1e6,
         };
+        // A window in which no unit ended has no cost per unit.
         self.cpu_s.filter(|_| units > 0.0).map(|cpu_s| cpu_s / units)
     }
 }
 
-/// Medians over the rounds. "Added" is over the direct run of the same round.
+/// Medians over the rounds. "Added" means the difference to the direct run of the same round.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Summary {
     /// Requests per second.
@@ -78,60 +79,61 @@ pub(crate) struct Summary {
     pub(crate) tokens_per_s: Option<f64>,
     /// CPU seconds per unit of the scenario.
     pub(crate) cpu_s_per_unit: Option<f64>,
-    /// CPU per unit over nginx's, taken round by round.
+    /// CPU per unit as a multiple of nginx's, taken round by round.
     pub(crate) cpu_ratio: Option<f64>,
-    /// Latency of requests.
+    /// Median latency of requests.
     pub(crate) latency_p50_us: Option<f64>,
-    /// Latency of requests.
+    /// p99 of the latency of requests.
     pub(crate) latency_p99_us: Option<f64>,
-    /// Latency over direct.
+    /// Added median latency.
     pub(crate) added_p50_us: Option<f64>,
-    /// Latency over direct.
+    /// Added p99 of the latency.
     pub(crate) added_p99_us: Option<f64>,
-    /// Time to first token.
+    /// Median time to first token.
     pub(crate) first_token_p50_us: Option<f64>,
-    /// Time to first token over direct.
+    /// Added median time to first token.
     pub(crate) first_token_added_p50_us: Option<f64>,
-    /// Time to first token over direct.
+    /// Added p99 of the time to first token.
     pub(crate) first_token_added_p99_us: Option<f64>,
-    /// Time between two tokens.
+    /// Median time between two tokens.
     pub(crate) gap_p50_us: Option<f64>,
-    /// Time between two tokens.
+    /// p99 of the time between two tokens.
     pub(crate) gap_p99_us: Option<f64>,
-    /// Resident memory after the first round and after the last.
+    /// Resident memory in MiB after the first round and after the last.
     pub(crate) resident_mib: Option<(f64, f64)>,
     /// Failed requests of all rounds.
     pub(crate) errors: u64,
 }
 
-/// One subject of one scenario.
+/// Results of one subject in one scenario.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SubjectReport {
-    /// Who.
+    /// Subject.
     pub(crate) subject: Subject,
     /// Medians.
     pub(crate) summary: Summary,
-    /// Whether the scenario's target is met; Spillway only.
+    /// True if the scenario's target is met; `None` for other subjects than Spillway, and without a
+    /// target.
     pub(crate) is_target_met: Option<bool>,
-    /// Every round.
+    /// Samples of all rounds.
     pub(crate) samples: Vec<Sample>,
 }
 
-/// One scenario.
+/// Results of one scenario.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ScenarioReport {
-    /// Which.
+    /// Scenario.
     pub(crate) scenario: Scenario,
-    /// What CPU time is counted per.
+    /// Unit of CPU time.
     pub(crate) cpu_unit: CpuUnit,
-    /// What is aimed for.
+    /// Target; `None` if the figures only inform.
     pub(crate) target: Option<Target>,
-    /// In the order of the table.
+    /// Results of the subjects, in the order of the table.
     pub(crate) subjects: Vec<SubjectReport>,
 }
 
 impl ScenarioReport {
-    /// A report without samples.
+    /// Returns a report without samples.
     pub(crate) fn new(scenario: Scenario, subjects: impl Iterator<Item = Subject>) -> Self {
         let empty = |subject| SubjectReport {
             subject,
@@ -147,12 +149,12 @@ impl ScenarioReport {
         }
     }
 
-    /// Adds a sample of the subject at `index`. Every subject gets one in every round.
+    /// Adds a sample of the subject at `index`. Every subject gets one sample in every round.
     pub(crate) fn add(&mut self, index: usize, sample: Sample) {
         self.subjects[index].samples.push(sample);
     }
 
-    /// Computes medians and verdicts. Call it after the last sample.
+    /// Computes medians and verdicts. Call this after the last sample.
     pub(crate) fn summarize(&mut self) {
         let samples_of = |wanted| {
             let found = self.subjects.iter().find(|report| report.subject == wanted);
@@ -170,7 +172,7 @@ impl ScenarioReport {
 }
 
 impl Target {
-    /// Whether it is met; none if the figure is missing.
+    /// Returns true if the target is met; `None` if the figure is missing.
     fn is_met(self, summary: &Summary) -> Option<bool> {
         match self {
             Self::CpuRatioMax(max) => summary.cpu_ratio.map(|ratio| ratio <= max),

@@ -1,21 +1,21 @@
-//! The chat request that all scenarios send: its exact size, and a number that makes each distinct.
+//! Chat request of all scenarios, of an exact size and with a number that makes each one distinct.
 
 use std::net::SocketAddr;
 
-/// The path of every request.
+/// Path of every request.
 pub(crate) const PATH: &str = "/v1/chat/completions";
 
-/// The model that every request names and every replica serves.
+/// Model that every request names and every replica serves.
 pub(crate) const MODEL: &str = "tiny";
 
 /// Digits of the number at the start of the prompt.
 const NUMBER_DIGITS: usize = 12;
 
-/// Text with what JSON readers meet in practice: words, quotes and line breaks as escapes.
+/// Filler text with the escapes that JSON readers meet in practice: quotes and line breaks.
 const FILLER: &str = "the quick brown fox said \\\"jump over the lazy dog\\\" and did so.\\n";
 
-/// A JSON body of an exact size whose prompt starts with a number, so that no two requests
-/// share a prefix and nothing can be answered from a cache.
+/// JSON body of an exact size. The prompt starts with a number, so that no two requests share a
+/// prefix and no answer can come from a cache.
 #[derive(Clone, Debug)]
 pub(crate) struct ChatBody {
     bytes: Vec<u8>,
@@ -23,10 +23,11 @@ pub(crate) struct ChatBody {
 }
 
 impl ChatBody {
-    /// A body of `body_bytes`; a few hundred bytes is the least that a request needs.
+    /// Builds a body of `body_bytes` bytes. Returns an error below the few hundred bytes that a
+    /// request needs.
     pub(crate) fn new(body_bytes: usize, is_stream: bool) -> anyhow::Result<Self> {
-        // `messages` comes first, as the common clients send it: who looks for `model` must read
-        // past the prompt.
+        // `messages` comes first, as in common clients: a gateway must read past the prompt to find
+        // `model`.
         let before = "{\"messages\":[{\"role\":\"user\",\"content\":\"";
         let after =
             format!("\"}}],\"model\":\"{MODEL}\",\"max_tokens\":256,\"stream\":{is_stream}}}");
@@ -37,14 +38,14 @@ impl ChatBody {
         let text_end = body_bytes - after.len();
         bytes.extend(FILLER.bytes().cycle().take(text_end - bytes.len()));
         if bytes.last() == Some(&b'\\') {
-            // Cut inside an escape, which would swallow the closing quote.
+            // The text was cut inside an escape, which would swallow the closing quote.
             bytes[text_end - 1] = b' ';
         }
         bytes.extend_from_slice(after.as_bytes());
         Ok(Self { bytes, number_at: before.len() })
     }
 
-    /// The whole body.
+    /// Returns the whole body.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -55,7 +56,7 @@ impl ChatBody {
     }
 }
 
-/// A whole HTTP/1.1 request as it goes over the wire.
+/// Complete HTTP/1.1 request in wire format.
 #[derive(Clone, Debug)]
 pub(crate) struct WireRequest {
     bytes: Vec<u8>,
@@ -63,7 +64,7 @@ pub(crate) struct WireRequest {
 }
 
 impl WireRequest {
-    /// The request that carries `body` to `target`.
+    /// Builds the request that carries `body` to `target`.
     pub(crate) fn new(target: SocketAddr, body: &ChatBody) -> Self {
         let head = format!(
             "POST {PATH} HTTP/1.1\r\nhost: {target}\r\nuser-agent: spillway-bench\r\naccept: */*\r\n\
@@ -76,7 +77,7 @@ impl WireRequest {
         Self { bytes, number_at }
     }
 
-    /// The request with `number` in its prompt.
+    /// Returns the request with `number` in its prompt.
     pub(crate) fn numbered(&mut self, number: u64) -> &[u8] {
         stamp(&mut self.bytes[self.number_at..self.number_at + NUMBER_DIGITS], number);
         &self.bytes

@@ -1,4 +1,4 @@
-//! The scenarios of a comparison: what load, which backends, and what is aimed for.
+//! Scenarios of a comparison: load, backends and target of each.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::{
     load::{LoadSpec, Protocol},
 };
 
-/// Size of answers that are not streams.
+/// Size in bytes of answers that are not streams.
 const REPLY_BYTES: usize = 512;
 
-/// One kind of load.
+/// Kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scenario {
@@ -47,7 +47,7 @@ pub(crate) enum Scenario {
     H2Streams200,
 }
 
-/// What CPU time is counted per.
+/// Unit of CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CpuUnit {
@@ -57,18 +57,18 @@ pub(crate) enum CpuUnit {
     Tokens1M,
 }
 
-/// What Spillway must stay within.
+/// Limit that Spillway must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
-    /// CPU per unit over nginx's in the same round.
+    /// Largest CPU time per unit, as a multiple of nginx's in the same round.
     CpuRatioMax(f64),
-    /// Median latency over that without a proxy, in microseconds.
+    /// Largest median latency over that without a proxy, in microseconds.
     AddedP50UsMax(f64),
 }
 
 impl Scenario {
-    /// One line about it.
+    /// Describes the scenario in one line.
     pub(crate) fn description(self) -> &'static str {
         match self {
             Self::Rps1k => "1 KB chat requests, 64 connections, closed loop",
@@ -81,7 +81,7 @@ impl Scenario {
         }
     }
 
-    /// The load, with these times.
+    /// Returns the load with these times.
     pub(crate) fn load(self, warm_up: Duration, window: Duration) -> LoadSpec {
         LoadSpec {
             clients: if self == Self::H2Streams200 { 200 } else { 64 },
@@ -110,7 +110,7 @@ impl Scenario {
         }
     }
 
-    /// How the backends answer.
+    /// Returns the backends' answer.
     pub(crate) fn answer(self) -> Answer {
         match self {
             Self::SsePaced => Answer::Stream { tokens: 200, interval: Duration::from_millis(5) },
@@ -119,7 +119,7 @@ impl Scenario {
         }
     }
 
-    /// What CPU time is counted per.
+    /// Returns the unit of CPU time.
     pub(crate) fn cpu_unit(self) -> CpuUnit {
         match self.answer() {
             Answer::Json { .. } => CpuUnit::Requests10k,
@@ -127,7 +127,7 @@ impl Scenario {
         }
     }
 
-    /// What is aimed for; none where the figure only informs.
+    /// Returns the target; `None` if the figures only inform.
     pub(crate) fn target(self) -> Option<Target> {
         match self {
             Self::Rps1k => Some(Target::CpuRatioMax(1.3)),
@@ -138,14 +138,15 @@ impl Scenario {
         }
     }
 
-    /// Whether the backends speak what the clients speak, so that a run without a proxy makes sense.
+    /// Returns true if the backends speak the clients' protocol, so that a run without a proxy is
+    /// possible.
     pub(crate) fn has_direct(self) -> bool {
         self != Self::H2Streams200
     }
 }
 
 impl CpuUnit {
-    /// The unit as a column title.
+    /// Returns the unit as a column title.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Requests10k => "CPU s/10k",

@@ -1,12 +1,12 @@
-//! Counts the events of a server-sent event stream over any split of its bytes.
+//! Counter of the events in a server-sent event stream; input may be split anywhere.
 
-/// How much of a line is kept: enough to tell a blank line, a `data` field and `[DONE]`.
+/// Bytes to keep of a line: enough to recognise a blank line, a `data` field and `[DONE]`.
 const LINE_KEPT_BYTES: usize = 16;
 
-/// Counts tokens (events that carry data, `[DONE]` apart) and notices the end of the stream.
+/// Counter of tokens (events with data, except `[DONE]`) that also notices the end of the stream.
 ///
 /// Lines end in LF or CRLF. Comments and events without data do not count: a proxy that adds
-/// keep-alive comments must not look as if it produced tokens.
+/// keep-alive comments must not seem to produce tokens.
 #[derive(Debug, Default)]
 pub(crate) struct EventCounter {
     line: [u8; LINE_KEPT_BYTES],
@@ -16,7 +16,7 @@ pub(crate) struct EventCounter {
     is_done: bool,
 }
 
-/// What the lines of the present event said so far.
+/// Content of the current event, from its lines so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Event {
     #[default]
@@ -37,17 +37,18 @@ impl EventCounter {
         self.extend_line(rest);
     }
 
-    /// Complete events with data so far, without `[DONE]`.
+    /// Returns the number of complete events with data so far, without `[DONE]`.
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Whether `[DONE]` was seen.
+    /// Returns true if `[DONE]` has arrived.
     pub(crate) fn is_done(&self) -> bool {
         self.is_done
     }
 
     fn extend_line(&mut self, bytes: &[u8]) {
+        // Of a long line only the start is kept.
         let room = LINE_KEPT_BYTES.saturating_sub(self.line_bytes);
         let kept = room.min(bytes.len());
         if kept > 0 {

@@ -1,6 +1,7 @@
 //! Medians and ratios over rounds.
 
-/// The median of `values`: the mean of the middle two if their number is even, none if there are none.
+/// Returns the median of the finite `values`, which is the mean of the middle two for an even
+/// number; `None` if there are none.
 pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -12,10 +13,10 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     }
 }
 
-/// The median of `value / base` taken round by round.
+/// Returns the median of `value / base`, taken round by round.
 ///
-/// Rounds differ by what else the machine does. Both sides of one round share that, so a ratio
-/// inside the round is steadier than the ratio of two medians.
+/// Other work on the machine changes from round to round. Both sides of one round share it, so a
+/// ratio inside the round is steadier than the ratio of two medians.
 pub(crate) fn median_ratio(
     values: impl IntoIterator<Item = Option<f64>>,
     bases: impl IntoIterator<Item = Option<f64>>,
@@ -23,7 +24,7 @@ pub(crate) fn median_ratio(
     median(pairs(values, bases).filter(|(_, base)| *base > 0.0).map(|(value, base)| value / base))
 }
 
-/// The median of `value - base` taken round by round.
+/// Returns the median of `value - base`, taken round by round.
 pub(crate) fn median_difference(
     values: impl IntoIterator<Item = Option<f64>>,
     bases: impl IntoIterator<Item = Option<f64>>,
@@ -31,7 +32,7 @@ pub(crate) fn median_difference(
     median(pairs(values, bases).map(|(value, base)| value - base))
 }
 
-/// Values and bases of the rounds that have both.
+/// Pairs the values and bases of the rounds that have both.
 fn pairs(
     values: impl IntoIterator<Item = Option<f64>>,
     bases: impl IntoIterator<Item = Option<f64>>,

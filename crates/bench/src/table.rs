@@ -1,4 +1,4 @@
-//! The comparison as text: one table per scenario.
+//! Text tables of a comparison, one for each scenario.
 
 use std::{fmt, iter};
 
@@ -7,11 +7,11 @@ use crate::{
     scenario::{CpuUnit, Target},
 };
 
-/// Prints a report.
+/// Text form of a report.
 #[derive(Debug)]
 pub(crate) struct Table<'a>(pub(crate) &'a ScenarioReport);
 
-/// A column title and how its cell is made.
+/// Title of a column and the function that formats its cells.
 type Column = (&'static str, fn(&Summary) -> String);
 
 const REQUEST_COLUMNS: [Column; 6] = [

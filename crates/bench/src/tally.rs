@@ -1,4 +1,4 @@
-//! What one timed window of load showed.
+//! Counts and latencies of one timed window of load.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use crate::sse::EventCounter;
 
-/// Longest duration a histogram tells apart, in nanoseconds; longer ones count as this long.
+/// Longest duration that a histogram records, in nanoseconds; longer ones count as this long.
 const NANOS_MAX: u64 = 60_000_000_000;
 
-/// Counters and histograms of everything that ended since the last reset.
+/// Counters and histograms of all requests that ended since the last reset.
 #[derive(Debug)]
 pub(crate) struct Tally {
     requests: u64,
@@ -22,44 +22,45 @@ pub(crate) struct Tally {
     gap: Histogram<u64>,
 }
 
-/// The figures of one window.
+/// Figures of one window.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Measurement {
-    /// Length of the window.
+    /// Length of the window in seconds.
     pub(crate) seconds: f64,
-    /// Requests that ended well inside the window.
+    /// Number of requests that succeeded inside the window.
     pub(crate) requests: u64,
-    /// Requests that failed, were answered by anything but 200, or broke off.
+    /// Number of requests that failed: an error, a status other than 200, or a reply that broke
+    /// off.
     pub(crate) errors: u64,
-    /// What the first of them said.
+    /// Text of the first error.
     pub(crate) first_error: Option<String>,
-    /// Events with data that arrived inside the window.
+    /// Number of events with data that arrived inside the window.
     pub(crate) tokens: u64,
-    /// From the intended start of a request to its last byte.
+    /// Time from the intended start of a request to its last byte.
     pub(crate) latency: Percentiles,
-    /// From the intended start of a request to its first token; streams only.
+    /// Time from the intended start of a request to its first token; `None` without streams.
     pub(crate) first_token: Option<Percentiles>,
-    /// Between two tokens of one stream; streams only.
+    /// Time between two tokens of a stream; `None` without streams.
     pub(crate) gap: Option<Percentiles>,
 }
 
-/// Points of one distribution in microseconds.
+/// Percentiles of one distribution in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Percentiles {
-    /// Half are faster.
+    /// Median.
     pub(crate) p50_us: f64,
-    /// Nine of ten are faster.
+    /// 90th percentile.
     pub(crate) p90_us: f64,
-    /// 99 of 100 are faster.
+    /// 99th percentile.
     pub(crate) p99_us: f64,
-    /// The slowest.
+    /// Largest value.
     pub(crate) max_us: f64,
 }
 
 impl Tally {
-    /// An empty tally.
+    /// Returns an empty tally.
     pub(crate) fn new() -> anyhow::Result<Self> {
-        // Three digits keep the error of each value below 0.1 %.
+        // Three significant digits keep the error of each value below 0.1 %.
         let histogram = || Histogram::new_with_bounds(1, NANOS_MAX, 3);
         Ok(Self {
             requests: 0,
@@ -72,7 +73,7 @@ impl Tally {
         })
     }
 
-    /// Forgets everything: the warm-up is over.
+    /// Clears everything, at the end of the warm-up.
     pub(crate) fn reset(&mut self) {
         (self.requests, self.errors, self.tokens) = (0, 0, 0);
         self.first_error = None;
@@ -81,19 +82,19 @@ impl Tally {
         self.gap.reset();
     }
 
-    /// Records a request that ended well.
+    /// Records a request that succeeded.
     pub(crate) fn finish(&mut self, latency: Duration) {
         self.requests += 1;
         record(&mut self.latency, latency);
     }
 
-    /// Records a request that did not.
+    /// Records a request that failed.
     pub(crate) fn fail(&mut self, error: &anyhow::Error) {
         self.errors += 1;
         self.first_error.get_or_insert_with(|| format!("{error:#}"));
     }
 
-    /// Records the state after some bytes of a stream arrived at `now`.
+    /// Records the tokens in the bytes of a stream that arrived at `now`.
     pub(crate) fn observe(&mut self, watch: &mut StreamWatch, now: Instant) {
         let fresh = watch.counter.tokens() - watch.seen;
         if fresh == 0 {
@@ -103,14 +104,14 @@ impl Tally {
             None => record(&mut self.first_token, now - watch.arrival),
             Some(last) => record(&mut self.gap, now - last),
         }
-        // Tokens that came along in the same read had no gap before them.
+        // Further tokens of the same read had no gap before them.
         self.gap.saturating_record_n(0, fresh - 1);
         self.tokens += fresh;
         watch.seen += fresh;
         watch.last_token_at = Some(now);
     }
 
-    /// The figures so far, for a window of this length.
+    /// Returns the figures so far, for a window of this length.
     pub(crate) fn measurement(&self, window: Duration) -> Measurement {
         let if_any = |histogram: &Histogram<u64>| {
             (!histogram.is_empty()).then(|| Percentiles::from(histogram))
@@ -129,12 +130,12 @@ impl Tally {
 }
 
 impl Measurement {
-    /// Requests per second.
+    /// Returns the requests per second.
     pub(crate) fn requests_per_s(&self) -> f64 {
         self.requests as f64 / self.seconds
     }
 
-    /// Tokens per second.
+    /// Returns the tokens per second.
     pub(crate) fn tokens_per_s(&self) -> f64 {
         self.tokens as f64 / self.seconds
     }
@@ -152,10 +153,10 @@ impl From<&Histogram<u64>> for Percentiles {
     }
 }
 
-/// One stream as the client sees it.
+/// Progress of a stream at its client.
 #[derive(Debug)]
 pub(crate) struct StreamWatch {
-    /// Fed by whoever reads the body.
+    /// Counter of events; the reader of the body feeds it.
     pub(crate) counter: EventCounter,
     arrival: Instant,
     seen: u64,
@@ -163,7 +164,7 @@ pub(crate) struct StreamWatch {
 }
 
 impl StreamWatch {
-    /// A watch over the answer to a request that was due at `arrival`.
+    /// Returns the progress of the answer to a request that was due at `arrival`.
     pub(crate) fn new(arrival: Instant) -> Self {
         Self { counter: EventCounter::default(), arrival, seen: 0, last_token_at: None }
     }
@@ -177,7 +178,7 @@ fn record(histogram: &mut Histogram<u64>, duration: Duration) {
 mod tests {
     use super::*;
 
-    /// 0.1 % is what three digits promise.
+    /// Returns true within 0.1 %, the precision of three digits.
     fn is_near(value: f64, expected: f64) -> bool {
         (value - expected).abs() <= expected * 0.001
     }

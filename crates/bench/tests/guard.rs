@@ -1,4 +1,4 @@
-//! The guard against the real binary: nothing that it runs outlives the pipe.
+//! Guard with the real binary: no process that it runs outlives the pipe.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -9,8 +9,8 @@ use std::{
 
 #[test]
 fn closing_the_pipe_ends_the_child_and_its_children() {
-    // The shell ignores the polite signal, so the guard must use the other one; its own child,
-    // which inherits that, is in the same group.
+    // The shell ignores SIGTERM, so the guard must use SIGKILL; its own child, which inherits that,
+    // is in the same group.
     let script = "trap '' TERM; sleep 600 & echo $!; wait";
     let mut guard = Command::new(env!("CARGO_BIN_EXE_spillway-bench"))
         .args(["guard", "--", "sh", "-c", script])
@@ -43,7 +43,7 @@ fn the_guard_ends_with_its_child() {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        // Kept beyond the wait, which would close it: the guard must not be told to end its child.
+        // Kept beyond the wait, which would close it: the guard must not end its child now.
         let pipe = guard.stdin.take();
         let status = guard.wait().unwrap();
         drop(pipe);

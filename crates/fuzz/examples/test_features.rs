@@ -1,3 +1,3 @@
-//! Nothing. Cargo builds dependencies with the features of the workspace's tests only where a test or an
-//! example is built too: with this one, fuzzing shares them with the tests. A library, so that it is not
-//! linked: what it would be linked with lacks libFuzzer.
+//! Empty example, so that fuzzing shares built dependencies with the tests: cargo builds
+//! dependencies with the features of the workspace's tests only if a test or an example is built,
+//! too. A library, so that it is not linked, which would fail without libFuzzer.

@@ -1,22 +1,23 @@
-//! The coverage-guided runner: gives the targets of all crates to libFuzzer, one at a time.
+//! Coverage-guided runner: gives the targets of all crates to libFuzzer, one at a time.
 //!
 //! `cargo xtask fuzz` builds and starts it. The variable `SPILLWAY_FUZZ_TARGET` names the target.
-//! Its entry point, and the unsafe code that this takes, come from the macro of `libfuzzer-sys`.
+//! The macro of `libfuzzer-sys` provides the entry point and its unsafe code.
 #![no_main]
 
 use std::sync::OnceLock;
 
 use spillway_fuzz::{Target, run_one};
 
-/// The environment variable that names the target.
+/// Environment variable that names the target.
 const TARGET_VARIABLE: &str = "SPILLWAY_FUZZ_TARGET";
 
-/// The targets of each crate.
-const TABLES: [&[Target]; 11] = [
+/// Targets of each crate.
+const TABLES: [&[Target]; 12] = [
     spillway_admin::fuzz::TARGETS,
-    spillway_agreement::fuzz::TARGETS,
-    spillway_consensus::fuzz::TARGETS,
-    spillway_control::fuzz::TARGETS,
+    spillway_control_plane::fuzz::TARGETS,
+    spillway_raft::fuzz::TARGETS,
+    spillway_cluster_state::fuzz::TARGETS,
+    spillway_geo::fuzz::TARGETS,
     spillway_link::fuzz::TARGETS,
     spillway_node::fuzz::TARGETS,
     spillway_protocol::fuzz::TARGETS,

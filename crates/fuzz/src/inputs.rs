@@ -1,15 +1,15 @@
-//! The inputs that are kept: seeds, and everything that once made a target fail.
+//! Kept inputs: seeds, and every input that once made a target fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the inputs of a target are kept, one in each file, as raw bytes.
+/// Returns the folder of a target's kept inputs, one in each file, as raw bytes.
 #[must_use]
 pub fn folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("inputs").join(target)
 }
 
-/// Reads the kept inputs of a target in the order of their names; none if it has no folder.
+/// Reads the kept inputs of a target in the order of their names; none if the target has no folder.
 #[must_use]
 pub fn read_inputs(target: &str) -> Vec<Vec<u8>> {
     let Ok(entries) = fs::read_dir(folder(target)) else { return Vec::new() };

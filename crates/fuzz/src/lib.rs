@@ -1,9 +1,10 @@
-//! Runs fuzz targets: functions that give one input to a parser and panic when a property fails.
+//! Runner of fuzz targets: functions that give one input to a parser and panic when a property
+//! fails.
 //!
-//! Each crate lists the targets of its own parsers in `fuzz::TARGETS`, compiled for tests and
-//! under `cfg(fuzzing)` only, so that private parsers are reached without being made public.
-//! [`check`] is the part for tests: it replays the inputs that are kept in `inputs/` and then runs
-//! a bounded number of mutations. The binary of this crate gives the same targets to libFuzzer.
+//! Each crate lists the targets of its own parsers in `fuzz::TARGETS`. They are compiled for tests
+//! and under `cfg(fuzzing)` only, so that targets reach private parsers. [`check`] is the part for
+//! tests: it replays the inputs in `inputs/` and then runs a bounded number of mutations. The
+//! binary of this crate gives these targets to libFuzzer.
 
 mod inputs;
 mod mutation;
@@ -15,29 +16,29 @@ use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{env, fs};
 
-/// A parser under test: a name that is unique in the project, and what runs one input.
+/// Parser under test: a name that is unique in the project, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Mutations of each target in a test; a few seconds for all targets together.
+/// Mutations of each target in a test. All targets together take a few seconds.
 const RUNS: u64 = 2_000;
-/// The environment variable that replaces [`RUNS`].
+/// Environment variable that replaces [`RUNS`].
 const RUNS_VARIABLE: &str = "SPILLWAY_FUZZ_RUNS";
-/// The environment variable that replaces the seed of the mutations.
+/// Environment variable that replaces [`SEED`].
 const SEED_VARIABLE: &str = "SPILLWAY_FUZZ_SEED";
-/// The same mutations in each run, so that a failure does not come and go.
+/// Seed of the mutations: fixed, so that a failure does not come and go.
 const SEED: u64 = 0x5350_494c_4c57_4159;
-/// Length of mutated inputs, in bytes.
+/// Longest mutated input, in bytes.
 const INPUT_BYTES_MAX: usize = 4_096;
 
-/// Bytes that any parser may hold at a time, whatever the length of its input.
+/// Bytes that any parser may hold at a time, for an input of any length.
 const HELD_BYTES_MIN: u64 = 1 << 20;
-/// Further bytes it may hold for each byte of its input. A map of small values costs most.
+/// Further bytes that a parser may hold per byte of input. A map of small values costs most.
 const HELD_BYTES_EACH: u64 = 512;
 
 /// Runs `target` on one input and checks how much memory it held at a time.
 ///
 /// # Panics
-/// If a property of the target fails, or it held more than its input justifies.
+/// Panics if a property of the target fails, or it held more memory than its input justifies.
 pub fn run_one((name, run): Target, input: &[u8]) {
     let held = allocation_counter::measure(|| run(input)).bytes_max;
     let limit = HELD_BYTES_MIN + HELD_BYTES_EACH * input.len() as u64;
@@ -47,7 +48,7 @@ pub fn run_one((name, run): Target, input: &[u8]) {
 /// Replays the kept inputs of each target, then runs mutations of them from a fixed seed.
 ///
 /// # Panics
-/// If an input makes a target panic. The message has the input and says how to keep it.
+/// Panics if an input makes a target panic. The message has the input and says how to keep it.
 pub fn check(targets: &[Target]) {
     let runs = number(RUNS_VARIABLE).unwrap_or(RUNS);
     for target in targets {
@@ -68,7 +69,7 @@ fn number(variable: &str) -> Option<u64> {
     env::var(variable).ok()?.parse().ok()
 }
 
-/// Writes the input that failed to a temporary file before it panics.
+/// Runs an input. If that fails, writes the input to a temporary file and panics.
 #[expect(clippy::panic, reason = "an assertion of tests")]
 fn run_or_report(target: Target, input: &[u8]) {
     let Err(cause) = catch_unwind(AssertUnwindSafe(|| run_one(target, input))) else { return };
@@ -80,7 +81,7 @@ fn run_or_report(target: Target, input: &[u8]) {
         let _infallible = write!(hex, "{byte:02x}");
     }
     let place = if written { path.display().to_string() } else { "nowhere".to_owned() };
-    // A panic's message is one or the other, as it was formatted or not.
+    // The message of a panic is a `String` if it was formatted, else a `&str`.
     let text = cause.downcast_ref::<String>().map(String::as_str);
     let said = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("see above");
     let kept = folder(name);

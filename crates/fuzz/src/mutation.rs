@@ -1,6 +1,6 @@
-//! Changes inputs without knowing their format, as fuzzers do.
+//! Mutations of inputs that need no knowledge of the format.
 
-/// Numbers at which arithmetic and limits tend to break; bytes of lengths and varints among them.
+/// Numbers at which arithmetic and limits tend to break, with bytes of lengths and varints.
 const EDGES: [u64; 12] = [
     0,
     1,
@@ -15,15 +15,15 @@ const EDGES: [u64; 12] = [
     i64::MAX as u64,
     u64::MAX,
 ];
-/// Marks that separate the parts of most text formats.
+/// Characters that separate the parts of most text formats.
 const MARKS: &[u8] = b" \t\r\n\0\"'\\,;:=&%/.-+*(){}[]<>?#@_09azAZ\x7f\x80\xc3\xff";
-/// Changes made to one input at most.
+/// Most changes made to one input.
 const CHANGES_MAX: usize = 6;
 
 /// Makes a new input of at most `bytes_max` bytes out of one or two of `known`.
 ///
 /// # Panics
-/// If `known` is empty.
+/// Panics if `known` is empty.
 pub fn mutate(known: &[Vec<u8>], bytes_max: usize, dice: &mut fastrand::Rng) -> Vec<u8> {
     let mut input = known[dice.usize(..known.len())].clone();
     for _ in 0..=dice.usize(..CHANGES_MAX) {
@@ -69,7 +69,7 @@ fn set(input: &mut [u8], byte: u8, dice: &mut fastrand::Rng) {
     }
 }
 
-/// Puts a number in one of its usual forms in place of as many bytes.
+/// Replaces bytes at `at` by an edge number in one of its usual encodings.
 fn put_edge(input: &mut Vec<u8>, at: usize, dice: &mut fastrand::Rng) {
     let number = EDGES[dice.usize(..EDGES.len())];
     let bytes = match dice.u8(..4) {
@@ -83,7 +83,7 @@ fn put_edge(input: &mut Vec<u8>, at: usize, dice: &mut fastrand::Rng) {
     drop(input.splice(at..end, bytes));
 }
 
-/// A range within `length` bytes, short ones more often than long ones.
+/// Returns a random range within `length` bytes, more often a short one.
 fn part(length: usize, dice: &mut fastrand::Rng) -> std::ops::Range<usize> {
     let start = dice.usize(..=length);
     let most = if dice.bool() { 8 } else { length };

@@ -1,4 +1,4 @@
-//! The account of a run: lost, doubled, and which errors a broken replica excuses.
+//! Account of a run: lost requests, doubled requests, and the errors that a broken replica excuses.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,86 +16,88 @@ use super::{
     plan,
 };
 
-/// Inexcusable errors that are listed one by one; the count is complete.
+/// Most inexcusable errors to list one by one; their count is complete.
 const LISTED_MAX: usize = 20;
 
-/// A time in which a replica was broken. Times count from the start of the load.
+/// Time in which a replica was broken. Times count from the start of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Trouble {
-    /// Which replica.
+    /// Index of the replica.
     pub(crate) replica: u16,
-    /// What was wrong.
+    /// Fault of the replica.
     pub(crate) fault: Fault,
-    /// Not later than the fault came into force.
+    /// Start: not later than the fault took effect.
     pub(crate) from: Duration,
-    /// Not sooner than it was healed.
+    /// End: not sooner than the replica was healed.
     pub(crate) until: Duration,
 }
 
-/// What became of all requests.
+/// Results of all requests of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Account {
-    /// Requests in all.
+    /// Number of requests sent.
     pub(crate) sent: usize,
-    /// Whole replies.
+    /// Number of whole replies.
     pub(crate) complete: usize,
-    /// Neither a whole reply nor a clear error in time.
+    /// Number of requests with neither a whole reply nor a clear error in time.
     pub(crate) lost: usize,
-    /// Of these, the ones that were merely not over when their client gave up.
+    /// Number of the lost requests that were only unfinished when their client gave up.
     pub(crate) late: usize,
-    /// Finished by replicas more than once.
+    /// Number of requests that replicas finished more than once.
     pub(crate) doubled: usize,
-    /// Clear errors and losses by kind.
+    /// Counts of clear errors and losses by kind.
     pub(crate) errors: BTreeMap<String, usize>,
-    /// Clear errors of requests that were on a broken replica and could not be sent again.
+    /// Number of clear errors of requests that were on a broken replica and could not be sent
+    /// again.
     pub(crate) excused: usize,
-    /// The other clear errors.
+    /// Number of all other clear errors.
     pub(crate) inexcusable: usize,
-    /// The first of those.
+    /// First of the inexcusable errors.
     pub(crate) listed: Vec<Inexcusable>,
-    /// All errors and losses by where they happened.
+    /// Errors and losses by the replica where they happened.
     pub(crate) places: Vec<Place>,
 }
 
-/// Errors of one kind at one replica during one trouble, or outside of any.
+/// Errors of one kind at one replica, during one trouble or outside of any.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Place {
-    /// Where the requests were; none if no replica had received them.
+    /// Replica that had the requests; `None` if no replica had received them.
     pub(crate) replica: Option<u16>,
-    /// What was wrong with it at the time; none if nothing was.
+    /// Fault of the replica at the time; `None` if it was healthy.
     pub(crate) fault: Option<Fault>,
-    /// Since when, in seconds from the start of the load.
+    /// Start of the fault, in seconds from the start of the load.
     pub(crate) since_s: Option<f64>,
-    /// What the clients saw.
+    /// Error that the clients saw.
     pub(crate) error: String,
-    /// How many of them.
+    /// Number of errors.
     pub(crate) count: usize,
 }
 
-/// An error that there was no reason for.
+/// Error that no broken replica excuses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Inexcusable {
-    /// The request.
+    /// Id of the request.
     pub(crate) id: String,
-    /// When it was sent, in seconds from the start of the load.
+    /// Time of sending, in seconds from the start of the load.
     pub(crate) sent_s: f64,
-    /// What the client saw.
+    /// Error that the client saw.
     pub(crate) error: String,
-    /// Where it was, if anywhere.
+    /// Replica that had the request; `None` if none had received it.
     pub(crate) replica: Option<u16>,
-    /// Why that is no excuse.
+    /// Reason why the error is not excused.
     pub(crate) why: Why,
 }
 
-/// Why an error is not excused.
+/// Reason why an error is not excused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Why {
-    /// No replica had received it, so that any other could have been asked.
+    /// No replica had received the request, so any other could have been tried.
     NeverReceived,
-    /// No replica that had it was broken at the time.
+    /// No replica that had the request was broken at the time.
     ReplicaHealthy,
-    /// Nothing had reached the client, and the gateway's own rules allow to send it again.
+    /// No part of the reply had reached the client, and the gateway's rules allow to send the
+    /// request again.
     Resendable,
 }
 
@@ -110,13 +112,13 @@ impl fmt::Display for Why {
 }
 
 impl Account {
-    /// Errors of any kind, losses included.
+    /// Returns the number of errors of any kind, losses included.
     pub(crate) fn failed(&self) -> usize {
         self.sent - self.complete
     }
 }
 
-/// Draws up the account. `ledgers[i]` is replica i's.
+/// Builds the account of a run. `ledgers[i]` belongs to replica i.
 pub(crate) fn account(
     observations: &[Observation],
     ledgers: &[Ledger],
@@ -129,6 +131,8 @@ pub(crate) fn account(
     for seen in observations {
         let visits = visits.get(&seen.number).unwrap_or(&none);
         let culprit = culprit(seen, visits, troubles);
+        // Counts for complete requests too: the client saw one reply, but two replicas did the
+        // work.
         account.doubled += usize::from(visits.finished > 1);
         let error = match &seen.ending {
             Ending::Complete => {
@@ -162,16 +166,16 @@ pub(crate) fn account(
     account
 }
 
-/// The replica that a request failed at, and its trouble as an index into the list of all.
+/// Replica at which a request failed, and its trouble as an index into the list of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Culprit {
     replica: Option<u16>,
     trouble: Option<usize>,
 }
 
-/// Of several replicas that had received the request, the one that was broken.
+/// Finds the replica at which a request failed: of several that had received it, the broken one.
 fn culprit(seen: &Observation, visits: &Visits, troubles: &[Trouble]) -> Culprit {
-    // The reply's own word counts; an error of the gateway names no replica.
+    // The replica named in the reply wins; a gateway's error names none.
     let had_it = |replica: u16| {
         seen.replica.map_or_else(|| visits.replicas.contains(&replica), |named| named == replica)
     };
@@ -191,6 +195,7 @@ impl Account {
         let why = match culprit {
             Culprit { replica: None, .. } => Why::NeverReceived,
             Culprit { trouble: None, .. } => Why::ReplicaHealthy,
+            // The replica was broken, but the gateway could have tried another one.
             Culprit { .. } if failure.is_resendable && !failure.is_begun => Why::Resendable,
             Culprit { .. } => {
                 self.excused += 1;
@@ -210,7 +215,7 @@ impl Account {
     }
 }
 
-/// Where one request was.
+/// Replicas that received one request, and how many times it was finished.
 #[derive(Clone, Debug, Default)]
 struct Visits {
     replicas: BTreeSet<u16>,

@@ -1,4 +1,4 @@
-//! The account against ledgers made by hand.
+//! Account of hand-made ledgers.
 
 use super::{super::ledger::testing::ledger, *};
 use Outcome::{Aborted, Finished, InFlight, Rejected};
@@ -36,7 +36,7 @@ const TROUBLES: [Trouble; 1] = [Trouble {
     until: Duration::from_secs(20),
 }];
 
-/// The account of request 0, which was on the replicas whose ledgers name it.
+/// Returns the account of request 0, which was on the replicas whose ledgers name it.
 fn account_of(observation: Observation, ledgers: &[&[(&str, Outcome)]]) -> Account {
     let ledgers: Vec<Ledger> = ledgers.iter().map(|receipts| ledger(receipts)).collect();
     account(&[observation], &ledgers, &TROUBLES)
@@ -75,10 +75,10 @@ fn doubled_is_finished_twice_wherever() {
     assert_eq!(doubled(&[&[(ID, Finished)], &[(ID, Finished)]]), 1);
     assert_eq!(doubled(&[&[(ID, Finished), (ID, Finished)], &[]]), 1);
     assert_eq!(doubled(&[&[(ID, Finished)], &[(ID, Finished)], &[(ID, Finished)]]), 1);
-    // Sent again after the first replica broke off: that is what a retry is.
+    // A retry after the first replica broke off.
     assert_eq!(doubled(&[&[(ID, Aborted)], &[(ID, Finished)]]), 0);
     assert_eq!(doubled(&[&[(ID, InFlight)], &[(ID, Rejected)], &[(ID, Finished)]]), 0);
-    // Requests outside the plan, and others.
+    // Requests outside the plan do not count, nor do other requests.
     assert_eq!(doubled(&[&[("trial", Finished)], &[("trial", Finished), (ID, Finished)]]), 0);
     assert_eq!(doubled(&[&[(ID, Finished)], &[("fault-0000001", Finished)]]), 0);
 }
@@ -89,7 +89,7 @@ fn an_error_is_excused_while_its_replica_is_broken_and_at_no_other_time() {
         why(seen(0, from, until, failure("504 first_byte_timeout")), &[&[], &[(ID, Aborted)]])
     };
     assert_eq!(on_broken(12.0, 13.0), None);
-    // Under way when it broke, and sent before it was healed.
+    // In flight when the replica broke, and sent before it was healed.
     assert_eq!(on_broken(9.0, 10.5), None);
     assert_eq!(on_broken(19.9, 24.0), None);
     assert_eq!(on_broken(8.0, 9.9), Some(Why::ReplicaHealthy));

@@ -1,4 +1,4 @@
-//! The command line of `faults`.
+//! Command line of `faults`.
 
 use std::{collections::BTreeSet, path::PathBuf};
 
@@ -6,13 +6,13 @@ use anyhow::Context as _;
 
 use super::{config::Health, fault::Fault};
 
-/// What every list takes for "each there is".
+/// Value of every list for all items.
 const ALL: &str = "all";
 
-/// What `--health` takes for "the gateway's defaults".
+/// Value of `--health` for the gateway's defaults.
 const NONE: &str = "none";
 
-/// Settings of `[health]` that would not show within seconds otherwise.
+/// Settings of `[health]` whose defaults would not show an effect within seconds.
 const HEALTH: [(&str, u64); 2] = [("stall_ms", 3_000), ("slow_start_ms", 3_000)];
 
 /// Options of `faults`.
@@ -47,7 +47,7 @@ pub(crate) struct FaultsArguments {
     /// had time for it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) jobs: u8,
-    /// How often a run is made at most if the machine had no time for it.
+    /// Most runs of a measurement if the machine was too busy.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
     pub(crate) attempts: u8,
     /// Seed of arrivals, requests and the order of faults.
@@ -61,40 +61,40 @@ pub(crate) struct FaultsArguments {
     pub(crate) markdown: Option<PathBuf>,
 }
 
-/// One part of the run.
+/// Part of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Part {
     /// Each policy against each fault.
     Matrix,
     /// Faults in random order.
     Mixed,
-    /// One of four replicas ten times slower.
+    /// A slow replica: one of four, ten times slower.
     Slow,
     /// Ten cold replicas join two warm ones.
     Herd,
 }
 
 impl FaultsArguments {
-    /// The faults of the matrix.
+    /// Returns the faults of the matrix.
     ///
     /// # Errors
-    /// A name that no fault has.
+    /// Returns an error for an unknown name.
     pub(crate) fn faults(&self) -> anyhow::Result<Vec<Fault>> {
         chosen(&self.faults).context("--faults")
     }
 
-    /// What to run.
+    /// Returns the parts to run.
     ///
     /// # Errors
-    /// A name that no part has.
+    /// Returns an error for an unknown name.
     pub(crate) fn parts(&self) -> anyhow::Result<BTreeSet<Part>> {
         Ok(chosen(&self.parts).context("--parts")?.into_iter().collect())
     }
 
-    /// Settings of `[health]`, of those the binary has.
+    /// Returns the settings of `[health]`, limited to those that the binary knows.
     ///
     /// # Errors
-    /// A setting that the binary does not know, or that is no number.
+    /// Returns an error for a setting that the binary does not know, or a value that is no number.
     pub(crate) fn health(&self, known: &BTreeSet<String>) -> anyhow::Result<Health> {
         if self.health.is_empty() {
             let settings = HEALTH.iter().filter(|(name, _)| known.contains(*name));
@@ -108,10 +108,10 @@ impl FaultsArguments {
         self.health.iter().filter(|setting| *setting != NONE).map(parse).collect()
     }
 
-    /// The policies that are asked for, of those the binary has.
+    /// Returns the policies that were asked for.
     ///
     /// # Errors
-    /// A name that the binary does not know.
+    /// Returns an error for a policy that the binary does not know.
     pub(crate) fn policies(&self, known: &[String]) -> anyhow::Result<Vec<String>> {
         if self.policies.iter().any(|name| name == ALL) {
             return Ok(known.to_vec());

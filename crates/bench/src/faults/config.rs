@@ -1,4 +1,4 @@
-//! The config file of the gateway under test.
+//! Config file of the gateway under test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,39 +14,39 @@ use anyhow::Context as _;
 use super::schema::Features;
 use crate::request::MODEL;
 
-/// A reply's head must come within this time, about 40 times what a healthy replica takes. The
-/// gateway's default of ten minutes is right for language models and useless in a run of seconds.
+/// Time limit in milliseconds for the head of a reply, about 40 times what a healthy replica takes.
+/// The gateway's default of ten minutes suits language models, but not a run of seconds.
 const FIRST_BYTE_MS: u64 = 4_000;
 
-/// Longest silence inside a reply; a token comes every few milliseconds.
+/// Longest pause inside a reply in milliseconds; a token comes every few milliseconds.
 const IDLE_MS: u64 = 2_000;
 
-/// How long running requests may take when the gateway is ended: they are over by then.
+/// Drain time in milliseconds when the gateway is ended; requests are over by then.
 const DRAIN_MS: u64 = 500;
 
-/// What hashing policies hash.
+/// Key of hashing policies.
 const HASH_BY: &str = "header:x-user";
 
-/// A policy and what else its route must say.
+/// Policy with the other settings that its route needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyChoice {
-    /// Its name.
+    /// Name of the policy.
     pub(crate) name: String,
     hash_by: Option<&'static str>,
 }
 
-/// Everything that decides the file.
+/// Inputs of the config file.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigSpec<'a> {
-    /// What the binary knows.
+    /// Settings that the binary knows.
     pub(crate) features: &'a Features,
-    /// The policy of the only route.
+    /// Policy of the only route.
     pub(crate) policy: &'a PolicyChoice,
     /// Addresses of all emulated replicas.
     pub(crate) replicas: &'a [SocketAddr],
-    /// The ones that are in the file.
+    /// Replicas that are in the file, as indices.
     pub(crate) members: &'a BTreeSet<u16>,
-    /// Settings of `[health]`; the others keep their defaults.
+    /// Settings of `[health]`; all others keep their defaults.
     pub(crate) health: &'a Health,
 }
 
@@ -54,10 +54,10 @@ pub(crate) struct ConfigSpec<'a> {
 pub(crate) type Health = BTreeMap<String, u64>;
 
 impl PolicyChoice {
-    /// Finds out, by asking the binary, whether the policy needs something to hash by.
+    /// Finds out if the policy needs a key to hash by, by asking the binary to check both configs.
     ///
     /// # Errors
-    /// If the binary refuses the config both with it and without.
+    /// Returns an error if the binary refuses the config with the key and without.
     pub(crate) fn find(
         spillway: &Path,
         features: &Features,
@@ -70,6 +70,7 @@ impl PolicyChoice {
             let spec = ConfigSpec {
                 features,
                 policy: &choice,
+                // Any address will do: the config is only checked.
                 replicas: &[SocketAddr::from(([127, 0, 0, 1], 9))],
                 members: &BTreeSet::from([0]),
                 health: &Health::new(),
@@ -86,20 +87,20 @@ impl PolicyChoice {
     }
 }
 
-/// The name of a replica in the config.
+/// Returns the name of a replica in the config.
 pub(crate) fn replica_name(index: u16) -> String {
     format!("replica-{index}")
 }
 
-/// The number of the replica that has this name.
+/// Returns the index of the replica with this name; `None` for other names.
 pub(crate) fn replica_index(name: &str) -> Option<u16> {
     name.strip_prefix("replica-")?.parse().ok()
 }
 
-/// The file's text. Ports are chosen by the system; the gateway says which.
+/// Returns the text of the file. The system chooses the ports, and the gateway announces them.
 ///
 /// # Errors
-/// A member without an address.
+/// Returns an error for a member without an address.
 pub(crate) fn config(spec: &ConfigSpec<'_>) -> anyhow::Result<String> {
     let mut text = format!(
         "[node]\nname = \"faults\"\nregion = \"local\"\nexpose_routing = true\n\
@@ -110,7 +111,7 @@ pub(crate) fn config(spec: &ConfigSpec<'_>) -> anyhow::Result<String> {
     let knows_kinds = spec.features.replica.contains("kind");
     if !spec.features.health.is_empty() {
         text.push_str("[health]\n");
-        // A replica's kind says how it is checked.
+        // Else the kind of a replica determines the check.
         if !knows_kinds {
             text.push_str("check = \"http\"\n");
         }

@@ -10,24 +10,25 @@ use hyper_util::rt::TokioIo;
 
 use crate::client::connect;
 
-/// How long one may take. A crash waits for connections to be gone, which is quick.
+/// Time limit of a request in milliseconds. Crashing a replica waits until its connections are
+/// gone, which is quick.
 const LIMIT_MS: u64 = 10_000;
 
-/// Largest reply: the ledger of 4,096 requests has about 300 KB.
+/// Largest reply in bytes: the ledger of 4,096 requests has about 300 KB.
 const REPLY_BYTES_MAX: usize = 8 << 20;
 
-/// Asks for `path`.
+/// Sends a GET request.
 ///
 /// # Errors
-/// No reply in time.
+/// Returns an error if no reply comes in time.
 pub(crate) async fn get(target: SocketAddr, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
     send(target, Method::GET, path, Bytes::new()).await
 }
 
-/// Posts `body` to `path`.
+/// Sends a POST request.
 ///
 /// # Errors
-/// No reply in time.
+/// Returns an error if no reply comes in time.
 pub(crate) async fn post(
     target: SocketAddr,
     path: &str,

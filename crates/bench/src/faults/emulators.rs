@@ -1,4 +1,4 @@
-//! The emulated replicas: one process, and a spare replica through which the others are controlled.
+//! Emulated replicas: one process, with a spare replica through which the others are controlled.
 
 use std::{ffi::OsString, net::SocketAddr, path::Path};
 
@@ -9,17 +9,18 @@ use serde_json::{Value, json};
 use super::{control, ledger::Stats};
 use crate::{guard::Guarded, request::MODEL};
 
-/// Real time per modelled time. With the L4's figures a request of twenty tokens takes 110 ms, and
-/// a step 5 ms, which is well above the runtime's millisecond.
+/// Real time per emulated time. With the L4's profile a request of twenty tokens takes 110 ms and a
+/// step 5 ms, well above the runtime's resolution of 1 ms.
 pub(crate) const TIME_SCALE: f64 = 0.1;
 
 /// Running replicas.
 #[derive(Debug)]
 pub(crate) struct Emulators {
     guarded: Guarded,
-    /// The ones that the gateway may be told of.
+    /// Addresses that the gateway may get.
     addresses: Vec<SocketAddr>,
-    /// Never in a config and never broken: a crashed replica is healed through it.
+    /// Address of a replica that is never in a config and never broken, so that a crashed replica
+    /// can be healed through it.
     spare: SocketAddr,
 }
 
@@ -32,7 +33,7 @@ impl Emulators {
     /// Starts `count` replicas.
     ///
     /// # Errors
-    /// If the process does not say where they listen.
+    /// Returns an error if the process does not announce as many addresses.
     pub(crate) fn start(
         spillway: &Path,
         count: u16,
@@ -53,20 +54,22 @@ impl Emulators {
         let announced: Announced =
             serde_json::from_str(&guarded.first_line()?).context("addresses of the replicas")?;
         let mut addresses = announced.replicas;
+        // One more was started than asked for.
         let spare = addresses.pop().context("no spare replica")?;
         anyhow::ensure!(addresses.len() == usize::from(count), "not as many replicas as asked");
         Ok(Self { guarded, addresses, spare })
     }
 
-    /// Where they listen.
+    /// Returns the addresses of the replicas, without the spare one.
     pub(crate) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Breaks a replica, or heals it without a setting. Returns once that is in force.
+    /// Breaks a replica with `setting`, or heals it with `None`. Returns when this has taken
+    /// effect.
     ///
     /// # Errors
-    /// If the emulator refuses.
+    /// Returns an error if the emulator refuses.
     pub(crate) async fn set_fault(
         &self,
         replica: u16,
@@ -80,10 +83,10 @@ impl Emulators {
         Ok(())
     }
 
-    /// The account of a replica whose port is open.
+    /// Reads the stats of a replica.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// Returns an error if the replica does not answer, as during a crash.
     pub(crate) async fn stats(&self, replica: u16) -> anyhow::Result<Stats> {
         let address = self.addresses.get(usize::from(replica)).context("no such replica")?;
         let (status, reply) = control::get(*address, "/emulator/stats").await?;
@@ -91,7 +94,7 @@ impl Emulators {
         serde_json::from_slice(&reply).context("account of a replica")
     }
 
-    /// An error if the process has ended.
+    /// Returns an error if the process has ended.
     pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
         self.guarded.check_alive()
     }

@@ -1,4 +1,4 @@
-//! How a request ended for its client: with a whole reply, a clear error, or neither.
+//! End of a request as seen by its client: a whole reply, a clear error, or neither.
 
 use std::fmt;
 
@@ -8,61 +8,61 @@ use serde_json::Value;
 
 use super::plan::Kind;
 
-/// The end of one request as its client saw it.
+/// End of one request as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ending {
     /// A whole, well-formed reply.
     Complete,
-    /// The client could tell that it failed.
+    /// The client got a clear error.
     Failed(Failure),
-    /// The client could not, or not in time.
+    /// The client got no clear error, or not in time.
     Lost(Loss),
 }
 
-/// A clear error.
+/// Clear error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Failure {
-    /// What it is counted as.
+    /// Kind of error, for counting.
     pub(crate) kind: String,
-    /// Whether part of a good reply had reached the client before.
+    /// True if the client had received part of a good reply.
     pub(crate) is_begun: bool,
-    /// The code by which the gateway says that the replica was not reached, or broke off unheard:
-    /// what it promises to send again.
+    /// True if the gateway's code promises to send the request again: the replica was not reached,
+    /// or broke off before its reply.
     pub(crate) is_resendable: bool,
 }
 
-/// Why a request counts as lost.
+/// Kind of loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Loss {
     /// The connection ended before the reply began.
     NoReply,
-    /// Not over when the client gave up.
+    /// The reply was not over when the client gave up.
     TooLate,
-    /// The reply ended as if it were whole, and was not.
+    /// The reply ended properly by HTTP, but was not complete.
     Truncated,
 }
 
-/// How the bytes of the reply ended.
+/// End of a reply's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// As HTTP says that a message ends.
+    /// The message ended as HTTP requires.
     Whole,
-    /// Before that.
+    /// The connection ended before the end of the message.
     Broken,
-    /// Not before the client gave up.
+    /// The message had not ended when the client gave up.
     TooLate,
 }
 
-/// What came.
+/// Received part of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
-    /// Of the reply's head, once there was one.
+    /// Status; `None` if no head arrived.
     pub(crate) status: Option<StatusCode>,
-    /// `x-spillway-code`.
+    /// Header `x-spillway-code`.
     pub(crate) code: Option<String>,
-    /// The body as far as it came.
+    /// Part of the body that arrived.
     pub(crate) body: Vec<u8>,
 }
 
@@ -76,12 +76,13 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Says how a request of this kind ended.
+/// Decides how a request of this kind ended.
 pub(crate) fn judge(kind: Kind, reply: &Reply, transport: Transport) -> Ending {
     let Some(status) = reply.status else {
         let is_late = transport == Transport::TooLate;
         return Ending::Lost(if is_late { Loss::TooLate } else { Loss::NoReply });
     };
+    // A head in time does not help a client whose reply does not end.
     if transport == Transport::TooLate {
         return Ending::Lost(Loss::TooLate);
     }
@@ -105,10 +106,10 @@ fn failed(kind: String, is_begun: bool, is_resendable: bool) -> Ending {
     Ending::Failed(Failure { kind, is_begun, is_resendable })
 }
 
-/// A stream is whole with `[DONE]`, and fails with an event that holds an error.
+/// Decides how a stream ended: `[DONE]` makes it whole, an event with an error makes it fail.
 fn judge_stream(body: &[u8], transport: Transport) -> Ending {
     let text = String::from_utf8_lossy(body);
-    // What follows the last empty line is no event yet.
+    // Bytes after the last empty line are no complete event.
     let complete = text.rfind("\n\n").map_or("", |end| &text[..end]);
     for data in complete.lines().filter_map(|line| line.strip_prefix("data:")) {
         let data = data.trim();
@@ -129,7 +130,7 @@ fn judge_stream(body: &[u8], transport: Transport) -> Ending {
     }
 }
 
-/// Whether the body is the whole answer to a request of this kind.
+/// Returns true if the body is a complete answer to a request of this kind.
 fn is_whole(kind: Kind, body: &[u8]) -> bool {
     let field = if kind == Kind::Infer { "outputs" } else { "choices" };
     serde_json::from_slice::<Value>(body).is_ok_and(|value| value[field].is_array())
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(check(Kind::Stream, 200, stream, WHOLE), Ending::Complete);
         let says_done = "data: {\"a\":\"[DONE]\"}\n\n";
         assert_eq!(check(Kind::Stream, 200, says_done, WHOLE), Ending::Lost(Loss::Truncated));
-        // All that matters has arrived.
+        // Everything that matters has arrived.
         assert_eq!(check(Kind::Stream, 200, stream, BROKEN), Ending::Complete);
     }
 

@@ -1,4 +1,4 @@
-//! Sends requests over HTTP/1.1 and watches what comes back.
+//! Sends requests over HTTP/1.1 and records the replies.
 
 use std::{
     net::SocketAddr,
@@ -21,15 +21,15 @@ use super::{
 };
 use crate::client::connect;
 
-/// When a client gives up; the budget that it names in its header is shorter.
+/// Time after which a client gives up; the budget in its header is shorter.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Largest reply that is read on; those asked for here have a few kilobytes.
+/// Largest reply in bytes; replies here have a few kilobytes.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// Connections to the gateway, as many as are needed at a time.
+/// Pool of connections to the gateway, as many as are needed at a time.
 #[derive(Debug)]
 pub(crate) struct Pool {
     target: SocketAddr,
@@ -37,26 +37,26 @@ pub(crate) struct Pool {
     drivers: Mutex<JoinSet<()>>,
 }
 
-/// What became of one request. Times count from the start of the load.
+/// Result of one request. Times count from the start of the load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Observation {
-    /// Which.
+    /// Number of the request.
     pub(crate) number: u32,
-    /// When it was due.
+    /// Time at which the request was due.
     pub(crate) due: Duration,
-    /// When its client began to send it.
+    /// Time at which the client began to send.
     pub(crate) sent: Duration,
-    /// The first byte of the reply's body.
+    /// Time of the first byte of the reply's body.
     pub(crate) first_byte: Option<Duration>,
-    /// When it was over.
+    /// Time of the end.
     pub(crate) ended: Duration,
-    /// The replica that the reply names.
+    /// Replica that the reply names.
     pub(crate) replica: Option<u16>,
-    /// How it ended.
+    /// End as the client saw it.
     pub(crate) ending: Ending,
 }
 
-/// What has come of a reply so far; kept outside the exchange, which may be cut off in its midst.
+/// Received part of a reply. Kept outside the exchange, which the time limit may cut off.
 #[derive(Debug, Default)]
 struct Progress {
     reply: Reply,
@@ -65,16 +65,16 @@ struct Progress {
 }
 
 impl Pool {
-    /// A pool without connections.
+    /// Returns a pool without connections.
     pub(crate) fn new(target: SocketAddr) -> Self {
         Self { target, idle: Mutex::default(), drivers: Mutex::default() }
     }
 
-    /// Sends everything that is planned when it is due, whatever became of the requests before,
-    /// and returns when all are over.
+    /// Sends every planned request at its due time, whatever happened to earlier ones. Returns when
+    /// all are over.
     ///
     /// # Errors
-    /// A request that can't be built.
+    /// Returns an error if a request cannot be built.
     pub(crate) async fn send_all(
         self: &Arc<Self>,
         workload: &Workload,
@@ -98,10 +98,10 @@ impl Pool {
         Ok(seen)
     }
 
-    /// Whether a request is answered well.
+    /// Sends a request and checks that the answer is a success.
     ///
     /// # Errors
-    /// If it is not.
+    /// Returns an error without an answer, or if its status is no success.
     pub(crate) async fn check(
         self: &Arc<Self>,
         request: Request<Full<Bytes>>,
@@ -137,7 +137,7 @@ impl Pool {
         }
     }
 
-    /// Carries one request through; an error means that the reply is not whole.
+    /// Sends one request and reads the reply; an error means that the reply is not whole.
     async fn carry(
         &self,
         request: Request<Full<Bytes>>,
@@ -156,11 +156,13 @@ impl Pool {
             progress.reply.body.extend_from_slice(&data);
             anyhow::ensure!(progress.reply.body.len() <= BODY_BYTES_MAX, "the reply is too long");
         }
+        // Only after a whole reply can the connection be used again.
         lock(&self.idle).push(sender);
         Ok(())
     }
 
-    /// Sends over an idle connection, or a new one if there is none or it was closed unused.
+    /// Sends over an idle connection, or over a new one if there is none or it was closed while
+    /// idle.
     async fn ask(
         &self,
         mut request: Request<Full<Bytes>>,
@@ -172,12 +174,14 @@ impl Pool {
                 Some(sender) => sender,
                 None => self.open().await?,
             };
+            // Closed while idle: try the next one.
             if sender.ready().await.is_err() && !is_new {
                 continue;
             }
             match sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, sender)),
                 Err(mut error) => match error.take_message() {
+                    // Nothing was sent, so a second try cannot double the request.
                     Some(unsent) if !is_new => request = unsent,
                     _ => return Err(error.into_error().into()),
                 },
@@ -189,22 +193,22 @@ impl Pool {
         let io = TokioIo::new(connect(self.target).await?);
         let (sender, connection) = hyper::client::conn::http1::handshake(io).await?;
         let mut drivers = lock(&self.drivers);
-        // Those that ended since the last time.
+        // Removes the drivers that have ended.
         while drivers.try_join_next().is_some() {}
         drivers.spawn(async move {
-            // Its error reaches the request, where it is counted.
+            // The request reports the error of the connection, and counts it.
             drop(connection.await);
         });
         Ok(sender)
     }
 }
 
-/// Neither list can be left half changed by a panic.
+/// Locks one of the lists. A poisoned lock is fine: no panic leaves a list half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A request outside the plan, to see whether the gateway serves.
+/// Builds a request outside the plan, to test if the gateway serves.
 ///
 /// # Errors
 /// None in practice.

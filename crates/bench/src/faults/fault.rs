@@ -1,21 +1,21 @@
-//! What can befall a replica, and how the emulator or the gateway is told to do it.
+//! Faults of replicas, and the settings that cause them.
 
 use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// How many times slower a slowed replica is.
+/// Factor by which a slowed replica is slower.
 pub(crate) const SLOWDOWN: f64 = 10.0;
 
-/// Events of a stream that still arrive before it is cut or stalls: the role and two tokens.
+/// Number of events that still arrive before a stream is cut or stalls: the role and two tokens.
 const EVENTS_BEFORE_END: u64 = 3;
 
-/// One column of the matrix.
+/// Fault, one column of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[value(rename_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
-    /// Nothing: what the others are compared with.
+    /// No fault, for comparison.
     None,
     /// Port closed and every connection reset.
     Killed,
@@ -31,7 +31,7 @@ pub(crate) enum Fault {
     Flapping,
     /// Streams break off after a few events, whole replies after half of their body.
     Cut,
-    /// The same, but the connection stays open and silent.
+    /// Streams and replies stop as with `Cut`, but the connection stays open and silent.
     Stalled,
     /// Answers every inference request with 429 and `Retry-After: 1`.
     Busy,
@@ -44,7 +44,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Its name on the command line and in tables.
+    /// Returns the name used on the command line and in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -62,7 +62,7 @@ impl Fault {
         }
     }
 
-    /// What the emulator is told; none if it is not the replica that changes.
+    /// Returns the emulator's setting; `None` if the fault does not change the replica itself.
     pub(crate) fn setting(self) -> Option<Value> {
         match self {
             Self::None | Self::Added | Self::Drained | Self::DrainedByAdmin => None,
@@ -76,8 +76,8 @@ impl Fault {
         }
     }
 
-    /// The part of its former share above which a replica counts as still in use: room for trial
-    /// requests, and for twice what a slowed one can still do.
+    /// Returns the part of its former share up to which a replica counts as out of use. Leaves room
+    /// for trial requests, and for twice what a slowed replica can still do.
     pub(crate) fn tolerated_part(self) -> f64 {
         match self {
             Self::Slowed => 0.05 + 2.0 / SLOWDOWN,
@@ -85,7 +85,7 @@ impl Fault {
         }
     }
 
-    /// Whether the replica is to be left out as long as it lasts.
+    /// Returns true if the gateway should leave the replica out while the fault lasts.
     pub(crate) fn takes_out(self) -> bool {
         !matches!(self, Self::None | Self::Flapping | Self::Added)
     }

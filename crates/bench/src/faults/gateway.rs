@@ -1,4 +1,4 @@
-//! The gateway under test: its process, its config file, its admin listener.
+//! Gateway under test: its process, config file and admin listener.
 
 use std::{
     collections::BTreeSet,
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::guard::Guarded;
 
-/// Lines of its log that an error shows.
+/// Lines of the log to show in an error.
 const LOG_LINES: usize = 5;
 
-/// A running gateway.
+/// Running gateway.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     guarded: Guarded,
@@ -42,10 +42,10 @@ struct Announced {
 }
 
 impl Gateway {
-    /// Starts it with a config in `folder`.
+    /// Starts the gateway with a config in `folder`.
     ///
     /// # Errors
-    /// If it does not say where it listens.
+    /// Returns an error if the gateway does not announce its addresses.
     pub(crate) fn start(
         spillway: &Path,
         spec: &ConfigSpec<'_>,
@@ -61,6 +61,7 @@ impl Gateway {
             serde_json::from_str(&guarded.first_line()?).context("addresses of the gateway")?;
         Ok(Self {
             guarded,
+            // The config has one listener.
             address: *announced.listeners.first().context("no listener")?,
             admin: announced.admin,
             file,
@@ -72,30 +73,30 @@ impl Gateway {
         })
     }
 
-    /// Where it takes requests.
+    /// Returns the address for requests.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Puts replicas into the config file; the gateway notices by itself.
+    /// Adds replicas to the config file, which the gateway reloads by itself.
     ///
     /// # Errors
-    /// If the file can't be written.
+    /// Returns an error if the file cannot be written.
     pub(crate) fn join(&mut self, replicas: &[u16]) -> anyhow::Result<()> {
         self.members.extend(replicas);
         self.rewrite()
     }
 
-    /// Takes a replica out of the config file.
+    /// Removes a replica from the config file.
     ///
     /// # Errors
-    /// If the file can't be written.
+    /// Returns an error if the file cannot be written.
     pub(crate) fn leave(&mut self, replica: u16) -> anyhow::Result<()> {
         self.members.remove(&replica);
         self.rewrite()
     }
 
-    /// Whether replicas can be drained over the admin listener.
+    /// Returns true if replicas can be drained over the admin listener.
     pub(crate) async fn has_drain(&self) -> bool {
         let reply = control::get(self.admin, "/replicas").await;
         reply.is_ok_and(|(status, _)| status.is_success())
@@ -104,7 +105,7 @@ impl Gateway {
     /// Drains or resumes a replica over the admin listener.
     ///
     /// # Errors
-    /// If the gateway refuses.
+    /// Returns an error if the gateway refuses.
     pub(crate) async fn order(&self, replica: u16, order: &str) -> anyhow::Result<()> {
         let path = format!("/replicas/{}/{order}", replica_name(replica));
         let (status, reply) = control::post(self.admin, &path, "").await?;
@@ -113,26 +114,27 @@ impl Gateway {
         Ok(())
     }
 
-    /// Requests that it sent again so far; none if its metrics don't say.
+    /// Returns the number of retries so far; `None` if the metrics cannot be read.
     pub(crate) async fn retries(&self) -> Option<u64> {
         let (status, text) = control::get(self.admin, "/metrics").await.ok()?;
         let text = std::str::from_utf8(&text).ok().filter(|_| status.is_success())?;
         Some(sum_of(text, "spillway_retries_total"))
     }
 
-    /// An error with its last words if it has ended.
+    /// Returns an error with the end of the log if the gateway has ended.
     pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
         self.guarded.check_alive()
     }
 
-    /// The end of its log.
+    /// Returns the last lines of the log.
     pub(crate) fn last_words(&self) -> String {
         let log = self.guarded.log_text();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 
-    /// Writes beside the file and renames, so that the gateway never reads half of it.
+    /// Writes the config to a second file and renames it, so that the gateway never reads half a
+    /// file.
     fn rewrite(&self) -> anyhow::Result<()> {
         let spec = ConfigSpec {
             features: &self.features,
@@ -147,7 +149,7 @@ impl Gateway {
     }
 }
 
-/// The sum over all series of one counter.
+/// Sums all series of one counter.
 fn sum_of(metrics: &str, name: &str) -> u64 {
     let value = |line: &str| {
         let rest = line.strip_prefix(name)?;

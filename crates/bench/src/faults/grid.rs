@@ -1,4 +1,4 @@
-//! A table of text, for the terminal and for a page.
+//! Table of text, for the terminal and for a page.
 
 /// Rows under a header, all of the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -8,18 +8,18 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// A grid without rows.
+    /// Returns a grid without rows.
     pub(crate) fn new<'a>(header: impl IntoIterator<Item = &'a str>) -> Self {
         Self { header: header.into_iter().map(str::to_owned).collect(), rows: Vec::new() }
     }
 
-    /// Appends a row. Cells that it lacks are empty.
+    /// Appends a row. Missing cells are empty.
     pub(crate) fn push(&mut self, mut row: Vec<String>) {
         row.resize(self.header.len(), String::new());
         self.rows.push(row);
     }
 
-    /// Aligned columns: the first to the left, the others to the right.
+    /// Formats aligned columns: the first one to the left, the others to the right.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for row in std::iter::once(&self.header).chain(&self.rows) {
@@ -39,9 +39,10 @@ impl Grid {
         text
     }
 
-    /// A table in Markdown.
+    /// Formats a Markdown table.
     pub(crate) fn markdown(&self) -> String {
         let line = |row: &[String]| {
+            // A bar would end the cell.
             let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
             format!("| {} |\n", cells.join(" | "))
         };
@@ -61,12 +62,12 @@ impl Grid {
     }
 }
 
-/// A figure with so many decimals, or a dash.
+/// Formats a figure with so many decimals; a dash for `None`.
 pub(crate) fn figure(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
-/// A share in percent, or a dash.
+/// Formats a share in percent; a dash for `None`.
 pub(crate) fn percent(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{:.0} %", value * 100.0))
 }

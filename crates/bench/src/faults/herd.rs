@@ -1,4 +1,4 @@
-//! Ten cold replicas join two warm ones at once: does everybody run to them?
+//! Ten cold replicas join two warm ones at once: does the load rush to the cold ones?
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,59 +15,59 @@ use super::{
     slow::ratio,
 };
 
-/// Times the former p99 that is allowed in the seconds after joining, with slow start.
+/// Largest p99 in the seconds after joining, as a multiple of the p99 before, with slow start.
 pub(crate) const RATIO_MAX: f64 = 2.0;
 
-/// The setting of `[health]`.
+/// Name of the setting in `[health]`.
 pub(crate) const SLOW_START: &str = "slow_start_ms";
 
-/// What it is set to, against 0.
+/// Value of the setting, compared with 0.
 pub(crate) const SLOW_START_MS: u64 = 10_000;
 
 const WARM: u16 = 2;
 const COLD: u16 = 10;
 
-/// Long prompts: 2,000 tokens, which a cold replica needs 100 ms for at this time scale. The two
-/// warm replicas hold all of them, 32,000 of their 40,000 tokens.
+/// Long prompts of 2,000 tokens, which take a cold replica 100 ms at this time scale. The two warm
+/// replicas hold all of them: 32,000 of their 40,000 tokens.
 const PREFIXES: u32 = 16;
 const PREFIX_BYTES: usize = 8_000;
 
-/// Of the matrix's rate, so that two replicas are enough for it.
+/// Rate as a part of the matrix's rate, so that two replicas are enough.
 const RATE_PART: f64 = 0.5;
 
 const WARM_UP_S: u32 = 6;
 const BEFORE_S: u32 = 8;
-/// "The seconds after joining".
+/// Length of the phase right after joining, in seconds.
 const JOINED_S: u32 = 8;
 const LATER_S: u32 = 8;
 
-/// What it showed with one setting; a request that failed counts as one of ten seconds.
+/// Results with one setting. A request that failed counts as one of ten seconds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Herd {
-    /// With two warm replicas.
+    /// Latency with two warm replicas.
     pub(crate) before: Latency,
-    /// In the seconds after the cold ones joined.
+    /// Latency in the seconds after the cold ones joined.
     pub(crate) joined: Latency,
-    /// In the seconds after those.
+    /// Latency in the seconds after that.
     pub(crate) later: Latency,
     /// p99 of the whole reply, joined over before.
     pub(crate) ratio: Option<f64>,
-    /// The same for the first byte.
+    /// p99 of the first byte, joined over before.
     pub(crate) first_byte_ratio: Option<f64>,
-    /// What part of the requests the cold ones got in those seconds.
+    /// Share of the requests that the cold replicas got right after joining.
     pub(crate) cold_share: f64,
     /// p99 of the whole reply for each second; 0 is the first after joining.
     pub(crate) p99_by_second: Vec<(i32, f64)>,
-    /// What became of the requests.
+    /// Results of the requests.
     pub(crate) account: Account,
-    /// What the machine did.
+    /// Load of the machine.
     pub(crate) conditions: Conditions,
 }
 
-/// Runs it once; without `slow_start_ms` for a binary that knows no slow start.
+/// Runs the herd once. `slow_start_ms` is `None` for a binary without slow start.
 ///
 /// # Errors
-/// A run that could not be carried out.
+/// Returns an error if the run could not be carried out.
 pub(crate) async fn run(
     bench: &Bench<'_>,
     policy: &PolicyChoice,

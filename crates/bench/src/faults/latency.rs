@@ -9,32 +9,32 @@ use super::{
     exchange::{DEADLINE, Observation},
 };
 
-/// Points of both distributions, in milliseconds from the time when requests were due.
+/// Percentiles in milliseconds from the time at which requests were due; `None` without requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Latency {
-    /// Requests that count.
+    /// Number of requests that count.
     pub(crate) requests: usize,
-    /// First byte of the body.
+    /// Median time to the first byte of the body.
     pub(crate) first_byte_p50_ms: Option<f64>,
-    /// First byte of the body.
+    /// p99 of the time to the first byte of the body.
     pub(crate) first_byte_p99_ms: Option<f64>,
-    /// The whole reply.
+    /// Median time of the whole reply.
     pub(crate) total_p50_ms: Option<f64>,
-    /// The whole reply.
+    /// p99 of the time of the whole reply.
     pub(crate) total_p99_ms: Option<f64>,
 }
 
-/// What a request that was not answered whole counts as.
+/// Treatment of requests that did not get a whole reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
-    /// Nothing: it stands among the errors.
+    /// Not counted here: they are counted as errors.
     LeftOut,
-    /// As slow as the client's patience, so that a limit can't be kept by failing.
+    /// Counted with the client's time limit, so that failing does not keep a latency limit.
     AsDeadline,
 }
 
 impl Latency {
-    /// Of the requests due within `phase`.
+    /// Returns the latency of the requests due within `phase`.
     pub(crate) fn of(
         observations: &[Observation],
         phase: &Range<Duration>,
@@ -68,9 +68,10 @@ impl Latency {
     }
 }
 
-/// The smallest value that at least `percent` of a hundred values don't exceed (nearest rank);
-/// `sorted` is in ascending order.
+/// Returns the smallest value that at least `percent` of a hundred values do not exceed (nearest
+/// rank). `sorted` is in ascending order.
 fn percentile_ms(sorted: &[Duration], percent: usize) -> Option<f64> {
+    // Exact, by hand: there are few values, and the buckets of a histogram would round them.
     let rank = (sorted.len() * percent).div_ceil(100);
     let value = sorted.get(rank.checked_sub(1)?)?;
     Some(value.as_secs_f64() * 1000.0)

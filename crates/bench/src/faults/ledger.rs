@@ -1,36 +1,36 @@
-//! What a replica says it has received, put together from several looks at its account.
+//! Requests that a replica reports as received, collected from several reads of its stats.
 
 use serde::{Deserialize, Serialize};
 
-/// One look: `GET /emulator/stats`.
+/// Reply to `GET /emulator/stats`.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Stats {
-    /// Inference requests so far.
+    /// Number of inference requests so far.
     pub(crate) received: u64,
-    /// The last of them, oldest first.
+    /// Most recent requests, oldest first.
     pub(crate) last_requests: Vec<Receipt>,
 }
 
-/// One request as the replica saw it.
+/// Request as the replica saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Receipt {
-    /// Its `x-request-id`.
+    /// Header `x-request-id`.
     pub(crate) request_id: Option<String>,
-    /// How it ended there.
+    /// End of the request at the replica.
     pub(crate) outcome: Outcome,
 }
 
-/// How a request ended at a replica.
+/// End of a request at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// It has not.
+    /// The request has not ended.
     InFlight,
     /// The whole reply was handed over.
     Finished,
-    /// The gateway went away, or the replica did.
+    /// The gateway or the replica went away.
     Aborted,
-    /// It was answered with an error.
+    /// The replica answered with an error.
     Rejected,
 }
 
@@ -42,13 +42,14 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Takes in what a look showed. Receipts that it shows again replace the former, since requests
-    /// under way have ended meanwhile. Look often enough: what fell out of the account between two
-    /// looks is missed.
+    /// Adds the requests of one read. A request that is there already is replaced, because it may
+    /// have ended meanwhile. Requests that leave the replica's list between two reads are missed,
+    /// so reads must be frequent.
     pub(crate) fn absorb(&mut self, stats: Stats) {
         let shown = stats.last_requests.len() as u64;
         let first = stats.received.saturating_sub(shown);
         let known = self.missed + self.receipts.len() as u64;
+        // Some requests have left the replica's list since the last read.
         if first > known {
             self.missed += first - known;
             self.receipts.extend(stats.last_requests);
@@ -59,12 +60,12 @@ impl Ledger {
         self.receipts.extend(stats.last_requests);
     }
 
-    /// All that are known, oldest first.
+    /// Returns all known requests, oldest first.
     pub(crate) fn receipts(&self) -> &[Receipt] {
         &self.receipts
     }
 
-    /// How many are not known; a run in which there are any has not been counted.
+    /// Returns the number of missed requests. A run with missed requests cannot be counted.
     pub(crate) fn missed(&self) -> u64 {
         self.missed
     }
@@ -74,14 +75,14 @@ impl Ledger {
 pub(crate) mod testing {
     use super::*;
 
-    /// A ledger with these receipts.
+    /// Returns a ledger with these receipts.
     pub(crate) fn ledger(receipts: &[(&str, Outcome)]) -> Ledger {
         let mut ledger = Ledger::default();
         ledger.absorb(stats(receipts.len() as u64, receipts));
         ledger
     }
 
-    /// One look at an account.
+    /// Returns one read with these receipts.
     pub(crate) fn stats(received: u64, shown: &[(&str, Outcome)]) -> Stats {
         let receipt = |(id, outcome): &(&str, Outcome)| Receipt {
             request_id: Some((*id).to_owned()),

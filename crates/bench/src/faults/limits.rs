@@ -1,4 +1,4 @@
-//! Which limits hold.
+//! Limits of a run, and the verdict on each.
 
 use serde::Serialize;
 
@@ -10,41 +10,41 @@ use super::{
     slow,
 };
 
-/// A limit and whether it holds.
+/// Limit with its verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Limit {
-    /// What is demanded, and of whom.
+    /// Text of the limit.
     pub(crate) demand: String,
-    /// Whether it is met.
+    /// Verdict.
     pub(crate) verdict: Verdict,
-    /// The figures.
+    /// Figures behind the verdict.
     pub(crate) evidence: String,
-    /// Whether missing it fails the command.
+    /// True if missing the limit fails the command.
     pub(crate) is_must: bool,
 }
 
-/// Whether a limit holds.
+/// Verdict on a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
-    /// It does.
+    /// The limit is kept.
     Holds,
-    /// It does not.
+    /// The limit is broken.
     Fails,
-    /// Nothing that could tell was measured.
+    /// No valid measurement.
     Unknown,
 }
 
-/// What one run did against a limit that may not be broken even once.
+/// Breaches of one run of a limit that must never be broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Breach {
-    /// Nothing excuses these.
+    /// Number of breaches that nothing excuses.
     certain: usize,
-    /// These could come from a machine without time, so they count in valid runs only.
+    /// Number of breaches that a busy machine can cause, so they count in valid runs only.
     possible: usize,
 }
 
-/// All limits, the ones that must hold first.
+/// Returns all limits, first those that must hold.
 pub(crate) fn limits(results: &Results) -> Vec<Limit> {
     let runs = results.runs();
     let mut limits = vec![
@@ -73,13 +73,13 @@ pub(crate) fn limits(results: &Results) -> Vec<Limit> {
     limits
 }
 
-/// Whether no limit that must hold is broken.
+/// Returns true if no limit that must hold is broken.
 pub(crate) fn is_sound(limits: &[Limit]) -> bool {
     limits.iter().all(|limit| !limit.is_must || limit.verdict != Verdict::Fails)
 }
 
-/// Whether measuring again could change what is said about this run: the machine had no time, and
-/// nothing happened that is a breach all the same.
+/// Returns true if another run could change the verdict: the machine was too busy, and there is no
+/// certain breach.
 pub(crate) fn is_worth_repeating(run: &dyn Run) -> bool {
     let certain = [lost, doubled, inexcusable].map(|breach| breach(run.account()).certain);
     !run.conditions().spoilt.is_empty() && certain == [0; 3]
@@ -93,7 +93,7 @@ fn doubled(account: &Account) -> Breach {
     Breach { certain: account.doubled, possible: 0 }
 }
 
-/// Time-outs on healthy replicas are what a machine without time produces.
+/// Counts errors as possible breaches: a busy machine causes time-outs on healthy replicas.
 fn inexcusable(account: &Account) -> Breach {
     Breach { certain: 0, possible: account.inexcusable }
 }
@@ -102,6 +102,8 @@ fn correctness(demand: &str, runs: &[(String, &dyn Run)], of: fn(&Account) -> Br
     let (mut broken, mut doubtful) = (Vec::new(), Vec::new());
     for (name, run) in runs {
         let Breach { certain, possible } = of(run.account());
+        // In a valid run every breach counts; in an invalid one, only those that a busy machine
+        // cannot cause.
         if run.conditions().spoilt.is_empty() && certain + possible > 0 {
             broken.push(format!("{name} {}", certain + possible));
         } else if certain > 0 {
@@ -131,8 +133,8 @@ fn every_run_carried_out(results: &Results) -> Limit {
     Limit { demand, verdict, evidence: broken.join("; "), is_must: true }
 }
 
-/// An invalid run says nothing about speed; that is a gap in the results and no fault of the
-/// gateway's.
+/// Returns the limit on invalid runs. An invalid run says nothing about speed, which is a gap in
+/// the results and no fault of the gateway.
 fn every_run_valid(runs: &[(String, &dyn Run)]) -> Limit {
     let spoilt = runs.iter().filter(|(_, run)| !run.conditions().spoilt.is_empty());
     let invalid: Vec<&str> = spoilt.map(|(name, _)| name.as_str()).collect();
@@ -148,7 +150,7 @@ fn every_run_valid(runs: &[(String, &dyn Run)]) -> Limit {
     Limit { demand, verdict, evidence, is_must: false }
 }
 
-/// A limit on a ratio, which a run on a saturated machine says nothing about.
+/// Returns a limit on a ratio. A run on a saturated machine gives no verdict.
 fn speed(demand: String, max: f64, seen: Option<(Option<f64>, &Conditions)>) -> Limit {
     let demand = format!("{demand} ≤ {max} × before");
     let (verdict, evidence) = match seen {

@@ -1,4 +1,4 @@
-//! Limits over results made by hand.
+//! Limits of hand-made results.
 
 use super::{
     super::{
@@ -18,7 +18,7 @@ fn verdicts(results: &Results) -> Vec<Verdict> {
     limits(results).into_iter().map(|limit| limit.verdict).collect()
 }
 
-/// The one limit that this account breaks, and what is said about it.
+/// Returns index and evidence of the one limit that this account breaks.
 fn breach(account: Account, spoilt: &[&str]) -> (usize, String) {
     let limits = limits(&with_cell(account, spoilt));
     assert!(!is_sound(&limits));
@@ -75,7 +75,7 @@ fn only_invalid_runs_without_a_certain_breach_are_repeated() {
         Account { lost: 1, late: 1, inexcusable: 1, ..Account::default() },
         &["x"]
     ));
-    // What counts all the same must not disappear behind a better attempt.
+    // A breach that counts anyway must not disappear behind a better attempt.
     assert!(!is_repeated(Account { lost: 1, ..Account::default() }, &["busy"]));
     assert!(!is_repeated(Account { doubled: 1, ..Account::default() }, &["busy"]));
 }
@@ -104,7 +104,7 @@ fn speed_limits_are_for_load_aware_policies_on_a_machine_with_time() {
     ];
     let results = Results { slow, ..by_hand::nothing() };
     assert_eq!(verdicts(&results)[5..], [Verdict::Holds, Verdict::Fails, Verdict::Unknown]);
-    // A missed aim is shown; it does not fail the command.
+    // A missed aim is shown, but does not fail the command.
     let limits = limits(&results);
     assert!(is_sound(&limits));
     assert_eq!(limits[7].evidence, "1.00 in an invalid run");

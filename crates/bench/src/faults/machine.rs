@@ -1,4 +1,4 @@
-//! Whether the machine had time for all this, and which machine it was.
+//! Load of the machine during a run, and description of the machine.
 
 use std::{
     fs,
@@ -12,35 +12,37 @@ use serde::Serialize;
 use super::exchange::Observation;
 use crate::procfs::{MachineTime, TreeUsage, tree_usage};
 
-/// How often the machine is looked at.
+/// Interval between two samples.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Above this share of all cores in the mean, a run measures the machine instead of the gateway.
+/// Largest mean share of all cores in use; above it a run measures the machine instead of the
+/// gateway.
 const BUSY_MEAN_MAX: f64 = 0.85;
 
-/// A second this busy is a saturated one; more than this part of them spoils a run.
+/// Share of all cores from which a second counts as saturated; the next constant is the largest
+/// part of saturated seconds in a valid run.
 const BUSY_SECOND: f64 = 0.97;
 const BUSY_SECONDS_PART_MAX: f64 = 0.15;
 
-/// How late the load itself may send. Beyond it, the arrivals are not those that were planned.
+/// Largest p99 of late sending. Above it the arrivals are not those that were planned.
 const LATE_P99_MAX: Duration = Duration::from_millis(30);
 
-/// What the machine did during one run.
+/// Load of the machine during one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Conditions {
-    /// Share of all cores that was in use, by anybody.
+    /// Mean share of all cores in use, by any process.
     pub(crate) busy_mean: f64,
-    /// The same in its busiest second.
+    /// Share of all cores in use in the busiest second.
     pub(crate) busy_max: f64,
-    /// Share of all cores that load, gateway and replicas used.
+    /// Mean share of all cores used by load, gateway and replicas.
     pub(crate) own_mean: f64,
-    /// 99 % of the requests were sent no later than this after they were due, milliseconds.
+    /// p99 of the time in milliseconds by which requests were sent late.
     pub(crate) late_p99_ms: f64,
-    /// Why the run says nothing about speed; empty if it does.
+    /// Reasons why the run says nothing about speed; empty if it is valid.
     pub(crate) spoilt: Vec<String>,
 }
 
-/// Looks at the machine once a second.
+/// Sampler of the machine's load, once a second.
 #[derive(Debug)]
 pub(crate) struct Watch {
     first: (MachineTime, TreeUsage),
@@ -49,19 +51,19 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins now.
+    /// Starts the measurement now.
     ///
     /// # Errors
-    /// No `/proc`.
+    /// Returns an error if `/proc` cannot be read.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let now = MachineTime::now()?;
         Ok(Self { first: (now, tree_usage(std::process::id())?), last: now, busy: Vec::new() })
     }
 
-    /// Takes samples; never returns unless `/proc` can't be read.
+    /// Takes samples forever.
     ///
     /// # Errors
-    /// No `/proc`.
+    /// Returns an error if `/proc` cannot be read.
     pub(crate) async fn run(&mut self) -> anyhow::Result<std::convert::Infallible> {
         loop {
             tokio::time::sleep(SAMPLE).await;
@@ -71,10 +73,10 @@ impl Watch {
         }
     }
 
-    /// The verdict.
+    /// Returns the load of the machine since the start.
     ///
     /// # Errors
-    /// No `/proc`.
+    /// Returns an error if `/proc` cannot be read.
     pub(crate) fn finish(self, observations: &[Observation]) -> anyhow::Result<Conditions> {
         let (first, first_usage) = self.first;
         let (now, usage) = (MachineTime::now()?, tree_usage(std::process::id())?);
@@ -110,27 +112,28 @@ fn late_p99(observations: &[Observation]) -> Duration {
     rank.checked_sub(1).map_or(Duration::ZERO, |index| late[index])
 }
 
-/// Where and when a page of results was made.
+/// Origin of a page of results.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Origin {
-    /// The command line.
+    /// Command line.
     pub(crate) command: String,
-    /// Settings from the environment that the gateway took over its config.
+    /// Settings in environment variables, which override the gateway's config.
     pub(crate) overrides: Vec<String>,
-    /// Day in UTC, `YYYY-MM-DD`.
+    /// Description of the machine: processor, cores and kernel.
     pub(crate) date: String,
     /// Processor, cores and kernel.
     pub(crate) machine: String,
-    /// What the binary calls itself.
+    /// Version that the binary prints.
     pub(crate) version: String,
 }
 
 impl Origin {
-    /// Of this run.
+    /// Returns the origin of results made now, on this machine.
     pub(crate) fn here(spillway: &Path) -> Self {
         let days =
             SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
         let (year, month, day) = civil_date(days);
+        // These override the config file, so results cannot be repeated without them.
         let overrides = std::env::vars().filter(|(name, _)| name.starts_with("SPILLWAY__"));
         Self {
             command: std::env::args().collect::<Vec<_>>().join(" "),
@@ -158,7 +161,7 @@ fn version(spillway: &Path) -> String {
     String::from_utf8_lossy(&text).trim().to_owned()
 }
 
-/// Year, month and day of a day counted from 1 January 1970, in the Gregorian calendar.
+/// Returns year, month and day (Gregorian calendar) of a number of days since 1 January 1970.
 fn civil_date(days: u64) -> (u64, u64, u64) {
     let is_leap = |year: u64| {
         (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400)

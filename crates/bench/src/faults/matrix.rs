@@ -1,4 +1,4 @@
-//! One cell of the matrix: a policy against a fault.
+//! Cell of the matrix: a policy against a fault.
 
 use std::{ops::Range, time::Duration};
 
@@ -15,55 +15,56 @@ use super::{
     script::{Timeline, first_members, single},
 };
 
-/// Replicas in each cell.
+/// Number of replicas in each cell.
 const REPLICAS: u16 = 4;
 
-/// The one that breaks.
+/// Index of the replica that breaks.
 const VICTIM: u16 = 1;
 
-/// Prompts that requests share, 1.5 KB each: well over what hashing by prefix takes for one.
+/// Number of shared prompts; the next constant is their size in bytes, well above what hashing by
+/// prefix looks at.
 const PREFIXES: u32 = 8;
 const PREFIX_BYTES: usize = 1_500;
 
-/// Load before anything is looked at.
+/// Time of load before the measurement.
 const WARM_UP: Duration = Duration::from_secs(3);
 
-/// How long after a fault the figures are the transition's.
+/// Length of the transition after a fault.
 const TRANSITION: Duration = Duration::from_secs(3);
 
-/// What one cell showed. Times count from the fault, or for `back_s` from its end.
+/// Results of one cell. Times count from the fault, or for `back_s` from its end.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cell {
     /// Latency without the fault.
     pub(crate) before: Latency,
-    /// In the first seconds of the fault.
+    /// Latency in the first seconds of the fault.
     pub(crate) transition: Latency,
-    /// From then until it ends.
+    /// Latency from then until the end of the fault.
     pub(crate) during: Latency,
-    /// After that.
+    /// Latency after the fault.
     pub(crate) after: Latency,
-    /// What became of the requests.
+    /// Results of the requests.
     pub(crate) account: Account,
-    /// The victim's share of the requests before the fault.
+    /// Share of requests of the victim before the fault.
     pub(crate) share_before: Option<f64>,
-    /// During the fault, transition included.
+    /// Share of requests of the victim during the fault, transition included.
     pub(crate) share_fault: Option<f64>,
-    /// Once it has settled.
+    /// Share of requests of the victim during the fault, without the transition.
     pub(crate) share_during: Option<f64>,
-    /// When the victim was left out but for trial requests.
+    /// Seconds until the victim got only trial requests.
     pub(crate) out_s: Option<f64>,
-    /// When it got its last request before recovery.
+    /// Seconds until the victim's last request before recovery.
     pub(crate) last_s: Option<f64>,
-    /// When it had its share again after recovery, or after it joined.
+    /// Seconds from recovery, or from joining, until the victim had its share again.
     pub(crate) back_s: Option<f64>,
-    /// Requests that the gateway sent again.
+    /// Number of retries.
     pub(crate) retries: Option<u64>,
-    /// What the machine did.
+    /// Load of the machine.
     pub(crate) conditions: Conditions,
 }
 
-/// The phases of a cell with `seconds` of measured load: a quarter before the fault, two fifths
-/// with it, the rest after.
+/// Returns the phases of a cell with `seconds` of measured load: a quarter before the fault, two
+/// fifths with the fault, the rest after it.
 pub(crate) fn timeline(seconds: u16) -> Timeline {
     let part = |share: f64| Duration::from_secs_f64(f64::from(seconds) * share);
     let fault = part(0.4);
@@ -77,7 +78,7 @@ pub(crate) fn timeline(seconds: u16) -> Timeline {
     }
 }
 
-/// The load of a run as long as `timeline`.
+/// Returns the load of a run as long as `timeline`.
 pub(crate) fn workload(bench: &Bench<'_>, timeline: &Timeline) -> Workload {
     Workload {
         seed: bench.seed,
@@ -91,13 +92,14 @@ pub(crate) fn workload(bench: &Bench<'_>, timeline: &Timeline) -> Workload {
 /// Runs one cell.
 ///
 /// # Errors
-/// A run that could not be carried out.
+/// Returns an error if the run could not be carried out.
 pub(crate) async fn run(
     bench: &Bench<'_>,
     policy: &PolicyChoice,
     fault: Fault,
     timeline: &Timeline,
 ) -> anyhow::Result<Cell> {
+    // A replica that joins is the last one, which is not in the config at first.
     let victim = if fault == Fault::Added { REPLICAS - 1 } else { VICTIM };
     let spec = RunSpec {
         policy,
@@ -119,12 +121,13 @@ fn cell(record: &RunRecord, fault: Fault, victim: u16, timeline: &Timeline) -> C
     let (recovery_at, end_at) = (timeline.recovery_at(), timeline.end_at());
     let in_fault = fault_at..recovery_at;
     let share_before = traffic.share(victim, &(timeline.warm_up..fault_at));
-    // What it should get: what it got before, or an equal share if it was not there.
+    // The due share: the share before, or an equal one for a replica that was not there.
     let due = match fault {
         Fault::Added => 1.0 / f64::from(REPLICAS),
         _ => share_before.unwrap_or_default(),
     };
     let tolerated = due * fault.tolerated_part();
+    // Only faults that should take the victim out have times of that.
     let out = traffic.out_after(victim, &in_fault, tolerated).filter(|_| fault.takes_out());
     let last = traffic.last(victim, &in_fault).filter(|_| fault.takes_out());
     let back_from = if fault == Fault::Added { fault_at } else { recovery_at };

@@ -14,30 +14,30 @@ use super::{
     script::{Step, Timeline, mixed},
 };
 
-/// Replicas that are in the config at first; one more comes and goes.
+/// Number of replicas in the config at first; one more comes and goes.
 const MEMBERS: u16 = 5;
 
-/// What it showed.
+/// Results of the mixed part.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Mixed {
-    /// What became of the requests.
+    /// Results of the requests.
     pub(crate) account: Account,
-    /// Over the whole time.
+    /// Latency over the whole time.
     pub(crate) latency: Latency,
-    /// Requests that the gateway sent again.
+    /// Number of retries.
     pub(crate) retries: Option<u64>,
-    /// What was done.
+    /// Steps of the script.
     pub(crate) steps: Vec<Step>,
-    /// When replicas were broken.
+    /// Times in which replicas were broken.
     pub(crate) troubles: Vec<Trouble>,
-    /// What the machine did.
+    /// Load of the machine.
     pub(crate) conditions: Conditions,
 }
 
-/// Runs it once.
+/// Runs the mixed part once.
 ///
 /// # Errors
-/// A run that could not be carried out.
+/// Returns an error if the run could not be carried out.
 pub(crate) async fn run(
     bench: &Bench<'_>,
     policy: &PolicyChoice,

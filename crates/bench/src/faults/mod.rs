@@ -1,4 +1,4 @@
-//! What faults do to requests: every policy against every fault, against emulated replicas.
+//! Effects of faults on requests: every policy against every fault, with emulated replicas.
 //!
 //! Everything runs as processes of the `spillway` binary, so the same tool measures any build.
 
@@ -53,13 +53,12 @@ use self::{
     schema::Features,
 };
 
-/// Measures, prints and writes.
-///
-/// Ends with 1 if a limit that must hold does not.
+/// Measures, prints and writes the results. Returns exit code 1 if a limit that must hold is
+/// broken.
 ///
 /// # Errors
-/// A binary that can't be asked for its config schema, arguments that don't fit it, or files that
-/// can't be written. A run that goes wrong is a result.
+/// Returns an error if the binary does not print its config schema, an argument does not fit the
+/// schema, or a file cannot be written. A run that fails is a result, not an error.
 pub(crate) async fn run(arguments: &FaultsArguments) -> anyhow::Result<ExitCode> {
     let features = Features::of(&arguments.spillway)?;
     let health = arguments.health(&features.health)?;
@@ -109,7 +108,7 @@ fn empty(bench: &Bench<'_>, arguments: &FaultsArguments) -> Results {
     }
 }
 
-/// What is being measured.
+/// Measurement in progress.
 struct Session<'a> {
     arguments: &'a FaultsArguments,
     bench: Bench<'a>,
@@ -148,8 +147,8 @@ impl Session<'_> {
         self.carry_out(self.policies.iter().map(row), results, |results| &mut results.slow).await
     }
 
-    /// With slow start and without; only policies that look at load, since others send the cold
-    /// ones their share whatever happens.
+    /// Measures the herd with and without slow start. Only policies that look at load: all others
+    /// send cold replicas their share in any case.
     async fn herd(&self, results: &mut Results) -> anyhow::Result<()> {
         let knows_slow_start = self.bench.features.health.contains(herd::SLOW_START);
         let aware = self.policies.iter().filter(|policy| slow::is_load_aware(&policy.name));
@@ -170,7 +169,7 @@ impl Session<'_> {
         self.carry_out(rows.map(row), results, |results| &mut results.herd).await
     }
 
-    /// Carries out some runs at a time and keeps their rows in order, saving what is there so far.
+    /// Carries out some runs at a time, keeps their rows in order and saves the results so far.
     async fn carry_out<R>(
         &self,
         runs: impl Iterator<Item = impl Future<Output = R>>,
@@ -185,7 +184,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Runs one, and again while the machine had no time for it.
+    /// Runs a measurement, and repeats it while the machine was too busy.
     async fn attempt<T, F>(&self, name: &str, run: impl Fn() -> F) -> Outcome<T>
     where
         T: Run,
@@ -213,7 +212,7 @@ impl Session<'_> {
         }
     }
 
-    /// Writes what is there so far: all of it takes the better part of an hour.
+    /// Saves the results so far: a whole run takes most of an hour.
     fn save(&self, results: &Results) -> anyhow::Result<()> {
         let Some(file) = &self.arguments.json else { return Ok(()) };
         let text = serde_json::to_string_pretty(results)?;
@@ -253,7 +252,7 @@ fn in_short(run: &dyn Run) -> String {
     text
 }
 
-/// Progress is a courtesy: a closed stderr must not end the run.
+/// Prints progress, which is optional: a closed stderr must not end the run.
 fn say(name: &str, text: &str) {
     drop(writeln!(io::stderr().lock(), "{name}: {text}"));
 }

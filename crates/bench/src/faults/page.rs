@@ -1,4 +1,4 @@
-//! The page and its charts.
+//! Page of results with its charts.
 
 use std::{fs, path::Path};
 
@@ -13,13 +13,14 @@ use super::{
     tables::{self, Section},
 };
 
-/// Where the part of the page begins that another command makes.
+/// Start of the part of the page that another command makes.
 const OTHER_PART: &str = "<!-- below: made by tests/servers/run.py --markdown -->";
 
-/// Writes the page to `file`, and the charts beside it. What another command made of the page stays.
+/// Writes the page to `file` and the charts beside it. Keeps the part of the page that another
+/// command made.
 ///
 /// # Errors
-/// If a file can't be written.
+/// Returns an error if a file cannot be written.
 pub(crate) fn write(results: &Results, file: &Path) -> anyhow::Result<()> {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).context("no name for the page")?;
     let mut charts = Vec::new();
@@ -32,6 +33,7 @@ pub(crate) fn write(results: &Results, file: &Path) -> anyhow::Result<()> {
         write_file(&file.with_file_name(&chart_file), &chart)?;
         charts.push(format!("![{caption}]({chart_file})\n"));
     }
+    // A page that does not exist yet has no part to keep.
     let before = fs::read_to_string(file).unwrap_or_default();
     let other_part = before.find(OTHER_PART).map_or("", |start| &before[start..]);
     let gap = if other_part.is_empty() { "" } else { "\n" };
@@ -42,7 +44,7 @@ fn write_file(file: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(file, text).with_context(|| format!("write {}", file.display()))
 }
 
-/// The limits, one a line, the same on the terminal.
+/// Formats the limits, one a line, for the page and the terminal.
 pub(crate) fn limit_lines(limits: &[Limit]) -> Vec<String> {
     let line = |limit: &Limit| {
         let verdict = match limit.verdict {
@@ -91,7 +93,7 @@ fn page(results: &Results, charts: &[String]) -> String {
     text
 }
 
-/// What the reader must know about the gateway's settings.
+/// Describes the gateway's settings for the reader.
 fn settings(results: &Results) -> String {
     let mut text = String::from(
         "Clients give up after 10 s and say so with a budget of 8 s; `timeouts.first_byte_ms` is \

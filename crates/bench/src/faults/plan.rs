@@ -1,4 +1,4 @@
-//! Which requests are due when: an open loop with Poisson arrivals, the same for the same seed.
+//! Plan of requests: an open loop with Poisson arrivals, the same for the same seed.
 
 use std::time::Duration;
 
@@ -9,59 +9,59 @@ use serde_json::json;
 
 use crate::request::{MODEL, PATH};
 
-/// Users, each of whom always asks in the same group. Hashing policies hash the user.
+/// Number of users, each with a fixed group. Hashing policies hash the user.
 const USERS: u32 = 64;
 
-/// Tokens of an answer.
+/// Range of tokens of an answer.
 const TOKENS: std::ops::RangeInclusive<u32> = 12..=24;
 
 /// Numbers in a V2 tensor.
 const TENSOR_ITEMS: u32 = 64;
 
-/// Of 10 requests, so many are whole chats and so many are streams; the rest are V2.
+/// Whole chats among 10 requests; the next constant is the number of streams, and the rest are V2.
 const UNARY_OF_10: u32 = 5;
 const STREAMS_OF_10: u32 = 3;
 
-/// What a request budgets for itself; the gateway must say something by then.
+/// Time budget of a request in milliseconds; the gateway must answer by then.
 const BUDGET_MS: u64 = 8_000;
 
-/// Text that prompts are filled with.
+/// Filler text of prompts.
 const FILLER: &str = "answer briefly, name your sources, and say so when you do not know; ";
 
-/// What a request asks for.
+/// Kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A chat, answered whole.
+    /// Chat with a whole reply.
     Unary,
-    /// A chat, answered as a stream.
+    /// Chat with a streamed reply.
     Stream,
-    /// A V2 tensor.
+    /// V2 inference with a tensor.
     Infer,
 }
 
-/// The load of one run.
+/// Load of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Workload {
-    /// Decides everything that is drawn.
+    /// Seed of all randomness.
     pub(crate) seed: u64,
-    /// Requests per second in the mean.
+    /// Mean number of requests per second.
     pub(crate) rate_per_s: f64,
-    /// How long requests become due.
+    /// Time in which requests become due.
     pub(crate) length: Duration,
-    /// How many prompts there are to share.
+    /// Number of shared prompts.
     pub(crate) prefixes: u32,
-    /// How long each of them is.
+    /// Size of each shared prompt in bytes.
     pub(crate) prefix_bytes: usize,
 }
 
-/// One request.
+/// Planned request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Planned {
-    /// Its place in the order of arrival.
+    /// Place in the order of arrival.
     pub(crate) number: u32,
-    /// When it is due, from the start of the load.
+    /// Due time from the start of the load.
     pub(crate) at: Duration,
-    /// What it asks for.
+    /// Kind of request.
     pub(crate) kind: Kind,
     user: u32,
     tokens: u32,
@@ -69,7 +69,7 @@ pub(crate) struct Planned {
 }
 
 impl Workload {
-    /// All requests in order.
+    /// Returns all requests in order.
     pub(crate) fn plan(&self) -> Vec<Planned> {
         let mut dice = fastrand::Rng::with_seed(self.seed);
         let mut at = Duration::ZERO;
@@ -92,10 +92,10 @@ impl Workload {
         planned
     }
 
-    /// The request as it is sent.
+    /// Builds the request to send.
     ///
     /// # Errors
-    /// None that a planned request could have.
+    /// None for a planned request.
     pub(crate) fn request(&self, planned: &Planned) -> http::Result<Request<Full<Bytes>>> {
         let (path, body) = match planned.kind {
             Kind::Infer => (format!("/v2/models/{MODEL}/infer"), tensor(planned)),
@@ -112,7 +112,7 @@ impl Workload {
 
     fn chat(&self, planned: &Planned) -> serde_json::Value {
         let group = planned.user % self.prefixes;
-        // The group comes first: prompts of two groups share nothing.
+        // The group comes first, so that prompts of two groups share no prefix.
         let mut system = format!("group {group}: ");
         system.extend(FILLER.chars().cycle().take(self.prefix_bytes.saturating_sub(system.len())));
         let question = format!("user {} asks {:016x}", planned.user, planned.question);
@@ -130,18 +130,18 @@ impl Workload {
 }
 
 impl Planned {
-    /// Its `x-request-id`, under which it stands in the replicas' accounts.
+    /// Returns the `x-request-id`, which the replicas' ledgers contain.
     pub(crate) fn id(&self) -> String {
         id(self.number)
     }
 }
 
-/// The `x-request-id` of request `number`.
+/// Returns the `x-request-id` of request `number`.
 pub(crate) fn id(number: u32) -> String {
     format!("fault-{number:07}")
 }
 
-/// The number of the request with this id; none for requests that are not part of the load.
+/// Returns the number of the request with this id; `None` for requests outside the plan.
 pub(crate) fn number(id: &str) -> Option<u32> {
     id.strip_prefix("fault-")?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! Everything that was found.
+//! Results of all runs.
 
 use serde::Serialize;
 
@@ -13,69 +13,69 @@ use super::{
     slow::Slow,
 };
 
-/// What came of one attempt to measure.
+/// Result of an attempt to measure.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome<T> {
-    /// It was measured.
+    /// The run was measured.
     Measured(T),
-    /// This binary lacks what it takes.
+    /// The binary lacks a feature that the run needs.
     Unavailable(String),
-    /// Something went wrong, which is a result too.
+    /// The run failed, which is a result too.
     Broken(String),
 }
 
-/// One run and what it was about.
+/// Result of one run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row<K, T> {
-    /// The policy.
+    /// Policy of the run.
     pub(crate) policy: String,
-    /// What else tells rows apart.
+    /// Key that distinguishes the rows of one policy.
     pub(crate) about: K,
-    /// What came of it.
+    /// Result.
     pub(crate) outcome: Outcome<T>,
 }
 
-/// Whether new replicas are spared at first.
+/// Slow start of new replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SlowStart {
-    /// `health.slow_start_ms = 0`, or a binary that knows no slow start.
+    /// `health.slow_start_ms = 0`, or a binary without slow start.
     Off,
     /// `health.slow_start_ms = 10000`.
     On,
 }
 
-/// Everything.
+/// Results of all parts.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Results {
-    /// Where it comes from.
+    /// Origin of the results.
     pub(crate) origin: Origin,
-    /// Seed of everything that was drawn.
+    /// Seed of all randomness.
     pub(crate) seed: u64,
     /// Requests per second.
     pub(crate) rate_per_s: f64,
     /// Seconds of each cell of the matrix, and of the mixed part.
     pub(crate) seconds: (u16, u16),
-    /// Runs at a time.
+    /// Number of runs at a time.
     pub(crate) jobs: u8,
-    /// Settings of `[health]`; none if the binary has no health checks.
+    /// Settings of `[health]`; `None` if the binary has no health checks.
     pub(crate) health: Option<Health>,
-    /// Policy × fault.
+    /// Results of each policy with each fault.
     pub(crate) matrix: Vec<Row<Fault, Cell>>,
-    /// Faults in random order.
+    /// Results with faults in random order.
     pub(crate) mixed: Vec<Row<(), Mixed>>,
-    /// One slow replica.
+    /// Results with one slow replica.
     pub(crate) slow: Vec<Row<(), Slow>>,
-    /// Ten cold replicas.
+    /// Results with ten cold replicas.
     pub(crate) herd: Vec<Row<SlowStart, Herd>>,
 }
 
-/// What every kind of run has.
+/// Common part of all kinds of runs.
 pub(crate) trait Run {
-    /// What became of its requests.
+    /// Returns the results of the requests.
     fn account(&self) -> &Account;
-    /// What the machine did meanwhile.
+    /// Returns the load of the machine during the run.
     fn conditions(&self) -> &Conditions;
 }
 
@@ -95,7 +95,7 @@ macro_rules! run {
 run!(Cell, Mixed, Slow, Herd);
 
 impl<T> Outcome<T> {
-    /// What was measured, if it was.
+    /// Returns the measured run; `None` if there is none.
     pub(crate) fn measured(&self) -> Option<&T> {
         match self {
             Self::Measured(value) => Some(value),
@@ -105,7 +105,7 @@ impl<T> Outcome<T> {
 }
 
 impl Results {
-    /// All runs that were measured, with names.
+    /// Lists all measured runs with their names.
     pub(crate) fn runs(&self) -> Vec<(String, &dyn Run)> {
         let mut runs: Vec<(String, &dyn Run)> = Vec::new();
         collect(&self.matrix, |row| row.about.name(), &mut runs);
@@ -115,7 +115,7 @@ impl Results {
         runs
     }
 
-    /// All attempts that went wrong, with the reason.
+    /// Lists all failed runs with their reasons.
     pub(crate) fn broken(&self) -> Vec<String> {
         let mut broken = Vec::new();
         collect_broken(&self.matrix, &mut broken);

@@ -1,8 +1,8 @@
-//! Results made by hand, for the tests of what is made of them.
+//! Hand-made results, for tests of reports.
 
 use super::{super::latency::Latency, *};
 
-/// Results in which nothing was run.
+/// Returns results without runs.
 pub(crate) fn nothing() -> Results {
     let origin = Origin {
         command: "spillway-bench faults".to_owned(),
@@ -25,7 +25,7 @@ pub(crate) fn nothing() -> Results {
     }
 }
 
-/// A cell with this account, of a run that is valid unless there are reasons why not.
+/// Returns a cell with this account, of a valid run unless `spoilt` has reasons.
 pub(crate) fn cell(account: Account, spoilt: &[&str]) -> Cell {
     Cell {
         before: Latency { total_p99_ms: Some(100.0), ..Latency::default() },
@@ -44,7 +44,7 @@ pub(crate) fn cell(account: Account, spoilt: &[&str]) -> Cell {
     }
 }
 
-/// A row of the slow part with this ratio.
+/// Returns a row of the slow part with this ratio.
 pub(crate) fn slow_row(policy: &str, ratio: f64, spoilt: &[&str]) -> Row<(), Slow> {
     let outcome = Outcome::Measured(Slow {
         healthy: Latency { total_p99_ms: Some(100.0), ..Latency::default() },
@@ -59,7 +59,7 @@ pub(crate) fn slow_row(policy: &str, ratio: f64, spoilt: &[&str]) -> Row<(), Slo
     Row { policy: policy.to_owned(), about: (), outcome }
 }
 
-/// A row of the herd part with this ratio.
+/// Returns a row of the herd part with this ratio.
 pub(crate) fn herd_row(about: SlowStart, ratio: f64) -> Row<SlowStart, Herd> {
     let outcome = Outcome::Measured(Herd {
         before: Latency::default(),

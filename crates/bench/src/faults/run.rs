@@ -1,4 +1,4 @@
-//! One run: fresh replicas, a fresh gateway, a load, a script, and everything that was seen.
+//! Single run: new replicas, a new gateway, a load, a script, and the record of all of it.
 
 use std::{
     collections::BTreeSet,
@@ -25,25 +25,27 @@ use super::{
     stage::Stage,
 };
 
-/// How long the gateway may take until it answers.
+/// Longest wait in milliseconds until the gateway answers; the next constant is the pause between
+/// tries.
 const START_MS: u64 = 15_000;
 const START_STEP_MS: u64 = 50;
 
-/// After so many requests the replicas' accounts are read again: a quarter of what one of them
-/// remembers, should it get all.
+/// Requests between two reads of the replicas' stats: a quarter of what one replica remembers, in
+/// case it gets all.
 const LEDGER_REQUESTS: f64 = 1_000.0;
 
-/// Replicas notice within milliseconds that a client has left; this is for a busy machine.
+/// Wait in milliseconds for a busy machine; replicas notice within milliseconds that a client has
+/// left.
 const SETTLE_MS: u64 = 300;
 
-/// What all runs have in common.
+/// Settings that all runs share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bench<'a> {
-    /// The binary.
+    /// Path of the binary.
     pub(crate) spillway: &'a Path,
-    /// What its config knows.
+    /// Settings that the binary's config knows.
     pub(crate) features: &'a Features,
-    /// Decides everything that is drawn.
+    /// Seed of all randomness.
     pub(crate) seed: u64,
     /// Requests per second.
     pub(crate) rate_per_s: f64,
@@ -51,51 +53,52 @@ pub(crate) struct Bench<'a> {
     pub(crate) health: &'a Health,
 }
 
-/// What one run is made of.
+/// Description of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct RunSpec<'a> {
-    /// How replicas are chosen.
+    /// Policy of the route.
     pub(crate) policy: &'a PolicyChoice,
-    /// Replicas in all.
+    /// Number of replicas.
     pub(crate) replicas: u16,
-    /// The ones in the config at first.
+    /// Replicas in the config at first.
     pub(crate) members: BTreeSet<u16>,
     /// Settings of `[health]`.
     pub(crate) health: Health,
-    /// The load.
+    /// Load.
     pub(crate) workload: Workload,
-    /// What happens meanwhile.
+    /// Steps of the script.
     pub(crate) steps: Vec<Step>,
 }
 
-/// What was seen.
+/// Record of one run.
 #[derive(Debug)]
 pub(crate) struct RunRecord {
-    /// By the clients, in order of number.
+    /// Results that the clients saw, in order of number.
     pub(crate) observations: Vec<Observation>,
-    /// Where the requests went.
+    /// Replicas that the requests went to.
     pub(crate) traffic: Traffic,
-    /// What became of them.
+    /// Account of the requests.
     pub(crate) account: Account,
-    /// When replicas were broken.
+    /// Times in which replicas were broken.
     pub(crate) troubles: Vec<Trouble>,
-    /// Requests that the gateway sent again.
+    /// Number of retries.
     pub(crate) retries: Option<u64>,
-    /// What the machine did.
+    /// Load of the machine.
     pub(crate) conditions: Conditions,
 }
 
-/// A run that makes no sense with this binary.
+/// Error of a run that makes no sense with this binary.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Unavailable(pub(crate) &'static str);
 
 impl Bench<'_> {
-    /// Runs it. All processes are gone when this returns, or when the future is dropped.
+    /// Carries out the run. All processes are gone when this returns, or when the future is
+    /// dropped.
     ///
     /// # Errors
-    /// [`Unavailable`] if the binary lacks what the script needs; processes that don't start, end
-    /// early or refuse.
+    /// Returns [`Unavailable`] if the binary lacks a feature that the script needs. Returns other
+    /// errors if a process does not start, ends early or refuses a command.
     pub(crate) async fn run(&self, spec: &RunSpec<'_>) -> anyhow::Result<RunRecord> {
         let folder = tempfile::Builder::new().prefix("spillway-faults-").tempdir()?;
         let mut emulators =
@@ -114,8 +117,9 @@ impl Bench<'_> {
         if spec.steps.iter().any(needs_drain) && !gateway.has_drain().await {
             return Err(Unavailable("the admin listener has no GET /replicas").into());
         }
-        // On the heap, so that all those who wait for this run stay small.
+        // On the heap, so that the futures that wait for this run stay small.
         let record = Box::pin(carry(spec, &emulators, &mut gateway, &pool)).await;
+        // A process that has ended explains more than the error that followed from it.
         emulators.check_alive()?;
         gateway.check_alive()?;
         record.with_context(|| format!("gateway: {}", gateway.last_words()))
@@ -141,6 +145,7 @@ async fn carry(
     };
     let (observations, troubles) = tokio::select! {
         result = load => result?,
+        // The two others only end with an error, or never.
         result = watch.run() => match result? {},
         never = books.read_on(emulators) => match never {},
     };
@@ -174,7 +179,7 @@ async fn wait_until_ready(
     }
 }
 
-/// The replicas' accounts as far as they have been read.
+/// Ledgers of the replicas, as far as they have been read.
 #[derive(Debug)]
 struct Books {
     ledgers: Vec<Ledger>,
@@ -188,12 +193,12 @@ impl Books {
         Self { ledgers, pause }
     }
 
-    /// Reads again and again, those that can be read.
+    /// Reads the stats of all reachable replicas, again and again.
     async fn read_on(&mut self, emulators: &Emulators) -> Infallible {
         loop {
             tokio::time::sleep(self.pause).await;
             for (replica, ledger) in (0..).zip(&mut self.ledgers) {
-                // One that is down is read later: its account outlives a crash.
+                // A replica that is down is read later: its stats outlive a crash.
                 if let Ok(stats) = emulators.stats(replica).await {
                     ledger.absorb(stats);
                 }
@@ -201,7 +206,7 @@ impl Books {
         }
     }
 
-    /// Reads all a last time.
+    /// Reads all stats a last time. Returns an error if a request was missed.
     async fn close(mut self, emulators: &Emulators) -> anyhow::Result<Vec<Ledger>> {
         for (replica, ledger) in (0..).zip(&mut self.ledgers) {
             ledger.absorb(emulators.stats(replica).await?);

@@ -1,11 +1,11 @@
-//! What this binary's config file can say, read from its own schema.
+//! Features of the binary's config, read from its own schema.
 
 use std::{collections::BTreeSet, path::Path, process::Command};
 
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// The settings that a generated config makes use of if they exist.
+/// Settings that a generated config uses if they exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Features {
     /// Values of `route.policy`.
@@ -17,10 +17,10 @@ pub(crate) struct Features {
 }
 
 impl Features {
-    /// Asks the binary.
+    /// Reads the schema from the binary.
     ///
     /// # Errors
-    /// If it can't be run, or its schema has no policies.
+    /// Returns an error if the binary cannot be run, or its schema has no policies.
     pub(crate) fn of(spillway: &Path) -> anyhow::Result<Self> {
         let output = Command::new(spillway)
             .args(["config", "schema"])
@@ -44,7 +44,7 @@ impl Features {
     }
 }
 
-/// The object that a section is described by: through references, `anyOf` with null, and lists.
+/// Finds the object that describes a section, through references, `anyOf` with null, and lists.
 fn section<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
     if let Some(target) = reference(schema, node) {
         return section(schema, target);
@@ -57,7 +57,7 @@ fn section<'a>(schema: &'a Value, node: &'a Value) -> &'a Value {
     found.unwrap_or(node)
 }
 
-/// The strings that a value may be, in the schema's order.
+/// Collects the strings that a value may be, in the schema's order.
 fn collect_values(schema: &Value, node: &Value, values: &mut Vec<String>) {
     if let Some(target) = reference(schema, node) {
         collect_values(schema, target, values);

@@ -1,4 +1,4 @@
-//! Who breaks when: a list of steps, the same for the same seed.
+//! Script of faults: a list of steps, the same for the same seed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::fault::Fault;
 
-/// How long a flapping replica stays up, and down.
+/// Milliseconds for which a flapping replica stays up, and then down.
 const FLAP_MS: u64 = 2_000;
 
-/// What happens in the mixed part.
+/// Faults of the mixed part.
 const MIXED_FAULTS: [Fault; 7] = [
     Fault::Killed,
     Fault::Hung,
@@ -23,48 +23,49 @@ const MIXED_FAULTS: [Fault; 7] = [
     Fault::Drained,
 ];
 
-/// Episodes of the mixed part begin this far apart and last this long: never longer than two gaps,
-/// so that at most two overlap and enough replicas are left for the load.
+/// Range of gaps between the starts of episodes of the mixed part, in milliseconds; the next
+/// constant is the range of their length. An episode never lasts longer than two gaps, so at most
+/// two overlap and enough replicas are left for the load.
 const EPISODE_GAP_MS: (u64, u64) = (3_500, 5_000);
 const EPISODE_LENGTH_MS: (u64, u64) = (4_000, 7_000);
 
-/// Quiet time at the end of the mixed part, in which everything must come back.
+/// Quiet time in milliseconds at the end of the mixed part, in which everything must recover.
 const QUIET_MS: u64 = 8_000;
 
-/// The phases of one run.
+/// Phases of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Timeline {
-    /// Load that is not looked at: connections open and caches fill.
+    /// Load without measurement: connections open and caches fill.
     pub(crate) warm_up: Duration,
     /// Load without a fault.
     pub(crate) before: Duration,
-    /// From the fault until things should have settled.
+    /// Time from the fault until everything should have settled.
     pub(crate) transition: Duration,
-    /// From then until recovery.
+    /// Time from then until recovery.
     pub(crate) during: Duration,
-    /// From recovery to the end.
+    /// Time from recovery to the end.
     pub(crate) after: Duration,
 }
 
-/// One thing that is done to the world.
+/// Action on a replica or on the gateway's config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Action {
-    /// The emulator breaks this replica.
+    /// The emulator breaks the replica.
     Break(u16, Fault),
-    /// The emulator heals it.
+    /// The emulator heals the replica.
     Heal(u16),
-    /// This many replicas from this one on come into the config file.
+    /// Replicas join the config file: the first index and the number of them.
     Join(u16, u16),
     /// The replica leaves the config file.
     Leave(u16),
-    /// The gateway is told to drain it.
+    /// The gateway drains the replica, by a command.
     Drain(u16),
-    /// The gateway is told to use it again.
+    /// The gateway uses the replica again, by a command.
     Resume(u16),
 }
 
-/// An action and when it is due, from the start of the load.
+/// Action with its due time from the start of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Step {
     pub(crate) at: Duration,
@@ -72,39 +73,39 @@ pub(crate) struct Step {
 }
 
 impl Timeline {
-    /// When the fault comes.
+    /// Returns the time of the fault.
     pub(crate) fn fault_at(&self) -> Duration {
         self.warm_up + self.before
     }
 
-    /// When things should have settled.
+    /// Returns the time at which everything should have settled.
     pub(crate) fn settled_at(&self) -> Duration {
         self.fault_at() + self.transition
     }
 
-    /// When the fault goes.
+    /// Returns the time of recovery.
     pub(crate) fn recovery_at(&self) -> Duration {
         self.settled_at() + self.during
     }
 
-    /// When the load ends.
+    /// Returns the time at which the load ends.
     pub(crate) fn end_at(&self) -> Duration {
         self.recovery_at() + self.after
     }
 }
 
-/// The steps of one cell of the matrix.
+/// Returns the steps of one cell of the matrix.
 pub(crate) fn single(fault: Fault, replica: u16, timeline: &Timeline) -> Vec<Step> {
     episode(fault, replica, timeline.fault_at(), timeline.recovery_at())
 }
 
-/// The replicas that are in the config at first.
+/// Returns the replicas that are in the config at first.
 pub(crate) fn first_members(fault: Fault, replica: u16, count: u16) -> BTreeSet<u16> {
     (0..count).filter(|index| fault != Fault::Added || *index != replica).collect()
 }
 
-/// Faults in random order on replicas `0..members`, each at most in one episode at a time. The
-/// replica `members` is not in the config except in the episodes of [`Fault::Added`].
+/// Returns faults in random order on the replicas `0..members`, each in at most one episode at a
+/// time. The replica `members` is in the config only during episodes of [`Fault::Added`].
 pub(crate) fn mixed(seed: u64, timeline: &Timeline, members: u16) -> Vec<Step> {
     let mut dice = fastrand::Rng::with_seed(seed);
     let last = timeline.end_at().saturating_sub(Duration::from_millis(QUIET_MS));
@@ -115,9 +116,11 @@ pub(crate) fn mixed(seed: u64, timeline: &Timeline, members: u16) -> Vec<Step> {
     loop {
         at += millis(&mut dice, EPISODE_GAP_MS);
         let until = at + millis(&mut dice, EPISODE_LENGTH_MS);
+        // No episode may reach into the quiet time.
         if until > last {
             break;
         }
+        // Each fault comes once before any comes again.
         if bag.is_empty() {
             bag = MIXED_FAULTS.to_vec();
             dice.shuffle(&mut bag);
@@ -126,12 +129,14 @@ pub(crate) fn mixed(seed: u64, timeline: &Timeline, members: u16) -> Vec<Step> {
         let Some(fault) = bag.pop() else { break };
         let candidates = if fault == Fault::Added { members..members + 1 } else { 0..members };
         let Some(replica) = dice.choice(candidates.filter(is_free).collect::<Vec<_>>()) else {
+            // All candidates are in other episodes: the fault waits for a later turn.
             bag.insert(0, fault);
             continue;
         };
         busy_until.insert(replica, until);
         steps.extend(episode(fault, replica, at, until));
         if fault == Fault::Added {
+            // So that a later episode can add the replica again.
             steps.push(Step { at: until, action: Action::Leave(replica) });
         }
     }
@@ -143,7 +148,7 @@ fn millis(dice: &mut fastrand::Rng, (from, to): (u64, u64)) -> Duration {
     Duration::from_millis(dice.u64(from..=to))
 }
 
-/// One fault of one replica from beginning to end.
+/// Returns the steps of one fault of one replica, from its start to its end.
 fn episode(fault: Fault, replica: u16, from: Duration, until: Duration) -> Vec<Step> {
     let both =
         |first, last| vec![Step { at: from, action: first }, Step { at: until, action: last }];
@@ -174,6 +179,7 @@ fn flaps(replica: u16, from: Duration, until: Duration) -> Vec<Step> {
         at += Duration::from_millis(FLAP_MS);
     }
     if steps.len() % 2 == 1 {
+        // The last flap broke the replica.
         steps.push(Step { at: until, action: Action::Heal(replica) });
     }
     steps
@@ -194,8 +200,8 @@ mod tests {
         }
     }
 
-    /// Goes through the steps, and panics where one makes no sense. Returns how many replicas were
-    /// not as usual at a time.
+    /// Goes through the steps, and panics at one that makes no sense. Returns the largest number of
+    /// replicas that were broken, added or removed at a time.
     fn replay(steps: &[Step], members: u16) -> usize {
         let usual: BTreeSet<u16> = (0..members).collect();
         let mut in_config = usual.clone();

@@ -1,25 +1,26 @@
-//! Which replica got how much of the load, and when.
+//! Shares of the load over replicas and time.
 
 use std::{ops::Range, time::Duration};
 
 use super::{exchange::Observation, ledger::Ledger, plan};
 
-/// Shares are told over at least this long: at the rates used here some dozens of requests.
+/// Shortest time over which shares are computed: some dozens of requests at the rates used here.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// The part of its due share from which a replica counts as back. With 30 requests a second
-/// expected, chance alone moves the share by a fifth.
+/// Part of its due share from which a replica counts as back. With 30 expected requests a second,
+/// chance alone moves the share by a fifth.
 const BACK_PART: f64 = 0.8;
 
-/// Requests as replicas received them, in order. The time is when the client sent them: replicas
-/// don't note one, and the gateway adds less than a millisecond unless it retries.
+/// Requests that replicas received, in order of time. The time is that of sending: replicas record
+/// none, and the gateway adds less than a millisecond unless it retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Traffic {
     visits: Vec<(Duration, u16)>,
 }
 
 impl Traffic {
-    /// From both sides' records. `ledgers[i]` is replica i's; `observations` are in order of number.
+    /// Combines the records of both sides. `ledgers[i]` belongs to replica i; `observations` are in
+    /// order of number.
     pub(crate) fn new(observations: &[Observation], ledgers: &[Ledger]) -> Self {
         let sent = |id: &str| {
             let number = plan::number(id)?;
@@ -35,20 +36,20 @@ impl Traffic {
         Self { visits }
     }
 
-    /// The share of the requests that `replica` got; none if there were no requests.
+    /// Returns the share of requests that `replica` got; `None` without requests.
     pub(crate) fn share(&self, replica: u16, within: &Range<Duration>) -> Option<f64> {
         let visits = self.within(within);
         let own = visits.iter().filter(|(_, at)| *at == replica).count();
         (!visits.is_empty()).then(|| own as f64 / visits.len() as f64)
     }
 
-    /// When `replica` got its last request.
+    /// Returns the time of the last request at `replica`; `None` if it got none.
     pub(crate) fn last(&self, replica: u16, within: &Range<Duration>) -> Option<Duration> {
         self.times(replica, within).last()
     }
 
-    /// How long after the start of `within` it took until `replica` got no more than `tolerated`
-    /// of the requests of any second, or a single one. None if that never came, or less than a
+    /// Returns the time from the start of `within` until `replica` got at most one request, or at
+    /// most the share `tolerated`, in every second. `None` if that never came, or less than a
     /// second before the end.
     pub(crate) fn out_after(
         &self,
@@ -59,6 +60,7 @@ impl Traffic {
         let is_too_much = |at: &Duration| {
             let visits = self.within(&(*at..within.end.min(*at + WINDOW)));
             let own = visits.iter().filter(|(_, at)| *at == replica).count();
+            // A single request may be a trial.
             own > 1 && own as f64 > visits.len() as f64 * tolerated
         };
         let last = self.times(replica, within).filter(is_too_much).last();
@@ -66,8 +68,8 @@ impl Traffic {
         (within.start + out + WINDOW <= within.end).then_some(out)
     }
 
-    /// How long after the start of `within` a second began in which `replica` got nearly the share
-    /// `due` again; none if it never did.
+    /// Returns the time from the start of `within` to the first second in which `replica` got
+    /// nearly its share `due` again; `None` if there was none.
     pub(crate) fn back_after(
         &self,
         replica: u16,
@@ -101,7 +103,8 @@ mod tests {
 
     const REPLICA: u16 = 1;
 
-    /// One request every 10 ms; `is_own` says which go to replica 1, the rest go to replica 0.
+    /// Returns one request every 10 ms; `is_own` selects those of replica 1, the rest go to replica
+    /// 0.
     fn traffic(seconds: u64, is_own: impl Fn(u64) -> bool) -> Traffic {
         let visit = |n| (Duration::from_millis(10 * n), u16::from(is_own(n)) * REPLICA);
         Traffic { visits: (0..seconds * 100).map(visit).collect() }
@@ -147,11 +150,11 @@ mod tests {
         // A quarter until 1.5 s after the fault at 2 s, then one request at 6 s.
         let trial = traffic(10, |n| (n < 350 && n % 4 == 0) || n == 600);
         let fault = seconds(2.0, 10.0);
-        // The last one but one of the quarter: after it there is a single one.
+        // The last but one request of the quarter: after it there is a single one.
         let after = Some(Duration::from_millis(1440));
         assert_eq!(trial.out_after(REPLICA, &fault, 0.0125), after);
         assert_eq!(trial.out_after(REPLICA, &fault, 0.0), after);
-        // Two requests within a second are no trial any more, unless so many are tolerated.
+        // Two requests within a second are no trial request any more, unless so many are tolerated.
         let two = traffic(10, |n| (n < 350 && n % 4 == 0) || n == 600 || n == 650);
         assert_eq!(two.out_after(REPLICA, &fault, 0.0125), Some(Duration::from_secs(4)));
         let after = Some(Duration::from_millis(1400));

@@ -1,4 +1,4 @@
-//! One of four replicas ten times slower: what that does to the slowest hundredth.
+//! Four replicas, one of them ten times slower: the effect on the p99.
 
 use std::time::Duration;
 
@@ -15,16 +15,17 @@ use super::{
     script::{Timeline, first_members, single},
 };
 
-/// Times the healthy p99 that a policy which knows of load may have.
+/// Largest p99 of a load-aware policy, as a multiple of the healthy p99.
 pub(crate) const RATIO_MAX: f64 = 1.5;
 
-/// Policies that can't know, shown for contrast.
+/// Policies that do not look at load, shown for contrast.
 const BLIND: [&str; 4] = ["round_robin", "random", "weighted_round_robin", "consistent_hash"];
 
 const REPLICAS: u16 = 4;
 const VICTIM: u16 = 1;
 
-/// Twice as long as a cell of the matrix by default: the p99 is to stand on 1,000 requests.
+/// Phases of the run. Twice as long as a default cell of the matrix, so that the p99 rests on 1,000
+/// requests.
 const TIMELINE: Timeline = Timeline {
     warm_up: Duration::from_secs(3),
     before: Duration::from_secs(10),
@@ -33,36 +34,36 @@ const TIMELINE: Timeline = Timeline {
     after: Duration::from_secs(1),
 };
 
-/// What it showed; a request that failed counts as one of ten seconds.
+/// Results with a slow replica. A request that failed counts as one of ten seconds.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Slow {
-    /// With four healthy replicas.
+    /// Latency with four healthy replicas.
     pub(crate) healthy: Latency,
-    /// In the first seconds with a slow one.
+    /// Latency in the first seconds with a slow replica.
     pub(crate) transition: Latency,
-    /// After that.
+    /// Latency after that.
     pub(crate) slowed: Latency,
     /// p99 of the whole reply, slowed over healthy.
     pub(crate) ratio: Option<f64>,
-    /// The same for the first byte.
+    /// p99 of the first byte, slowed over healthy.
     pub(crate) first_byte_ratio: Option<f64>,
-    /// The slow replica's share of the requests, healthy and slowed.
+    /// Share of requests of the slow replica, healthy and slowed.
     pub(crate) shares: (Option<f64>, Option<f64>),
-    /// What became of the requests.
+    /// Results of the requests.
     pub(crate) account: Account,
-    /// What the machine did.
+    /// Load of the machine.
     pub(crate) conditions: Conditions,
 }
 
-/// Whether the limit is meant for this policy.
+/// Returns true if the limit applies to this policy.
 pub(crate) fn is_load_aware(policy: &str) -> bool {
     !BLIND.contains(&policy)
 }
 
-/// Runs it once.
+/// Runs the part once.
 ///
 /// # Errors
-/// A run that could not be carried out.
+/// Returns an error if the run could not be carried out.
 pub(crate) async fn run(bench: &Bench<'_>, policy: &PolicyChoice) -> anyhow::Result<Slow> {
     let spec = RunSpec {
         policy,
@@ -93,7 +94,7 @@ pub(crate) async fn run(bench: &Bench<'_>, policy: &PolicyChoice) -> anyhow::Res
     })
 }
 
-/// One figure over another; none if one is missing or there is nothing to compare with.
+/// Divides two figures; `None` if either is missing or the base is zero.
 pub(crate) fn ratio(value: Option<f64>, base: Option<f64>) -> Option<f64> {
     let (value, base) = value.zip(base)?;
     (base > 0.0).then(|| value / base)

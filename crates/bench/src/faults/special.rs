@@ -1,4 +1,4 @@
-//! The tables of the parts that are no matrix.
+//! Tables of the parts other than the matrix.
 
 use super::{
     fault::Fault,
@@ -9,10 +9,10 @@ use super::{
     tables::{Section, cpu, kinds, pair, retries, why},
 };
 
-/// Errors without excuse that are shown of one run.
+/// Most inexcusable errors to show of one run.
 const LISTED_MAX: usize = 3;
 
-/// Those that have rows.
+/// Returns the tables that have rows.
 pub(crate) fn sections(results: &Results) -> Vec<Section> {
     let mut sections = Vec::new();
     if !results.mixed.is_empty() {

@@ -1,4 +1,5 @@
-//! Carries out a script against running replicas and the gateway, and notes what happened when.
+//! Carries out a script against running replicas and the gateway, and records when replicas were
+//! broken.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +16,7 @@ use super::{
     script::{Action, Step},
 };
 
-/// Troubles so far.
+/// Script in progress, with the troubles so far.
 #[derive(Debug)]
 pub(crate) struct Stage {
     start: Instant,
@@ -24,16 +25,16 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A stage on which nothing is wrong; the load starts at `start`.
+    /// Returns a stage without troubles; the load starts at `start`.
     pub(crate) fn new(start: Instant) -> Self {
         Self { start, open: BTreeMap::new(), troubles: Vec::new() }
     }
 
-    /// Carries out each step when it is due. At the end every replica is healed, whatever the
-    /// script says, so that their accounts can be read.
+    /// Carries out each step at its due time. Heals every replica at the end, whatever the script
+    /// says, so that their stats can be read. Returns the troubles.
     ///
     /// # Errors
-    /// An action that is refused.
+    /// Returns an error if an action is refused.
     pub(crate) async fn play(
         mut self,
         steps: &[Step],
@@ -61,7 +62,8 @@ impl Stage {
     ) -> anyhow::Result<()> {
         match action {
             Action::Break(replica, fault) => {
-                // Before the fact, as the end is noted after it: what is wrong is never outside.
+                // Noted before the fault and ended after it, so that the fault is never outside of
+                // the noted time.
                 self.open.insert(replica, (fault, self.start.elapsed()));
                 emulators.set_fault(replica, fault.setting()).await
             }

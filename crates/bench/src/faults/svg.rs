@@ -1,43 +1,46 @@
-//! Small charts as SVG: bars with a limit, and lines over time.
+//! Small SVG charts: bars with a limit, and lines over time.
+//!
+//! Written by hand: a crate for charts would be one more dependency for two fixed charts.
 
 use std::fmt::Write as _;
 
-/// Colours of the first and the second series; both can be read on light and dark pages.
+/// Colours of the first and the second series, readable on light and dark pages.
 const COLOURS: [&str; 2] = ["#3b82c4", "#d9822b"];
 const LIMIT_COLOUR: &str = "#c0392b";
 const TEXT_COLOUR: &str = "#777";
 
 const WIDTH: f64 = 720.0;
 
-/// Bars, one below the other, with a line where the limit is.
+/// Bar chart with a line at the limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
-    /// Above the chart.
+    /// Title above the chart.
     pub(crate) title: String,
-    /// Name, value, and whether the limit is meant for it.
+    /// Name, value, and true if the limit applies.
     pub(crate) bars: Vec<(String, f64, bool)>,
-    /// Where the line is.
+    /// Value of the limit.
     pub(crate) limit: f64,
 }
 
-/// One line: its name and its points from left to right.
+/// Name of a line, and its points from left to right.
 pub(crate) type Line = (String, Vec<(f64, f64)>);
 
-/// A panel with up to two lines over the same axis; a vertical mark stands at zero.
+/// Panel with up to two lines over the same axis; a vertical mark stands at zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
-    /// Above the panel.
+    /// Title above the panel.
     pub(crate) title: String,
-    /// The lines.
+    /// Lines of the panel.
     pub(crate) lines: Vec<Line>,
 }
 
-/// Draws bars.
+/// Draws a bar chart.
 pub(crate) fn bars(chart: &Bars) -> String {
     const ROW: f64 = 24.0;
     const LEFT: f64 = 210.0;
     const TOP: f64 = 40.0;
     let room = WIDTH - LEFT - 70.0;
+    // Leaves room for the line of the limit if all bars are shorter.
     let most = chart.bars.iter().map(|(_, value, _)| *value).fold(chart.limit * 1.2, f64::max);
     let height = TOP + ROW * chart.bars.len() as f64 + 16.0;
     let mut body = text(8.0, 20.0, "start", &chart.title);

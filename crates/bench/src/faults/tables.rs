@@ -1,4 +1,4 @@
-//! The results as tables, for the terminal and the page alike.
+//! Results as tables, for the terminal and the page.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use super::{
     special,
 };
 
-/// A table with what stands above it.
+/// Table with its title and note.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
-    /// Its title.
+    /// Title.
     pub(crate) title: String,
-    /// What its columns mean.
+    /// Meaning of the columns.
     pub(crate) note: &'static str,
-    /// The table.
+    /// Table.
     pub(crate) grid: Grid,
 }
 
-/// All tables that have rows.
+/// Returns all tables that have rows.
 pub(crate) fn sections(results: &Results) -> Vec<Section> {
     let mut sections = Vec::new();
     if !results.matrix.is_empty() {
@@ -48,7 +48,7 @@ fn faults(results: &Results) -> BTreeSet<Fault> {
     results.matrix.iter().map(|row| row.about).collect()
 }
 
-/// Policies down, faults across.
+/// Builds the table of policies (rows) and faults (columns).
 fn overview(results: &Results) -> Section {
     let faults = faults(results);
     let names = std::iter::once("policy").chain(faults.iter().map(|fault| fault.name()));
@@ -94,7 +94,7 @@ fn mark(conditions: &Conditions) -> &'static str {
     if conditions.spoilt.is_empty() { "" } else { " ?" }
 }
 
-/// One row for each fault: how fast.
+/// Builds a policy's table of latencies, one row for each fault.
 fn latencies(results: &Results, policy: &str) -> Section {
     let mut grid = Grid::new([
         "fault",
@@ -126,7 +126,7 @@ fn latencies(results: &Results, policy: &str) -> Section {
     }
 }
 
-/// One row for each fault: what became of the requests, and of the victim.
+/// Builds a policy's table of requests and the victim, one row for each fault.
 fn fates(results: &Results, policy: &str) -> Section {
     let mut grid = Grid::new([
         "fault",
