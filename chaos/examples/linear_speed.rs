@@ -1,4 +1,5 @@
-//! How fast histories are judged: 10,000 operations of 16 clients on one key and on 100.
+//! Measures the speed of the linearizability checker: 10,000 operations of 16 clients on one key,
+//! on 10 and on 100.
 
 #![expect(clippy::print_stdout, reason = "an example prints what it measures")]
 
@@ -42,7 +43,8 @@ fn main() {
     }
 }
 
-/// What clients see that are always busy: each operation takes effect at a random moment.
+/// Makes the history of clients that are always busy; each operation takes effect at a random
+/// moment.
 fn history(
     rng: &mut Rng,
     keys: u64,
@@ -91,7 +93,7 @@ fn history(
     noted
 }
 
-/// As from an object that tells no versions, where a compare-and-set is a write.
+/// Removes versions, as if the object reported none. A compare-and-set becomes a write.
 fn forget_version(operation: &mut Operation<u64, RegisterInput, RegisterOutput>) {
     if let RegisterInput::CompareAndSet { value, .. } = operation.input {
         operation.input = RegisterInput::Write(value);

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of `spillway-chaos`.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ use spillway_chaos::load::Trial;
 use spillway_chaos::trial::{Part, Wan};
 use spillway_chaos::wan::ShapePatch;
 
-/// Where a network listens for commands unless told otherwise.
+/// Default path of the control socket of a network.
 const SOCKET_DEFAULT: &str = "/run/spillway-chaos.sock";
 
 /// Wide-area networks on one machine: regions as network namespaces, and one process between them
@@ -56,18 +56,18 @@ pub(crate) enum Command {
     /// Run a network until it is stopped, or until a command has ended.
     #[command(after_help = WAN_EXAMPLE)]
     Wan {
-        /// The TOML file that describes it.
+        /// TOML file that describes the network.
         #[arg(long)]
         config: PathBuf,
         #[command(flatten)]
         socket: Socket,
-        /// A command to run beside it (outside of all regions), with the socket's path in
-        /// SPILLWAY_CHAOS_SOCKET; its exit code becomes this one's.
+        /// A command to run beside the network, outside of all regions. SPILLWAY_CHAOS_SOCKET holds
+        /// the socket's path; the command's exit code becomes this program's.
         #[arg(last = true)]
         program: Vec<OsString>,
     },
-    /// Become a command inside a region: same process id, same signals. It is killed with the
-    /// parent of this process, and with the network.
+    /// Become a command inside a region: same process id, same signals. The command is killed with
+    /// the parent of this process, and with the network.
     Exec {
         #[command(flatten)]
         socket: Socket,
@@ -95,7 +95,7 @@ pub(crate) enum Command {
     },
     /// Make a network, measure round trips and packets a second in it, and end it.
     Measure {
-        /// The TOML file that describes it.
+        /// The TOML file that describes the network.
         #[arg(long)]
         config: PathBuf,
         /// Probes for each pair of regions.
@@ -108,34 +108,34 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Put the control plane of real nodes on trial over such a network, and measure it.
+    /// Run trials of the control plane, with real nodes over a network, and measure them.
     #[command(after_help = CONTROL_EXAMPLE)]
     Control(Trials),
-    /// Put the data path on trial: overload, dying replicas and regions, abuse.
+    /// Run trials of the data path: overload, dying replicas and regions, abuse.
     #[command(after_help = LOAD_EXAMPLE)]
     Load(Loads),
     /// End what runs inside namespaces when stdin closes; `wan` starts it.
     #[command(hide = true)]
     Sweep {
-        /// Their files.
+        /// Files of the namespaces.
         namespaces: Vec<String>,
     },
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Trials {
-    /// What to try; everything if left out.
+    /// Parts to run; all of them if none is named.
     pub(crate) parts: Vec<Part>,
     /// The network.
     #[arg(long, default_value = "three")]
     pub(crate) wan: Wan,
-    /// How often; with `linear`, how many faults; with `commit`, seconds of full load.
+    /// Trials of each part; with `linear` the number of faults, with `commit` seconds of full load.
     #[arg(long, default_value_t = 20, value_parser = trials)]
     pub(crate) trials: usize,
     /// The `spillway` program; the one beside this program if left out.
     #[arg(long, env = "SPILLWAY_BIN")]
     pub(crate) spillway: Option<PathBuf>,
-    /// Seed of all chance.
+    /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Keep the nodes' logs, configs and data. SPILLWAY_LOG says what they log.
@@ -151,9 +151,9 @@ pub(crate) struct Trials {
 
 #[derive(Args, Debug)]
 pub(crate) struct Loads {
-    /// What to try; everything if left out.
+    /// Trials to run; all of them if none is named.
     pub(crate) trials: Vec<Trial>,
-    /// How often.
+    /// Rounds of each trial.
     #[arg(long, default_value_t = 3, value_parser = trials)]
     pub(crate) rounds: usize,
     /// A quarter of the usual times.
@@ -162,7 +162,7 @@ pub(crate) struct Loads {
     /// The `spillway` program; the one beside this program if left out.
     #[arg(long, env = "SPILLWAY_BIN")]
     pub(crate) spillway: Option<PathBuf>,
-    /// Seed of all chance.
+    /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Keep logs and configs. SPILLWAY_LOG says what the programs log.
@@ -176,7 +176,7 @@ pub(crate) struct Loads {
     pub(crate) json: bool,
 }
 
-/// More than a day of any trial.
+/// Largest number of trials: more than a day of any part.
 const TRIALS_MAX: usize = 10_000;
 
 fn trials(text: &str) -> Result<usize, String> {
@@ -186,7 +186,7 @@ fn trials(text: &str) -> Result<usize, String> {
 
 #[derive(Args, Debug)]
 pub(crate) struct Socket {
-    /// Where the network listens for commands.
+    /// Control socket of the network.
     #[arg(long, global = true, env = "SPILLWAY_CHAOS_SOCKET", default_value = SOCKET_DEFAULT)]
     pub(crate) socket: PathBuf,
 }
@@ -200,7 +200,7 @@ pub(crate) enum Request {
         #[command(flatten)]
         set: ShapePatch,
     },
-    /// Stop all packets between two regions, those on their way too.
+    /// Stop all packets between two regions, including those on their way.
     Cut(Link),
     /// Undo a cut.
     Mend(Link),
@@ -210,12 +210,12 @@ pub(crate) enum Request {
     Unblock(Addresses),
     /// Undo all cuts and blocks, and give links the shape of the config.
     Heal,
-    /// Let a region's address translation forget its flows and give out other ports.
+    /// Make a region's address translation forget its flows and use other ports.
     Rebind {
         /// The region.
         region: String,
     },
-    /// Show what happened to packets, and how punctual the emulator is.
+    /// Show counts of packets, and the lateness of the emulator.
     Stats,
     /// Set all counts to zero.
     ResetStats,
@@ -238,10 +238,10 @@ pub(crate) struct Link {
 
 #[derive(Args, Debug)]
 pub(crate) struct Addresses {
-    /// Sender; everyone if not named.
+    /// Sender; all addresses if left out.
     #[arg(long, required_unless_present = "to")]
     pub(crate) from: Option<Ipv4Addr>,
-    /// Receiver; everyone if not named.
+    /// Receiver; all addresses if left out.
     #[arg(long)]
     pub(crate) to: Option<Ipv4Addr>,
     /// Only from the first to the second.

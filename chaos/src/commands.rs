@@ -1,4 +1,4 @@
-//! What the subcommands do.
+//! Implementations of the subcommands.
 
 mod control;
 mod ctl;

@@ -1,9 +1,10 @@
-//! Judges whether what concurrent clients saw could have happened one operation after another.
+//! Linearizability checker: decides if the answers that concurrent clients saw could have come from
+//! one operation after another.
 //!
-//! A [`Recorder`] notes when each operation was sent and what was answered when. [`check`] looks
-//! for an order that explains the answers of each key, after Wing and Gong, with the memory of
-//! visited states that Lowe added. Keys are judged apart: a history is linearizable exactly when
-//! that of each key is.
+//! A [`Recorder`] notes the start, the end and the answer of each operation. [`check`] searches for
+//! an order that explains the answers of each key, with the algorithm of Wing and Gong and the
+//! memory of visited states that Lowe added. Keys are checked one by one: a history is linearizable
+//! exactly if the history of each key is.
 
 mod bits;
 mod check;

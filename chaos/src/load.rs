@@ -1,7 +1,7 @@
-//! The data path on trial: one node and emulated replicas, or several regions, under more load and
-//! worse faults than they were made for. What must hold is measured from the client's side.
+//! Trials of the data path: one node with emulated replicas, or several regions, under overload and
+//! faults. Results are measured from the client's side.
 //!
-//! Errors here are for people alone, so they are `anyhow`'s.
+//! Errors here are only read by people, so they are `anyhow`'s.
 
 mod abuse;
 mod attack;

@@ -1,4 +1,4 @@
-//! `spillway-chaos`: wide-area networks on one machine.
+//! `spillway-chaos`: wide-area networks on one machine, and trials of Spillway in them.
 
 mod cli;
 mod commands;

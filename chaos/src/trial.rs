@@ -1,7 +1,7 @@
-//! The control plane on trial: real nodes in regions of a [`crate::wan`], driven through their admin
-//! API, broken, measured, and judged by [`crate::linear`].
+//! Trials of the control plane: real nodes in the regions of a [`crate::wan`], driven through their
+//! admin API, broken and measured. [`crate::linear`] checks the histories.
 //!
-//! Errors here are for people alone, so they are `anyhow`'s.
+//! Errors here are only read by people, so they are `anyhow`'s.
 
 mod api;
 mod boot;

@@ -1,4 +1,4 @@
-//! Wide-area networks of network namespaces on one machine.
+//! Wide-area networks on one machine, made of network namespaces.
 
 pub mod config;
 mod control;

@@ -1,4 +1,4 @@
-//! Puts the control plane on trial.
+//! `control`: runs the trials of the control plane.
 
 use std::process::ExitCode;
 

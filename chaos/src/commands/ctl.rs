@@ -1,4 +1,4 @@
-//! Asks a running network.
+//! `ctl`: sends a command to a running network and prints the answer.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use spillway_chaos::wan::{Answer, Command, PlaceReport, Stats, server::Reply};
 use super::say;
 use crate::cli::{Addresses, Link, Request};
 
-/// A network answers within a millisecond unless it is stopped.
+/// Longest wait for an answer. A network that is not stopped answers within a millisecond.
 const ANSWER: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(socket: &Path, request: Request, json: bool) -> anyhow::Result<()> {
@@ -28,7 +28,7 @@ pub(crate) fn run(socket: &Path, request: Request, json: bool) -> anyhow::Result
     Ok(())
 }
 
-/// Has the network that listens at `socket` carry out `command`.
+/// Sends `command` to the network that listens at `socket`, and returns the answer.
 pub(crate) fn ask(socket: &Path, command: &Command) -> anyhow::Result<Answer> {
     let mut stream = UnixStream::connect(socket).with_context(|| {
         format!("no network listens at {}; start one with `spillway-chaos wan`", socket.display())
@@ -75,7 +75,7 @@ fn print_stats(stats: &Stats) {
     }
 }
 
-/// The counts that are not zero, as words.
+/// Lists the counts that are not zero, as "name count" pairs; "nothing" if all are zero.
 fn flat(counts: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(counts).unwrap_or_default();
     let words: Vec<String> = value

@@ -1,4 +1,4 @@
-//! Becomes a command inside a region.
+//! `exec`: replaces this process by a command inside a region.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,7 +9,7 @@ use spillway_chaos::wan::{Answer, Command, PlaceReport, become_inside};
 
 use super::ctl::ask;
 
-/// Returns only on error.
+/// Replaces this process by `program`. Returns only on error.
 pub(crate) fn run(socket: &Path, region: &str, node: u16, program: &[OsString]) -> anyhow::Error {
     let prepared = find(socket, region, node).and_then(|place| {
         let (name, arguments) = program.split_first().context("no command")?;

@@ -1,4 +1,4 @@
-//! Puts the data path on trial.
+//! `load`: runs the trials of the data path.
 
 use std::process::ExitCode;
 

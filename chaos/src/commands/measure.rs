@@ -1,4 +1,4 @@
-//! Measures a network from inside.
+//! `measure`: starts a network, measures it from inside, and ends it.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;

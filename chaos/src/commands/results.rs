@@ -1,4 +1,4 @@
-//! What commands that put something on trial have in common.
+//! Parts that `control` and `load` share: the programs, the runtime, and the output of results.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::say;
 
-/// Where results go.
+/// Destination of results: JSON or a table on stdout, and optionally a page of the documentation.
 pub(super) struct Show<'a> {
     pub(super) is_json: bool,
     pub(super) page: Option<&'a Path>,
 }
 
-/// The program named, or the one beside this one.
+/// Returns the paths of `spillway` (`named`, or the one beside this program) and of this program.
 pub(super) fn binary(named: Option<PathBuf>) -> anyhow::Result<(PathBuf, PathBuf)> {
     let launcher = std::env::current_exe()?;
     let binary = named.unwrap_or_else(|| launcher.with_file_name("spillway"));
@@ -27,12 +27,13 @@ pub(super) fn binary(named: Option<PathBuf>) -> anyhow::Result<(PathBuf, PathBuf
     Ok((binary, launcher))
 }
 
-/// What trials run on.
+/// Builds the runtime that trials run on: one thread.
 pub(super) fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("runtime")
 }
 
-/// A signal ends it like an error: with everything that it has started.
+/// Runs `trial` until it ends or a signal arrives. A signal is an error, so that everything that
+/// the trial has started is dropped and ends.
 pub(super) async fn until_signal(
     trial: impl Future<Output = anyhow::Result<Report>>,
 ) -> anyhow::Result<Report> {
@@ -46,7 +47,8 @@ pub(super) async fn until_signal(
 }
 
 impl Show<'_> {
-    /// Shows a report; `name` is the section's, and the command's words.
+    /// Prints a report, and writes it into the page if there is one. `name` is the section of the
+    /// page, `how` the command line and machine.
     pub(super) fn report(&self, (name, how): (&str, &str), report: &Report) -> anyhow::Result<()> {
         if self.is_json {
             let holds = report.holds();
@@ -65,18 +67,18 @@ impl Show<'_> {
     }
 }
 
-/// Which build it was and on what machine.
+/// Describes the build and the machine.
 pub(super) fn where_it_ran(binary: &Path) -> String {
     format!("{}, {}", kind_of(binary), machine())
 }
 
-/// Which build the nodes are: cargo's folders are named after it.
+/// Describes the build by the name of its folder: cargo names it after the profile.
 fn kind_of(binary: &Path) -> String {
     let folder = binary.parent().and_then(Path::file_name).unwrap_or_default();
     format!("{} build", folder.to_string_lossy())
 }
 
-/// What it ran on.
+/// Describes the machine: cores, processor model and load average.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let read = |path: &str| std::fs::read_to_string(PathBuf::from(path)).unwrap_or_default();

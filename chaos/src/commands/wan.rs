@@ -1,4 +1,4 @@
-//! Runs a network.
+//! `wan`: runs a network until it is stopped.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,10 +17,10 @@ pub(crate) fn run(file: &Path, socket: &Path, program: &[OsString]) -> anyhow::R
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("runtime")?;
     runtime.block_on(async {
-        // Before the network: two of them would be a waste if one listens already.
+        // Before the network starts: if another one listens here already, there is nothing to undo.
         let listener = server::listen(socket).await?;
         let ended = run_network(topology, listener, socket, program).await;
-        // An error means that it is gone.
+        // Removal fails only if the file is gone already.
         drop(std::fs::remove_file(socket));
         ended
     })
@@ -36,7 +36,7 @@ async fn run_network(
     network.guard(&std::env::current_exe()?).context("start the sweeper")?;
     let serving = server::serve(listener, network.handle());
     say(&format!("ready: {}", socket.display()));
-    // What is left inside then ends with the network.
+    // Programs that still run inside end with the network, which is dropped here.
     tokio::select! {
         () = serving => Ok(ExitCode::SUCCESS),
         ended = wait_for_signal() => ended,

@@ -1,17 +1,18 @@
-//! A set of small numbers that are mostly filled from below.
+//! Set of small numbers that fills mostly from below.
 
-/// Which operations are placed. Equal sets have equal [`Bits::window`]s, which are short: in a
-/// history of ten thousand operations only those around the present differ between two attempts.
+/// Set of the operations that are placed. Equal sets have equal [`Bits::window`]s, and windows are
+/// short: in a history of ten thousand operations two attempts differ only in a few recent ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Bits {
     words: Vec<u64>,
-    /// The first word that is not full.
+    /// Index of the first word that is not full.
     low: usize,
-    /// Behind the last word that is not empty.
+    /// Index behind the last word that is not empty.
     high: usize,
 }
 
-/// What tells a set of a given size from others: the words from the first that is not full on.
+/// Key that identifies a set among others of the same size: index of the first word that is not
+/// full, and the words from there to the last one in use.
 pub(crate) type Window = (usize, Box<[u64]>);
 
 impl Bits {
@@ -23,7 +24,7 @@ impl Bits {
         let word = number / 64;
         self.words[word] |= 1 << (number % 64);
         self.high = self.high.max(word + 1);
-        // The last word is never used, so this ends.
+        // The last word is never filled, so this loop ends.
         while self.words[self.low] == u64::MAX {
             self.low += 1;
         }

@@ -1,9 +1,9 @@
-//! A second opinion for tests: tries every order, without memory or cleverness.
+//! Second checker for tests: tries every order, without memory or pruning.
 
 use super::history::{End, Operation};
 use super::model::Model;
 
-/// Whether some order of `operations`, all of one key, explains their answers.
+/// Returns true if some order of `operations`, all of one key, explains their answers.
 pub(crate) fn is_linearizable<K, M: Model>(
     model: &M,
     operations: &[Operation<K, M::Input, M::Output>],

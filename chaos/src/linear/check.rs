@@ -1,4 +1,4 @@
-//! The verdict on a history.
+//! Check of a whole history, key by key.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -9,13 +9,13 @@ use super::history::{Operation, Step};
 use super::model::{Model, Steps};
 use super::search::{Bounds, Found, search};
 
-/// How long a check may take, and how much it may remember.
+/// Limits of time and memory of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// For all keys together. Choose what a test run can spare; most histories take milliseconds,
-    /// those with many unknown ends may take forever.
+    /// Time for all keys together. Choose as much as a test run can spare: most histories take
+    /// milliseconds, but many operations with an unknown end may take forever.
     pub time: Duration,
-    /// Visited states to remember for a key: about 100 bytes each.
+    /// Visited states to remember for one key, about 100 bytes each.
     pub memory: usize,
 }
 
@@ -25,30 +25,30 @@ impl Default for Limits {
     }
 }
 
-/// Whether a history is linearizable.
+/// Result of a check.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Verdict<K, M: Model> {
-    /// There is an order that explains all answers.
+    /// Some order of the operations explains all answers.
     Linearizable,
-    /// There is none.
+    /// No order explains the answers of one key.
     Violation(Box<Counterexample<K, M>>),
-    /// Time or memory ran out: nothing is known. A test should count this as a failure.
+    /// Time or memory ran out before a decision. A test should count this as a failure.
     Unknown {
-        /// The first key that was not decided.
+        /// First key without a decision.
         key: K,
     },
 }
 
 impl<K, M: Model> Verdict<K, M> {
-    /// True when the history is certainly linearizable.
+    /// Returns true if the history is certainly linearizable.
     #[must_use]
     pub fn is_linearizable(&self) -> bool {
         matches!(self, Self::Linearizable)
     }
 }
 
-/// Judges `history` by `model`, each key by itself.
+/// Checks `history` against `model`, each key by itself.
 pub fn check<K, M>(
     model: &M,
     history: &[Operation<K, M::Input, M::Output>],
@@ -72,7 +72,7 @@ where
                 return Verdict::Violation(Box::new(explain(model, history, &steps, limits)));
             }
             Found::All(_) => {}
-            // Another key may still show a violation, which says more.
+            // Go on: another key may still show a violation, which says more than a timeout.
             Found::GaveUp => undecided = undecided.or(Some(key)),
         }
     }

@@ -25,7 +25,7 @@ fn value(value: u64) -> RegisterOutput {
 
 const ABSENT: RegisterOutput = RegisterOutput::Value { value: None, version: None };
 
-/// An operation on one key from `call_ns` to `at_ns`.
+/// Returns an operation on one key from `call_ns` to `at_ns`.
 fn op(client: u32, call_ns: u64, at_ns: u64, input: RegisterInput, output: RegisterOutput) -> Op {
     Operation { client, key: "k", input, call_ns, end: End::Returned { at_ns, output } }
 }
@@ -68,7 +68,7 @@ fn a_stale_read_is_found() {
         op(2, 4, 5, READ, value(1)),
     ];
     assert_eq!(violation(&stale).culprit, violation(&stale).operations.len() - 1);
-    // Concurrent with the second write it is none.
+    // Concurrent with the second write, the read is no violation.
     let mut concurrent = stale.clone();
     concurrent[2].call_ns = 3;
     assert_fine(&concurrent);
@@ -117,7 +117,7 @@ fn an_operation_applied_twice_is_found() {
         op(3, 4, 5, READ, RegisterOutput::Value { value: Some(1), version: Some(3) }),
     ];
     violation(&twice);
-    // The same with an unknown first write: it may take effect once, but not twice.
+    // With an unknown first write: it may take effect once, but not twice.
     let once = [unknown(1, 0, write(1)), twice[1].clone(), op(3, 4, 5, READ, value(1))];
     assert_fine(&once);
     let again = [
@@ -171,7 +171,7 @@ fn keys_are_judged_apart() {
     assert_fine(&history);
     history[1].key = "k";
     assert_eq!(violation(&history).key, "k");
-    // A fine key before it hides nothing.
+    // A correct key before it hides nothing.
     history.insert(0, Operation { key: "a", ..op(1, 0, 1, READ, ABSENT) });
     assert_eq!(violation(&history).key, "k");
 }
@@ -188,7 +188,7 @@ fn a_search_without_an_end_is_unknown_and_not_fine() {
         let verdict = check(&Register, &history, limits);
         assert!(matches!(verdict, Verdict::Unknown { key: "k" }), "{verdict:?}");
     }
-    // A violation of another key says more.
+    // A violation of another key says more than a timeout.
     history.push(Operation { key: "z", ..op(99, 1, 2, READ, value(1)) });
     let limits = Limits { memory: 1_000, ..Limits::default() };
     assert!(matches!(check(&Register, &history, limits), Verdict::Violation(_)));
@@ -207,7 +207,7 @@ fn a_counterexample_is_short_and_readable() {
     history.push(op(6, 10_030, 10_031, READ, value(7)));
     let found = violation(&history);
     let text = found.to_string();
-    // The first of the two late reads is settled too: the write is still under way.
+    // The first of the two late reads is settled, too: the write is still in flight.
     assert_eq!(found.settled, 2_001);
     assert_eq!(found.operations.len(), 2, "{text}");
     let lines: Vec<&str> = text.lines().collect();

@@ -1,4 +1,4 @@
-//! Makes a violation short enough to be understood.
+//! Reduction of a violation to a short counter-example.
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::time::Instant;
@@ -8,34 +8,35 @@ use super::history::{End, Operation, Step};
 use super::model::{Model, Steps};
 use super::search::{Bounds, Explanation, Found, search};
 
-/// Starting states that are told; with more of them the story begins earlier.
+/// Most starting states to list; with more of them the counter-example begins earlier.
 const STARTS_MAX: usize = 16;
 
-/// Operations up to which each read is left out on trial: their square is the number of searches.
+/// Most operations for which leaving out reads is tried: the work grows with their square.
 const TRIALS_MAX: usize = 300;
 
-/// Lines that are printed; the last ones matter most.
+/// Most lines to print. The last ones matter most.
 const LINES_MAX: usize = 60;
 
-/// The shortest beginning of a key's history that no order explains.
+/// Shortest prefix of a key's history that no order explains.
 ///
-/// What was settled before is left out and told as the states it may have led to, and reads that
-/// are not needed for the contradiction are left out too.
+/// Operations before a quiet moment are replaced by the states that they may have led to, and reads
+/// that the contradiction does not need are left out.
 #[derive(Clone, Debug)]
 pub struct Counterexample<K, M: Model> {
-    /// The key.
+    /// Key of the history.
     pub key: K,
-    /// Operations that were settled before `starts`.
+    /// Number of operations that ended before `starts`.
     pub settled: usize,
-    /// The states that the key may be in before `operations`.
+    /// States that the key may be in before `operations`.
     pub starts: Vec<M::State>,
-    /// In the order of their calls. What returns only after the contradiction counts as unknown.
+    /// Operations in the order of their calls. One that returns after the contradiction counts as
+    /// unknown.
     pub operations: Vec<Operation<K, M::Input, M::Output>>,
-    /// Which of `operations` has the answer that no order explains.
+    /// Index into `operations` of the answer that no order explains.
     pub culprit: usize,
 }
 
-/// Shortens `steps`, the history of one key that has no explanation.
+/// Reduces `steps`, the history of one key that no order explains.
 pub(crate) fn explain<K: Clone, M: Model>(
     model: &M,
     history: &[Operation<K, M::Input, M::Output>],
@@ -55,16 +56,17 @@ pub(crate) fn explain<K: Clone, M: Model>(
     story.told(history, settled)
 }
 
-/// The operations up to the first return with which there is no explanation.
+/// Returns the operations up to the first return that makes the history unexplainable.
 fn shortest_prefix<'a, M: Model>(
     model: &M,
     steps: &[Step<'a, M::Input, M::Output>],
     bounds: Bounds,
 ) -> Steps<'a, M> {
-    // Those that return at the same time are taken one by one too, or two would share the blame.
+    // Returns at the same moment are tried one by one too, so that one operation alone is the
+    // culprit.
     let mut returns: Vec<(u64, usize)> = steps.iter().filter_map(end).collect();
     returns.sort_unstable();
-    // Once there is no explanation, more operations do not bring one back.
+    // If no order explains a prefix, none explains a longer one: a binary search is enough.
     let first = returns.partition_point(|last| {
         let prefix = until::<M>(steps, *last);
         !has_no_way(model, &prefix, model.initial(), bounds)
@@ -75,12 +77,13 @@ fn shortest_prefix<'a, M: Model>(
     }
 }
 
-/// When an operation returned, in an order without equals.
+/// Returns the moment of the return in nanoseconds, made unique by the index; `None` for an unknown
+/// end.
 fn end<I, O>(step: &Step<'_, I, O>) -> Option<(u64, usize)> {
     step.return_ns.map(|at_ns| (at_ns, step.index))
 }
 
-/// What was known when the return `last` was the latest.
+/// Returns the history as it was known at the return `last`: later returns count as unknown.
 fn until<'a, M: Model>(
     steps: &[Step<'a, M::Input, M::Output>],
     last: (u64, usize),
@@ -103,16 +106,17 @@ fn has_no_way<M: Model>(
     matches!(search(model, state, steps, 1, bounds), Found::All(ways) if ways.is_empty())
 }
 
-/// A contradiction: from none of the starts the rest has an explanation.
+/// Contradiction: `rest` has no explanation from any of the starts.
 struct Story<'a, M: Model> {
-    /// `unplaced` are indices into `carried`.
+    /// Possible states at the quiet moment. `unplaced` are indices into `carried`.
     starts: Vec<Explanation<M::State>>,
-    /// Called before the rest and without an end so far.
+    /// Operations called before `rest` with an unknown end.
     carried: Steps<'a, M>,
     rest: Steps<'a, M>,
 }
 
-/// Leaves out what was over before the last moment at which nothing was under way that returned.
+/// Splits a history at its last quiet moment, where no operation was under way that returned later.
+/// Returns `None` without such a moment, or if it has too many possible states.
 fn settle<'a, M: Model>(
     model: &M,
     prefix: &[Step<'a, M::Input, M::Output>],
@@ -133,7 +137,7 @@ fn settle<'a, M: Model>(
         prefix.iter().partition(|step| step.call_ns <= cut_ns);
     let (settled, carried): (Steps<'a, M>, Steps<'a, M>) =
         before.iter().partition(|step| step.return_ns.is_some());
-    // Carried ones stand behind: their numbers among all are their numbers here, moved.
+    // Carried operations are searched behind the settled ones, so their numbers are moved back.
     let ordered: Steps<'a, M> = settled.iter().chain(&carried).copied().collect();
     match search(model, model.initial(), &ordered, STARTS_MAX + 1, bounds) {
         Found::All(mut starts) if !starts.is_empty() && starts.len() <= STARTS_MAX => {
@@ -165,6 +169,7 @@ impl<M: Model> Story<'_, M> {
             }
             let read = self.rest.remove(index);
             if !self.is_contradiction(model, bounds) {
+                // The contradiction needs this read.
                 self.rest.insert(index, read);
             }
         }
@@ -193,7 +198,7 @@ impl<M: Model> Story<'_, M> {
                 starts.push(start.state);
             }
         }
-        // A violation has at least one operation, or there would be nothing to explain.
+        // A violation has at least one operation, so the index is valid.
         let key = operations[culprit].key.clone();
         Counterexample { key, settled, starts, operations, culprit }
     }

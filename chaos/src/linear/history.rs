@@ -1,53 +1,53 @@
-//! Operations and the order of their beginnings and ends.
+//! Operations of a history, with their starts and ends.
 
 use serde::{Deserialize, Serialize};
 
-/// One operation of one client on one key.
+/// Operation of one client on one key.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Operation<K, I, O> {
-    /// Whose it is; only for people to read.
+    /// Number of the client. Only for people: the check does not use it.
     pub client: u32,
-    /// What it is about.
+    /// Key that the operation reads or changes.
     pub key: K,
-    /// What was asked.
+    /// Request of the client.
     pub input: I,
-    /// When, on a clock that all clients share and that never goes back.
+    /// Time of the call in nanoseconds, on a monotonic clock that all clients share.
     pub call_ns: u64,
-    /// How it ended.
+    /// End of the operation.
     pub end: End<O>,
 }
 
-/// How an operation ended.
+/// End of an operation.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End<O> {
-    /// With an answer.
+    /// The client got an answer.
     Returned {
-        /// When it was there.
+        /// Time of the answer in nanoseconds, on the clock of `call_ns`.
         at_ns: u64,
-        /// The answer.
+        /// Answer.
         output: O,
     },
-    /// Without one: it takes effect at any time after it was sent, or never.
+    /// The client got no answer: the operation takes effect at any time after the call, or never.
     Unknown,
-    /// It certainly had no effect, as with a refusal.
+    /// The operation certainly had no effect; a refusal, for example.
     Failed,
 }
 
-/// An operation of one key, as the search sees it.
+/// Operation of one key, in the form that the search needs.
 #[derive(Debug)]
 pub(crate) struct Step<'a, I, O> {
     pub(crate) input: &'a I,
-    /// `None` for an unknown end.
+    /// Answer; `None` for an unknown end.
     pub(crate) output: Option<&'a O>,
     pub(crate) call_ns: u64,
-    /// `None` for an unknown end.
+    /// Time of the answer in nanoseconds; `None` for an unknown end.
     pub(crate) return_ns: Option<u64>,
-    /// Where it stands in the whole history.
+    /// Index in the whole history.
     pub(crate) index: usize,
 }
 
-/// Not derived: neither needs to be copied for the step to be.
+/// By hand: a derived one would ask that `I` and `O` are `Clone`, too.
 impl<I, O> Clone for Step<'_, I, O> {
     fn clone(&self) -> Self {
         *self
@@ -57,7 +57,7 @@ impl<I, O> Clone for Step<'_, I, O> {
 impl<I, O> Copy for Step<'_, I, O> {}
 
 impl<'a, I, O> Step<'a, I, O> {
-    /// `None` for an operation without effect.
+    /// Returns the step of an operation; `None` if it had no effect.
     pub(crate) fn new<K>(index: usize, operation: &'a Operation<K, I, O>) -> Option<Self> {
         let (output, return_ns) = match &operation.end {
             End::Returned { at_ns, output } => (Some(output), Some(*at_ns)),
@@ -68,7 +68,7 @@ impl<'a, I, O> Step<'a, I, O> {
         Some(Self { input, output, call_ns: *call_ns, return_ns, index })
     }
 
-    /// The same with nobody knowing how it ended.
+    /// Returns a copy with an unknown end.
     pub(crate) fn pending(self) -> Self {
         Self { output: None, return_ns: None, ..self }
     }

@@ -1,26 +1,26 @@
-//! What an object would do if it were used by one client at a time.
+//! Model of an object that one client at a time uses.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 
 use super::history::Step;
 
-/// An object with one state per key.
+/// Object with one state per key.
 pub trait Model {
-    /// Everything that later answers depend on.
+    /// State that later answers depend on.
     type State: Clone + Debug + Eq + Hash;
-    /// What a client asks for.
+    /// Request of a client.
     type Input: Clone + Debug;
-    /// What it is answered.
+    /// Answer to a request.
     type Output: Clone + Debug;
 
-    /// The state before the first operation.
+    /// Returns the state before the first operation.
     fn initial(&self) -> Self::State;
 
-    /// The state after `input`, if `output` is a possible answer to it in `state`; else `None`.
+    /// Returns the state after `input`, or `None` if `output` is no possible answer in `state`.
     ///
-    /// Without an `output` nobody saw the answer: then the operation took effect with any answer
-    /// that fits. That it never took effect is not the model's concern.
+    /// Without an `output` the answer is unknown: the operation took effect with any answer that
+    /// fits. The search itself covers operations that never took effect.
     fn step(
         &self,
         state: &Self::State,
@@ -28,19 +28,19 @@ pub trait Model {
         output: Option<&Self::Output>,
     ) -> Option<Self::State>;
 
-    /// A number that grows with the order of effects, as far as `output` tells it: a version or
-    /// a place in a log. It changes no verdict, only which orders are tried first.
+    /// Returns a number that grows with the order of effects, if `output` shows one: a version or a
+    /// place in a log. The hint changes no verdict, only the order of the search.
     fn order_hint(&self, output: &Self::Output) -> Option<u64> {
         let _ = output;
         None
     }
 
-    /// True when `input` never changes the object. It only makes counter-examples shorter.
+    /// Returns true if `input` never changes the object. Only makes counter-examples shorter.
     fn only_reads(&self, input: &Self::Input) -> bool {
         let _ = input;
         false
     }
 }
 
-/// The operations of one key.
+/// Operations of one key.
 pub(crate) type Steps<'a, M> = Vec<Step<'a, <M as Model>::Input, <M as Model>::Output>>;

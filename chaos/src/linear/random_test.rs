@@ -1,4 +1,5 @@
-//! Random histories: of an object that is linearizable, and disturbed ones against a second opinion.
+//! Random histories: of an object that is linearizable, and disturbed ones that the brute-force
+//! checker judges too.
 
 use std::sync::Mutex;
 
@@ -18,7 +19,7 @@ fn judge(history: &[Op]) -> Verdict<&'static str, Register> {
     check(&Register, history, Limits::default())
 }
 
-/// A register that really is linearizable: one lock around it, and time passes on both sides.
+/// Register that really is linearizable: operations under one lock, with pauses before and after.
 #[derive(Default)]
 struct Real(Mutex<(Option<u64>, u64)>);
 
@@ -30,7 +31,7 @@ impl Real {
                 RegisterOutput::Mismatch
             }
             RegisterInput::Write(value) | RegisterInput::CompareAndSet { value, .. } => {
-                // As in a log that other keys share.
+                // Versions grow by more than one, as in a log that other keys share.
                 *held = (value, held.1 + 3);
                 RegisterOutput::Written { version: Some(held.1) }
             }
@@ -82,7 +83,7 @@ fn what_threads_did_to_a_real_register_is_linearizable() {
     assert!(verdict.is_linearizable(), "{verdict:?}");
 }
 
-/// A history whose operations took effect in a random order that real time allows.
+/// Returns a history whose operations took effect in a random order that real time allows.
 fn random_history(rng: &mut Rng, count: usize, clients: u32) -> Vec<Op> {
     let real = Real::default();
     let mut free_ns = vec![0; clients as usize];
@@ -103,7 +104,7 @@ fn random_history(rng: &mut Rng, count: usize, clients: u32) -> Vec<Op> {
             let input = any_input(rng, version);
             let fate = rng.u8(..12);
             if fate == 0 {
-                // It never arrived.
+                // The operation never arrived.
                 return Op { client, key: "k", input, call_ns, end: End::Unknown };
             }
             let output = real.apply(input);
@@ -118,7 +119,7 @@ fn random_history(rng: &mut Rng, count: usize, clients: u32) -> Vec<Op> {
         .collect()
 }
 
-/// The same with one answer or one time changed.
+/// Returns the history with one answer or one time changed.
 fn disturb(rng: &mut Rng, history: &mut [Op]) {
     if history.is_empty() {
         return;
@@ -172,7 +173,7 @@ proptest! {
         if let Verdict::Violation(found) = judge(&history) {
             prop_assert!(found.operations.len() + found.settled <= history.len());
             prop_assert!(!found.starts.is_empty());
-            // Without its last answer there is an explanation: nothing earlier was wrong.
+            // Without the last answer an order exists: nothing earlier was wrong.
             if found.settled == 0 {
                 prop_assert!(!judge(&found.operations).is_linearizable(), "{}", found);
                 let mut before = found.operations.clone();

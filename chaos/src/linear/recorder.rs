@@ -1,21 +1,21 @@
-//! Notes what concurrent clients do.
+//! Recorder of the operations of concurrent clients.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::history::{End, Operation};
 
-/// Operations that one recorder notes: a search over more of them takes longer than anyone waits.
+/// Most operations that a recorder notes; a search over more would take too long.
 pub const OPERATIONS_MAX: usize = 10_000_000;
 
-/// Notes operations of any number of clients on any number of threads.
+/// Recorder of operations, for any number of clients on any number of threads.
 #[derive(Debug)]
 pub struct Recorder<K, I, O> {
     start: Instant,
     operations: Mutex<Vec<Operation<K, I, O>>>,
 }
 
-/// An operation under way. Dropped without a word, its end is unknown.
+/// Operation under way. Its end is unknown if this is dropped.
 #[derive(Debug)]
 pub struct Pending<'a, K, I, O> {
     recorder: &'a Recorder<K, I, O>,
@@ -29,20 +29,21 @@ impl<K, I, O> Default for Recorder<K, I, O> {
 }
 
 impl<K, I, O> Recorder<K, I, O> {
-    /// Call it right before the operation is sent.
+    /// Notes the call of an operation. Call this right before the operation is sent.
     pub fn call(&self, client: u32, key: K, input: I) -> Pending<'_, K, I, O> {
         let mut operations = self.lock();
         let index = operations.len();
+        // Not noted, and neither is its end.
         if index >= OPERATIONS_MAX {
             return Pending { recorder: self, index: None };
         }
-        // Under the lock: an earlier place in the list is never a later time.
+        // Inside the lock, so that the list is in the order of time.
         let call_ns = self.now_ns();
         operations.push(Operation { client, key, input, call_ns, end: End::Unknown });
         Pending { recorder: self, index: Some(index) }
     }
 
-    /// What was noted so far; operations under way have an unknown end.
+    /// Returns all operations so far; those under way have an unknown end.
     pub fn history(&self) -> Vec<Operation<K, I, O>>
     where
         K: Clone,
@@ -52,7 +53,7 @@ impl<K, I, O> Recorder<K, I, O> {
         self.lock().clone()
     }
 
-    /// What was noted.
+    /// Returns all operations.
     pub fn into_history(self) -> Vec<Operation<K, I, O>> {
         self.operations.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -69,24 +70,25 @@ impl<K, I, O> Recorder<K, I, O> {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// A client that panicked leaves whole operations: each is pushed or changed in one step.
+    /// Locks the list. A poisoned lock is fine: each operation is pushed or changed in one step.
     fn lock(&self) -> MutexGuard<'_, Vec<Operation<K, I, O>>> {
         self.operations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<K, I, O> Pending<'_, K, I, O> {
-    /// Call it right after the answer is there.
+    /// Notes an answer. Call this right after the answer has come.
     pub fn returned(self, output: O) {
         self.recorder.end(self.index, |at_ns| End::Returned { at_ns, output });
     }
 
-    /// The operation certainly had no effect and never will.
+    /// Notes that the operation certainly had no effect and never will.
     pub fn failed(self) {
         self.recorder.end(self.index, |_| End::Failed);
     }
 
-    /// It may take effect at any later time, or never. Dropping says the same.
+    /// Notes that the operation may take effect at any later time, or never. Dropping does the
+    /// same.
     pub fn unknown(self) {}
 }
 

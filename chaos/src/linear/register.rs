@@ -1,71 +1,71 @@
-//! A register with versions: read, write, delete, compare and set.
+//! Register with versions: read, write, delete, compare and set.
 
 use serde::{Deserialize, Serialize};
 
 use super::model::Model;
 
-/// A register that is absent at first. Each write gives it a version above all before, such as a
-/// count of its writes or the place of the write in a log.
+/// Register that is absent at first. Each write gives it a higher version, such as the number of
+/// writes or the place of the write in a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Register;
 
-/// What clients ask of a [`Register`].
+/// Request to a [`Register`].
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegisterInput {
-    /// Value and version.
+    /// Read of value and version.
     Read,
-    /// A new value whatever there is; `None` deletes.
+    /// Write of a new value; `None` deletes.
     Write(Option<u64>),
-    /// A new value if the version is still this one; 0 means that it was never written.
+    /// Write only if the version is `expected`; 0 means that the register was never written.
     CompareAndSet {
-        /// The version.
+        /// Expected version.
         expected: u64,
-        /// The new value; `None` deletes.
+        /// New value; `None` deletes.
         value: Option<u64>,
     },
 }
 
-/// What they are answered. A version that the object does not tell is `None`.
+/// Answer of a [`Register`]. A version is `None` if the object does not report versions.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegisterOutput {
-    /// To a read.
+    /// Answer to a read.
     Value {
-        /// `None` when it is absent.
+        /// Value; `None` if the register is absent.
         value: Option<u64>,
-        /// Of the last write.
+        /// Version of the last write.
         version: Option<u64>,
     },
-    /// To a write, or a compare-and-set that found its version.
+    /// Answer to a write, or to a compare-and-set that found its version.
     Written {
-        /// The new version.
+        /// New version.
         version: Option<u64>,
     },
-    /// To a compare-and-set that found another version.
+    /// Answer to a compare-and-set that found another version.
     Mismatch,
 }
 
-/// The state of a [`Register`].
+/// State of a [`Register`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RegisterState {
-    /// `None` when it is absent.
+    /// Value; `None` if the register is absent.
     pub value: Option<u64>,
-    /// Of the last write.
+    /// Version of the last write.
     pub version: Version,
 }
 
-/// What is known about a version.
+/// Knowledge about a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// An answer told it; 0 before the first write.
+    /// Exact version, known from an answer; 0 before the first write.
     Told(u64),
-    /// The last write's answer told nothing or was never seen.
+    /// Some version above this one: the last write's answer had no version or was never seen.
     Above(u64),
 }
 
 impl Version {
-    /// The same with the knowledge that it is `version`; `None` if it cannot be.
+    /// Returns the exact `version`, or `None` if it contradicts what is known.
     fn learn(self, version: u64) -> Option<Self> {
         let fits = match self {
             Self::Told(told) => told == version,
@@ -74,7 +74,8 @@ impl Version {
         fits.then_some(Self::Told(version))
     }
 
-    /// The version after one more write, which was told to be `told`.
+    /// Returns the version after one more write, whose answer said `told`; `None` if that is not
+    /// higher.
     fn next(self, told: Option<u64>) -> Option<Self> {
         let (Self::Told(least) | Self::Above(least)) = self;
         match told {
@@ -112,8 +113,8 @@ impl Model for Register {
             (RegisterInput::Write(value), Some(RegisterOutput::Written { version: told })) => {
                 Some(RegisterState { value, version: version.next(told)? })
             }
-            // Nobody saw the answer. If it found another version it had no effect, which is the
-            // same as never taking effect.
+            // The answer is unknown. A compare-and-set that found another version had no effect,
+            // which the search covers as an operation that never took effect.
             (RegisterInput::CompareAndSet { expected, value }, None) => {
                 let found = version.learn(expected)?;
                 Some(RegisterState { value, version: found.next(None)? })
@@ -125,7 +126,7 @@ impl Model for Register {
                 let found = version.learn(expected)?;
                 Some(RegisterState { value, version: found.next(told)? })
             }
-            // A version that nobody knows may well be another one.
+            // An unknown version may well differ from the expected one.
             (RegisterInput::CompareAndSet { expected, .. }, Some(RegisterOutput::Mismatch)) => {
                 (version != Version::Told(expected)).then_some(*state)
             }

@@ -1,4 +1,4 @@
-//! The search for an order that explains all answers of one key.
+//! Search for an order that explains all answers of one key.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -8,36 +8,36 @@ use super::bits::{Bits, Window};
 use super::history::Step;
 use super::model::Model;
 
-/// Attempts between two looks at the clock.
+/// Attempts between two checks of the clock.
 const LOOK_EVERY: u32 = 256;
 
-/// Where a search ends without a result.
+/// Limits at which a search gives up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) until: Instant,
-    /// Visited states that are remembered.
+    /// Most visited states to remember.
     pub(crate) memory: usize,
 }
 
-/// A way to place all operations that returned.
+/// Order that explains all operations that returned.
 #[derive(Clone, Debug)]
 pub(crate) struct Explanation<S> {
-    /// The state at the end.
+    /// State at the end.
     pub(crate) state: S,
-    /// Which of the operations that never returned did not take effect in it.
+    /// Indices of the operations with an unknown end that did not take effect.
     pub(crate) unplaced: Vec<usize>,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug)]
 pub(crate) enum Found<S> {
-    /// As many ways as were asked for, or all there are; none if there is no way.
+    /// As many explanations as were asked for, or all there are; empty if there is none.
     All(Vec<Explanation<S>>),
-    /// Time or memory ran out.
+    /// The limit of time or memory was reached.
     GaveUp,
 }
 
-/// Looks for up to `ways` different explanations of `steps` that begin in `state`.
+/// Searches up to `ways` different explanations of `steps` that begin in `state`.
 pub(crate) fn search<M: Model>(
     model: &M,
     state: M::State,
@@ -63,21 +63,21 @@ struct Search<'a, M: Model> {
     steps: &'a [Step<'a, M::Input, M::Output>],
     events: Events,
     placed: Bits,
-    /// Operations that returned and are not placed.
+    /// Number of operations that returned and are not placed yet.
     returns_left: usize,
     state: M::State,
-    /// The operations in the order tried now.
+    /// Operations placed so far, in order.
     path: Vec<Choice<M::State>>,
-    /// What was tried: the operations placed, in whatever order, and the state they led to.
+    /// Visited combinations of placed operations (in any order) and the state after them.
     seen: HashSet<(Window, M::State)>,
 }
 
-/// An operation that was placed, and what else there was to place.
+/// Operation that was placed, with its alternatives.
 struct Choice<S> {
     step: usize,
-    /// The state before it.
+    /// State before the operation.
     before: S,
-    /// To be tried when this one leads nowhere, the next one last.
+    /// Alternatives, in reverse order of trial.
     others: Vec<usize>,
 }
 
@@ -112,9 +112,11 @@ impl<M: Model> Search<'_, M> {
         Found::All(found)
     }
 
-    /// What may come next: called before anything that is not placed has returned. The most
-    /// promising is last. An answer that fits without changing anything is the only candidate:
-    /// nothing gets harder to explain by placing it now.
+    /// Lists the operations that may come next: those called before any unplaced operation has
+    /// returned. The most promising one is last.
+    ///
+    /// An answer that fits and changes nothing is the only candidate: placing it now makes nothing
+    /// harder to explain.
     fn candidates(&self) -> Vec<usize> {
         let mut candidates = Vec::new();
         let mut event = self.events.first();
@@ -124,7 +126,7 @@ impl<M: Model> Search<'_, M> {
             match after {
                 Some(after) if after != self.state => candidates.push(index),
                 Some(_) if step.return_ns.is_some() => return vec![index],
-                // An unknown end that changes nothing might as well never come.
+                // An operation with an unknown end that changes nothing need not be placed at all.
                 Some(_) | None => {}
             }
             event = self.events.after(event);
@@ -132,13 +134,15 @@ impl<M: Model> Search<'_, M> {
         candidates.sort_unstable_by_key(|index| {
             let step = &self.steps[*index];
             let hint = step.output.and_then(|output| self.model.order_hint(output));
-            // What has to be placed soonest first, and what need not be placed at all last.
+            // Last in the list, so tried first: the earliest place and the earliest return. First
+            // in the list, so tried last: operations with an unknown end, which need not be placed.
             Reverse((step.return_ns.is_none(), hint.unwrap_or(u64::MAX), step.return_ns, *index))
         });
         candidates
     }
 
-    /// Places `index` next, unless the same operations led to the same state before.
+    /// Places `index` next. Returns false if its answer does not fit, or if the same operations led
+    /// to the same state before.
     fn place(&mut self, index: usize, others: &mut Vec<usize>) -> bool {
         let step = &self.steps[index];
         let Some(after) = self.model.step(&self.state, step.input, step.output) else {
@@ -156,7 +160,7 @@ impl<M: Model> Search<'_, M> {
         true
     }
 
-    /// Undoes the last placement; what else there was to place, or `None` when all was tried.
+    /// Undoes the last placement and returns its alternatives; `None` if everything was tried.
     fn take_back(&mut self) -> Option<Vec<usize>> {
         let Choice { step, before, others } = self.path.pop()?;
         self.state = before;
@@ -173,7 +177,7 @@ impl<M: Model> Search<'_, M> {
     }
 }
 
-/// What happens at a point in time.
+/// Event at a point in time.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Call(usize),
@@ -181,8 +185,8 @@ enum Event {
     End,
 }
 
-/// Calls and returns in their order, as a list from which operations can be taken and put back in
-/// reverse without a search.
+/// Calls and returns in order of time, as a linked list. Operations are taken out, and put back in
+/// reverse order, in constant time.
 #[derive(Debug)]
 struct Events {
     events: Vec<Event>,
@@ -192,7 +196,7 @@ struct Events {
     returns: Vec<Option<usize>>,
 }
 
-/// The place before the first event.
+/// Index of the list's head, before the first event.
 const HEAD: usize = 0;
 
 impl Events {
@@ -203,7 +207,7 @@ impl Events {
             .enumerate()
             .filter_map(|(index, step)| step.return_ns.map(|at_ns| (at_ns, true, index)));
         let mut order: Vec<(u64, bool, usize)> = calls.chain(returns).collect();
-        // At the same time calls come first: who knows which was earlier?
+        // Calls come first at the same moment: such operations count as concurrent.
         order.sort_unstable();
         let mut events = vec![Event::End];
         let mut list = Self {

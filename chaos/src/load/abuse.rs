@@ -1,4 +1,4 @@
-//! Clients that want to use up the node, and honest ones beside them.
+//! Attackers that try to exhaust the node's resources, beside honest clients.
 
 use std::time::{Duration, Instant};
 
@@ -19,17 +19,18 @@ const REPLICAS: u16 = 2;
 const RATE: f64 = 20.0;
 const WARM_UP: Duration = Duration::from_secs(3);
 const BEFORE: Duration = Duration::from_secs(15);
-/// Until all attackers are there.
+/// Time until all attackers have connected.
 const COMING: Duration = Duration::from_secs(3);
 const DURING: Duration = Duration::from_secs(20);
-/// Between two looks at the node's memory.
+/// Interval between two readings of the node's memory.
 const LOOK: Duration = Duration::from_millis(100);
-/// What the node may use.
+/// Memory limit of the node in bytes.
 const CEILING: u64 = 400 << 20;
 const CEILING_MIB: f64 = (CEILING >> 20) as f64;
-/// Kept for others of what one client would take, at most: the honest ones need up to 40 % of the places.
+/// Share of places that is kept from a single client (`tenant_room_percent`), in percent. Honest
+/// clients need up to 40 % of the places.
 const ROOM_PERCENT: u32 = 50;
-/// The honest clients' p95 may change by so many percent.
+/// Largest change of the honest clients' p95, in percent.
 const AIM: f64 = 20.0;
 
 pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
@@ -59,7 +60,7 @@ struct Seen {
     peak_bytes: u64,
     failed: usize,
     sent: usize,
-    /// Attackers that had a connection at least once.
+    /// Number of attackers that had a connection at least once.
     came: u64,
 }
 
@@ -70,10 +71,10 @@ async fn once(plan: &Plan, attack: Attack, seed: u64) -> anyhow::Result<Seen> {
     );
     let stage = Stage::new(plan, setting).await?;
     let crowd = Crowd::open(&stage.data, Habit::once(|it| request::chat(it, LIMIT)), RATE, seed);
-    // wait: times of replicas are learned meanwhile
+    // wait: latencies of replicas are learned meanwhile
     sleep(plan.time(WARM_UP)).await;
     let start = Instant::now();
-    // wait: it is measured meanwhile
+    // wait: this time is measured
     sleep(plan.time(BEFORE)).await;
     let attacked = Instant::now();
     let attackers = Attackers::start(&stage.namespace()?, stage.data.door().address(), attack)?;

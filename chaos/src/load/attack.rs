@@ -1,5 +1,5 @@
-//! Clients that want to use up the node. They run on a thread of their own, so that what they do
-//! costs the honest ones nothing here.
+//! Attackers that try to exhaust the node's resources. They run on a thread of their own, so that
+//! their work does not slow the honest clients.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,35 +16,35 @@ use tokio::time::{sleep, timeout};
 
 use crate::wan::enter;
 
-/// Attackers come from addresses of their own: from one, where a single client is to do what it can, and
-/// from so many where a crowd is.
+/// First source address of attackers is 127.0.0.2: honest clients use 127.0.0.1. Attacks of one
+/// client use only this address, attacks of a crowd use several.
 const FIRST_SOURCE: u8 = 2;
 const SOURCES_OF_A_CROWD: usize = 16;
-/// Pause after a connection that was refused or closed.
+/// Pause after a connection was refused or closed.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What attackers do.
+/// Kind of attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attack {
-    /// Heads that come byte by byte.
+    /// Request heads that arrive byte by byte.
     SlowHeads,
-    /// Bodies that do.
+    /// Request bodies that arrive byte by byte.
     SlowBodies,
-    /// Long streams that nobody reads.
+    /// Long streams whose clients do not read.
     SlowReaders,
-    /// Connections on which nothing is said.
+    /// Connections without any data.
     Idle,
-    /// HTTP/2 streams that are reset as soon as they are opened.
+    /// HTTP/2 streams that are reset right after they are opened.
     Resets,
-    /// Bodies that say that they have 1 GB.
+    /// Bodies with a declared length of 1 GB.
     Announced,
-    /// Bodies just below the limit, whose length is not said.
+    /// Chunked bodies just below the size limit.
     Large,
-    /// Bodies that are a thousand times as long when they are unpacked.
+    /// Compressed bodies that unpack to a thousand times their size.
     Bombs,
 }
 
-/// Attackers at work, until it is dropped.
+/// Running attack. Dropping it ends the attack.
 pub(crate) struct Attackers {
     is_over: Arc<AtomicBool>,
     opened: Arc<AtomicU64>,
@@ -58,7 +58,7 @@ struct Attacker {
     target: SocketAddr,
     opened: Arc<AtomicU64>,
     came: Arc<AtomicU64>,
-    /// Which of them it is.
+    /// Index of the attacker, from 0.
     number: usize,
 }
 
@@ -87,7 +87,7 @@ impl Attack {
         }
     }
 
-    /// How many there are at a time, each of another attacker.
+    /// Returns the number of attackers, each with one connection at a time.
     pub(crate) fn connections(self) -> usize {
         match self {
             Self::SlowHeads | Self::SlowBodies => 1_000,
@@ -102,7 +102,7 @@ impl Attack {
 }
 
 impl Attackers {
-    /// Lets them loose on `target`, in the namespace that the file at `namespace` is.
+    /// Starts the attack on `target`, inside the namespace of the file `namespace`.
     pub(crate) fn start(
         namespace: &str,
         target: SocketAddr,
@@ -130,12 +130,12 @@ impl Attackers {
         Ok(Self { is_over, opened, came, thread: Some(thread) })
     }
 
-    /// Connections that they have opened so far.
+    /// Returns the number of connections opened so far.
     pub(crate) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Attackers that have opened one at least.
+    /// Returns the number of attackers that have opened at least one connection.
     pub(crate) fn came(&self) -> u64 {
         self.came.load(Ordering::Relaxed)
     }
@@ -145,7 +145,7 @@ impl Drop for Attackers {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A panic of theirs shows as an attack that opened nothing.
+            // A panic in the thread shows as an attack that opened nothing.
             drop(thread.join());
         }
     }
@@ -157,17 +157,17 @@ impl Attacker {
         for number in 0..self.attack.connections() {
             let attacker = Self { number, ..self.clone() };
             all.spawn(async move {
-                // wait: they come one after the other, all within two seconds
+                // wait: attackers connect one after the other, all within two seconds
                 sleep(Duration::from_micros(number as u64 * 200)).await;
                 let mut is_new = true;
                 loop {
                     if let Ok(stream) = attacker.connect().await {
                         attacker.came.fetch_add(u64::from(is_new), Ordering::Relaxed);
                         is_new = false;
-                        // Its error is that the node has closed the connection, which is its right.
+                        // An error means that the node has closed the connection, which it may.
                         drop(attacker.once(stream).await);
                     }
-                    // wait: it comes again
+                    // wait: then the attacker connects again
                     sleep(PAUSE).await;
                 }
             });
@@ -181,7 +181,7 @@ impl Attacker {
     async fn connect(&self) -> std::io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         if self.attack == Attack::SlowReaders {
-            // The kernel makes the smallest of it that it allows.
+            // The kernel raises this to the smallest size that it allows.
             socket.set_recv_buffer_size(1)?;
         }
         socket.bind(SocketAddr::new(self.source(), 0))?;
@@ -214,7 +214,7 @@ impl Attacker {
                             \"messages\":[{\"role\":\"user\",\"content\":\"Go on.\"}]}";
                 let length = format!("content-length: {}", body.len());
                 stream.write_all(format!("{}{body}", head(&length)).as_bytes()).await?;
-                // wait: it reads nothing, for longer than any trial
+                // wait: the attacker reads nothing, for longer than any trial
                 sleep(Duration::from_secs(3600)).await;
                 Ok(())
             }
@@ -246,13 +246,14 @@ fn head(headers: &str) -> String {
     )
 }
 
-/// Sends `start`, then a byte each 200 ms.
+/// Sends `start`, then one byte every 200 ms until the node closes the connection.
 async fn drip(stream: &mut TcpStream, start: &[u8]) -> std::io::Result<()> {
     stream.write_all(start).await?;
     loop {
-        // wait: that is what it does
+        // wait: slowness is the attack
         sleep(Duration::from_millis(200)).await;
         stream.write_all(b"a").await?;
+        // A read of zero bytes means that the node has closed the connection.
         let mut byte = [0; 1];
         if let Ok(0) = stream.try_read(&mut byte) {
             return Ok(());
@@ -260,22 +261,22 @@ async fn drip(stream: &mut TcpStream, start: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// Waits for the end of the connection.
+/// Reads until the connection ends.
 async fn closed(stream: &mut TcpStream) -> std::io::Result<()> {
     let mut bytes = vec![0; 4096];
     while stream.read(&mut bytes).await? > 0 {}
     Ok(())
 }
 
-/// Waits for the first bytes of an answer.
+/// Waits up to 5 s for the first bytes of an answer.
 async fn answered(stream: &mut TcpStream) -> std::io::Result<()> {
     let mut bytes = vec![0; 4096];
-    // An answer that does not come is none of its business.
+    // A missing answer does not matter to the attacker.
     drop(timeout(Duration::from_secs(5), stream.read(&mut bytes)).await);
     Ok(())
 }
 
-/// Sends so many bytes as fast as they are taken.
+/// Sends `bytes` spaces as fast as the node takes them.
 async fn send(stream: &mut TcpStream, bytes: usize, is_chunked: bool) -> std::io::Result<()> {
     const PIECE: usize = 64 << 10;
     let piece = vec![b' '; PIECE];
@@ -288,16 +289,17 @@ async fn send(stream: &mut TcpStream, bytes: usize, is_chunked: bool) -> std::io
             stream.write_all(b"\r\n").await?;
         }
     }
-    // The last chunk never comes: what was sent is held until the time for bodies is over.
+    // The last chunk is never sent: the node holds the body until its time limit.
     Ok(())
 }
 
-/// Opens streams and resets them until the connection is closed.
+/// Opens and resets HTTP/2 streams until the connection is closed.
 async fn resets(stream: &mut TcpStream) -> std::io::Result<()> {
     const BATCH: u32 = 50;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
     stream.write_all(&frame(0x4, 0, 0, &[])).await?;
-    // Fields by the static table, none of which changes the state of the coder: POST, http, path, host.
+    // Header fields of the static table, so that the decoder's state never changes: POST, http,
+    // path, host.
     let path = b"/v1/chat/completions";
     let mut block = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap_or(0)];
     block.extend_from_slice(path);
@@ -306,7 +308,7 @@ async fn resets(stream: &mut TcpStream) -> std::io::Result<()> {
     loop {
         let mut batch = Vec::new();
         for _ in 0..BATCH {
-            // The end of the headers, not of the stream: a body is still to come.
+            // END_HEADERS without END_STREAM: a body is still to come.
             batch.extend_from_slice(&frame(0x1, 0x4, id, &block));
             batch.extend_from_slice(&frame(0x3, 0, id, &8_u32.to_be_bytes()));
             id += 2;
@@ -321,7 +323,7 @@ async fn resets(stream: &mut TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// An HTTP/2 frame.
+/// Builds an HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
     let mut bytes = vec![length[1], length[2], length[3], kind, flags];
@@ -330,8 +332,9 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A gzip member of about so many bytes that stands for zeros: one block with the fixed codes, one zero
-/// and then nothing but "the last byte, 258 times more". Its checksum is wrong, which is found too late.
+/// Builds a gzip member of about `bytes` bytes that unpacks to zeros: one block with fixed codes,
+/// one zero, then only "the last byte, 258 times more". Its checksum is wrong, which shows only at
+/// the end.
 fn bomb(bytes: usize) -> Vec<u8> {
     let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     let (mut held, mut count) = (0_u64, 0);
@@ -344,7 +347,7 @@ fn bomb(bytes: usize) -> Vec<u8> {
             count -= 8;
         }
     };
-    // The last block, with fixed codes; then a zero: codes stand with their first bit first.
+    // Header of the last block, with fixed codes; then a zero. Codes start with their first bit.
     put(&mut packed, 0b011, 3);
     put(&mut packed, u64::from(0b0011_0000_u8.reverse_bits()), 8);
     while packed.len() < bytes {

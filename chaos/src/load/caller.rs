@@ -1,4 +1,4 @@
-//! A client of one listener, inside a region: it notes what becomes of each request.
+//! Client of one listener, inside a region; notes the result of each request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,31 +17,31 @@ use super::note::{Answer, End, Note};
 use crate::trial::door::Door;
 use crate::trial::task::spawn;
 
-/// Bytes of a reply; longer ones count as broken off.
+/// Largest reply in bytes; a longer one counts as cut.
 const REPLY_BYTES_MAX: usize = 16 << 20;
-/// Idle connections that are kept: as many as are ever in use at once.
+/// Most idle connections to keep: as many as are ever in use at once.
 const IDLE_MAX: usize = 4_096;
-/// How long clients stay for what [`Ask::get`] asks.
+/// Time limit of a client for a request of [`Ask::get`].
 pub(crate) const GET_PATIENCE: Duration = Duration::from_secs(5);
-/// The header by which the gateway says why it refused something.
+/// Header in which the gateway gives the reason for a refusal.
 const SHED_REASON: &str = "x-spillway-shed-reason";
 const REGION: &str = "x-spillway-region";
 const REPLICA: &str = "x-spillway-replica";
 
-/// A request, ready to be sent any number of times.
+/// Request that can be sent any number of times.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) method: &'static str,
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
     pub(crate) body: Bytes,
-    /// How long the client stays for the whole reply.
+    /// Time limit of the client for the whole reply.
     pub(crate) patience: Duration,
-    /// Between two pieces of the reply it waits this long before it reads on.
+    /// Pause between two pieces of the reply, for a client that reads slowly.
     pub(crate) dawdle: Option<Duration>,
 }
 
-/// Sends requests over connections that it keeps.
+/// Client with a pool of kept connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(Arc<Inner>);
 
@@ -49,15 +49,16 @@ pub(crate) struct Caller(Arc<Inner>);
 struct Inner {
     door: Door,
     idle: Mutex<Vec<Sender>>,
-    /// Who is asked where nobody listens here, as clients do that know several addresses.
+    /// Next address to try if this one cannot be reached, as a client does that knows several
+    /// addresses.
     other: Option<Caller>,
 }
 
-/// Why no reply began.
+/// Reason why no reply began.
 enum Missed {
-    /// There is no connection.
+    /// No connection could be opened.
     Unsent(String),
-    /// There was one.
+    /// The connection failed before the head of the reply.
     Broken(String),
 }
 
@@ -86,7 +87,7 @@ impl Caller {
         Ok(Self(Arc::new(Inner { door, idle: Mutex::default(), other: None })))
     }
 
-    /// The same, and where the connection is refused it asks `other`.
+    /// Returns a client of `address` that asks `other` if no connection can be opened.
     pub(crate) fn or(namespace: &str, address: SocketAddr, other: Self) -> io::Result<Self> {
         let door = Door::inside(namespace, address)?;
         Ok(Self(Arc::new(Inner { door, idle: Mutex::default(), other: Some(other) })))
@@ -96,7 +97,7 @@ impl Caller {
         &self.0.door
     }
 
-    /// Sends it, once; `due` is when it was to be sent.
+    /// Sends a request, once. `due` is the time at which it was to be sent.
     pub(crate) async fn ask(&self, ask: &Ask, due: Instant) -> Note {
         let mut caller = self;
         let end = loop {
@@ -119,7 +120,7 @@ impl Caller {
         }
     }
 
-    /// The body of a whole reply with status 200.
+    /// Returns the body of a GET; anything but a whole reply with status 200 is an error.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Bytes> {
         let note = self.ask(&Ask::get(path), Instant::now()).await;
         match note.end {
@@ -128,7 +129,7 @@ impl Caller {
         }
     }
 
-    /// Sends JSON; the status and body of a whole reply.
+    /// Sends JSON and returns status and body of the reply; anything but a whole reply is an error.
     pub(crate) async fn post(&self, path: &str, body: String) -> anyhow::Result<(u16, Bytes)> {
         let headers = vec![("content-type", "application/json".to_owned())];
         let ask = Ask { method: "POST", headers, body: body.into(), ..Ask::get(path) };
@@ -143,12 +144,13 @@ impl Caller {
         let told = |error: hyper::Error| Missed::Broken(format!("{error:?}"));
         let request = || ask.request(self.0.door.address()).map_err(Missed::Broken);
         while let Some(mut sender) = self.idle() {
+            // Closed while idle: try the next one.
             if sender.is_closed() || sender.ready().await.is_err() {
                 continue;
             }
             match sender.try_send_request(request()?).await {
                 Ok(response) => return Ok((response, sender)),
-                // It was closed in this moment, and nothing was sent.
+                // The connection was closed at this moment, and nothing was sent: try the next one.
                 Err(error) if error.message().is_some() => {}
                 Err(error) => return Err(told(error.into_error())),
             }
@@ -156,7 +158,7 @@ impl Caller {
         let connected = self.0.door.connect().await;
         let stream = connected.map_err(|error| Missed::Unsent(error.to_string()))?;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(told)?;
-        // Its error is the request's too.
+        // The request reports the error of the connection, too.
         spawn(async move { drop(connection.await) });
         let response = sender.send_request(request()?).await.map_err(told)?;
         Ok((response, sender))
@@ -196,12 +198,13 @@ impl Caller {
                 break Some("too long".to_owned());
             }
             if let Some(dawdle) = ask.dawdle {
-                // wait: this client reads slowly, that is what it is for
+                // wait: this client reads slowly on purpose
                 sleep(dawdle).await;
             }
         };
         answer.body = bytes.freeze();
         let Some(fault) = fault else {
+            // Only after a whole reply can the connection be used again.
             self.keep(sender);
             return End::Whole(answer);
         };
@@ -219,11 +222,11 @@ impl Caller {
         }
     }
 
-    /// Waits until it answers `path` with 200.
+    /// Waits until the listener answers `path` with 200. Returns an error after `limit`.
     pub(crate) async fn ready(&self, path: &str, limit: Duration) -> anyhow::Result<()> {
         let trying = async {
             while self.get(path).await.is_err() {
-                // wait: until the next look at a program that starts
+                // wait: until the next try, while the program starts
                 sleep(Duration::from_millis(20)).await;
             }
         };

@@ -1,4 +1,4 @@
-//! Clients that are refused come again when they were told to.
+//! Clients that are refused try again after the Retry-After that they got.
 
 use std::time::{Duration, Instant};
 
@@ -12,22 +12,22 @@ use super::request;
 use super::stage::{Setting, Stage};
 use crate::trial::Report;
 
-/// What clients say their requests may take.
+/// Time limit that clients send with their requests.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Clients of the closed loop think so long between two requests.
+/// Pause of a closed-loop client between two requests.
 const THINK: Duration = Duration::from_secs(1);
 const CLOSED: Duration = Duration::from_secs(60);
 const BURST: Duration = Duration::from_secs(60);
 const CALM: Duration = Duration::from_secs(60);
 const SUSTAINED: Duration = Duration::from_secs(45);
-/// The load goes on for so long after the last one whose story counts: who comes again after the others
-/// have gone meets another world.
+/// Extra time of load after the last request that counts: retries after a sudden end of the load
+/// would meet an idle node.
 const TAIL: Duration = Duration::from_secs(25);
-/// The longest that somebody is told to wait.
+/// Longest Retry-After of the gateway.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 const REPLICAS: u16 = 2;
 const ATTEMPTS_MAX: usize = 8;
-/// Of first retries must be served, in percent.
+/// Share of first retries that must be served, in percent.
 const AIM: f64 = 95.0;
 
 #[derive(Default)]
@@ -71,38 +71,38 @@ fn habit(plan: &Plan) -> Habit {
     Habit::once(move |number| request::chat(base + number, LIMIT)).patient(ATTEMPTS_MAX)
 }
 
-/// So many clients that they would ask for twice the capacity if each were served at once.
+/// Runs as many clients as would ask for twice the capacity if each were served at once.
 async fn closed_loop(plan: &Plan, stage: &Stage, peak: f64) -> Vec<Story> {
     let places = f64::from(Setting::usual(REPLICAS).places) * f64::from(REPLICAS);
     let service_s = places / peak;
     let clients = (2.0 * peak * (service_s + THINK.as_secs_f64())) as u64;
     plan.say(&format!("{clients} clients"));
     let crowd = Crowd::closed(&stage.data, habit(plan), clients, THINK);
-    // wait: this is how long they come
+    // wait: new requests come for this long
     sleep(plan.time(CLOSED)).await;
     until(Instant::now(), crowd).await
 }
 
 async fn burst_of(plan: &Plan, stage: &Stage, (peak, seed): (f64, u64)) -> Vec<Story> {
     let crowd = Crowd::open(&stage.data, habit(plan), 2.0 * peak, seed);
-    // wait: this is how long the burst lasts
+    // wait: the burst lasts this long
     sleep(plan.time(BURST)).await;
     crowd.set_rate(0.7 * peak);
-    // wait: this is how long it is looked at afterwards
+    // wait: the time after the burst is measured
     sleep(plan.time(CALM)).await;
     crowd.end(WAIT_MAX + request::patience(LIMIT)).await
 }
 
 async fn sustained_load(plan: &Plan, stage: &Stage, (peak, seed): (f64, u64)) -> Vec<Story> {
     let crowd = Crowd::open(&stage.data, habit(plan), 2.0 * peak, seed);
-    // wait: this is how long it is looked at
+    // wait: the load is measured for this long
     sleep(plan.time(SUSTAINED)).await;
     until(Instant::now(), crowd).await
 }
 
-/// Those who came until `end`, while the load goes on until most of them are through.
+/// Returns the stories that began before `end`. The load goes on until most of them are over.
 async fn until(end: Instant, crowd: Crowd) -> Vec<Story> {
-    // wait: the load goes on meanwhile
+    // wait: the load goes on
     sleep(TAIL).await;
     let stories = crowd.end(WAIT_MAX + request::patience(LIMIT)).await;
     let counts = |story: &Story| story.notes.first().is_some_and(|note| note.due < end);

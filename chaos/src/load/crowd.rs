@@ -1,4 +1,4 @@
-//! Clients: so many a second whatever becomes of them, or so many who wait for each reply.
+//! Clients in an open loop (a fixed rate of requests) or a closed loop (a fixed number of clients).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,35 +12,36 @@ use super::caller::{Ask, Caller};
 use super::note::{End, Note, Story};
 use crate::trial::task::spawn;
 
-/// What is allowed for a machine that is late, when clients should have given up.
+/// Extra wait for a slow machine, after all clients should have given up.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// What one kind of clients does.
+/// Behaviour of one kind of clients.
 #[derive(Clone)]
 pub(crate) struct Habit {
-    /// The request of a number.
+    /// Makes the request with a given number.
     pub(crate) make: Arc<dyn Fn(u64) -> Ask + Send + Sync>,
-    /// How often it is sent at most. Between two times the client waits as long as it was told.
+    /// Most attempts of one request. Between two attempts the client waits for the Retry-After it
+    /// got.
     pub(crate) attempts_max: usize,
 }
 
-/// Clients at work.
+/// Running clients.
 pub(crate) struct Crowd {
     tales: Arc<Tales>,
     is_over: Arc<AtomicBool>,
-    /// Thousandths of a request a second.
+    /// Rate in thousandths of a request per second.
     rate: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
-/// Stories by their numbers, as they go on.
+/// Stories under way, by number.
 #[derive(Default)]
 struct Tales(Mutex<BTreeMap<u64, Tale>>);
 
 #[derive(Default)]
 struct Tale {
     notes: Vec<Note>,
-    /// When the attempt that is under way was to be sent.
+    /// Due time of the attempt under way; `None` between two attempts.
     asked: Option<Instant>,
 }
 
@@ -69,7 +70,8 @@ impl Habit {
 }
 
 impl Crowd {
-    /// So many requests a second, at random moments, however long each takes.
+    /// Starts an open loop: `rate_per_s` requests a second at random moments, however long each
+    /// takes.
     pub(crate) fn open(caller: &Caller, habit: Habit, rate_per_s: f64, seed: u64) -> Self {
         let (tales, is_over, rate) = shared(rate_per_s);
         let (caller, kept, over) = (caller.clone(), Arc::clone(&tales), Arc::clone(&is_over));
@@ -79,7 +81,7 @@ impl Crowd {
             let (mut due, mut all) = (Instant::now(), JoinSet::new());
             for number in 0.. {
                 let rate = pace.load(Ordering::Relaxed).max(1) as f64 / 1e3;
-                // Gaps of a Poisson process, so that requests come in bunches as real ones do.
+                // Gaps of a Poisson process, so that requests come in bursts as real ones do.
                 due += Duration::from_secs_f64(-random.f64().max(1e-12).ln() / rate);
                 sleep_until(due.into()).await;
                 if over.load(Ordering::Relaxed) {
@@ -94,7 +96,8 @@ impl Crowd {
         Self { tales, is_over, rate, task }
     }
 
-    /// So many clients that send one request after the other, with `think` between two.
+    /// Starts a closed loop: `clients` clients that send one request after the other, with a pause
+    /// of `think` in between.
     pub(crate) fn closed(caller: &Caller, habit: Habit, clients: u64, think: Duration) -> Self {
         let (tales, is_over, rate) = shared(0.0);
         let (caller, kept, over) = (caller.clone(), Arc::clone(&tales), Arc::clone(&is_over));
@@ -104,7 +107,7 @@ impl Crowd {
                 let (caller, habit) = (caller.clone(), habit.clone());
                 let (kept, over) = (Arc::clone(&kept), Arc::clone(&over));
                 all.spawn(async move {
-                    // wait: they don't begin in step
+                    // wait: the clients do not start at the same moment
                     sleep(think.mul_f64(client as f64 / clients as f64)).await;
                     for turn in 0.. {
                         if over.load(Ordering::Relaxed) {
@@ -112,7 +115,7 @@ impl Crowd {
                         }
                         let number = client + turn * clients;
                         habit.act(&caller, (number, Instant::now()), &kept).await;
-                        // wait: the client thinks
+                        // wait: the client's pause
                         sleep(think).await;
                     }
                 });
@@ -126,8 +129,9 @@ impl Crowd {
         self.rate.store(milli(rate_per_s), Ordering::Relaxed);
     }
 
-    /// Nobody comes any more; what is under way may take as long as clients stay, and a margin. What is
-    /// not over by then has failed; who still waits to come again has what it got so far.
+    /// Ends the load and returns all stories. Attempts under way get `patience` and a margin, and
+    /// count as failed after that; a client that still waits for its next attempt keeps the
+    /// attempts it made.
     pub(crate) async fn end(mut self, patience: Duration) -> Vec<Story> {
         self.is_over.store(true, Ordering::Relaxed);
         drop(timeout(patience + MARGIN, &mut self.task).await);
@@ -143,12 +147,12 @@ impl Drop for Crowd {
 }
 
 impl Tales {
-    /// The next attempt begins; it was to be sent when it was `due`.
+    /// Notes that an attempt begins that was to be sent at `due`.
     fn asked(&self, number: u64, due: Instant) {
         self.lock().entry(number).or_default().asked = Some(due);
     }
 
-    /// The attempt under way came to this.
+    /// Notes the result of the attempt under way.
     fn answered(&self, number: u64, note: Note) {
         let mut tales = self.lock();
         let tale = tales.entry(number).or_default();
@@ -156,7 +160,7 @@ impl Tales {
         tale.asked = None;
     }
 
-    /// All stories; attempts under way have failed.
+    /// Returns all stories; attempts under way count as failed.
     fn end(&self, now: Instant) -> Vec<Story> {
         let lost =
             |due| Note { due, ended: now, end: End::Nothing("not over at the end".to_owned()) };
@@ -217,7 +221,8 @@ mod tests {
         tales.answered(1, note(due, 503));
         tales.asked(2, due);
         let stories = tales.end(due);
-        // The first waits for its third attempt, the second's is not over, and the third has made none.
+        // The first waits for its third attempt, the second is not over, and the third has made
+        // none.
         let retries: Vec<_> = stories.iter().map(Story::first_retry).collect();
         assert_eq!(retries, [Some(false), Some(false), None]);
         assert!(!stories.iter().any(Story::is_good));

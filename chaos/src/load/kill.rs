@@ -1,4 +1,4 @@
-//! A replica is killed every two seconds.
+//! A random replica is killed every two seconds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,18 +14,19 @@ use crate::trial::Report;
 
 const LIMIT: Duration = Duration::from_secs(30);
 const REPLICAS: u16 = 4;
-/// One is killed each time, and started again so long after.
+/// Interval between two kills; a killed replica starts again after `DOWN`.
 const EVERY: Duration = Duration::from_secs(2);
 const DOWN: Duration = Duration::from_secs(1);
 const LASTS: Duration = Duration::from_secs(60);
-/// Requests a second of each kind: well below what three replicas serve.
+/// Requests a second: well below what three replicas serve.
 const RATE: f64 = 25.0;
 const STREAM_RATE: f64 = 8.0;
-/// Tokens of a stream: it takes about a second.
+/// Tokens of a stream, which takes about a second.
 const STREAM_TOKENS: u32 = 96;
-/// Of the streams must come to their end, in percent.
+/// Share of streams that must be whole, in percent.
 const AIM: f64 = 99.0;
-/// How quickly a node takes a killed replica for gone, and one that came back for well.
+/// Health checks every 200 ms and a slow start of 1 s, so that a node quickly notices a killed
+/// replica and one that came back.
 const TABLES: &str = "
 [health]
 interval_ms = 200
@@ -82,10 +83,10 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Different prompts of streams.
+/// Number of different prompts of streams.
 const TEXTS: u64 = 40;
 
-/// What an undisturbed replica says to each prompt.
+/// Asks an undisturbed replica for the reply to each prompt.
 async fn texts(stage: &Stage) -> anyhow::Result<BTreeMap<u64, String>> {
     let replica = stage.replica(0)?;
     let mut texts = BTreeMap::new();
@@ -100,25 +101,25 @@ async fn texts(stage: &Stage) -> anyhow::Result<BTreeMap<u64, String>> {
     Ok(texts)
 }
 
-/// Kills one replica after the other; each is down for a while.
+/// Kills one replica after the other, each for `DOWN`, and returns the number of kills.
 async fn reap(plan: &Plan, stage: &mut Stage, seed: u64) -> anyhow::Result<usize> {
     let mut random = fastrand::Rng::with_seed(seed);
     let start = Instant::now();
     let mut kills = 0;
     while start.elapsed() < plan.time(LASTS) {
-        // wait: requests are under way meanwhile
+        // wait: requests are under way
         sleep(EVERY - DOWN).await;
         let victim = random.usize(..usize::from(REPLICAS));
         stage.kill_replica(victim)?;
         kills += 1;
-        // wait: it is gone for so long
+        // wait: the replica is gone for this long
         sleep(DOWN).await;
         stage.start_replica(victim)?;
     }
     Ok(kills)
 }
 
-/// Streams that are as they should be, and those that look so but say something else.
+/// Counts the whole streams with the right text, and those with another text.
 fn judge(streams: &[Story], texts: &BTreeMap<u64, String>) -> (usize, usize) {
     let (mut good, mut other) = (0, 0);
     for story in streams {

@@ -1,26 +1,26 @@
-//! Whether health, metrics and the admin API answer while requests pile up.
+//! Probes of health, metrics and the admin API while requests pile up.
 
 use super::caller::{Ask, GET_PATIENCE};
 use super::crowd::{Crowd, Habit};
 use super::note::{Story, good_ms};
 use super::stage::Stage;
 
-/// Looks a second at each, however long each takes.
+/// Probes a second of each path, however long each takes.
 const RATE: f64 = 10.0;
-/// What is looked at: on the port of clients, and on that of operators.
+/// Paths to probe: on the port of clients, and on the admin port.
 const ON_DATA: [&str; 2] = ["/livez", "/v1/models"];
 const ON_ADMIN: [&str; 3] = ["/readyz", "/replicas", "/metrics"];
 
-/// Looks at each of them all the time, until it is dropped.
+/// Running probes of all paths. Dropping it ends them.
 pub(crate) struct Lanes(Vec<(&'static str, Crowd)>);
 
-/// What looks came to.
+/// Result of the probes.
 pub(crate) struct Looks {
-    /// The lane with the longest times.
+    /// Path with the longest times.
     pub(crate) slowest: &'static str,
-    /// p99 of its answers in milliseconds. Not a number if a lane gave none.
+    /// p99 of its answers in milliseconds; NaN if a path gave none.
     pub(crate) p99_ms: f64,
-    /// Looks at any of them that got no 200.
+    /// Number of probes, of all paths, without a 200.
     pub(crate) failed: usize,
     pub(crate) count: usize,
 }
@@ -33,10 +33,11 @@ impl Lanes {
             let habit = Habit::once(move |_| Ask::get(path));
             (path, Crowd::open(caller, habit, RATE, seed + index))
         };
+        // Seeds of their own, apart from that of the load.
         Self((100..).zip(data.into_iter().chain(admin)).map(open).collect())
     }
 
-    /// Waits for the looks that are under way.
+    /// Waits for the probes under way and returns the result.
     pub(crate) async fn end(self) -> Looks {
         let mut lanes = Vec::new();
         for (path, crowd) in self.0 {
@@ -50,7 +51,7 @@ fn looks(lanes: &[(&'static str, Vec<Story>)]) -> Looks {
     let times = lanes.iter().map(|(path, stories)| {
         (*path, good_ms(stories.iter().flat_map(|story| &story.notes), 0.99))
     });
-    // What is not a number is above all numbers in this order.
+    // NaN is above all numbers in this order, so a path without an answer is the slowest.
     let slowest = times.max_by(|one, other| one.1.total_cmp(&other.1));
     let (slowest, p99_ms) = slowest.unwrap_or(("", f64::NAN));
     let stories = || lanes.iter().flat_map(|(_, stories)| stories);

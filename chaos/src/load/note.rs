@@ -1,45 +1,46 @@
-//! What became of one request, and of many.
+//! Results of single requests, and statistics of many.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-/// One request that was sent once.
+/// Result of one attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
-    /// When it was to be sent. Times count from here, so that a sender that is late is no excuse.
+    /// Time at which the request was to be sent. Durations count from here, so that a late sender
+    /// does not make results better.
     pub(crate) due: Instant,
     pub(crate) ended: Instant,
     pub(crate) end: End,
 }
 
-/// How it ended.
+/// End of an attempt.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
     /// A whole reply.
     Whole(Answer),
     /// A reply that broke off after its head.
     Cut(Answer, String),
-    /// No connection: nobody got it.
+    /// No connection, so no node got the request.
     Unsent(String),
     /// No reply.
     Nothing(String),
 }
 
-/// What a reply said.
+/// Content of a reply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Why it was refused, by the gateway's header.
+    /// Reason of a refusal, from the gateway's header; else empty.
     pub(crate) reason: String,
     pub(crate) retry_after: Option<Duration>,
-    /// Who served it, if the gateway tells.
+    /// Region that served the request; empty if the gateway does not say.
     pub(crate) region: String,
     pub(crate) replica: String,
     pub(crate) body: Bytes,
 }
 
-/// One request of a client that may try again.
+/// Attempts of one request of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Story {
     pub(crate) number: u64,
@@ -55,7 +56,7 @@ impl Note {
         self.took().as_secs_f64() * 1e3
     }
 
-    /// The status of a whole reply; 0 for anything else.
+    /// Returns the status of a whole reply; 0 for anything else.
     pub(crate) fn status(&self) -> u16 {
         match &self.end {
             End::Whole(answer) => answer.status,
@@ -67,7 +68,8 @@ impl Note {
         self.status() == 200
     }
 
-    /// Refused for want of room, by whoever.
+    /// Returns true if the request was refused for lack of capacity (429, 503 or 504), by the
+    /// gateway or a replica.
     pub(crate) fn is_shed(&self) -> bool {
         matches!(self.status(), 429 | 503 | 504)
     }
@@ -79,7 +81,7 @@ impl Note {
         }
     }
 
-    /// What it came to, for counting: `200`, `503 queue_full`, `200 cut (why)`, `nothing (why)`.
+    /// Names the result for counting: `200`, `503 queue_full`, `200 cut (why)`, `nothing (why)`.
     pub(crate) fn kind(&self) -> String {
         match &self.end {
             End::Whole(answer) if answer.reason.is_empty() => answer.status.to_string(),
@@ -92,13 +94,13 @@ impl Note {
 }
 
 impl Story {
-    /// The attempt that nobody refused, if there is one.
+    /// Returns true if the last attempt was served.
     pub(crate) fn is_good(&self) -> bool {
         self.notes.last().is_some_and(Note::is_good)
     }
 
-    /// Whether the first attempt was refused and told when to come again; and if so, whether the
-    /// second one, made then, was served.
+    /// Returns true if the second attempt was served; `None` unless the first was refused with a
+    /// Retry-After and a second one was made.
     pub(crate) fn first_retry(&self) -> Option<bool> {
         let (first, second) = (self.notes.first()?, self.notes.get(1)?);
         let was_told = first.answer().is_some_and(|answer| answer.retry_after.is_some());
@@ -106,22 +108,23 @@ impl Story {
     }
 }
 
-/// The value that `share` of all are not above. Not a number of none.
+/// Returns the value that a `share` of all values do not exceed; NaN without values.
 pub(crate) fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64 {
+    // Exact, by hand: there are few values, and the buckets of a histogram would round them.
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
 }
 
-/// The milliseconds that `share` of the good replies are not above. Who is refused has no reply that could
-/// be quick. Not a number if none is good.
+/// Returns the milliseconds that a `share` of the good replies do not exceed; NaN without good
+/// replies. Refusals do not count, so quick refusals do not make the figure better.
 pub(crate) fn good_ms<'a>(notes: impl IntoIterator<Item = &'a Note>, share: f64) -> f64 {
     let good = notes.into_iter().filter(|note| note.is_good());
     quantile(good.map(Note::took_ms), share)
 }
 
-/// How many there are of each kind, the most frequent first.
+/// Counts notes by kind, the most frequent first: "12 × 200, 3 × 503 queue_full".
 pub(crate) fn kinds<'a>(notes: impl IntoIterator<Item = &'a Note>) -> String {
     let mut counts = std::collections::BTreeMap::<String, usize>::new();
     for note in notes {

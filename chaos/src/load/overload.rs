@@ -1,4 +1,4 @@
-//! More requests come than the replicas can serve.
+//! More requests than the replicas can serve.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,15 @@ use super::request;
 use super::stage::{Setting, Stage};
 use crate::trial::Report;
 
-/// What clients say their requests may take. Later replies are worth nothing to them.
+/// Time limit that clients send with their requests. Later replies are worth nothing to them.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Before what is measured: queues fill and averages settle.
+/// Time before a measurement: queues fill and averages settle.
 const WARM_UP: Duration = Duration::from_secs(5);
 const MEASURED: Duration = Duration::from_secs(15);
 const REPLICAS: u16 = 2;
-/// Times the peak.
+/// Offered loads, as multiples of the peak.
 const LOADS: [f64; 3] = [1.0, 2.0, 5.0];
-/// Of the peak must be reached, in percent.
+/// Goodput that must be reached, in percent of the peak.
 const GOODPUT_AIM: f64 = 90.0;
 const SHED_AIM_MS: f64 = 5.0;
 const LANE_AIM_MS: f64 = 50.0;
@@ -28,7 +28,7 @@ const LANE_AIM_MS: f64 = 50.0;
 #[derive(Default)]
 struct Seen {
     goodput: Vec<f64>,
-    /// Of rounds in which somebody was refused.
+    /// p99 of refusals in milliseconds, of each round with a refusal.
     shed_ms: Vec<f64>,
     good_p99_ms: Vec<f64>,
     lanes_ms: Vec<f64>,
@@ -45,12 +45,12 @@ impl Seen {
         self.looks += looks.count;
     }
 
-    /// What was not served in a round.
+    /// Adds the requests of a round that were not served.
     fn add_shed(&mut self, shed: &[&Note]) {
         if !shed.is_empty() {
             self.shed_ms.push(quantile(shed.iter().map(|note| note.took_ms()), 0.99));
         }
-        // Of a request whose own time is up (504) nobody knows whether it will come again.
+        // A request that ran out of its own time (504) needs no Retry-After.
         let untold = |note: &&&Note| {
             note.status() != 504 && note.answer().is_none_or(|answer| answer.retry_after.is_none())
         };
@@ -81,7 +81,8 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
         let aim = Some(GOODPUT_AIM);
         report.rate(format!("goodput at {load}× of the peak"), "%", aim, seen.goodput);
         report.figure(format!("p99 of replies in time at {load}×"), None, seen.good_p99_ms);
-        // A short run at twice the load may end before the queue is full; five times are always too much.
+        // A short run at twice the load may end before the queue is full; five times is always too
+        // much.
         if seen.shed > 0 || *load > 2.0 {
             let what = format!("p99 of refusals at {load}×");
             report.figure(what, Some(SHED_AIM_MS), seen.shed_ms);
@@ -96,14 +97,14 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What the replicas can serve: a closed loop keeps all of their places busy.
+/// Measures the requests a second that the replicas can serve: a closed loop keeps all places busy.
 pub(crate) async fn peak(plan: &Plan, stage: &Stage, clients: u64) -> f64 {
     let habit = Habit::once(|number| request::chat(number, LIMIT));
     let crowd = Crowd::closed(&stage.data, habit, clients, Duration::ZERO);
-    // wait: it is measured meanwhile
+    // wait: queues and averages settle
     sleep(plan.time(WARM_UP)).await;
     let start = Instant::now();
-    // wait: it is measured meanwhile
+    // wait: this time is measured
     sleep(plan.time(MEASURED)).await;
     let end = Instant::now();
     let stories = crowd.end(request::patience(LIMIT)).await;
@@ -113,7 +114,7 @@ pub(crate) async fn peak(plan: &Plan, stage: &Stage, clients: u64) -> f64 {
     good.count() as f64 / (end - start).as_secs_f64()
 }
 
-/// Whoever came in the time that counts.
+/// Returns the attempts that were due after `start` and not after `end`.
 pub(crate) fn between(stories: &[Story], start: Instant, end: Instant) -> Vec<&Note> {
     let notes = stories.iter().flat_map(|story| &story.notes);
     notes.filter(|note| note.due > start && note.due <= end).collect()
@@ -122,13 +123,13 @@ pub(crate) fn between(stories: &[Story], start: Instant, end: Instant) -> Vec<&N
 async fn offered(plan: &Plan, stage: &Stage, (rate, peak, seed): (f64, f64, u64), seen: &mut Seen) {
     let habit = Habit::once(|number| request::chat(1_000_000 + number, LIMIT));
     let crowd = Crowd::open(&stage.data, habit, rate, seed);
-    // wait: it is measured meanwhile
+    // wait: queues and averages settle
     sleep(plan.time(WARM_UP)).await;
     let (start, lanes) = (Instant::now(), Lanes::start(stage, seed));
-    // wait: it is measured meanwhile
+    // wait: this time is measured
     sleep(plan.time(MEASURED)).await;
     let end = Instant::now();
-    // The load goes on until the last look is answered.
+    // The load goes on until the last probe is answered.
     let looks = lanes.end().await;
     let stories = crowd.end(request::patience(LIMIT)).await;
     let in_time = stories.iter().flat_map(|story| &story.notes).filter(|note| {

@@ -1,4 +1,4 @@
-//! Which trials of load there are.
+//! Kinds of trials of the data path.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use super::stage::Stage;
 use super::{abuse, comeback, kill, overload, region, rolling, sick, storm};
 use crate::trial::Report;
 
-/// A kind of trial.
+/// Kind of trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Trial {
     /// Twice and five times the load that replicas can serve.
     Overload,
-    /// Clients that come again when they were told to.
+    /// Clients that come again after a Retry-After.
     Comeback,
-    /// Replicas that fail: what retries add to it.
+    /// Replicas that fail: the retries that this adds.
     Storm,
-    /// One tenant or replica that misbehaves, and the others.
+    /// A tenant or replica that misbehaves, and the others.
     Sick,
     /// A replica killed every two seconds.
     Kill,
@@ -24,28 +24,28 @@ pub enum Trial {
     Region,
     /// All nodes restarted under load, one after the other.
     Rolling,
-    /// Clients that want to use up the node.
+    /// Attackers that try to exhaust the node.
     Abuse,
 }
 
-/// What is tried.
+/// Settings of a trial.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The kind.
+    /// Kind of trial.
     pub trial: Trial,
-    /// How often.
+    /// Number of rounds.
     pub rounds: usize,
-    /// A quarter of the usual times, to see whether it works.
+    /// True for a quarter of the usual times, to see if the trial works.
     pub is_short: bool,
-    /// The `spillway` program.
+    /// Path of the `spillway` program.
     pub binary: PathBuf,
-    /// The `spillway-chaos` program, which ends what is left if this one is killed.
+    /// Path of the `spillway-chaos` program, which cleans up if this process is killed.
     pub launcher: PathBuf,
-    /// Of all chance in it.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// Whether logs and configs stay.
+    /// True if logs and configs are kept.
     pub keep: bool,
-    /// Tells a person how far it is.
+    /// Reports progress to a person.
     pub progress: fn(&str),
 }
 
@@ -54,12 +54,12 @@ impl Plan {
         (self.progress)(line);
     }
 
-    /// How long something lasts.
+    /// Returns the duration of a phase: `usual`, or a quarter of it.
     pub(crate) fn time(&self, usual: Duration) -> Duration {
         if self.is_short { usual / 4 } else { usual }
     }
 
-    /// Ends a stage.
+    /// Ends a stage and keeps its folder if the plan says so.
     pub(crate) fn done(&self, mut stage: Stage) {
         if self.keep {
             let folder = stage.keep_folder();
@@ -69,7 +69,7 @@ impl Plan {
 }
 
 impl Trial {
-    /// Its name on the command line and in the report.
+    /// Returns the name used on the command line and in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -85,10 +85,11 @@ impl Trial {
     }
 }
 
-/// Tries it.
+/// Runs the trial.
 ///
 /// # Errors
-/// If something could not be tried. What was tried and failed is in the report.
+/// Returns an error if the trial could not be run. A trial that ran and missed its aim is in the
+/// report.
 pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
     match plan.trial {
         Trial::Overload => overload::run(plan).await,

@@ -1,4 +1,4 @@
-//! A region is killed while others send it requests.
+//! A region is killed while other regions send requests to it.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::trial::gear::Gear;
 use crate::trial::{Report, Wan};
 
 const LIMIT: Duration = Duration::from_secs(5);
-/// Of the three regions the first is killed, with its node and replica.
+/// Region to kill, with its node and replica.
 const KILLED: usize = 0;
-/// Sends away what it can't serve itself.
+/// Region with more requests than its own replica serves.
 const CROWDED: usize = 1;
 const OTHER: usize = 2;
-/// Requests of 32 tokens that one region's replica serves a second, about.
+/// Replicas that serve about 45 requests of 32 tokens a second each.
 const GEAR: Gear = Gear {
     profile: "h100",
     time_scale: "1",
@@ -29,19 +29,18 @@ const GEAR: Gear = Gear {
 };
 const BEFORE: Duration = Duration::from_secs(10);
 const AFTER: Duration = Duration::from_secs(20);
-/// From so long after the kill on new requests have to be served.
+/// Time after the kill from which on new requests must be served.
 const GRACE: Duration = Duration::from_secs(1);
-/// Of them, in percent.
+/// Share of these requests that must be served, in percent.
 const AIM: f64 = 99.9;
 
-/// What comes to the two regions that are left: what they can serve together (about 90 a second), or
-/// more than that.
+/// Load of the two regions that are left, in requests a second. Both together serve about 90.
 #[derive(Clone, Copy)]
 struct Load {
     name: &'static str,
     crowded: f64,
     other: f64,
-    /// So many percent of it are urgent.
+    /// Share of urgent requests, in percent.
     urgent: u64,
 }
 
@@ -71,14 +70,15 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// In percent. Not a number if none came.
+/// Returns the share of served requests in percent; NaN without requests.
 fn served(notes: &[(bool, Note)], is_urgent: bool) -> f64 {
     let all = notes.iter().filter(|(urgent, _)| *urgent == is_urgent);
     let good = all.clone().filter(|(_, note)| note.is_good()).count();
     100.0 * good as f64 / all.count() as f64
 }
 
-/// Requests that came from 1 s after the kill on, and whether they were urgent.
+/// Runs one round. Returns the requests from 1 s after the kill on, each with true if it was
+/// urgent.
 async fn once(plan: &Plan, load: Load, seed: u64) -> anyhow::Result<Vec<(bool, Note)>> {
     let programs = (plan.binary.as_path(), plan.launcher.as_path());
     let mut cluster = Cluster::geared(Wan::Uniform.topology()?, programs, &[], GEAR)?;
@@ -94,13 +94,13 @@ async fn once(plan: &Plan, load: Load, seed: u64) -> anyhow::Result<Vec<(bool, N
     let first = Crowd::open(&crowded, habit(), load.crowded, seed);
     let second = Crowd::open(&caller(OTHER)?, habit(), load.other, seed + 1);
     let own = Crowd::open(&caller(KILLED)?, habit(), load.other, seed + 2);
-    // wait: requests are under way everywhere, and some of the crowded region's in the one to be killed
+    // wait: requests are under way everywhere, some of the crowded region's in the one to kill
     sleep(plan.time(BEFORE)).await;
     cluster.kill(KILLED)?;
     cluster.kill_replica(KILLED)?;
     let killed = Instant::now();
     drop(own);
-    // wait: it is measured meanwhile
+    // wait: this time is measured
     sleep(plan.time(AFTER)).await;
     let end = Instant::now();
     let patience = request::patience(LIMIT);
@@ -136,6 +136,7 @@ fn regions<'a>(notes: impl Iterator<Item = &'a Note>) -> String {
 }
 
 fn is_urgent(number: u64, percent: u64) -> bool {
+    // A multiplicative hash spreads urgent requests evenly over the numbers.
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 < (percent << 32) / 100
 }
 

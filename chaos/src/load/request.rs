@@ -1,4 +1,4 @@
-//! The requests that clients send.
+//! Requests of the clients.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use super::caller::Ask;
 
 /// Tokens of a reply.
 pub(crate) const TOKENS: u32 = 32;
-/// How long clients stay beyond what they say: so that the gateway's word comes first.
+/// Time that clients wait beyond the limit in their request, so that the gateway answers first.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long clients stay for a request that says it may take `limit`.
+/// Returns the time that a client waits for a request with the time limit `limit`.
 pub(crate) fn patience(limit: Duration) -> Duration {
     limit + GRACE
 }
 
-/// A chat. Its prompt is its number's own, so that no cache makes one cheaper than another.
+/// Returns a chat request. Each number has a prompt of its own, so that no prefix cache helps.
 pub(crate) fn chat(number: u64, limit: Duration) -> Ask {
     of(&body(number, TOKENS, false), limit)
 }
 
-/// The same as a stream, of so many tokens.
+/// Returns a chat request with a streamed reply of `tokens` tokens.
 pub(crate) fn stream(number: u64, tokens: u32, limit: Duration) -> Ask {
     of(&body(number, tokens, true), limit)
 }
 
-/// A chat with a prompt of about so many tokens.
+/// Returns a chat request with a prompt of about `tokens` tokens.
 pub(crate) fn long(number: u64, tokens: usize, limit: Duration) -> Ask {
     let mut body = body(number, TOKENS, false);
     body["messages"][0]["content"] = format!("{number} {}", "data ".repeat(tokens)).into();
     of(&body, limit)
 }
 
-/// The request says itself how long it may take.
+/// Wraps `body` into a request that carries its own time limit.
 fn of(body: &Value, limit: Duration) -> Ask {
     let headers = vec![
         ("content-type", "application/json".to_owned()),
@@ -57,7 +57,8 @@ fn body(number: u64, tokens: u32, is_stream: bool) -> Value {
     })
 }
 
-/// The text of a stream's events, and whether the stream came to its end as it should.
+/// Returns the text of a stream's events, and true if the stream ended with `[DONE]` and no error
+/// followed it.
 pub(crate) fn told(body: &[u8]) -> (String, bool) {
     let body = String::from_utf8_lossy(body);
     let (mut text, mut is_done) = (String::new(), false);

@@ -1,4 +1,4 @@
-//! All nodes of three regions are restarted, one after the other, while clients go on.
+//! All nodes of three regions are restarted, one after the other, under load.
 
 use std::time::{Duration, Instant};
 
@@ -15,32 +15,33 @@ use crate::trial::gear::Gear;
 use crate::trial::{Report, Wan};
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// A replica serves about 43 requests of 32 tokens a second. While a node is away its replica is, too: then two
-/// regions serve all, at about two thirds of what they can.
-/// In the notice clients are told to close the connections that they keep: one that ends while a request is on
-/// its way can't be told from one that ends later.
+/// A replica serves about 43 requests of 32 tokens a second, and is away while its node is. Two
+/// regions then serve all requests, at about two thirds of their capacity.
+/// During the drain notice clients are told to close their kept connections: a client cannot tell
+/// if a connection that ends under its request ended before or after the request arrived.
 const GEAR: Gear =
     Gear { profile: "h100", time_scale: "1", places: 16, drain_notice_ms: 1_000, listener: "" };
 /// Requests and streams a second in each region.
 const RATE: f64 = 10.0;
 const STREAM_RATE: f64 = 4.0;
-/// Tokens of a stream: it takes more than half a second, and less than a node waits for it.
+/// Tokens of a stream: takes more than half a second, and less than a node waits when it drains.
 const STREAM_TOKENS: u32 = 64;
-/// Between two restarts, and before the first.
+/// Time before the first restart, and between two restarts.
 const BETWEEN: Duration = Duration::from_secs(8);
-/// Without a hand-over the others would wait for an election: 1.4 s at least.
+/// Longest pause of writes. Without a transfer of leadership they would wait for an election, 1.4 s
+/// or more.
 const PAUSE_AIM_MS: f64 = 1_000.0;
 
-/// What the restarts came to.
+/// Results of the restarts.
 #[derive(Default)]
 struct Restarts {
-    /// That did not end with 0.
+    /// Number of nodes that did not end with exit code 0.
     wrong: usize,
     count: usize,
     stop_ms: Vec<f64>,
     ready_ms: Vec<f64>,
     pause_ms: Vec<f64>,
-    /// Of nodes that led.
+    /// Number of restarts of a leader.
     leaders: usize,
 }
 
@@ -51,16 +52,16 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
         let programs = (plan.binary.as_path(), plan.launcher.as_path());
         let mut cluster = Cluster::geared(Wan::Uniform.topology()?, programs, &[], GEAR)?;
         cluster.start_all()?;
-        // The first to stop leads, so that the lead is handed over at least once.
+        // The first node to stop is the leader, so that leadership is transferred at least once.
         cluster.led_by(0).await?;
         let seed = plan.seed + 100 * round as u64;
         let crowds = crowds(&cluster, seed).await?;
         for node in cluster.all() {
-            // wait: requests are under way everywhere, and what the last restart brought is over
+            // wait: requests are under way everywhere, and effects of the last restart are over
             sleep(plan.time(BETWEEN)).await;
             restart(plan, &mut cluster, node, &mut restarts).await?;
         }
-        // wait: what the last one brings is seen as well
+        // wait: effects of the last restart are measured too
         sleep(plan.time(BETWEEN)).await;
         for (mine, is_stream) in crowds {
             let stories = mine.end(request::patience(LIMIT)).await;
@@ -95,8 +96,8 @@ impl Restarts {
     }
 }
 
-/// Clients of each region: they ask the next region's node where theirs refuses the connection, and try
-/// nothing else again.
+/// Starts the clients of each region; true marks a crowd of streams. A client tries the next
+/// region's node if its own refuses the connection, and repeats nothing else.
 async fn crowds(cluster: &Cluster, seed: u64) -> anyhow::Result<Vec<(Crowd, bool)>> {
     let mut crowds = Vec::new();
     for node in cluster.all() {
@@ -132,7 +133,7 @@ async fn restart(
     let others = cluster.others(node);
     let flow = |other: &usize| Flow::start(&cluster.sites[*other].admin, format!("roll-{other}"));
     let flows: Vec<Flow> = others.iter().map(flow).collect();
-    // wait: until writes are on their way
+    // wait: until writes are under way
     sleep(flow::GAP * 10).await;
     let name = cluster.sites[node].name.clone();
     let told = Instant::now();

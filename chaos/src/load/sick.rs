@@ -1,4 +1,4 @@
-//! One tenant, or one replica, misbehaves; another tenant goes on as before.
+//! A tenant or a replica misbehaves; another tenant's requests are measured.
 
 use std::time::{Duration, Instant};
 
@@ -15,45 +15,45 @@ use crate::trial::Report;
 
 const LIMIT: Duration = Duration::from_secs(10);
 const REPLICAS: u16 = 4;
-/// The one that may have a fault.
+/// Index of the replica that may get a fault.
 const SICK: usize = 0;
-/// Requests a second of the calm tenant: a tenth of what the replicas serve.
+/// Requests a second of the measured (calm) tenant: a tenth of what the replicas serve.
 const CALM_RATE: f64 = 18.0;
 const BEFORE: Duration = Duration::from_secs(20);
-/// Until times are known, and until the trouble has come to what it comes to.
+/// Time until latencies are known, and until the trouble has its full effect.
 const SETTLING: Duration = Duration::from_secs(4);
-/// Within this time a replica's fault has to be known.
+/// Longest time until the node must notice a replica's fault.
 const KNOWN_MAX: Duration = Duration::from_secs(15);
-/// Between two looks at what is known.
+/// Interval between two looks at the node's metrics.
 const LOOK: Duration = Duration::from_millis(50);
 const DURING: Duration = Duration::from_secs(20);
-/// Of the calm tenant's requests so many, or so many percent if that is more, may fail where they try whether
-/// the sick replica is well again.
+/// Most failed requests of the calm tenant that may be probes of the sick replica: this number, or
+/// `TRIES_PERCENT` of the requests if that is more.
 const TRIES_MAX: usize = 3;
 const TRIES_PERCENT: usize = 2;
-/// Its p95 may change by so many percent.
+/// Largest change of the calm tenant's p95, in percent.
 const AIM: f64 = 20.0;
-/// Whose requests they are is told by a proxy in front.
+/// Trusts a proxy in front for the tenant's header.
 const LISTENER: &str = "trusted_proxies = [\"127.0.0.0/8\"]\nauth = \"headers\"";
 
-/// What became of the calm tenant's requests.
+/// Requests of the calm tenant, by phase.
 struct Told {
     before: Vec<Note>,
-    /// Sent while the trouble was known, or had lasted for a while.
+    /// Requests sent after the node knew of the trouble, or after it had lasted for a while.
     during: Vec<Note>,
-    /// Sent before that.
+    /// Requests sent between the start of the trouble and `during`.
     first: Vec<Note>,
-    /// After how long the node had found out that a replica is sick, if it has.
+    /// Time until the node noticed the sick replica; `None` if it did not.
     known: Option<Duration>,
 }
 
-/// What the rounds of a trouble came to.
+/// Results of all rounds of a trouble.
 #[derive(Default)]
 struct Seen {
     changes: Vec<f64>,
     failed: usize,
     sent: usize,
-    /// Rounds in which the node did not find out.
+    /// Number of rounds in which the node did not notice.
     unknown: usize,
     known_ms: Vec<f64>,
     lost: Vec<f64>,
@@ -62,13 +62,13 @@ struct Seen {
 
 #[derive(Clone)]
 enum Trouble {
-    /// A tenant sends so many requests a second.
+    /// A tenant sends this many requests a second.
     Flood(f64),
-    /// A tenant sends so many prompts of so many tokens a second.
+    /// A tenant sends prompts: requests a second, and tokens of each.
     Long(f64, usize),
-    /// A tenant reads so many long streams as slowly as it can.
+    /// A tenant reads this many long streams as slowly as possible.
     Slow(u64),
-    /// A replica has a fault.
+    /// A replica gets a fault.
     Replica(Value),
 }
 
@@ -136,18 +136,18 @@ impl Seen {
 }
 
 impl Told {
-    /// Before, and while the trouble was known, or had lasted for a while.
+    /// Returns the p95 before the trouble and during it, in milliseconds.
     fn p95_ms(&self) -> [f64; 2] {
         [&self.before, &self.during].map(|notes| good_ms(notes, 0.95))
     }
 
-    /// Failed requests that count: all but those few that may try whether the replica is well again.
+    /// Counts the failed requests, without the few that may probe the sick replica.
     fn failed(&self) -> usize {
         let allowed = TRIES_MAX.max(self.during.len() * TRIES_PERCENT / 100);
         bad(&self.during) - self.tries().min(allowed)
     }
 
-    /// Failed requests at a replica that is known to be sick.
+    /// Counts the failed requests at a replica that is known to be sick.
     fn tries(&self) -> usize {
         let is_try = |note: &&Note| self.known.is_some() && !note.is_good() && is_of_sick(note);
         self.during.iter().filter(is_try).count()
@@ -158,7 +158,7 @@ fn bad(notes: &[Note]) -> usize {
     notes.iter().filter(|note| !note.is_good()).count()
 }
 
-/// Whether the sick replica replied.
+/// Returns true if the sick replica replied.
 fn is_of_sick(note: &Note) -> bool {
     note.answer().is_some_and(|answer| answer.replica == format!("gpu-{SICK}"))
 }
@@ -168,25 +168,25 @@ async fn once(plan: &Plan, trouble: &Trouble, seed: u64) -> anyhow::Result<Told>
     let stage = Stage::new(plan, setting).await?;
     let calm = Habit::once(|number| of("calm", request::chat(number, LIMIT)));
     let crowd = Crowd::open(&stage.data, calm, CALM_RATE, seed);
-    // wait: times of replicas are learned in the first seconds
+    // wait: latencies of replicas are learned in the first seconds
     sleep(plan.time(SETTLING)).await;
     let start = Instant::now();
-    // wait: it is measured meanwhile
+    // wait: this time is measured
     sleep(plan.time(BEFORE)).await;
     let trouble_began = Instant::now();
     let was_open = is_open(&stage).await?;
     let wild = begin(&stage, trouble, seed + 7).await?;
     let known = match trouble {
-        // Who was left out before is not found out.
+        // A replica that was left out already before the fault shows nothing.
         Trouble::Replica(_) if was_open => known(&stage).await?,
         _ => None,
     };
     if known.is_none() {
-        // wait: this may cost something. A replica that is known to be sick costs nothing more.
+        // wait: a trouble that the node cannot know of takes a while to show its full effect
         sleep(SETTLING.saturating_sub(trouble_began.elapsed())).await;
     }
     let settled = Instant::now();
-    // wait: it is measured meanwhile
+    // wait: this time is measured
     sleep(plan.time(DURING)).await;
     let end = Instant::now();
     let stories = crowd.end(request::patience(LIMIT)).await;
@@ -204,8 +204,8 @@ async fn once(plan: &Plan, trouble: &Trouble, seed: u64) -> anyhow::Result<Told>
     })
 }
 
-/// Waits until the node leaves the sick replica out, and says how long that took; `None` if it takes too
-/// long.
+/// Waits until the node leaves the sick replica out, and returns the time that this took; `None` if
+/// it takes longer than `KNOWN_MAX`.
 async fn known(stage: &Stage) -> anyhow::Result<Option<Duration>> {
     let start = Instant::now();
     while start.elapsed() < KNOWN_MAX {
@@ -218,7 +218,7 @@ async fn known(stage: &Stage) -> anyhow::Result<Option<Duration>> {
     Ok(None)
 }
 
-/// Whether the node sends requests to the replica that gets sick.
+/// Returns true if the node sends requests to the replica that gets the fault.
 async fn is_open(stage: &Stage) -> anyhow::Result<bool> {
     let open = format!("replica=\"gpu-{SICK}\",admission=\"open\"");
     Ok(stage.page().await?.sum("spillway_replica_admission", &open) > 0.0)
@@ -229,7 +229,7 @@ fn within(stories: &[Story], start: Instant, end: Instant) -> Vec<Note> {
     notes.filter(|note| note.due > start && note.due <= end).cloned().collect()
 }
 
-/// Makes a request a tenant's.
+/// Adds the tenant's header to a request.
 fn of(tenant: &str, mut ask: Ask) -> Ask {
     ask.headers.push(("x-spillway-tenant", tenant.to_owned()));
     ask

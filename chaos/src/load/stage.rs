@@ -1,4 +1,4 @@
-//! One node with emulated replicas, in a region of its own.
+//! Single node with emulated replicas, in a region of its own.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -15,29 +15,29 @@ use super::plan::Plan;
 use crate::trial::process::Process;
 use crate::wan::{Answer, Command, Network, config};
 
-/// The region. It has no neighbours.
+/// Name of the region, which has no neighbours.
 const REGION: &str = "here";
 const WAN: &str = "[[region]]\nname = \"here\"\nsubnet = \"10.77.1.0/24\"\n";
 const DATA_PORT: u16 = 8080;
 const ADMIN_PORT: u16 = 9900;
 const FIRST_REPLICA_PORT: u16 = 9101;
-/// How long a program may take until it serves: many times what it should take.
+/// Longest wait until a program serves: many times what it should take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a stage is set up.
+/// Settings of a stage.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) replicas: u16,
     pub(crate) profile: &'static str,
     pub(crate) time_scale: f64,
-    /// Requests that the node has at one replica at most.
+    /// Most requests that the node has at one replica at a time.
     pub(crate) places: u32,
-    /// More of the node's config: whole tables, and lines for `[[listener]]`.
+    /// More tables of the node's config.
     pub(crate) tables: String,
     pub(crate) listener: &'static str,
 }
 
-/// A node and its replicas. Dropping it ends all of them.
+/// Node with its replicas. Dropping this ends all of them.
 pub(crate) struct Stage {
     pub(crate) data: Caller,
     pub(crate) admin: Caller,
@@ -45,13 +45,13 @@ pub(crate) struct Stage {
     replicas: Vec<Option<Process>>,
     setting: Setting,
     binary: PathBuf,
-    // After the processes: they end first.
+    // Below the processes, so that these are dropped first.
     network: Network,
     folder: TempDir,
 }
 
 impl Setting {
-    /// Replicas that serve about 45 requests of 32 tokens a second each, and no more.
+    /// Returns replicas that serve at most about 45 requests of 32 tokens a second each.
     pub(crate) fn usual(replicas: u16) -> Self {
         let (profile, listener) = ("h100", "");
         Self { replicas, profile, time_scale: 1.0, places: 16, tables: String::new(), listener }
@@ -73,7 +73,7 @@ impl Setting {
 }
 
 impl Stage {
-    /// Starts everything and waits until a request is served.
+    /// Starts the node and the replicas, and waits until a request can be served.
     pub(crate) async fn new(plan: &Plan, setting: Setting) -> anyhow::Result<Self> {
         let mut network = Network::start(config::parse(WAN, Path::new("."))?)?;
         network.guard(&plan.launcher).context("start the sweeper")?;
@@ -104,13 +104,13 @@ impl Stage {
         format!("the node: {}", self.node.last_words().unwrap_or_default())
     }
 
-    /// Keeps logs and configs beyond its end, for somebody to look into.
+    /// Keeps logs and configs after the end of the stage, and returns their folder.
     pub(crate) fn keep_folder(&mut self) -> PathBuf {
         self.folder.disable_cleanup(true);
         self.folder.path().to_owned()
     }
 
-    /// Starts a replica that does not run.
+    /// Starts the replica of this index, which must not be running.
     pub(crate) fn start_replica(&mut self, index: usize) -> anyhow::Result<()> {
         let Setting { profile, time_scale, .. } = &self.setting;
         let listen = format!("127.0.0.1:{}", self.port(index)?);
@@ -125,7 +125,7 @@ impl Stage {
         Ok(())
     }
 
-    /// SIGKILL.
+    /// Kills a replica with SIGKILL. Does nothing if it does not run.
     pub(crate) fn kill_replica(&mut self, index: usize) -> anyhow::Result<()> {
         match self.replicas[index].take() {
             Some(mut process) => Ok(process.kill()?),
@@ -133,12 +133,12 @@ impl Stage {
         }
     }
 
-    /// The file of the region's namespace.
+    /// Returns the path of the region's namespace file.
     pub(crate) fn namespace(&self) -> anyhow::Result<String> {
         place(&self.network)
     }
 
-    /// A client of a replica itself.
+    /// Returns a client of the replica itself, without the gateway.
     pub(crate) fn replica(&self, index: usize) -> anyhow::Result<Caller> {
         let address = SocketAddr::from(([127, 0, 0, 1], self.port(index)?));
         Ok(Caller::inside(&place(&self.network)?, address)?)
@@ -148,7 +148,7 @@ impl Stage {
         Ok(FIRST_REPLICA_PORT + u16::try_from(index)?)
     }
 
-    /// Gives a replica a fault, as JSON; `{"kind": "none"}` heals it.
+    /// Sets the fault of a replica, as JSON; `{"kind": "none"}` heals it.
     pub(crate) async fn fault(&self, index: usize, fault: &Value) -> anyhow::Result<()> {
         let body = serde_json::json!({ "fault": fault }).to_string();
         let (status, said) = self.replica(index)?.post("/emulator/fault", body).await?;
@@ -156,7 +156,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until the node serves and all replicas are open.
+    /// Waits until the node is ready and all replicas are open and past their slow start.
     pub(crate) async fn settled(&self) -> anyhow::Result<()> {
         self.admin.ready("/readyz", PATIENCE).await?;
         let start = Instant::now();
@@ -164,6 +164,7 @@ impl Stage {
             let page = self.page().await?;
             let open = page.sum("spillway_replica_admission", "admission=\"open\"");
             let ramp = page.sum("spillway_replica_ramp", "");
+            // Sums of fractions may miss the whole number by rounding.
             let all = f64::from(self.setting.replicas) - 0.01;
             if open >= all && ramp >= all {
                 return Ok(());
@@ -179,7 +180,7 @@ impl Stage {
         Ok(Page(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Real memory of the node's process.
+    /// Returns the resident memory of the node's process in bytes.
     pub(crate) fn node_bytes(&self) -> anyhow::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.node.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -188,17 +189,17 @@ impl Stage {
     }
 }
 
-/// A page of metrics.
+/// Page of Prometheus metrics.
 pub(crate) struct Page(String);
 
 impl Page {
-    /// The series of a name that are not zero, for a person to read.
+    /// Returns the series of a name that are not zero, for a person to read.
     pub(crate) fn lines(&self, name: &str) -> String {
         let lines = self.0.lines().filter(|line| line.starts_with(name) && !line.ends_with(" 0"));
         lines.collect::<Vec<_>>().join(" ")
     }
 
-    /// The sum of the series of a name whose labels contain `label`.
+    /// Sums the series of a name that have `label` among their labels.
     pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
         let series = |line: &&str| {
             let rest = line.strip_prefix(name);

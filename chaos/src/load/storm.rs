@@ -1,4 +1,4 @@
-//! Replicas fail: how much more is sent to them for it.
+//! Replicas fail: counts the retries that this adds.
 
 use std::time::{Duration, Instant};
 
@@ -13,50 +13,51 @@ use super::stage::{Setting, Stage};
 use crate::trial::Report;
 
 const LIMIT: Duration = Duration::from_secs(4);
-/// Before the fault, so that the budget has in store all that it may have.
+/// Time before the fault, in which the retry budget fills up.
 const CALM: Duration = Duration::from_secs(6);
 const FAULTY: Duration = Duration::from_secs(12);
 const REPLICAS: u16 = 4;
 /// Requests a second: about half of what four replicas serve.
 const RATE: f64 = 80.0;
-/// More than they serve, so that nobody's failure goes unnoticed.
+/// Requests a second: more than four replicas serve, so that each failure shows.
 const RATE_HIGH: f64 = 220.0;
-/// Retries for 100 requests of a fault of the full length.
+/// Most retries for 100 requests, over a fault of the full length.
 const AIM: f64 = 20.0;
-/// The same without those in store, by the default of `[retry]`, and some for chance: requests that
-/// come in a bunch leave more in store.
+/// Most retries for 100 requests without those in store, by the default of `[retry]`. The margin is
+/// for chance: requests that come in a bunch leave more in store.
 const AIM_EARNED: f64 = 16.0;
-/// Retries that a node keeps for as long as nobody needs them.
+/// Retries that are always in the node's retry budget.
 const IN_HAND: f64 = 30.0;
-/// Those that each request earns, by the same default, and for how many seconds they are kept.
+/// Retries that each request adds to the budget by default; the next constant is the seconds for
+/// which they are kept.
 const EARNED_SHARE: f64 = 0.15;
 const STORED_S: f64 = 3.0;
 
-/// What came of one round.
+/// Result of one round.
 struct Seen {
-    /// By clients, from the fault on.
+    /// Number of requests sent from the fault on.
     sent: usize,
     good: usize,
-    /// Retries since then, all of them.
+    /// Number of retries from the fault on.
     retried: f64,
-    /// Retries that were in store by then.
+    /// Retries in store at the start of the fault.
     stored: f64,
 }
 
-/// What is wrong with how many replicas.
+/// Fault of a number of replicas.
 #[derive(Clone)]
 struct Storm {
     name: &'static str,
     fault: Value,
     replicas: usize,
     rate: f64,
-    /// How long all is well before.
+    /// Time without a fault before it.
     calm: Duration,
 }
 
 fn storms() -> Vec<Storm> {
     let storm = |name, fault, replicas| Storm { name, fault, replicas, rate: RATE, calm: CALM };
-    // Connections that are open would stay so, and nothing be refused.
+    // Without a calm time: connections that are open already would stay open, and none be refused.
     let refused = |name, replicas| Storm {
         calm: Duration::ZERO,
         ..storm(name, json!({ "kind": "refuse" }), replicas)
@@ -83,19 +84,19 @@ fn storms() -> Vec<Storm> {
 }
 
 impl Storm {
-    /// Retries that are in store after so long without a fault.
+    /// Returns the retries in store after a time of `calm` without a fault.
     fn stored(&self, calm: Duration) -> f64 {
         (EARNED_SHARE * self.rate * calm.as_secs_f64().min(STORED_S)).max(IN_HAND)
     }
 }
 
 impl Seen {
-    /// Retries beyond those in store.
+    /// Returns the retries beyond those in store.
     fn earned(&self) -> f64 {
         (self.retried - self.stored).max(0.0)
     }
 
-    /// For 100 requests.
+    /// Returns `count` for each 100 requests sent.
     fn per_hundred(&self, count: f64) -> f64 {
         100.0 * count / self.sent as f64
     }
@@ -112,7 +113,7 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
             served.push(seen.per_hundred(seen.good as f64));
         }
         let what = format!("{}: retries for 100 requests", storm.name);
-        // What is in store is little beside a fault of the full length.
+        // Only in a fault of the full length are the retries in store a small part.
         let aim = (!plan.is_short).then_some(AIM);
         report.quantity(&what, "", aim, retried);
         let what = format!("{what}, without those in store");
@@ -125,16 +126,17 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
 async fn once(plan: &Plan, storm: &Storm, seed: u64) -> anyhow::Result<Seen> {
     let stage = Stage::new(plan, Setting::usual(REPLICAS)).await?;
     let retries = |page: &super::stage::Page| page.sum("spillway_retries_total", "");
-    // Each request may be repeated in all cases: the budget alone holds it back.
+    // Each request may always be repeated (idempotency key), so only the retry budget limits
+    // retries.
     let make = |number| {
         let mut ask = request::chat(number, LIMIT);
         ask.headers.push(("idempotency-key", format!("k-{number}")));
         ask
     };
     let come = || Crowd::open(&stage.data, Habit::once(make), storm.rate, seed);
-    // Without a calm time nobody comes before the fault, and no connection is open.
+    // Without a calm time no request is sent before the fault, so no connection is open.
     let early = (!storm.calm.is_zero()).then(come);
-    // wait: this is how long all is well
+    // wait: everything is well for this long
     let calm = plan.time(storm.calm);
     sleep(calm).await;
     let (before, faulty) = (retries(&stage.page().await?), Instant::now());
@@ -142,7 +144,7 @@ async fn once(plan: &Plan, storm: &Storm, seed: u64) -> anyhow::Result<Seen> {
         stage.fault(replica, &storm.fault).await?;
     }
     let crowd = early.unwrap_or_else(come);
-    // wait: this is how long they fail
+    // wait: the replicas fail for this long
     sleep(plan.time(FAULTY)).await;
     let stories = crowd.end(request::patience(LIMIT)).await;
     let notes = stories.iter().flat_map(|story| &story.notes);

@@ -1,4 +1,4 @@
-//! The admin API of one node, as far as trials use it: tenants are the registers.
+//! Admin API of one node, as far as trials need it. Tenants serve as registers.
 
 use std::time::Duration;
 
@@ -6,41 +6,41 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, CallError, Client};
 
-/// Longer than the API takes at most, which is 10 s.
+/// Time limit of a call, longer than the 10 s that the API takes at most.
 const LIMIT: Duration = Duration::from_secs(13);
-/// A status never waits.
+/// Time limit of a status, which the API answers at once.
 const STATUS_LIMIT: Duration = Duration::from_secs(2);
 
-/// What a write came to.
+/// Result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
-    /// It is in the log, at this place.
+    /// The write is in the log, at this index.
     Done(u64),
     /// The record has another version.
     Conflict,
-    /// It had no effect, for this reason.
+    /// The write had no effect, for this reason.
     Refused(String),
-    /// It may take effect, or may have.
+    /// No answer tells: the write may have taken effect, or may still do so.
     Unknown,
 }
 
-/// What a read came to.
+/// Result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// The value and its version; none if it is absent.
+    /// Value and version; `None` if the key is absent.
     Value(Option<(u64, u64)>, Freshness),
-    /// There was none, for this reason.
+    /// The node gave no value, for this reason.
     Refused(String),
 }
 
-/// How fresh an answer says it is.
+/// Freshness that an answer states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Freshness {
     pub(crate) consistency: String,
     pub(crate) age_ms: Option<u64>,
 }
 
-/// What a node says of itself.
+/// Status that a node reports of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) cluster: Option<String>,
@@ -50,19 +50,19 @@ pub(crate) struct Status {
     pub(crate) applied_index: Option<u64>,
     pub(crate) voters: usize,
     pub(crate) members: usize,
-    /// The names of those that vote.
+    /// Names of the members that vote.
     voter_names: Vec<String>,
 }
 
 impl Status {
-    /// Whether the node of that name votes.
+    /// Returns true if the node `name` votes.
     pub(crate) fn votes(&self, name: &str) -> bool {
         self.voter_names.iter().any(|voter| voter == name)
     }
 }
 
 impl Client {
-    /// Writes a value, whatever is there or over this version alone.
+    /// Writes a value: always, or only if the version is still `over`.
     pub(crate) async fn write(&self, key: &str, value: u64, over: Option<u64>) -> Write {
         let path = format!("/v1/tenants/{key}");
         let body = json!({ "title": value.to_string() }).to_string();
@@ -76,7 +76,7 @@ impl Client {
         }
     }
 
-    /// Reads a value as it is, or as this node last knew it.
+    /// Reads a value with the given consistency: `linearizable` or `stale`.
     pub(crate) async fn read(&self, key: &str, consistency: &str) -> Read {
         let path = format!("/v1/tenants/{key}?consistency={consistency}");
         let answer = match self.send(("GET", &path), &[], String::new(), LIMIT).await {
@@ -119,14 +119,15 @@ impl Client {
         })
     }
 
-    /// Hands the lead over; only the leader does.
+    /// Asks a node to transfer leadership to `to`, and returns true if it did. Only the leader
+    /// does.
     pub(crate) async fn hand_over(&self, to: &str) -> bool {
         let body = json!({ "to": to }).to_string();
         let answer = self.send(("POST", "/v1/leader"), &[], body, LIMIT).await;
         answer.is_ok_and(|answer| answer.status.is_success())
     }
 
-    /// Lets operators' orders come from a node; `false` if that was refused or not answered.
+    /// Allows operators' commands from a node. Returns false if that was refused or not answered.
     pub(crate) async fn trust(&self, node: &str) -> bool {
         let body = json!({ "operators": true }).to_string();
         let path = format!("/v1/nodes/{node}/operators");
@@ -134,7 +135,7 @@ impl Client {
         answer.is_ok_and(|answer| answer.status.is_success())
     }
 
-    /// Sends a model's request; the region that served it, as the reply says.
+    /// Sends a chat request. Anything but a successful reply is an error.
     pub(crate) async fn chat(&self, limit: Duration) -> Result<(), String> {
         let body = json!({
             "model": "tiny", "max_tokens": 4,
@@ -163,7 +164,7 @@ fn of_write(answer: &Answer) -> Write {
     match (answer.status.as_u16(), code(&answer.body)) {
         (200, _) => answer.body["version"].as_u64().map_or(Write::Unknown, Write::Done),
         (409, "conflict") => Write::Conflict,
-        // It promises nothing, and neither do faults of the program.
+        // These statuses leave open if the write takes effect.
         (500 | 504, _) => Write::Unknown,
         (status, code) => Write::Refused(format!("{status} {code}")),
     }

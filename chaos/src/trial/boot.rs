@@ -9,7 +9,7 @@ use super::cluster::Cluster;
 use super::plan::Plan;
 use super::report::Report;
 
-/// Within this time all of them start.
+/// Bound of the random pauses between starts, in milliseconds.
 const TOGETHER_MS: u64 = 400;
 
 pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
@@ -22,14 +22,14 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
         random.shuffle(&mut order);
         for node in order {
             cluster.start(node)?;
-            // wait: they don't start at exactly the same moment
+            // wait: the nodes do not start at exactly the same moment
             sleep(Duration::from_millis(random.u64(..TOGETHER_MS / 2))).await;
         }
         let start = Instant::now();
         match cluster.settled().await {
             Ok(state) => {
                 times_ms.push(start.elapsed().as_secs_f64() * 1e3);
-                // Each boot makes a cluster of its own.
+                // Each boot must form a new cluster, so an id seen before is wrong.
                 wrong += usize::from(!clusters.insert(state.cluster));
             }
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Two nodes lose each other while a third still reaches both.
+//! Bridge partition: two nodes cannot reach each other while a third reaches both.
 
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,10 @@ use super::flow::{self, Flow};
 use super::plan::Plan;
 use super::report::Report;
 
-/// How long they are apart: several leases, in which an impatient follower would stand for election.
+/// Length of the partition: several leases. A follower without pre-vote would start an election in
+/// this time.
 const APART: Duration = Duration::from_secs(6);
-/// How long writes are looked at afterwards.
+/// Time in which writes are measured after the partition.
 const AFTER: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
@@ -26,10 +27,10 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
         let flows: Vec<Flow> = bridged.map(flow).collect();
         cluster.part(before.leader, apart).await?;
         let start = Instant::now();
-        // wait: this is how long the fault lasts
+        // wait: the partition lasts this long
         sleep(APART).await;
         cluster.heal().await?;
-        // wait: this is the time in which writes are looked at
+        // wait: writes are measured for this long
         sleep(AFTER).await;
         let notes = flow::all(&flows);
         drop(flows);

@@ -1,4 +1,4 @@
-//! An HTTP client whose sockets are inside a region.
+//! HTTP client with sockets inside a region.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ use tokio::time::timeout;
 use super::door::Door;
 use super::task::spawn;
 
-/// Bytes of an answer: lists of a few records.
+/// Largest answer in bytes: lists of a few records.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// Idle connections: as many as the most requests in flight.
+/// Most idle connections to keep: as many as requests are ever in flight.
 const IDLE_MAX: usize = 256;
 
-/// Sends requests to one listener, from its own region. Connections are kept and used again.
+/// HTTP client of one listener, in the listener's region. Reuses its connections.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Inner>);
 
@@ -31,40 +31,41 @@ struct Inner {
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
-/// What came back.
+/// Answer to a request.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Its status.
+    /// HTTP status.
     pub status: StatusCode,
-    /// Its body, `null` if that is not JSON.
+    /// Body; `null` if that is not JSON.
     pub body: Value,
 }
 
-/// Nothing came back.
+/// Error of a request without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// Nobody got the request.
+    /// The request was not sent.
     #[error("not sent: {0}")]
     Unsent(String),
-    /// Somebody may have got it.
+    /// The request was sent and may have been received.
     #[error("no answer: {0}")]
     Lost(String),
 }
 
 impl Client {
-    /// A client in the namespace that the file at `namespace` is.
+    /// Returns a client of `address` in the namespace of the file `namespace`.
     ///
     /// # Errors
-    /// If there is no such file.
+    /// Returns an error if there is no such file.
     pub fn inside(namespace: &str, address: SocketAddr) -> io::Result<Self> {
         let door = Door::inside(namespace, address)?;
         Ok(Self(Arc::new(Inner { door, idle: Mutex::default() })))
     }
 
-    /// Sends a request, with a body unless that is empty.
+    /// Sends a request. An empty `body` sends none. Connecting and the exchange each may take
+    /// `limit`.
     ///
     /// # Errors
-    /// If no answer came in time.
+    /// Returns an error if no answer came in time.
     pub async fn send(
         &self,
         (method, path): (&str, &str),
@@ -100,7 +101,7 @@ impl Client {
         }
         let stream = self.0.door.connect().await?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        // Its error is the request's too.
+        // The request reports the error of the connection, too.
         spawn(async move { drop(connection.await) });
         Ok(sender)
     }

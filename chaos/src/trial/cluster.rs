@@ -1,4 +1,4 @@
-//! A cluster on trial.
+//! Cluster of real nodes in an emulated network.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use super::slowdisk::SlowDisk;
 use super::task::spawn;
 use crate::wan::{Command, Network, Topology};
 
-/// How long a cluster may take to form or to come to rest: many times what it should take.
+/// Longest wait for a cluster to form or settle: many times what it should take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at nodes.
+/// Interval between two looks at nodes.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
-/// Looks back that a cluster which does not settle shows.
+/// Most recent log indexes to show for a cluster that does not settle.
 const INDEXES_SHOWN: usize = 40;
-/// A key for trying whether writes go on.
+/// Key of the writes that test if every node takes writes.
 const PROBE: &str = "probe";
 
-/// Real nodes, one in each region of a network. Dropping it ends all of them.
+/// Real nodes, one in each region of a network. Dropping this ends all of them.
 #[derive(Debug)]
 pub struct Cluster {
     pub(crate) sites: Vec<Site>,
@@ -36,31 +36,32 @@ pub struct Cluster {
     slow_disks: BTreeMap<usize, SlowDisk>,
     configs: Vec<PathBuf>,
     binary: PathBuf,
-    // After the processes: they end first.
+    // Below the processes, so that these are dropped first.
     pub(crate) network: Network,
     folder: TempDir,
     written: u64,
 }
 
-/// A cluster at rest.
+/// State of a settled cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The place of the leader's region in the network.
+    /// Index of the leader's region in the network.
     pub leader: usize,
-    /// Its term.
+    /// Term of the leader.
     pub term: u64,
-    /// The cluster's id.
+    /// Id of the cluster.
     pub cluster: String,
-    /// The last entry of the log.
+    /// Index of the last entry in the log.
     pub index: u64,
 }
 
 impl Cluster {
-    /// Makes the network, certificates and configs, and starts the emulated replicas; nodes start
-    /// with [`Self::start`]. Regions whose place is in `edges` have no replica.
+    /// Makes the network, certificates and configs, and starts the emulated replicas.
+    /// [`Self::start`] starts the nodes. `programs` are the paths of `spillway` and
+    /// `spillway-chaos`; regions with an index in `edges` have no replica.
     ///
     /// # Errors
-    /// If the system or the program refuses.
+    /// Returns an error if the system refuses something or a program fails.
     pub fn new(
         topology: Topology,
         programs: (&Path, &Path),
@@ -69,7 +70,7 @@ impl Cluster {
         Self::geared(topology, programs, edges, Gear::default())
     }
 
-    /// The same with other replicas and listeners.
+    /// Makes a cluster as [`Self::new`] does, with the replicas and listeners of `gear`.
     pub(crate) fn geared(
         topology: Topology,
         (binary, launcher): (&Path, &Path),
@@ -117,7 +118,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Keeps logs and configs beyond its end, for somebody to look into.
+    /// Keeps logs and configs after the end of the cluster, and returns their folder.
     pub(crate) fn keep_folder(&mut self) -> PathBuf {
         self.folder.disable_cleanup(true);
         self.folder.path().to_owned()
@@ -126,13 +127,13 @@ impl Cluster {
     /// Starts a node.
     ///
     /// # Errors
-    /// If it can't be run.
+    /// Returns an error if the program cannot be run.
     pub fn start(&mut self, node: usize) -> anyhow::Result<()> {
         let binary = self.binary.clone();
         self.start_by(node, &binary, &[])
     }
 
-    /// Starts all nodes that don't run, each with a disk that can be made slow, and is not yet.
+    /// Starts all nodes that do not run, each with a disk that can be made slow later.
     pub(crate) fn start_all_with_slow_disks(&mut self) -> anyhow::Result<()> {
         for node in self.all().filter(|node| self.nodes[*node].is_none()).collect::<Vec<_>>() {
             let disk = SlowDisk::new(self.folder.path(), &self.sites[node].name)?;
@@ -145,7 +146,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The disk of a node that was started so.
+    /// Returns the disk of a node that [`Self::start_all_with_slow_disks`] has started.
     pub(crate) fn slow_disk(&self, node: usize) -> anyhow::Result<&SlowDisk> {
         self.slow_disks.get(&node).context("its disk can't be made slow")
     }
@@ -160,19 +161,19 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts all nodes that don't run.
+    /// Starts all nodes that do not run.
     ///
     /// # Errors
-    /// If one can't be run.
+    /// Returns an error if a program cannot be run.
     pub fn start_all(&mut self) -> anyhow::Result<()> {
         let missing: Vec<_> = self.all().filter(|node| self.nodes[*node].is_none()).collect();
         missing.into_iter().try_for_each(|node| self.start(node))
     }
 
-    /// Kills a node with SIGKILL.
+    /// Kills a node with SIGKILL. Does nothing if the node does not run.
     ///
     /// # Errors
-    /// If that is refused.
+    /// Returns an error if the system refuses.
     pub fn kill(&mut self, node: usize) -> anyhow::Result<()> {
         match self.nodes[node].take() {
             Some(mut process) => Ok(process.kill()?),
@@ -180,10 +181,10 @@ impl Cluster {
         }
     }
 
-    /// Asks a node to end with SIGTERM, and waits until it has.
+    /// Asks a node to end with SIGTERM, and waits for the end.
     ///
     /// # Errors
-    /// If it does not end.
+    /// Returns an error if the node does not run, or does not end within [`PATIENCE`].
     pub(crate) async fn stop(&mut self, node: usize) -> anyhow::Result<ExitStatus> {
         let process = self.nodes[node].as_mut().context("the node runs")?;
         process.terminate()?;
@@ -198,7 +199,7 @@ impl Cluster {
         }
     }
 
-    /// Kills the replica of a node's region with SIGKILL.
+    /// Kills the replica in a node's region with SIGKILL.
     pub(crate) fn kill_replica(&mut self, node: usize) -> anyhow::Result<()> {
         match self.replicas.remove(&node) {
             Some(mut process) => Ok(process.kill()?),
@@ -209,15 +210,15 @@ impl Cluster {
     /// Kills all nodes, one right after the other.
     ///
     /// # Errors
-    /// If that is refused.
+    /// Returns an error if the system refuses.
     pub fn kill_all(&mut self) -> anyhow::Result<()> {
         self.all().try_for_each(|node| self.kill(node))
     }
 
-    /// Kills all nodes and forgets their disks.
+    /// Kills all nodes and deletes their data.
     ///
     /// # Errors
-    /// If the disks can't be removed.
+    /// Returns an error if the data cannot be deleted.
     pub fn wipe(&mut self) -> anyhow::Result<()> {
         self.kill_all()?;
         for site in &self.sites {
@@ -229,12 +230,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// From now on the last `joiners` nodes are to join by token; for nodes that have not started.
+    /// Writes configs with which the last `joiners` nodes join by token. For nodes that have not
+    /// started.
     pub(crate) fn let_join(&self, joiners: usize) -> anyhow::Result<()> {
         files::write_joining(self.folder.path(), &self.sites, joiners)
     }
 
-    /// Gives a node that joins its token.
+    /// Writes the join token of a node into its file.
     pub(crate) fn give_token(&self, node: usize, token: &str) -> anyhow::Result<()> {
         let file = files::token(self.folder.path(), &self.sites[node]);
         std::fs::write(file, token).context("write a token")
@@ -252,7 +254,7 @@ impl Cluster {
         self.sites[node].region.clone()
     }
 
-    /// Changes the network.
+    /// Sends a command to the network.
     pub(crate) async fn ask(&self, command: Command) -> anyhow::Result<()> {
         self.network.handle().ask_async(command).await.map(drop).context("change the network")
     }
@@ -261,13 +263,13 @@ impl Cluster {
         self.ask(Command::Heal {}).await
     }
 
-    /// Cuts a node off from all others.
+    /// Cuts a node off from all others, in both directions.
     pub(crate) async fn isolate(&self, node: usize) -> anyhow::Result<()> {
         let (from, to) = (self.region(node), "*".to_owned());
         self.ask(Command::Cut { from, to, one_way: false }).await
     }
 
-    /// Nothing reaches a node any more, while it is still heard.
+    /// Cuts all packets to a node, while packets from the node still arrive.
     pub(crate) async fn deafen(&self, node: usize) -> anyhow::Result<()> {
         let (from, to) = ("*".to_owned(), self.region(node));
         self.ask(Command::Cut { from, to, one_way: true }).await
@@ -279,13 +281,13 @@ impl Cluster {
         self.ask(Command::Cut { from, to, one_way: false }).await
     }
 
-    /// What each node says of itself; none of those that say nothing.
+    /// Asks each node for its status; `None` for a node that does not answer.
     pub(crate) async fn statuses(&self) -> Vec<Option<Status>> {
         let ask = |site: &Site| {
             let admin = site.admin.clone();
             spawn(async move { admin.status().await })
         };
-        // All at once, so that they tell of about the same moment.
+        // All at once, so that the statuses are of about the same moment.
         let asked: Vec<_> = self.sites.iter().map(ask).collect();
         let mut all = Vec::new();
         for status in asked {
@@ -294,13 +296,14 @@ impl Cluster {
         all
     }
 
-    /// Waits until all nodes run, agree on who leads, all vote, have the same log and take writes.
+    /// Waits until all nodes run, agree on the leader, all vote (five in a larger cluster), have
+    /// the same log and take writes.
     ///
     /// # Errors
-    /// If that takes too long or a node has ended by itself.
+    /// Returns an error after a minute, or if a node has ended by itself.
     pub async fn settled(&mut self) -> anyhow::Result<State> {
         let start = Instant::now();
-        // Why it was not at rest, for somebody to look into.
+        // Kept for the error text: the last refused write and the recent log indexes.
         let (mut refused, mut indexes) = (None, Vec::new());
         loop {
             let statuses = self.statuses().await;
@@ -334,6 +337,7 @@ impl Cluster {
             status.cluster.as_ref() == Some(&cluster)
                 && status.leader.as_ref() == Some(&leader)
                 && status.term == first.term
+                // At most five nodes vote.
                 && status.voters == self.sites.len().min(5)
                 && status.applied_index == first.applied_index
         };
@@ -344,7 +348,8 @@ impl Cluster {
         is_at_rest.then_some(State { leader: place, term: first.term, cluster, index })
     }
 
-    /// A node that takes no write, and what it says.
+    /// Writes once at each node. Returns the first node that refuses, with its answer; `None` if
+    /// all take the write.
     async fn refused_write(&mut self) -> Option<(usize, Write)> {
         for node in self.all() {
             self.written += 1;
@@ -356,7 +361,7 @@ impl Cluster {
         None
     }
 
-    /// Lets `node` lead.
+    /// Transfers leadership to `node` and waits until the cluster has settled.
     pub(crate) async fn led_by(&mut self, node: usize) -> anyhow::Result<State> {
         let start = Instant::now();
         loop {

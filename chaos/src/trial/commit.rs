@@ -1,4 +1,4 @@
-//! How long a commit takes, and how many there are in a second.
+//! Measures the time of a commit, and commits a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,13 +13,14 @@ use super::plan::Plan;
 use super::report::{Figure, Report};
 use super::task::spawn;
 
-/// Writes, one after the other, for each trial.
+/// Writes for each trial, one after the other.
 const ONE_BY_ONE: usize = 5;
-/// Writes under way at once.
+/// Writes in flight at once.
 const IN_FLIGHT: usize = 64;
-/// Commits a second that are wanted, at 80 ms.
+/// Commits a second to reach if a majority is within 80 ms.
 const RATE_AIM: f64 = 300.0;
-/// What disk and processor may add to a round trip: one more round trip would be more.
+/// Largest time of a commit, as a multiple of one round trip. The rest is for disk and processor; a
+/// second round trip would exceed it.
 const ONE_ROUND: f64 = 1.5;
 
 pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
@@ -42,7 +43,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
     Ok(report)
 }
 
-/// The round trip within which a majority of all nodes, the leader counted, can answer it.
+/// Returns the round trip in milliseconds within which a majority, the leader included, can answer.
 fn nearest_majority_ms(cluster: &Cluster, leader: usize) -> u32 {
     let mut rtts: Vec<u32> = cluster.sites[leader].rtts_ms.iter().map(|(_, ms)| *ms).collect();
     rtts.sort_unstable();
@@ -56,14 +57,14 @@ async fn one_by_one(admin: &Client, writes: usize) -> anyhow::Result<Vec<f64>> {
         let start = Instant::now();
         let written = admin.write("one", value as u64 + 1, None).await;
         let elapsed_ms = start.elapsed().as_secs_f64() * 1e3;
-        // The first value may be there already.
+        // The first value may be there already, which makes the write a conflict.
         anyhow::ensure!(matches!(written, Write::Done(_)) || value == 0, "a write: {written:?}");
         times_ms.push(elapsed_ms);
     }
     Ok(times_ms)
 }
 
-/// Commits in each of `seconds` seconds.
+/// Counts the commits in each of `seconds` seconds.
 async fn at_once(admin: &Client, seconds: usize) -> Vec<f64> {
     let (count, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let writers: Vec<_> = (0..IN_FLIGHT)
@@ -71,7 +72,7 @@ async fn at_once(admin: &Client, seconds: usize) -> Vec<f64> {
             let (admin, count, stop) = (admin.clone(), Arc::clone(&count), Arc::clone(&stop));
             spawn(async move {
                 let key = format!("many-{writer}");
-                // Values that nobody has written before, so that each is a change.
+                // A random start, so that each write changes the value.
                 for value in fastrand::u32(..).into().. {
                     if stop.load(Ordering::Relaxed) {
                         return;
@@ -83,12 +84,12 @@ async fn at_once(admin: &Client, seconds: usize) -> Vec<f64> {
             })
         })
         .collect();
-    // wait: until all writers have begun; it is not counted
+    // wait: until all writers have begun; this time does not count
     sleep(Duration::from_secs(1)).await;
     let mut rates = Vec::new();
     for _ in 0..seconds {
         let (start, before) = (Instant::now(), count.load(Ordering::Relaxed));
-        // wait: this is the time in which they are counted
+        // wait: commits are counted for this long
         sleep(Duration::from_secs(1)).await;
         let done = count.load(Ordering::Relaxed) - before;
         rates.push(done as f64 / start.elapsed().as_secs_f64());

@@ -1,4 +1,4 @@
-//! All nodes are killed at once, at a random moment, while they write.
+//! All nodes are killed at once, at a random moment, while they take writes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,15 +13,14 @@ use super::plan::Plan;
 use super::report::Report;
 use super::task::spawn;
 
-/// Writers for each node, each with keys of its own.
+/// Writers at each node, each with keys of its own.
 const WRITERS: usize = 4;
-/// Keys of one writer.
+/// Number of keys of one writer.
 const KEYS: u64 = 5;
-/// How long they write at least, and at most.
+/// Range of the time for which they write, in milliseconds.
 const WRITING_MS: std::ops::Range<u64> = 300..2_500;
 
-/// What a writer was told, and asked for: by key, the last value that was promised with its version,
-/// and the last one that was sent.
+/// Acknowledged and sent values of a writer, by key.
 pub(super) type Promises = BTreeMap<String, Promise>;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +41,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
             spawn(write(admin, number, first))
         };
         let writers: Vec<_> = (0..WRITERS * cluster.sites.len()).map(writer).collect();
-        // wait: they write meanwhile, and nobody knows how far they are
+        // wait: writes are under way, at a random stage
         sleep(Duration::from_millis(random.u64(WRITING_MS))).await;
         cluster.kill_all()?;
         let promises = collected(writers).await;
@@ -52,6 +51,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
         times_ms.push(start.elapsed().as_secs_f64() * 1e3);
         let admin = &cluster.sites[random.usize(..cluster.sites.len())].admin;
         for (key, promise) in promises {
+            // No write of this key was acknowledged, so none can be lost.
             let Some((value, version)) = promise.promised else { continue };
             promised += 1;
             if !is_kept(&read(admin, &key).await?, promise, (value, version)) {
@@ -67,7 +67,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
     Ok(report)
 }
 
-/// Writes until its node is gone.
+/// Writes until the node is gone.
 pub(super) async fn write(admin: Client, writer: usize, first: u64) -> Promises {
     let mut promises = Promises::new();
     for value in first.. {
@@ -90,7 +90,8 @@ pub(super) async fn collected(writers: Vec<JoinHandle<Promises>>) -> Promises {
     all
 }
 
-/// What is there now, as soon as a node can tell: an election right after the start loses nothing.
+/// Reads a value, and tries again while the node cannot answer, as during an election after a
+/// start.
 pub(super) async fn read(admin: &Client, key: &str) -> anyhow::Result<Read> {
     let start = Instant::now();
     loop {
@@ -102,10 +103,11 @@ pub(super) async fn read(admin: &Client, key: &str) -> anyhow::Result<Read> {
     }
 }
 
-/// What was promised is there, or what was sent after it.
+/// Returns true if the read found the acknowledged value, or one that was sent after it.
 pub(super) fn is_kept(read: &Read, promise: Promise, (value, version): (u64, u64)) -> bool {
     let Read::Value(Some((found, found_version)), _) = *read else { return false };
     let is_promised = (found, found_version) == (value, version);
+    // The last write may have taken effect without an answer.
     is_promised || (found == promise.sent && found > value && found_version > version)
 }
 

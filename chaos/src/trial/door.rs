@@ -1,4 +1,4 @@
-//! The way to a listener from inside a region.
+//! Connections from inside a region to a listener.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::wan::enter;
 
-/// Makes connections whose sockets are inside a region.
+/// Connector whose sockets are inside a region.
 #[derive(Debug)]
 pub(crate) struct Door {
     inside: File,
@@ -16,7 +16,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// The way to `address` in the namespace that the file at `namespace` is.
+    /// Returns a connector to `address` in the namespace of the file `namespace`.
     pub(crate) fn inside(namespace: &str, address: SocketAddr) -> io::Result<Self> {
         Ok(Self { inside: File::open(namespace)?, address })
     }
@@ -25,7 +25,8 @@ impl Door {
         self.address
     }
 
-    /// A socket belongs to the namespace of the thread that makes it, wherever it is used.
+    /// Opens a connection. The socket is made on a thread inside the namespace, and belongs to that
+    /// namespace wherever it is used later.
     pub(crate) async fn connect(&self) -> io::Result<TcpStream> {
         let open = || -> io::Result<TcpSocket> {
             enter(&self.inside)?;

@@ -9,12 +9,12 @@ use super::flow::{self, Flow};
 use super::plan::Plan;
 use super::report::Report;
 
-/// How long writes flow before the fault, so that it meets some on their way.
+/// Time of writes before the fault, so that the fault meets some in flight.
 const BEFORE: Duration = Duration::from_millis(500);
-/// How long after a fault is undone writes are looked at: several leases.
+/// Time in which writes are measured after the fault is undone: several leases.
 const AFTER: Duration = Duration::from_secs(4);
 
-/// How a leader is lost.
+/// Way to lose the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     Killed,
@@ -41,7 +41,7 @@ impl Loss {
     }
 }
 
-/// What one trial came to.
+/// Results of all trials of one kind.
 #[derive(Debug, Default)]
 struct Outcome {
     first_commit_ms: Vec<f64>,
@@ -75,13 +75,13 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
     Ok(report)
 }
 
-/// What the cluster was before.
+/// Runs one trial, and returns the cluster's state before it.
 async fn lose(cluster: &mut Cluster, loss: Loss, outcome: &mut Outcome) -> anyhow::Result<State> {
     let before = cluster.settled().await?;
     let leader = before.leader;
     let flow = |node: usize| Flow::start(&cluster.sites[node].admin, format!("flow-{node}"));
     let flows: Vec<Flow> = cluster.others(leader).into_iter().map(flow).collect();
-    // wait: until writes are on their way
+    // wait: until writes are under way
     sleep(BEFORE).await;
     match loss {
         Loss::Killed => cluster.kill(leader)?,
@@ -91,7 +91,7 @@ async fn lose(cluster: &mut Cluster, loss: Loss, outcome: &mut Outcome) -> anyho
     let lost = Instant::now();
     let first = flow::first_done(&flows, lost).await?;
     outcome.first_commit_ms.push((first - lost).as_secs_f64() * 1e3);
-    // What was elected is in office before the old leader is back.
+    // The new leader must be established before the old one is back.
     sleep_until((first + BEFORE).into()).await;
     let term = newest_term(cluster).await;
     let undone = Instant::now();
@@ -99,7 +99,7 @@ async fn lose(cluster: &mut Cluster, loss: Loss, outcome: &mut Outcome) -> anyho
         Loss::Killed => cluster.start(leader)?,
         Loss::CutOff | Loss::Deaf => cluster.heal().await?,
     }
-    // wait: this is the time in which writes are looked at
+    // wait: writes are measured for this long
     sleep(AFTER).await;
     let notes = flow::all(&flows);
     drop(flows);

@@ -8,10 +8,11 @@ use anyhow::Context as _;
 
 use super::site::{ADMIN_PORT, DATA_PORT, LINK_PORT, REPLICA_PORT, Site};
 
-/// The cluster's name.
+/// Name of the cluster.
 const CLUSTER: &str = "chaos";
 
-/// Makes the certificates with `spillway certs`, and each node's config; returns the configs' paths.
+/// Makes the certificates with `spillway certs` and writes each node's config. Returns the paths of
+/// the configs.
 pub(crate) fn write(binary: &Path, folder: &Path, sites: &[Site]) -> anyhow::Result<Vec<PathBuf>> {
     let certs = folder.join("certs");
     let dir = certs.to_string_lossy();
@@ -26,8 +27,8 @@ pub(crate) fn write(binary: &Path, folder: &Path, sites: &[Site]) -> anyhow::Res
     Ok(paths)
 }
 
-/// Writes the configs of a cluster that the last `joiners` of the sites join while it runs: each of
-/// these knows the first node alone, and the others know none of these.
+/// Writes the configs of a cluster that the last `joiners` sites join later. A joining node knows
+/// only the first node, and the other nodes do not know the joining ones.
 pub(crate) fn write_joining(folder: &Path, sites: &[Site], joiners: usize) -> anyhow::Result<()> {
     let founders = &sites[..sites.len() - joiners];
     for (index, site) in sites.iter().enumerate() {
@@ -42,12 +43,12 @@ pub(crate) fn write_joining(folder: &Path, sites: &[Site], joiners: usize) -> an
     Ok(())
 }
 
-/// Where the token is by which a node joins.
+/// Returns the path of a node's join token.
 pub(crate) fn token(folder: &Path, site: &Site) -> PathBuf {
     folder.join(format!("{}.token", site.name))
 }
 
-/// Where a node keeps what the cluster agrees on.
+/// Returns the folder of a node's log and state.
 pub(crate) fn data(folder: &Path, site: &Site) -> PathBuf {
     folder.join(format!("{}.data", site.name))
 }

@@ -1,4 +1,4 @@
-//! A steady flow of writes to one node, whatever becomes of each.
+//! Steady flow of writes to one node, in an open loop.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use super::client::Client;
 use super::cluster::PATIENCE;
 use super::task::spawn;
 
-/// Writes under way at once: those of the 10 s that one may take at most.
+/// Most writes in flight: those of the 10 s that one write may take.
 const IN_FLIGHT_MAX: usize = 256;
-/// Between two writes.
+/// Interval between two writes.
 pub(crate) const GAP: Duration = Duration::from_millis(50);
 
-/// Writes to one node, one each [`GAP`], until it is dropped.
+/// Writes to one node, one each [`GAP`]. Dropping this ends the flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
     notes: Arc<Mutex<Vec<Note>>>,
     task: JoinHandle<()>,
 }
 
-/// What became of one write.
+/// Result of one write.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     pub(crate) start: Instant,
@@ -39,7 +39,7 @@ impl Flow {
         Self { notes, task }
     }
 
-    /// Those that have ended.
+    /// Returns the writes that have ended.
     pub(crate) fn notes(&self) -> Vec<Note> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -60,6 +60,7 @@ impl Note {
 async fn run(admin: Client, key: String, notes: Arc<Mutex<Vec<Note>>>) {
     let places = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
     let mut ticks = interval(GAP);
+    // After a stall writes go on at the usual rate, without a burst.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for value in 1.. {
         ticks.tick().await;
@@ -75,12 +76,12 @@ async fn run(admin: Client, key: String, notes: Arc<Mutex<Vec<Note>>>) {
     }
 }
 
-/// All that has ended in any of the flows.
+/// Returns the writes that have ended, of all flows.
 pub(crate) fn all(flows: &[Flow]) -> Vec<Note> {
     flows.iter().flat_map(Flow::notes).collect()
 }
 
-/// When the first write that began after `since` was done.
+/// Waits for a write that began after `since` and was done. Returns the time of its end.
 pub(crate) async fn first_done(flows: &[Flow], since: Instant) -> anyhow::Result<Instant> {
     loop {
         let notes = all(flows);
@@ -89,12 +90,12 @@ pub(crate) async fn first_done(flows: &[Flow], since: Instant) -> anyhow::Result
             return Ok(end);
         }
         anyhow::ensure!(since.elapsed() < PATIENCE, "no write was done: {:?}", notes.last());
-        // wait: for the next write of a flow to end; the figure is the note's, not this one's
+        // wait: for the next write of a flow to end; its own note has the exact time
         sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// The longest time between two writes that were done, in the time from `from` to `until`.
+/// Returns the longest time between two successful writes, between `from` and `until`.
 pub(crate) fn longest_pause(notes: &[Note], from: Instant, until: Instant) -> Duration {
     let within = |at: &Instant| *at > from && *at < until;
     let done = notes.iter().filter(|note| note.is_done()).map(|note| note.end);

@@ -1,21 +1,21 @@
-//! What a trial's nodes and replicas are like.
+//! Settings of the nodes and replicas of a trial.
 
-/// What differs between trials.
+/// Settings that differ between trials.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gear {
-    /// The machine that replicas emulate, and how much faster it is.
+    /// Profile of the machine that replicas emulate; the next field is the factor on its times.
     pub(crate) profile: &'static str,
     pub(crate) time_scale: &'static str,
-    /// Requests that a node has at its replica at most.
+    /// Most requests that a node has at its replica at a time.
     pub(crate) places: u32,
-    /// How long a node that stops serves on.
+    /// Time in milliseconds for which a draining node still takes new requests.
     pub(crate) drain_notice_ms: u32,
-    /// More lines of `[[listener]]`.
+    /// More lines of `[[listener]]` in the config.
     pub(crate) listener: &'static str,
 }
 
 impl Default for Gear {
-    /// Replicas that are never what a request waits for.
+    /// Returns settings with replicas so fast that no request waits for them.
     fn default() -> Self {
         Self { profile: "l4", time_scale: "0.01", places: 64, drain_notice_ms: 0, listener: "" }
     }

@@ -1,4 +1,4 @@
-//! Two regions join a cluster by token and are removed again, while all others work.
+//! Two regions join a cluster by token and are removed again, under load.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,26 +15,26 @@ use super::plan::Plan;
 use super::report::{Figure, Report};
 use super::task::spawn;
 
-/// Regions that join.
+/// Number of regions that join.
 const JOINERS: usize = 2;
-/// Work goes on for so long between two steps, so that each meets some.
+/// Pause between two steps, so that each step meets some load.
 const DWELL: Duration = Duration::from_secs(2);
-/// Between two requests of one flow.
+/// Pause between two requests of one flow.
 const GAP: Duration = Duration::from_millis(40);
-/// A write that failed is tried once more after so long.
+/// Pause before the retry of a failed write.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// Longer than a local request of this model ever takes.
+/// Time limit of a chat request, longer than a local one ever takes.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(13);
 
-/// What trials came to.
+/// Results of all trials.
 #[derive(Debug, Default)]
 struct Outcome {
     join_ms: Vec<f64>,
     evacuate_ms: Vec<f64>,
     leave_ms: Vec<f64>,
     write_pause_ms: Vec<f64>,
-    /// Writes that needed a retry, in each trial.
+    /// Number of writes that needed a retry, in each trial.
     retries: Vec<f64>,
     requests: Count,
     writes: Count,
@@ -42,7 +42,7 @@ struct Outcome {
     alone: Count,
 }
 
-/// How many of how many went wrong.
+/// Failures among a number of attempts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     wrong: usize,
@@ -112,7 +112,7 @@ async fn once(plan: &Plan, cluster: &mut Cluster, outcome: &mut Outcome) -> anyh
         taken(&cluster.sites[*node].admin).await?;
         flows.push(Work::start(&cluster.sites[*node]));
     }
-    // wait: work is under way meanwhile
+    // wait: load is under way
     sleep(DWELL).await;
 
     let start = Instant::now();
@@ -127,7 +127,7 @@ async fn once(plan: &Plan, cluster: &mut Cluster, outcome: &mut Outcome) -> anyh
     outcome.join_ms.push(ms(start));
     sleep(DWELL).await;
 
-    // The hardest case: the region that goes is the one that leads.
+    // The leader's region is the hardest one to evacuate.
     let (leaving, other) = (joiners[0], joiners[1]);
     lead(cluster, leaving).await?;
     let start = Instant::now();
@@ -140,7 +140,7 @@ async fn once(plan: &Plan, cluster: &mut Cluster, outcome: &mut Outcome) -> anyh
 
     let start = Instant::now();
     order(cluster, founders[0], ("DELETE", &format!("/v1/regions/{region}"))).await?;
-    // This one is removed while it votes.
+    // The second node is removed while it still votes.
     let other_name = cluster.sites[other].name.clone();
     order(cluster, founders[0], ("DELETE", &format!("/v1/nodes/{other_name}"))).await?;
     let count = founders.len();
@@ -160,7 +160,7 @@ async fn once(plan: &Plan, cluster: &mut Cluster, outcome: &mut Outcome) -> anyh
     Ok(())
 }
 
-/// Waits until these nodes all answer and what they say of themselves is so.
+/// Waits until these nodes all answer and `is_so` holds for their statuses.
 async fn until(
     cluster: &Cluster,
     nodes: &[usize],
@@ -174,7 +174,7 @@ async fn until(
             return Ok(());
         }
         anyhow::ensure!(start.elapsed() < PATIENCE, "not in time: {these:#?}");
-        // wait: between two looks
+        // wait: until the next look
         sleep(LOOK).await;
     }
 }
@@ -184,7 +184,7 @@ async fn served(data: &Client) -> anyhow::Result<()> {
     let start = Instant::now();
     while let Err(why) = data.chat(REQUEST_LIMIT).await {
         anyhow::ensure!(start.elapsed() < PATIENCE, "requests are not served: {why}");
-        // wait: between two attempts
+        // wait: until the next attempt
         sleep(LOOK).await;
     }
     Ok(())
@@ -199,12 +199,12 @@ async fn taken(admin: &Client) -> anyhow::Result<()> {
             return Ok(());
         }
         anyhow::ensure!(start.elapsed() < PATIENCE, "writes are not taken: {write:?}");
-        // wait: between two attempts
+        // wait: until the next attempt
         sleep(LOOK).await;
     }
 }
 
-/// Lets `node` lead.
+/// Transfers leadership to `node`.
 async fn lead(cluster: &Cluster, node: usize) -> anyhow::Result<()> {
     let start = Instant::now();
     let to = cluster.sites[node].name.clone();
@@ -218,12 +218,12 @@ async fn lead(cluster: &Cluster, node: usize) -> anyhow::Result<()> {
             None => {}
         }
         anyhow::ensure!(start.elapsed() < PATIENCE, "{to} does not lead");
-        // wait: between two looks
+        // wait: until the next look
         sleep(LOOK).await;
     }
 }
 
-/// What `spillway join-token create` prints.
+/// Creates a join token, as `spillway join-token create` does.
 async fn join_token(admin: &Client, region: &str) -> anyhow::Result<String> {
     let body = json!({ "region": region, "valid_s": 600, "uses": 1 }).to_string();
     let answer = admin.send(("POST", "/v1/join-tokens"), &[], body, LIMIT).await?;
@@ -231,7 +231,7 @@ async fn join_token(admin: &Client, region: &str) -> anyhow::Result<String> {
     secret.map(str::to_owned).with_context(|| format!("no token: {}", answer.body))
 }
 
-/// An operator's order, given again until it is carried out: it is not what is measured.
+/// Sends an operator's command, and repeats it while the node has an error on its side.
 async fn order(cluster: &Cluster, at: usize, call: (&str, &str)) -> anyhow::Result<()> {
     let admin = &cluster.sites[at].admin;
     let key = [("idempotency-key", call.1)];
@@ -243,7 +243,7 @@ async fn order(cluster: &Cluster, at: usize, call: (&str, &str)) -> anyhow::Resu
         }
         let is_passing = answer.status.is_server_error() && start.elapsed() < PATIENCE;
         anyhow::ensure!(is_passing, "{call:?}: {} {}", answer.status, answer.body);
-        // wait: as long as a client does before it tries again
+        // wait: as long as a client does before its retry
         sleep(RETRY_AFTER).await;
     }
 }
@@ -252,7 +252,7 @@ fn ms(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// Requests for models and writes of an operator at one node, one after the other each.
+/// Chat requests and writes at one node, each kind one after the other.
 struct Work {
     notes: Arc<Mutex<Notes>>,
     tasks: [JoinHandle<()>; 2],
@@ -262,9 +262,9 @@ struct Work {
 
 #[derive(Debug, Default)]
 struct Notes {
-    /// What went wrong with each request, if anything.
+    /// Error of each request; `None` if it was served.
     requests: Vec<Option<String>>,
-    /// When each write was done, what went wrong before that, and whether it was done at all.
+    /// Writes: time of the end, errors of its attempts, and true if it was done.
     writes: Vec<(Instant, Vec<String>, bool)>,
 }
 
@@ -276,7 +276,7 @@ impl Work {
             loop {
                 let fault = data.chat(REQUEST_LIMIT).await.err();
                 kept.lock().unwrap_or_else(PoisonError::into_inner).requests.push(fault);
-                // wait: until the next one is sent
+                // wait: until the next request
                 sleep(GAP).await;
             }
         });
@@ -286,7 +286,7 @@ impl Work {
             for value in 1.. {
                 let mut faults = Vec::new();
                 let mut is_done = false;
-                // A write, and one retry after as long as a client waits.
+                // A write, and one retry.
                 while !is_done && faults.len() < 2 {
                     if !faults.is_empty() {
                         sleep(RETRY_AFTER).await;
@@ -298,7 +298,7 @@ impl Work {
                 }
                 let note = (Instant::now(), faults, is_done);
                 kept.lock().unwrap_or_else(PoisonError::into_inner).writes.push(note);
-                // wait: until the next one is sent
+                // wait: until the next write
                 sleep(GAP).await;
             }
         });
@@ -309,7 +309,7 @@ impl Work {
     async fn end(self, plan: &Plan, outcome: &mut Outcome) {
         for task in self.tasks {
             task.abort();
-            // An error says that it has ended, which is what is waited for.
+            // Waits for the aborted task; the error only says that it was aborted.
             drop(task.await);
         }
         let notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,4 +1,4 @@
-//! Concurrent clients, faults, and the question whether what they saw is possible.
+//! Linearizability of what concurrent clients see during faults.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ use crate::linear::{
     Limits, Operation, Recorder, Register, RegisterInput, RegisterOutput, Verdict, check,
 };
 
-/// Clients of each node.
+/// Number of clients of each node.
 const CLIENTS: u32 = 3;
-/// Keys that all of them share.
+/// Keys, shared by all clients.
 const KEYS: u32 = 4;
-/// How long one round of faults is, which is one trial.
+/// Range of the length of a fault, in milliseconds. One fault is one trial.
 const FAULT_MS: std::ops::Range<u64> = 1_500..4_000;
 const REST_MS: std::ops::Range<u64> = 1_500..3_500;
 
@@ -30,7 +30,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
     let mut random = fastrand::Rng::with_seed(plan.seed);
     cluster.start_all()?;
     cluster.settled().await?;
-    // Keys of their own, in case that the cluster has been used before.
+    // Keys of this run alone, in case the cluster was used before.
     let prefix = format!("r{}", random.u32(..));
     let log = Arc::new(Log::default());
     let nodes = cluster.all().len() as u32;
@@ -52,7 +52,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
     cluster.settled().await?;
     for client in clients {
         client.abort();
-        // An error says that it has ended, which is what is waited for.
+        // Waits for the aborted task; the error only says that it was aborted.
         drop(client.await);
     }
     let refused = plant(cluster, &log, &prefix).await?;
@@ -60,7 +60,9 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
 }
 
 fn judge(plan: &Plan, mut history: History, refused: bool) -> anyhow::Result<Report> {
+    // The stale read at the end must be found, or the check proves nothing.
     let planted = check(&Register, &history, Limits::default());
+    // Without the stale read the history must be linearizable.
     history.pop();
     let verdict = check(&Register, &history, Limits::default());
     if let Verdict::Violation(how) = &verdict {
@@ -70,7 +72,7 @@ fn judge(plan: &Plan, mut history: History, refused: bool) -> anyhow::Result<Rep
     let settled = |it: &&Operation<_, _, _>| matches!(it.end, crate::linear::End::Returned { .. });
     let answered = history.iter().filter(settled).count();
     plan.say(&format!("{answered} answered, {unknown} unknown of {}", history.len()));
-    // A history without a conversation is always linearizable.
+    // A history with few answers is linearizable without proving anything.
     anyhow::ensure!(answered > 20 * plan.trials, "only {answered} operations were answered");
     let mut report = Report::default();
     let faults = plan.trials;
@@ -86,7 +88,7 @@ fn judge(plan: &Plan, mut history: History, refused: bool) -> anyhow::Result<Rep
     Ok(report)
 }
 
-/// One fault, and its end. What it was.
+/// Causes a random fault, undoes it, and returns its name.
 async fn disturb(cluster: &mut Cluster, random: &mut fastrand::Rng) -> anyhow::Result<String> {
     let leader = cluster.statuses().await.iter().flatten().find_map(|it| it.leader.clone());
     let named = |name: &String| cluster.sites.iter().position(|site| site.name == *name);
@@ -95,7 +97,7 @@ async fn disturb(cluster: &mut Cluster, random: &mut fastrand::Rng) -> anyhow::R
     let follower = others[random.usize(..others.len())];
     let victim = if random.bool() { leader } else { follower };
     let name = cluster.region(victim);
-    // wait: in all of this function, for as long as faults and rests last
+    // wait: all pauses in this function are the fault's length or the rest after it
     let lasting = Duration::from_millis(random.u64(FAULT_MS));
     let what = match random.u8(..4) {
         0 => {
@@ -125,15 +127,15 @@ async fn disturb(cluster: &mut Cluster, random: &mut fastrand::Rng) -> anyhow::R
     Ok(what)
 }
 
-/// Reads at a node that is cut off what is no longer so, and notes it as if it were the truth: the
-/// last operation of the log. Whether a read that wants the truth was refused there.
+/// Records a stale read of a cut-off node as if it were linearizable, as the last operation of the
+/// log. Returns true if a linearizable read was refused there.
 async fn plant(cluster: &mut Cluster, log: &Log, prefix: &str) -> anyhow::Result<bool> {
     let key = format!("{prefix}-planted");
     let leader = cluster.settled().await?.leader;
     let away = cluster.others(leader)[0];
     let (here, there) = (cluster.sites[leader].admin.clone(), cluster.sites[away].admin.clone());
     write(&here, log, &key, 1).await?;
-    // The node that will be cut off has seen the first value.
+    // The node that will be cut off has the first value.
     cluster.settled().await?;
     cluster.isolate(away).await?;
     write(&here, log, &key, 2).await?;
@@ -163,12 +165,12 @@ async fn write(admin: &Client, log: &Log, key: &str, value: u64) -> anyhow::Resu
             Write::Refused(_) | Write::Conflict => pending.failed(),
         }
         anyhow::ensure!(start.elapsed() < super::cluster::PATIENCE, "no write is taken");
-        // wait: it is tried again a little later
+        // wait: until the next attempt
         sleep(super::cluster::LOOK).await;
     }
 }
 
-/// A client of one node that reads, writes and compares.
+/// Client of one node that reads, writes, and compares and sets.
 struct Actor {
     number: u32,
     admin: Client,
@@ -179,18 +181,19 @@ struct Actor {
 
 impl Actor {
     async fn run(mut self) {
-        // No two clients write the same value.
+        // A range of values for each client, so that no two write the same value.
         let mut value = u64::from(self.number) << 32;
         let mut seen = vec![0; KEYS as usize];
         loop {
             value += 1;
             let key = self.random.usize(..seen.len());
+            // Half reads, three tenths writes, the rest compare-and-set if a version is known.
             let is_refused = match (self.random.u8(..10), seen[key]) {
                 (0..5, _) => self.read(key, &mut seen[key]).await,
                 (5..8, _) | (_, 0) => self.write(key, value, None, &mut seen[key]).await,
                 (_, version) => self.write(key, value, Some(version), &mut seen[key]).await,
             };
-            // wait: clients of different pace meet in more ways
+            // wait: different paces make more interleavings
             let pause_ms = if is_refused { 100 } else { self.random.u64(..30) };
             sleep(Duration::from_millis(pause_ms)).await;
         }
@@ -230,6 +233,7 @@ impl Actor {
                 pending.returned(RegisterOutput::Written { version: Some(version) });
             }
             Write::Conflict => {
+                // The version is unknown now, so the next change is a plain write.
                 *seen = 0;
                 pending.returned(RegisterOutput::Mismatch);
             }

@@ -1,14 +1,14 @@
-//! Puts what trials came to into a page of the documentation.
+//! Writes results into a page of the documentation.
 
 use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Replaces what stands between the marks of `name`, or adds it at the end. The mark before is
-/// `<!-- begin NAME -->`, that behind `<!-- end NAME -->`, each on a line of its own.
+/// Replaces the text between the marks of `name`, or adds marks and text at the end of the page.
+/// The marks are `<!-- begin NAME -->` and `<!-- end NAME -->`, each on a line of its own.
 ///
 /// # Errors
-/// If the page can't be read or written, or has only one of both marks.
+/// Returns an error if the page cannot be read or written, or has only one of the two marks.
 pub fn write_section(page: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     let before = std::fs::read_to_string(page).with_context(|| page.display().to_string())?;
     let after = replaced(&before, name, text)?;

@@ -1,4 +1,4 @@
-//! Which trials there are, and on which network.
+//! Kinds of trials of the control plane, and their networks.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use super::report::Report;
 use super::{boot, bridge, commit, crash, failover, grow, linear, quorum, slowdisk};
 use crate::wan::{Topology, config};
 
-/// A kind of trial.
+/// Kind of trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// Time of a commit, and commits a second.
@@ -20,17 +20,17 @@ pub enum Part {
     Quorum,
     /// Two regions join by token and are removed again, under load: on five regions, or on `nat`.
     Grow,
-    /// Concurrent clients over kills and cuts, judged.
+    /// Concurrent clients over kills and cuts, with a check of linearizability.
     Linear,
     /// All nodes start for the first time.
     Boot,
     /// All nodes are killed while they write.
     Crash,
-    /// One node's disk takes half a second more for each force.
+    /// A node's disk takes half a second more for each force.
     Slowdisk,
 }
 
-/// A network.
+/// Network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Wan {
     /// Three regions at 80, 220 and 170 ms.
@@ -43,24 +43,25 @@ pub enum Wan {
     Nat,
 }
 
-/// What is tried.
+/// Settings of a trial.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The kind.
+    /// Kind of trial.
     pub part: Part,
-    /// The network.
+    /// Network.
     pub wan: Wan,
-    /// How often; with `linear`, how many faults; with `commit`, how many seconds of full load.
+    /// Number of trials; with `linear` the number of faults, with `commit` the seconds of full
+    /// load.
     pub trials: usize,
-    /// The `spillway` program.
+    /// Path of the `spillway` program.
     pub binary: PathBuf,
-    /// The `spillway-chaos` program, which ends what is left if this one is killed.
+    /// Path of the `spillway-chaos` program, which cleans up if this process is killed.
     pub launcher: PathBuf,
-    /// Of all chance in it.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// Whether logs, configs and data stay when it has gone well, too.
+    /// True if logs, configs and data are kept after a success, too.
     pub keep: bool,
-    /// Tells a person how far it is.
+    /// Reports progress to a person.
     pub progress: fn(&str),
 }
 
@@ -71,7 +72,7 @@ impl Plan {
 }
 
 impl Wan {
-    /// Its name on the command line and in the report.
+    /// Returns the name used on the command line and in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -94,7 +95,7 @@ impl Wan {
 }
 
 impl Part {
-    /// The network that it is tried on: what it needs, or what was asked for.
+    /// Returns the network that this part runs on: the one it needs, else the one asked for.
     #[must_use]
     pub fn wan(self, asked: Wan) -> Wan {
         match (self, asked) {
@@ -105,7 +106,7 @@ impl Part {
         }
     }
 
-    /// Its name on the command line and in the report.
+    /// Returns the name used on the command line and in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -122,10 +123,11 @@ impl Part {
     }
 }
 
-/// Makes the network and the cluster, tries it, and ends both.
+/// Makes the network and the cluster, runs the trial, and ends both.
 ///
 /// # Errors
-/// If something could not be tried. What was tried and failed is in the report.
+/// Returns an error if the trial could not be run. A trial that ran and missed its aim is in the
+/// report.
 pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let wan = plan.part.wan(plan.wan);
     let edges: &[usize] = if plan.part == Part::Quorum { &[quorum::EDGE] } else { &[] };

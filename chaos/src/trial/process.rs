@@ -1,4 +1,4 @@
-//! A program that runs inside a region.
+//! Program that runs inside a region.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,10 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wan::Namespace;
 
-/// Lines of its log that a failure shows.
+/// Lines of the log to show for a failure.
 const LINES_SHOWN: usize = 15;
 
-/// A program inside a region. Dropping kills it.
+/// Program inside a region. Dropping this kills it.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -21,7 +21,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it; what it says is added to the file `log`.
+    /// Starts the program. Its output is appended to the file `log`.
     pub(crate) fn start(
         namespace: &Namespace,
         binary: &Path,
@@ -37,28 +37,28 @@ impl Process {
         Ok(Self { child, log: log.to_owned() })
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// SIGKILL: it gets no chance to say or write anything.
+    /// Sends SIGKILL and waits for the end. The program gets no chance to write anything.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(drop)
     }
 
-    /// SIGTERM: it is asked to end.
+    /// Sends SIGTERM, which asks the program to end.
     pub(crate) fn terminate(&self) -> io::Result<()> {
         Ok(kill_process(Pid::from_child(&self.child), Signal::TERM)?)
     }
 
-    /// How it ended; `None` while it runs.
+    /// Returns the exit status; `None` while the program runs.
     pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
-    /// What it said last, if it has ended.
+    /// Returns the exit status and the last lines of the log; `None` while the program runs.
     pub(crate) fn last_words(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok().flatten()?;
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -70,7 +70,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // An error means that it has ended already.
+        // An error means that the process has ended already.
         drop(self.kill());
     }
 }

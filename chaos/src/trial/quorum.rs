@@ -1,4 +1,4 @@
-//! The cluster falls into parts, none of which has a majority.
+//! Partition of the cluster into parts without a majority.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,25 +13,28 @@ use super::plan::Plan;
 use super::report::{Figure, Report};
 use super::task::spawn;
 
-/// The parts, by the regions' places in `wans/five.toml`. The first region is an edge.
+/// Parts of the cluster, as indices of the regions in `wans/five.toml`. The first region is an
+/// edge.
 pub(crate) const PARTS: [&[usize]; 3] = [&[0, 1], &[2, 3], &[4]];
-/// The region without a replica: its requests go to the nearest one, which stays in its part. What is
-/// on its way across a cut ends with 502, as nobody can know whether it is worked on.
+/// Region without a replica. Its requests go to the nearest replica, which stays in the same part.
+/// A request in flight across a cut ends with 502: the gateway cannot know if it is being worked
+/// on.
 pub(crate) const EDGE: usize = 0;
-/// A region with one.
+/// Region with a replica of its own.
 const LOCAL: usize = 2;
-/// Measured before the fault, and during it: several leases.
+/// Time of measurement before the fault; the next constant is the time during it, several leases.
 const BEFORE: Duration = Duration::from_secs(2);
 const DURING: Duration = Duration::from_secs(6);
-/// Between two requests for models.
+/// Pause between two chat requests.
 const REQUEST_GAP: Duration = Duration::from_millis(40);
-/// Longer than a forwarded request of this model ever takes.
+/// Time limit of a chat request, longer than a forwarded one ever takes.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
-/// As `silence_ms` in the configs: so long a region that is out of reach may still be sent something.
+/// Time for which a region that is cut off may still be sent requests: the default of `silence_ms`.
 const SILENCE: Duration = Duration::from_millis(900);
-/// A write that is refused is refused at once.
+/// Longest time of a write that counts as refused at once.
 const AT_ONCE: Duration = Duration::from_millis(300);
-/// One lease at the longest round trip of `wans/five.toml`, 250 ms: 3.25 heartbeats of 460 ms.
+/// Length of a lease at the longest round trip of `wans/five.toml`, 250 ms: 3.25 heartbeats of 460
+/// ms.
 const LEASE_MS: f64 = 1_500.0;
 const KEY: &str = "quorum";
 
@@ -41,7 +44,7 @@ struct Outcome {
     local_ms: [Vec<f64>; 2],
     spilled_ms: [Vec<f64>; 2],
     failed: [usize; 2],
-    /// Requests that the cut itself broke, in each trial.
+    /// Number of requests that the cut itself broke, in each trial.
     broken: Vec<f64>,
     unlabelled: usize,
     not_refused: usize,
@@ -52,7 +55,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
     let mut outcome = Outcome::default();
     cluster.start_all()?;
     trust_edge(cluster).await?;
-    // What nodes learn of each other's replicas is part of being at rest.
+    // A settled cluster also knows the replicas of all regions.
     cluster.settled().await?;
     for trial in 1..=plan.trials {
         once(cluster, &mut outcome, plan).await?;
@@ -86,13 +89,13 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
     Ok(report)
 }
 
-/// Gives the edge node the right to give orders. Without it an edge node votes only where fewer than
-/// three others can, and the parts are for five voters.
+/// Lets the edge node give operators' commands. Else it would vote only if fewer than three other
+/// nodes could, and the parts are made for five voters.
 async fn trust_edge(cluster: &Cluster) -> anyhow::Result<()> {
     let start = Instant::now();
     while !cluster.sites[LOCAL].admin.trust(&cluster.sites[EDGE].name).await {
         anyhow::ensure!(start.elapsed() < PATIENCE, "the edge node gets no right");
-        // wait: until the cluster is formed and takes orders
+        // wait: until the cluster is formed and takes commands
         sleep(LOOK).await;
     }
     Ok(())
@@ -105,8 +108,9 @@ async fn once(cluster: &mut Cluster, outcome: &mut Outcome, plan: &Plan) -> anyh
     let written = write(&admin).await;
     anyhow::ensure!(matches!(written, Write::Done(_)), "a write at rest: {written:?}");
     let streams = [LOCAL, EDGE].map(|node| Stream::start(&cluster.sites[node].data));
-    // wait: requests are counted meanwhile
+    // wait: requests are counted for this long
     sleep(BEFORE).await;
+    // Cuts each pair of nodes in different parts.
     for (index, part) in PARTS.iter().enumerate() {
         for (one, other) in PARTS[index + 1..]
             .iter()
@@ -119,14 +123,14 @@ async fn once(cluster: &mut Cluster, outcome: &mut Outcome, plan: &Plan) -> anyh
     }
     let cut = Instant::now();
     outcome.refused_ms.push(refused_since(&admin, cut).await?.as_secs_f64() * 1e3);
-    // wait: requests are counted meanwhile
+    // wait: requests are counted for this long
     sleep(DURING.saturating_sub(cut.elapsed())).await;
     for site in &cluster.sites {
         outcome.looked_at += 1;
         let age = cut.elapsed();
         match site.admin.read(KEY, "stale").await {
             Read::Value(Some(_), fresh) if fresh.consistency == "stale" => {
-                // It has heard nothing since the cut, and of some earlier moment at the latest.
+                // A stale read must be at least as old as the cut, less half a second.
                 let is_old = fresh.age_ms.is_some_and(|ms| u128::from(ms) + 500 >= age.as_millis());
                 if !is_old {
                     let (name, age_ms) = (&site.region, fresh.age_ms);
@@ -150,6 +154,7 @@ async fn once(cluster: &mut Cluster, outcome: &mut Outcome, plan: &Plan) -> anyh
             let times = if index == 0 { &mut outcome.local_ms } else { &mut outcome.spilled_ms };
             match result {
                 Ok(took) => times[during].push(took.as_secs_f64() * 1e3),
+                // Sent before the node could know of the cut.
                 Err(_) if start < cut + SILENCE => broken += 1,
                 Err(why) => {
                     plan.say(&format!("request {index} during {during}: {why}"));
@@ -162,7 +167,7 @@ async fn once(cluster: &mut Cluster, outcome: &mut Outcome, plan: &Plan) -> anyh
     cluster.heal().await
 }
 
-/// Waits until both kinds of requests are served: nodes learn of each other's replicas.
+/// Waits until both kinds of requests are served, which needs knowledge of other regions' replicas.
 async fn served(cluster: &Cluster) -> anyhow::Result<()> {
     let start = Instant::now();
     for node in [LOCAL, EDGE] {
@@ -178,7 +183,8 @@ async fn write(admin: &Client) -> Write {
     admin.write(KEY, fastrand::u64(1..1 << 60), None).await
 }
 
-/// How long after `cut` the first write began that was refused at once.
+/// Writes until a write is refused at once. Returns the time from `cut` to the start of the first
+/// such write.
 async fn refused_since(admin: &Client, cut: Instant) -> anyhow::Result<Duration> {
     let refused = Arc::<Mutex<Option<Instant>>>::default();
     loop {
@@ -191,7 +197,7 @@ async fn refused_since(admin: &Client, cut: Instant) -> anyhow::Result<Duration>
                 *first = first.map_or(Some(start), |known| Some(known.min(start)));
             }
         });
-        // wait: until the next one is sent
+        // wait: until the next write
         sleep(LOOK).await;
         if let Some(first) = *refused.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(first.saturating_duration_since(cut));
@@ -200,7 +206,7 @@ async fn refused_since(admin: &Client, cut: Instant) -> anyhow::Result<Duration>
     }
 }
 
-/// Requests for models, one after the other.
+/// Chat requests to one node, one after the other.
 struct Stream(JoinHandle<()>, Arc<Mutex<Vec<Served>>>);
 
 type Served = (Instant, Result<Duration, String>);
@@ -214,7 +220,7 @@ impl Stream {
                 let start = Instant::now();
                 let served = data.chat(REQUEST_LIMIT).await.map(|()| start.elapsed());
                 kept.lock().unwrap_or_else(PoisonError::into_inner).push((start, served));
-                // wait: until the next one is sent
+                // wait: until the next request
                 sleep(REQUEST_GAP).await;
             }
         });
@@ -223,7 +229,7 @@ impl Stream {
 
     async fn end(self) -> Vec<Served> {
         self.0.abort();
-        // An error says that it has ended, which is what is waited for.
+        // Waits for the aborted task; the error only says that it was aborted.
         drop(self.0.await);
         std::mem::take(&mut *self.1.lock().unwrap_or_else(PoisonError::into_inner))
     }

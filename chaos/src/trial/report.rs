@@ -1,44 +1,45 @@
-//! What trials came to.
+//! Report of a trial: figures and checks.
 
 use serde::Serialize;
 
-/// What trials came to.
+/// Results of a trial.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// What was measured.
+    /// Measured quantities.
     pub figures: Vec<Figure>,
-    /// What must not happen.
+    /// Properties that must hold.
     pub checks: Vec<Check>,
 }
 
-/// A quantity, measured several times.
+/// Quantity, measured once or more in each trial.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// What it is.
+    /// Name of the quantity.
     pub what: String,
-    /// Of what.
+    /// Unit, for example `ms`.
     pub unit: &'static str,
-    /// What 95 of 100 trials must not exceed; with `is_rate`, what they must reach.
+    /// Value that 95 of 100 measurements must not exceed; with `is_rate`, that they must reach.
+    /// `None` if the figure only informs.
     pub aim: Option<f64>,
-    /// Whether more is better.
+    /// True if more is better.
     pub is_rate: bool,
-    /// One number for each trial.
+    /// Measured values.
     pub values: Vec<f64>,
 }
 
-/// Something that must never be.
+/// Property that must always hold.
 #[derive(Clone, Debug, Serialize)]
 pub struct Check {
-    /// What must always hold.
+    /// Name of the property.
     pub what: String,
-    /// How often it did not.
+    /// Number of times the property was broken.
     pub wrong: u64,
-    /// How often it was looked at.
+    /// Number of times the property was checked.
     pub of: u64,
 }
 
 impl Report {
-    /// Whether every aim was reached and nothing was wrong.
+    /// Returns true if every aim was reached and every check holds.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.figures.iter().all(Figure::holds) && self.checks.iter().all(Check::holds)
@@ -54,7 +55,7 @@ impl Report {
         self.figures.push(Figure { what, unit, aim: aim_ms, is_rate: false, values });
     }
 
-    /// Something of which more is better.
+    /// Adds a quantity of which more is better.
     pub(crate) fn rate(
         &mut self,
         what: impl Into<String>,
@@ -65,7 +66,7 @@ impl Report {
         self.figures.push(Figure { what: what.into(), unit, aim, is_rate: true, values });
     }
 
-    /// Something of which less is better.
+    /// Adds a quantity of which less is better.
     pub(crate) fn quantity(
         &mut self,
         what: impl Into<String>,
@@ -81,7 +82,7 @@ impl Report {
         self.checks.push(Check { what: what.into(), wrong, of });
     }
 
-    /// As Markdown tables.
+    /// Formats the report as Markdown tables.
     #[must_use]
     pub fn table(&self) -> String {
         let mut lines = Vec::new();
@@ -103,10 +104,11 @@ impl Report {
 }
 
 impl Figure {
-    /// The value that `share` of the trials are not worse than. Not a number without trials; what is not a number is
-    /// worse than all numbers.
+    /// Returns the value that a `share` of the measurements are not worse than; NaN without
+    /// measurements. NaN counts as worse than all numbers.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
+        // By hand: a histogram has no place for what is not a number, which has to count as the worst.
         let mut sorted = self.values.clone();
         let worse = |one: &f64, other: &f64| {
             if self.is_rate { other.total_cmp(one) } else { one.total_cmp(other) }
@@ -122,7 +124,7 @@ impl Figure {
         let measured = self.quantile(0.95);
         match self.aim {
             None => true,
-            // Not a number holds neither way.
+            // A comparison with NaN is false, so NaN misses every aim.
             Some(aim) if self.is_rate => measured >= aim,
             Some(aim) => measured <= aim,
         }
@@ -142,7 +144,7 @@ impl Figure {
 }
 
 impl Check {
-    /// Whether it was looked at, and held each time.
+    /// Returns true if the property was checked at least once and always held.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.wrong == 0 && self.of > 0

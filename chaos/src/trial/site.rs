@@ -1,4 +1,4 @@
-//! Where a trial's nodes are.
+//! Nodes of a trial with their addresses and clients.
 
 use std::net::SocketAddr;
 
@@ -8,42 +8,42 @@ use super::client::Client;
 use super::gear::Gear;
 use crate::wan::{Answer, Command, Network, PlaceReport};
 
-/// Port of the admin API, on the region's own loopback.
+/// Port of the admin API, on the loopback of the region.
 pub(crate) const ADMIN_PORT: u16 = 9900;
-/// Port for models' requests, there too.
+/// Port of clients' requests, on the loopback of the region.
 pub(crate) const DATA_PORT: u16 = 8080;
-/// Port of the region's emulated replica, there too.
+/// Port of the region's emulated replica, on the loopback of the region.
 pub(crate) const REPLICA_PORT: u16 = 9101;
-/// UDP port for other nodes; the one that `wans/nat.toml` leads to the first node.
+/// UDP port of the mesh; `wans/nat.toml` forwards this port to the first node.
 pub(crate) const LINK_PORT: u16 = 7400;
 
-/// The first node of a region.
+/// First node of a region.
 #[derive(Debug)]
 pub(crate) struct Site {
-    /// The node's name. By name the first one forms the cluster.
+    /// Name of the node. The node whose name sorts first forms the cluster.
     pub(crate) name: String,
     pub(crate) region: String,
-    /// Where others reach it.
+    /// Address at which nodes of other regions reach this node.
     pub(crate) public: SocketAddr,
-    /// Whether a replica is there. Without, it is an edge that sends all requests elsewhere.
+    /// True if the region has a replica. Else it is an edge that forwards all requests.
     pub(crate) has_replica: bool,
-    /// Round trips to all other regions in milliseconds, by name.
+    /// Round trips to all other regions in milliseconds, by name of the region.
     pub(crate) rtts_ms: Vec<(String, u32)>,
     pub(crate) gear: Gear,
-    /// The file of its region's namespace.
+    /// Path of the region's namespace file.
     pub(crate) namespace: String,
     pub(crate) admin: Client,
     pub(crate) data: Client,
 }
 
 impl Site {
-    /// Where clients of its own region reach it.
+    /// Returns the address for clients of the same region.
     pub(crate) fn data_address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], DATA_PORT))
     }
 }
 
-/// One node in each region; those whose place is in `edges` have no replica.
+/// Returns one node for each region; regions with an index in `edges` have no replica.
 pub(crate) fn sites(network: &Network, edges: &[usize], gear: Gear) -> anyhow::Result<Vec<Site>> {
     let Answer::Places(places) = network.handle().ask(Command::Places {})? else {
         anyhow::bail!("the network answered something else");

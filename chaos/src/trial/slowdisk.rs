@@ -1,5 +1,5 @@
-//! One node's disk takes half a second more for each force: `slow/force.c` stands before the system's
-//! library and waits.
+//! A node's disk takes half a second longer for each force (fsync): `slow/force.c` is preloaded
+//! before the C library and waits.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,17 +16,19 @@ use super::plan::Plan;
 use super::report::Report;
 use super::task::spawn;
 
-/// How much longer each force takes.
+/// Extra time of each force.
 pub(crate) const DELAY: Duration = Duration::from_millis(500);
-/// How long requests and writes are looked at, before and while it is slow.
+/// Time of measurement before the disk is slow; the next constant is the time while it is.
 const BEFORE: Duration = Duration::from_secs(2);
 const DURING: Duration = Duration::from_secs(5);
-/// Between two requests for models, and longer than one ever takes.
+/// Pause between two chat requests; the next constant is their time limit, longer than one ever
+/// takes.
 const REQUEST_GAP: Duration = Duration::from_millis(20);
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
-/// What waits for the slow disk takes at least one force; half of that is room for a busy machine.
+/// Margin for a busy machine: half of one force. A request that waits for the slow disk takes
+/// longer.
 const ROOM_MS: f64 = 250.0;
-/// Forces in `DURING` at least, or the disk was not slow: it does about one after the other.
+/// Fewest forces in `DURING` that prove a slow disk, which does about one after the other.
 const FORCES_MIN: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +37,7 @@ enum Whose {
     Leader,
 }
 
-/// What trials came to.
+/// Results of all trials.
 #[derive(Debug, Default)]
 struct Outcome {
     commit_ms: Vec<f64>,
@@ -129,7 +131,7 @@ async fn once(
     anyhow::ensure!(forces >= FORCES_MIN, "its disk was slow only {forces} times");
     outcome.requests_failed += during.iter().filter(|took| took.is_none()).count();
     outcome.request_ms[1].extend(during.into_iter().flatten());
-    // While the slow disk still has something to write.
+    // The kill comes while the slow disk still has something to write.
     cluster.kill_all()?;
     let promises = collected(writers).await;
     cluster.start_all_with_slow_disks()?;
@@ -146,8 +148,8 @@ async fn once(
     Ok(())
 }
 
-/// How long paths and the slow disk make a commit: a majority has to have it on disk, whoever that
-/// is. The leader's own disk is one of them.
+/// Returns the milliseconds of a commit with the slow disk: a majority must have it on disk, and
+/// the leader's own disk counts as one.
 fn commit_ms(cluster: &Cluster, leader: usize, slow: usize) -> f64 {
     let delay_ms = |node| if node == slow { DELAY.as_secs_f64() * 1e3 } else { 0.0 };
     let site = &cluster.sites[leader];
@@ -157,10 +159,12 @@ fn commit_ms(cluster: &Cluster, leader: usize, slow: usize) -> f64 {
         times_ms.extend(rtt_ms.map(|(_, ms)| f64::from(*ms) + delay_ms(node)));
     }
     times_ms.sort_by(f64::total_cmp);
+    // The time by which a majority has the entry on disk.
     times_ms[times_ms.len() / 2]
 }
 
-/// Times of requests to a node's own replica, one after the other; none for one that failed.
+/// Sends requests to a node's own replica for the time `long`, one after the other. Returns their
+/// times in milliseconds; `None` for a failure.
 async fn requests(cluster: &Cluster, node: usize, long: Duration) -> Vec<Option<f64>> {
     let data = &cluster.sites[node].data;
     let start = Instant::now();
@@ -169,16 +173,16 @@ async fn requests(cluster: &Cluster, node: usize, long: Duration) -> Vec<Option<
         let sent = Instant::now();
         let served = data.chat(REQUEST_LIMIT).await.ok();
         times_ms.push(served.map(|()| sent.elapsed().as_secs_f64() * 1e3));
-        // wait: until the next one is sent
+        // wait: until the next request
         sleep(REQUEST_GAP).await;
     }
     times_ms
 }
 
-/// What stands before the system's library.
+/// Source of the library that is preloaded before the C library.
 const FORCE: &str = include_str!("../../slow/force.c");
 
-/// The disk of a program, which can be made slow while it runs.
+/// Disk of a program, which can be made slow while the program runs.
 #[derive(Debug)]
 pub(crate) struct SlowDisk {
     library: PathBuf,
@@ -187,7 +191,7 @@ pub(crate) struct SlowDisk {
 }
 
 impl SlowDisk {
-    /// Compiles what makes it slow; files about the program `name` are in `folder`, too.
+    /// Compiles the library. Its files, named after `name`, are in `folder`.
     pub(crate) fn new(folder: &Path, name: &str) -> anyhow::Result<Self> {
         let at = |ending| folder.join(format!("{name}.{ending}"));
         let (source, library) = (at("force.c"), at("force.so"));
@@ -202,15 +206,15 @@ impl SlowDisk {
         Ok(disk)
     }
 
-    /// From now on each force takes so much longer.
+    /// Sets the extra time of each force from now on.
     pub(crate) fn set(&self, delay: Duration) -> anyhow::Result<()> {
-        // In one step, as it is read at any moment.
+        // A rename replaces the file in one step: the library reads it at any moment.
         let new = self.delay.with_extension("new");
         std::fs::write(&new, delay.as_millis().to_string()).context("write a delay")?;
         std::fs::rename(&new, &self.delay).context("name a delay")
     }
 
-    /// The words to put before a program for `env`, which becomes it: same process id.
+    /// Returns the arguments of `env` to put before a program; `env` keeps the process id.
     pub(crate) fn words(&self) -> Vec<String> {
         vec![
             format!("LD_PRELOAD={}", self.library.display()),
@@ -219,7 +223,7 @@ impl SlowDisk {
         ]
     }
 
-    /// How many forces have taken longer so far.
+    /// Returns the number of forces that were delayed so far.
     pub(crate) fn forces(&self) -> usize {
         std::fs::metadata(&self.log)
             .map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX))

@@ -1,4 +1,4 @@
-//! The TOML file that describes a wide-area network.
+//! TOML file that describes a wide-area network.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -12,45 +12,45 @@ use super::nat::{Forward, NatPlan};
 use super::shape::{Shape, ShapeError, ShapePatch};
 use super::topology::{Isolate, Place, Region, Topology};
 
-/// Regions of one network: the links between them grow with the square.
+/// Most regions of a network: the number of links grows with the square.
 pub const REGIONS_MAX: usize = 64;
 
-/// Nodes of all regions: each may need a namespace and a device.
+/// Most nodes of all regions together: each may need a namespace and a device.
 pub const NODES_MAX: usize = 512;
 
-/// What may be on its way unless the file says otherwise: 2 Gbit/s at 500 ms in full packets.
+/// Default limits of packets and bytes on their way: 2 Gbit/s at 500 ms in full packets.
 const PACKETS_MAX_DEFAULT: usize = 131_072;
 const BYTES_MAX_DEFAULT: usize = 128 * 1024 * 1024;
 
-/// How long translation remembers a silent flow, unless the file says otherwise.
+/// Default time after which translation forgets a silent flow.
 const NAT_IDLE_S_DEFAULT: u64 = 120;
 
-/// Why a file describes no network.
+/// Error of a config.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file is not there or not to be read.
+    /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: std::io::Error,
     },
-    /// Not TOML, or a field is missing, unknown or of the wrong type.
+    /// The file is not TOML, or a field is missing, unknown or of the wrong type.
     #[error(transparent)]
     Syntax(#[from] toml::de::Error),
-    /// The table of round trips.
+    /// The table of round trips cannot be used.
     #[error(transparent)]
     Matrix(#[from] MatrixError),
-    /// A link between `between` has values that no link can have.
+    /// A link has a value that no link can have.
     #[error("link {between}: {source}")]
     Shape {
-        /// The link.
+        /// Ends of the link.
         between: String,
-        /// The value.
+        /// Cause.
         source: ShapeError,
     },
-    /// Anything else; the text says what and where.
+    /// Anything else, with the field and the reason.
     #[error("{0}")]
     Meaning(String),
 }
@@ -66,9 +66,9 @@ struct File {
     packets_max: usize,
     #[serde(default = "default_bytes")]
     bytes_max: usize,
-    /// Round trips, relative to the folder of this file.
+    /// Path of the table of round trips, relative to the folder of this file.
     rtt_file: Option<PathBuf>,
-    /// Every link between two regions, before `link`.
+    /// Shape of every link between two regions; `link` overrides it.
     #[serde(default)]
     every_link: ShapePatch,
     region: Vec<RegionEntry>,
@@ -101,30 +101,30 @@ struct NatEntry {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkEntry {
-    /// Both directions.
+    /// Ends of a link, for both directions.
     between: Option<[String; 2]>,
-    /// One direction.
+    /// Start of one direction; `to` is its end.
     from: Option<String>,
     to: Option<String>,
     shape: ShapePatch,
 }
 
-/// Reads the file at `path`.
+/// Reads the config at `path`.
 ///
 /// # Errors
 ///
-/// [`ConfigError`] says what is wrong with it.
+/// Returns [`ConfigError`] with the first mistake found.
 pub fn read(path: &Path) -> Result<Topology, ConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     parse(&text, path.parent().unwrap_or_else(|| Path::new(".")))
 }
 
-/// Reads a config from `text`; the files that it names are relative to `folder`.
+/// Reads a config from `text`; paths in it are relative to `folder`.
 ///
 /// # Errors
 ///
-/// [`ConfigError`] says what is wrong with it.
+/// Returns [`ConfigError`] with the first mistake found.
 pub fn parse(text: &str, folder: &Path) -> Result<Topology, ConfigError> {
     let file: File = toml::from_str(text)?;
     if file.region.is_empty() || file.region.len() > REGIONS_MAX {
@@ -176,7 +176,7 @@ fn region(entry: &RegionEntry, net: &Ipv4Net) -> Result<Region, ConfigError> {
     Ok(Region { name, nat: Some(plan) })
 }
 
-/// The subnets, after making sure that every address that others see means one region only.
+/// Returns the subnets. Checks that each address that other regions see belongs to one region only.
 fn subnets(regions: &[RegionEntry]) -> Result<Vec<Ipv4Net>, ConfigError> {
     let mut nets = Vec::new();
     let mut public: Vec<(&str, Ipv4Net)> = Vec::new();
@@ -199,6 +199,7 @@ fn subnets(regions: &[RegionEntry]) -> Result<Vec<Ipv4Net>, ConfigError> {
         nets.push(net);
     }
     for (region, net) in regions.iter().zip(&nets).filter(|(region, _)| region.nat.is_some()) {
+        // Else addresses of the other region would lead to the inside of this one.
         let hides = |other: &Ipv4Net| net.contains(other) || other.contains(net);
         if let Some((other, _)) = public.iter().find(|(_, other)| hides(other)) {
             return meaning(format!("region {}: {net} hides addresses of {other}", region.name));
@@ -221,7 +222,8 @@ fn places(index: usize, entry: &RegionEntry, net: &Ipv4Net) -> Result<Vec<Place>
     })
 }
 
-/// The links: what the table of round trips says, then `every_link`, then each `link`.
+/// Returns the shapes of all links: from the table of round trips, then `every_link`, then each
+/// `link`.
 fn shapes(file: &File, topology: &Topology, folder: &Path) -> Result<Vec<Shape>, ConfigError> {
     let count = topology.regions.len();
     let name = |index: usize| topology.regions[index].name.as_str();
@@ -260,7 +262,7 @@ fn apply(patch: &ShapePatch, base: &Shape, ends: (&str, &str)) -> Result<Shape, 
     patch.apply(base).map_err(|source| ConfigError::Shape { between: between(), source })
 }
 
-/// All ordered pairs of two different regions.
+/// Lists all ordered pairs of two different regions.
 fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).flat_map(move |from| (0..count).map(move |to| (from, to))).filter(|(a, b)| a != b)
 }

@@ -2,7 +2,8 @@ use super::*;
 
 const THREE: &str = include_str!("../../wans/three.toml");
 
-/// Three regions with the second one's entry replaced by `second`, and `rest` at the end.
+/// Returns a config of three regions with the second one's entry replaced by `second`, and `rest`
+/// at the end.
 fn with(second: &str, rest: &str) -> Result<Topology, ConfigError> {
     let text = format!(
         r#"

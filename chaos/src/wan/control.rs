@@ -1,4 +1,4 @@
-//! What can be asked of a running network, and the answers: one JSON object a line.
+//! Commands to a running network, and their answers: one JSON object a line.
 
 use std::net::Ipv4Addr;
 
@@ -8,10 +8,10 @@ use super::hub::{Block, Hub, StrayCounts};
 use super::link::{LinkCounts, Passage};
 use super::shape::{ShapeError, ShapePatch};
 
-/// Blocks at once: a scenario that needs more should cut links.
+/// Most blocks at once. A scenario that needs more should cut links.
 pub const BLOCKS_MAX: usize = 4096;
 
-/// A command. Regions are named as in the config; `*` is every region.
+/// Command to a network. Regions are named as in the config; `*` is every region.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Command {
@@ -21,19 +21,19 @@ pub enum Command {
         from: String,
         /// Receiving region.
         to: String,
-        /// Only in this direction.
+        /// True for this direction only.
         #[serde(default)]
         one_way: bool,
-        /// The changes.
+        /// Changes to the shape.
         set: ShapePatch,
     },
-    /// Stops all packets, those on their way too.
+    /// Stops all packets, including those on their way.
     Cut {
         /// Sending region.
         from: String,
         /// Receiving region.
         to: String,
-        /// Only in this direction.
+        /// True for this direction only.
         #[serde(default)]
         one_way: bool,
     },
@@ -43,17 +43,17 @@ pub enum Command {
         from: String,
         /// Receiving region.
         to: String,
-        /// Only in this direction.
+        /// True for this direction only.
         #[serde(default)]
         one_way: bool,
     },
-    /// Stops all packets between two addresses; who is not named is everyone.
+    /// Stops all packets between two addresses; an address left out means all.
     Block {
         /// Sender.
         from: Option<Ipv4Addr>,
         /// Receiver.
         to: Option<Ipv4Addr>,
-        /// Only in this direction.
+        /// True for this direction only.
         #[serde(default)]
         one_way: bool,
     },
@@ -63,118 +63,118 @@ pub enum Command {
         from: Option<Ipv4Addr>,
         /// Receiver.
         to: Option<Ipv4Addr>,
-        /// Only in this direction.
+        /// True for this direction only.
         #[serde(default)]
         one_way: bool,
     },
     /// Undoes all cuts and blocks, and gives links the shape of the config.
     Heal {},
-    /// Lets a region's address translation forget its flows and give out other ports.
+    /// Makes a region's address translation forget its flows and use other ports.
     Rebind {
-        /// The region.
+        /// Name of the region.
         region: String,
     },
-    /// Asks for counts and how punctual the emulator is.
+    /// Asks for counts and the lateness of the emulator.
     Stats {},
     /// Sets all counts to zero.
     ResetStats {},
-    /// Asks for the places and their namespaces.
+    /// Asks for the nodes with their addresses and namespaces.
     Places {},
     /// Ends the network and everything that runs in it.
     Stop {},
 }
 
-/// What a command is answered with.
+/// Answer to a command.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It is done: the next packet meets the new state.
+    /// The command was carried out: the next packet meets the new state.
     Done,
-    /// To [`Command::Stats`].
+    /// Answer to [`Command::Stats`].
     Stats(Stats),
-    /// To [`Command::Places`].
+    /// Answer to [`Command::Places`].
     Places(Vec<PlaceReport>),
 }
 
 /// Counts since the start or the last [`Command::ResetStats`].
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Stats {
-    /// Packets on their way now.
+    /// Number of packets on their way.
     pub in_flight: u64,
     /// Processor time of the forwarding thread since its start, in microseconds.
     pub cpu_us: u64,
-    /// By how many microseconds half of the packets were late, at most.
+    /// Median lateness of packets, in microseconds.
     pub lateness_p50_us: u64,
-    /// The same for 99 of 100.
+    /// p99 of the lateness of packets, in microseconds.
     pub lateness_p99_us: u64,
-    /// The latest one.
+    /// Largest lateness of a packet, in microseconds.
     pub lateness_max_us: u64,
-    /// Packets that reached no link.
+    /// Packets that never reached a link.
     pub strays: StrayCounts,
-    /// Each direction of each link.
+    /// Counts of each direction of each link.
     pub links: Vec<LinkReport>,
 }
 
-/// One direction of a link.
+/// State of one direction of a link.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LinkReport {
     /// Sending region.
     pub from: String,
     /// Receiving region.
     pub to: String,
-    /// True when nothing passes.
+    /// True if no packet passes.
     pub is_cut: bool,
-    /// Time on the way, in milliseconds.
+    /// Delay of this direction in milliseconds.
     pub delay_ms: f64,
-    /// What happened to packets.
+    /// Counts of packets.
     pub counts: LinkCounts,
 }
 
-/// A node and where it lives.
+/// Node with its addresses and namespace.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct PlaceReport {
-    /// Its region.
+    /// Name of the region.
     pub region: String,
-    /// Its number within the region, from 1.
+    /// Number within the region, from 1.
     pub node: u16,
-    /// What it can bind to.
+    /// Address that the node can bind to.
     pub address: Ipv4Addr,
-    /// What other regions reach it by.
+    /// Address at which other regions reach the node.
     pub public_address: Ipv4Addr,
-    /// A file that stands for the namespace, while the network runs.
+    /// Path of a file that opens the namespace, as long as the network runs.
     pub namespace: String,
 }
 
-/// Why a command was not carried out. Nothing was changed.
+/// Error of a command. The network is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ControlError {
-    /// No such region.
+    /// The region does not exist.
     #[error("there is no region {name}; there are: {known}")]
     Region {
-        /// What was asked for.
+        /// Name that was given.
         name: String,
-        /// What there is.
+        /// Names that exist.
         known: String,
     },
     /// The region has no address translation.
     #[error("region {0} has no address translation")]
     NoNat(String),
-    /// A value that no link can have.
+    /// A value is one that no link can have.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// Too many blocks.
+    /// The limit of blocks is reached.
     #[error("there are {BLOCKS_MAX} blocks already; cut links or heal first")]
     Blocks,
     /// The network has ended.
     #[error("the network has ended")]
     Ended,
-    /// More commands wait than may.
+    /// Too many commands are waiting.
     #[error("too many commands wait; ask again")]
     Busy,
 }
 
 impl Hub {
-    /// Carries out `command`, as far as it is about packets.
+    /// Carries out the part of `command` that is about packets.
     pub(crate) fn apply(&mut self, command: &Command) -> Result<Answer, ControlError> {
         match command {
             Command::Shape { from, to, one_way, set } => {
@@ -210,7 +210,7 @@ impl Hub {
             }
             Command::Stats {} => return Ok(Answer::Stats(self.stats())),
             Command::ResetStats {} => self.reset_counts(),
-            // The driver's business.
+            // The network itself handles these.
             Command::Places {} | Command::Stop {} => {}
         }
         Ok(Answer::Done)
@@ -237,8 +237,8 @@ impl Hub {
         }
     }
 
-    /// The links from each region that `from` names to each that `to` names. What a region sends
-    /// itself is meant only where both are the same name.
+    /// Returns the indices of the links from each region of `from` to each of `to`. A link within a
+    /// region is selected only if both are the same name.
     fn select(&self, from: &str, to: &str, one_way: bool) -> Result<Vec<usize>, ControlError> {
         let count = self.topology.regions.len();
         let mut links = Vec::new();
@@ -296,7 +296,7 @@ impl Hub {
 }
 
 impl Stats {
-    /// The counts from one region to another.
+    /// Returns the counts of the direction `from` to `to`; `None` if there is no such link.
     #[must_use]
     pub fn link(&self, from: &str, to: &str) -> Option<&LinkCounts> {
         let is_it = |link: &&LinkReport| link.from == from && link.to == to;

@@ -1,4 +1,4 @@
-//! The thread that moves packets: devices and commands in, due packets out.
+//! Forwarding thread: reads devices and commands, and writes packets that are due.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -14,16 +14,16 @@ use tun_rs::SyncDevice;
 use super::control::{Answer, Command, ControlError};
 use super::hub::Hub;
 
-/// Packets read from one device before the others and what is due get their turn.
+/// Most packets to read from one device before other devices and due packets get their turn.
 const BATCH: usize = 64;
 
-/// The kernel may wake a thread this much later than asked; the default is 50 microseconds.
+/// Longest delay of a wake-up by the kernel; the default is 50 microseconds.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 
-/// Ahead of ordinary processes, which are what is measured; needs no real-time class.
+/// Priority above that of ordinary processes, which are what is measured. Needs no real-time class.
 const NICE: i32 = -20;
 
-/// A command and where its answer goes.
+/// Command with the channel for its answer.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) command: Command,
@@ -34,11 +34,11 @@ pub(crate) struct Forwarder {
     pub(crate) hub: Hub,
     pub(crate) devices: Vec<SyncDevice>,
     pub(crate) asks: Receiver<Ask>,
-    /// Readable when there is something in `asks`.
+    /// Event that is readable while `asks` has something.
     pub(crate) wake: std::sync::Arc<OwnedFd>,
 }
 
-/// What the loop does next.
+/// Next action of the loop.
 #[derive(PartialEq, Eq)]
 enum Next {
     Continue,
@@ -46,9 +46,9 @@ enum Next {
 }
 
 impl Forwarder {
-    /// Moves packets until it is told to stop or nobody is left to tell it.
+    /// Forwards packets until a stop command, or until all handles are dropped.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        // Both only make it more punctual; without the rights for them it works as well.
+        // Both only reduce lateness, so a lack of rights does not matter.
         let _: Result<(), _> = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
         let _: Result<(), _> = rustix::process::setpriority_process(None, NICE);
         let start = Instant::now();
@@ -68,14 +68,14 @@ impl Forwarder {
 
     fn deliver(&mut self, now_ns: u64) {
         while let Some(parcel) = self.hub.take(now_ns) {
-            // A device refuses only what is no packet, such as one with a flipped bit.
+            // A device refuses only bytes that are no packet, for example after a flipped bit.
             drop(self.devices[parcel.place].send(&parcel.bytes));
             self.hub.recycle(parcel.bytes);
         }
     }
 
-    /// Waits for a packet, a command or the next packet that is due. Says what is ready: each
-    /// device, and the commands last.
+    /// Waits for a packet, a command or the next due packet. Returns true for each device that is
+    /// ready, and last for the commands.
     fn wait(&self, now_ns: u64) -> io::Result<Vec<bool>> {
         let timeout = self
             .hub
@@ -120,7 +120,7 @@ impl Forwarder {
             if let Ok(Answer::Stats(stats)) = &mut answer {
                 stats.cpu_us = cpu_us();
             }
-            // Who asked may have left.
+            // The sender of the command may be gone.
             drop(ask.answer.send(answer));
             if ask.command == (Command::Stop {}) {
                 return Ok(Next::Stop);

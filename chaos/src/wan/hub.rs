@@ -1,7 +1,7 @@
-//! The network as a state machine: packets go in at one place and come out at another, later.
+//! Network as a state machine: a packet enters at one place and leaves at another, later.
 //!
-//! It knows no clock and no device. Whoever drives it offers what the devices read, asks when the
-//! next packet is due, and takes what is due.
+//! The hub has no clock and no device. Its driver offers the packets that devices have read, asks
+//! for the time of the next due packet, and takes the packets that are due.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -16,26 +16,26 @@ use super::nat::Nat;
 use super::packet::{Packet, Side};
 use super::topology::Topology;
 
-/// Buffers kept for the next packets.
+/// Most buffers to keep for later packets.
 const SPARE_MAX: usize = 4096;
 
-/// Lateness above this counts as this.
+/// Largest lateness to record, in microseconds.
 const LATENESS_US_MAX: u64 = 60_000_000;
 
-/// Packets that never reached a link.
+/// Counts of packets that never reached a link.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct StrayCounts {
-    /// Not IPv4, or not whole. Kernels ask for IPv6 routers now and then.
+    /// Not a whole IPv4 packet. Kernels send IPv6 router solicitations now and then.
     pub not_ipv4: u64,
-    /// From an address that its place does not have.
+    /// Source address that the sending place does not have.
     pub foreign: u64,
-    /// To an address that nobody has.
+    /// Destination address that no place has.
     pub no_route: u64,
-    /// Not to be translated: a fragment, an ICMP error, another protocol, or no port was free.
+    /// No translation possible: a fragment, an ICMP error, another protocol, or no free port.
     pub untranslatable: u64,
 }
 
-/// Nothing passes from one address to another; `None` is everyone.
+/// Block of all packets from one address to another; `None` means all addresses.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Block {
     /// Sender.
@@ -44,7 +44,7 @@ pub struct Block {
     pub to: Option<Ipv4Addr>,
 }
 
-/// A packet at the end of its way.
+/// Packet that has arrived at a place.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parcel {
     pub(crate) place: usize,
@@ -58,11 +58,11 @@ pub(crate) struct Hub {
     pub(crate) nats: Vec<Option<Nat>>,
     pub(crate) blocks: BTreeSet<Block>,
     pub(crate) strays: StrayCounts,
-    /// By how many microseconds packets were taken after they were due.
+    /// Microseconds between the time at which a packet was due and the time at which it was taken.
     pub(crate) lateness_us: Histogram<u64>,
-    /// The places by the addresses that their own region knows them by.
+    /// Places of each region, by their inside addresses.
     inside: Vec<BTreeMap<Ipv4Addr, usize>>,
-    /// Where the addresses lead that every region sees.
+    /// Receivers of the addresses that all regions see.
     public: BTreeMap<Ipv4Addr, Target>,
     queue: BinaryHeap<Due>,
     queued_bytes: usize,
@@ -74,23 +74,23 @@ pub(crate) struct Hub {
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Place(usize),
-    /// The region's translation decides on arrival.
+    /// Region whose address translation finds the receiver on arrival.
     Nat(usize),
 }
 
 #[derive(Debug)]
 struct Due {
     due_ns: u64,
-    /// Packets that are due at the same time leave in the order in which they came.
+    /// Order of arrival, for packets that are due at the same time.
     sequence: u64,
     link: usize,
     target: Target,
-    /// The sender's own address, before translation.
+    /// Source address before translation.
     source: Ipv4Addr,
     bytes: Vec<u8>,
 }
 
-/// How a packet travels, as far as its addresses decide it.
+/// Route of a packet, as far as its addresses determine it.
 struct Way {
     link: usize,
     target: Target,
@@ -129,7 +129,7 @@ impl Hub {
         }
     }
 
-    /// Takes a packet that came out of the device of `place`. Time does not go back.
+    /// Takes a packet that the device of `place` has sent. `now_ns` must not go back.
     pub(crate) fn offer(&mut self, now_ns: u64, place: usize, bytes: &[u8]) {
         let mut buffer = self.buffer(bytes);
         let Some(way) = self.find_way(now_ns, place, &mut buffer) else {
@@ -159,19 +159,20 @@ impl Hub {
         }
     }
 
-    /// When the next packet is due. Changes with each `offer` and `take`.
+    /// Returns the time of the next due packet; `None` without one. Changes with each `offer` and
+    /// `take`.
     #[must_use]
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         self.queue.peek().map(|due| due.due_ns)
     }
 
-    /// Packets on their way.
+    /// Returns the number of packets on their way.
     #[must_use]
     pub(crate) fn in_flight(&self) -> usize {
         self.queue.len()
     }
 
-    /// The next packet that is due at `now_ns`. Call it until there is none.
+    /// Returns the next packet that is due at `now_ns`. Call this until it returns `None`.
     pub(crate) fn take(&mut self, now_ns: u64) -> Option<Parcel> {
         while self.next_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             let due = self.queue.pop()?;
@@ -184,7 +185,7 @@ impl Hub {
         None
     }
 
-    /// Takes back the bytes of a parcel, for the next packet.
+    /// Takes back a buffer, for later packets.
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
         if self.spare.len() < SPARE_MAX {
             self.spare.push(buffer);
@@ -200,7 +201,8 @@ impl Hub {
         }
     }
 
-    /// Translates what leaves its region and finds the link to take.
+    /// Translates the source address and returns the route. Counts a stray and returns `None` if
+    /// there is no route.
     fn find_way(&mut self, now_ns: u64, place: usize, bytes: &mut [u8]) -> Option<Way> {
         let Some(mut packet) = Packet::parse(bytes) else {
             self.strays.not_ipv4 += 1;
@@ -215,6 +217,7 @@ impl Hub {
         let destination = packet.address(Side::Destination);
         let here = region * self.topology.regions.len();
         if let Some(place) = self.inside[region].get(&destination) {
+            // Within the region nothing is translated.
             return Some(Way { link: here + region, target: Target::Place(*place), source });
         }
         let Some(target) = self.public.get(&destination).copied() else {
@@ -248,7 +251,8 @@ impl Hub {
         self.queue.push(Due { due_ns, sequence: self.sequence, link, target, source, bytes });
     }
 
-    /// What was cut or blocked meanwhile is lost on its way, as in a cable that breaks.
+    /// Ends a packet's way. A cut or block that came in the meantime loses the packet, as a broken
+    /// cable does.
     fn arrive(&mut self, now_ns: u64, due: Due) -> Option<Parcel> {
         let Due { link, target, source: sender, mut bytes, .. } = due;
         if self.links[link].passage == Passage::Cut {
@@ -256,6 +260,7 @@ impl Hub {
             self.recycle(bytes);
             return None;
         }
+        // A block may name addresses from before or after translation.
         let sources = [sender, source(&bytes)];
         let public = destination(&bytes);
         let Some(place) = self.enter(now_ns, target, &mut bytes) else {
@@ -306,7 +311,7 @@ impl Hub {
     }
 }
 
-/// Two significant figures: lateness is told in hundredths of itself.
+/// Makes a histogram of two significant figures: lateness is shown to about 1 %.
 fn new_histogram() -> Histogram<u64> {
     #[expect(clippy::expect_used, reason = "the bounds are constants that the histogram takes")]
     Histogram::new_with_bounds(1, LATENESS_US_MAX, 2).expect("bounds of a histogram")
@@ -321,7 +326,7 @@ fn destination(bytes: &[u8]) -> Ipv4Addr {
 }
 
 impl Ord for Due {
-    /// The greatest is the one to take first.
+    /// Orders by due time, reversed: the heap's greatest is the one to take first.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.due_ns, other.sequence).cmp(&(self.due_ns, self.sequence))
     }

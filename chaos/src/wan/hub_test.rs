@@ -59,7 +59,7 @@ fn packet(from: &str, to: &str) -> Vec<u8> {
     udp(end(from), end(to), b"hello")
 }
 
-/// Where a packet comes out within a second, and from whom to whom it then is.
+/// Returns the place where a packet arrives within a second, and its source and destination there.
 fn send(hub: &mut Hub, place: usize, from: &str, to: &str) -> Option<(usize, String, String)> {
     hub.offer(0, place, &packet(from, to));
     let mut parcel = hub.take(1_000 * MS)?;

@@ -2,13 +2,14 @@
 
 use fastrand::Rng;
 
-/// Values beyond this many standard deviations are drawn again, so that a delay has a bound.
+/// Largest deviation in standard deviations; larger ones are drawn again, so that delays are
+/// bounded.
 const DEVIATIONS_MAX: f64 = 3.0;
 
 /// Normally distributed values at fixed points in time, with straight lines between them.
 ///
-/// A new value for each packet would do harm on a link that keeps order: each late packet holds up
-/// those behind it, and a dense flow ends up at the largest delay instead of the mean one.
+/// A new value for each packet would distort a link that keeps order: each late packet holds up
+/// those behind it, and a dense flow ends up at the largest delay instead of the mean.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Jitter {
     from: f64,
@@ -17,11 +18,11 @@ pub(crate) struct Jitter {
 }
 
 impl Jitter {
-    /// The value at `now_ns`, in standard deviations. Time does not go back between two calls.
+    /// Returns the value at `now_ns`, in standard deviations. `now_ns` must not go back.
     pub(crate) fn at(&mut self, now_ns: u64, period_ns: u64, rng: &mut Rng) -> f64 {
         let passed = now_ns.saturating_sub(self.from_ns) / period_ns;
         if passed >= 1 {
-            // After one period the line goes on from its end; after more nothing is left of it.
+            // After one period the line goes on from its end; after several it starts anew.
             self.from = if passed == 1 { self.to } else { normal(rng) };
             self.to = normal(rng);
             self.from_ns += passed * period_ns;
@@ -31,10 +32,10 @@ impl Jitter {
     }
 }
 
-/// A value of the standard normal distribution, cut off on both sides alike.
+/// Draws from the standard normal distribution, truncated on both sides.
 fn normal(rng: &mut Rng) -> f64 {
     loop {
-        // One minus: the logarithm of zero is not a number to go on with.
+        // One minus: the logarithm of zero is infinite.
         let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
         let value = radius * (std::f64::consts::TAU * rng.f64()).cos();
         if value.abs() <= DEVIATIONS_MAX {

@@ -1,4 +1,4 @@
-//! One direction of a link: decides when a packet arrives, if at all.
+//! Direction of a link: decides if and when a packet arrives.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
@@ -6,39 +6,38 @@ use serde::{Deserialize, Serialize};
 use super::jitter::Jitter;
 use super::shape::Shape;
 
-/// What happened to the packets of one direction since the counts were last set to zero.
+/// Counts of one direction since they were last set to zero.
 ///
-/// `offered + duplicated` is the sum of `delivered`, what was lost for any reason, and what is
-/// still on its way.
+/// `offered + duplicated` is the sum of `delivered`, all losses, and the packets on their way.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct LinkCounts {
-    /// Packets that came in.
+    /// Packets that entered the link.
     pub offered: u64,
-    /// Packets that went out, copies included.
+    /// Packets that left the link, copies included.
     pub delivered: u64,
-    /// Bytes that went out.
+    /// Bytes that left the link.
     pub delivered_bytes: u64,
-    /// Lost by chance.
+    /// Packets lost at random.
     pub lost: u64,
-    /// Lost because the queue before the rate was full.
+    /// Packets lost because the queue of the rate limit was full.
     pub queue_full: u64,
-    /// Lost because the link was cut when they came in or when they were due.
+    /// Packets lost because the link was cut when they entered or when they were due.
     pub cut: u64,
-    /// Lost because sender and receiver were blocked.
+    /// Packets lost because sender and receiver were blocked.
     pub blocked: u64,
-    /// Lost because the receiving region's address translation knows no one who waits for them.
+    /// Packets lost because the receiving region's address translation had no flow for them.
     pub refused: u64,
-    /// Lost because the emulator held as many packets as it may.
+    /// Packets lost because the emulator was at its limit of packets or bytes.
     pub overflowed: u64,
-    /// Copies made.
+    /// Copies made of packets.
     pub duplicated: u64,
-    /// Packets that were held back so that others overtake them.
+    /// Packets held back so that others overtake them.
     pub reordered: u64,
     /// Packets with a flipped bit.
     pub corrupted: u64,
 }
 
-/// Whether packets pass at all.
+/// State of a direction: packets pass, or none does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passage {
     // Open => Cut
@@ -47,27 +46,27 @@ pub(crate) enum Passage {
     Cut,
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is gone; the counts say why.
+    /// The packet is lost; the counts have the reason.
     Gone,
-    /// It arrives at `due_ns`, `copies` times.
+    /// The packet arrives at `due_ns`, `copies` times.
     Arrives { due_ns: u64, copies: u8, is_corrupt: bool },
 }
 
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) shape: Shape,
-    /// What the config says: healing goes back to it.
+    /// Shape in the config, to which healing returns.
     pub(crate) configured: Shape,
     pub(crate) passage: Passage,
     pub(crate) counts: LinkCounts,
     jitter: Jitter,
     is_in_burst: bool,
-    /// When the last bit of what waits for the rate is sent.
+    /// Time at which the last bit in the rate limit's queue is sent.
     free_ns: u64,
-    /// When the last packet that keeps its place is due: none behind it is earlier.
+    /// Due time of the last packet in order; later packets are not due before it.
     floor_ns: u64,
 }
 
@@ -85,7 +84,7 @@ impl Link {
         }
     }
 
-    /// Takes a packet of `length_bytes` that comes in at `now_ns`.
+    /// Takes a packet of `length_bytes` that enters at `now_ns`, and decides its fate.
     pub(crate) fn take(&mut self, now_ns: u64, length_bytes: u64, rng: &mut Rng) -> Fate {
         self.counts.offered += 1;
         if self.passage == Passage::Cut {
@@ -108,19 +107,23 @@ impl Link {
         Fate::Arrives { due_ns, copies: 1 + u8::from(is_doubled), is_corrupt }
     }
 
-    /// Loss with two states: in a burst everything is lost, outside nothing is.
+    /// Returns true if the packet is lost. Loss has two states (Gilbert model): in a burst all
+    /// packets are lost, outside none is.
     fn loses(&mut self, rng: &mut Rng) -> bool {
         let Shape { loss, loss_burst, .. } = self.shape;
+        // Without bursts, or if no packet or each one is lost, packets are independent.
         if loss <= 0.0 || loss >= 1.0 || loss_burst <= 1.0 {
             return happens(loss, rng);
         }
+        // The chances to leave and to enter a burst that give the mean length and the total loss.
         let change =
             if self.is_in_burst { 1.0 / loss_burst } else { loss / (loss_burst * (1.0 - loss)) };
         self.is_in_burst ^= happens(change, rng);
         self.is_in_burst
     }
 
-    /// When the packet has left the queue before the rate; `None` when it finds no room there.
+    /// Returns the time at which the packet has left the rate limit's queue; `None` if the queue is
+    /// full.
     fn send(&mut self, now_ns: u64, length_bytes: u64) -> Option<u64> {
         let Some(rate_bytes) = self.shape.rate_bytes else { return Some(now_ns) };
         let start_ns = self.free_ns.max(now_ns);
@@ -128,7 +131,8 @@ impl Link {
         if waiting + u128::from(length_bytes) > u128::from(self.shape.queue_bytes_max) {
             return None;
         }
-        // At a rate of at least 125 bytes a second the product fits and the sum is a few minutes.
+        // The rate is at least 125 bytes a second, so the product fits in 64 bits and the sum is a
+        // few minutes.
         self.free_ns = start_ns + length_bytes * 1_000_000_000 / rate_bytes;
         Some(self.free_ns)
     }
@@ -142,16 +146,19 @@ impl Link {
             }
         };
         let way_ns = (shape.delay_ns as f64 + jitter_ns).max(0.0) as u64;
+        // Jitter alone never makes a packet overtake another.
         let in_order_ns = (sent_ns + way_ns).max(self.floor_ns);
         if happens(shape.reorder, rng) {
             self.counts.reordered += 1;
+            // The floor stays, so that later packets overtake this one.
             return in_order_ns + shape.reorder_by_ns;
         }
         self.floor_ns = in_order_ns;
         in_order_ns
     }
 
-    /// Takes a new shape; what is on its way keeps its time, and nothing new waits for it.
+    /// Takes a new shape. Packets on their way keep their due time, and new packets do not wait for
+    /// them.
     pub(crate) fn reshape(&mut self, shape: Shape) {
         self.shape = shape;
         self.floor_ns = 0;
@@ -159,7 +166,7 @@ impl Link {
     }
 }
 
-/// True with a chance of `share`, without a draw where there is nothing to decide.
+/// Returns true with a probability of `share`. Draws no random number if `share` is 0 or 1.
 fn happens(share: f64, rng: &mut Rng) -> bool {
     share > 0.0 && (share >= 1.0 || rng.f64() < share)
 }

@@ -3,7 +3,7 @@ use super::*;
 const PACKETS: u64 = 100_000;
 const MS: u64 = 1_000_000;
 
-/// The fates of `count` packets of 1,000 bytes, `gap_ns` apart.
+/// Returns the fates of `count` packets of 1,000 bytes, `gap_ns` apart.
 fn fates(shape: Shape, count: u64, gap_ns: u64) -> (Link, Vec<Fate>) {
     let mut link = Link::new(shape);
     let mut rng = Rng::with_seed(3);

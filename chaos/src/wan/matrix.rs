@@ -1,4 +1,4 @@
-//! Published round trips: a JSON file with `data[from][to]` in milliseconds.
+//! Table of published round trips: a JSON file with `data[from][to]` in milliseconds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,23 @@ pub(crate) struct Matrix {
     data: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
-/// A file of round trips cannot be used.
+/// Error of a table of round trips.
 #[derive(Debug, thiserror::Error)]
 pub enum MatrixError {
-    /// It is not there or not to be read.
+    /// The file cannot be read.
     #[error("cannot read the round trips in {}", path.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         source: std::io::Error,
     },
-    /// It has another form.
+    /// The file has another form.
     #[error("{}: expected {{\"data\": {{from: {{to: ms}}}}}}", path.display())]
     Form {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where it is wrong.
+        /// Cause, with the place in the file.
         source: serde_json::Error,
     },
 }
@@ -43,8 +43,9 @@ impl Matrix {
         }
     }
 
-    /// The mean of both directions where both were measured: a round trip has no direction, and
-    /// two measurements of it differ only by chance.
+    /// Returns the round trip between two regions, or the mean if both directions were measured: a
+    /// round trip has no direction, so two measurements differ only by chance. `None` if neither
+    /// was.
     pub(crate) fn rtt_ms(&self, one: &str, other: &str) -> Option<f64> {
         let measured = |from: &str, to: &str| self.data.get(from)?.get(to).copied();
         match (measured(one, other), measured(other, one)) {

@@ -1,7 +1,7 @@
-//! A network namespace that nothing but open files and processes keeps alive.
+//! Network namespaces that only open files and processes keep alive.
 //!
-//! It has no name under `/run/netns`: when this process ends, whatever the way, the kernel closes
-//! the files, and namespace and device are gone as soon as no process is inside.
+//! A namespace here has no name under `/run/netns`. The kernel closes this process's files however
+//! it ends, and the namespace and its device are gone as soon as no process is inside.
 
 use std::fs::File;
 use std::io;
@@ -18,16 +18,17 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use super::netlink::{LOOPBACK, Netlink};
 use super::topology::Place;
 
-/// The device's name in every namespace.
+/// Name of the device in every namespace.
 const DEVICE: &str = "wan0";
 
-/// Packets that wait in a device while the forwarding thread is busy: 10 ms at a million a second.
+/// Most packets that wait in a device while the forwarding thread is busy: 10 ms at a million a
+/// second.
 const DEVICE_QUEUE: u32 = 10_000;
 
-/// What the kernel knows a namespace by, while it is open.
+/// Kernel's identity of an open namespace: device and inode of its file.
 pub(crate) type NamespaceId = (u64, u64);
 
-/// A namespace with its loopback.
+/// Network namespace with a loopback device.
 #[derive(Debug)]
 pub struct Namespace {
     file: File,
@@ -35,9 +36,9 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace with the device and addresses of `place`.
+    /// Makes a namespace with the device and the addresses of `place`.
     pub(crate) fn create(place: &Place, mtu_bytes: u16) -> io::Result<(Self, SyncDevice)> {
-        // A thread of its own: it leaves the namespace of all others for good.
+        // On a thread of its own, because the thread leaves the namespace of all others for good.
         let work = || -> io::Result<(Self, SyncDevice)> {
             #[expect(
                 deprecated,
@@ -54,16 +55,16 @@ impl Namespace {
         on_thread(work)
     }
 
-    /// Runs `work` inside, on a thread of its own. Sockets that it opens stay inside wherever they
-    /// are used later, and so do processes that it starts.
+    /// Runs `work` inside the namespace, on a thread of its own. Sockets and processes that `work`
+    /// opens or starts stay inside.
     ///
     /// # Errors
     ///
-    /// When the namespace cannot be entered.
+    /// Returns an error if the namespace cannot be entered.
     ///
     /// # Panics
     ///
-    /// When `work` does.
+    /// Panics if `work` does.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         on_thread(|| {
             enter(&self.file)?;
@@ -75,34 +76,37 @@ impl Namespace {
         self.id
     }
 
-    /// A path by which another process of the same user can open it.
+    /// Returns a path at which another process of the same user can open the namespace.
     pub(crate) fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 }
 
-/// Moves the calling thread, and what it starts or becomes, into the namespace that `file` is.
+/// Moves the calling thread into the namespace of `file`, with all that it starts or executes
+/// later.
 ///
 /// # Errors
 ///
-/// When it is no network namespace, or for want of rights.
+/// Returns an error if the file is no network namespace, or without the rights.
 pub fn enter(file: &File) -> io::Result<()> {
     Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
 }
 
-/// What the kernel knows the namespace by that `file` is.
+/// Returns the kernel's identity of the namespace of `file`.
 pub(crate) fn identity(file: &File) -> io::Result<NamespaceId> {
     let metadata = file.metadata()?;
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// Becomes `program` inside the namespace that the file at `namespace` is; returns only on error.
+/// Replaces this process by `program` inside the namespace of the file `namespace`. Returns only on
+/// error.
 ///
 /// The kernel kills the program when the parent of this process ends.
 pub fn become_inside(namespace: &str, mut program: Command) -> io::Error {
     let entered = || -> io::Result<()> {
         let parent = getppid();
         set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have ended before the signal was set.
         if getppid() != parent {
             return Err(io::Error::other("the parent has ended"));
         }

@@ -1,7 +1,8 @@
-//! Address translation at the edge of a region, as a home router or a cloud's gateway does it.
+//! Address translation (NAT) at the edge of a region, as in a home router or a cloud gateway.
 //!
-//! What leaves gets the region's public address, and its own port where that is free. What comes
-//! in passes by a forwarded port, or as the answer from someone whom the inside has written to.
+//! A packet that leaves gets the region's public address, and keeps its port if that is free. A
+//! packet that arrives passes if its port is forwarded, or if it comes from an address and port
+//! that the inside has written to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -10,27 +11,28 @@ use serde::{Deserialize, Serialize};
 
 use super::packet::{Endpoint, Packet, Protocol, Side};
 
-/// Flows that a region remembers; the one idle for longest makes room. A small router has as many.
+/// Most flows that a region remembers, as many as a small router. Beyond that the longest idle one
+/// is forgotten.
 pub const MAPPINGS_MAX: usize = 4096;
 
-/// Peers that one mapping remembers; the first ones are forgotten first.
+/// Most peers of one mapping. Beyond that the one with the lowest address is forgotten.
 const PEERS_MAX: usize = 1024;
 
-/// Ports given out when a flow's own is taken: those that nobody listens on by custom.
+/// First port for flows whose own port is taken: ports from here on have no well-known service.
 const PORTS_FROM: u16 = 32_768;
 const PORTS_GIVEN: u16 = 32_768;
 
-/// A port of the public address that leads to one inside.
+/// Forwarding of a public port to a node inside.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Forward {
-    /// `tcp` or `udp`.
+    /// Protocol: `tcp` or `udp`.
     pub protocol: Protocol,
-    /// The port of the public address.
+    /// Port of the public address.
     pub port: u16,
-    /// The inside address.
+    /// Inside address.
     pub to: Ipv4Addr,
-    /// The inside port; the same one if not named.
+    /// Inside port; `None` for the same port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_port: Option<u16>,
 }
@@ -41,14 +43,14 @@ impl Forward {
     }
 }
 
-/// What the config says about a region's translation.
+/// Settings of a region's address translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatPlan {
-    /// The only address of the region that others see.
+    /// Only address of the region that other regions see.
     pub public: Ipv4Addr,
-    /// A mapping without a packet for this long is forgotten.
+    /// Idle time in nanoseconds after which a mapping is forgotten.
     pub idle_ns: u64,
-    /// Ports that lead inside.
+    /// Forwarded ports.
     pub forwards: Vec<Forward>,
 }
 
@@ -56,18 +58,18 @@ pub struct NatPlan {
 struct Mapping {
     public_port: u16,
     used_ns: u64,
-    /// Whom the inside has written to: only they may answer.
+    /// Peers that the inside has written to; only these may answer.
     peers: BTreeSet<Endpoint>,
 }
 
-/// The translation of one region.
+/// Address translation of one region.
 #[derive(Debug)]
 pub(crate) struct Nat {
     pub(crate) plan: NatPlan,
     mappings: BTreeMap<(Protocol, Endpoint), Mapping>,
-    /// Which inside endpoint has a public port.
+    /// Inside endpoint of each public port in use.
     owners: BTreeMap<(Protocol, u16), Endpoint>,
-    /// How often all was forgotten on command; ports are given out differently each time.
+    /// Number of rebinds. Shifts the ports that are given out.
     rebinds: u16,
 }
 
@@ -76,7 +78,7 @@ impl Nat {
         Self { plan, mappings: BTreeMap::new(), owners: BTreeMap::new(), rebinds: 0 }
     }
 
-    /// Gives a packet that leaves the public address; `None` if that is not possible.
+    /// Rewrites the source of a packet that leaves; `None` if it cannot be translated.
     pub(crate) fn leave(&mut self, now_ns: u64, packet: &mut Packet<'_>) -> Option<()> {
         let (protocol, inside, peer) = packet.flow()?;
         let forward = self
@@ -92,7 +94,8 @@ impl Nat {
         Some(())
     }
 
-    /// Gives a packet that arrives at the public address its place inside; `None` refuses it.
+    /// Rewrites the destination of a packet that arrives, and returns the inside address; `None`
+    /// refuses it.
     pub(crate) fn arrive(&mut self, now_ns: u64, packet: &mut Packet<'_>) -> Option<Ipv4Addr> {
         let (protocol, peer, (_, public_port)) = packet.flow()?;
         let forward = self
@@ -108,7 +111,7 @@ impl Nat {
         Some(inside.0)
     }
 
-    /// Forgets all flows, as a restarted router does; new ones get other ports.
+    /// Forgets all flows, as a restarted router does. New flows get other ports.
     pub(crate) fn rebind(&mut self) {
         self.mappings.clear();
         self.owners.clear();
@@ -118,6 +121,7 @@ impl Nat {
     fn map(&mut self, now_ns: u64, key: (Protocol, Endpoint), peer: Endpoint) -> Option<u16> {
         let idle_ns = self.plan.idle_ns;
         let expired = |mapping: &Mapping| now_ns.saturating_sub(mapping.used_ns) > idle_ns;
+        // An expired mapping is made anew, so its peers may no longer answer.
         if self.mappings.get(&key).is_some_and(expired) {
             self.forget(key);
         }
@@ -146,7 +150,7 @@ impl Nat {
         let inside = *self.owners.get(&(protocol, public_port))?;
         let mapping = self.mappings.get_mut(&(protocol, inside))?;
         let is_idle = now_ns.saturating_sub(mapping.used_ns) > self.plan.idle_ns;
-        // An echo reply carries the translated identifier, not the one that was asked with.
+        // An echo reply carries the translated identifier, not the original one.
         let is_known = mapping.peers.iter().any(|(address, port)| {
             *address == peer.0 && (*port == peer.1 || protocol == Protocol::Icmp)
         });
@@ -157,7 +161,8 @@ impl Nat {
         Some(inside)
     }
 
-    /// The flow's own port if it is free, else the next free one.
+    /// Returns the flow's own port if that is free, else the next free one; `None` if all are
+    /// taken.
     fn free_port(&self, (protocol, inside): (Protocol, Endpoint)) -> Option<u16> {
         let is_free = |port: u16| {
             !self.owners.contains_key(&(protocol, port))
@@ -166,7 +171,7 @@ impl Nat {
         if self.rebinds == 0 && is_free(inside.1) {
             return Some(inside.1);
         }
-        // Halves of the 65,536 ports: the sum wraps within the upper one.
+        // Ports given out are the upper half of all ports; the sum wraps within that half.
         let first = inside.1.wrapping_add(self.rebinds);
         (0..PORTS_GIVEN)
             .map(|step| PORTS_FROM + first.wrapping_add(step) % PORTS_GIVEN)

@@ -16,7 +16,7 @@ fn nat() -> Nat {
     })
 }
 
-/// What a packet from `inside` to `peer` looks like outside.
+/// Returns the public source and the peer of a packet from `inside` to `peer`.
 fn leave(nat: &mut Nat, now_ns: u64, inside: Endpoint, peer: Endpoint) -> Endpoint {
     let mut bytes = udp(inside, peer, b"hello");
     let mut packet = Packet::parse(&mut bytes).unwrap();
@@ -27,7 +27,7 @@ fn leave(nat: &mut Nat, now_ns: u64, inside: Endpoint, peer: Endpoint) -> Endpoi
     source
 }
 
-/// Where a packet from `peer` to the public `port` goes inside.
+/// Returns the inside destination of a packet from `peer` to the public `port`.
 fn arrive(nat: &mut Nat, now_ns: u64, peer: Endpoint, port: u16) -> Option<Endpoint> {
     let mut bytes = udp(peer, (PUBLIC, port), b"hello");
     let mut packet = Packet::parse(&mut bytes).unwrap();
@@ -82,7 +82,7 @@ fn an_idle_flow_is_forgotten_and_a_used_one_is_not() {
     assert!(arrive(&mut nat, IDLE_NS, (FAR, 9), 5000).is_some());
     assert!(arrive(&mut nat, 2 * IDLE_NS, (FAR, 9), 5000).is_some());
     assert!(arrive(&mut nat, 3 * IDLE_NS + 1, (FAR, 9), 5000).is_none());
-    // Whom the forgotten flow knew is forgotten with it.
+    // Peers of the forgotten flow are forgotten, too.
     leave(&mut nat, 4 * IDLE_NS, (INSIDE, 5000), (FAR, 10));
     assert!(arrive(&mut nat, 4 * IDLE_NS, (FAR, 9), 5000).is_none());
 }

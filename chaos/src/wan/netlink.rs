@@ -1,6 +1,7 @@
-//! The little of rtnetlink that a fresh namespace needs: links up, addresses, a default route.
+//! Minimal rtnetlink client for a new namespace: links up, addresses, a default route.
 //!
-//! Written out because the crates for it bring a runtime and thousands of lines for four messages.
+//! Written by hand because the crates for it bring a runtime and thousands of lines for four
+//! messages.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -29,10 +30,10 @@ const ROUTE_SOURCE: u16 = 7;
 const IPV4: u8 = 2;
 const UP: u32 = 1;
 
-/// The loopback device is the first one of every namespace.
+/// Index of the loopback device, the first one of every namespace.
 pub(crate) const LOOPBACK: u32 = 1;
 
-/// A connection to the kernel's tables of the namespace in which it was opened.
+/// Connection to the kernel's routing tables, in the namespace in which it was opened.
 #[derive(Debug)]
 pub(crate) struct Netlink {
     socket: OwnedFd,
@@ -42,22 +43,22 @@ pub(crate) struct Netlink {
 impl Netlink {
     pub(crate) fn open() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
-        // Protocol zero is the routing tables.
+        // Protocol 0 is NETLINK_ROUTE.
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// The number of the device called `name`.
+    /// Returns the index of the device `name`.
     pub(crate) fn index(&self, name: &str) -> io::Result<u32> {
         Ok(netdevice::name_to_index(&self.socket, name)?)
     }
 
-    /// Switches a device on.
+    /// Sets a device up.
     pub(crate) fn bring_up(&mut self, device: u32) -> io::Result<()> {
         self.request(NEW_LINK, 0, link_header(device, UP))
     }
 
-    /// Sets the largest packet and how many packets may wait in the device.
+    /// Sets the MTU of a device and the length of its queue in packets.
     pub(crate) fn size(&mut self, device: u32, mtu_bytes: u32, queue: u32) -> io::Result<()> {
         let mut body = link_header(device, 0);
         attribute(&mut body, LINK_MTU, mtu_bytes.to_ne_bytes());
@@ -65,7 +66,7 @@ impl Netlink {
         self.request(NEW_LINK, 0, body)
     }
 
-    /// Gives a device an address; others of its subnet are reached through the device.
+    /// Adds an address to a device, with a route to its subnet.
     pub(crate) fn add_address(
         &mut self,
         device: u32,
@@ -79,7 +80,7 @@ impl Netlink {
         self.request(NEW_ADDRESS, CREATE, body)
     }
 
-    /// Sends what has no other route to a device.
+    /// Adds a default route through a device.
     pub(crate) fn add_default_route(&mut self, device: u32, source: Ipv4Addr) -> io::Result<()> {
         const MAIN_TABLE: u8 = 254;
         const BY_ADMINISTRATOR: u8 = 4;
@@ -95,7 +96,7 @@ impl Netlink {
     fn request(&mut self, kind: u16, flags: u16, body: Vec<u8>) -> io::Result<()> {
         self.sequence += 1;
         let mut message = Vec::with_capacity(16 + body.len());
-        // A message is a few dozen bytes.
+        // The cast is safe: a message has a few dozen bytes.
         message.extend((16 + body.len() as u32).to_ne_bytes());
         message.extend(kind.to_ne_bytes());
         message.extend((REQUEST_AND_ACKNOWLEDGE | flags).to_ne_bytes());
@@ -125,7 +126,7 @@ fn link_header(device: u32, flags: u32) -> Vec<u8> {
     let mut body = vec![0; 4];
     body.extend(device.to_ne_bytes());
     body.extend(flags.to_ne_bytes());
-    // Which flags are meant.
+    // Mask of the flags to change.
     body.extend(flags.to_ne_bytes());
     body
 }

@@ -1,4 +1,4 @@
-//! A running network.
+//! Running network.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,29 +20,29 @@ use super::namespace::{Namespace, NamespaceId};
 use super::sweep::{Sweeper, end_all};
 use super::topology::Topology;
 
-/// Commands that wait for the forwarding thread: it answers thousands a second.
+/// Most commands that wait for the forwarding thread, which answers thousands a second.
 const ASKS_MAX: usize = 256;
 
-/// How long processes inside may take to end by themselves when the network ends.
+/// Time that processes inside get to end by themselves when the network ends.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Why no network could be made.
+/// Error of a start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Namespaces and devices are for root.
+    /// The process lacks the rights to make namespaces and devices.
     #[error("network namespaces need root (CAP_SYS_ADMIN and CAP_NET_ADMIN)")]
     Rights,
     /// The system refused something else.
     #[error("make {what}")]
     System {
-        /// What could not be made.
+        /// Name of the part that could not be made.
         what: String,
-        /// Why not.
+        /// Cause.
         source: io::Error,
     },
 }
 
-/// Regions that run: dropping it ends all processes inside, and the namespaces with them.
+/// Running regions. Dropping this ends all processes inside, and the namespaces with them.
 #[derive(Debug)]
 pub struct Network {
     topology: Topology,
@@ -52,7 +52,7 @@ pub struct Network {
     sweeper: Option<Sweeper>,
 }
 
-/// Asks a running network; as many of them as needed.
+/// Handle for commands to a running network. Can be cloned.
 #[derive(Clone, Debug)]
 pub struct Handle {
     asks: SyncSender<Ask>,
@@ -66,7 +66,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// [`StartError`]; nothing is left behind then.
+    /// Returns [`StartError`]; nothing is left behind then.
     pub fn start(topology: Topology) -> Result<Self, StartError> {
         let mut namespaces = Vec::new();
         let mut devices = Vec::new();
@@ -88,7 +88,7 @@ impl Network {
             .name("forwarder".to_owned())
             .spawn(move || {
                 let result = forwarder.run();
-                // Those who wait for the end see it, whatever the result.
+                // Dropping the sender wakes everyone who waits for the end, whatever the result.
                 drop(running);
                 result
             })
@@ -98,32 +98,32 @@ impl Network {
         Ok(Self { topology, namespaces, handle, forwarder: Some(thread), sweeper: None })
     }
 
-    /// From now on, not even SIGKILL to this process leaves processes inside behind.
+    /// Starts a second process that ends the processes inside if this one dies, even by SIGKILL.
     ///
-    /// `launcher` is the `spillway-chaos` program.
+    /// `launcher` is the path of the `spillway-chaos` program.
     ///
     /// # Errors
     ///
-    /// When it cannot be started.
+    /// Returns an error if the second process cannot be started.
     pub fn guard(&mut self, launcher: &Path) -> io::Result<()> {
         let paths: Vec<String> = self.namespaces.iter().map(Namespace::path).collect();
         self.sweeper = Some(Sweeper::start(launcher, &paths)?);
         Ok(())
     }
 
-    /// What the network was made of.
+    /// Returns the topology of the network.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
 
-    /// For commands.
+    /// Returns a handle for commands.
     #[must_use]
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
-    /// The namespace of a region's node, which are counted from 1.
+    /// Returns the namespace of a region's node, numbered from 1; `None` if there is no such node.
     #[must_use]
     pub fn namespace(&self, region: &str, node: u16) -> Option<&Namespace> {
         let place = self.topology.place(self.topology.region(region)?, node)?;
@@ -133,13 +133,13 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // Packets go on while processes say good-bye to each other.
+        // Packets still flow while processes end their connections.
         let ids: BTreeSet<NamespaceId> = self.namespaces.iter().map(Namespace::id).collect();
-        // What does not end now is the sweeper's to try, or keeps its namespace.
+        // The sweeper tries again to end the processes that this leaves.
         drop(end_all(&ids, GRACE));
         drop(self.handle.send(Command::Stop {}));
         if let Some(forwarder) = self.forwarder.take() {
-            // Its error was told to whoever waited for `ended`.
+            // Every `ended` has seen the end already, whatever the result.
             drop(forwarder.join());
         }
         self.sweeper = None;
@@ -147,11 +147,11 @@ impl Drop for Network {
 }
 
 impl Handle {
-    /// Has a command carried out. Not for use on an asynchronous runtime's thread.
+    /// Carries out a command. Blocks, so not for a thread of an asynchronous runtime.
     ///
     /// # Errors
     ///
-    /// [`ControlError`]: nothing was changed.
+    /// Returns [`ControlError`]; the network is unchanged then.
     pub fn ask(&self, command: Command) -> Result<Answer, ControlError> {
         if command == (Command::Places {}) {
             return Ok(Answer::Places(self.places.to_vec()));
@@ -159,11 +159,11 @@ impl Handle {
         self.send(command)?.blocking_recv().unwrap_or(Err(ControlError::Ended))
     }
 
-    /// Has a command carried out.
+    /// Carries out a command.
     ///
     /// # Errors
     ///
-    /// [`ControlError`]: nothing was changed.
+    /// Returns [`ControlError`]; the network is unchanged then.
     pub async fn ask_async(&self, command: Command) -> Result<Answer, ControlError> {
         if command == (Command::Places {}) {
             return Ok(Answer::Places(self.places.to_vec()));
@@ -171,7 +171,7 @@ impl Handle {
         self.send(command)?.await.unwrap_or(Err(ControlError::Ended))
     }
 
-    /// Waits until the network has stopped to forward packets.
+    /// Waits until the network no longer forwards packets.
     pub async fn ended(&self) {
         let mut running = self.running.clone();
         while running.changed().await.is_ok() {}
@@ -186,7 +186,7 @@ impl Handle {
             TrySendError::Full(_) => ControlError::Busy,
             TrySendError::Disconnected(_) => ControlError::Ended,
         })?;
-        // Fails only when the counter is full, and then the thread is awake.
+        // Fails only if the counter is full, and then the thread is awake already.
         let _: Result<usize, _> = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
         Ok(receiver)
     }

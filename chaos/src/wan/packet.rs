@@ -1,25 +1,25 @@
-//! As much of IPv4, TCP, UDP and ICMP as forwarding and address translation need.
+//! Parts of IPv4, TCP, UDP and ICMP that forwarding and address translation need.
 
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-/// What flows are told apart by, besides addresses.
+/// Protocol of a flow.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
-    /// Ports.
+    /// TCP, with ports.
     Tcp,
-    /// Ports.
+    /// UDP, with ports.
     Udp,
-    /// The identifier of an echo request or reply stands for both ports.
+    /// ICMP echo: its identifier stands for both ports.
     Icmp,
 }
 
-/// One end of a flow.
+/// Address and port at one end of a flow.
 pub(crate) type Endpoint = (Ipv4Addr, u16);
 
-/// Which end of a packet is meant.
+/// End of a packet's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Source,
@@ -30,7 +30,7 @@ const HEADER_BYTES_MIN: usize = 20;
 const ADDRESS_OFFSETS: [usize; 2] = [12, 16];
 const IP_CHECKSUM: usize = 10;
 
-/// An IPv4 packet whose header is whole.
+/// IPv4 packet with a whole header.
 #[derive(Debug)]
 pub(crate) struct Packet<'a> {
     bytes: &'a mut [u8],
@@ -38,7 +38,7 @@ pub(crate) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// `None` for anything that is not a whole IPv4 packet.
+    /// Wraps the bytes of a packet; `None` if they are no whole IPv4 packet.
     pub(crate) fn parse(bytes: &'a mut [u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let header_bytes = usize::from(first & 0x0f) * 4;
@@ -55,7 +55,8 @@ impl<'a> Packet<'a> {
         Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3])
     }
 
-    /// The protocol and the ports at both ends; `None` for other protocols, fragments and ICMP errors.
+    /// Returns protocol, source and destination; `None` for other protocols, fragments and ICMP
+    /// errors.
     pub(crate) fn flow(&self) -> Option<(Protocol, Endpoint, Endpoint)> {
         let transport = self.transport()?;
         let source = self.word(port_offset(transport.protocol, Side::Source) + self.header_bytes);
@@ -68,11 +69,11 @@ impl<'a> Packet<'a> {
         ))
     }
 
-    /// Puts `endpoint` in place of one end. The packet has a flow, or nothing happens.
+    /// Replaces address and port at one end. Does nothing if the packet has no flow.
     pub(crate) fn rewrite(&mut self, side: Side, endpoint: Endpoint) {
         let Some(transport) = self.transport() else { return };
         let checksum = self.header_bytes + transport.checksum;
-        // A UDP checksum of zero says that there is none.
+        // A UDP checksum of zero means that there is none.
         let is_summed = transport.protocol != Protocol::Udp || self.word(checksum) != 0;
         let address_at = ADDRESS_OFFSETS[side as usize];
         for (at, octets) in [(0, 0), (2, 2)] {
@@ -80,6 +81,7 @@ impl<'a> Packet<'a> {
             let new = u16::from_be_bytes([value[octets], value[octets + 1]]);
             let old = self.replace(address_at + at, new);
             self.adjust(IP_CHECKSUM, old, new);
+            // The checksum of ICMP does not cover the addresses.
             if is_summed && transport.protocol != Protocol::Icmp {
                 self.adjust(checksum, old, new);
             }
@@ -91,7 +93,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Flips one bit behind the header; `which` chooses it.
+    /// Flips one bit behind the header; `which` selects it.
     pub(crate) fn flip_bit(&mut self, which: usize) {
         let bits = (self.bytes.len() - self.header_bytes) * 8;
         if bits > 0 {
@@ -129,18 +131,18 @@ impl<'a> Packet<'a> {
         old
     }
 
-    /// Brings the checksum at `at` up to date after a word changed (RFC 1624).
+    /// Updates the checksum at `at` after a word changed (RFC 1624).
     fn adjust(&mut self, at: usize, old: u16, new: u16) {
         let mut sum = u32::from(!self.word(at)) + u32::from(!old) + u32::from(new);
         while sum > 0xffff {
             sum = (sum & 0xffff) + (sum >> 16);
         }
-        // Never more than 16 bits after the loop.
+        // The cast is safe: the sum has at most 16 bits after the loop.
         self.replace(at, !(sum as u16));
     }
 }
 
-/// Where the transport's checksum stands, from the end of the IP header.
+/// Transport protocol of a packet, with the offset of its checksum behind the IP header.
 struct Transport {
     protocol: Protocol,
     checksum: usize,
@@ -154,7 +156,7 @@ fn port_offset(protocol: Protocol, side: Side) -> usize {
     }
 }
 
-/// Packets made by hand, with right checksums.
+/// Hand-made packets with correct checksums, for tests.
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
@@ -208,7 +210,7 @@ pub(crate) mod testing {
         bytes
     }
 
-    /// True when all checksums of `bytes` are right.
+    /// Returns true if all checksums of `bytes` are correct.
     pub(crate) fn is_sound(bytes: &[u8]) -> bool {
         let at = |n: usize| Ipv4Addr::new(bytes[n], bytes[n + 1], bytes[n + 2], bytes[n + 3]);
         let body = match bytes[9] {

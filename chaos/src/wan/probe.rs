@@ -1,4 +1,4 @@
-//! Measures a network from inside, with its own UDP echo.
+//! Measures a network from inside, with a UDP echo of its own.
 
 use std::io;
 use std::net::{SocketAddrV4, UdpSocket};
@@ -13,16 +13,16 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use super::namespace::Namespace;
 
-/// How long an answer may take: three times the longest way on earth.
+/// Longest wait for an answer: three times the longest way on earth.
 const ANSWER: Duration = Duration::from_millis(1_500);
 
-/// How often an echo looks whether it is to stop.
+/// Interval at which an echo checks if it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a socket holds while its reader is not scheduled: 100 ms at 20,000 packets a second.
+/// Receive buffer in bytes: 100 ms at 20,000 packets a second, while the reader is not scheduled.
 const RECEIVE_BYTES: usize = 8 * 1024 * 1024;
 
-/// Sends back whatever arrives, until dropped.
+/// UDP server that sends every packet back. Dropping this stops it.
 #[derive(Debug)]
 pub struct Echo {
     is_stopped: Arc<AtomicBool>,
@@ -30,11 +30,11 @@ pub struct Echo {
 }
 
 impl Echo {
-    /// Listens at `address` inside `namespace`.
+    /// Starts an echo at `address` inside `namespace`.
     ///
     /// # Errors
     ///
-    /// When the address is not to be had.
+    /// Returns an error if the address cannot be bound.
     pub fn start(namespace: &Namespace, address: SocketAddrV4) -> io::Result<Self> {
         let socket = open(namespace, address)?;
         socket.set_read_timeout(Some(LOOK))?;
@@ -44,7 +44,7 @@ impl Echo {
             let mut buffer = [0; 2048];
             while !stop.load(Ordering::Relaxed) {
                 if let Ok((length, sender)) = socket.recv_from(&mut buffer) {
-                    // What cannot be sent back shows as lost.
+                    // A packet that cannot be sent back counts as lost.
                     drop(socket.send_to(&buffer[..length], sender));
                 }
             }
@@ -57,30 +57,30 @@ impl Drop for Echo {
     fn drop(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to tell.
+            // The thread has no result.
             drop(thread.join());
         }
     }
 }
 
-/// A UDP socket inside `namespace`, to be used from anywhere.
+/// Opens a UDP socket inside `namespace`, usable from anywhere.
 ///
 /// # Errors
 ///
-/// When the address is not to be had.
+/// Returns an error if the address cannot be bound.
 pub fn open(namespace: &Namespace, address: SocketAddrV4) -> io::Result<UdpSocket> {
     let socket = namespace.run(|| UdpSocket::bind(address))??;
-    // Without the right to more than the system's limit, bursts may be lost here.
+    // Fails without the right to exceed the system's limit; then bursts may be lost here.
     let _: Result<(), _> = set_socket_recv_buffer_size_force(&socket, RECEIVE_BYTES);
     Ok(socket)
 }
 
-/// Round trips between two places, in microseconds.
+/// Measured round trips between two places.
 #[derive(Clone, Debug)]
 pub struct RoundTrips {
-    /// Those that came back.
+    /// Microseconds of the probes that came back.
     pub us: Histogram<u64>,
-    /// Those that did not.
+    /// Number of probes that did not come back.
     pub lost: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct RoundTrips {
 ///
 /// # Errors
 ///
-/// When sending fails.
+/// Returns an error if sending fails.
 pub fn round_trips(
     socket: &UdpSocket,
     target: SocketAddrV4,
@@ -115,7 +115,7 @@ pub fn round_trips(
 }
 
 fn receive(socket: &UdpSocket, count: u32, start: Instant) -> io::Result<RoundTrips> {
-    // Three figures up to a minute.
+    // Three significant figures up to a minute.
     let mut us = Histogram::new_with_bounds(1, 60_000_000, 3).map_err(io::Error::other)?;
     let mut stamp = [0; 8];
     while us.len() < u64::from(count) {
@@ -132,19 +132,19 @@ fn receive(socket: &UdpSocket, count: u32, start: Instant) -> io::Result<RoundTr
     Ok(RoundTrips { lost: u64::from(count) - us.len(), us })
 }
 
-/// Sends `count` packets of `length_bytes` one way, as fast as `per_second` allows, and counts
-/// those that arrive.
+/// Sends `count` packets of `length_bytes` one way, at most `per_second`, and returns the number
+/// that arrived.
 ///
 /// # Errors
 ///
-/// When a socket fails.
+/// Returns an error if a socket fails.
 pub fn flood(
     (sender, receiver): (&UdpSocket, &UdpSocket),
     count: u32,
     length_bytes: usize,
     per_second: u32,
 ) -> io::Result<u32> {
-    /// Packets sent without a look at the clock.
+    /// Packets sent between two looks at the clock.
     const BURST: u32 = 16;
     let target = receiver.local_addr()?;
     receiver.set_read_timeout(Some(ANSWER))?;

@@ -1,4 +1,4 @@
-//! The control socket: one JSON object a line, one answer a line.
+//! Control socket: one JSON object a line, one answer a line.
 
 use std::io;
 use std::path::Path;
@@ -14,34 +14,34 @@ use tokio::task::JoinSet;
 use super::control::{Answer, Command};
 use super::network::Handle;
 
-/// A line is a command; the longest has a few hundred bytes.
+/// Largest line in bytes; a command has a few hundred.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Connections at once; more wait.
+/// Most connections at once; more wait.
 const CONNECTIONS_MAX: usize = 64;
 
-/// How long a connection may say nothing.
+/// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// The answer to one line.
+/// Answer to one line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Reply {
-    /// False when nothing was changed.
+    /// False if nothing was changed.
     pub ok: bool,
-    /// The answer, when `ok`.
+    /// Answer, if `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
-    /// Why not, when not.
+    /// Reason, if not `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Reply {
-    /// The answer, or why there is none.
+    /// Returns the answer.
     ///
     /// # Errors
     ///
-    /// The text of the error.
+    /// Returns the reason as text if the command failed.
     pub fn into_result(self) -> Result<Answer, String> {
         match (self.answer, self.error) {
             (Some(answer), _) if self.ok => Ok(answer),
@@ -50,11 +50,11 @@ impl Reply {
     }
 }
 
-/// Listens at `path`, for this user only. The file of a network that has ended is replaced.
+/// Listens at `path`, for this user only. Replaces the file of a network that has ended.
 ///
 /// # Errors
 ///
-/// When another network listens there, or the system refuses.
+/// Returns an error if another network listens there, or the system refuses.
 pub async fn listen(path: &Path) -> io::Result<UnixListener> {
     if UnixStream::connect(path).await.is_ok() {
         let text = format!("another network listens at {}", path.display());
@@ -64,22 +64,22 @@ pub async fn listen(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    // Nobody can connect between the two: only root gets into the namespaces anyway.
+    // The file is open to others for a moment, which is harmless: only root can enter namespaces.
     let listener = UnixListener::bind(path)?;
     let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(path, owner_only)?;
     Ok(listener)
 }
 
-/// Answers whoever connects, until the network has ended or somebody asks to stop. Then it is for
-/// the caller to drop the network: packets flow until the processes inside have ended.
+/// Serves connections until the network has ended or a client asks to stop. The caller then drops
+/// the network: packets flow until the processes inside have ended.
 pub async fn serve(listener: UnixListener, handle: Handle) {
     let mut connections = JoinSet::new();
     let stop = Arc::new(Notify::new());
     loop {
         tokio::select! {
             accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
-                // A connection that failed before it began concerns only its maker.
+                // A connection that failed before it began matters only to its client.
                 if let Ok((stream, _)) = accepted {
                     connections.spawn(converse(stream, handle.clone(), stop.clone()));
                 }
@@ -89,7 +89,7 @@ pub async fn serve(listener: UnixListener, handle: Handle) {
             () = stop.notified() => break,
         }
     }
-    // The answer to the command that ended it may still be on its way.
+    // The answer to the stop command may still be on its way.
     let _: Result<(), _> = tokio::time::timeout(Duration::from_millis(100), async {
         while connections.join_next().await.is_some() {}
     })
@@ -109,7 +109,7 @@ async fn converse(stream: UnixStream, handle: Handle, stop: Arc<Notify>) {
         let mut reply =
             serde_json::to_vec(&respond(&line, &handle, &stop).await).unwrap_or_default();
         reply.push(b'\n');
-        // Half a line more would follow a line that is too long.
+        // A line that is too long leaves its rest in the stream, so the connection ends.
         if writer.write_all(&reply).await.is_err() || line.last() != Some(&b'\n') {
             return;
         }
@@ -118,6 +118,7 @@ async fn converse(stream: UnixStream, handle: Handle, stop: Arc<Notify>) {
 
 async fn respond(line: &[u8], handle: &Handle, stop: &Notify) -> Reply {
     let answer = match serde_json::from_slice::<Command>(line) {
+        // The caller of `serve` ends the network.
         Ok(Command::Stop {}) => {
             stop.notify_one();
             Ok(Answer::Done)

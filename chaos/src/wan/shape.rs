@@ -1,29 +1,30 @@
-//! What one direction of a link does to packets, and how it is changed.
+//! Shape of one direction of a link: delay, loss, rate and so on, and changes to it.
 
 use serde::{Deserialize, Serialize};
 
-/// The longest delay of any kind: above it, nothing that runs over the link is usable.
+/// Largest delay of any kind in milliseconds; above it a link is useless.
 pub const DELAY_MS_MAX: f64 = 60_000.0;
 
-/// What waits before a link with a rate, unless the shape says otherwise: 20 ms at 100 Mbit/s.
+/// Default queue of a rate limit in bytes: 20 ms at 100 Mbit/s.
 pub const QUEUE_BYTES_DEFAULT: u64 = 256 * 1024;
 
-/// How far apart the points are between which jitter moves, unless the shape says otherwise.
+/// Default time between two independent values of jitter, in milliseconds.
 pub const JITTER_PERIOD_MS_DEFAULT: f64 = 50.0;
 
-/// How late a reordered packet is, unless the shape says otherwise: a few packets of a busy flow.
+/// Default delay of a reordered packet in milliseconds: a few packets of a busy flow.
 pub const REORDER_BY_MS_DEFAULT: f64 = 2.0;
 
 const MS_IN_NS: f64 = 1e6;
 
-/// One direction of a link. Shares are between 0 and 1.
+/// Shape of one direction of a link. Shares are between 0 and 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// Time on the way.
+    /// Delay of this direction in nanoseconds.
     pub delay_ns: u64,
-    /// Standard deviation of the delay.
+    /// Standard deviation of the delay in nanoseconds.
     pub jitter_ns: u64,
-    /// Time between two independent values of jitter; in between it moves in a straight line.
+    /// Time in nanoseconds between two independent values of jitter; in between it moves in a
+    /// straight line.
     pub jitter_period_ns: u64,
     /// Share of packets that are lost.
     pub loss: f64,
@@ -33,13 +34,13 @@ pub struct Shape {
     pub duplicate: f64,
     /// Share of packets that others overtake.
     pub reorder: f64,
-    /// How much later those arrive.
+    /// Extra delay of those packets in nanoseconds.
     pub reorder_by_ns: u64,
     /// Share of packets with one flipped bit behind the IP header.
     pub corrupt: f64,
-    /// Bytes a second; `None` is unlimited.
+    /// Rate limit in bytes a second; `None` is unlimited.
     pub rate_bytes: Option<u64>,
-    /// Bytes that may wait for the rate; what comes on top is lost.
+    /// Most bytes that wait for the rate limit; further packets are lost.
     pub queue_bytes_max: u64,
 }
 
@@ -61,7 +62,7 @@ impl Default for Shape {
     }
 }
 
-/// Changes to a [`Shape`]; what is not named stays.
+/// Changes to a [`Shape`]; fields that are `None` stay.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ShapePatch {
@@ -115,32 +116,32 @@ pub struct ShapePatch {
     pub queue_bytes_max: Option<u64>,
 }
 
-/// A value that no link can have.
+/// Error of a value that no link can have.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ShapeError {
     /// A number is outside its range.
     #[error("{field} is {value}, but must be between {least} and {most}")]
     Range {
-        /// Its name in the config.
+        /// Name of the field in the config.
         field: &'static str,
-        /// What was given.
+        /// Value that was given.
         value: f64,
-        /// The least that is allowed.
+        /// Smallest value allowed.
         least: f64,
-        /// The most that is allowed.
+        /// Largest value allowed.
         most: f64,
     },
-    /// Both ways to name the delay were used.
+    /// Both fields of the delay were given.
     #[error("rtt_ms and delay_ms exclude each other: name one")]
     TwoDelays,
 }
 
 impl ShapePatch {
-    /// The shape that `base` becomes.
+    /// Returns `base` with the changes.
     ///
     /// # Errors
     ///
-    /// [`ShapeError`] names the first value that no link can have.
+    /// Returns [`ShapeError`] with the first value that no link can have.
     pub fn apply(&self, base: &Shape) -> Result<Shape, ShapeError> {
         if self.rtt_ms.is_some() && self.delay_ms.is_some() {
             return Err(ShapeError::TwoDelays);
@@ -163,7 +164,7 @@ impl ShapePatch {
         Ok(shape)
     }
 
-    /// True when it says how long the way is.
+    /// Returns true if the changes set the delay.
     #[must_use]
     pub fn names_delay(&self) -> bool {
         self.rtt_ms.is_some() || self.delay_ms.is_some()
@@ -189,6 +190,7 @@ fn share(field: &'static str, percent: Option<f64>) -> Result<Option<f64>, Shape
 }
 
 fn rate(mbit: Option<f64>) -> Result<Option<Option<u64>>, ShapeError> {
+    // Zero removes the limit.
     if mbit == Some(0.0) {
         return Ok(Some(None));
     }
@@ -204,7 +206,7 @@ fn in_range(
     most: f64,
 ) -> Result<Option<f64>, ShapeError> {
     match value {
-        // Written so that NaN is refused too.
+        // The negated range check also refuses NaN.
         Some(value) if !(least..=most).contains(&value) => {
             Err(ShapeError::Range { field, value, least, most })
         }
@@ -212,12 +214,12 @@ fn in_range(
     }
 }
 
-/// Milliseconds as whole nanoseconds.
+/// Converts milliseconds to whole nanoseconds.
 pub(crate) fn nanoseconds(milliseconds: f64) -> u64 {
     whole(milliseconds * MS_IN_NS)
 }
 
-/// The whole number next to `value`, which is neither negative nor beyond 2^53.
+/// Rounds `value`, which is neither negative nor above 2^53.
 pub(crate) fn whole(value: f64) -> u64 {
     value.round() as u64
 }

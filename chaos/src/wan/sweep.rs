@@ -13,29 +13,29 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::namespace::{NamespaceId, identity};
 
-/// How long killed processes may take to be gone.
+/// Longest wait until killed processes are gone.
 const KILL_TIME: Duration = Duration::from_secs(5);
 
-/// How often it looks whether they are.
+/// Interval between two looks.
 const STEP: Duration = Duration::from_millis(5);
 
-/// A process that outlives this one just long enough to end what runs in its namespaces.
+/// Process that outlives this one just long enough to end what runs in its namespaces.
 ///
-/// It holds the read end of a pipe; the kernel closes the other end whatever way this process
-/// ends, SIGKILL included. It keeps the namespaces open until then: an identity that the kernel
-/// gives to a new namespace could hit the wrong processes.
+/// The sweeper holds the read end of a pipe; the kernel closes the other end however this process
+/// ends, SIGKILL included. Until then the sweeper keeps the namespaces open: the kernel could
+/// otherwise reuse an identity for a new namespace, and the wrong processes would be killed.
 #[derive(Debug)]
 pub(crate) struct Sweeper(Child);
 
 impl Sweeper {
-    /// Starts it from the program at `launcher`, which must be `spillway-chaos`.
+    /// Starts the sweeper with the program `launcher`, which must be `spillway-chaos`.
     pub(crate) fn start(launcher: &Path, namespaces: &[String]) -> io::Result<Self> {
         let mut child = Command::new(launcher)
             .arg("sweep")
             .args(namespaces)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Signals to this process's group must not reach it.
+            // A group of its own, so that signals to this process's group do not reach the sweeper.
             .process_group(0)
             .spawn()?;
         let mut line = String::new();
@@ -51,28 +51,30 @@ impl Sweeper {
 impl Drop for Sweeper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // An error means that it is gone already.
+        // An error means that the sweeper is gone already.
         drop(self.0.wait());
     }
 }
 
-/// The sweeper's side: opens `namespaces`, says so, waits for the end of stdin, and sweeps.
+/// Runs the sweeper: opens `namespaces`, reports that it is ready, waits for the end of stdin, and
+/// ends the processes inside.
 ///
 /// # Errors
 ///
-/// When a namespace cannot be opened, or processes do not end.
+/// Returns an error if a namespace cannot be opened, or processes do not end.
 pub fn sweep_at_end(namespaces: &[String]) -> io::Result<()> {
     let files: Vec<File> = namespaces.iter().map(File::open).collect::<Result<_, _>>()?;
     let ids = files.iter().map(identity).collect::<Result<BTreeSet<_>, _>>()?;
     let mut stdout = io::stdout();
     stdout.write_all(b"ready\n")?;
     stdout.flush()?;
-    // Whatever ends the reading, the other side is gone.
+    // The end of stdin and a read error both mean that the other process is gone.
     drop(io::copy(&mut io::stdin(), &mut io::sink()));
     end_all(&ids, Duration::ZERO)
 }
 
-/// Ends all processes inside `namespaces`: first politely, unless `grace` is zero, then by SIGKILL.
+/// Ends all processes inside `namespaces`: with SIGTERM and a wait of `grace` unless that is zero,
+/// then with SIGKILL.
 pub(crate) fn end_all(namespaces: &BTreeSet<NamespaceId>, grace: Duration) -> io::Result<()> {
     if !grace.is_zero() && signal_until_gone(namespaces, Signal::TERM, grace)? {
         return Ok(());
@@ -83,7 +85,8 @@ pub(crate) fn end_all(namespaces: &BTreeSet<NamespaceId>, grace: Duration) -> io
     }
 }
 
-/// Signals each process once, and those that appear meanwhile. True when none is left.
+/// Signals each process once, including those that appear meanwhile. Returns true if none is left
+/// after at most `limit`.
 fn signal_until_gone(
     namespaces: &BTreeSet<NamespaceId>,
     signal: Signal,
@@ -109,22 +112,24 @@ fn signal_until_gone(
     }
 }
 
-/// A process id may be given to another process at any time; an open one may not.
+/// Sends a signal to a process that is still inside. An open pidfd cannot be given to another
+/// process, unlike a process id.
 fn send(process: Pid, signal: Signal, namespaces: &BTreeSet<NamespaceId>) {
     let Ok(file) = pidfd_open(process, PidfdFlags::empty()) else { return };
     if is_inside(process, namespaces) {
-        // An error means that it has ended.
+        // An error means that the process has ended.
         let _: Result<(), _> = pidfd_send_signal(file, signal);
     }
 }
 
-/// A process that has ended, but whose parent has not asked for it yet, is in no namespace.
+/// Returns true if the process is in one of the namespaces. A zombie is in none.
 fn is_inside(process: Pid, namespaces: &BTreeSet<NamespaceId>) -> bool {
     let path = format!("/proc/{}/ns/net", process.as_raw_nonzero());
     File::open(path).and_then(|file| identity(&file)).is_ok_and(|id| namespaces.contains(&id))
 }
 
-/// All processes but this one, which is never inside: only threads of it are, for moments.
+/// Lists all processes but this one, which is never inside: only some of its threads are, for
+/// moments.
 fn processes() -> io::Result<Vec<Pid>> {
     let own = i32::try_from(std::process::id()).ok();
     let mut processes = Vec::new();

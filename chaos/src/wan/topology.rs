@@ -1,4 +1,4 @@
-//! Regions, their places and the links between them: a config that cannot be wrong any more.
+//! Regions, their places and the links between them: a checked config.
 
 use std::net::Ipv4Addr;
 
@@ -7,64 +7,64 @@ use serde::{Deserialize, Serialize};
 use super::nat::NatPlan;
 use super::shape::Shape;
 
-/// Everything the emulator is made of.
+/// Description of an emulated network.
 #[derive(Clone, Debug)]
 pub struct Topology {
-    /// Where all chance comes from.
+    /// Seed of all randomness.
     pub seed: u64,
-    /// The largest packet, on each device.
+    /// Largest packet in bytes, on each device.
     pub mtu_bytes: u16,
-    /// Packets on their way at once; more are lost and counted.
+    /// Most packets on their way at once; more are lost and counted.
     pub packets_max: usize,
-    /// Bytes on their way at once; more are lost and counted.
+    /// Most bytes on their way at once; more are lost and counted.
     pub bytes_max: usize,
-    /// In the order of the config.
+    /// Regions in the order of the config.
     pub regions: Vec<Region>,
-    /// One for each namespace.
+    /// Places, one for each namespace.
     pub places: Vec<Place>,
-    /// From each region to each: row by row, as many rows and columns as regions.
+    /// Shapes from each region to each, as a square matrix row by row.
     pub shapes: Vec<Shape>,
 }
 
-/// A region.
+/// Region.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// Unique.
+    /// Unique name.
     pub name: String,
-    /// Address translation at its edge.
+    /// Address translation at the edge; `None` without.
     pub nat: Option<NatPlan>,
 }
 
-/// A network namespace with one device and one or more addresses.
+/// Network namespace with one device and one or more addresses.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Index into the regions.
     pub region: usize,
-    /// Its nodes: number within the region, from 1, and address.
+    /// Nodes: number within the region, from 1, and address.
     pub nodes: Vec<(u16, Ipv4Addr)>,
-    /// Bits of the region's subnet.
+    /// Prefix length of the region's subnet in bits.
     pub prefix_length: u8,
 }
 
-/// Whether the nodes of a region share a namespace.
+/// Number of namespaces of a region with several nodes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolate {
-    /// One namespace for all: what they send each other never reaches the emulator.
+    /// A namespace for all nodes: packets between them never reach the emulator.
     #[default]
     Region,
-    /// One for each: they can be blocked from each other, and need not tell their ports apart.
+    /// A namespace for each node: nodes can be blocked from each other, and may use the same ports.
     Node,
 }
 
 impl Topology {
-    /// The index of the region called `name`.
+    /// Returns the index of the region `name`.
     #[must_use]
     pub fn region(&self, name: &str) -> Option<usize> {
         self.regions.iter().position(|region| region.name == name)
     }
 
-    /// The index of the place where node number `node` of a region is.
+    /// Returns the index of the place of node number `node` of a region.
     #[must_use]
     pub fn place(&self, region: usize, node: u16) -> Option<usize> {
         self.places.iter().position(|place| {
@@ -72,7 +72,7 @@ impl Topology {
         })
     }
 
-    /// The shape of one direction.
+    /// Returns the shape of one direction.
     #[must_use]
     pub fn shape(&self, from: usize, to: usize) -> &Shape {
         &self.shapes[from * self.regions.len() + to]

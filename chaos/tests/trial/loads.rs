@@ -1,4 +1,4 @@
-//! The data path on trial, in short.
+//! Short trials of the data path.
 
 use std::fs::File;
 
@@ -6,14 +6,14 @@ use spillway_chaos::load::{Plan, Trial, run};
 
 use super::programs;
 
-/// A rate of requests that are not urgent, and the points of it that a busy machine may cost: while it
-/// does something else, some of them are predicted to be late and refused. Who finds no other region
-/// loses most of them.
+/// Part of the name of rates of requests that are not urgent; the next constant is the percentage
+/// points that a busy machine may cost them. On a busy machine the node predicts that some are
+/// late, and refuses those that find no other region.
 const NOT_URGENT: &str = "others served";
 const BUSY_POINTS: f64 = 3.0;
 
-/// Runs a trial once and checks what does not depend on how busy the machine is: what must never
-/// happen, and shares. Times are for a release build with a machine of its own.
+/// Runs a trial once and checks the results that do not depend on how busy the machine is: checks
+/// and shares. Times need a release build and a machine of its own.
 fn check(trial: Trial) {
     let Some((binary, launcher)) = programs() else { return };
     let turn = File::create(launcher.with_file_name("trial.lock")).unwrap();

@@ -1,5 +1,5 @@
-//! The control plane of real nodes on trial, in short: what CI runs. `spillway-chaos control` does
-//! the same for longer, and measures it.
+//! Short trials of the control plane with real nodes, as CI runs them. `spillway-chaos control`
+//! runs longer ones and measures.
 //!
 //! `cargo xtask chaos` builds both programs and runs these tests one after the other. By hand it is
 //! `cargo test -p spillway-chaos --test trial -- --ignored --test-threads 1`; then the `spillway`
@@ -20,12 +20,12 @@ use std::process::Command;
 
 use spillway_chaos::trial::{Part, Plan, Report, Wan, run};
 
-/// What depends on how busy the machine is: a leader that gets no processor for a lease is replaced.
-/// It must not happen in most trials; anything else must not happen at all.
+/// Checks, by the start of their name, that a busy machine can break: a leader without processor
+/// time for a lease is replaced. These must hold in most trials, all other checks always.
 const TIMELY: [&str; 2] = ["term unchanged when", "writes go on when"];
-/// A limit within which timers end, so that it leaves nothing for a processor that is busy with
-/// other work. It is for the release build on a machine of its own; here half as much again is
-/// allowed. A write that waits for a quorum takes several times as long.
+/// Figure with an aim that is set by timers and leaves no room for a busy processor. The aim is for
+/// a release build on a machine of its own; the next constant is the factor allowed here. A write
+/// that waits for a quorum takes several times as long.
 const TIGHT: &str = "control writes are refused at once";
 const BUSY: f64 = 1.5;
 
@@ -40,8 +40,8 @@ fn programs() -> Option<(PathBuf, PathBuf)> {
     Some((binary.unwrap_or_else(|| build(launcher.parent().unwrap())), launcher))
 }
 
-/// Builds `spillway` into cargo's folder `profile`. Of several tests that do, one works and the
-/// others wait for it.
+/// Builds `spillway` into cargo's folder `profile`. Of several tests at once, one builds and the
+/// others wait.
 fn build(profile: &Path) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--locked", "--package", "spillway"]);
@@ -78,7 +78,7 @@ fn check(part: Part, wan: Wan, trials: usize) {
     for figure in &report.figures {
         assert!(!figure.values.is_empty(), "{figure:?}");
         let allowance = if figure.what.starts_with(TIGHT) { BUSY } else { 1.0 };
-        // Of fewer than 20 all count.
+        // With fewer than 20 trials all of them count.
         let holds = figure.aim.is_none_or(|aim| figure.quantile(0.95) <= aim * allowance);
         assert!(holds, "{figure:?}");
     }

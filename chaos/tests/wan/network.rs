@@ -14,10 +14,10 @@ const THREE: &str = "wans/three.toml";
 const REGIONS: [(&str, &str); 3] =
     [("us-east-1", "10.77.1.1"), ("eu-west-1", "10.77.2.1"), ("ap-northeast-1", "10.77.3.1")];
 
-/// Pairs of them with their round trips in milliseconds.
+/// Pairs of regions with their round trips in milliseconds.
 const PAIRS: [(usize, usize, f64); 3] = [(0, 1, 80.0), (0, 2, 220.0), (1, 2, 170.0)];
 
-/// Measurements of round trips before it gives up: a wrong delay fails all of them.
+/// Most measurements of round trips: a wrong delay fails all of them.
 const ATTEMPTS: u32 = 6;
 
 /// Two regions without delay.
@@ -71,11 +71,11 @@ fn round_trips_are_80_220_and_170_ms_within_one_millisecond() {
         let target = SocketAddrV4::new(address(REGIONS[to].1), 7);
         let measured = round_trips(&socket, target, 100, Duration::from_millis(5)).unwrap();
         assert_eq!(measured.lost, 0);
-        // What was measured is told in thousandths of itself.
+        // The histogram is exact to a thousandth.
         assert!(measured.us.min() as f64 / 1e3 >= expected_ms * 0.999, "too early");
         measured.us.value_at_quantile(0.5) as f64 / 1e3
     };
-    // Other processes delay the echo and the probe, never the same way for long.
+    // Other processes delay the echo and the probe, but never for long in the same way.
     for attempt in 1..=ATTEMPTS {
         let medians = thread::scope(|scope| {
             PAIRS.map(|pair| scope.spawn(move || measure(pair))).map(|it| it.join().unwrap())
@@ -151,7 +151,7 @@ fn a_one_way_cut_stops_all_of_one_direction_and_nothing_of_the_other() {
     wait_until("all reach the cut", || stats(&network).link("a", "b").unwrap().cut == 200);
     ask(&network, r#"{"do": "heal"}"#);
     here.send_to(b"after", "10.77.2.1:5").unwrap();
-    // The first one to arrive: none of those before did.
+    // The first probe that arrives: all before it were lost.
     assert_eq!(receive(&there).0, b"after");
 }
 
@@ -226,7 +226,7 @@ fn behind_translation_the_bound_address_is_not_the_one_that_others_see() {
     assert_eq!(receive(&eu), (b"hello".to_vec(), "203.0.113.1:7400".to_owned()));
     eu.send_to(b"hello yourself", "203.0.113.1:7400").unwrap();
     assert_eq!(receive(&us), (b"hello yourself".to_vec(), "203.0.113.2:7400".to_owned()));
-    // Not forwarded, not asked for: nobody gets it.
+    // Neither forwarded nor asked for, so refused.
     let other = socket(&network, "us-east-1", 1, "192.168.0.1:9000");
     eu.send_to(b"uninvited", "203.0.113.1:9000").unwrap();
     wait_until("it is refused", || {
@@ -236,7 +236,7 @@ fn behind_translation_the_bound_address_is_not_the_one_that_others_see() {
     let (_, asker) = receive(&eu);
     eu.send_to(b"answer", &asker).unwrap();
     assert_eq!(receive(&other).0, b"answer");
-    // The same over TCP, with the same port on both sides of the world.
+    // TCP, with the same port at both ends.
     let bind = || TcpListener::bind("192.168.0.1:7400");
     let listener = network.namespace("eu-west-1", 1).unwrap().run(bind).unwrap().unwrap();
     let connect = || TcpStream::connect("203.0.113.2:7400");

@@ -1,4 +1,4 @@
-//! The program `spillway-chaos`: a network, what runs inside, and what is left afterwards.
+//! Program `spillway-chaos`: a network, programs inside, and the state left afterwards.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -21,7 +21,7 @@ const CONFIG: &str = r#"
     nat.public = "203.0.113.1"
 "#;
 
-/// A network run by the program; killed at the end.
+/// Network that the program runs; killed at the end.
 struct Wan {
     folder: TempDir,
     process: Child,
@@ -29,7 +29,7 @@ struct Wan {
 
 impl Drop for Wan {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have ended already.
         drop(self.process.kill());
         drop(self.process.wait());
     }
@@ -77,7 +77,7 @@ impl Wan {
         }
     }
 
-    /// The kernel's numbers of its namespaces.
+    /// Returns the kernel's identities of the namespaces.
     fn namespaces(&self) -> Vec<u64> {
         self.places().iter().map(|place| fs::metadata(&place.namespace).unwrap().ino()).collect()
     }
@@ -94,7 +94,7 @@ fn first_line(stdout: ChildStdout) -> (String, BufReader<ChildStdout>) {
     (line, reader)
 }
 
-/// True when something still holds one of `namespaces`: a process inside, or an open file.
+/// Returns true if a process or an open file still holds one of `namespaces`.
 fn is_held(namespaces: &[u64]) -> bool {
     let links: Vec<String> = namespaces.iter().map(|number| format!("net:[{number}]")).collect();
     let leads_there = |path: &Path| {
@@ -107,7 +107,7 @@ fn is_held(namespaces: &[u64]) -> bool {
     })
 }
 
-/// A shell that has started a process of its own, and then says so.
+/// Command line of a shell that starts a process of its own and then says so.
 const WITH_CHILD: [&str; 3] = ["sh", "-c", "sleep 1000 & echo started; wait"];
 
 #[test]
@@ -124,7 +124,7 @@ fn nothing_is_left_after_the_network_is_killed() {
     assert!(is_held(&namespaces));
     wan.process.kill().unwrap();
     assert!(!inside.wait().unwrap().success());
-    // The pipe ends when the shell's child has ended too.
+    // The pipe ends only after the shell's child has ended, too.
     rest.read_to_string(&mut String::new()).unwrap();
     wait_until("the namespaces vanish", || !is_held(&namespaces));
 }

@@ -1,4 +1,4 @@
-//! What the tests of real networks share.
+//! Helpers for tests of real networks.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use spillway_chaos::wan::{Answer, Command, Network, Stats, config};
 
-/// How long anything may take that takes no time: the machine may be busy.
+/// Limit for steps that take almost no time; the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// False where there are no rights to make networks; says so. In CI there have to be.
+/// Returns false, and says so, without the rights to make networks. Panics in CI, which must have
+/// them.
 pub(crate) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -23,7 +24,7 @@ pub(crate) fn is_root() -> bool {
     is_root
 }
 
-/// A network from the text of a config.
+/// Starts a network from the text of a config.
 pub(crate) fn start(text: &str) -> Network {
     Network::start(config::parse(text, Path::new(".")).unwrap()).unwrap()
 }
