@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::wait::{spawn, within};
+use spillway_testkit::{spawn, within};
 
 /// Calls that wait for the test.
 const CALLS_MAX: usize = 64;

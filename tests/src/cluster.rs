@@ -5,23 +5,18 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use spillway_link::certs::{
     Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity, serial_of_pem,
 };
 use spillway_link::delayed::{Path, Paths};
-use spillway_link::{
-    CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, PeerConfig,
-    Refused, RefusedReason,
-};
+use spillway_link::{CertificateFiles, Link, PeerConfig};
 use spillway_node::{Config, Node, StartError};
 use tempfile::TempDir;
 
 use crate::setup::Setup;
-use crate::wait::eventually;
+use spillway_testkit::{CLUSTER, RefuseAll, eventually, identity};
 
 const PORT: u16 = 7_946;
-const CLUSTER: &str = "test";
 const DAYS: u32 = 2;
 /// How long a node may be silent unless the test says otherwise.
 const SILENCE_MS: u32 = 3_000;
@@ -212,14 +207,12 @@ impl Cluster {
     /// # Panics
     /// If the link can't be opened, or does not connect.
     pub async fn bare_link(&self, index: usize, to: usize) -> Link {
-        let identity = |index: usize| {
-            Identity::new(CLUSTER, &self.regions[index], &node_name(index)).expect("an identity")
-        };
+        let identity = |index: usize| identity(&self.regions[index], &node_name(index));
         let address = link_address(index);
         eventually("the port is free", || UdpSocket::bind(address).is_ok()).await;
         let mut config = spillway_link::Config::new(identity(index), address, self.files(index));
         config.paths = Some(Arc::clone(&self.paths[index]));
-        let link = Link::start(config, Arc::new(TakesNothing)).expect("a link");
+        let link = Link::start(config, Arc::new(RefuseAll)).expect("a link");
         let peer = PeerConfig {
             identity: identity(to),
             address: link_address(to).to_string(),
@@ -285,17 +278,6 @@ impl Cluster {
             ));
         }
         setup.text()
-    }
-}
-
-/// What answers on a bare link.
-struct TakesNothing;
-
-impl Handler for TakesNothing {
-    fn datagram(&self, _from: &Identity, _datagram: Bytes) {}
-
-    fn forwarded(&self, _from: &Identity, _head: ForwardHead, _body: ForwardBody) -> Deciding {
-        Box::pin(async { Err(Refused { reason: RefusedReason::NoReplica, wait_ms: None }) })
     }
 }
 

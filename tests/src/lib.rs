@@ -5,21 +5,19 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a helper of tests fails by panicking")]
 
 mod call_server;
-mod client;
 mod cluster;
 mod fixtures;
 mod page;
 mod scripted;
 mod setup;
-mod wait;
 mod wire;
 
 pub use call_server::{Call, CallServer, CallSink};
-pub use client::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
 pub use cluster::{Cluster, is_open, knows};
 pub use fixtures::{OK, RAW_ROUTE, both, noise, resident_bytes};
 pub use page::{Page, Sample};
 pub use scripted::{Recorded, Scripted, Serving};
 pub use setup::{Setup, emulator, slow_emulator};
-pub use wait::{PATIENCE, SLOWDOWN, eventually, spawn, within};
+pub use spillway_testkit::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
+pub use spillway_testkit::{PATIENCE, SLOWDOWN, eventually, spawn, within};
 pub use wire::{Closed, Message, Wire};

@@ -1,4 +1,5 @@
-//! A metrics page, read strictly.
+//! A metrics page, read strictly: it judges what a node writes. The reader of replicas' pages
+//! (`replicas/scrape`) is lenient, so it can't stand in here.
 
 use std::collections::BTreeMap;
 

@@ -8,8 +8,8 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::wait::{spawn, within};
 use crate::wire::{Message, Wire};
+use spillway_testkit::{spawn, within};
 
 /// A listening socket; what is accepted on it is the test's to answer.
 #[derive(Debug)]

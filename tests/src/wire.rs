@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::wait::within;
+use spillway_testkit::within;
 
 /// Room for one read.
 const READ_BYTES: usize = 64 << 10;

@@ -20,6 +20,7 @@ pub(crate) struct Shown {
 }
 
 fn quantile(sorted: &[f64], share: f64) -> f64 {
+    // Exact, by hand: there are few values, and the buckets of a histogram would round them.
     let last = sorted.len().saturating_sub(1);
     sorted.get((last as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
 }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_consensus::ProposeError;
-use spillway_control::{Actor, Command, Expect, Item, KeyId, Outcome, RequestId, Tenant};
+use spillway_cluster_state::{Actor, Command, Expect, Item, KeyId, Outcome, RequestId, Tenant};
 use spillway_node::Node;
+use spillway_raft::ProposeError;
 use spillway_tests::{Client, Cluster, OK, PATIENCE, SLOWDOWN, Scripted, Setup, chat, eventually};
 
 use crate::keys::{Key, record};
@@ -15,13 +15,13 @@ const LIMIT: Duration = PATIENCE;
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 
 async fn agree(node: &Node, item: Item) {
-    let agreement = node.agreement().expect("a part in the cluster");
+    let control_plane = node.control_plane().expect("a part in the cluster");
     let command = Command::Put { item, expect: Expect::Any };
     let by = Instant::now() + LIMIT;
     let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));
     loop {
         let actor = Actor::Operator("ada".to_owned());
-        match agreement.propose(command.clone(), actor, request, LIMIT).await {
+        match control_plane.propose(command.clone(), actor, request, LIMIT).await {
             Ok(done) => {
                 let outcome = done.outcome;
                 return assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
@@ -60,7 +60,8 @@ async fn a_key_of_the_cluster_is_let_in_and_revoked_everywhere() {
         nodes.push(cluster.start(index, setup).await);
     }
     let is_formed = || {
-        let counts = |node: &Node| node.agreement().expect("one").published().records().nodes.len();
+        let counts =
+            |node: &Node| node.control_plane().expect("one").published().records().nodes.len();
         nodes.iter().all(|node| counts(node) == 3)
     };
     eventually("the cluster is formed", is_formed).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use http::{HeaderValue, Request};
-use spillway_control::{Key as Record, KeyId, KeyRole, KeyText};
+use spillway_cluster_state::{Key as Record, KeyId, KeyRole, KeyText};
 use spillway_tests::{Client, ClientBody, OK, Page, Scripted, Setup, both, chat, get, post};
 
 const SALT: [u8; 16] = [0x5a; 16];

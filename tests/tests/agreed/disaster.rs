@@ -1,8 +1,8 @@
 //! Most of a cluster is gone for good.
 
-use spillway_consensus::{Founder, Role, force_new_cluster, owner_of, restore};
-use spillway_control::{Item, JoinToken, RegionState, Tenant};
+use spillway_cluster_state::{Item, RegionState, Tenant, TokenTerms};
 use spillway_node::Node;
+use spillway_raft::{Founder, Role, force_new_cluster, owner_of, restore};
 use spillway_tests::eventually;
 
 use crate::join::{Growing, make_token, members, number};
@@ -28,7 +28,7 @@ async fn is_whole(world: &Growing) {
     eventually("the cluster is whole again", || {
         world.running().count() == 3
             && world.running().all(|node| {
-                let status = node.agreement().expect("a part").status();
+                let status = node.control_plane().expect("a part").status();
                 members(node) == 3 && status.voters.len() == 3 && status.fault.is_none()
             })
     })
@@ -37,7 +37,7 @@ async fn is_whole(world: &Growing) {
     set_region(world.node(0), "one", RegionState::Draining).await;
     eventually("all know the same", || {
         let digests: Vec<_> =
-            world.running().map(|node| node.agreement().map(|it| it.digest())).collect();
+            world.running().map(|node| node.control_plane().map(|it| it.digest())).collect();
         digests.iter().all(|digest| *digest == digests[0])
     })
     .await;
@@ -47,12 +47,12 @@ async fn is_whole(world: &Growing) {
 async fn a_backup_becomes_a_cluster_of_new_disks() {
     let mut world = Growing::started(&REGIONS, 0).await;
     put_tenant(world.node(1), "kept").await;
-    let token = make_token(world.node(1), "t", |token| JoinToken { uses_left: 2, ..token }).await;
+    let token = make_token(world.node(1), "t", |token| TokenTerms { uses: 2, ..token }).await;
     eventually("it is everywhere", || world.running().all(|node| has_tenant(node, "kept"))).await;
     let before = cluster_of(world.node(0));
     let folder = world.cluster.data(0);
     let file = folder.with_extension("backup");
-    world.node(0).agreement().expect("a part").backup(&file).await.expect("a backup");
+    world.node(0).control_plane().expect("a part").backup(&file).await.expect("a backup");
     put_tenant(world.node(0), "lost").await;
     for index in 0..3 {
         world.stop(index).await;
@@ -102,12 +102,12 @@ async fn one_surviving_region_begins_anew_and_the_others_join_it() {
     world.troubled(2, "the folder of test/two/n2 is of").await;
     assert_eq!(cluster_of(world.node(2)), before);
     assert!(!has_tenant(world.node(2), "new") && members(world.node(0)) == 1);
-    assert_eq!(world.node(0).agreement().expect("a part").status().role, Role::Leader);
+    assert_eq!(world.node(0).control_plane().expect("a part").status().role, Role::Leader);
     assert_eq!(served_in(world.node(2)).await, "two");
     world.stop(2).await;
     world.wipe(2);
 
-    let token = make_token(world.node(0), "t", |token| JoinToken { uses_left: 2, ..token }).await;
+    let token = make_token(world.node(0), "t", |token| TokenTerms { uses: 2, ..token }).await;
     for index in [1, 2] {
         world.cluster.give_token(index, &token);
         world.start(index).await;

@@ -3,20 +3,20 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use spillway_consensus::{Consistency, ProposeError, Role};
-use spillway_control::{
-    Actor, Command, DiskId, Expect, Item, JoinText, JoinToken, NodeId, NodeSpec, Outcome,
-    RecordKey, RegionState, State, TokenId,
+use spillway_cluster_state::{
+    Actor, Command, DiskId, Expect, Item, JoinText, NodeId, NodeSpec, Outcome, RecordKey,
+    RegionState, State, TokenId, TokenTerms,
 };
 use spillway_node::Node;
+use spillway_raft::{Consistency, ProposeError, Role};
 use spillway_tests::{
     Client, Cluster, OK, SLOWDOWN, Scripted, Serving, Setup, eventually, is_open, knows,
 };
 
 use crate::world::*;
 
-/// After the year 100,000.
-const NEVER_MS: u64 = 3_000_000_000_000_000;
+/// Life of a token: longer than any test.
+const VALID_MS: u64 = 24 * 3_600_000;
 
 /// Nodes, some of which join by token, each with a replica.
 pub(crate) struct Growing {
@@ -68,8 +68,8 @@ impl Growing {
 
     /// What node `index` says of why it is in no cluster, or none.
     pub(crate) fn trouble(&self, index: usize) -> String {
-        let agreement = self.node(index).agreement().expect("a part in the cluster");
-        agreement.status().fault.unwrap_or_default()
+        let control_plane = self.node(index).control_plane().expect("a part in the cluster");
+        control_plane.status().fault.unwrap_or_default()
     }
 
     pub(crate) async fn troubled(&self, index: usize, word: &str) {
@@ -89,12 +89,12 @@ pub(crate) fn number(node: &Node, name: &str) -> Option<u64> {
 pub(crate) async fn make_token(
     node: &Node,
     id: &str,
-    change: impl FnOnce(JoinToken) -> JoinToken,
+    change: impl FnOnce(TokenTerms) -> TokenTerms,
 ) -> String {
     let text = format!("swj_{id}_{}", "a5".repeat(32));
     let key = JoinText::read(&text).expect("a token").public_key();
-    let token = JoinToken { key, region: None, expires_ms: NEVER_MS, uses_left: 1 };
-    let item = Item::JoinToken(TokenId::from(id), change(token));
+    let terms = TokenTerms { key, region: None, valid_ms: VALID_MS, uses: 1, is_operator: false };
+    let item = Item::JoinToken(TokenId::from(id), change(terms));
     put(node, item).await;
     text
 }
@@ -115,17 +115,17 @@ async fn a_node_joins_by_token_and_serves_before_and_after() {
     // It waits for a token, serves its own clients, and refuses orders at once.
     world.troubled(3, "a new node needs a join token").await;
     assert_eq!(served_in(world.node(3)).await, "four");
-    let agreement = world.node(3).agreement().expect("a part");
+    let control_plane = world.node(3).control_plane().expect("a part");
     let command =
         Command::SetRegionWeight { region: "one".into(), weight_permille: 1, expect: Expect::Any };
     let begin = Instant::now();
-    let refused = agreement.propose(command, Actor::Operator("ada".into()), None, LIMIT).await;
+    let refused = control_plane.propose(command, Actor::Operator("ada".into()), None, LIMIT).await;
     assert!(matches!(refused, Err(ProposeError::NoQuorum { .. })), "{refused:?}");
-    assert!(agreement.read(Consistency::Linearizable, LIMIT, State::applied).await.is_err());
+    assert!(control_plane.read(Consistency::Linearizable, LIMIT, State::applied).await.is_err());
     assert!(begin.elapsed() < SLOWDOWN * Duration::from_secs(1), "{:?}", begin.elapsed());
 
     for (id, why, change) in [
-        ("other", "is for another region", in_region as fn(JoinToken) -> JoinToken),
+        ("other", "is for another region", in_region as fn(TokenTerms) -> TokenTerms),
         ("used", "is used up", used_up),
         ("late", "has expired", expired),
     ] {
@@ -139,15 +139,15 @@ async fn a_node_joins_by_token_and_serves_before_and_after() {
     world.cluster.give_token(3, "my dog's name");
     world.troubled(3, "holds no join token").await;
     assert!(world.running().take(3).all(|node| members(node) == 3));
-    assert_eq!(world.node(0).agreement().expect("a part").status().members.len(), 3);
+    assert_eq!(world.node(0).control_plane().expect("a part").status().members.len(), 3);
 
     let token = make_token(world.node(2), "good", |token| token).await;
     world.cluster.give_token(3, &token);
     eventually("all know it", || world.running().all(|node| members(node) == 4)).await;
     assert_eq!(number(world.node(1), "n3"), Some(4));
     eventually("it follows the log", || {
-        let status = world.node(3).agreement().expect("a part").status();
-        status.cluster == world.node(0).agreement().expect("a part").status().cluster
+        let status = world.node(3).control_plane().expect("a part").status();
+        status.cluster == world.node(0).control_plane().expect("a part").status().cluster
             && status.fault.is_none()
     })
     .await;
@@ -166,16 +166,16 @@ async fn a_node_joins_by_token_and_serves_before_and_after() {
     assert_eq!(members(world.node(0)), 4);
 }
 
-fn in_region(token: JoinToken) -> JoinToken {
-    JoinToken { region: Some("one".into()), ..token }
+fn in_region(token: TokenTerms) -> TokenTerms {
+    TokenTerms { region: Some("one".into()), ..token }
 }
 
-fn used_up(token: JoinToken) -> JoinToken {
-    JoinToken { uses_left: 0, ..token }
+fn used_up(token: TokenTerms) -> TokenTerms {
+    TokenTerms { uses: 0, ..token }
 }
 
-fn expired(token: JoinToken) -> JoinToken {
-    JoinToken { expires_ms: 1, ..token }
+fn expired(token: TokenTerms) -> TokenTerms {
+    TokenTerms { valid_ms: 1, ..token }
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn a_token_of_one_use_lets_one_of_two_in_and_each_region_gets_a_vote() {
     }
     eventually("five regions vote", || {
         world.running().all(|node| {
-            let status = node.agreement().expect("a part").status();
+            let status = node.control_plane().expect("a part").status();
             members(node) == 5 && status.voters.len() == 5
         })
     })
@@ -219,11 +219,33 @@ fn is_on_disk(folder: &Path, bytes: &[u8]) -> bool {
 
 /// What a token of several uses leaves in the log is worth nothing to other nodes.
 #[tokio::test]
+async fn a_token_outlasts_the_authority_that_was_there_when_it_was_made() {
+    let mut world = Growing::started(&["one", "two"], 1).await;
+    let text = make_token(world.node(0), "t", |token| token).await;
+    let next = Cluster::authority_for(30);
+    world.cluster.trust(0, &[&next]);
+    world.cluster.issue(0, &next, 6);
+    world.stop(0).await;
+    world.start(0).await;
+    // With what it was given before it is refused, whatever its token.
+    world.cluster.give_token(1, &text);
+    world.start(1).await;
+    world.troubled(1, "certificate").await;
+    assert_eq!(members(world.node(0)), 1);
+    world.stop(1).await;
+    world.cluster.trust(1, &[&next]);
+    world.cluster.issue(1, &next, 6);
+    world.start(1).await;
+    eventually("it is a member", || members(world.node(0)) == 2).await;
+    eventually("it knows", || members(world.node(1)) == 2).await;
+}
+
+#[tokio::test]
 async fn a_signature_from_a_nodes_disk_lets_no_other_node_in() {
     let mut world = Growing::started(&["one", "three", "two", "four", "five"], 2).await;
     eventually("membership is enforced", || world.running().all(|node| state(node).is_enforced()))
         .await;
-    let text = make_token(world.node(0), "t", |token| JoinToken { uses_left: 9, ..token }).await;
+    let text = make_token(world.node(0), "t", |token| TokenTerms { uses: 9, ..token }).await;
     world.cluster.give_token(3, &text);
     world.start(3).await;
     eventually("it is in", || world.running().all(|node| members(node) == 4)).await;
@@ -236,19 +258,13 @@ async fn a_signature_from_a_nodes_disk_lets_no_other_node_in() {
     let mut bytes = Vec::new();
     spillway_codec::write_payload(&signature, &mut bytes).expect("bytes");
     assert!(is_on_disk(&world.cluster.data(1), &bytes), "the log has another signature");
-    for (secret, what) in [
-        (&b"a5a5a5a5a5a5a5a5"[..], "the secret"),
-        (&token.proof().hash.reveal()[..], "what older nodes present"),
-    ] {
-        assert!(!is_on_disk(&world.cluster.data(1), secret), "{what} is on disk");
-    }
+    assert!(!is_on_disk(&world.cluster.data(1), b"a5a5a5a5a5a5a5a5"), "the secret is on disk");
 
     // A member of the cluster writes it for a node of its own making.
     let mine = NodeSpec { name: "n4".into(), region: "five".into(), ..joined.spec.clone() };
     for node in [NodeSpec { disk: DiskId([7; 16]), ..mine.clone() }, mine] {
         let signed = Command::JoinNode { node: node.clone(), token: signature.clone() };
-        let presented = Command::RegisterNode { node, token: Some(token.proof()) };
-        for command in [signed, presented] {
+        for command in [signed, Command::RegisterNode { node }] {
             let outcome = order_as(&Actor::Node, world.node(1), command).await;
             assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
         }
@@ -274,7 +290,7 @@ async fn a_removed_node_says_so_and_serves_its_own_alone() {
     let removed = number(world.node(0), "n2").expect("a number");
     remove(world.node(0), RecordKey::Node(NodeId(removed))).await;
     let has_stopped = |node: &Node| {
-        let status = node.agreement().expect("a part").status();
+        let status = node.control_plane().expect("a part").status();
         let fault = status.fault.unwrap_or_default();
         status.role == Role::Stopped && fault.contains("was removed from its cluster")
     };
@@ -284,7 +300,7 @@ async fn a_removed_node_says_so_and_serves_its_own_alone() {
     })
     .await;
     assert_eq!(served_in(world.node(2)).await, "two");
-    let refused = world.node(2).agreement().expect("a part").propose(
+    let refused = world.node(2).control_plane().expect("a part").propose(
         Command::SetRegionWeight { region: "one".into(), weight_permille: 1, expect: Expect::Any },
         Actor::Operator("ada".into()),
         None,
@@ -295,7 +311,7 @@ async fn a_removed_node_says_so_and_serves_its_own_alone() {
     // The others go on without it: two voters, and writes.
     eventually("two members are left", || {
         [0, 1].iter().all(|index| {
-            let status = world.node(*index).agreement().expect("a part").status();
+            let status = world.node(*index).control_plane().expect("a part").status();
             status.members.len() == 2 && status.voters.len() == 2
         })
     })
@@ -321,7 +337,7 @@ async fn a_removed_node_says_so_and_serves_its_own_alone() {
 #[tokio::test]
 async fn the_leader_of_two_is_removed_and_the_other_goes_on_alone() {
     let mut world = Growing::started(&["one", "two"], 0).await;
-    let status = |node: &Node| node.agreement().expect("a part").status();
+    let status = |node: &Node| node.control_plane().expect("a part").status();
     eventually("both vote", || world.running().all(|node| status(node).voters.len() == 2)).await;
     let leads = |world: &Growing| {
         [0, 1].into_iter().find(|index| status(world.node(*index)).role == Role::Leader)
@@ -365,12 +381,12 @@ async fn a_wiped_disk_never_comes_back_as_the_node_that_it_was() {
     world.start(2).await;
     world.troubled(2, "with another disk").await;
     assert_eq!(disk(world.node(0), "n2"), before);
-    assert_eq!(world.node(2).agreement().expect("a part").status().cluster, None);
+    assert_eq!(world.node(2).control_plane().expect("a part").status().cluster, None);
     assert_eq!(served_in(world.node(2)).await, "two");
 
     // Not even with a token, as long as the old one is a member.
     world.stop(2).await;
-    let token = make_token(world.node(0), "t", |token| JoinToken { uses_left: 9, ..token }).await;
+    let token = make_token(world.node(0), "t", |token| TokenTerms { uses: 9, ..token }).await;
     world.cluster.give_token(2, &token);
     world.start(2).await;
     world.troubled(2, "with another disk").await;

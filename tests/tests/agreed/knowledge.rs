@@ -3,7 +3,7 @@
 
 use http::Request;
 use serde_json::json;
-use spillway_control::{Command, Expect, Outcome, RegionState};
+use spillway_cluster_state::{Command, Expect, Outcome, RegionState};
 use spillway_emulator::Emulator;
 use spillway_node::Node;
 use spillway_tests::{Client, ClientBody, Cluster, Page, Setup, emulator, eventually, knows, post};

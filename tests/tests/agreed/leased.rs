@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use http_body_util::BodyExt;
-use spillway_control::{Command, Expect, LeaseSource, Outcome, RecordKey, ReplicaId, ReplicaSpec};
+use spillway_cluster_state::{
+    Command, Expect, LeaseSource, Outcome, RecordKey, ReplicaId, ReplicaSpec,
+};
 use spillway_node::Node;
 use spillway_tests::{
     Client, Cluster, OK, PATIENCE, Reply, Scripted, Setup, chat, eventually, spawn, within,

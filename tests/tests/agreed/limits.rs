@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
-use spillway_control::{Item, LEASE_MS, Limit, LimitScope};
+use spillway_cluster_state::{Item, LEASE_MS, Limit, LimitScope};
 use spillway_node::Node;
 use spillway_quota::{LimitKind, Scope, Units};
 use spillway_tests::{Client, PATIENCE, Reply, chat, eventually, post};
@@ -153,7 +153,7 @@ async fn a_limit_outlives_restarts_and_ends_with_its_record() {
     })
     .await;
     assert_eq!(ask(world.node(0)).await.status, 200);
-    remove(world.node(0), spillway_control::RecordKey::Limit(LimitScope::Global)).await;
+    remove(world.node(0), spillway_cluster_state::RecordKey::Limit(LimitScope::Global)).await;
     eventually("nothing is limited", || {
         world.node(0).gateway().quotas().usage(&Scope::Global, Instant::now()).is_none()
     })

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_consensus::{Consistency, ProposeError};
-use spillway_control::{
+use spillway_cluster_state::{
     Actor, Belief, Command, Expect, Outcome, RegionState, ReplicaId, ReplicaState, State,
 };
 use spillway_node::Node;
+use spillway_raft::{Consistency, ProposeError};
 use spillway_tests::{
     Cluster, OK, PATIENCE, SLOWDOWN, Scripted, Setup, eventually, is_open, knows,
 };
@@ -112,18 +112,19 @@ async fn a_node_that_never_reached_its_cluster_serves_its_own_and_refuses_orders
     let cluster = Cluster::new(&REGIONS).agreeing();
     let node = cluster.start(0, Setup::new().replica("a", replica.address)).await;
     assert_eq!(served_in(&node).await, "one");
-    let agreement = node.agreement().expect("a part in the cluster");
+    let control_plane = node.control_plane().expect("a part in the cluster");
     let command = Command::SetRegionState {
         region: "one".into(),
         state: RegionState::Draining,
         expect: Expect::Any,
     };
     let begin = Instant::now();
-    let refused = agreement.propose(command, Actor::Operator("ada".into()), None, LIMIT).await;
+    let refused = control_plane.propose(command, Actor::Operator("ada".into()), None, LIMIT).await;
     assert!(matches!(refused, Err(ProposeError::NoQuorum { .. })), "{refused:?}");
     assert!(begin.elapsed() < SLOWDOWN * Duration::from_secs(1), "{:?}", begin.elapsed());
-    assert!(agreement.read(Consistency::Linearizable, LIMIT, State::applied).await.is_err());
-    let stale = agreement.read(Consistency::Stale, LIMIT, State::cluster).await.expect("an answer");
+    assert!(control_plane.read(Consistency::Linearizable, LIMIT, State::applied).await.is_err());
+    let stale =
+        control_plane.read(Consistency::Stale, LIMIT, State::cluster).await.expect("an answer");
     assert_eq!((stale.value, stale.age), (None, None));
 }
 
@@ -144,7 +145,7 @@ async fn without_a_majority_requests_are_served_and_spilled_as_before() {
     for _ in 0..10 {
         assert_eq!(served_in(world.node(0)).await, "one");
     }
-    let refused = world.node(0).agreement().expect("a part").propose(
+    let refused = world.node(0).control_plane().expect("a part").propose(
         Command::SetRegionWeight { region: "one".into(), weight_permille: 1, expect: Expect::Any },
         Actor::Operator("ada".into()),
         None,

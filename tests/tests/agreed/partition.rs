@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_consensus::{Consistency, ProposeError};
-use spillway_control::{Actor, Command, Expect, RegionState, State};
+use spillway_cluster_state::{Actor, Command, Expect, RegionState, State};
 use spillway_node::Node;
+use spillway_raft::{Consistency, ProposeError};
 use spillway_tests::{
     Client, Cluster, OK, Reply, SLOWDOWN, Scripted, Setup, chat, eventually, is_open, knows, spawn,
 };
@@ -122,16 +122,17 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
     }
 
     // Orders and fresh reads fail there and don't wait; what it reads otherwise says its age.
-    let agreement = split.nodes[2].agreement().expect("a part");
+    let control_plane = split.nodes[2].control_plane().expect("a part");
     let begin = Instant::now();
-    let refused = agreement.propose(weigh(1), Actor::Operator("ada".into()), None, SHORT).await;
+    let refused = control_plane.propose(weigh(1), Actor::Operator("ada".into()), None, SHORT).await;
     assert!(
         matches!(refused, Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown)),
         "{refused:?}"
     );
-    assert!(agreement.read(Consistency::Linearizable, SHORT, State::applied).await.is_err());
+    assert!(control_plane.read(Consistency::Linearizable, SHORT, State::applied).await.is_err());
     assert!(begin.elapsed() < LIMIT, "{:?}", begin.elapsed());
-    let stale = agreement.read(Consistency::Stale, LIMIT, State::applied).await.expect("a state");
+    let stale =
+        control_plane.read(Consistency::Stale, LIMIT, State::applied).await.expect("a state");
     let (age, passed) = (stale.age.expect("an age"), since.elapsed());
     assert!(age + SLOWDOWN * Duration::from_secs(3) >= passed, "{age:?} after {passed:?}");
 
@@ -167,7 +168,7 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
         assert!(more.is_err(), "nothing is replayed");
     }
     let is_young = || {
-        let age = split.nodes[2].agreement().expect("a part").status().age;
+        let age = split.nodes[2].control_plane().expect("a part").status().age;
         age.is_some_and(|age| age < Duration::from_secs(2))
     };
     eventually("what it knows is fresh", is_young).await;

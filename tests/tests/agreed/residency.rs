@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
-use spillway_control::{Command, Expect, Item, Region, ResidencyRule, Route, Tenant};
+use spillway_cluster_state::{Command, Expect, Item, Region, ResidencyRule, Route, Tenant};
 use spillway_node::Node;
 use spillway_tests::{
     Client, Cluster, OK, Page, Reply, Scripted, Serving, Setup, chat, eventually, full, knows,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use spillway_control::{Arm, Item, Model, RecordKey, Route, Split};
+use spillway_cluster_state::{Arm, Item, Model, RecordKey, Route, Split};
 use spillway_node::Node;
 use spillway_tests::{
     Client, Cluster, OK, PATIENCE, Page, Reply, Scripted, Serving, Setup, chat, eventually, spawn,

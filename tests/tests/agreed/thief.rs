@@ -7,14 +7,14 @@ use bytes::Bytes;
 use http::Method;
 use http_body_util::Empty;
 use serde::{Deserialize, Serialize};
-use spillway_codec::Wire;
-use spillway_consensus::{ClusterId, DiskId, NodeId};
-use spillway_control::{
+use spillway_cluster_state::{
     Actor, CertificateSerial, Command, Entry, Expect, Hidden, Item, Key, KeyRole, NodeRole,
     Outcome, Proposer, RecordKey, RefusalCode, RevokedCertificate,
 };
+use spillway_codec::Wire;
 use spillway_link::{ForwardHead, Link, Room};
 use spillway_node::Node;
+use spillway_raft::{ClusterId, DiskId, NodeId};
 use spillway_tests::{Cluster, OK, Scripted, Serving, Setup, eventually};
 
 use crate::join::{members, number};
@@ -54,6 +54,14 @@ struct Append {
     previous: Option<Point>,
     committed: Option<Point>,
     entries: Vec<u8>,
+    news: News,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct News {
+    age: Option<(u32, u64)>,
+    asks_held: bool,
+    heartbeat_ms: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -76,9 +84,6 @@ enum Call {
 enum Answer {
     /// For a reason that is not looked at.
     Refused(u32),
-    Appended,
-    Conflict,
-    HigherVote,
     Vote,
     Transferred,
     ReadIndex(u64),
@@ -124,7 +129,7 @@ impl World {
         .await;
         let node = NodeId(number(world.node(0), "n3").expect("a number"));
         let learner = Command::SetNodeRole {
-            node: spillway_control::NodeId(node.0),
+            node: spillway_cluster_state::NodeId(node.0),
             role: NodeRole::Learner,
             expect: Expect::Any,
         };
@@ -154,8 +159,8 @@ impl World {
         self.nodes[index].as_ref().expect("a node that runs")
     }
 
-    fn status(&self, index: usize) -> spillway_consensus::Status {
-        self.node(index).agreement().expect("a part").status()
+    fn status(&self, index: usize) -> spillway_raft::Status {
+        self.node(index).control_plane().expect("a part").status()
     }
 
     /// The index of the node that leads.
@@ -163,8 +168,7 @@ impl World {
         let mut found = None;
         eventually("one leads", || {
             found = (0..EDGE).find(|at| {
-                self.nodes[*at].is_some()
-                    && self.status(*at).role == spillway_consensus::Role::Leader
+                self.nodes[*at].is_some() && self.status(*at).role == spillway_raft::Role::Leader
             });
             found.is_some()
         })
@@ -229,7 +233,8 @@ impl World {
         let own = NodeId(4);
         for (node, ahead) in [(own, 1), (NodeId(9_999), 5_000), (own, u64::MAX - status.term)] {
             let ballot = Ballot { term: status.term + ahead, node, is_won: true };
-            let append = Append { ballot, previous: None, committed: None, entries: Vec::new() };
+            let (entries, news) = (Vec::new(), News::default());
+            let append = Append { ballot, previous: None, committed: None, entries, news };
             self.say(link, to, (Purpose::Append, append)).await;
             let last = Some(Point { term: ballot.term, index: 1_000_000 });
             for is_transfer in [false, true] {
@@ -288,7 +293,7 @@ async fn an_edge_nodes_certificate_mints_no_key_and_moves_no_leader() {
     assert!(matches!(&outcome, Outcome::Refused(it) if it.code == RefusalCode::NotPermitted));
     world.usurp(&thief, leader).await;
     assert!(!world.has_key());
-    set_region(world.node(0), "one", spillway_control::RegionState::Draining).await;
+    set_region(world.node(0), "one", spillway_cluster_state::RegionState::Draining).await;
 }
 
 #[tokio::test]
@@ -298,7 +303,7 @@ async fn a_removed_nodes_certificate_is_worth_nothing_at_once_and_after_restarts
     let leader = world.leader().await;
     let thief = world.cluster.bare_link(EDGE, leader).await;
     let edge = number(world.node(0), "n3").expect("a number");
-    remove(world.node(leader), RecordKey::Node(spillway_control::NodeId(edge))).await;
+    remove(world.node(leader), RecordKey::Node(spillway_cluster_state::NodeId(edge))).await;
     // Before the connection is closed nothing is taken from it either.
     let answer = world.say(&thief, leader, (Purpose::Call, world.minting())).await;
     assert!(!matches!(answer, Some(Answer::Proposed { .. })), "{answer:?}");

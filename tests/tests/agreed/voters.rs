@@ -1,6 +1,6 @@
 //! Who votes while nodes die and come back.
 
-use spillway_control::{Command, Expect, Item, Outcome};
+use spillway_cluster_state::{Command, Expect, Item, Outcome};
 use spillway_node::Node;
 use spillway_tests::{Cluster, OK, Scripted, Setup, eventually};
 
@@ -14,7 +14,7 @@ const WITNESS: usize = 1;
 /// Whether node `index` votes and how many do, as a node knows it.
 fn votes(nodes: &[Option<Node>], index: usize) -> (bool, usize) {
     let witness = nodes[WITNESS].as_ref().expect("a node that runs");
-    let status = witness.agreement().expect("a part in the cluster").status();
+    let status = witness.control_plane().expect("a part in the cluster").status();
     let name = format!("n{index}");
     let is_it = |id| status.members.get(id).is_some_and(|member| member.name.as_str() == name);
     (status.voters.iter().any(is_it), status.voters.len())

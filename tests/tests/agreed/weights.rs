@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spillway_control::{Command, Expect, Outcome, ReplicaId, ReplicaState};
+use spillway_cluster_state::{Command, Expect, Outcome, ReplicaId, ReplicaState};
 use spillway_node::Node;
 use spillway_tests::{Cluster, OK, Scripted, Serving, Setup, eventually};
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_consensus::ProposeError;
-use spillway_control::{
+use spillway_cluster_state::{
     Actor, Command, Expect, Item, Outcome, RecordKey, RegionState, ReplicaId, RequestId, State,
 };
 use spillway_node::Node;
+use spillway_raft::ProposeError;
 use spillway_tests::{
     Client, Cluster, OK, PATIENCE, Reply, Scripted, Serving, Setup, chat, eventually,
 };
@@ -69,7 +69,7 @@ impl World {
 }
 
 pub(crate) fn state(node: &Node) -> std::sync::Arc<State> {
-    node.agreement().expect("a part in the cluster").published()
+    node.control_plane().expect("a part in the cluster").published()
 }
 
 /// Tries again while there is no leader: an election may be under way, or have come in between. The number of
@@ -80,11 +80,11 @@ pub(crate) async fn order(node: &Node, command: Command) -> Outcome {
 
 /// The same in somebody else's name.
 pub(crate) async fn order_as(actor: &Actor, node: &Node, command: Command) -> Outcome {
-    let agreement = node.agreement().expect("a part in the cluster");
+    let control_plane = node.control_plane().expect("a part in the cluster");
     let by = Instant::now() + LIMIT;
     let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));
     loop {
-        match agreement.propose(command.clone(), actor.clone(), request, LIMIT).await {
+        match control_plane.propose(command.clone(), actor.clone(), request, LIMIT).await {
             Ok(done) => return done.outcome,
             Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
                 // wait: between two attempts

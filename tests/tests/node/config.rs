@@ -223,7 +223,7 @@ fn the_environment_overrides_the_file() {
 }
 
 /// Every key there is.
-const EVERYTHING: &str = r#"
+pub(crate) const EVERYTHING: &str = r#"
 [node]
 name = "n"
 region = "r"
@@ -272,6 +272,15 @@ attempts_max = 1
 budget_percent = 1
 budget_in_hand = 20
 budget_min_per_second = 1
+[geo]
+database = "city.mmdb"
+asn_database = "asn.mmdb"
+database_bytes_max = 1
+unknown_clients = "no_rule"
+[[residency]]
+clients = ["DE"]
+regions = ["r"]
+countries = ["DE"]
 [health]
 check = "off"
 interval_ms = 1
@@ -347,6 +356,26 @@ weight_percent = 100
 price_ms = 0.0
 rtt_ms = 1
 country = "FR"
+addresses = ["203.0.113.1"]
+latitude = 48.9
+longitude = 2.4
+client_networks = ["10.0.0.0/8"]
+[dns]
+listen = "127.0.0.1:0"
+zone = "infer.example.com"
+names = ["@"]
+name_servers = ["ns1.example.net"]
+contact = "hostmaster@example.com"
+serial = 1
+ttl_s = 1
+caa = ["0 issue \"ca.example.net\""]
+hosts = {}
+aliases = {}
+https = true
+addresses_max = 1
+equal_ms = 1
+answers_per_s = 1
+answers_burst = 1
 [spill]
 enabled = true
 reserve_percent = 1
@@ -359,6 +388,11 @@ queue_total_max = 1
 queue_total_bytes_max = 1
 degraded_below_percent = 1
 tenant_room_percent = 1
+[steering]
+shed_percent = 1
+shed_ms = 1
+return_ms = 1
+return_max_ms = 1
 [[listener]]
 address = "127.0.0.1:0"
 auth = "none"

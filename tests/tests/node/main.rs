@@ -11,6 +11,7 @@ mod clients;
 mod concurrency;
 mod config;
 mod discovery;
+mod dns;
 mod doors;
 mod down;
 mod drain;
@@ -19,6 +20,7 @@ mod fallbacks;
 #[expect(dead_code, reason = "tests of regions use more of it")]
 #[path = "../regions/gate.rs"]
 mod gate;
+mod geo;
 mod grpc;
 mod grpc_calls;
 mod grpc_ends;

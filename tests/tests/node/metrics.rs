@@ -1,5 +1,6 @@
 //! The metrics page: well-formed, and every name on it once there is something to say.
 
+use spillway_geo::DatabaseWriter;
 use spillway_node::{Config, Node};
 use spillway_tests::{Client, Page, Scripted, Setup, chat, emulator, eventually, get, post, spawn};
 
@@ -8,7 +9,8 @@ const NAMES: &str = include_str!("../../../crates/telemetry/src/names.rs");
 
 /// Parts of the names of metrics that only nodes of a cluster have, and of those of requests that
 /// wait, are turned away, asked twice or continued; other tests look for them.
-const OF_CLUSTERS: [&str; 14] = [
+const OF_CLUSTERS: [&str; 15] = [
+    "_dns_",
     "_region_",
     "_residency_",
     "_continuations",
@@ -35,14 +37,18 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
         arms = [{ name = \"only\", model = \"tiny\", weight = 1 }]";
     // Nobody else serves one of its models: down, it is that model's last resort.
     let dead = "models = [\"tiny\", \"lost\"]\nhealth = { check = \"tcp\", interval_ms = 50 }";
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = folder.path().join("city.mmdb");
+    let cities = DatabaseWriter::new("Test-City").country("127.0.0.0/8", "DE");
+    std::fs::write(&database, cities.bytes()).expect("writes");
     let setup = Setup::new()
+        .set(format!("geo.database = {database:?}"))
         .table(route)
         .table(names)
         .table("[[listener]]\naddress = \"127.0.0.1:0\"\nauth = \"keys\"")
         .replica_with("dead", &format!("http://{}", Scripted::refusing()), dead)
         .replica_with("r0", &format!("http://{}", emulator.addresses()[0]), "kind = \"vllm\"")
         .replica_with("hanging", &format!("http://{}", hanging.address), "models = [\"huge\"]");
-    let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("spillway.toml");
     std::fs::write(&path, setup.text()).expect("writes");
     let node = Node::start(Config::load_with(&path, []).expect("a config")).await.expect("a node");

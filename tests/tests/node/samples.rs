@@ -17,6 +17,20 @@ models = ["llama-3.1-8b", "llama-3.1-8b-v2", "llama-70b", "llama-8b", "tiny"]
 versions = { "llama-3.1-8b-v2" = ["2"] }
 "#;
 
+/// What samples about several nodes are parts of as well.
+const CLUSTER: &str = r#"
+[node]
+name = "eu-1"
+region = "eu-central-1"
+[cluster]
+id = "prod"
+address = "127.0.0.1:0"
+ca = "ca.pem"
+certificate = "cert.pem"
+key = "key.pem"
+prefix_key = "prefix.key"
+"#;
+
 /// The blocks of TOML on a page of the docs.
 fn samples(page: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
@@ -34,6 +48,7 @@ fn check(text: &str) -> Result<(), String> {
     }
     let token = "ada admin 0123456789abcdef0123456789abcdef";
     std::fs::write(folder.join("tokens"), token).expect("writes");
+    std::fs::write(folder.join("prefix.key"), "0123456789abcdef".repeat(4)).expect("writes");
     let file = folder.join("spillway.toml");
     // Another variable of the environment, which is there.
     std::fs::write(&file, text.replace("\"GPU_KEY\"", "\"PATH\"")).expect("writes");
@@ -50,7 +65,8 @@ fn each_other_sample_of_the_configuration_page_is_accepted_as_a_part() {
     let samples = samples("configuration.md");
     assert!(samples.len() > 5, "{samples:?}");
     for sample in &samples[1..] {
-        check(&format!("{AROUND}{sample}")).expect("a sample");
+        let cluster = if sample.contains("[[region]]") { CLUSTER } else { "" };
+        check(&format!("{AROUND}{cluster}{sample}")).expect("a sample");
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod breaker;
 mod deadlines;
+mod dns;
 mod failure;
 mod forwarding;
 mod gate;
@@ -23,4 +24,5 @@ mod residency;
 mod rotation;
 mod siblings;
 mod spilling;
+mod steering;
 mod waiting;

@@ -2,10 +2,22 @@
 
 use spillway_tests::{Client, Cluster, OK, Page, Scripted, Setup, chat, eventually, knows, spawn};
 
+use crate::dns::leading_clients;
+
 const NAMES: &str = include_str!("../../../crates/telemetry/src/names.rs");
 /// Parts of the names of metrics that only nodes of a cluster have.
-const OF_CLUSTERS: [&str; 6] =
-    ["_region_", "_spill_", "_link_", "_gossip_", "_certificate_", "_guest_"];
+const OF_CLUSTERS: [&str; 7] =
+    ["_region_", "_spill_", "_link_", "_gossip_", "_certificate_", "_guest_", "_dns_"];
+
+/// One more listener, with a certificate of its own.
+fn secured(folder: &std::path::Path) -> String {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| folder.join(name));
+    std::fs::write(&certificate, made.cert.pem()).expect("writes");
+    std::fs::write(&key, made.signing_key.serialize_pem()).expect("writes");
+    let tls = format!("tls = {{ certificate = {certificate:?}, key = {key:?} }}");
+    format!("[[listener]]\naddress = \"127.0.0.1:0\"\n{tls}")
+}
 
 #[tokio::test]
 async fn every_metric_of_clusters_appears() {
@@ -13,8 +25,9 @@ async fn every_metric_of_clusters_appears() {
     let url = format!("http://{}", replica.address);
     let cluster = Cluster::new(&["edge", "core"]);
     let one_place = Setup::new().replica_with("a", &url, "connections_max = 1");
-    let core = cluster.start(1, one_place).await;
-    let edge = cluster.start(0, Setup::new()).await;
+    let core = cluster.start(1, leading_clients(one_place, &[("core", "10.1.0.0/16")])).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let edge = cluster.start(0, Setup::new().table(secured(folder.path()))).await;
     knows(&edge, "core").await;
     let first = spawn(Client::once(edge.addresses()[0], chat("tiny", "")));
     let (mut wire, _) = replica.request().await;

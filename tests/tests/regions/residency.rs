@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use spillway_geo::DatabaseWriter;
 use spillway_node::Node;
 use spillway_tests::{
     Client, Cluster, OK, Page, Reply, Scripted, Setup, chat, eventually, is_open, knows, spawn,
@@ -210,4 +211,63 @@ async fn no_request_is_served_where_it_may_not_be_whatever_is_cut_off() {
         assert_eq!((found(&node, "sending"), found(&node, "receiving")), (0, 0));
         node.stop().await;
     }
+}
+
+/// A client in Germany asks a region in France: where its client is decides before everything else, whatever is nearer.
+#[tokio::test]
+async fn a_client_s_country_decides_which_region_serves_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = folder.path().join("country.mmdb");
+    let countries = DatabaseWriter::new("Test-Country")
+        .country("203.0.113.0/24", "DE")
+        .country("198.51.100.0/24", "US");
+    std::fs::write(&database, countries.bytes()).expect("writes");
+    let replicas = [Scripted::start().await.serve(OK), Scripted::start().await.serve(OK)];
+    let cluster = Cluster::new(&["one", "two"]);
+    let mut nodes = Vec::new();
+    for (index, replica) in replicas.iter().enumerate() {
+        let rules = "[[residency]]\nclients = [\"DE\"]\ncountries = [\"DE\"]\n\
+                     [[residency]]\nclients = [\"US\"]\nregions = [\"mars\"]";
+        // The second node has neither database nor rules: what the first one found out travels with the request.
+        let mut setup = Setup::new().replica("a", replica.address);
+        for (region, country) in ["one", "two"].iter().zip(["FR", "DE"]) {
+            setup = setup.table(format!("[[region]]\nname = {region:?}\ncountry = {country:?}"));
+        }
+        setup = setup.set(format!("node.country = {:?}", ["FR", "DE"][index]));
+        if index == 0 {
+            let listener = "trusted_proxies = [\"127.0.0.0/8\"]";
+            let database =
+                format!("geo.database = {database:?}\ngeo.unknown_clients = \"no_rule\"");
+            setup = setup.set(database).table(rules).listener(listener);
+        }
+        nodes.push(cluster.start(index, setup).await);
+    }
+    knows(&nodes[0], "two").await;
+    let address = nodes[0].addresses()[0];
+    let from = async |client: &str| {
+        let mut request = chat("tiny", "");
+        let value = http::HeaderValue::from_str(client).expect("a header");
+        request.headers_mut().insert("x-forwarded-for", value);
+        Client::once(address, request).await
+    };
+    for _ in 0..3 {
+        let reply = from("203.0.113.7").await;
+        assert_eq!((reply.status, reply.header("x-spillway-region")), (200, Some("two")));
+    }
+    let anywhere = from("192.0.2.1").await;
+    assert_eq!((anywhere.status, anywhere.header("x-spillway-region")), (200, Some("one")));
+    let refused = from("198.51.100.1").await;
+    assert_eq!((refused.status, refused.code()), (403, Some("region_not_allowed")));
+    let told = "only in the regions mars, by the country of its client, US";
+    assert!(refused.text().contains(told), "{}", refused.text());
+    assert_eq!(found(&nodes[0], "entry"), 1);
+    assert_eq!((replicas[0].requests.count(), replicas[1].requests.count()), (1, 3));
+    // Nobody else may serve it: it is not served here, either.
+    let two = nodes.pop().expect("a node");
+    assert_eq!((found(&two, "receiving"), found(&nodes[0], "sending")), (0, 0));
+    two.stop().await;
+    eventually("it is out", || !is_open(&nodes[0], "two")).await;
+    assert_eq!(from("203.0.113.7").await.status, 503);
+    assert_eq!(replicas[0].requests.count(), 1);
+    nodes.remove(0).stop().await;
 }
