@@ -1,0 +1,13 @@
+output "url" {
+  description = "Where clients go; null without a name and an accelerator."
+  value = (
+    local.named ? "${local.tls ? "https" : "http"}://${var.name}${local.tls ? "" : ":${local.port}"}" :
+    local.accelerated ? "http://${aws_globalaccelerator_accelerator.all[0].dns_name}:${local.port}" :
+    null
+  )
+}
+
+output "anycast_addresses" {
+  description = "Addresses of the accelerator."
+  value       = local.accelerated ? flatten(aws_globalaccelerator_accelerator.all[0].ip_sets[*].ip_addresses) : []
+}
