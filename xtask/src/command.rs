@@ -1,4 +1,4 @@
-//! Running other programs.
+//! Execution of other programs.
 
 use std::io;
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// How often a program with a time limit is asked whether it has ended.
+/// Interval at which a program with a time limit is polled.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A program to run in the workspace root, with its arguments split at spaces.
+/// Builds a command that runs in the workspace root. `line` is split at spaces.
 pub(crate) fn command(root: &Path, line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -19,9 +19,9 @@ pub(crate) fn command(root: &Path, line: &str) -> Command {
     command
 }
 
-/// Runs `command`, showing what it prints on stderr, and fails unless it succeeds.
+/// Runs `command` and shows its output on stderr. Fails unless the program succeeds.
 ///
-/// Everything goes to stderr because stdout belongs to the result that `--json` prints.
+/// All output goes to stderr, because stdout belongs to the result that `--json` prints.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("$ {shown}");
@@ -36,14 +36,14 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// The first line that `command` prints, or `None` when it cannot be started or fails.
+/// Returns the first line that `command` prints; `None` if it cannot be started or fails.
 pub(crate) fn first_line(command: &mut Command) -> Option<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     output.status.success().then(|| text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Runs `command` silently and ends it after `limit`; true when it succeeded in time.
+/// Runs `command` silently and ends it after `limit`. Returns true if it succeeded in time.
 pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> Result<bool> {
     let shown = show(command);
     let mut child = command

@@ -1,4 +1,4 @@
-//! `cargo xtask fix`: what the tools can repair by themselves.
+//! `cargo xtask fix`: repairs what the tools can repair by themselves.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::command::{self, command};
 use crate::report::{Outcome, Report};
 
-/// Applies clippy's suggestions, then formats; true when both tools succeeded.
+/// Applies clippy's suggestions, then formats. Returns true if both tools succeeded.
 pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
     let clippy = "cargo clippy --fix --allow-dirty --allow-staged --workspace --all-targets";
     let mut report = Report::default();

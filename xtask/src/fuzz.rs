@@ -11,23 +11,23 @@ use crate::command::{self, command, first_line};
 use crate::metadata::Metadata;
 use crate::report::{Outcome, Report};
 
-/// Where the inputs that are kept stand, a folder for each target.
+/// Folder with the kept inputs, a folder for each target.
 const INPUTS: &str = "crates/fuzz/inputs";
-/// Compiles crates of the workspace with coverage counters.
+/// Compiler wrapper that adds coverage counters to crates of the workspace.
 const WRAPPER: &str = "crates/fuzz/instrument.sh";
-/// Seconds in which one input has to be done with. Parsers take milliseconds, also unoptimized.
+/// Longest time for one input, in seconds. Parsers take milliseconds, also unoptimized.
 const INPUT_S_MAX: u32 = 10;
-/// Megabytes that a run may hold, its corpus included.
+/// Memory limit of a run in megabytes, its corpus included.
 const RUN_MB_MAX: u32 = 1_024;
-/// Length of generated inputs, in bytes.
+/// Longest generated input, in bytes.
 const INPUT_BYTES_MAX: u32 = 4_096;
 
-/// From this many seconds on a target's part is bounded by time alone.
+/// Shortest time of a target, in seconds, that is bounded by libFuzzer's clock alone.
 const SECONDS_EXACT: u32 = 5;
-/// Runs that stand for a second of a shorter part.
+/// Number of runs that stands for a second where the time is shorter.
 const RUNS_EACH_SECOND: u32 = 3_000;
 
-/// Runs `target`, or each of them, for `seconds` in sum; true when none failed.
+/// Runs `target`, or each target if None, for `seconds` in sum. Returns true if none failed.
 pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -> Result<bool> {
     let targets = targets(root, target)?;
     let mut report = Report::default();
@@ -35,8 +35,8 @@ pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -
         if first_line(&mut command(root, "c++ --version")).is_none() {
             bail!("a C++ compiler is missing: install it (Debian: apt-get install g++)");
         }
-        // The whole workspace, and an example, for the sake of features: crates from elsewhere are those of
-        // the tests.
+        // The whole workspace, and an example, so that features are those of the tests. Crates from
+        // elsewhere are then shared with the tests.
         let line = "cargo build --locked --workspace --features spillway-fuzz/guided \
                     --bin spillway-fuzz --example test_features";
         let mut build = command(root, line);
@@ -47,7 +47,7 @@ pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -
         let folder = Metadata::load(root)?.target_directory;
         let started = Instant::now();
         for (done, name) in targets.iter().enumerate() {
-            // What a target leaves of its part is for those after it.
+            // Time that a target leaves over goes to the targets after it.
             let left = f64::from(seconds) - started.elapsed().as_secs_f64();
             let part = (left / (targets.len() - done) as f64).max(1.0) as u32;
             report.step(name.clone(), || fuzz(root, &folder, (name, part)));
@@ -56,7 +56,7 @@ pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -
     report.finish(json)
 }
 
-/// The names of all targets, or of the one that is asked for.
+/// Returns the names of all targets, or of the one that was asked for.
 fn targets(root: &Path, asked: Option<&str>) -> Result<Vec<String>> {
     let folder = root.join(INPUTS);
     let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
@@ -70,7 +70,7 @@ fn targets(root: &Path, asked: Option<&str>) -> Result<Vec<String>> {
     }
 }
 
-/// Fuzzes one target. What libFuzzer finds on the way stays in the target folder for the next run.
+/// Fuzzes one target. Inputs that libFuzzer finds stay in the target folder for the next run.
 fn fuzz(root: &Path, folder: &Path, (name, seconds): (&str, u32)) -> Result<Outcome> {
     let corpus = folder.join("fuzz/corpus").join(name);
     let failed = folder.join("fuzz/failed").join(name);
@@ -83,7 +83,7 @@ fn fuzz(root: &Path, folder: &Path, (name, seconds): (&str, u32)) -> Result<Outc
     fuzzer.arg(format!("-artifact_prefix={}/", failed.display()));
     fuzzer.arg(format!("-max_total_time={seconds}"));
     if seconds < SECONDS_EXACT {
-        // libFuzzer looks at its clock about once a second: so short a part would take twice as long.
+        // libFuzzer looks at its clock about once a second, so a shorter part would take too long.
         fuzzer.arg(format!("-runs={}", seconds * RUNS_EACH_SECOND));
     }
     fuzzer.arg(format!("-timeout={INPUT_S_MAX}"));

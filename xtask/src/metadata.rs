@@ -1,4 +1,4 @@
-//! What `cargo metadata` knows about the workspace and its dependencies.
+//! Answer of `cargo metadata` about the workspace and its dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::command::command;
 
-/// The answer of `cargo metadata`, as far as it is used here.
+/// Answer of `cargo metadata`, as far as it is used here.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
@@ -19,83 +19,107 @@ pub(crate) struct Metadata {
     pub(crate) resolve: Resolve,
 }
 
-/// One package, ours or a dependency.
+/// Package of the workspace, or a dependency.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Package {
     pub(crate) id: String,
     pub(crate) name: String,
+    pub(crate) version: String,
+    /// SPDX expression of the licence; None if the manifest has none.
+    pub(crate) license: Option<String>,
+    /// Source that the package was downloaded from; `None` for packages on this machine.
+    pub(crate) source: Option<String>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) targets: Vec<Target>,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
-/// A library, binary, test or example of a package.
+/// Library, binary, test or example of a package.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Target {
     pub(crate) kind: Vec<String>,
     pub(crate) src_path: PathBuf,
 }
 
-/// A dependency as its manifest declares it.
+/// Dependency as declared in a manifest.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// `None`, `"dev"` or `"build"`.
+    /// Kind of the dependency: `None`, `"dev"` or `"build"`.
     pub(crate) kind: Option<String>,
 }
 
-/// The graph of resolved packages.
+/// Graph of resolved packages.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Resolve {
     pub(crate) nodes: Vec<Node>,
 }
 
-/// One package in the graph.
+/// Package in the graph.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Node {
     pub(crate) id: String,
     pub(crate) deps: Vec<NodeDependency>,
 }
 
-/// One edge of the graph.
+/// Edge of the graph.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct NodeDependency {
     pub(crate) pkg: String,
     pub(crate) dep_kinds: Vec<DependencyKind>,
 }
 
-/// Why an edge exists.
+/// Kind of dependency behind an edge.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct DependencyKind {
-    /// `None`, `"dev"` or `"build"`.
+    /// Kind of the dependency: `None`, `"dev"` or `"build"`.
     pub(crate) kind: Option<String>,
 }
 
 impl Metadata {
-    /// Asks cargo, which must find `Cargo.lock` up to date.
+    /// Runs `cargo metadata`, which fails unless `Cargo.lock` is up to date.
     pub(crate) fn load(root: &Path) -> Result<Self> {
-        let output = command(root, "cargo metadata --format-version 1 --locked")
-            .stdin(Stdio::null())
-            .output()
-            .context("cannot start cargo metadata")?;
+        Self::load_for(root, None)
+    }
+
+    /// Runs `cargo metadata` for one platform only, e.g. `x86_64-unknown-linux-gnu`.
+    pub(crate) fn load_for(root: &Path, target: Option<&str>) -> Result<Self> {
+        let mut asked = command(root, "cargo metadata --format-version 1 --locked");
+        if let Some(target) = target {
+            asked.arg("--filter-platform").arg(target);
+        }
+        let output = asked.stdin(Stdio::null()).output().context("cannot start cargo metadata")?;
         if !output.status.success() {
             bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
         serde_json::from_slice(&output.stdout).context("cannot read the answer of cargo metadata")
     }
 
-    /// The packages of this workspace.
+    /// Returns the packages of this workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
     }
 
-    /// `path` as seen from the workspace root, with forward slashes.
+    /// Returns the package of this workspace with this name.
+    pub(crate) fn member(&self, name: &str) -> Option<&Package> {
+        self.members().find(|package| package.name == name)
+    }
+
+    /// Returns the ids of the direct dependencies that the package `id` ships with, without those
+    /// of tests and build scripts.
+    pub(crate) fn shipped_edges(&self, id: &str) -> impl Iterator<Item = &str> {
+        let node = self.resolve.nodes.iter().find(|node| node.id == id);
+        let edges = node.into_iter().flat_map(|node| &node.deps);
+        edges.filter(|edge| edge.is_shipped()).map(|edge| edge.pkg.as_str())
+    }
+
+    /// Returns `path` relative to the workspace root, with forward slashes.
     pub(crate) fn relative(&self, path: &Path) -> String {
         path.strip_prefix(&self.workspace_root).unwrap_or(path).to_string_lossy().into_owned()
     }
 
-    /// How `from` comes to depend on each package below it, itself included, tests left out:
-    /// package id to the names on one shortest way there.
+    /// Returns a shortest dependency path from `from` to each package below it, itself included:
+    /// package id to the names on the path. Dependencies of tests and build scripts are left out.
     pub(crate) fn ways_from(&self, from: &Package) -> BTreeMap<&str, Vec<&str>> {
         let nodes: BTreeMap<&str, &Node> =
             self.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();

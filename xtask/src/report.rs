@@ -1,4 +1,4 @@
-//! Steps with their outcome and time, printed as a table at the end.
+//! Report of steps with their outcome and time, printed as a table at the end.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde::Serialize;
 
-/// The steps done so far.
+/// Steps done so far.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     steps: Vec<Step>,
 }
 
-/// One step that was done or left out.
+/// Step that was done or left out.
 #[derive(Debug, Serialize)]
 struct Step {
     name: Cow<'static, str>,
@@ -22,20 +22,20 @@ struct Step {
     outcome: Outcome,
 }
 
-/// How a step ended, with the reason where there is one.
+/// Outcome of a step, with the reason if it was skipped or failed.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 #[serde(tag = "outcome", content = "reason", rename_all = "lowercase")]
 pub(crate) enum Outcome {
-    /// It found nothing wrong.
+    /// The step found nothing wrong.
     Passed,
-    /// It could not be done here; the run still counts as good.
+    /// The step could not be done on this machine; the run still counts as good.
     Skipped(String),
-    /// It found something wrong.
+    /// The step found something wrong.
     Failed(String),
 }
 
 impl Report {
-    /// Does `work` under `name` and keeps its outcome; true unless it failed.
+    /// Runs `work` under `name` and keeps its outcome. Returns true unless it failed.
     pub(crate) fn step(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -50,7 +50,7 @@ impl Report {
         good
     }
 
-    /// Prints the table, or JSON, and says whether no step failed.
+    /// Prints the table, or JSON. Returns true if no step failed.
     pub(crate) fn finish(&self, json: bool) -> Result<bool> {
         eprint!("\n{}", self.table());
         if json {

@@ -10,10 +10,10 @@ use crate::metadata::Metadata;
 use crate::report::{Outcome, Report};
 use crate::venv::Venv;
 
-/// Builds what follows of it. The whole workspace, and one test of it at least, are named for the sake of
-/// features: with others, cargo would build all crates a second time beside those of the Rust tests.
+/// Beginning of build commands. They name the whole workspace and at least one test because of
+/// features: with other ones, cargo would build all crates a second time.
 const BUILD: &str = "cargo build --locked --workspace";
-/// Begins an example in a doc comment, as a regular expression.
+/// Regular expression for the begin of an example in a doc comment.
 const EXAMPLE: &str = "^[[:space:]]*//[/!].*```";
 
 /// A choice of tests.
@@ -25,34 +25,39 @@ pub(crate) enum Suite {
     Unit,
     /// Real Python clients and a real model server against the built binary.
     Clients,
+    /// What is deployed: packages, Terraform, DNS, announced addresses. Skips what the machine lacks, and says so.
+    Deploy,
 }
 
-/// Runs the tests of `suite`; true when all passed.
+/// Runs the tests of `suite`. Returns true if all passed.
 pub(crate) fn run(root: &Path, suite: Suite, json: bool) -> Result<bool> {
     let mut report = Report::default();
-    if suite != Suite::Clients {
+    if matches!(suite, Suite::All | Suite::Unit) {
         rust_tests(&mut report, root);
     }
-    if suite != Suite::Unit {
-        client_tests(&mut report, root);
+    if matches!(suite, Suite::All | Suite::Clients) {
+        python_tests(&mut report, root, "clients");
+    }
+    if matches!(suite, Suite::All | Suite::Deploy) {
+        python_tests(&mut report, root, "deploy");
     }
     report.finish(json)
 }
 
-/// Puts real nodes on trial over an emulated network, in short; true when all held. Needs root.
+/// Runs short trials of real nodes over an emulated network; needs root. Returns true if all held.
 pub(crate) fn chaos(root: &Path, json: bool) -> Result<bool> {
     let mut report = Report::default();
     let tools = report.step("tools for trials", || {
         need_tool(root, "cc --version", "gcc")?;
         Ok(Outcome::Passed)
     });
-    // The dev profile: it is there already after the tests, and the trials' bounds leave room for it.
+    // The dev profile: tests have built it already, and the trials' bounds leave room for it.
     let built = report.step("build spillway and spillway-chaos", || {
         let line = format!("{BUILD} --bin spillway --bin spillway-chaos --test trial");
         command::run(&mut command(root, &line)).map(|()| Outcome::Passed)
     });
     if tools && built {
-        // One after the other: a bound is for a cluster that has the processor for itself.
+        // One after the other, since bounds assume a cluster that has the processor for itself.
         report.step("trials", || {
             let line = "cargo test --locked --workspace --test trial -- \
                         --ignored --nocapture --test-threads 1";
@@ -70,7 +75,7 @@ fn rust_tests(report: &mut Report, root: &Path) {
         let nextest = first_line(&mut command(root, "cargo nextest --version")).is_some();
         let which = "--locked --workspace --lib --bins --tests --no-fail-fast";
         let line = if nextest {
-            // Most of them wait most of the time: for a timer, a lease, an election.
+            // Most tests wait most of the time: for a timer, a lease, an election.
             let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
             format!("cargo nextest run {which} --test-threads {threads}")
         } else {
@@ -82,7 +87,7 @@ fn rust_tests(report: &mut Report, root: &Path) {
     report.step("doctests", || doctests(root));
 }
 
-/// Runs the examples in doc comments, if there are any: rustdoc would compile every crate to find none.
+/// Runs the examples in doc comments, if any: rustdoc would compile every crate to find none.
 fn doctests(root: &Path) -> Result<Outcome> {
     let mut search = command(root, &format!("git grep --untracked --quiet -E {EXAMPLE} -- *.rs"));
     if search.status().is_ok_and(|status| status.code() == Some(1)) {
@@ -92,25 +97,26 @@ fn doctests(root: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-fn client_tests(report: &mut Report, root: &Path) {
-    let venv = Venv::new(root.join("tests/clients"));
-    let tools = report.step("tools for clients", || {
+/// Runs the suite of the folder `tests/<suite>` against the built binary.
+fn python_tests(report: &mut Report, root: &Path, suite: &str) {
+    let venv = Venv::new(root.join("tests").join(suite));
+    let tools = report.step(format!("tools for {suite}"), || {
         need_tool(root, "curl --version", "curl")?;
         venv.need_python()?;
         Ok(Outcome::Passed)
     });
-    // The dev profile: it shares its dependencies with the tests above, and these tests
-    // compare behaviour, not speed.
-    let built = report.step("build spillway", || {
+    // The dev profile shares its dependencies with the tests above, and these tests compare
+    // behaviour, not speed.
+    let built = report.step(format!("build spillway for {suite}"), || {
         let line = format!("{BUILD} --bin spillway --test demo");
         command::run(&mut command(root, &line)).map(|()| Outcome::Passed)
     });
-    if !tools || !built || !report.step("python packages", || venv.prepare()) {
+    if !tools || !built || !report.step(format!("packages for {suite}"), || venv.prepare()) {
         return;
     }
-    report.step("real clients", || {
+    report.step(suite.to_owned(), || {
         let mut pytest = venv.python();
-        pytest.args(["-m", "pytest"]).current_dir(root.join("tests/clients"));
+        pytest.args(["-m", "pytest"]).current_dir(root.join("tests").join(suite));
         pytest.env("SPILLWAY_BIN", Metadata::load(root)?.target_directory.join("debug/spillway"));
         command::run(&mut pytest).map(|()| Outcome::Passed)
     });

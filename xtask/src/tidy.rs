@@ -1,13 +1,15 @@
-//! `cargo xtask tidy`: the rules of this project that no public tool knows.
+//! `cargo xtask tidy`: checks rules of this project that no public tool knows.
 //!
-//! A check is a pure function from what the tree holds to findings, so that each one is tested on
-//! a planted violation. Only [`Tree::load`] reads anything.
+//! A check is a pure function from the content of the tree to findings, so that each one is tested
+//! on a planted violation. Only [`Tree::load`] reads anything.
 
 mod crates;
+mod documents;
 mod finding;
 mod lines;
 mod manifests;
 mod metrics;
+mod procedures;
 mod text;
 mod tree;
 
@@ -19,7 +21,7 @@ use crate::report::Outcome;
 use finding::{Finding, Severity};
 use tree::Tree;
 
-/// Prints the findings, as JSON where asked; true when there is no violation.
+/// Prints the findings, as JSON if asked for. Returns true if there is no violation.
 pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
     let findings = check(&Tree::load(root)?);
     if json {
@@ -30,7 +32,7 @@ pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
     Ok(count(&findings, Severity::Violation) == 0)
 }
 
-/// The same as a step of `verify`.
+/// Checks the rules as a step of `verify`.
 pub(crate) fn check_and_print(root: &Path) -> Result<Outcome> {
     let findings = check(&Tree::load(root)?);
     print(&findings);
@@ -47,6 +49,8 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(crates::check(tree));
     findings.extend(manifests::check(tree));
     findings.extend(metrics::check(tree));
+    findings.extend(procedures::check(tree));
+    findings.extend(documents::check(tree));
     findings
 }
 

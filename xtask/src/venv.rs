@@ -1,4 +1,4 @@
-//! The Python packages of the client tests, in a folder of their own.
+//! Python packages of the client tests, in a folder of their own.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,32 +10,32 @@ use anyhow::{Context as _, Result, bail};
 use crate::command::{self, first_line};
 use crate::report::Outcome;
 
-/// Prints `ok` where the pinned packages have builds.
+/// Python program that prints `ok` if the pinned packages have builds for this Python.
 const PYTHON_CHECK: &str = "import sys, venv, ensurepip; print('ok' if (3, 11) <= sys.version_info[:2] <= (3, 12) else sys.version)";
 
-/// A virtual environment that follows a `requirements.txt` beside it.
+/// Virtual environment that follows a `requirements.txt` beside it.
 #[derive(Debug)]
 pub(crate) struct Venv {
     folder: PathBuf,
     requirements: PathBuf,
-    /// A copy of the requirements that the environment was made from.
+    /// Copy of the requirements that the environment was made from.
     made_from: PathBuf,
 }
 
 impl Venv {
-    /// The environment `.venv` in `tests`, made from the `requirements.txt` there.
+    /// Returns the environment `.venv` in `tests`, for the `requirements.txt` there.
     pub(crate) fn new(tests: PathBuf) -> Self {
         let folder = tests.join(".venv");
         let made_from = folder.join("made-from-requirements.txt");
         Self { requirements: tests.join("requirements.txt"), made_from, folder }
     }
 
-    /// Its Python interpreter.
+    /// Returns a command for the Python interpreter of the environment.
     pub(crate) fn python(&self) -> Command {
         Command::new(self.folder.join("bin/python"))
     }
 
-    /// Fails, naming what to install, unless there is a Python that can make the environment.
+    /// Fails, naming what to install, unless a Python can make the environment.
     pub(crate) fn need_python(&self) -> Result<()> {
         match first_line(Command::new("python3").args(["-c", PYTHON_CHECK])).as_deref() {
             Some("ok") => Ok(()),
@@ -59,7 +59,7 @@ impl Venv {
                 .args(["--no-deps", "--requirement"])
                 .arg(&self.requirements),
         )?;
-        // Written last: an environment that was interrupted half-way is made again.
+        // Written last, so that an interrupted environment is made again.
         fs::copy(&self.requirements, &self.made_from)
             .context("cannot mark the environment as made")?;
         Ok(Outcome::Passed)
@@ -80,7 +80,7 @@ impl Venv {
 mod tests {
     use super::*;
 
-    /// A tests folder of its own, without any package to install.
+    /// Creates a tests folder without any package to install.
     fn tests_folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("xtask-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();

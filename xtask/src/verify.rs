@@ -1,4 +1,4 @@
-//! `cargo xtask verify`: all that must be clean before a change goes in. Writes nothing that git sees.
+//! `cargo xtask verify`: runs all checks that a change must pass. Writes nothing that git sees.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use crate::command::{self, command, first_line, succeeds_within};
 use crate::report::{Outcome, Report};
 use crate::tidy;
 
-/// The release of cargo-deny that CI uses; a later one may have more checks.
+/// Release of cargo-deny that CI uses; a later one may have more checks.
 const CARGO_DENY_VERSION: &str = "0.20.2";
 
-/// A shallow clone of the advisory database takes seconds; more means no network.
+/// Time limit for a shallow clone of the advisory database. It takes seconds; more means no
+/// network.
 const ADVISORIES_LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs every check, the cheap ones first, and does not stop at the first that fails.
+/// Runs every check, the cheap ones first, also after one has failed.
 pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
     let mut report = Report::default();
     report.step("tidy", || tidy::check_and_print(root));

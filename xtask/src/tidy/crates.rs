@@ -1,42 +1,49 @@
-//! Which crate may depend on which, and what each must have.
+//! Rules of crates: permitted dependencies, purity, module docs.
+
+use std::collections::BTreeSet;
 
 use super::finding::Finding;
-use super::tree::Tree;
+use super::tree::{TextFile, Tree};
 use crate::metadata::Package;
 
-/// The crates from the bottom up, each with the own crates that it may ship with.
+/// Crates from the bottom up, each with the crates of this workspace that it may ship with.
 ///
-/// Its tests may use any crate above it in this table, that is, lower in the building.
-const LAYERS: [(&str, &[&str]); 26] = [
-    // Runs the targets that all crates have; as a part of tests it uses none of them.
+/// Tests of a crate may use any crate that stands before it in this table.
+const LAYERS: [(&str, &[&str]); 29] = [
+    // Runs the targets of all crates, but uses none of them in its own tests.
     (
         "spillway-fuzz",
         &[
             "spillway-quota",
-            "spillway-control",
+            "spillway-cluster-state",
             "spillway-pulse",
             "spillway-protocol",
             "spillway-replicas",
             "spillway-link",
-            "spillway-consensus",
-            "spillway-agreement",
+            "spillway-geo",
+            "spillway-raft",
+            "spillway-control-plane",
             "spillway-admin",
             "spillway-proxy",
             "spillway-node",
         ],
     ),
+    // Stands on the link, yet above it here: nothing ships with it, and tests of all crates may use it.
+    ("spillway-testkit", &["spillway-link"]),
     ("spillway-types", &[]),
     ("spillway-prefix", &["spillway-types"]),
     ("spillway-route", &["spillway-types", "spillway-prefix"]),
+    ("spillway-journey", &["spillway-types", "spillway-route"]),
     ("spillway-health", &["spillway-types", "spillway-route"]),
     ("spillway-protocol", &["spillway-types"]),
     ("spillway-codec", &["spillway-types"]),
     ("spillway-quota", &["spillway-types"]),
     (
-        "spillway-control",
+        "spillway-cluster-state",
         &["spillway-types", "spillway-prefix", "spillway-codec", "spillway-quota"],
     ),
     ("spillway-pulse", &["spillway-types", "spillway-codec"]),
+    ("spillway-geo", &["spillway-types"]),
     ("spillway-engine", &[]),
     (
         "spillway-sim",
@@ -52,15 +59,15 @@ const LAYERS: [(&str, &[&str]); 26] = [
     ("spillway-emulator", &["spillway-engine"]),
     ("spillway-replicas", &["spillway-types"]),
     ("spillway-link", &["spillway-types", "spillway-codec"]),
-    ("spillway-consensus", &["spillway-types", "spillway-codec", "spillway-link"]),
+    ("spillway-raft", &["spillway-types", "spillway-codec", "spillway-link"]),
     (
-        "spillway-agreement",
+        "spillway-control-plane",
         &[
             "spillway-types",
             "spillway-codec",
-            "spillway-control",
+            "spillway-cluster-state",
             "spillway-link",
-            "spillway-consensus",
+            "spillway-raft",
         ],
     ),
     (
@@ -68,10 +75,10 @@ const LAYERS: [(&str, &[&str]); 26] = [
         &[
             "spillway-types",
             "spillway-route",
-            "spillway-control",
+            "spillway-cluster-state",
             "spillway-quota",
-            "spillway-consensus",
-            "spillway-agreement",
+            "spillway-raft",
+            "spillway-control-plane",
         ],
     ),
     (
@@ -80,8 +87,10 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "spillway-types",
             "spillway-prefix",
             "spillway-route",
+            "spillway-journey",
             "spillway-protocol",
-            "spillway-control",
+            "spillway-geo",
+            "spillway-cluster-state",
             "spillway-quota",
         ],
     ),
@@ -95,12 +104,13 @@ const LAYERS: [(&str, &[&str]); 26] = [
             "spillway-health",
             "spillway-protocol",
             "spillway-pulse",
+            "spillway-geo",
             "spillway-replicas",
             "spillway-link",
-            "spillway-control",
+            "spillway-cluster-state",
             "spillway-quota",
-            "spillway-consensus",
-            "spillway-agreement",
+            "spillway-raft",
+            "spillway-control-plane",
             "spillway-admin",
             "spillway-proxy",
             "spillway-telemetry",
@@ -110,50 +120,104 @@ const LAYERS: [(&str, &[&str]); 26] = [
         "spillway",
         &[
             "spillway-types",
+            "spillway-health",
             "spillway-emulator",
+            "spillway-geo",
             "spillway-link",
-            "spillway-control",
-            "spillway-consensus",
-            "spillway-agreement",
+            "spillway-cluster-state",
+            "spillway-raft",
+            "spillway-control-plane",
             "spillway-node",
             "spillway-telemetry",
         ],
     ),
     ("spillway-bench", &[]),
     ("spillway-chaos", &[]),
-    ("spillway-tests", &["spillway-emulator", "spillway-link", "spillway-node"]),
+    // Its library is helpers of its own tests.
+    (
+        "spillway-tests",
+        &["spillway-testkit", "spillway-emulator", "spillway-link", "spillway-node"],
+    ),
     ("xtask", &[]),
 ];
 
-/// Crates that decide and never wait: what they ship with has no runtime and no network.
-const PURE: [&str; 11] = [
+/// Pure crates, which decide and never wait: they ship without runtime and network.
+const PURE: [&str; 13] = [
     "spillway-types",
     "spillway-prefix",
     "spillway-route",
+    "spillway-journey",
     "spillway-health",
     "spillway-protocol",
     "spillway-codec",
     "spillway-quota",
-    "spillway-control",
+    "spillway-cluster-state",
     "spillway-pulse",
+    "spillway-geo",
     "spillway-engine",
     "spillway-sim",
 ];
 
-/// What makes a crate impure.
+/// Packages that make a crate impure.
 const IMPURE: [&str; 6] = ["tokio", "mio", "quinn", "hyper", "h2", "openraft"];
 
-/// Checks every crate of the workspace.
+/// Page with the same table for people.
+const ARCHITECTURE: &str = "docs/architecture.md";
+
+/// Page that names the pure crates.
+const CONTRIBUTING: &str = "CONTRIBUTING.md";
+
+/// Checks every crate of the workspace, and what the documents say of them.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    tree.metadata
-        .members()
-        .flat_map(|package| {
-            let mut findings = arrows(tree, package);
-            findings.extend(purity(tree, package));
-            findings.extend(module_docs(tree, package));
-            findings
+    let of_packages = tree.metadata.members().flat_map(|package| {
+        let mut findings = arrows(tree, package);
+        findings.extend(purity(tree, package));
+        findings.extend(module_docs(tree, package));
+        findings
+    });
+    let documented = tree.file(ARCHITECTURE).into_iter().flat_map(documented_arrows);
+    let pure = tree.file(CONTRIBUTING).into_iter().flat_map(documented_purity);
+    of_packages.chain(documented).chain(pure).collect()
+}
+
+/// Compares the rows `| crate | .. | may use |` with [`LAYERS`]; `–` stands for none.
+fn documented_arrows(page: &TextFile) -> Vec<Finding> {
+    let rows = page.numbered().filter_map(|(number, line)| {
+        let name = line.strip_prefix("| `")?.split_once("` |")?.0;
+        let uses = line.strip_suffix(" |")?.rsplit(" | ").next()?;
+        let layer = LAYERS.iter().find(|(layer, _)| short(layer) == name)?;
+        Some((number, layer, uses))
+    });
+    let differs = |shipped: &[&str], uses: &str| {
+        let written: BTreeSet<&str> = uses.split(", ").filter(|word| *word != NO_CRATE).collect();
+        let shipped: BTreeSet<&str> = shipped.iter().map(|name| short(name)).collect();
+        !uses.starts_with("for ") && written != shipped
+    };
+    rows.filter(|(_, (_, shipped), uses)| differs(shipped, uses))
+        .map(|(number, (name, shipped), _)| {
+            let uses: Vec<&str> = shipped.iter().map(|name| short(name)).collect();
+            let message = format!("{name} may use: {}", uses.join(", "));
+            Finding::violation("documented-arrows", &page.path, message).at(number)
         })
         .collect()
+}
+
+fn documented_purity(page: &TextFile) -> Vec<Finding> {
+    PURE.iter()
+        .filter(|name| !page.text.contains(&format!("`{}`", short(name))))
+        .map(|name| {
+            let message = format!("{name} is a pure crate and not named as one");
+            Finding::violation("documented-purity", &page.path, message)
+        })
+        .collect()
+}
+
+/// Stands for no crate in the table of the documents.
+const NO_CRATE: &str = "–";
+
+/// Returns the name of a crate's folder.
+fn short(name: &str) -> &str {
+    name.strip_prefix("spillway-").unwrap_or(name)
 }
 
 fn arrows(tree: &Tree, package: &Package) -> Vec<Finding> {
@@ -216,21 +280,32 @@ fn module_docs(tree: &Tree, package: &Package) -> Vec<Finding> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::tree::testing::tree_with;
+    use super::super::tree::testing::{tree, tree_with};
     use super::*;
+
+    #[test]
+    fn documents_that_differ_from_the_tables_are_found() {
+        let rows = "| `types` | ids | – |\n| `route` | policies | types |\n";
+        let files = [(ARCHITECTURE, rows), (CONTRIBUTING, "`types` and `route`")];
+        let found = check(&tree(&files));
+        let message = "spillway-route may use: types, prefix";
+        assert_eq!(found[0].message, message);
+        assert_eq!(found[0].line, Some(2));
+        assert_eq!(found.len(), 1 + PURE.len() - 2, "{found:?}");
+    }
 
     const DOCUMENTED: &str = "//! What it is.\n";
 
-    /// One edge: the crate that depends, the one it needs, and the kind of that need.
+    /// Edge of the graph: the crate that depends, the one it needs, and the kind of dependency.
     type Edge<'a> = (&'a str, &'a str, Option<&'a str>);
 
-    /// The findings for a workspace of `members` whose packages depend on each other by `edges`.
+    /// Returns the findings for a workspace of `members` with these dependencies.
     fn check_edges(members: &[&str], others: &[&str], edges: &[Edge<'_>]) -> Vec<String> {
         let packages: Vec<&str> = members.iter().chain(others).copied().collect();
         let of = |name: &str| edges.iter().filter(move |edge| edge.0 == name).collect::<Vec<_>>();
         let package = |name: &&str| {
             json!({
-                "id": name, "name": name, "manifest_path": format!("/tree/{name}/Cargo.toml"),
+                "id": name, "name": name, "version": "0.1.0", "manifest_path": format!("/tree/{name}/Cargo.toml"),
                 "targets": [{ "kind": ["lib"], "src_path": format!("/tree/{name}/lib.rs") }],
                 "dependencies": of(name).iter()
                     .map(|(_, to, kind)| json!({ "name": to, "kind": kind })).collect::<Vec<_>>(),
@@ -277,6 +352,17 @@ mod tests {
     }
 
     #[test]
+    fn helpers_of_tests_ship_with_nothing_and_every_crate_may_test_with_them() {
+        let members = ["spillway-types", "spillway-link", "spillway-testkit", "spillway-node"];
+        for user in ["spillway-types", "spillway-link", "spillway-node"] {
+            let tests = [(user, "spillway-testkit", Some("dev"))];
+            assert_eq!(check_edges(&members, &[], &tests), [""; 0]);
+            let shipped = [(user, "spillway-testkit", None)];
+            assert_eq!(check_edges(&members, &[], &shipped).len(), 1, "{user}");
+        }
+    }
+
+    #[test]
     fn a_crate_without_a_layer_is_found() {
         let found = check_edges(&["spillway-new"], &[], &[]);
         assert!(
@@ -305,7 +391,7 @@ mod tests {
     fn a_crate_without_a_module_doc_is_found() {
         let metadata = json!({
             "packages": [{
-                "id": "xtask", "name": "xtask", "manifest_path": "/tree/xtask/Cargo.toml",
+                "id": "xtask", "name": "xtask", "version": "0.1.0", "manifest_path": "/tree/xtask/Cargo.toml",
                 "targets": [{ "kind": ["bin"], "src_path": "/tree/xtask/main.rs" }],
                 "dependencies": [],
             }],

@@ -1,34 +1,34 @@
-//! What a check says about the tree.
+//! Findings of checks.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One place that breaks a rule.
+/// Place that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) severity: Severity,
-    /// The rule's short name.
+    /// Short name of the rule.
     pub(crate) rule: &'static str,
-    /// Relative to the workspace root.
+    /// Path relative to the workspace root.
     pub(crate) file: String,
-    /// Counted from 1; `None` when the whole file is meant.
+    /// Line, counted from 1; `None` for the whole file.
     pub(crate) line: Option<usize>,
     pub(crate) message: String,
 }
 
-/// Whether a finding fails the run.
+/// Effect of a finding on the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
-    /// Shown only.
+    /// The finding is only shown.
     Warning,
-    /// Fails the run.
+    /// The finding fails the run.
     Violation,
 }
 
 impl Finding {
-    /// A violation of `rule` by `file` as a whole.
+    /// Creates a violation of `rule` by `file` as a whole.
     pub(crate) fn violation(rule: &'static str, file: &str, message: impl Into<String>) -> Self {
         Self {
             severity: Severity::Violation,
@@ -39,12 +39,12 @@ impl Finding {
         }
     }
 
-    /// The same finding as a warning.
+    /// Turns the finding into a warning.
     pub(crate) fn into_warning(self) -> Self {
         Self { severity: Severity::Warning, ..self }
     }
 
-    /// The same finding at `line`, counted from 1.
+    /// Sets the line of the finding, counted from 1.
     pub(crate) fn at(self, line: usize) -> Self {
         Self { line: Some(line), ..self }
     }

@@ -1,13 +1,13 @@
-//! How long files may be.
+//! Limits on the length of files.
 
 use super::finding::Finding;
 use super::tree::{TextFile, Tree};
 
-/// A file this long has more than one subject in most cases.
+/// Number of lines above which most files have more than one subject.
 const LINES_WARN: usize = 400;
-/// No file is longer.
+/// Most lines of any file.
 const LINES_MAX: usize = 800;
-/// A `main.rs` has fewer lines: it reads arguments, builds, runs and drains.
+/// Number of lines that `main.rs` stays below: it reads arguments, builds, runs and drains.
 const MAIN_LINES: usize = 100;
 
 /// Checks the length of every source file.

@@ -1,4 +1,4 @@
-//! How manifests are written: one place for versions, a reason for each dependency.
+//! Rules of manifests: one place for versions, a reason for each dependency.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use toml::{Table, Value};
 use super::finding::Finding;
 use super::tree::{TextFile, Tree};
 
-/// The tables of a manifest that name dependencies.
+/// Tables of a manifest that name dependencies.
 const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// Checks the root manifest and those of all crates.
+/// Checks the root manifest and the manifests of all crates.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let manifests: Vec<&TextFile> =
         tree.files.iter().filter(|file| file.name() == "Cargo.toml").collect();
@@ -59,7 +59,7 @@ fn is_inherited(value: &Value) -> bool {
     value.get("workspace").and_then(Value::as_bool) == Some(true)
 }
 
-/// Every dependency that a crate's manifest names, those for one platform included.
+/// Returns every dependency that a manifest names, including those of one platform only.
 fn dependencies(manifest: &Table) -> Vec<(&str, &Value)> {
     let platforms = manifest.get("target").and_then(Value::as_table);
     let tables = platforms.into_iter().flat_map(Table::values).filter_map(Value::as_table);
@@ -88,7 +88,7 @@ fn check_root(file: &TextFile, used: &BTreeSet<String>) -> Vec<Finding> {
     findings
 }
 
-/// The entries of `[workspace.dependencies]`: line, name and text, which may go over lines.
+/// Returns the entries of `[workspace.dependencies]`: line, name, and text of one or more lines.
 fn workspace_dependencies(file: &TextFile) -> Vec<(usize, &str, String)> {
     let mut entries: Vec<(usize, &str, String)> = Vec::new();
     let section = file
@@ -115,7 +115,7 @@ fn workspace_dependencies(file: &TextFile) -> Vec<(usize, &str, String)> {
     entries
 }
 
-/// True when a line of `entry` has a `#` outside quotes with words after it.
+/// Returns true if a line of `entry` has a `#` outside quotes with words after it.
 fn has_comment(entry: &str) -> bool {
     entry.lines().any(|line| {
         let mut quoted = false;

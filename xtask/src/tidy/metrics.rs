@@ -1,20 +1,20 @@
-//! Every metric is documented and every documented metric exists.
+//! Check that every metric is documented and every documented metric exists.
 
 use std::collections::BTreeMap;
 
 use super::finding::Finding;
 use super::tree::{TextFile, Tree};
 
-/// The one file with metric names.
+/// The only file with metric names.
 const NAMES: &str = "crates/telemetry/src/names.rs";
-/// Where an operator reads what they mean.
+/// Document that explains the metrics to operators.
 const DOCUMENT: &str = "docs/metrics.md";
-/// What every metric of ours begins with.
+/// Prefix of all metrics of this project.
 const PREFIX: &str = "spillway_";
-/// What the text format appends to the name of a counter, histogram or info.
+/// Suffixes that the text format adds to the name of a counter, histogram or info.
 const SUFFIXES: [&str; 6] = ["_total", "_bucket", "_sum", "_count", "_created", "_info"];
 
-/// Compares the names with the document, once there are names.
+/// Compares the names with the document. Returns no findings if there is no file of names.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(names_file) = tree.file(NAMES) else { return Vec::new() };
     let Some(document) = tree.file(DOCUMENT) else {
@@ -43,7 +43,7 @@ fn is_name_of(word: &str, name: &str) -> bool {
     word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || SUFFIXES.contains(&rest))
 }
 
-/// The metric names in string literals, each with its line.
+/// Returns the metric names in string literals, each with its line.
 fn names(file: &TextFile) -> BTreeMap<&str, usize> {
     file.numbered()
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
@@ -54,7 +54,7 @@ fn names(file: &TextFile) -> BTreeMap<&str, usize> {
         .collect()
 }
 
-/// The words that look like metric names, each with its last line.
+/// Returns the words that look like metric names, each with the last line that has it.
 fn words(file: &TextFile) -> BTreeMap<&str, usize> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     file.numbered()

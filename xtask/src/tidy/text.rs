@@ -1,9 +1,9 @@
-//! Words that must not stand in a file, or not without a reason beside them.
+//! Text that must not occur in a file, or not without a reason beside it.
 
 use super::finding::Finding;
 use super::tree::{TextFile, Tree};
 
-/// Folders that belong to one machine or person. Without slashes here, so that this file passes.
+/// Folders that belong to one machine or person. Without slashes, so that this file passes.
 const MACHINE_FOLDERS: [&str; 3] = ["work", "root", "home"];
 
 /// Checks every text file.
@@ -32,7 +32,7 @@ fn machine_paths(file: &TextFile) -> Vec<Finding> {
         .collect()
 }
 
-/// True when `folder` occurs as the start of an absolute path and not inside a longer one.
+/// Returns true if an absolute path in `line` begins with `folder`.
 fn has_path_from_root(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -50,7 +50,7 @@ fn bare_ignores(file: &TextFile) -> Vec<Finding> {
         .collect()
 }
 
-/// A test that sleeps is slow or flaky or both; the few that must say what they wait for.
+/// Finds sleeps in tests without a comment that says why: a test that sleeps is slow or flaky.
 fn bare_sleeps(file: &TextFile) -> Vec<Finding> {
     let Some(comment) = comment_mark(file) else { return Vec::new() };
     let lines: Vec<&str> = file.text.lines().collect();
@@ -74,7 +74,8 @@ fn comment_mark(file: &TextFile) -> Option<&'static str> {
     }
 }
 
-/// Where the tests begin: at the top of a file of tests, else at its test module.
+/// Returns the first line of tests: the top of a test file, else the test module; None without
+/// tests.
 fn first_test_line(file: &TextFile, lines: &[&str]) -> Option<usize> {
     let in_folder = file.path.split('/').rev().skip(1).any(|part| part == "tests");
     if in_folder || file.name().ends_with("_test.rs") || file.name() == "tests.rs" {
@@ -84,7 +85,7 @@ fn first_test_line(file: &TextFile, lines: &[&str]) -> Option<usize> {
         .find(|&index| lines[index].trim() == "#[cfg(test)]" && opens_module(&lines[index + 1..]))
 }
 
-/// True when the item that follows is a module written out here, not one in another file.
+/// Returns true if the next item is a module with its body in this file.
 fn opens_module(lines: &[&str]) -> bool {
     let item = lines.iter().map(|line| line.trim()).find(|line| !line.starts_with("#["));
     item.is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
@@ -92,12 +93,12 @@ fn opens_module(lines: &[&str]) -> bool {
 
 fn calls_sleep(line: &str, comment: &str) -> bool {
     let code = line.split(comment).next().unwrap_or_default();
-    // In two parts, so that this file passes.
+    // Written in two parts, so that this file passes.
     let call = ["sleep", "("].concat();
     code.contains(&call) && !code.contains(&format!("fn {call}"))
 }
 
-/// True when `excused` stands on the same line or in the comment right above it.
+/// Returns true if `excused` is on the same line or in the comment right above.
 fn is_excused(lines: &[&str], index: usize, comment: &str, excused: &str) -> bool {
     let above =
         lines[..index].iter().rev().take_while(|line| line.trim_start().starts_with(comment));
@@ -109,7 +110,7 @@ mod tests {
     use super::super::tree::testing::tree;
     use super::*;
 
-    /// Checks one file; `SLEEP` and `ROOT` in it become what this file itself must not contain.
+    /// Checks one file. `SLEEP` and `ROOT` in it stand for text that this file must not contain.
     fn check_one(path: &str, text: &str) -> Vec<(&'static str, Option<usize>)> {
         let text = text.replace("SLEEP", &["sleep", "("].concat());
         let text = text.replace("ROOT", &["/", "root", "/"].concat());

@@ -1,4 +1,4 @@
-//! What the checks look at: every tracked text file and cargo's view of the workspace.
+//! Input of the checks: every tracked text file, and cargo's view of the workspace.
 
 use std::fs;
 use std::path::Path;
@@ -9,17 +9,17 @@ use anyhow::{Context as _, Result, bail};
 use crate::command::command;
 use crate::metadata::Metadata;
 
-/// The text files of the tree, and what cargo knows.
+/// Text files of the tree, and cargo's view of the workspace.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) files: Vec<TextFile>,
     pub(crate) metadata: Metadata,
 }
 
-/// A file that git tracks, or would track, and that is UTF-8.
+/// UTF-8 file that git tracks, or would track.
 #[derive(Debug)]
 pub(crate) struct TextFile {
-    /// Relative to the workspace root, with forward slashes.
+    /// Path relative to the workspace root, with forward slashes.
     pub(crate) path: String,
     pub(crate) text: String,
 }
@@ -29,7 +29,7 @@ impl Tree {
     pub(crate) fn load(root: &Path) -> Result<Self> {
         let mut files = Vec::new();
         for path in tracked(root)? {
-            // A file may be tracked and deleted, or no text at all; neither has lines to check.
+            // Skips files that are tracked but deleted, and files that are no text.
             let Ok(bytes) = fs::read(root.join(&path)) else { continue };
             if let Ok(text) = String::from_utf8(bytes) {
                 files.push(TextFile { path, text });
@@ -38,31 +38,31 @@ impl Tree {
         Ok(Self { files, metadata: Metadata::load(root)? })
     }
 
-    /// The file at `path`, if there is one.
+    /// Returns the file at `path`, if there is one.
     pub(crate) fn file(&self, path: &str) -> Option<&TextFile> {
         self.files.iter().find(|file| file.path == path)
     }
 }
 
 impl TextFile {
-    /// The last part of its path.
+    /// Returns the last part of the path.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// What follows the last dot of its name, or nothing.
+    /// Returns the part of the name after the last dot; empty if there is none.
     pub(crate) fn extension(&self) -> &str {
         self.name().rsplit_once('.').map_or("", |(_, extension)| extension)
     }
 
-    /// Its lines with their numbers, counted from 1.
+    /// Returns the lines with their numbers, counted from 1.
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
 
 fn tracked(root: &Path) -> Result<Vec<String>> {
-    // New files count before they are added, so that a finding comes before the commit.
+    // Includes new files, so that a finding comes before the commit.
     let output = command(root, "git ls-files -z --cached --others --exclude-standard")
         .stdin(Stdio::null())
         .output()
@@ -80,7 +80,7 @@ pub(crate) mod testing {
 
     use super::*;
 
-    /// A tree of `files` as (path, text), with no packages.
+    /// Creates a tree of `files` as (path, text), without packages.
     pub(crate) fn tree(files: &[(&str, &str)]) -> Tree {
         let metadata = serde_json::json!({
             "packages": [], "workspace_members": [], "resolve": { "nodes": [] },
@@ -89,7 +89,7 @@ pub(crate) mod testing {
         tree_with(files, metadata)
     }
 
-    /// A tree of `files` with what cargo would have answered.
+    /// Creates a tree of `files` and the answer of `cargo metadata`.
     pub(crate) fn tree_with(files: &[(&str, &str)], metadata: serde_json::Value) -> Tree {
         let files = files
             .iter()

@@ -1,0 +1,203 @@
+//! `cargo xtask dist`: builds what is installed, for the machine that it runs on.
+//!
+//! A static binary, a Debian package, a tarball, an SBOM, and checksums. Builds are reproducible:
+//! one commit gives equal bytes on all machines, and `--verify` checks that with two builds in two
+//! folders.
+
+mod build;
+mod package;
+mod sbom;
+mod verify;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+
+use crate::command::{self, command, first_line};
+use crate::metadata::Metadata;
+use crate::report::{Outcome, Report};
+
+/// What is built, and where it goes.
+#[derive(Debug, Args)]
+pub(crate) struct DistArgs {
+    /// Cargo's profile: `dist` is what is deployed, `dev` is built in a fraction of the time.
+    #[arg(long, default_value = "dist")]
+    profile: String,
+    /// Where the files go; emptied before. [default: packages in cargo's target folder]
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// The Debian revision: a package with a higher one replaces those before it.
+    #[arg(long, default_value_t = 1)]
+    revision: u32,
+    /// Packs this binary instead of building one.
+    #[arg(long, conflicts_with = "verify")]
+    binary: Option<PathBuf>,
+    /// Builds twice, in two folders, and fails unless every file is equal.
+    #[arg(long)]
+    verify: bool,
+}
+
+/// Facts that names and dates of the files come from.
+#[derive(Debug, Clone)]
+pub(crate) struct Release {
+    /// Version in the workspace manifest.
+    version: String,
+    revision: u32,
+    profile: String,
+    /// Target triple of the machine that the files are for, e.g. `x86_64-unknown-linux-gnu`.
+    target: String,
+    /// Date of all files, in seconds since 1970: that of the commit.
+    epoch: u64,
+}
+
+impl Release {
+    /// Returns the processor in the form of `uname -m`.
+    fn machine(&self) -> &str {
+        self.target.split('-').next().unwrap_or_default()
+    }
+
+    /// Returns the processor in the form of Debian.
+    fn debian_architecture(&self) -> Result<&'static str> {
+        match self.machine() {
+            "x86_64" => Ok("amd64"),
+            "aarch64" => Ok("arm64"),
+            other => bail!("packages are made for x86_64 and aarch64, not for {other}"),
+        }
+    }
+}
+
+/// Makes all files. Returns true if that worked and, if asked for, both builds were equal.
+pub(crate) fn run(root: &Path, args: &DistArgs, json: bool) -> Result<bool> {
+    let metadata = Metadata::load(root)?;
+    let out = args.out.clone().unwrap_or_else(|| metadata.target_directory.join("packages"));
+    let release = release(root, &metadata, args)?;
+    let mut report = Report::default();
+    if args.verify {
+        verify::run(&mut report, root, &release, &out);
+    } else {
+        make(&mut report, root, &release, (args.binary.as_deref(), &out));
+    }
+    report.finish(json)
+}
+
+/// Makes the files in `out`, from `binary` or by building one. Returns true if that worked.
+fn make(
+    report: &mut Report,
+    root: &Path,
+    release: &Release,
+    (binary, out): (Option<&Path>, &Path),
+) -> bool {
+    report.step("static binary", || {
+        empty(out)?;
+        let built = match binary {
+            Some(binary) => binary.to_owned(),
+            None => build::static_binary(root, release)?,
+        };
+        let binary = out.join("spillway");
+        fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
+        package::set_mode(&binary, 0o755)?;
+        package::date(&binary, release.epoch)?;
+        Ok(Outcome::Passed)
+    }) && report.step("sbom", || sbom::write(root, release, out))
+        && report.step("tarball", || package::tarball(root, release, out))
+        && report.step("image root", || package::image_root(root, release, out))
+        && report.step("debian package", || package::deb(root, release, out))
+        && report.step("checksums", || checksums(out))
+}
+
+/// Empties a folder of packages or creates it, so that no file of an earlier run is left. Fails if
+/// the folder has other files.
+fn empty(out: &Path) -> Result<()> {
+    let is_ours = |path: &Path| path.join("SHA256SUMS").exists();
+    if out.exists() && fs::read_dir(out)?.next().is_some() {
+        if !is_ours(out) {
+            bail!("{} has other files: name an empty folder with --out", out.display());
+        }
+        fs::remove_dir_all(out)?;
+    }
+    fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))
+}
+
+fn checksums(out: &Path) -> Result<Outcome> {
+    let mut names: Vec<String> = fs::read_dir(out)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_>>()?;
+    names.sort();
+    let mut sums = command(out, "sha256sum --");
+    let printed = sums.args(names).output().context("cannot start sha256sum")?;
+    if !printed.status.success() {
+        bail!("sha256sum failed: {}", String::from_utf8_lossy(&printed.stderr).trim());
+    }
+    fs::write(out.join("SHA256SUMS"), printed.stdout)?;
+    for line in fs::read_to_string(out.join("SHA256SUMS"))?.lines() {
+        eprintln!("{line}");
+    }
+    Ok(Outcome::Passed)
+}
+
+fn release(root: &Path, metadata: &Metadata, args: &DistArgs) -> Result<Release> {
+    let spillway = metadata.member("spillway").context("no package is called spillway")?;
+    let target = first_line(&mut command(root, "rustc --print host-tuple"))
+        .context("cannot ask rustc which machine this is")?;
+    Ok(Release {
+        version: spillway.version.clone(),
+        revision: args.revision,
+        profile: args.profile.clone(),
+        target,
+        epoch: epoch(root)?,
+    })
+}
+
+/// Returns SOURCE_DATE_EPOCH, as reproducible-builds.org defines it, or else the commit's time.
+fn epoch(root: &Path) -> Result<u64> {
+    let said = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let text = said.or_else(|| first_line(&mut command(root, "git log -1 --format=%ct")));
+    let text = text.context("no commit to date the files by: set SOURCE_DATE_EPOCH")?;
+    text.parse().with_context(|| format!("SOURCE_DATE_EPOCH is no number of seconds: {text}"))
+}
+
+/// Runs a packing tool with the date of `release`.
+fn pack(command: &mut std::process::Command, release: &Release) -> Result<()> {
+    // Sorting and dates must be equal on all machines.
+    command.env("SOURCE_DATE_EPOCH", release.epoch.to_string()).env("LC_ALL", "C").env("TZ", "UTC");
+    command::run(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("xtask-dist-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_folder_with_other_files_is_left_alone() {
+        let out = folder("out");
+        empty(&out).unwrap();
+        fs::write(out.join("thesis.txt"), "years of work").unwrap();
+        assert!(empty(&out).is_err());
+        assert!(out.join("thesis.txt").exists());
+        fs::write(out.join("SHA256SUMS"), "").unwrap();
+        empty(&out).unwrap();
+        assert!(!out.join("thesis.txt").exists(), "a folder of packages is made anew");
+        fs::remove_dir_all(out).unwrap();
+    }
+
+    #[test]
+    fn checksums_name_every_file_once_in_order() {
+        let out = folder("sums");
+        for name in ["b", "a"] {
+            fs::write(out.join(name), "").unwrap();
+        }
+        checksums(&out).unwrap();
+        let nothing = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        let sums = fs::read_to_string(out.join("SHA256SUMS")).unwrap();
+        assert_eq!(sums, format!("{nothing}  a\n{nothing}  b\n"));
+        fs::remove_dir_all(out).unwrap();
+    }
+}

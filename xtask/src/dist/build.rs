@@ -1,0 +1,128 @@
+//! Static binary, which needs nothing of the machine that it runs on.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::Release;
+use crate::command::{self, command, first_line};
+use crate::metadata::Metadata;
+
+/// Separator of flags in CARGO_ENCODED_RUSTFLAGS, which allows spaces in paths.
+const SEPARATOR: &str = "\u{1f}";
+
+/// Folders of this machine, and their names in the binary. Real paths would tell who built it, and
+/// builds in different folders would differ.
+struct Renamed(Vec<(String, String)>);
+
+/// Builds the binary and returns its path.
+///
+/// The build names its target, though it is this machine: flags then don't apply to procedural
+/// macros, which can't be static, and the usual builds stay valid.
+///
+/// # Errors
+/// Returns an error if the binary can't be built, or is not static.
+pub(super) fn static_binary(root: &Path, release: &Release) -> Result<PathBuf> {
+    let metadata = Metadata::load(root)?;
+    let renamed = Renamed::on_this_machine(root, &metadata.target_directory)?;
+    let Release { profile, target, epoch, .. } = release;
+    let line = format!(
+        "cargo build --locked --package spillway --bin spillway --profile {profile} --target {target}"
+    );
+    let mut cargo = command(root, &line);
+    cargo
+        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&renamed))
+        .env(format!("CFLAGS_{}", target.replace('-', "_")), c_flags(&renamed)?)
+        .env("SOURCE_DATE_EPOCH", epoch.to_string())
+        // Flags of this machine would end up in what is built.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_BUILD_TARGET");
+    command::run(&mut cargo)?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let binary = metadata.target_directory.join(target).join(folder).join("spillway");
+    need_static(root, &binary)?;
+    Ok(binary)
+}
+
+/// Fails if `binary` needs a dynamic loader.
+fn need_static(root: &Path, binary: &Path) -> Result<()> {
+    let mut readelf = command(root, "readelf --program-headers --wide");
+    let shown = readelf.arg(binary).env("LC_ALL", "C").output();
+    let shown = shown.context("cannot start readelf (Debian: apt-get install binutils)")?;
+    if !shown.status.success() || shown.stdout.is_empty() {
+        bail!("readelf can't read {}", binary.display());
+    }
+    if String::from_utf8_lossy(&shown.stdout).contains("INTERP") {
+        bail!("{} is not static", binary.display());
+    }
+    Ok(())
+}
+
+fn rust_flags(renamed: &Renamed) -> String {
+    let mut flags: Vec<String> =
+        ["-Ctarget-feature=+crt-static", "-Cstrip=symbols", "-Cdebuginfo=0"]
+            .map(str::to_owned)
+            .into();
+    flags.extend(renamed.0.iter().map(|(from, to)| format!("--remap-path-prefix={from}={to}")));
+    flags.join(SEPARATOR)
+}
+
+/// Returns the flags for the C code of some crates, whose build scripts split flags at spaces.
+fn c_flags(renamed: &Renamed) -> Result<String> {
+    if let Some((path, _)) = renamed.0.iter().find(|(from, _)| from.contains(' ')) {
+        bail!("a folder with a space in its path can't be built in: {path}");
+    }
+    let flags = renamed.0.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}"));
+    Ok(flags.collect::<Vec<_>>().join(" "))
+}
+
+impl Renamed {
+    /// Returns the folders with their names. Of several that match, compilers take the last one.
+    fn on_this_machine(root: &Path, target_directory: &Path) -> Result<Self> {
+        let cargo_home = std::env::var_os("CARGO_HOME")
+            .map(PathBuf::from)
+            .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+        let cargo_home = cargo_home.context("neither CARGO_HOME nor HOME is set")?;
+        let sysroot = first_line(&mut command(root, "rustc --print sysroot"));
+        let sysroot = sysroot.context("cannot ask rustc where it is")?;
+        let pairs = [
+            (root.to_owned(), "/spillway"),
+            (target_directory.to_owned(), "/target"),
+            (cargo_home, "/cargo"),
+            (PathBuf::from(sysroot), "/rust"),
+        ];
+        Ok(Self(
+            pairs.map(|(from, to)| (from.to_string_lossy().into_owned(), to.to_owned())).into(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn renamed(root: &str) -> Renamed {
+        Renamed(vec![(root.to_owned(), "/spillway".to_owned())])
+    }
+
+    #[test]
+    fn both_compilers_are_told_other_names_for_the_folders() {
+        let folders = renamed("/src/spillway");
+        assert!(rust_flags(&folders).ends_with("--remap-path-prefix=/src/spillway=/spillway"));
+        assert_eq!(c_flags(&folders).unwrap(), "-ffile-prefix-map=/src/spillway=/spillway");
+    }
+
+    #[test]
+    fn a_path_that_the_c_compiler_would_misread_is_refused() {
+        let spaced = renamed("/src/my projects");
+        assert!(c_flags(&spaced).unwrap_err().to_string().contains("my projects"));
+    }
+
+    #[test]
+    fn a_dynamic_binary_is_told_from_a_static_one() {
+        // The binary of this test is dynamic.
+        let own = std::env::current_exe().unwrap();
+        let error = need_static(Path::new("/"), &own).unwrap_err();
+        assert!(error.to_string().contains("is not static"), "{error}");
+    }
+}
