@@ -32,15 +32,24 @@ pub(crate) enum Suite {
 /// Runs the tests of `suite`. Returns true if all passed.
 pub(crate) fn run(root: &Path, suite: Suite, json: bool) -> Result<bool> {
     let mut report = Report::default();
-    if matches!(suite, Suite::All | Suite::Unit) {
-        rust_tests(&mut report, root);
-    }
-    if matches!(suite, Suite::All | Suite::Clients) {
-        python_tests(&mut report, root, "clients");
-    }
-    if matches!(suite, Suite::All | Suite::Deploy) {
-        python_tests(&mut report, root, "deploy");
-    }
+    let suites: &[&str] = match suite {
+        Suite::All => &["clients", "deploy"],
+        Suite::Unit => &[],
+        Suite::Clients => &["clients"],
+        Suite::Deploy => &["deploy"],
+    };
+    std::thread::scope(|scope| {
+        // Packages come over the network, which the Rust tests leave to them.
+        let packages = scope.spawn(|| suites.iter().map(|suite| packages(root, suite)).collect());
+        if matches!(suite, Suite::All | Suite::Unit) {
+            rust_tests(&mut report, root);
+        }
+        let packages: Vec<Result<Outcome>> =
+            packages.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        for (suite, packages) in suites.iter().zip(packages) {
+            python_tests(&mut report, root, suite, packages);
+        }
+    });
     report.finish(json)
 }
 
@@ -97,21 +106,25 @@ fn doctests(root: &Path) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs the suite of the folder `tests/<suite>` against the built binary.
-fn python_tests(report: &mut Report, root: &Path, suite: &str) {
+/// Installs what the suite of the folder `tests/<suite>` needs.
+fn packages(root: &Path, suite: &str) -> Result<Outcome> {
     let venv = Venv::new(root.join("tests").join(suite));
-    let tools = report.step(format!("tools for {suite}"), || {
-        need_tool(root, "curl --version", "curl")?;
-        venv.need_python()?;
-        Ok(Outcome::Passed)
-    });
+    need_tool(root, "curl --version", "curl")?;
+    venv.need_python()?;
+    venv.prepare()
+}
+
+/// Runs the suite of the folder `tests/<suite>` against the built binary.
+fn python_tests(report: &mut Report, root: &Path, suite: &str, packages: Result<Outcome>) {
+    let venv = Venv::new(root.join("tests").join(suite));
+    let prepared = report.step(format!("packages for {suite}"), || packages);
     // The dev profile shares its dependencies with the tests above, and these tests compare
     // behaviour, not speed.
     let built = report.step(format!("build spillway for {suite}"), || {
         let line = format!("{BUILD} --bin spillway --test demo");
         command::run(&mut command(root, &line)).map(|()| Outcome::Passed)
     });
-    if !tools || !built || !report.step(format!("packages for {suite}"), || venv.prepare()) {
+    if !prepared || !built {
         return;
     }
     report.step(suite.to_owned(), || {
