@@ -92,13 +92,8 @@ impl Knowledge {
     /// Returns the predicted time to prefill the uncached part of the request's prompt, in
     /// milliseconds.
     pub(crate) fn prefill_ms(&self, inquiry: &Inquiry, cached_blocks: u32, speed: &Speed) -> f32 {
-        let tokens = |bytes: f32| bytes / speed.bytes_per_token.max(f32::MIN_POSITIVE);
-        let prompt = tokens(inquiry.prompt_bytes as f32);
-        let cached = tokens(cached_blocks as f32 * self.block_bytes() as f32).min(prompt);
-        // A token takes longer the more tokens precede it: this is the mean for those after
-        // `cached`.
-        let before = (prompt + cached) / 2.0 / 1_000.0;
-        (prompt - cached) * (speed.prefill_ms + speed.prefill_ms_per_thousand * before)
+        let cached_bytes = cached_blocks as f32 * self.block_bytes() as f32;
+        speed.reading_ms(inquiry.prompt_bytes as f32, cached_bytes)
     }
 
     pub(crate) fn spilled(&self, is_changed: bool) {

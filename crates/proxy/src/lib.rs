@@ -21,7 +21,6 @@ mod gateway;
 mod hedging;
 mod held;
 mod knowledge;
-mod late_probes;
 mod learning;
 mod live_loads;
 mod locations;

@@ -261,13 +261,13 @@ impl Regions {
     pub(crate) fn has_room(&self, region: &RegionName, model: &ModelName) -> bool {
         let other = self.others.iter().find(|other| other.name == *region);
         let load = other.and_then(|other| other.models.get(model)).map(|model| &model.load);
-        load.is_some_and(|load| load.shed == ShedState::Open && is_half_empty(load))
+        load.is_some_and(|load| load.shed == ShedState::Open && load.is_half_empty())
     }
 
     /// Returns true if the own region needs no comparison: it is the only one, or at most half
     /// full.
     pub(crate) fn is_roomy(&self, model: &ModelName) -> bool {
-        let is_half_empty = || self.own.get(model).is_some_and(|own| is_half_empty(&own.load));
+        let is_half_empty = || self.own.get(model).is_some_and(|own| own.load.is_half_empty());
         self.is_alone() || (!self.is_evacuated && is_half_empty())
     }
 
@@ -357,11 +357,6 @@ impl OtherModel {
             ended: since(self.counts.ended(), self.ended),
         }
     }
-}
-
-fn is_half_empty(load: &ModelLoad) -> bool {
-    let taken = load.queued + load.running;
-    load.queued == 0.0 && load.capacity.is_some_and(|capacity| taken * 2.0 < capacity)
 }
 
 /// Counts of this node at a group's replicas at this moment.

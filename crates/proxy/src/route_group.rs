@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use spillway_route::{Admitted, Candidate, Group, admitted};
+use spillway_route::{Admitted, Candidate, Group, LateProbes, admitted};
 use spillway_types::{Admission, ModelName, ReplicaSlot, Standing};
 
 use crate::hedging::FirstByte;
-use crate::late_probes::LateProbes;
 use crate::replica::Replica;
 use crate::tenants::Tenants;
 use crate::view::RouteSpec;

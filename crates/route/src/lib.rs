@@ -6,7 +6,7 @@
 //! and the [`Moment`] (time, loads, randomness).
 //!
 //! [`plan()`] and [`spill()`] keep no state. Types that do, such as [`Admission`],
-//! [`ConcurrencyLimit`], [`LatencyModel`] and [`RetryBudget`], belong to their caller. Measured
+//! [`ConcurrencyLimit`], [`LateProbes`], [`LatencyModel`] and [`RetryBudget`], belong to their caller. Measured
 //! values, [`refill`]ed buckets included, come in through [`Loads`].
 //!
 //! A new policy is one file in `policy/` and its lines in `policy.rs`; CONTRIBUTING.md has the steps.
@@ -23,6 +23,7 @@ mod fair_share;
 mod field;
 mod foresee;
 mod group;
+mod late_probes;
 mod latency;
 mod mean;
 mod moment;
@@ -55,6 +56,7 @@ pub use concurrency_limit::{
 pub use explain::{Obstacle, Weighed, plan_explained};
 pub use foresee::late_ms;
 pub use group::Group;
+pub use late_probes::LateProbes;
 pub use latency::{LatencyModel, PredictionError, Seen};
 pub use moment::{Loads, Moment, Snapshot};
 pub use plan::{Attempt, Plan, Reason, Refusal, plan};

@@ -161,6 +161,12 @@ policies! {
 }
 
 impl Policy {
+    /// Returns true if the policy goes by what replicas have in their caches.
+    #[must_use]
+    pub fn reads_caches(self) -> bool {
+        matches!(self, Self::PredictedLatency | Self::PrefixAware)
+    }
+
     /// Returns true if weights count.
     pub(crate) fn is_weighted(self) -> bool {
         !matches!(self, Self::RoundRobin | Self::LeastConnections)

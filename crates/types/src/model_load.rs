@@ -36,6 +36,13 @@ impl ModelLoad {
     pub fn is_unserved(&self) -> bool {
         self.capacity == Some(0.0) && self.shed == ShedState::Shedding && self.running == 0.0
     }
+
+    /// Returns true if nothing waits and more than half of a known capacity is free.
+    #[must_use]
+    pub fn is_half_empty(&self) -> bool {
+        let taken = self.queued + self.running;
+        self.queued == 0.0 && self.capacity.is_some_and(|capacity| taken * 2.0 < capacity)
+    }
 }
 
 /// Which further requests for a model a region accepts.

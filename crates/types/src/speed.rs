@@ -41,6 +41,19 @@ impl Speed {
         kv_tokens: 0.0,
         trust: 0.0,
     };
+
+    /// Returns the milliseconds to read a prompt of so many bytes, of which the first
+    /// `cached_bytes` are cached.
+    #[must_use]
+    pub fn reading_ms(&self, prompt_bytes: f32, cached_bytes: f32) -> f32 {
+        let tokens = |bytes: f32| bytes / self.bytes_per_token.max(f32::MIN_POSITIVE);
+        let prompt = tokens(prompt_bytes);
+        let cached = tokens(cached_bytes).min(prompt);
+        // A token takes longer the more tokens precede it: this is the mean for those after
+        // `cached`.
+        let before = (prompt + cached) / 2.0 / 1_000.0;
+        (prompt - cached) * (self.prefill_ms + self.prefill_ms_per_thousand * before)
+    }
 }
 
 impl Default for Speed {

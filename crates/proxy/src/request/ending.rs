@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use spillway_journey::{Ending, Journey, Permission, RefusedRequest};
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{Refusal, ShedReason};
+use spillway_route::{LateProbes, Refusal, ShedReason};
 
-use crate::late_probes::PROBE_PERIOD;
 use crate::remote::RemoteFailure;
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::waiting::Foreseen;
@@ -154,7 +153,7 @@ pub(super) fn too_late(reason: ShedReason, late_ms: f32) -> GatewayError {
     match reason {
         // By then the prediction is tried again. The same request with the same deadline is no better
         // off for coming again.
-        ShedReason::Slo => error.with_retry_after(PROBE_PERIOD),
+        ShedReason::Slo => error.with_retry_after(LateProbes::PERIOD),
         _ => error,
     }
 }

@@ -9,7 +9,7 @@ use spillway_journey::{
     Claim, Conversation, Kept, Permission, Position, QueueSight, RegionSight, ReplicaGroup,
     ReplicaSight, RequestSight, Room, RouteRules,
 };
-use spillway_route::{Access, HoldTime, OwnRegion, Policy, RegionCandidate, SpillTerms, Waiting};
+use spillway_route::{Access, HoldTime, OwnRegion, RegionCandidate, SpillTerms, Waiting};
 use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
 
 use crate::knowledge::Cached;
@@ -30,7 +30,7 @@ impl RequestSight for Dispatch<'_> {
     fn route_rules(&self) -> RouteRules {
         let spec = &self.prepared.route.spec;
         RouteRules {
-            reads_caches: reads_caches(spec.policy),
+            reads_caches: spec.policy.reads_caches(),
             queue_count_max: spec.queue.limits.count_max,
             wait_ms_max: spec.queue.limits.wait_ms_max,
             slo: spec.queue.slo,
@@ -273,9 +273,4 @@ impl RegionSight for Dispatch<'_> {
     fn note_hot(&self, is_changed: bool) {
         self.worker.gateway.knowledge().spilled(is_changed);
     }
-}
-
-/// Returns true for policies that go by what replicas have in their caches.
-fn reads_caches(policy: Policy) -> bool {
-    matches!(policy, Policy::PredictedLatency | Policy::PrefixAware)
 }
