@@ -19,8 +19,8 @@ pub use agenda::{Agenda, Time};
 pub use capacity::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures, Work};
 pub use quantiles::Quantiles;
 pub use router::{
-    Ask, Ended, Knowledge, RegionSight, ReplicaSight, Replied, Router, RouterConfig, Sent, Sight,
-    SpillwayRouter, Truth, Verdict, region_name,
+    Ask, Ended, Knowledge, Queue, RegionSight, ReplicaSight, Replied, Router, RouterConfig, Sent,
+    Sight, SpillwayRouter, Truth, Verdict, region_name,
 };
 pub use scenario::{Scale, Scenario};
 pub use setup::{Hearing, Setup};

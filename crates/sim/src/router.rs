@@ -1,26 +1,45 @@
 //! Router: the deciding part of a node, as a trait, so that other ways of routing run in one world.
 
+mod facts;
 mod memory;
+mod queue;
 mod sight;
 mod spillway;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use spillway_journey::{Claim, Event, WaitTerms};
 use spillway_prefix::{HotDelta, HotView};
+use spillway_route::{Asker, WaitTicket};
 use spillway_types::{Inquiry, Prediction, RegionName};
 
+pub use queue::Queue;
 pub use sight::{RegionSight, ReplicaSight, Sight, Truth};
 pub use spillway::{Knowledge, RouterConfig, SpillwayRouter};
 
+use crate::text::BYTES_PER_TOKEN;
+
 /// Routing of one node, with everything that it remembers.
 ///
-/// The world calls [`Router::decide`] for each request that came to the node or waits in it, and
-/// the other methods whenever the node learns something. Replicas are numbered within their region,
-/// regions within the world.
+/// The world calls [`Router::decide`] for each request that came to the node, carries out the
+/// verdict, and reports what came of it by [`Router::told`]. It calls the other methods whenever the
+/// node learns something. Replicas are numbered within their region, regions within the world.
 pub trait Router: fmt::Debug {
-    /// Decides where a request goes now.
+    /// Decides what happens to a request next.
     fn decide(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, rng: &mut fastrand::Rng) -> Verdict;
+
+    /// Notes the result of the last verdict about a request. Unless a reply began that is for the
+    /// client, the world asks for another verdict when that one is carried out.
+    fn told(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+        let _ = (ask, sight, event);
+    }
+
+    /// Forgets a request: its reply has begun, it was turned away, or its client has left.
+    fn left(&mut self, request: usize) {
+        let _ = request;
+    }
 
     /// Returns true if the node takes a request that another region sends here. The node then
     /// decides about that request like any other, with the inquiry's `hop` at 1.
@@ -69,26 +88,53 @@ pub struct Ask<'a> {
     pub inquiry: &'a Inquiry,
     /// Length of the prompt in tokens.
     pub prompt_tokens: u32,
-    /// Regions that have refused the request.
-    pub refused: &'a [usize],
+    /// Place in the node's queue; `None` if the request does not wait there.
+    pub ticket: Option<WaitTicket>,
 }
 
-/// Place that a request goes to.
+impl Ask<'_> {
+    /// Returns the request as a queue sees it. All clients are one tenant.
+    #[must_use]
+    pub fn asker(&self, claim: Claim) -> Asker {
+        let Inquiry { priority, prompt_bytes, output_tokens_max, .. } = self.inquiry;
+        Asker {
+            priority: *priority,
+            tenant: 0,
+            weight: 1,
+            tokens: (prompt_bytes / BYTES_PER_TOKEN).saturating_add(output_tokens_max.unwrap_or(0)),
+            bytes: *prompt_bytes as usize,
+            // 0 is a request that cannot be told from others.
+            fingerprint: self.number as u64 + 1,
+            is_promised: claim.is_promised(),
+        }
+    }
+}
+
+/// Act that the world carries out for a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// A replica of the region.
+    /// Send the request to a replica of the region, and report [`Event::Asked`] first.
     Serve {
         /// Number of the replica.
         replica: usize,
         /// Predicted times, if the policy predicts.
         prediction: Option<Prediction>,
     },
-    /// A node of another region.
+    /// Send the request to a node of another region.
     Forward(usize),
-    /// The node's queue.
-    Wait,
-    /// No place: the request is refused.
-    Shed,
+    /// Let the request wait in the node's queue, or go on waiting there.
+    Wait {
+        /// Terms of the wait.
+        terms: WaitTerms,
+        /// Claim of the request to go before newcomers.
+        claim: Claim,
+    },
+    /// Pause for this long.
+    Pause(Duration),
+    /// Refuse the request. The client comes again after this time, if there is one.
+    Shed(Option<Duration>),
+    /// Pass on the error reply of a replica.
+    Fail,
 }
 
 /// Request that was sent to a replica of the region.

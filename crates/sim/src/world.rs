@@ -1,6 +1,7 @@
 //! World of a simulation: clients, nodes, replicas, and the network between them.
 
 mod config;
+mod drive;
 mod figures;
 mod looks;
 mod moves;
@@ -8,6 +9,7 @@ mod node;
 mod replica;
 mod replies;
 mod request;
+mod wait;
 
 pub use config::{News, RegionConfig, WorldConfig};
 pub use figures::{Figures, RegionFigures};
@@ -82,8 +84,16 @@ enum Event {
     Guest { request: usize, region: usize },
     /// The refusal of a forwarded request arrives back at its region.
     Refused { request: usize, region: usize },
+    /// The first token of a guest's reply arrives at the node that the client asked.
+    Answered { request: usize },
+    /// A client that was turned away asks again.
+    Again { request: usize },
+    /// A request that waits is decided about again, unless its wait has ended.
+    Paused { request: usize, pause: u32 },
     /// A request arrives at its replica.
     Submitted { request: usize },
+    /// The refusal of a replica arrives at the node.
+    Rejected { request: usize },
     /// A replica's step ends.
     Step { replica: usize },
     /// The first token of a reply arrives at the node that sent the request.
@@ -178,6 +188,10 @@ impl World {
             Event::Asked { session, turn } => self.ask(session, turn),
             Event::Guest { request, region } => self.welcome(request, region),
             Event::Refused { request, region } => self.turn_back(request, region),
+            Event::Answered { request } => self.answered(request),
+            Event::Again { request } => self.ask_again(request),
+            Event::Paused { request, pause } => self.pause_over(request, pause),
+            Event::Rejected { request } => self.reject(request),
             Event::Submitted { request } => self.submit(request),
             Event::Step { replica } => self.step(replica),
             Event::Begun { request, cached_tokens } => self.begin(request, cached_tokens),
@@ -242,5 +256,7 @@ impl World {
     }
 }
 
+#[cfg(test)]
+mod drive_test;
 #[cfg(test)]
 mod world_test;

@@ -51,6 +51,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "spillway-types",
             "spillway-prefix",
             "spillway-route",
+            "spillway-journey",
             "spillway-health",
             "spillway-engine",
         ],

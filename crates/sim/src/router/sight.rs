@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::Instant;
 
-use spillway_route::{RegionReport, Waiting};
+use spillway_route::RegionReport;
 use spillway_types::Signals;
+
+use super::Queue;
 
 /// Facts that the world gives a router at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -19,8 +21,8 @@ pub struct Sight<'a> {
     pub others: &'a [RegionSight],
     /// State of the own region, without this node's queue.
     pub own: RegionReport,
-    /// Backlog of this node's queue.
-    pub waiting: Waiting,
+    /// Queue of this node.
+    pub queue: &'a Queue,
     /// Nodes of the region.
     pub nodes: u32,
     /// Guests in flight in the region, as far as this node knows.

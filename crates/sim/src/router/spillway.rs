@@ -1,18 +1,24 @@
-//! Router of the gateway: `plan` and `spill` of the route crate, with the knowledge of one node.
+//! Router of the gateway: the driver of each request's journey, with the knowledge of one node.
 
-use spillway_route::{
-    Access, Candidate, Group, Guest, Loads, Moment, OwnRegion, Plan, Policy, Refusal,
-    RegionCandidate, SpillTerms, SpillVerdict, Tuning, admit_guest, spill,
-};
-use spillway_types::{RAMP_FULL, ReplicaSlot, Signals, Speed};
-
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use spillway_journey::{Claim, Ending, Event, Journey, Step};
 use spillway_prefix::{HotDelta, HotView};
+use spillway_route::{
+    Attempt, Candidate, Group, Guest, LateProbes, Policy, RetryBudget, RetryBudgetConfig,
+    ShedReason, SpillTerms, Tuning, admit_guest,
+};
+use spillway_types::{RAMP_FULL, RegionName, ReplicaSlot, Speed};
 
-use super::memory::{BLOCK_TOKENS, Memory};
-use super::{Ask, Ended, RegionSight, Replied, Router, Sent, Sight, Verdict};
+use super::facts::{Facts, own_region};
+use super::memory::Memory;
+use super::{Ask, Ended, Replied, Router, Sent, Sight, Verdict, region_name};
 use crate::text::mix;
+
+/// Milliseconds from one board of signals to the next.
+const BOARD_MS: u64 = 100;
 
 /// Settings of a node's routing.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +31,12 @@ pub struct RouterConfig {
     pub terms: SpillTerms,
     /// True if requests may go to other regions.
     pub spills: bool,
+    /// Regions that one request asks at most, as `spill.regions_max` of the gateway.
+    pub regions_asked_max: usize,
+    /// Attempts of one request at most, as `retry.attempts_max` of the gateway.
+    pub attempts_max: u32,
+    /// Budget of retries of all requests of a node.
+    pub retries: RetryBudgetConfig,
     /// Source of the node's knowledge of caches.
     pub knowledge: Knowledge,
     /// True if requests sent since a report are added to it.
@@ -55,6 +67,9 @@ impl RouterConfig {
             tuning: Tuning::default(),
             terms: SpillTerms::default(),
             spills: true,
+            regions_asked_max: 2,
+            attempts_max: 3,
+            retries: RetryBudgetConfig::default(),
             knowledge: Knowledge::Index,
             corrects: true,
             learns: true,
@@ -63,17 +78,26 @@ impl RouterConfig {
     }
 }
 
-/// Node of Spillway, as far as it routes.
+/// Node of Spillway, as far as it routes: drives the journeys of the requests that are in it.
 #[derive(Debug)]
 pub struct SpillwayRouter {
-    config: RouterConfig,
-    group: Group,
-    memory: Memory,
+    pub(super) config: RouterConfig,
+    pub(super) group: Group,
+    pub(super) memory: Memory,
     /// Leading blocks of the present request's prompt at each replica.
-    cached: Vec<u32>,
-    speeds: Vec<Speed>,
+    pub(super) cached: Vec<u32>,
+    pub(super) speeds: Vec<Speed>,
     speeds_until_ms: u64,
-    ticket: u64,
+    pub(super) ticket: Cell<u64>,
+    /// Name of the region.
+    pub(super) name: RegionName,
+    /// Names of the other regions, in the order of the world.
+    pub(super) other_names: Vec<RegionName>,
+    /// Budget of retries; `None` before the first request.
+    pub(super) retries: Option<RetryBudget>,
+    pub(super) late_probes: LateProbes,
+    /// Journeys of the requests that have not ended here, by their numbers.
+    journeys: BTreeMap<usize, Journey>,
 }
 
 impl SpillwayRouter {
@@ -96,64 +120,32 @@ impl SpillwayRouter {
             cached: vec![0; replicas],
             speeds: vec![config.speed; replicas],
             speeds_until_ms: 0,
-            ticket,
+            ticket: Cell::new(ticket),
+            name: region_name(region),
+            other_names: Vec::new(),
+            retries: None,
+            late_probes: LateProbes::default(),
+            journeys: BTreeMap::new(),
         }
     }
 
-    fn own_region(&self, sight: &Sight<'_>, planned: &Plan) -> OwnRegion {
-        let (mut replicas, mut places) = (sight.replicas.len(), None);
-        let mut prefill_ms = 0.0;
-        match planned {
-            Plan::Attempt(attempt) => {
-                if let Some(prediction) = attempt.prediction {
-                    prefill_ms = prediction.wait_ms + prediction.prefill_ms;
-                }
-            }
-            // All replicas are at their limits: the region has replicas, but no places.
-            Plan::Refuse(Refusal::AllBusy) => places = Some(0),
-            Plan::Refuse(_) => replicas = 0,
+    /// Takes out the journey of a request; a request that is new here begins one.
+    fn take_journey(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> Journey {
+        if let Some(journey) = self.journeys.remove(&ask.number) {
+            return journey;
         }
-        OwnRegion {
-            replicas: u32::try_from(replicas).unwrap_or(u32::MAX),
-            report: sight.own,
-            places,
-            waiting: sight.waiting,
-            guests: sight.guests,
-            nodes: sight.nodes,
-            prefill_ms,
-            price_ms: 0.0,
-            weight_permille: RAMP_FULL,
-            first_token_ms_max: None,
-            late_ms: None,
+        let config = self.config.retries;
+        self.retries.get_or_insert_with(|| RetryBudget::new(config, sight.now)).on_request();
+        if self.other_names.len() != sight.others.len() {
+            self.other_names = sight.others.iter().map(|other| region_name(other.region)).collect();
         }
-    }
-
-    fn candidates(&self, ask: &Ask<'_>, sight: &Sight<'_>) -> Vec<RegionCandidate> {
-        let candidate = |other: &RegionSight| RegionCandidate {
-            access: match other.report {
-                None => Access::Unreachable,
-                Some(_) if ask.refused.contains(&other.region) => Access::Refused,
-                Some(_) => Access::Ready,
-            },
-            report: other.report.unwrap_or_default(),
-            rtt_ms: other.rtt_ms,
-            prefill_ms: self.prefill_elsewhere_ms(ask, other.region),
-            price_ms: 0.0,
-            weight_permille: RAMP_FULL,
-            ramp_permille: RAMP_FULL,
-            is_current: false,
-            is_home: false,
-            home_ms: 0.0,
-        };
-        sight.others.iter().map(candidate).collect()
-    }
-
-    /// Returns the milliseconds to read the prompt in another region, if its caches hold what it
-    /// reported and its replicas are as fast as those here.
-    fn prefill_elsewhere_ms(&self, ask: &Ask<'_>, region: usize) -> f32 {
-        let cached_tokens = self.memory.hot_blocks(region) * BLOCK_TOKENS;
-        let prefill_ms = self.speeds.first().map_or(0.0, |speed| speed.prefill_ms);
-        ask.prompt_tokens.saturating_sub(cached_tokens) as f32 * prefill_ms
+        let mut journey = Journey::new(sight.now, self.config.attempts_max);
+        let is_own = ask.inquiry.hop == 0;
+        let fingerprint = ask.asker(Claim::Newcomer).fingerprint;
+        if is_own && sight.queue.promised() > 0 && sight.queue.redeem(fingerprint, sight.now) {
+            journey.redeem_promise();
+        }
+        journey
     }
 
     /// Looks up the cached blocks and speeds that the policies read.
@@ -174,61 +166,59 @@ impl SpillwayRouter {
             }
         }
     }
+
+    /// Returns the verdict that carries out a step.
+    fn verdict(&self, step: Step, facts: &Facts<'_>, journey: &Journey) -> Option<Verdict> {
+        match step {
+            Step::Ask { attempt: Attempt { slot, prediction, .. }, .. } => {
+                Some(Verdict::Serve { replica: slot.index(), prediction })
+            }
+            Step::Forward { region, .. } => {
+                let index = self.other_names.iter().position(|name| *name == region)?;
+                Some(Verdict::Forward(facts.sight.others[index].region))
+            }
+            Step::Wait(terms) => Some(Verdict::Wait { terms, claim: journey.claim() }),
+            Step::Pause(pause) => Some(Verdict::Pause(pause)),
+            // One model is served, silence is never reported, and verdicts about a request that a
+            // replica works on are not asked for.
+            Step::StandIn | Step::Hedge(_) | Step::Listen | Step::End(_) => None,
+        }
+    }
 }
 
 impl Router for SpillwayRouter {
     fn decide(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, rng: &mut fastrand::Rng) -> Verdict {
-        self.ticket = self.ticket.wrapping_add(1);
+        let mut journey = self.take_journey(ask, sight);
         self.prepare(ask, sight);
-        let loads = Board { router: self, sight };
-        let moment = Moment { now: sight.now, loads: &loads, ticket: self.ticket, rng };
-        let planned = plan(ask, &self.group, moment);
-        let served = match planned {
-            Plan::Attempt(attempt) => Some(Verdict::Serve {
-                replica: attempt.slot.index(),
-                prediction: attempt.prediction,
-            }),
-            Plan::Refuse(_) => None,
-        };
-        let own = self.own_region(sight, &planned);
-        // Without other regions the plan alone decides.
-        if !self.config.spills || sight.others.is_empty() {
-            return served.unwrap_or(match planned {
-                Plan::Refuse(Refusal::AllBusy) => Verdict::Wait,
-                _ => Verdict::Shed,
-            });
+        let facts = Facts { router: self, ask, sight };
+        let step = journey.next(&facts, sight.now, rng);
+        if let Step::End(ending) = step {
+            return end(ending, &journey, &facts, rng);
         }
-        let others = self.candidates(ask, sight);
-        let mut moment = Moment { now: sight.now, loads: &loads, ticket: self.ticket, rng };
-        let spilled = spill(ask.inquiry, &own, &others, &self.config.terms, &mut moment);
-        // Without a limit, the replica's own queue is the place to wait.
-        let queues_there = served.filter(|_| own.places != Some(0));
-        match (spilled.verdict, queues_there, served) {
-            (SpillVerdict::Own, _, Some(served)) => served,
-            (SpillVerdict::Forward(ways), ..) if !ways.is_empty() => {
-                Verdict::Forward(sight.others[ways[0]].region)
-            }
-            (_, Some(served), _) => served,
-            (SpillVerdict::Shed { .. }, ..) => Verdict::Shed,
-            _ => Verdict::Wait,
-        }
+        let verdict = self.verdict(step, &facts, &journey);
+        debug_assert!(verdict.is_some(), "{journey:?}");
+        self.journeys.insert(ask.number, journey);
+        verdict.unwrap_or(Verdict::Shed(None))
     }
 
-    fn admits(&mut self, _ask: &Ask<'_>, sight: &Sight<'_>) -> bool {
-        let own = OwnRegion {
-            replicas: u32::try_from(sight.replicas.len()).unwrap_or(u32::MAX),
-            report: sight.own,
-            places: None,
-            waiting: sight.waiting,
-            guests: sight.guests,
-            nodes: sight.nodes,
-            prefill_ms: 0.0,
-            price_ms: 0.0,
-            weight_permille: RAMP_FULL,
-            first_token_ms_max: None,
-            late_ms: None,
-        };
-        admit_guest(&own, &self.config.terms) == Guest::Welcome
+    fn told(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+        let Some(mut journey) = self.journeys.remove(&ask.number) else { return };
+        let has_place = matches!(event, Event::Asked | Event::RegionReplied);
+        // Waiting requests learn from it how soon places come free.
+        if has_place && (sight.queue.is_busy(sight.now) || journey.waits_since().is_some()) {
+            sight.queue.began(&ask.asker(journey.claim()), sight.now);
+        }
+        let _retry = journey.on(event, &Facts { router: self, ask, sight }, sight.now);
+        self.journeys.insert(ask.number, journey);
+    }
+
+    fn left(&mut self, request: usize) {
+        self.journeys.remove(&request);
+    }
+
+    fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool {
+        let waiting = sight.queue.before(&ask.asker(Claim::Newcomer), sight.now, |_| None);
+        admit_guest(&own_region(sight, waiting), &self.config.terms) == Guest::Welcome
     }
 
     fn sent(&mut self, sent: &Sent<'_>) {
@@ -252,65 +242,35 @@ impl Router for SpillwayRouter {
     }
 }
 
-fn plan(ask: &Ask<'_>, group: &Group, moment: Moment<'_>) -> Plan {
-    spillway_route::plan(ask.inquiry, group, &[], moment)
+/// Returns the answer to the client at the end of a journey.
+fn end(ending: Ending, journey: &Journey, facts: &Facts<'_>, rng: &mut fastrand::Rng) -> Verdict {
+    let Sight { now, queue, .. } = *facts.sight;
+    match ending {
+        Ending::Reply | Ending::HeldReply | Ending::LastFailure | Ending::ClientFault => {
+            Verdict::Fail
+        }
+        Ending::Shed { reason: ShedReason::NobodyInReach, .. } => {
+            Verdict::Shed(Some(queue.turn_away(now, rng)))
+        }
+        Ending::Shed { predicted_ms, .. } => {
+            let rate = |tokens| journey.expected_rate(facts, tokens);
+            let asker = facts.ask.asker(journey.claim());
+            Verdict::Shed(Some(queue.shed(&asker, (predicted_ms, rate), now, rng)))
+        }
+        Ending::SentAway { retry_after, .. } => Verdict::Shed(Some(retry_after)),
+        Ending::TooLate { reason: ShedReason::Slo, .. } => Verdict::Shed(Some(LateProbes::PERIOD)),
+        Ending::Refused(refused) => {
+            let after = refused.retry_at.map(|until| until.saturating_duration_since(now));
+            Verdict::Shed(after)
+        }
+        Ending::OnlyRegionGone
+        | Ending::Forbidden(_)
+        | Ending::NoPlaceInTime(_)
+        | Ending::TooLate { .. } => Verdict::Shed(None),
+    }
 }
-
-/// Milliseconds from one board of signals to the next.
-const BOARD_MS: u64 = 100;
 
 /// Returns the identity of a replica, equal on all nodes.
 pub(super) fn identity(region: usize, replica: usize) -> u64 {
     mix(mix(17, region as u64), replica as u64)
-}
-
-/// Loads that the policies read.
-#[derive(Debug)]
-struct Board<'a> {
-    router: &'a SpillwayRouter,
-    sight: &'a Sight<'a>,
-}
-
-impl Loads for Board<'_> {
-    fn in_flight(&self, slot: ReplicaSlot) -> u32 {
-        self.sight.replicas[slot.index()].in_flight
-    }
-
-    fn elsewhere(&self, slot: ReplicaSlot) -> u32 {
-        self.sight.replicas[slot.index()].elsewhere
-    }
-
-    fn started(&self, slot: ReplicaSlot) -> u64 {
-        self.sight.replicas[slot.index()].started
-    }
-
-    fn signals(&self, slot: ReplicaSlot) -> Signals {
-        let replica = &self.sight.replicas[slot.index()];
-        if self.router.config.corrects {
-            return replica.signals;
-        }
-        Signals {
-            in_flight_at_report: replica.in_flight + replica.elsewhere,
-            started_at: replica.started,
-            ..replica.signals
-        }
-    }
-
-    fn cached_blocks(&self, slot: ReplicaSlot) -> u32 {
-        self.router.cached[slot.index()]
-    }
-
-    fn cached_blocks_max(&self) -> u32 {
-        self.router.cached.iter().copied().max().unwrap_or(0)
-    }
-
-    fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {
-        let replica = &self.sight.replicas[slot.index()];
-        let pending = replica.pending_tokens.saturating_add(replica.pending_elsewhere);
-        if self.router.config.corrects { pending } else { 0 }
-    }
-
-    fn speed(&self, slot: ReplicaSlot) -> Speed {
-        self.router.speeds[slot.index()]
-    }
 }

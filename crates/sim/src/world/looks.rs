@@ -9,22 +9,21 @@ use crate::router::region_name;
 use crate::world::node::Elsewhere;
 use crate::world::{Event, World};
 
-/// Milliseconds between looks where everything is known at once: waiting requests are decided about
-/// again.
+/// Milliseconds between looks where everything is known at once: waiting requests are called.
 const LOOK_MS: f64 = 100.0;
 
 impl World {
-    /// Lets the nodes of a region look at its replicas, report to the other regions, and decide
-    /// again about their waiting requests.
+    /// Lets the nodes of a region look at its replicas, report to the other regions, and call their
+    /// waiting requests.
     pub(super) fn look(&mut self, region: usize) {
         for node in self.regions[region].nodes.clone() {
             self.look_at_replicas(node);
             self.sum_up(node);
         }
-        self.tell(region);
+        self.report(region);
         self.count_kv(region);
         for node in self.regions[region].nodes.clone() {
-            self.look_at_waiting(node);
+            self.wake(node);
         }
         let signals_ms = self.config.news.signals_ms;
         let period_ms = if signals_ms > 0.0 { signals_ms } else { LOOK_MS };
@@ -69,11 +68,11 @@ impl World {
             .iter()
             .map(|&other| {
                 let other = &self.nodes[other];
-                let waits = u32::try_from(other.waiting.len()).unwrap_or(u32::MAX);
+                let waits = u32::try_from(other.queue.len()).unwrap_or(u32::MAX);
                 (waits, other.report.own_rate_per_s)
             })
             .collect();
-        let instant = self.config.origin + self.now.since_start();
+        let instant = self.instant();
         let names = &self.regions[self.nodes[node].region].names;
         self.nodes[node].sum_up((self.now, instant), names, &elsewhere, &told);
     }
@@ -88,7 +87,7 @@ impl World {
     }
 
     /// Sends the report of the region's first node to the other regions.
-    fn tell(&mut self, region: usize) {
+    fn report(&mut self, region: usize) {
         let speaker = &self.nodes[self.regions[region].nodes.start];
         let (load, made) = (speaker.report.load, self.now);
         for to in (0..self.regions.len()).filter(|&to| to != region) {

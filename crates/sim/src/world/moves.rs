@@ -3,15 +3,15 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use spillway_engine::{Request as EngineRequest, RequestId};
-use spillway_route::{RegionReport, WaitEntry};
+use spillway_engine::{Rejected, Request as EngineRequest, RequestId};
+use spillway_journey::{Event as Outcome, RegionFailure, StatusClass};
+use spillway_route::RegionReport;
 use spillway_types::{BlockHashes, Deadline, Inquiry, Residency};
 
-use super::node::Node;
 use super::replica::Replica;
 use super::request::{Placed, Request, State};
 use super::{Event, World};
-use crate::router::{Ask, RegionSight, Sent, Sight, Truth, Verdict};
+use crate::router::{RegionSight, Sent, Truth};
 use crate::text::{BYTES_PER_TOKEN, router_chain};
 
 /// Output tokens that a client allows per token that it gets: clients ask for more than they need.
@@ -52,88 +52,24 @@ impl World {
             engine_chain: asked.prompt.with(asked.reply).engine_chain(),
             prompt_tokens,
             reply_tokens: asked.reply.tokens,
-            refused: Vec::new(),
             state: State::Moving,
             ticket: None,
+            turn_by: None,
+            pauses: 0,
             cached_tokens: 0,
             first_token_ms: None,
             prediction_error: None,
             ended_ms: None,
             replica: None,
-            was_refused: false,
             waited: false,
         });
         let given_up = self.now.after_us((self.config.patience_s * 1e6) as u64);
         self.agenda.put(given_up, Event::GivenUp { request: number });
-        self.decide(number, false);
-    }
-
-    /// Lets the request's node decide, and carries out its verdict. Returns true unless the request
-    /// waits there.
-    pub(super) fn decide(&mut self, request: usize, has_turn: bool) -> bool {
-        let node = self.requests[request].node;
-        self.refresh(node);
-        let verdict = self.verdict(request, has_turn);
-        match verdict {
-            Verdict::Serve { replica, prediction } => {
-                let counted = prediction.map_or(0, |prediction| prediction.cached_tokens);
-                let placed = Placed {
-                    replica: self.regions[self.nodes[node].region].replicas.start + replica,
-                    sent: self.now,
-                    prediction,
-                    pending_tokens: self.requests[request].prompt_tokens.saturating_sub(counted),
-                    first_token: None,
-                };
-                self.place(request, replica, placed);
-            }
-            Verdict::Forward(region) => self.forward(request, region),
-            Verdict::Wait => return !self.wait(request),
-            Verdict::Shed => self.requests[request].state = State::Over,
-        }
-        true
-    }
-
-    fn verdict(&mut self, request: usize, has_turn: bool) -> Verdict {
-        let others = self.others(self.requests[request].node);
-        let (now, instant) = (self.now, self.config.origin + self.now.since_start());
-        let asked = &self.requests[request];
-        let node = &mut self.nodes[asked.node];
-        let region = &self.regions[node.region];
-        let truth = Caches {
-            replicas: &self.replicas[region.replicas.clone()],
-            engine_chain: &asked.engine_chain,
-            chain: asked.chain().as_slice(),
-        };
-        let own = node.own_report(now);
-        let waiting = node.waiting(has_turn);
-        let Node { router, rng, replicas, guests, .. } = node;
-        let sight = Sight {
-            now: instant,
-            now_ms: now.ms(),
-            replicas,
-            others: &others,
-            own,
-            waiting,
-            nodes: u32::try_from(region.nodes.len()).unwrap_or(u32::MAX),
-            guests: *guests,
-            truth: &truth,
-        };
-        let ask = Ask {
-            number: request,
-            inquiry: &asked.inquiry,
-            prompt_tokens: asked.prompt_tokens,
-            refused: &asked.refused,
-        };
-        // A guest is admitted or refused once, on its arrival.
-        let is_new_guest = asked.inquiry.hop > 0 && asked.state == State::Moving;
-        if is_new_guest && !router.admits(&ask, &sight) {
-            return Verdict::Shed;
-        }
-        router.decide(&ask, &sight, rng)
+        self.drive(number);
     }
 
     /// Returns the other regions as a node sees them.
-    fn others(&self, node: usize) -> Vec<RegionSight> {
+    pub(super) fn others(&self, node: usize) -> Vec<RegionSight> {
         let home = self.nodes[node].region;
         let instant = self.config.origin + self.now.since_start();
         let sight = |region: usize| {
@@ -158,7 +94,7 @@ impl World {
     }
 
     /// Sends a request to a replica, and lets the neighbours learn of it.
-    fn place(&mut self, request: usize, replica: usize, placed: Placed) {
+    pub(super) fn place(&mut self, request: usize, replica: usize, placed: Placed) {
         let node = self.requests[request].node;
         self.requests[request].state = State::Placed(placed);
         self.requests[request].replica = Some(placed.replica);
@@ -198,20 +134,23 @@ impl World {
             blocks: request.engine_chain.clone(),
         };
         let chain = request.chain().clone();
-        // The engine's queue is full: the request fails.
-        if self.replicas[placed.replica].submit(self.now, asked, chain).is_err() {
-            request.was_refused = true;
-            self.release(number, &placed);
-            return;
+        match self.replicas[placed.replica].submit(self.now, asked, chain) {
+            Ok(()) => self.schedule(placed.replica),
+            Err(Rejected::QueueFull { .. }) => {
+                let hop_us = (self.config.news.hop_ms * 1e3) as u64;
+                self.agenda.put(self.now.after_us(hop_us), Event::Rejected { request: number });
+            }
+            // No other replica would take it either.
+            Err(_) => self.release(number, &placed),
         }
-        self.schedule(placed.replica);
     }
 
-    fn forward(&mut self, request: usize, region: usize) {
+    pub(super) fn forward(&mut self, request: usize, region: usize) {
         let asked = &mut self.requests[request];
         asked.state = State::Moving;
         let (home, node) = (asked.region, asked.entry);
-        self.nodes[node].count_forwarded(region, 1, 0, self.config.origin + self.now.since_start());
+        let instant = self.instant();
+        self.nodes[node].count_forwarded(region, 1, 0, instant);
         let arrival = self.now.after_us(self.way_us(home, region));
         self.agenda.put(arrival, Event::Guest { request, region });
     }
@@ -226,17 +165,9 @@ impl World {
         self.requests[request].node = node;
         self.requests[request].inquiry.hop = 1;
         self.refresh(node);
-        if let Verdict::Serve { replica, prediction } = self.verdict(request, false) {
-            let counted = prediction.map_or(0, |prediction| prediction.cached_tokens);
-            let placed = Placed {
-                replica: self.regions[region].replicas.start + replica,
-                sent: self.now,
-                prediction,
-                pending_tokens: self.requests[request].prompt_tokens.saturating_sub(counted),
-                first_token: None,
-            };
-            self.place(request, replica, placed);
-            return;
+        // A guest is admitted or refused once, on its arrival.
+        if self.asking(request, node, |router, ask, sight, _| router.admits(ask, sight)) {
+            return self.drive(request);
         }
         let home = self.requests[request].region;
         let back = self.now.after_us(self.way_us(region, home));
@@ -245,7 +176,7 @@ impl World {
 
     /// Takes back a guest that another region refused, and decides again.
     pub(super) fn turn_back(&mut self, request: usize, region: usize) {
-        let instant = self.config.origin + self.now.since_start();
+        let instant = self.instant();
         let asked = &mut self.requests[request];
         self.nodes[asked.entry].count_forwarded(region, 0, 1, instant);
         // The client gave up while the request was on its way.
@@ -254,64 +185,30 @@ impl World {
         }
         asked.node = asked.entry;
         asked.inquiry.hop = 0;
-        asked.refused.push(region);
-        self.decide(request, false);
+        let (node, failure) = (asked.node, RegionFailure::Refused);
+        self.tell(request, node, Outcome::RegionFailed { failure, can_repeat: true });
+        self.drive(request);
     }
 
-    /// Puts a request into its node's queue. Returns false if the queue takes no more.
-    fn wait(&mut self, request: usize) -> bool {
-        let asked = &mut self.requests[request];
-        let entry = WaitEntry {
-            bytes: asked.inquiry.prompt_bytes as usize,
-            ..WaitEntry::new(request, asked.inquiry.deadline)
-        };
-        let instant = self.config.origin + self.now.since_start();
-        match self.nodes[asked.node].waiting.push(entry, instant) {
-            Ok(ticket) => {
-                (asked.state, asked.ticket, asked.waited) = (State::Waiting, Some(ticket), true);
-                true
-            }
-            Err(_) => {
-                asked.state = State::Over;
-                false
-            }
-        }
-    }
-
-    /// Decides about the requests that wait in a node, one after the other, until the first finds
-    /// no place.
-    pub(super) fn wake(&mut self, node: usize) {
-        let instant = self.config.origin + self.now.since_start();
-        while let Some((_, entry)) = self.nodes[node].waiting.pop_next(instant) {
-            // Regions that refused before may have room by now.
-            self.requests[entry.item].refused.clear();
-            if !self.decide(entry.item, true) {
-                return;
-            }
-        }
-    }
-
-    /// Decides about all requests that wait in a node: a place may be free, here or elsewhere.
-    pub(super) fn look_at_waiting(&mut self, node: usize) {
-        let instant = self.config.origin + self.now.since_start();
-        let mut waiting = Vec::new();
-        while let Some((_, entry)) = self.nodes[node].waiting.pop_next(instant) {
-            waiting.push(entry.item);
-        }
-        for request in waiting {
-            // Regions that refused before may have room by now.
-            self.requests[request].refused.clear();
-            self.decide(request, true);
-        }
+    /// Takes the refusal of a replica whose queue is full.
+    pub(super) fn reject(&mut self, number: usize) {
+        let State::Placed(placed) = self.requests[number].state else { return };
+        let node = self.requests[number].node;
+        self.vacate(number, &placed);
+        self.requests[number].state = State::Moving;
+        let status = StatusClass::NoRoom;
+        self.tell(number, node, Outcome::Replied { status, can_repeat: true });
+        self.drive(number);
+        self.wake(node);
     }
 }
 
 /// Caches of a region, for one request.
 #[derive(Debug)]
-struct Caches<'a> {
-    replicas: &'a [Replica],
-    engine_chain: &'a [u64],
-    chain: &'a [u64],
+pub(super) struct Caches<'a> {
+    pub(super) replicas: &'a [Replica],
+    pub(super) engine_chain: &'a [u64],
+    pub(super) chain: &'a [u64],
 }
 
 impl Truth for Caches<'_> {

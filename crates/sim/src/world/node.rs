@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use spillway_health::{RegionLoad, ReplicaNow, with_nodes};
-use spillway_route::{RegionReport, TrafficHistory, WaitLimits, WaitQueue, Waiting};
+use spillway_route::{RegionReport, TrafficHistory, WaitLimits};
 use spillway_types::{ModelLoad, ModelName, Reading, ReplicaName, Signals};
 
 use crate::Time;
-use crate::router::{ReplicaSight, Router};
+use crate::router::{Queue, ReplicaSight, Router};
 
 /// Weight of a new latency against the earlier ones, unless it is the highest.
 const LATENCY_SHARE: f32 = 0.1;
@@ -22,7 +22,7 @@ pub(super) struct Node {
     pub(super) region: usize,
     pub(super) router: Box<dyn Router>,
     pub(super) rng: fastrand::Rng,
-    pub(super) waiting: WaitQueue<usize>,
+    pub(super) queue: Queue,
     /// Requests of this node at each replica of the region.
     pub(super) replicas: Vec<ReplicaSight>,
     /// Reports of the last look, which are read from the next one on.
@@ -97,10 +97,7 @@ impl Node {
             region,
             router,
             rng: fastrand::Rng::with_seed(seed),
-            waiting: WaitQueue::new(WaitLimits {
-                wait_ms_max: WAIT_MS_MAX,
-                ..WaitLimits::default()
-            }),
+            queue: Queue::new(WaitLimits { wait_ms_max: WAIT_MS_MAX, ..WaitLimits::default() }),
             replicas: vec![idle; replicas],
             looked: vec![Signals::UNKNOWN; replicas],
             latencies: vec![None; replicas],
@@ -166,7 +163,7 @@ impl Node {
             .collect();
         let loads = self.load.update(instant, &nows);
         let own = loads.get(&names.model[0]).copied().unwrap_or_default();
-        let waits = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        let waits = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         self.report = OwnReport {
             load: with_nodes(own, waits, others.iter().copied()),
             at: now,
@@ -185,16 +182,6 @@ impl Node {
             sent: since(self.started(), self.report.started),
             ended: since(self.ended(), self.report.ended),
         }
-    }
-
-    /// Returns the backlog before a request that is to be decided about; none for a request that
-    /// `has_turn`.
-    pub(super) fn waiting(&self, has_turn: bool) -> Waiting {
-        if has_turn {
-            return Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true };
-        }
-        let all = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
-        Waiting { ahead: all, wait_ms: None, all, has_room: self.waiting.room(0).is_ok() }
     }
 
     /// Counts a request that goes to a replica.

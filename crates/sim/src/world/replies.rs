@@ -1,6 +1,8 @@
 //! Way of a reply back to its client.
 
-use super::request::{Placed, State};
+use spillway_journey::{Event as Outcome, StatusClass};
+
+use super::request::{Placed, Request, State};
 use super::{Event, World};
 use crate::router::{Ended, Replied};
 
@@ -34,6 +36,21 @@ impl World {
             (f64::from(prediction.first_token_ms) - latency_ms).abs() / latency_ms.max(1.0)
         });
         request.first_token_ms = Some(now.ms_since(request.arrived) + way_ms);
+        let (node, hop) = (request.node, request.inquiry.hop);
+        let status = StatusClass::Final;
+        self.tell(number, node, Outcome::Replied { status, can_repeat: true });
+        self.nodes[node].router.left(number);
+        if hop > 0 {
+            let at = now.after_us(self.way_us(region, home));
+            self.agenda.put(at, Event::Answered { request: number });
+        }
+    }
+
+    /// Notes at the client's node that another region began to reply.
+    pub(super) fn answered(&mut self, number: usize) {
+        let entry = self.requests[number].entry;
+        self.tell(number, entry, Outcome::RegionReplied);
+        self.nodes[entry].router.left(number);
     }
 
     /// Notes the end of a reply: its client thinks, and asks again.
@@ -73,28 +90,34 @@ impl World {
         if self.requests[number].first_token_ms.is_some() {
             return;
         }
-        let request = &mut self.requests[number];
-        match request.state {
-            State::Moving => request.state = State::Over,
+        let Request { state, node, entry, .. } = self.requests[number];
+        match state {
             State::Over => {}
-            State::Waiting => {
-                request.state = State::Over;
-                if let Some(ticket) = request.ticket.take() {
-                    let _waited = self.nodes[request.node].waiting.remove(ticket);
-                }
+            State::Moving | State::Waiting => {
+                self.leave_queue(number);
+                self.requests[number].state = State::Over;
+                self.nodes[entry].router.left(number);
+                self.nodes[node].router.left(number);
             }
             State::Placed(placed) => {
                 self.replicas[placed.replica].abort(number);
                 self.release(number, &placed);
                 self.schedule(placed.replica);
+                self.wake(node);
             }
         }
     }
 
-    /// Notes that a request is no longer at its replica.
+    /// Notes that a request is no longer at its replica, and over.
     pub(super) fn release(&mut self, number: usize, placed: &Placed) {
-        let request = &mut self.requests[number];
-        request.state = State::Over;
+        self.vacate(number, placed);
+        // A reply that began was told of before; of others nobody else will hear.
+        self.over(number);
+    }
+
+    /// Notes that a request is no longer at its replica.
+    pub(super) fn vacate(&mut self, number: usize, placed: &Placed) {
+        let request = &self.requests[number];
         let node = &mut self.nodes[request.node];
         let replica = placed.replica - self.regions[node.region].replicas.start;
         // A reply that began took its prompt off the account already.
@@ -104,9 +127,6 @@ impl World {
         node.end(replica);
         if request.inquiry.hop > 0 {
             node.guests -= 1;
-            let region = node.region;
-            let instant = self.config.origin + self.now.since_start();
-            self.nodes[request.entry].count_forwarded(region, 0, 1, instant);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Request on its way through the world.
 
+use std::time::Instant;
+
 use spillway_route::WaitTicket;
 use spillway_types::{BlockHashes, Inquiry, Prediction};
 
@@ -22,10 +24,13 @@ pub(super) struct Request {
     pub(super) engine_chain: Vec<u64>,
     pub(super) prompt_tokens: u32,
     pub(super) reply_tokens: u32,
-    pub(super) refused: Vec<usize>,
     pub(super) state: State,
     /// Handle in the node's queue, while the request waits.
     pub(super) ticket: Option<WaitTicket>,
+    /// Moment at which its turn was predicted when it began to wait.
+    pub(super) turn_by: Option<Instant>,
+    /// Pauses of the waits so far: the end of an earlier one means nothing any more.
+    pub(super) pauses: u32,
     pub(super) cached_tokens: u32,
     /// Milliseconds from the arrival to the first token, at the client.
     pub(super) first_token_ms: Option<f64>,
@@ -36,8 +41,6 @@ pub(super) struct Request {
     pub(super) ended_ms: Option<f64>,
     /// Replica that the request went to last.
     pub(super) replica: Option<usize>,
-    /// True if a replica's queue was full.
-    pub(super) was_refused: bool,
     /// True if the request waited in a node.
     pub(super) waited: bool,
 }
@@ -46,12 +49,12 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum State {
     // Moving => (Waiting | Placed | Over)
-    /// On its way between nodes, or being decided about.
+    /// On its way between nodes, being decided about, or turned away for some time.
     Moving,
     // Waiting => (Moving | Over)
     /// In the queue of its node.
     Waiting,
-    // Placed => Over
+    // Placed => (Moving | Over)
     /// At a replica, or on the way there.
     Placed(Placed),
     /// Answered, shed or given up.

@@ -1,16 +1,18 @@
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use spillway_engine::{EngineConfig, Profile};
-use spillway_route::Policy;
+use spillway_journey::{Claim, Event, WaitTerms};
+use spillway_route::{Policy, ShedReason};
 
 use super::{News, RegionConfig, World, WorldConfig};
 use crate::router::{Ask, Router, Sight, Verdict};
 use crate::{Figures, Piece, RouterConfig, Session, Setup, SpillwayRouter, Text, Time, Turn};
 
 #[expect(clippy::disallowed_methods, reason = "some moment has to stand for time 0")]
-fn config(regions: &[(usize, usize)]) -> WorldConfig {
+pub(super) fn config(regions: &[(usize, usize)]) -> WorldConfig {
     WorldConfig {
         regions: regions
             .iter()
@@ -30,7 +32,7 @@ fn config(regions: &[(usize, usize)]) -> WorldConfig {
     }
 }
 
-fn session(at_s: f64, region: usize, prompts: &[(u64, u32)]) -> Session {
+pub(super) fn session(at_s: f64, region: usize, prompts: &[(u64, u32)]) -> Session {
     let turn = |&(id, tokens): &(u64, u32)| Turn {
         think_us: 1_000_000,
         prompt: Text::new(vec![Piece { id, tokens }]),
@@ -44,17 +46,35 @@ fn session(at_s: f64, region: usize, prompts: &[(u64, u32)]) -> Session {
     }
 }
 
-/// Router that gives every request but guests one verdict; it serves guests if told so.
-#[derive(Clone, Copy, Debug)]
+/// Router that gives every request one verdict, but serves guests, if told so, and requests that
+/// another region refused.
+#[derive(Clone, Debug)]
 struct Fixed {
     own: Verdict,
     admits: bool,
+    refused: BTreeSet<usize>,
+}
+
+impl Fixed {
+    fn new(own: Verdict, admits: bool) -> Self {
+        Self { own, admits, refused: BTreeSet::new() }
+    }
+
+    fn is_new(&self, ask: &Ask<'_>) -> bool {
+        ask.inquiry.hop == 0 && !self.refused.contains(&ask.number)
+    }
 }
 
 impl Router for Fixed {
     fn decide(&mut self, ask: &Ask<'_>, _sight: &Sight<'_>, _rng: &mut fastrand::Rng) -> Verdict {
         let serve = Verdict::Serve { replica: 0, prediction: None };
-        if ask.inquiry.hop > 0 || !ask.refused.is_empty() { serve } else { self.own }
+        if self.is_new(ask) { self.own } else { serve }
+    }
+
+    fn told(&mut self, ask: &Ask<'_>, _sight: &Sight<'_>, event: Event) {
+        if matches!(event, Event::RegionFailed { .. }) {
+            self.refused.insert(ask.number);
+        }
     }
 
     fn admits(&mut self, _ask: &Ask<'_>, _sight: &Sight<'_>) -> bool {
@@ -71,10 +91,14 @@ struct Watched {
 
 impl Router for Watched {
     fn decide(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, rng: &mut fastrand::Rng) -> Verdict {
-        if ask.inquiry.hop == 0 && ask.refused.is_empty() {
+        if self.fixed.is_new(ask) {
             self.asked_ms.borrow_mut().push(sight.now_ms);
         }
         self.fixed.decide(ask, sight, rng)
+    }
+
+    fn told(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+        self.fixed.told(ask, sight, event);
     }
 
     fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool {
@@ -83,7 +107,7 @@ impl Router for Watched {
 }
 
 fn run_fixed(config: WorldConfig, sessions: Vec<Session>, fixed: Fixed) -> Figures {
-    World::new(config, sessions, &mut |_, _, _| Box::new(fixed)).run()
+    World::new(config, sessions, &mut |_, _, _| Box::new(fixed.clone())).run()
 }
 
 /// Returns the milliseconds from the arrival at an idle L4 to the first token of such a prompt.
@@ -94,7 +118,7 @@ fn idle_ms(prompt_tokens: u64) -> f64 {
 
 #[test]
 fn a_lone_request_takes_what_the_engine_takes_and_the_way_there_and_back() {
-    let serve = Fixed { own: Verdict::Serve { replica: 0, prediction: None }, admits: true };
+    let serve = Fixed::new(Verdict::Serve { replica: 0, prediction: None }, true);
     let figures = run_fixed(config(&[(1, 1)]), vec![session(1.0, 0, &[(1, 500)])], serve);
     assert_eq!((figures.requests, figures.failed), (1, 0));
     assert!((figures.first_token_ms.p50 - idle_ms(500) - 0.5).abs() < 0.01, "{figures:?}");
@@ -102,9 +126,9 @@ fn a_lone_request_takes_what_the_engine_takes_and_the_way_there_and_back() {
 
 #[test]
 fn a_guest_pays_for_the_way_and_one_that_is_refused_pays_for_nothing() {
-    let away = Fixed { own: Verdict::Forward(1), admits: true };
+    let away = Fixed::new(Verdict::Forward(1), true);
     let sessions = vec![session(1.0, 0, &[(1, 500)])];
-    let figures = run_fixed(config(&[(1, 1), (1, 1)]), sessions.clone(), away);
+    let figures = run_fixed(config(&[(1, 1), (1, 1)]), sessions.clone(), away.clone());
     assert!((figures.first_token_ms.p50 - idle_ms(500) - 100.5).abs() < 0.01, "{figures:?}");
     assert_eq!(figures.forwarded_share, 1.0);
     // Refused in the other region, and then served at home.
@@ -115,7 +139,7 @@ fn a_guest_pays_for_the_way_and_one_that_is_refused_pays_for_nothing() {
 
 #[test]
 fn the_next_question_follows_the_reply_and_finds_the_cache_warm() {
-    let serve = Fixed { own: Verdict::Serve { replica: 0, prediction: None }, admits: true };
+    let serve = Fixed::new(Verdict::Serve { replica: 0, prediction: None }, true);
     let sessions = vec![session(1.0, 0, &[(1, 640), (1, 640)])];
     let figures = run_fixed(config(&[(1, 1)]), sessions, serve);
     // All but the last block of the second prompt is cached; the last one is always computed.
@@ -127,10 +151,10 @@ fn the_next_question_follows_the_reply_and_finds_the_cache_warm() {
 fn a_client_thinks_once_it_has_its_reply_which_a_guest_gets_later() {
     let pause_ms = |own, admits| {
         let asked_ms = Rc::new(RefCell::new(Vec::new()));
-        let fixed = Fixed { own, admits };
+        let fixed = Fixed::new(own, admits);
         let sessions = vec![session(1.0, 0, &[(1, 500), (2, 500)])];
         let figures = World::new(config(&[(1, 1), (1, 1)]), sessions, &mut |_, _, _| {
-            Box::new(Watched { fixed, asked_ms: Rc::clone(&asked_ms) })
+            Box::new(Watched { fixed: fixed.clone(), asked_ms: Rc::clone(&asked_ms) })
         })
         .run();
         assert_eq!((figures.requests, figures.failed), (2, 0));
@@ -149,9 +173,18 @@ fn a_client_thinks_once_it_has_its_reply_which_a_guest_gets_later() {
 
 #[test]
 fn whoever_gets_no_answer_in_time_has_failed_and_leaves_no_trace() {
-    let wait = Fixed { own: Verdict::Wait, admits: true };
+    let config = config(&[(2, 1)]);
+    let terms = WaitTerms {
+        until: config.origin + Duration::from_secs(1_000),
+        over: ShedReason::Waited,
+        begin_by: None,
+        turn_by: None,
+        pause: Duration::from_millis(250),
+        passes_turn_on: false,
+    };
+    let wait = Fixed::new(Verdict::Wait { terms, claim: Claim::Newcomer }, true);
     let sessions = (0..20).map(|at| session(f64::from(at), 0, &[(1, 500), (1, 500)])).collect();
-    let figures = run_fixed(config(&[(2, 1)]), sessions, wait);
+    let figures = run_fixed(config, sessions, wait);
     assert_eq!((figures.requests, figures.failed), (20, 20));
     assert_eq!(figures.goodput_per_s(1e9), 0.0);
     assert_eq!(figures.waited_share, 1.0);

@@ -1,0 +1,365 @@
+//! Facts that a request's journey may read, from what the world and the node's memory know.
+
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+use spillway_journey::{
+    Claim, Conversation, Kept, Permission, PlaceSight, Position, QueueSight,
+    RegionSight as RegionFacts, ReplicaGroup, ReplicaSight as ReplicaFacts, RequestSight, Room,
+    RoomLoads, RouteRules,
+};
+use spillway_route::{Access, HoldTime, Loads, OwnRegion, RegionCandidate, SpillTerms, Waiting};
+use spillway_types::{Inquiry, ModelName, RAMP_FULL, RegionName, ReplicaSlot, Signals, Speed};
+
+use super::memory::BLOCK_TOKENS;
+use super::spillway::SpillwayRouter;
+use super::{Ask, RegionSight, ReplicaSight, Sight};
+use crate::text::BYTES_PER_TOKEN;
+
+/// Share of healthy replicas in thousandths: none ever fails here.
+const HEALTHY: u16 = 1_000;
+
+/// Everything that a node knows at one moment of one request and its surroundings.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) router: &'a SpillwayRouter,
+    pub(super) ask: &'a Ask<'a>,
+    pub(super) sight: &'a Sight<'a>,
+}
+
+impl Facts<'_> {
+    fn allows(&self, region: &RegionName) -> bool {
+        self.ask.inquiry.residency.allows(region, None)
+    }
+
+    fn other(&self, region: &RegionName) -> bool {
+        self.router.other_names.contains(region)
+    }
+}
+
+impl RequestSight for Facts<'_> {
+    fn inquiry(&self) -> &Inquiry {
+        self.ask.inquiry
+    }
+
+    fn route_rules(&self) -> RouteRules {
+        let limits = self.sight.queue.limits();
+        RouteRules {
+            reads_caches: self.router.config.policy.reads_caches(),
+            queue_count_max: limits.count_max,
+            wait_ms_max: limits.wait_ms_max,
+            slo: None,
+            degraded_below_permille: 0,
+        }
+    }
+
+    fn is_idempotent(&self) -> bool {
+        false
+    }
+
+    fn is_repeatable(&self) -> bool {
+        // As on a route without hedging, which is the gateway's default.
+        false
+    }
+
+    fn client_patience(&self) -> Option<Duration> {
+        // The deadline says it.
+        None
+    }
+
+    fn pinned(&self) -> Option<ReplicaSlot> {
+        None
+    }
+
+    fn has_stand_in(&self) -> bool {
+        false
+    }
+
+    fn starts_with_stand_in(&self) -> bool {
+        false
+    }
+
+    fn tenant(&self) -> Option<u64> {
+        None
+    }
+
+    fn permission(&self) -> Permission {
+        match self.allows(&self.router.name) {
+            true => Permission::Given,
+            false => Permission::NeverGiven,
+        }
+    }
+
+    fn take_retry(&self, now: Instant) -> bool {
+        self.router.retries.as_ref().is_some_and(|budget| budget.try_retry(now))
+    }
+}
+
+impl ReplicaFacts for Facts<'_> {
+    type Loads<'b>
+        = Board<'b>
+    where
+        Self: 'b;
+
+    fn group(&self) -> Option<ReplicaGroup<'_>> {
+        Some(ReplicaGroup {
+            group: &self.router.group,
+            next: None,
+            busy_until: None,
+            healthy_permille: HEALTHY,
+        })
+    }
+
+    fn take_ticket(&self) -> u64 {
+        let ticket = self.router.ticket.get().wrapping_add(1);
+        self.router.ticket.set(ticket);
+        ticket
+    }
+
+    fn loads(&self, room: Room, with_caches: bool) -> Board<'_> {
+        Board { router: self.router, sight: self.sight, room, with_caches }
+    }
+
+    fn signals(&self, slot: ReplicaSlot) -> Signals {
+        self.sight.replicas[slot.index()].signals
+    }
+
+    fn replica_speed(&self, slot: ReplicaSlot) -> Speed {
+        self.router.speeds[slot.index()]
+    }
+
+    fn hold_time(&self, _slot: ReplicaSlot) -> HoldTime {
+        // Only asked for replicas with a limit of requests in flight, which none has here.
+        HoldTime::default()
+    }
+
+    fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
+        PlaceSight::has_guessed_limit(&self.sight.replicas[slot.index()])
+    }
+
+    fn kept_from_tenant(&self) -> Option<Kept> {
+        None
+    }
+
+    fn kept_for_tenant(&self) -> Option<ReplicaSlot> {
+        None
+    }
+
+    fn rests_for_tenant(&self, _slot: ReplicaSlot) -> Option<Instant> {
+        None
+    }
+
+    fn take_hedge(&self, _now: Instant) -> bool {
+        false
+    }
+}
+
+impl QueueSight for Facts<'_> {
+    fn is_quiet(&self) -> bool {
+        self.sight.queue.is_quiet()
+    }
+
+    fn waiting(
+        &self,
+        _position: Position,
+        claim: Claim,
+        certain_rate: &dyn Fn(f32) -> Option<f32>,
+    ) -> Waiting {
+        let (queue, now) = (self.sight.queue, self.sight.now);
+        match self.ask.ticket {
+            Some(ticket) => queue.waiting_of(ticket, now),
+            None => queue.before(&self.ask.asker(claim), now, certain_rate),
+        }
+    }
+
+    fn take_late_probe(&self, now: Instant) -> bool {
+        self.router.late_probes.pass(now)
+    }
+}
+
+impl RegionFacts for Facts<'_> {
+    fn spill_terms(&self) -> &SpillTerms {
+        &self.router.config.terms
+    }
+
+    fn regions_asked_max(&self) -> usize {
+        if self.router.config.spills { self.router.config.regions_asked_max } else { 0 }
+    }
+
+    fn is_evacuated(&self) -> bool {
+        false
+    }
+
+    fn is_roomy(&self, _model: &ModelName) -> bool {
+        self.router.other_names.is_empty() || self.sight.own.load.is_half_empty()
+    }
+
+    fn is_alone(&self) -> bool {
+        !self.router.config.spills || !self.router.other_names.iter().any(|name| self.allows(name))
+    }
+
+    fn own(&self, _model: &ModelName, _room: Room, waiting: Waiting) -> OwnRegion {
+        own_region(self.sight, waiting)
+    }
+
+    fn others(
+        &self,
+        _model: &ModelName,
+        access: &dyn Fn(&RegionName) -> Access,
+    ) -> SmallVec<[RegionCandidate; 8]> {
+        let candidate = |(other, name): (&RegionSight, &RegionName)| RegionCandidate {
+            access: match other.report {
+                Some(_) if self.allows(name) => access(name),
+                _ => Access::Unreachable,
+            },
+            report: other.report.unwrap_or_default(),
+            rtt_ms: other.rtt_ms,
+            prefill_ms: 0.0,
+            price_ms: 0.0,
+            weight_permille: RAMP_FULL,
+            ramp_permille: RAMP_FULL,
+            is_current: false,
+            is_home: false,
+            home_ms: 0.0,
+        };
+        self.sight.others.iter().zip(&self.router.other_names).map(candidate).collect()
+    }
+
+    fn region(&self, index: usize) -> &RegionName {
+        &self.router.other_names[index]
+    }
+
+    fn may_serve(&self, region: &RegionName) -> bool {
+        self.other(region) && self.allows(region)
+    }
+
+    fn only_region(&self) -> Option<&RegionName> {
+        None
+    }
+
+    fn session_region(&self) -> Option<&RegionName> {
+        None
+    }
+
+    fn conversation(&self) -> Option<Conversation> {
+        None
+    }
+
+    fn own_speed(&self, _model: &ModelName) -> Option<Speed> {
+        self.router.speeds.first().copied()
+    }
+
+    fn speed(&self, _index: usize, _model: &ModelName) -> Option<Speed> {
+        // Reports have no speeds here: other regions count as fast as this one.
+        None
+    }
+
+    fn hot_blocks(&self) -> Option<SmallVec<[u32; 8]>> {
+        let blocks = |other: &RegionSight| self.router.memory.hot_blocks(other.region);
+        let hot: SmallVec<[u32; 8]> = self.sight.others.iter().map(blocks).collect();
+        hot.iter().any(|&blocks| blocks > 0).then_some(hot)
+    }
+
+    fn prefill_ms(&self, cached_blocks: u32, speed: &Speed) -> f32 {
+        let cached_bytes = (cached_blocks * BLOCK_TOKENS * BYTES_PER_TOKEN) as f32;
+        speed.reading_ms(self.ask.inquiry.prompt_bytes as f32, cached_bytes)
+    }
+
+    fn note_hot(&self, _is_changed: bool) {}
+}
+
+/// Returns the own region with this queue.
+pub(super) fn own_region(sight: &Sight<'_>, waiting: Waiting) -> OwnRegion {
+    OwnRegion {
+        replicas: u32::try_from(sight.replicas.len()).unwrap_or(u32::MAX),
+        report: sight.own,
+        // No replica has a limit.
+        places: None,
+        waiting,
+        guests: sight.guests,
+        nodes: sight.nodes,
+        prefill_ms: 0.0,
+        price_ms: 0.0,
+        weight_permille: RAMP_FULL,
+        first_token_ms_max: None,
+        late_ms: None,
+    }
+}
+
+/// Loads that the policies read.
+#[derive(Debug)]
+pub(super) struct Board<'a> {
+    router: &'a SpillwayRouter,
+    sight: &'a Sight<'a>,
+    room: Room,
+    with_caches: bool,
+}
+
+impl RoomLoads for Board<'_> {
+    fn set_room(&mut self, room: Room) {
+        self.room = room;
+    }
+}
+
+impl Loads for Board<'_> {
+    fn in_flight(&self, slot: ReplicaSlot) -> u32 {
+        self.sight.replicas[slot.index()].in_flight
+    }
+
+    fn elsewhere(&self, slot: ReplicaSlot) -> u32 {
+        self.sight.replicas[slot.index()].elsewhere
+    }
+
+    fn limit(&self, slot: ReplicaSlot) -> u32 {
+        self.room.places(&self.sight.replicas[slot.index()], slot)
+    }
+
+    fn started(&self, slot: ReplicaSlot) -> u64 {
+        self.sight.replicas[slot.index()].started
+    }
+
+    fn signals(&self, slot: ReplicaSlot) -> Signals {
+        let replica = &self.sight.replicas[slot.index()];
+        if self.router.config.corrects {
+            return replica.signals;
+        }
+        Signals {
+            in_flight_at_report: replica.in_flight + replica.elsewhere,
+            started_at: replica.started,
+            ..replica.signals
+        }
+    }
+
+    fn cached_blocks(&self, slot: ReplicaSlot) -> u32 {
+        if self.with_caches { self.router.cached[slot.index()] } else { 0 }
+    }
+
+    fn cached_blocks_max(&self) -> u32 {
+        let longest = || self.router.cached.iter().copied().max().unwrap_or(0);
+        if self.with_caches { longest() } else { 0 }
+    }
+
+    fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {
+        let replica = &self.sight.replicas[slot.index()];
+        let pending = replica.pending_tokens.saturating_add(replica.pending_elsewhere);
+        if self.router.config.corrects { pending } else { 0 }
+    }
+
+    fn speed(&self, slot: ReplicaSlot) -> Speed {
+        self.router.speeds[slot.index()]
+    }
+}
+
+impl PlaceSight for ReplicaSight {
+    fn rests_for(&self, _tenant: u64) -> bool {
+        false
+    }
+
+    fn has_guessed_limit(&self) -> bool {
+        false
+    }
+
+    fn places_for(&self, _can_wait: bool) -> u32 {
+        u32::MAX
+    }
+}
