@@ -4,8 +4,8 @@
 //! another region, or the request waits, names another model, or ends. The driver calls
 //! [`Journey::next`], carries out the one [`Step`] that comes back, and reports its result by
 //! [`Journey::on`]. Everything that the decision goes by comes in through [`Sight`]; time and
-//! randomness are arguments. The gateway drives the machine, and its explanations
-//! ask it; the simulator still has a loop of its own.
+//! randomness are arguments. The gateway drives the machine and asks it for explanations; the
+//! simulator drives it in virtual time.
 
 mod continuation;
 mod decision;

@@ -1,9 +1,9 @@
 //! Discrete-event simulation of regions, gateways, replicas and clients, in virtual time.
 //!
-//! Gateways call `plan`, `spill` and `admit_guest` of `route` and the index of `prefix`; the queue and
-//! the request loop are the simulator's own. Replicas are engines of `engine`, and news between them
-//! is as late as in a cluster. Equal seeds give equal runs. [`World`] runs a [`WorldConfig`] with the
-//! [`Session`]s of a workload. Each node decides by a [`Router`]; [`SpillwayRouter`] is the gateway's.
+//! Nodes drive the journeys of `journey`, wait in the queue of `route` and know caches by the index of
+//! `prefix`, as gateways do. Replicas are engines of `engine`, and news between them is as late as in
+//! a cluster. Equal seeds give equal runs. [`World`] runs a [`WorldConfig`] with the [`Session`]s of a
+//! workload. Each node decides by a [`Router`]; [`SpillwayRouter`] is the gateway's.
 
 mod agenda;
 mod capacity;

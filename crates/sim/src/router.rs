@@ -181,3 +181,6 @@ pub struct Ended {
     /// Milliseconds from the first token to the last.
     pub span_ms: f64,
 }
+
+#[cfg(test)]
+mod spillway_test;
