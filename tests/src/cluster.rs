@@ -5,12 +5,13 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use spillway_config::Config;
 use spillway_link::certs::{
     Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity, serial_of_pem,
 };
 use spillway_link::delayed::{Path, Paths};
 use spillway_link::{CertificateFiles, Link, PeerConfig};
-use spillway_node::{Config, Node, StartError};
+use spillway_node::{Node, StartError};
 use tempfile::TempDir;
 
 use crate::setup::Setup;

@@ -3,8 +3,9 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use spillway_config::Config;
 use spillway_emulator::{Config as EmulatorConfig, Emulator};
-use spillway_node::{Config, Node};
+use spillway_node::Node;
 
 use crate::page::Page;
 

@@ -12,11 +12,12 @@ use spillway_fuzz::{Target, run_one};
 const TARGET_VARIABLE: &str = "SPILLWAY_FUZZ_TARGET";
 
 /// Targets of each crate.
-const TABLES: [&[Target]; 12] = [
+const TABLES: [&[Target]; 13] = [
     spillway_admin::fuzz::TARGETS,
     spillway_control_plane::fuzz::TARGETS,
     spillway_raft::fuzz::TARGETS,
     spillway_cluster_state::fuzz::TARGETS,
+    spillway_config::fuzz::TARGETS,
     spillway_geo::fuzz::TARGETS,
     spillway_link::fuzz::TARGETS,
     spillway_node::fuzz::TARGETS,

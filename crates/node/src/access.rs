@@ -4,11 +4,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spillway_cluster_state::State;
+use spillway_config::AccessConfig;
 use spillway_control_plane::ControlPlane;
 use spillway_proxy::{Gateway, KeyTable, TenantTerms};
 use spillway_types::TenantName;
-
-use crate::config::AccessConfig;
 
 /// Keys and tenants from the config and from the cluster, merged into the gateway's key table.
 ///

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
+use spillway_config::{AdminListener, ListenerConfig};
 use spillway_link::certs::{
     CertificateDer, CertificateFacts, authority_of, certificates_of_pem, fingerprint,
 };
@@ -14,8 +15,6 @@ use spillway_telemetry::LiveCertificates;
 use spillway_types::unix_ms;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-
-use crate::config::{AdminListener, ListenerConfig};
 
 /// Time limit for a node to show its certificate: several round trips of the longest path.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);

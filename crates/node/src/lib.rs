@@ -1,11 +1,10 @@
-//! One gateway process: configuration, workers, reload, admin listener, drain.
+//! One gateway process: workers, reload, admin listener, drain.
 
 mod access;
 mod admin;
 mod agreed;
 mod certificates;
 pub mod cluster;
-pub mod config;
 mod dns;
 mod explain;
 mod feedback;
@@ -27,7 +26,6 @@ mod steering;
 mod workers;
 mod world;
 
-pub use config::{Config, ConfigError};
 pub use liveness::{Hung, Liveness};
 pub use memory::reclaim_memory;
 pub use node::{Node, StartError, Stopped};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spillway_config::{ConfigError, GeoConfig};
 use spillway_proxy::Locations;
 use spillway_replicas::FileWatch;
 use tokio::sync::{mpsc, oneshot};
@@ -9,7 +10,6 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{ConfigError, GeoConfig};
 use crate::feedback::Feedback;
 use crate::reload::SETTLE;
 

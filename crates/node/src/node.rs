@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use spillway_cluster_state::State;
+use spillway_config::{
+    AdminListener, AtStart, ClusterConfig, Config, ConfigError, SpillConfig, WorkerLayout,
+};
 use spillway_control_plane::ControlPlane;
 use spillway_health::SteeringConfig;
 use spillway_prefix::{PrefixConfig, PrefixConfigError, PrefixHasher};
@@ -27,9 +30,6 @@ use crate::admin::{Admin, AdminSocket, serve_admin};
 use crate::agreed::{Agreed, AgreedParts, Book, Said};
 use crate::certificates::shown_identities;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
-use crate::config::{
-    AdminListener, AtStart, ClusterConfig, Config, ConfigError, SpillConfig, WorkerLayout,
-};
 use crate::dns::{Locate, NameServer, Served};
 use crate::explain::Explainer;
 use crate::feedback::Feedback;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use spillway_config::{AdminListener, AtStart, Config, ListenerConfig};
 use spillway_link::Link;
 use spillway_proxy::{AccessMode, Listener, ServerTls};
 use spillway_replicas::FileWatch;
@@ -14,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::KeyBook;
 use crate::certificates::shown_identities;
-use crate::config::{AdminListener, AtStart, Config, ListenerConfig};
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 use crate::locating::Locating;

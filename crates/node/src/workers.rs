@@ -7,12 +7,12 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use spillway_config::WorkerLayout;
 use spillway_proxy::{Accepted, Gateway, HandOut, Listener, Worker, accept_loop, serve_handed};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::WorkerLayout;
 use crate::liveness::Beats;
 use crate::port_holder::narrower_or_wider;
 

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use spillway_config::ReplicaConfig;
 use spillway_proxy::{
     KnownModels, ModelCards, Replica, ReplicaTlsError, RouteSpec, View, ViewParts,
 };
 use spillway_types::{ModelName, ReplicaName, Standing};
 
 use crate::fold::Folded;
-use crate::keeper::ReplicaConfig;
 
 /// Returns the replicas of these configs. A replica that is `known` and is still the same server
 /// lives on with its connections and counts; requests in flight at one that is gone finish

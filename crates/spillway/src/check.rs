@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use serde_json::json;
-use spillway_node::{Config, config};
+use spillway_config::Config;
 
 use crate::cli::CheckArgs;
 use crate::output;
@@ -47,6 +47,6 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
 
 /// Prints the JSON Schema.
 pub(crate) fn schema() -> Result<()> {
-    output::line(&serde_json::to_string_pretty(&config::schema())?)?;
+    output::line(&serde_json::to_string_pretty(&spillway_config::schema())?)?;
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::json;
 use spillway_cluster_state::{KeyId, KeyText, SECRET_BYTES};
-use spillway_node::Config;
+use spillway_config::Config;
 
 use crate::cli::KeysMakeArgs;
 use crate::output;
@@ -59,8 +59,9 @@ fn block(args: &KeysMakeArgs, (id, salt, hash): (&str, &str, &str)) -> Result<St
         writeln!(block, "expires = {expires}")?;
     }
     let trial = format!("{block}[[listener]]\naddress = \"127.0.0.1:0\"\n");
-    let fault =
-        |error: spillway_node::ConfigError| anyhow::anyhow!("{}; {}", error.message, error.remedy);
+    let fault = |error: spillway_config::ConfigError| {
+        anyhow::anyhow!("{}; {}", error.message, error.remedy)
+    };
     Config::parse(&trial, Path::new("key"), []).map_err(fault)?;
     Ok(block)
 }

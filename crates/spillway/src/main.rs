@@ -22,7 +22,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use cli::{Cli, Command, ConfigCommand, KeysCommand};
-use spillway_node::{ConfigError, StartError};
+use spillway_config::ConfigError;
+use spillway_node::StartError;
 use spillway_telemetry::logs;
 
 /// Global allocator; the workspace manifest has the reason for this one.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use spillway_node::{Config, Node, Stopped};
+use spillway_config::Config;
+use spillway_node::{Node, Stopped};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::RunArgs;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use spillway_node::{Config, ConfigError};
+use spillway_config::{Config, ConfigError};
 
 use crate::keys::Key;
 

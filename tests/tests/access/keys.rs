@@ -297,7 +297,7 @@ fn load(part: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("spillway.toml");
     std::fs::write(&file, text).expect("a file");
-    spillway_node::Config::load(&file).map(drop).map_err(|error| error.to_string())
+    spillway_config::Config::load(&file).map(drop).map_err(|error| error.to_string())
 }
 
 #[test]

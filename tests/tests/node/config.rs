@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-use spillway_node::{Config, ConfigError};
+use spillway_config::{Config, ConfigError};
 
 use crate::certificates::Certificates;
 
@@ -521,7 +521,7 @@ fn the_schema_knows_every_key_and_no_other() {
     written.retain(|key| !key.starts_with("replica.deep.expect."));
     // Found by one of three, and described as other replicas are.
     written.extend(["srv", "file", "replica"].map(|key| format!("discovery.{key}")));
-    let schema = spillway_node::config::schema();
+    let schema = spillway_config::schema();
     let text = serde_json::to_string(&schema).expect("JSON");
     assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), schema);
     let mut known = BTreeSet::new();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use spillway_node::{Config, ConfigError};
+use spillway_config::{Config, ConfigError};
 
 use crate::certificates::Certificates;
 use crate::config::EVERYTHING;

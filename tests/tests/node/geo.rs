@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use http::HeaderValue;
+use spillway_config::Config;
 use spillway_geo::DatabaseWriter;
-use spillway_node::{Config, Node, StartError};
+use spillway_node::{Node, StartError};
 use spillway_tests::{Client, OK, Page, Reply, Scripted, Setup, Wire, chat, eventually};
 use tempfile::TempDir;
 

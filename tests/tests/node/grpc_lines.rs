@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use spillway_config::Config;
 use spillway_emulator::kserve::InferResponse;
-use spillway_node::Config;
 use spillway_tests::{
     CallServer, Client, OK, Page, Scripted, Setup, chat, eventually, full, spawn,
 };

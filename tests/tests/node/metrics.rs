@@ -1,7 +1,8 @@
 //! The metrics page: well-formed, and every name on it once there is something to say.
 
+use spillway_config::Config;
 use spillway_geo::DatabaseWriter;
-use spillway_node::{Config, Node};
+use spillway_node::Node;
 use spillway_tests::{Client, Page, Scripted, Setup, chat, emulator, eventually, get, post, spawn};
 
 /// Where the names stand; a new one must appear here too.

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use spillway_node::{Config, Node};
+use spillway_config::Config;
+use spillway_node::Node;
 use spillway_tests::{Client, OK, Page, Reply, Scripted, Setup, chat, eventually, get, spawn};
 use tempfile::TempDir;
 use tokio::net::TcpStream;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use spillway_node::Config;
+use spillway_config::Config;
 
 use crate::certificates::Certificates;
 

@@ -9,7 +9,7 @@ use crate::metadata::Package;
 /// Crates from the bottom up, each with the crates of this workspace that it may ship with.
 ///
 /// Tests of a crate may use any crate that stands before it in this table.
-const LAYERS: [(&str, &[&str]); 29] = [
+const LAYERS: [(&str, &[&str]); 30] = [
     // Runs the targets of all crates, but uses none of them in its own tests.
     (
         "spillway-fuzz",
@@ -25,6 +25,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "spillway-control-plane",
             "spillway-admin",
             "spillway-proxy",
+            "spillway-config",
             "spillway-node",
         ],
     ),
@@ -96,6 +97,23 @@ const LAYERS: [(&str, &[&str]); 29] = [
         ],
     ),
     (
+        "spillway-config",
+        &[
+            "spillway-types",
+            "spillway-prefix",
+            "spillway-route",
+            "spillway-health",
+            "spillway-protocol",
+            "spillway-geo",
+            "spillway-replicas",
+            "spillway-link",
+            "spillway-cluster-state",
+            "spillway-quota",
+            "spillway-admin",
+            "spillway-proxy",
+        ],
+    ),
+    (
         "spillway-node",
         &[
             "spillway-types",
@@ -114,6 +132,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "spillway-control-plane",
             "spillway-admin",
             "spillway-proxy",
+            "spillway-config",
             "spillway-telemetry",
         ],
     ),
@@ -128,6 +147,7 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "spillway-cluster-state",
             "spillway-raft",
             "spillway-control-plane",
+            "spillway-config",
             "spillway-node",
             "spillway-telemetry",
         ],
@@ -137,7 +157,13 @@ const LAYERS: [(&str, &[&str]); 29] = [
     // Its library is helpers of its own tests.
     (
         "spillway-tests",
-        &["spillway-testkit", "spillway-emulator", "spillway-link", "spillway-node"],
+        &[
+            "spillway-testkit",
+            "spillway-emulator",
+            "spillway-link",
+            "spillway-config",
+            "spillway-node",
+        ],
     ),
     ("xtask", &[]),
 ];

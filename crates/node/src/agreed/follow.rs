@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_cluster_state::State;
+use spillway_config::ClusterConfig;
 use spillway_control_plane::ControlPlane;
 use spillway_health::Witnesses;
 use spillway_link::Link;
@@ -12,7 +13,6 @@ use spillway_types::{Country, NodeName, RegionName, ReplicaName};
 
 use crate::agreed::witness::{connected, witnesses};
 use crate::agreed::{AgreedParts, Book, Said};
-use crate::config::ClusterConfig;
 use crate::fold::AgreedWorld;
 use crate::keeper::KeeperHandle;
 

@@ -21,6 +21,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use spillway_cluster_state::Fingerprint;
+use spillway_config::ClusterConfig;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
 use spillway_link::Link;
 use spillway_raft::{Seed, StartFault};
@@ -32,7 +33,6 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use crate::agreed::said::{Book, Said};
 pub(crate) use crate::agreed::watched::WatchedControlPlane;
-use crate::config::ClusterConfig;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 

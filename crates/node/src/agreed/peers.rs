@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_cluster_state::State;
+use spillway_config::ClusterConfig;
 use spillway_control_plane::ControlPlane;
 use spillway_link::{Identity, Link, NameError, PeerConfig, PeerStatus};
 use spillway_raft::{Member, NodeId, Status};
@@ -12,7 +13,6 @@ use spillway_types::{NodeName, RegionName};
 use tokio::time::timeout;
 
 use crate::agreed::AgreedParts;
-use crate::config::ClusterConfig;
 
 /// Longest time between two looks: a node that leaves the log's members changes no record.
 const PERIOD: Duration = Duration::from_millis(500);

@@ -62,7 +62,7 @@ fn state() -> State {
 }
 
 fn config(peers: &[(&str, &str)]) -> ClusterConfig {
-    let peer = |(name, region): &(&str, &str)| crate::config::PeerConfig {
+    let peer = |(name, region): &(&str, &str)| spillway_config::PeerConfig {
         name: (*name).into(),
         region: (*region).into(),
         address: "127.0.0.1:7".parse().unwrap(),

@@ -6,9 +6,8 @@ use std::fmt;
 
 use arc_swap::ArcSwap;
 use spillway_cluster_state::{RegionState, State};
+use spillway_config::RegionConfig;
 use spillway_types::{Country, RegionName};
-
-use crate::config::RegionConfig;
 
 /// Default weight of a region, in permille.
 const USUAL_PERMILLE: u16 = 1_000;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use spillway_config::{ClusterConfig, RegionConfig, SpillConfig};
 use spillway_health::RegionLoad;
 use spillway_link::{DatagramFault, Identity, Link, PeerStatus};
 use spillway_proxy::{Gateway, RegionTerms, Regions};
@@ -27,7 +28,6 @@ use crate::cluster::learning::Learning;
 use crate::cluster::names::{Names, ask};
 use crate::cluster::others::{Known, Traffic, other_region, served};
 use crate::cluster::own::Own;
-use crate::config::{ClusterConfig, RegionConfig, SpillConfig};
 use crate::dns::Served;
 use crate::keeper::{Elsewhere, KeeperHandle};
 use crate::knowledge::Knowledge;

@@ -23,6 +23,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use spillway_config::{ClusterConfig, SpillConfig};
 use spillway_link::certs::PrefixKey;
 use spillway_link::{CertificateFiles, Identity, Link, NameError, PeerConfig, StartFault};
 use spillway_proxy::{Gateway, Worker};
@@ -39,7 +40,6 @@ use crate::cluster::driver::{Driver, Gossip};
 use crate::cluster::guests::Guests;
 use crate::cluster::remote::Links;
 pub(crate) use crate::cluster::watched::Watched;
-use crate::config::{ClusterConfig, SpillConfig};
 use crate::dns::Served;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
@@ -215,7 +215,7 @@ fn word_wait_ms(silence: Duration) -> u32 {
 }
 
 fn peers(config: &ClusterConfig) -> Result<Vec<PeerConfig>, NameError> {
-    let peer = |peer: &crate::config::PeerConfig| {
+    let peer = |peer: &spillway_config::PeerConfig| {
         let region = config.regions.iter().find(|region| region.name == peer.region);
         let rtt = region.and_then(|region| region.rtt);
         Ok(PeerConfig {

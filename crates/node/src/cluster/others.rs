@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use spillway_config::RegionConfig;
 use spillway_link::PeerStatus;
 use spillway_proxy::{OtherModel, OtherRegion, RegionCounts, RegionTerms};
 use spillway_pulse::{Reach, RegionView, Speeds, SteeringGossip};
@@ -12,7 +13,6 @@ use spillway_types::{ModelName, RegionName};
 
 use crate::cluster::breakers::Breakers;
 use crate::cluster::names::Names;
-use crate::config::RegionConfig;
 
 /// Round-trip time of a region for which neither config nor link has one.
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use spillway_config::DnsConfig;
 use spillway_geo::Place;
 use spillway_geo::dns::{DnsView, Outcome, QueryKind, Reply, Sources, Transport, Zone, answer};
 use spillway_telemetry::{LiveDns, LiveDnsRegion};
-
-use crate::config::DnsConfig;
 
 /// Function that finds the place of an address.
 pub(crate) type Locate = Arc<dyn Fn(IpAddr) -> Place + Send + Sync>;

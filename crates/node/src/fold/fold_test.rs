@@ -1,12 +1,12 @@
 use std::path::Path;
 
 use spillway_cluster_state::{Arm, LeaseSource, Model, ReplicaSpec, ResidencyRule, Route, Split};
+use spillway_config::Config;
 use spillway_proxy::{ReplicaProtocol, RouteSpec, SplitBy};
 use spillway_route::Policy;
 use spillway_types::ModelName;
 
 use super::*;
-use crate::Config;
 
 /// Returns a config with a replica of the model `tiny` in the pool `near`, and `lines`.
 fn world(lines: &str) -> WorldConfig {

@@ -14,15 +14,13 @@ mod routes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use spillway_config::{DiscoveryConfig, ReplicaConfig, WorldConfig};
 use spillway_proxy::{NameSpec, RouteSpec};
 use spillway_types::{ModelName, ReplicaName};
 
 pub(crate) use agreed_world::{AgreedReplica, AgreedWorld, is_registered};
 pub(crate) use notes::{Kind, NoteCounts, Notes, Use};
 pub(crate) use registered::Registered;
-
-use crate::config::{DiscoveryConfig, WorldConfig};
-use crate::keeper::ReplicaConfig;
 
 /// Routes, names and replicas that requests are served by, without the health of replicas.
 #[derive(Clone, Debug, Default)]

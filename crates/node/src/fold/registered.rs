@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use spillway_cluster_state::ReplicaSpec;
+use spillway_config::{CareDefaults, ConfigError, ReplicaConfig, read_replicas};
 use spillway_replicas::ServerKind;
 use spillway_types::ReplicaName;
 
-use crate::config::{CareDefaults, ConfigError, read_replicas};
 use crate::fold::{AgreedReplica, AgreedWorld, Kind, Notes, Use};
-use crate::keeper::ReplicaConfig;
 
 /// Maximum number of registered replicas of one region: as many as a file of a discovery has room
 /// for. Each has a monitor and a place in every view.
@@ -114,7 +113,9 @@ fn lower(
         section.push_str(&format!("connections_max = {capacity}\n"));
     }
     let path = Path::new("registration");
-    let config = read_replicas(&section, path, defaults)?.pop();
-    let config = config.map(|config| ReplicaConfig { may_vanish: true, ..config });
-    config.ok_or_else(|| ConfigError::whole_file(path, "it is empty".to_owned(), "register again"))
+    let mut config = read_replicas(&section, path, defaults)?
+        .pop()
+        .ok_or_else(|| ConfigError::whole_file(path, "it is empty".to_owned(), "register again"))?;
+    config.may_vanish = true;
+    Ok(config)
 }

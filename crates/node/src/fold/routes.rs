@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use spillway_cluster_state::Route;
+use spillway_config::{WorldConfig, default_policy};
 use spillway_protocol::{EngineFields, Protocol};
 use spillway_proxy::{QueueSpec, RouteSpec, Timeouts};
 use spillway_route::{Policy, Tuning};
 use spillway_types::{ModelName, Residency, RouteName};
 
-use crate::config::{WorldConfig, default_policy};
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
 
 /// Merges all routes. Those of the cluster come first, so that of two for the same requests its

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use spillway_cluster_state::registrable;
+use spillway_config::{Concurrency, ReplicaConfig};
 use spillway_health::{DrainReason, Order, Witnesses};
 use spillway_proxy::ReplicaSpec;
 use spillway_types::ReplicaName;
 
-use super::{Concurrency, Keeper, ReplicaConfig};
+use super::Keeper;
 use crate::fold::{AgreedWorld, Registered, Use};
 use crate::knowledge::Event;
 
@@ -64,7 +65,7 @@ impl Keeper {
         let is_own = |name: &ReplicaName| !self.agreed.registered.is_used(name);
         let told = |config: &ReplicaConfig| {
             let mut spec = config.spec.clone();
-            if config.settings.needs_models {
+            if config.needs_models() {
                 spec.models = registrable(spec.models).into_iter().collect();
             }
             match config.care.concurrency {

@@ -3,14 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use spillway_config::{CareDefaults, DiscoveryConfig, Found, ReplicaConfig, read_replicas};
 use spillway_replicas::discovery::{DnsSource, Endpoint, FileSource};
 use spillway_types::ReplicaName;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-use super::ReplicaConfig;
-use crate::config::{CareDefaults, DiscoveryConfig, Found, read_replicas};
 
 /// All discoveries, with the replicas that they have found.
 #[derive(Debug)]
@@ -155,7 +153,8 @@ impl Source {
 /// Returns a replica like the template, at this endpoint.
 fn found(discovery: &str, template: &ReplicaConfig, endpoint: &Endpoint) -> ReplicaConfig {
     let Endpoint { host, address, port, weight } = endpoint;
-    let mut config = ReplicaConfig { may_vanish: true, ..template.clone() };
+    let mut config = template.clone();
+    config.may_vanish = true;
     let place = address.map_or_else(|| host.clone(), |address| address.to_string());
     let spec = &mut config.spec;
     spec.name = ReplicaName::from(format!("{discovery}-{place}:{port}"));

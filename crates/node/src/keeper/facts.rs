@@ -42,7 +42,7 @@ impl Keeper {
                 if self.pages.note(&replica, known, page) {
                     let mut configs = self.folded.replicas.iter();
                     let config = configs.find(|config| config.spec.name == replica);
-                    if config.is_some_and(|config| config.settings.needs_models) {
+                    if config.is_some_and(|config| config.needs_models()) {
                         self.pages.tell_listed(&replica);
                     }
                     self.has_news = true;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use spillway_config::WorldConfig;
 use spillway_health::{MemberReport, Order, UnknownReplica, Witnesses};
 use spillway_proxy::ReplicaSpec;
 use spillway_types::{LoadReport, ReplicaName};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::config::WorldConfig;
 use crate::fold::AgreedWorld;
 use crate::keeper::Elsewhere;
 

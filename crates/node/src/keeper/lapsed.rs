@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use spillway_config::ReplicaConfig;
 use spillway_types::{ModelName, ReplicaName};
 
-use super::ReplicaConfig;
 use crate::fold::AgreedWorld;
 
 /// Time for which such a model stays known. A replica that has crashed and is started again
@@ -42,7 +42,7 @@ impl Lapsed {
     ) {
         let names: BTreeSet<&ReplicaName> = after.iter().map(|config| &config.spec.name).collect();
         let is_gone = |config: &&ReplicaConfig| {
-            config.may_vanish && config.settings.needs_models && !names.contains(&config.spec.name)
+            config.may_vanish && config.needs_models() && !names.contains(&config.spec.name)
         };
         for model in before.iter().filter(is_gone).flat_map(|config| &config.spec.models) {
             if self.0.len() < MODELS_MAX {

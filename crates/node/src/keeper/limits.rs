@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use spillway_config::{Concurrency, ReplicaConfig};
 use spillway_proxy::{CrowdSeen, Replica};
 use spillway_route::{ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue};
 use spillway_types::{LoadReport, ReplicaName};
-
-use super::{Concurrency, ReplicaConfig};
 
 /// Lifetime of a report on the queue, in multiples of the time since the report before, and at
 /// least [`REPORT_COUNTS_MIN`]: a page that is late once does not make a server one without

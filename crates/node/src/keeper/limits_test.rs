@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use spillway_config::{CareDefaults, read_replicas};
+
 use super::*;
-use crate::config::{CareDefaults, read_replicas};
 
 const TICK: Duration = Duration::from_millis(100);
 
@@ -32,12 +33,7 @@ impl Kept {
         let section = format!(
             "[[replica]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\nmodels = [\"m\"]\n{lines}\n"
         );
-        let defaults = CareDefaults::new(
-            Default::default(),
-            Default::default(),
-            BTreeMap::new(),
-            BTreeMap::new(),
-        );
+        let defaults = CareDefaults::default();
         self.configs = read_replicas(&section, "test".as_ref(), &defaults).unwrap();
         let gathered = crate::world::gather_replicas(&self.configs, &self.replicas, 1).unwrap();
         let named = gathered.into_iter().map(|replica| (replica.spec().name.clone(), replica));

@@ -4,7 +4,6 @@
 //! Driving the fleet follows one rule: one input, then all of its outputs ([`Keeper::settle`]).
 
 mod agreed;
-mod care;
 mod discovered;
 mod facts;
 mod handle;
@@ -17,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use spillway_config::{ReplicaConfig, WorldConfig};
 use spillway_health::{CheckFault, Fleet, Live, MemberSpec, Order, UnknownReplica};
 use spillway_proxy::{Gateway, Replica, ReplicaTlsError};
 use spillway_replicas::{Fact, FactSender, Monitors};
@@ -27,10 +27,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use care::{Care, Concurrency, ReplicaConfig};
 pub(crate) use handle::{Command, KeeperHandle};
 
-use crate::config::WorldConfig;
 use crate::feedback::Feedback;
 use crate::fold::{Folded, fold};
 use crate::keeper::agreed::Agreed;

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use spillway_config::ReplicaConfig;
 use spillway_health::MemberReport;
 use spillway_proxy::{ModelCards, Replica};
 use spillway_replicas::Engine;
 use spillway_types::{ModelName, ModelsPage, ReplicaName};
-
-use super::ReplicaConfig;
 
 /// Software that serves its one model under any name, by the owner in its pages.
 const NAMELESS: [&str; 2] = ["llamacpp", "sglang"];
@@ -131,7 +130,7 @@ impl Pages {
         &'a self,
         configs: &'a [ReplicaConfig],
     ) -> impl Iterator<Item = &'a ReplicaName> {
-        let open = configs.iter().filter(|config| config.settings.needs_models);
+        let open = configs.iter().filter(|config| config.needs_models());
         open.map(|config| &config.spec.name)
             .filter(|name| self.said.get(*name).is_none_or(|said| said.models == Models::Unread))
     }
@@ -187,7 +186,7 @@ impl Pages {
         member.models_told = page.map(|page| page.ids().cloned().collect());
         let denied = self.denied.get(&member.name);
         member.models_denied = denied.into_iter().flatten().cloned().collect();
-        let given = config.and_then(|config| config.settings.kind);
+        let given = config.and_then(|config| config.kind());
         let found = said.and_then(|said| said.engine).map(|engine| engine.kind);
         member.kind = given.or(found).map(|kind| kind.as_str());
         member.is_kind_recognised = given.is_none() && found.is_some();

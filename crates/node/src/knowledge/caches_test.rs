@@ -2,6 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use spillway_config::Config;
 use spillway_prefix::{FineIndex, HeatConfig, IndexConfig, IndexReader, Matches};
 use spillway_proxy::{Replica, Replied};
 use spillway_pulse::{Sharing, SharingConfig, To};
@@ -11,7 +12,6 @@ use spillway_types::{BlockHashes, End, Prediction, Speed};
 
 use super::caches::Caches;
 use super::speeds::Speeds;
-use crate::config::Config;
 
 /// A node that learns, and the index as requests read it.
 struct Node {

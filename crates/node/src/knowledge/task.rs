@@ -8,6 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use spillway_cluster_state::State;
+use spillway_config::KnowledgeConfig;
 use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, PrefixHasher};
 use spillway_proxy::{Gateway, Learning, Worker};
 use spillway_pulse::{Sharing, SharingConfig};
@@ -24,7 +25,6 @@ use super::published::Figures;
 use super::saved;
 use super::speeds::Speeds;
 use super::ties::Ties;
-use crate::config::KnowledgeConfig;
 
 /// Pause between the first learning and taking it in: more comes meanwhile, and one waking serves
 /// it all. The next turn of a conversation is never as soon.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use spillway_config::{AdminListener, DnsConfig, ListenerConfig};
 use spillway_link::StartFault;
 use spillway_proxy::{Listener, ServerTls};
 use tokio::net::TcpListener;
@@ -10,7 +11,6 @@ use tokio::net::TcpListener;
 use super::StartError;
 use crate::admin::AdminSocket;
 use crate::cluster::ClusterError;
-use crate::config::{AdminListener, DnsConfig, ListenerConfig};
 use crate::dns::NameServer;
 use crate::port_holder::{Transport, holder_of};
 use crate::workers::{Bound, open_socket};

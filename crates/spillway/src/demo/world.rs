@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use spillway_config::Config;
 use spillway_control_plane::ControlPlane;
 use spillway_emulator::{Config as EmulatorConfig, Emulator};
 use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
 use spillway_link::delayed::{Path, Paths};
-use spillway_node::{Config, Node};
+use spillway_node::Node;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 

@@ -9,7 +9,7 @@ use super::section::ListenerSection;
 
 /// Settings of a file that a running node can't change, by path, e.g. `limits.body_bytes_max`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct AtStart {
+pub struct AtStart {
     settings: BTreeMap<String, Value>,
 }
 
@@ -40,7 +40,7 @@ impl AtStart {
     }
 
     /// Returns the names of the settings that differ in `now`, in alphabetical order.
-    pub(crate) fn changed<'a>(&'a self, now: &'a Self) -> Vec<&'a str> {
+    pub fn changed<'a>(&'a self, now: &'a Self) -> Vec<&'a str> {
         let is_other = |name: &&String| self.settings.get(*name) != now.settings.get(*name);
         let mut names: Vec<&str> = self
             .settings
@@ -100,8 +100,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::config::error::Source;
-    use crate::config::file;
+    use crate::error::Source;
+    use crate::file;
 
     fn read(text: &str) -> AtStart {
         let source = Arc::new(Source::new(Path::new("c.toml"), text));

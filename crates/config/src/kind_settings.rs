@@ -9,7 +9,7 @@ use spillway_replicas::{
 };
 use spillway_types::ModelName;
 
-use crate::config::health_section::CheckChoice;
+use crate::health_section::CheckChoice;
 
 /// Time limit for reading one page of metrics.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use spillway_types::{ModelName, ModelVersion};
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
-use crate::config::names::check_version_text;
+use crate::error::{ConfigError, Source};
+use crate::names::check_version_text;
 
 /// Maximum number of versions of a model that one replica serves: each is a group of replicas on
 /// each route.

@@ -12,8 +12,8 @@ use spillway_route::{ArmWeight, Split, SplitError};
 use spillway_types::{ArmName, ModelName, ModelVersion, Percent, SplitArm};
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
-use crate::config::names::Served;
+use crate::error::{ConfigError, Source};
+use crate::names::Served;
 
 /// Maximum number of arms of one split: each is a series in the metrics, and no experiment needs
 /// more.

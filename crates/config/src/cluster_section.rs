@@ -12,8 +12,8 @@ use spillway_link::delayed::Paths;
 use spillway_types::{NodeName, Percent, RegionName};
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
-use crate::config::region_section::{RegionConfig, RegionSection, lower_regions};
+use crate::error::{ConfigError, Source};
+use crate::region_section::{RegionConfig, RegionSection, lower_regions};
 
 /// Maximum number of peers of one node. With more, gossip between all pairs would be too much.
 const PEERS_MAX: usize = 512;

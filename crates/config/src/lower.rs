@@ -14,23 +14,21 @@ use spillway_proxy::{
 use spillway_types::ModelName;
 use toml::Spanned;
 
-use crate::config::access_section::{AccessSections, ListenerAccess};
-use crate::config::care_section::CareDefaults;
-use crate::config::cluster_section::{ClusterConfig, ClusterSections};
-use crate::config::discovery_section::{DiscoveryConfig, lower_discoveries};
-use crate::config::error::{ConfigError, Source};
-use crate::config::file::ConfigFile;
-use crate::config::geo_section::lower_geo;
-use crate::config::limit_section::lower_limits;
-use crate::config::names::{NameSections, Served};
-use crate::config::replica_section::{ReplicaSection, read_file};
-use crate::config::route_section::RouteSection;
-use crate::config::section::{
-    AdminSection, ListenerSection, NodeSection, ProxyProtocol, TlsSection,
-};
-use crate::config::session_section::check_session_cookie;
-use crate::config::{AdminListener, AtStart, Config, ListenerConfig, WorldConfig};
-use crate::keeper::ReplicaConfig;
+use crate::access_section::{AccessSections, ListenerAccess};
+use crate::care_section::CareDefaults;
+use crate::cluster_section::{ClusterConfig, ClusterSections};
+use crate::discovery_section::{DiscoveryConfig, lower_discoveries};
+use crate::error::{ConfigError, Source};
+use crate::file::ConfigFile;
+use crate::geo_section::lower_geo;
+use crate::limit_section::lower_limits;
+use crate::names::{NameSections, Served};
+use crate::replica::ReplicaConfig;
+use crate::replica_section::{ReplicaSection, read_file};
+use crate::route_section::RouteSection;
+use crate::section::{AdminSection, ListenerSection, NodeSection, ProxyProtocol, TlsSection};
+use crate::session_section::check_session_cookie;
+use crate::{AdminListener, AtStart, Config, ListenerConfig, WorldConfig};
 
 /// Checks a file as a whole.
 ///

@@ -6,7 +6,7 @@ use spillway_replicas::Expectation;
 use spillway_route::BucketConfig;
 use toml::Spanned;
 
-use crate::config::section::{positive, positive_if_set};
+use crate::section::{positive, positive_if_set};
 
 /// `[health]`: checks of replicas, and the treatment of replicas that fail.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]

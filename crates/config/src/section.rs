@@ -11,8 +11,8 @@ use spillway_proxy::{Cors, Limits, Retry, Timeouts};
 use spillway_types::Country;
 use toml::Spanned;
 
-use crate::config::access_section::AuthMode;
-use crate::config::error::{ConfigError, Source};
+use crate::access_section::AuthMode;
+use crate::error::{ConfigError, Source};
 
 /// Way in which worker threads share the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use spillway_prefix::{IndexConfig, PrefixConfig, PrefixHasher};
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
+use crate::error::{ConfigError, Source};
 
 /// Least memory with which an index is of any use, in bytes.
 const INDEX_BYTES_MIN: usize = 1 << 20;

@@ -6,13 +6,13 @@ use std::time::Duration;
 use spillway_health::{CheckPeriods, HealthConfig, MemberSpec, StandbyConfig};
 use spillway_proxy::{Replica, ReplicaProtocol, ReplicaSpec};
 use spillway_replicas::{
-    ActiveCheck, DeepCheck, Engine, HttpProtocol, IdentityCheck, NoticeCheck, Scrape, Target,
-    TlsTarget,
+    ActiveCheck, DeepCheck, Engine, HttpProtocol, IdentityCheck, NoticeCheck, Scrape, ServerKind,
+    Target, TlsTarget,
 };
 use spillway_route::BucketConfig;
 use spillway_types::{ModelName, PoolName};
 
-use crate::config::{KindSettings, Preset};
+use crate::kind_settings::{KindSettings, Preset};
 
 /// A replica as the config or a discovery has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct ReplicaConfig {
     /// Settings from which both follow where they depend on the kind of server.
     pub(crate) settings: Arc<KindSettings>,
     /// True if the replica comes and goes without an order: it was found by name, or registered.
-    pub(crate) may_vanish: bool,
+    pub may_vanish: bool,
 }
 
 /// Checks of a replica, and the settings of its health and load.
@@ -71,9 +71,23 @@ pub enum Concurrency {
 const SCRAPE_PERIOD_MAX: Duration = Duration::from_secs(1);
 
 impl ReplicaConfig {
+    /// Returns true if the config names no models for the replica: then it serves those that it
+    /// lists.
+    #[must_use]
+    pub fn needs_models(&self) -> bool {
+        self.settings.needs_models
+    }
+
+    /// Returns the kind of its server; `None` if the config left it out, so that the server has to
+    /// be recognised.
+    #[must_use]
+    pub fn kind(&self) -> Option<ServerKind> {
+        self.settings.kind
+    }
+
     /// Fills in what the config leaves open and was found out: the replica's software, and the
     /// models that it lists.
-    pub(crate) fn with_found(self, engine: Option<Engine>, listed: Vec<ModelName>) -> Self {
+    pub fn with_found(self, engine: Option<Engine>, listed: Vec<ModelName>) -> Self {
         let Self { mut spec, mut care, settings, may_vanish } = self;
         if settings.is_open() {
             if settings.needs_models {
@@ -88,7 +102,7 @@ impl ReplicaConfig {
     }
 
     /// Returns the replica in the form of the health crate.
-    pub(crate) fn member(&self) -> MemberSpec {
+    pub fn member(&self) -> MemberSpec {
         let Care { health, slow_start, bucket, standby, warm_up, active, deep, scrapes, .. } =
             &self.care;
         let period = |scrape: &Scrape| scrape.period.unwrap_or(SCRAPE_PERIOD_MAX);
@@ -112,7 +126,7 @@ impl ReplicaConfig {
 
     /// Returns the target of the monitor that asks for software and models. Its answers do not
     /// change this target.
-    pub(crate) fn identity_target(&self, replica: &Replica) -> Target {
+    pub fn identity_target(&self, replica: &Replica) -> Target {
         let models = Vec::new();
         let identity = self.care.identity;
         let target = self.target(replica);
@@ -129,7 +143,7 @@ impl ReplicaConfig {
 
     /// Returns the target of the replica's monitor. `replica` is the one of the view: its TLS is
     /// used.
-    pub(crate) fn target(&self, replica: &Replica) -> Target {
+    pub fn target(&self, replica: &Replica) -> Target {
         let Self { spec, care, .. } = self;
         let tls = replica.tls_client().map(|(config, server_name)| {
             let server_name = server_name.clone();

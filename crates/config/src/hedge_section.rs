@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_proxy::{HedgeAfter, HedgeSpec};
 
-use crate::config::error::{ConfigError, Source};
+use crate::error::{ConfigError, Source};
 
 /// Conditions for asking a second replica beside the first, e.g. `{ after_ms = 200 }` or `{ after =
 /// "p95", budget_percent = 5 }`.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use spillway_health::SteeringConfig;
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
-use crate::config::spill_section::permille;
+use crate::error::{ConfigError, Source};
+use crate::spill_section::permille;
 
 /// `[steering]`: conditions with which `/steering` sends new clients elsewhere, and here again.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]

@@ -10,12 +10,12 @@ use spillway_replicas::discovery::DnsQuestion;
 use spillway_types::ModelName;
 use toml::Spanned;
 
-use crate::config::care_section::CareDefaults;
-use crate::config::error::{ConfigError, Source};
-use crate::config::file::fault;
-use crate::config::lower::lower_replicas;
-use crate::config::replica_section::ReplicaSection;
-use crate::keeper::ReplicaConfig;
+use crate::care_section::CareDefaults;
+use crate::error::{ConfigError, Source};
+use crate::file::fault;
+use crate::lower::lower_replicas;
+use crate::replica::ReplicaConfig;
+use crate::replica_section::ReplicaSection;
 
 /// A source of replicas. Exactly one of `dns`, `srv` and `file` must be given.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -55,26 +55,30 @@ fn default_empty_grace_ms() -> u64 {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiscoveryConfig {
     /// Name of the source.
-    pub(crate) name: String,
+    pub name: String,
     /// Place in which replicas are found.
-    pub(crate) source: Found,
+    pub source: Found,
     /// Defaults for replicas that set nothing else.
-    pub(crate) defaults: CareDefaults,
+    pub defaults: CareDefaults,
 }
 
 /// Place in which a discovery finds replicas.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Found {
+pub enum Found {
     /// Names in DNS; all replicas have the same settings.
     Dns {
+        /// Name to ask for.
         question: DnsQuestion,
+        /// Name server to ask; `None` for the system's.
         resolver: Option<SocketAddr>,
+        /// Time that an empty answer must last before it counts.
         empty_grace: Duration,
         /// Settings of each replica but its name and address.
         template: Box<ReplicaConfig>,
     },
     /// A file.
     File {
+        /// Its path.
         path: PathBuf,
         /// Replicas in the file when the config was read.
         replicas: Vec<ReplicaConfig>,
@@ -91,7 +95,7 @@ struct ReplicaFile {
 
 impl DiscoveryConfig {
     /// Returns the models that its replicas serve, as far as the config names them.
-    pub(crate) fn models(&self) -> Vec<ModelName> {
+    pub fn models(&self) -> Vec<ModelName> {
         match &self.source {
             Found::Dns { template, .. } => template.spec.models.clone(),
             Found::File { replicas, .. } => {
@@ -101,7 +105,7 @@ impl DiscoveryConfig {
     }
 
     /// Returns true if its replicas are asked which models they serve.
-    pub(crate) fn needs_models(&self) -> bool {
+    pub fn needs_models(&self) -> bool {
         match &self.source {
             Found::Dns { template, .. } => template.settings.needs_models,
             Found::File { replicas, .. } => {
@@ -112,7 +116,7 @@ impl DiscoveryConfig {
 
     /// Returns the models that count as served even if no replica is found. A file that lists none
     /// any more was changed on purpose, while a name server may just be out of reach.
-    pub(crate) fn models_expected(&self) -> Vec<ModelName> {
+    pub fn models_expected(&self) -> Vec<ModelName> {
         match &self.source {
             Found::Dns { .. } => self.models(),
             Found::File { .. } => Vec::new(),
@@ -120,7 +124,7 @@ impl DiscoveryConfig {
     }
 
     /// Returns the pools of its replicas.
-    pub(crate) fn pools(&self) -> Vec<&str> {
+    pub fn pools(&self) -> Vec<&str> {
         match &self.source {
             Found::Dns { template, .. } => vec![template.spec.pool.as_str()],
             Found::File { replicas, .. } => {
@@ -205,7 +209,7 @@ fn lower_file(
 ///
 /// # Errors
 /// Returns the first fault, with its line.
-pub(crate) fn read_replicas(
+pub fn read_replicas(
     text: &str,
     path: &Path,
     defaults: &CareDefaults,

@@ -9,8 +9,8 @@ use spillway_quota::{LimitTerms, RequestWindow, Scope};
 use spillway_types::TenantName;
 use toml::Spanned;
 
-use crate::config::access_section::AccessConfig;
-use crate::config::error::{ConfigError, Source};
+use crate::access_section::AccessConfig;
+use crate::error::{ConfigError, Source};
 
 /// Maximum number of limits in a config: as many as the cluster's agreed state can hold.
 const LIMITS_MAX: usize = 32_768;

@@ -8,27 +8,27 @@ use spillway_replicas::Mapping;
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
 
-use crate::config::access_section::{AuthSection, KeySection, TenantSection};
-use crate::config::cluster_section::{ClusterSection, PeerSection};
-use crate::config::discovery_section::DiscoverySection;
-use crate::config::dns_section::DnsSection;
-use crate::config::environment;
-use crate::config::error::{ConfigError, Source};
-use crate::config::geo_section::{GeoSection, ResidencySection};
-use crate::config::health_section::{HealthSection, StandbySection};
-use crate::config::limit_section::LimitSection;
-use crate::config::names::FallbackSection;
-use crate::config::prefix_section::PrefixSection;
-use crate::config::region_section::RegionSection;
-use crate::config::replica_section::ReplicaSection;
-use crate::config::route_section::RouteSection;
-use crate::config::section::{
+use crate::access_section::{AuthSection, KeySection, TenantSection};
+use crate::cluster_section::{ClusterSection, PeerSection};
+use crate::discovery_section::DiscoverySection;
+use crate::dns_section::DnsSection;
+use crate::environment;
+use crate::error::{ConfigError, Source};
+use crate::geo_section::{GeoSection, ResidencySection};
+use crate::health_section::{HealthSection, StandbySection};
+use crate::limit_section::LimitSection;
+use crate::names::FallbackSection;
+use crate::prefix_section::PrefixSection;
+use crate::region_section::RegionSection;
+use crate::replica_section::ReplicaSection;
+use crate::route_section::RouteSection;
+use crate::section::{
     AdminSection, CorsSection, LimitsSection, ListenerSection, NodeSection, RetrySection,
     TimeoutsSection,
 };
-use crate::config::spill_section::SpillSection;
-use crate::config::split_section::SplitSection;
-use crate::config::steering_section::SteeringSection;
+use crate::spill_section::SpillSection;
+use crate::split_section::SplitSection;
+use crate::steering_section::SteeringSection;
 
 /// All sections of a config file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -19,7 +19,8 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// Creates a fault of the file as a whole.
-    pub(crate) fn whole_file(path: &Path, message: String, remedy: &str) -> Self {
+    #[must_use]
+    pub fn whole_file(path: &Path, message: String, remedy: &str) -> Self {
         Self { path: path.to_owned(), position: None, message, remedy: remedy.to_owned() }
     }
 }

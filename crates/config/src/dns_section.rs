@@ -10,9 +10,9 @@ use spillway_geo::dns::{
 };
 use toml::Spanned;
 
-use crate::config::cluster_section::ClusterConfig;
-use crate::config::error::{ConfigError, Source};
-use crate::config::region_section::RegionConfig;
+use crate::cluster_section::ClusterConfig;
+use crate::error::{ConfigError, Source};
+use crate::region_section::RegionConfig;
 
 /// Maximum time in seconds for which resolvers may keep an address: for that long, clients still
 /// try a region that is lost.

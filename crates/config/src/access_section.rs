@@ -10,8 +10,8 @@ use spillway_types::{Country, ModelName, RegionName, Residency, TenantName};
 use toml::Spanned;
 use toml::value::{Date, Datetime, Offset, Time};
 
-use crate::config::error::{ConfigError, Source};
-use crate::config::section::ListenerSection;
+use crate::error::{ConfigError, Source};
+use crate::section::ListenerSection;
 
 /// Maximum number of keys in a config: as many as the cluster's agreed state can hold.
 const KEYS_MAX: usize = 32_768;

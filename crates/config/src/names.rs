@@ -6,8 +6,8 @@ use spillway_proxy::{NameSpec, ReplicaSpec, SplitSpec};
 use spillway_types::{ModelName, ModelVersion};
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
-use crate::config::split_section::SplitSection;
+use crate::error::{ConfigError, Source};
+use crate::split_section::SplitSection;
 
 /// Maximum number of fallbacks of one model: each of them costs a waiting client an attempt.
 const FALLBACKS_MAX: usize = 8;

@@ -9,8 +9,8 @@ use serde::Deserialize;
 use spillway_proxy::{NameSpec, SessionSpec};
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
-use crate::config::split_section::check_cookie_name;
+use crate::error::{ConfigError, Source};
+use crate::split_section::check_cookie_name;
 
 /// Default duration of a session in seconds.
 const SESSION_S: u32 = 3600;

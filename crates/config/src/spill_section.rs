@@ -6,7 +6,7 @@ use spillway_proxy::{QueueSpec, WaitTotals};
 use spillway_route::{SpillTerms, WaitLimits};
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
+use crate::error::{ConfigError, Source};
 
 /// `[spill]`: conditions for sending requests to other regions, and limits on requests that wait or
 /// come from there.

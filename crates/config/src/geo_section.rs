@@ -12,7 +12,7 @@ use spillway_proxy::Locations;
 use spillway_types::{Country, RegionName, Residency};
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
+use crate::error::{ConfigError, Source};
 
 /// Maximum number of rules in a config: as many as there are countries.
 const RULES_MAX: usize = 256;
@@ -170,7 +170,7 @@ impl GeoConfig {
     }
 
     /// Returns the files to watch.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
+    pub fn files(&self) -> Vec<PathBuf> {
         self.places.iter().chain(&self.asns).map(|file| file.path.clone()).collect()
     }
 }

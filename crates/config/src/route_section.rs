@@ -10,14 +10,14 @@ use spillway_route::{Policy, Tuning, WaitLimits};
 use spillway_types::{Country, ModelName, RegionName, Residency, RouteName};
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
-use crate::config::hedge_section::HedgeSection;
-use crate::config::policy_sections::{
+use crate::error::{ConfigError, Source};
+use crate::hedge_section::HedgeSection;
+use crate::policy_sections::{
     LeastLoadedSection, PredictedLatencySection, PrefixAwareSection, PrequalSection,
 };
-use crate::config::section::{TimeoutsSection, positive_if_set};
-use crate::config::session_section::{SessionSection, lower_session};
-use crate::config::spill_section::permille;
+use crate::section::{TimeoutsSection, positive_if_set};
+use crate::session_section::{SessionSection, lower_session};
+use crate::spill_section::permille;
 
 /// `[[route]]`: a set of requests and how they are served.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -333,7 +333,8 @@ fn continuations_max() -> u32 {
 /// Returns the default policy. Where prompts are seen, it goes by the predicted time of the first
 /// token. Elsewhere it picks a replica close to the least loaded one, without herds when signals
 /// are late.
-pub(crate) fn default_policy(reads_bodies: bool) -> Policy {
+#[must_use]
+pub fn default_policy(reads_bodies: bool) -> Policy {
     if reads_bodies { Policy::PredictedLatency } else { Policy::PowerOfTwo }
 }
 

@@ -13,7 +13,7 @@ mod environment;
 mod error;
 mod file;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
+pub mod fuzz;
 mod geo_section;
 mod health_section;
 mod hedge_section;
@@ -24,6 +24,7 @@ mod names;
 mod policy_sections;
 mod prefix_section;
 mod region_section;
+mod replica;
 mod replica_section;
 mod route_section;
 mod section;
@@ -42,20 +43,20 @@ use spillway_proxy::{
     Cors, GatewayConfig, ListenerSpec, NameSpec, QueueSpec, RouteSpec, Timeouts, TlsIdentity,
 };
 
-pub use crate::keeper::{Care, Concurrency, ReplicaConfig};
 pub use access_section::{AccessConfig, ListenerAccess};
-pub(crate) use at_start::AtStart;
-pub(crate) use care_section::CareDefaults;
+pub use at_start::AtStart;
+pub use care_section::CareDefaults;
 pub use cluster_section::{ClusterConfig, PeerConfig};
-pub use discovery_section::DiscoveryConfig;
-pub(crate) use discovery_section::{Found, read_replicas};
+pub use discovery_section::{DiscoveryConfig, Found, read_replicas};
+pub use replica::{Care, Concurrency, ReplicaConfig};
+
 pub use dns_section::DnsConfig;
 pub use error::ConfigError;
 pub use geo_section::GeoConfig;
-pub(crate) use kind_settings::{KindSettings, Preset};
+
 pub use prefix_section::KnowledgeConfig;
 pub use region_section::RegionConfig;
-pub(crate) use route_section::default_policy;
+pub use route_section::default_policy;
 pub use section::WorkerLayout;
 pub use spill_section::SpillConfig;
 
@@ -69,7 +70,7 @@ pub struct AdminListener {
     /// Certificate and key; `None` for cleartext.
     pub tls: Option<TlsIdentity>,
     /// Files that tokens and certificate were read from.
-    pub(crate) files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
 }
 
 /// A checked config.
@@ -114,9 +115,9 @@ pub struct Config {
     /// Path of the file, which is watched; `None` if the config did not come from a file.
     pub path: Option<PathBuf>,
     /// Settings that take effect only when a node starts.
-    pub(crate) at_start: AtStart,
+    pub at_start: AtStart,
     /// Text of the file.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// A listening address.
@@ -144,13 +145,13 @@ pub struct WorldConfig {
     /// Names that clients may ask for beyond the models that replicas serve.
     pub names: Arc<NameSpec>,
     /// Defaults for replicas that come without a config.
-    pub(crate) defaults: CareDefaults,
+    pub defaults: CareDefaults,
     /// Web pages that may use the API.
     pub cors: Cors,
     /// Time limits of replicas, for routes that set none.
-    pub(crate) timeouts: Timeouts,
+    pub timeouts: Timeouts,
     /// Queue of waiting requests, for routes that set none.
-    pub(crate) queue: QueueSpec,
+    pub queue: QueueSpec,
     /// Certificates of the TLS listeners, in the order of the listeners.
     pub identities: Vec<Option<TlsIdentity>>,
 }

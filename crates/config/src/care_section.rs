@@ -10,17 +10,15 @@ use spillway_replicas::{DeepRequest, Mapping, NoticeCheck};
 use spillway_types::ModelName;
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
-use crate::config::health_section::{DeepSection, HealthSection, StandbySection};
-use crate::config::kind_settings::{
-    DeepSettings, HealthSettings, KindSettings, MetricsSettings, Preset,
-};
-use crate::config::replica_section::{ConcurrencySection, ReplicaSection};
-use crate::keeper::{Care, Concurrency};
+use crate::error::{ConfigError, Source};
+use crate::health_section::{DeepSection, HealthSection, StandbySection};
+use crate::kind_settings::{DeepSettings, HealthSettings, KindSettings, MetricsSettings, Preset};
+use crate::replica::{Care, Concurrency};
+use crate::replica_section::{ConcurrencySection, ReplicaSection};
 
 /// Defaults for all replicas that set nothing else.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct CareDefaults {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CareDefaults {
     health: HealthSection,
     standby: StandbySection,
     mappings: BTreeMap<String, Mapping>,

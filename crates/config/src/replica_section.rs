@@ -10,14 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use toml::Spanned;
 
-use crate::config::care_section::CareDefaults;
-use crate::config::error::{ConfigError, Source};
-use crate::config::health_section::{
-    BucketSection, DeepSection, MetricsSection, ReplicaHealthSection,
-};
-use crate::config::kind_settings::{KindSettings, Preset};
-use crate::config::versions::{VersionsSection, lower_versions};
-use crate::keeper::ReplicaConfig;
+use crate::care_section::CareDefaults;
+use crate::error::{ConfigError, Source};
+use crate::health_section::{BucketSection, DeepSection, MetricsSection, ReplicaHealthSection};
+use crate::kind_settings::{KindSettings, Preset};
+use crate::replica::ReplicaConfig;
+use crate::versions::{VersionsSection, lower_versions};
 
 /// Default maximum of connections to a replica: more than any engine works on at once.
 const CONNECTIONS_MAX: u32 = 1_024;

@@ -11,7 +11,7 @@ use spillway_geo::Coordinates;
 use spillway_types::{Country, Percent, RegionName};
 use toml::Spanned;
 
-use crate::config::error::{ConfigError, Source};
+use crate::error::{ConfigError, Source};
 
 /// `[[region]]`: weight, price and place of a region.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
