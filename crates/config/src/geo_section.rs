@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use spillway_geo::{ClientRule, ClientRules, Locator, LocatorError, UnknownClients};
 use spillway_proxy::Locations;
 use spillway_types::{Country, RegionName, Residency};
@@ -36,7 +36,7 @@ pub(crate) struct GeoSection {
 }
 
 /// Rules that hold for clients whose country is unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unknown {
     /// All rules, as the client may be in any of the countries.

@@ -1,7 +1,7 @@
 //! `[health]`, `[standby]`, and the sections of a replica about checks and metrics.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use spillway_replicas::Expectation;
 use spillway_route::BucketConfig;
 use toml::Spanned;
@@ -16,24 +16,31 @@ pub(crate) struct HealthSection {
     pub(crate) check: CheckChoice,
     /// Time between two checks of a replica, give or take a fifth.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) interval_ms: u64,
     /// Time limit of one check.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) timeout_ms: u64,
     /// Good checks in a row that bring a replica back.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) rise: u32,
     /// Bad checks in a row that speak against a replica.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) fall: u32,
     /// Failed requests in a row after which a replica is ejected for a while.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) eject_after: u32,
     /// Time for which a replica is ejected the first time; doubled each time it fails again.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) eject_ms: u64,
     /// Longest time for which a replica is ejected.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) eject_max_ms: u64,
     /// Maximum share of a pool's replicas that may be ejected for failed requests, in percent.
     pub(crate) ejected_percent_max: u32,
@@ -43,37 +50,47 @@ pub(crate) struct HealthSection {
     pub(crate) slow_ratio: f32,
     /// Failed requests of one model at one replica, in percent, that open its breaker.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) breaker_percent: u32,
     /// Time window of `breaker_percent`.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) breaker_window_ms: u64,
     /// Number of requests in the window below which a breaker stays closed.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) breaker_requests_min: u32,
     /// Time for which a breaker stays open before the model is tried again; doubled each time.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) breaker_open_ms: u64,
     /// Time without a single byte for any of its requests after which a replica counts as stalled.
     /// Keep it above the longest that a unary request takes on an otherwise idle replica.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) stall_ms: u64,
     /// Time of slow start, in which a new or recovered replica comes to its full share; 0 gives it
     /// at once.
     pub(crate) slow_start_ms: u64,
     /// Longest pause that a replica can ask for with `Retry-After`.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) retry_after_max_ms: u64,
     /// Time in which an overdue load report loses half of its weight.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) stale_half_life_ms: u64,
     /// Time between two deep checks of replicas that have one.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) deep_interval_ms: u64,
     /// Time limit of one deep check.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) deep_timeout_ms: u64,
     /// Time limit of all warm-up prompts of a replica; it takes requests afterwards in any case.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) warm_up_max_ms: u64,
 }
 
@@ -106,7 +123,7 @@ impl Default for HealthSection {
 }
 
 /// Method of checking a replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CheckChoice {
     /// The check of its `kind`; a connection, where the kind is unknown.
@@ -136,9 +153,11 @@ pub(crate) struct ReplicaHealthSection {
     pub(crate) service: Option<String>,
     /// Time between two checks.
     #[serde(deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
     pub(crate) interval_ms: Option<u64>,
     /// Time limit of one check.
     #[serde(deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
     pub(crate) timeout_ms: Option<u64>,
 }
 
@@ -159,9 +178,11 @@ pub(crate) struct DeepSection {
     pub(crate) gpu_memory_max: Option<Spanned<f32>>,
     /// Time between two checks.
     #[serde(deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
     pub(crate) interval_ms: Option<u64>,
     /// Time limit of one check.
     #[serde(deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
     pub(crate) timeout_ms: Option<u64>,
 }
 
@@ -181,6 +202,7 @@ pub(crate) struct MetricsSection {
     /// Time between two readings. By default 20 times the duration of a reading, within 100 ms to 1
     /// s.
     #[serde(deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
     pub(crate) period_ms: Option<u64>,
     /// Port of NVIDIA's DCGM exporter on the same host, for GPU use and memory.
     pub(crate) dcgm_port: Option<u16>,
@@ -196,9 +218,11 @@ pub(crate) struct StandbySection {
     pub(crate) p99_ms: u64,
     /// Time for which either value has to be exceeded before a replica is brought in.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) promote_after_ms: u64,
     /// Time for which both values have to be below half before a replica goes back into reserve.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) demote_after_ms: u64,
 }
 

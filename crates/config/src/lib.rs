@@ -23,6 +23,7 @@ mod lower;
 mod names;
 mod policy_sections;
 mod prefix_section;
+mod reference;
 mod region_section;
 mod replica;
 mod replica_section;
@@ -55,6 +56,7 @@ pub use error::ConfigError;
 pub use geo_section::GeoConfig;
 
 pub use prefix_section::KnowledgeConfig;
+pub use reference::reference;
 pub use region_section::RegionConfig;
 pub use route_section::default_policy;
 pub use section::WorkerLayout;

@@ -1,7 +1,7 @@
 //! Settings of routing policies, as a route states them.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use spillway_route::{
     Goal, LeastLoadedWeights, PredictedTuning, PrefixAwareTuning, PrequalTuning, Push,
 };
@@ -51,7 +51,7 @@ pub(crate) struct PredictedLatencySection {
 }
 
 /// Names of [`Goal`].
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GoalName {
     /// The first token.
@@ -61,7 +61,7 @@ pub(crate) enum GoalName {
 }
 
 /// Names of [`Push`].
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum PushName {
     /// Push while the replica's KV cache is predicted to hold the request.
@@ -94,6 +94,7 @@ pub(crate) struct PrefixAwareSection {
 pub(crate) struct PrequalSection {
     /// Number of replicas looked at for each request, 1 to 64.
     #[serde(deserialize_with = "probes")]
+    #[schemars(range(min = 1, max = 64))]
     pub(crate) probes: u8,
     /// Share of the replicas looked at, in thousandths, above which a replica is hot: more than
     /// this share have fewer requests in flight.

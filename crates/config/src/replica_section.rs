@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use spillway_proxy::{GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec};
 use spillway_replicas::ServerKind;
 use spillway_types::{ModelName, ReplicaName};
@@ -113,7 +113,7 @@ pub(crate) struct ReplicaSection {
 }
 
 /// The protocol of a replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ProtocolSection {
     /// HTTP/1.1.

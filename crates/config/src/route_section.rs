@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use spillway_protocol::{EngineFields, HashBy, Protocol};
 use spillway_proxy::{ContinuationSpec, QueueSpec, RouteSpec, Timeouts};
 use spillway_route::{Policy, Tuning, WaitLimits};
@@ -101,6 +101,7 @@ pub(crate) struct RouteSection {
     /// Time in ms to the first byte of a reply beyond which the reply is of no use: a request that
     /// can't make it is turned away at once.
     #[serde(default, deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
     pub(crate) slo_ms: Option<u64>,
     /// Share of a model's replicas, in percent, below which the least urgent requests are turned
     /// away first; as in `[spill]` if not set.
@@ -142,7 +143,7 @@ pub(crate) struct RouteSection {
 }
 
 /// The protocol of a custom route.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RouteProtocol {
     /// JSON bodies with a `model` field; errors in OpenAI's form.

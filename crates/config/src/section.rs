@@ -172,51 +172,65 @@ pub(crate) struct AdminSection {
 pub(crate) struct LimitsSection {
     /// Maximum number of client connections; one more is closed at once.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) connections_max: usize,
     /// Maximum number of connections of one client: an IPv4 address, or the first 64 bits of an
     /// IPv6 one. Trusted proxies have no such limit.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) connections_per_client_max: usize,
     /// Memory limit of this process in bytes; from 90 % of it on new requests are refused. 0: the
     /// limit of the control group or the memory of the machine.
     pub(crate) memory_bytes_max: u64,
     /// Maximum size of one request head in bytes; more gets 431.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) header_bytes_max: usize,
     /// Maximum number of header fields of one HTTP/1.1 request; more gets 431.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) headers_max: usize,
     /// Maximum size of one request body in bytes; more gets 413.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) body_bytes_max: u64,
     /// Maximum size of all buffered request bodies together, in bytes; a body beyond it gets 503.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) body_bytes_total_max: u64,
     /// Maximum size in bytes up to which bodies that need no reading are buffered, so that they can
     /// be retried.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) buffered_bytes_max: u64,
     /// Maximum number of concurrent requests on one HTTP/2 connection.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) streams_per_connection_max: u32,
     /// Maximum number of requests that one connection may abandon within `reset_window_ms` before
     /// it is closed.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) resets_per_connection_max: u32,
     /// Time window of `resets_per_connection_max`.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) reset_window_ms: u64,
     /// Time limit of a complete request head.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) head_timeout_ms: u64,
     /// Time limit of a complete request body.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) body_timeout_ms: u64,
     /// Time after which a connection without requests is closed.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) idle_timeout_ms: u64,
     /// Time after which a client that takes no bytes of its reply is cut off.
     #[serde(deserialize_with = "positive")]
+    #[schemars(range(min = 1))]
     pub(crate) stall_timeout_ms: u64,
     /// Maximum size of what is read ahead of one slow client, in bytes; 0 lets the replica wait for
     /// the client.
@@ -284,17 +298,21 @@ const TIMEOUT_MS_MAX: u64 = 365 * 86_400_000;
 pub(crate) struct TimeoutsSection {
     /// Time limit of TCP and TLS set-up; 1,000 by default.
     #[serde(deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
     pub(crate) connect_ms: Option<u64>,
     /// Time limit from the request to the first event of a stream, comments aside, or to the first
     /// byte of any other reply; 600,000 by default, since engines queue requests, and answer unary
     /// ones when all is generated.
     #[serde(deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
     pub(crate) first_byte_ms: Option<u64>,
     /// Longest pause between two pieces of a reply that has begun; 60,000 by default.
     #[serde(deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
     pub(crate) idle_ms: Option<u64>,
     /// Time limit of the whole request; 3,600,000 by default.
     #[serde(deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
     pub(crate) total_ms: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! `spillway config check` and `spillway config schema`.
+//! `spillway config check`, `spillway config schema` and `spillway config reference`.
 
 use anyhow::Result;
 use serde_json::json;
@@ -48,5 +48,11 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
 /// Prints the JSON Schema.
 pub(crate) fn schema() -> Result<()> {
     output::line(&serde_json::to_string_pretty(&spillway_config::schema())?)?;
+    Ok(())
+}
+
+/// Prints the page that lists all settings.
+pub(crate) fn reference() -> Result<()> {
+    output::line(spillway_config::reference().trim_end())?;
     Ok(())
 }

@@ -98,6 +98,9 @@ pub(crate) enum ConfigCommand {
     /// Prints the JSON Schema of the config file.
     #[command(after_help = "Example: spillway config schema > spillway.schema.json")]
     Schema,
+    /// Prints a page in Markdown that lists all settings with type, default and meaning.
+    #[command(after_help = "Example: spillway config reference > configuration-reference.md")]
+    Reference,
 }
 
 #[derive(Debug, Subcommand)]

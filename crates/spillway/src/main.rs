@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         Command::Keys { command: KeysCommand::Cluster(command) } => cluster::keys(&command),
         Command::Config { command: ConfigCommand::Check(args) } => check::check(&args),
         Command::Config { command: ConfigCommand::Schema } => check::schema(),
+        Command::Config { command: ConfigCommand::Reference } => check::reference(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,276 @@
+//! The page that lists all settings, made from the schema.
+//!
+//! A setting is a row: key, type with its bounds and unit, default, and the first sentence of its
+//! description. The schema has the rest.
+
+use serde_json::{Map, Value};
+
+/// Settings that are there to compare policies; they stand in a table of their own.
+const TUNING: [&str; 9] = [
+    "replica.bucket",
+    "route.least_loaded",
+    "route.predicted_latency.crowding",
+    "route.predicted_latency.doubt_ms",
+    "route.predicted_latency.kappa",
+    "route.predicted_latency.session_ms",
+    "route.predicted_latency.tie_ms",
+    "route.prefix_aware",
+    "route.prequal",
+];
+
+/// Endings of keys, and the unit that each stands for.
+const UNITS: [(&str, &str); 11] = [
+    ("_permille_min", "‰"),
+    ("_permille", "‰"),
+    ("_percent", "%"),
+    ("_percent_max", "%"),
+    ("_ms", "ms"),
+    ("_per_s", "per second"),
+    ("_per_min", "per minute"),
+    ("_s", "s"),
+    ("_bytes", "bytes"),
+    ("bytes_max", "bytes"),
+    ("bytes_total_max", "bytes"),
+];
+
+const HEAD: &str = "\
+# Configuration reference
+
+All settings, made from the schema by `spillway config reference`. `spillway config schema` has the whole description of
+each. [configuration.md](configuration.md) explains what belongs together, with a sample of a file.
+
+A key with a dot is inside a table: `health.path` of a `[[replica]]` is `health = { path = \"..\" }`. NAME stands for a
+name of your own. A default of – means that nothing is set; the description says what holds then.
+";
+
+const TUNING_HEAD: &str = "
+## Tuning knobs of policies
+
+Leave these as they are: they are there to compare policies.
+[configuration.md](configuration.md#tuning-knobs-of-policies) says what each does.
+";
+
+const TABLE: &str = "\n| key | type | default | description |\n|---|---|---|---|\n";
+
+/// One setting.
+struct Row {
+    /// Path of the setting with its section, e.g. `replica.health.path`.
+    path: String,
+    /// Cells behind the key.
+    cells: String,
+}
+
+/// Returns the page in Markdown.
+#[must_use]
+pub fn reference() -> String {
+    let schema = crate::schema();
+    let writer = Writer { schema: &schema };
+    let mut page = HEAD.to_owned();
+    let mut tuning = Vec::new();
+    for (name, section) in properties(&schema) {
+        let mut rows = Vec::new();
+        writer.add_rows(name, section, &mut rows);
+        let (knobs, rows): (Vec<Row>, _) = rows.into_iter().partition(Row::is_tuning);
+        tuning.extend(knobs);
+        let heading = heading(name, section);
+        let about = section["description"].as_str().unwrap_or_default().replace('\n', " ");
+        page.push_str(&format!("\n## `{heading}`\n\n{about}\n"));
+        page.push_str(TABLE);
+        let inside = |row: &Row| row.path.split_once('.').map(|(_, key)| key.to_owned());
+        rows.iter().for_each(|row| {
+            let key = inside(row).unwrap_or_else(|| "NAME".to_owned());
+            page.push_str(&format!("| `{key}` | {} |\n", row.cells));
+        });
+    }
+    page.push_str(TUNING_HEAD);
+    page.push_str(TABLE);
+    tuning.iter().for_each(|row| page.push_str(&format!("| `{}` | {} |\n", row.path, row.cells)));
+    page
+}
+
+impl Row {
+    fn is_tuning(&self) -> bool {
+        TUNING.iter().any(|knob| {
+            self.path
+                .strip_prefix(knob)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    }
+}
+
+/// Reads the schema.
+struct Writer<'a> {
+    schema: &'a Value,
+}
+
+impl<'a> Writer<'a> {
+    /// Adds the settings inside a table, a list of tables, or a map by names.
+    fn add_rows(&self, path: &str, schema: &'a Value, rows: &mut Vec<Row>) {
+        let table = self.resolve(schema);
+        let table = self.resolve(table.get("items").unwrap_or(table));
+        if let Some(values) = table.get("additionalProperties").filter(|values| values.is_object())
+        {
+            let value = self.resolve(values);
+            if value.get("properties").is_none() {
+                rows.push(self.row(path, values, false));
+            } else {
+                self.add_rows(&format!("{path}.NAME"), value, rows);
+            }
+            return;
+        }
+        for (key, property) in properties(table) {
+            let path = format!("{path}.{key}");
+            let is_required = table["required"]
+                .as_array()
+                .is_some_and(|required| required.iter().any(|name| name == key));
+            let inner = self.resolve(property);
+            let inner = self.resolve(inner.get("items").unwrap_or(inner));
+            if inner.get("properties").is_some() && self.section_of(inner).is_none() {
+                self.add_rows(&path, property, rows);
+            } else {
+                rows.push(self.row(&path, property, is_required));
+            }
+        }
+    }
+
+    fn row(&self, path: &str, schema: &Value, is_required: bool) -> Row {
+        let default = match &schema["default"] {
+            _ if is_required => "required".to_owned(),
+            Value::Null => "–".to_owned(),
+            Value::String(text) if text.is_empty() => "–".to_owned(),
+            // The schema has numbers of 32 bits with the digits of 64.
+            Value::Number(number) if number.is_f64() => {
+                format!("`{}`", number.as_f64().unwrap_or_default() as f32)
+            }
+            value => format!("`{value}`"),
+        };
+        let about = schema["description"].as_str();
+        let about = about.or_else(|| self.resolve(schema)["description"].as_str());
+        let about = first_sentence(&about.unwrap_or_default().replace('\n', " "));
+        let kind = self.kind(path, schema);
+        Row { path: path.to_owned(), cells: format!("{kind} | {default} | {}", escaped(&about)) }
+    }
+
+    /// Returns the type of a value, with bounds and unit.
+    fn kind(&self, path: &str, schema: &Value) -> String {
+        let target = self.resolve(schema);
+        if let Some(section) = self.section_of(target) {
+            return format!("as `{section}`");
+        }
+        let names = |list: &Value| list.as_array().map(|names| names.iter().map(code).collect());
+        let constants = target["oneOf"].as_array().and_then(|variants| {
+            variants.iter().map(|variant| variant.get("const").map(code)).collect()
+        });
+        if let Some(names) = constants.or_else(|| names(&target["enum"])) {
+            let names: Vec<String> = names;
+            return names.join(", ");
+        }
+        let kind = match &target["type"] {
+            Value::Array(kinds) => kinds.first().and_then(Value::as_str),
+            kind => kind.as_str(),
+        };
+        match kind {
+            Some("array") => format!("list of {}", self.kind("", &target["items"])),
+            Some("object") if target["additionalProperties"].is_object() => {
+                format!("by name: {}", self.kind("", &target["additionalProperties"]))
+            }
+            Some("object") | None => "table".to_owned(),
+            Some(number @ ("integer" | "number")) => {
+                let unit = UNITS.iter().find(|(ending, _)| path.ends_with(ending));
+                let unit = unit.map(|(_, unit)| format!(", {unit}")).unwrap_or_default();
+                format!("{number}{}{unit}", bounds(target))
+            }
+            Some(kind) => kind.to_owned(),
+        }
+    }
+
+    /// Returns the header of the section of the file that has the same settings as this table.
+    fn section_of(&self, table: &Value) -> Option<String> {
+        let mut sections = properties(self.schema);
+        let is_same = |section: &Value| {
+            let section = self.resolve(section);
+            std::ptr::eq(self.resolve(section.get("items").unwrap_or(section)), table)
+        };
+        sections.find(|(_, section)| is_same(section)).map(|(name, section)| heading(name, section))
+    }
+
+    /// Follows references, also of a value that may be left out.
+    fn resolve<'b>(&self, schema: &'b Value) -> &'b Value
+    where
+        'a: 'b,
+    {
+        let some = schema["anyOf"].as_array().and_then(|list| list.first());
+        let schema = some.unwrap_or(schema);
+        let place = schema["$ref"].as_str().and_then(|place| place.strip_prefix('#'));
+        place.and_then(|place| self.schema.pointer(place)).unwrap_or(schema)
+    }
+}
+
+fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    schema["properties"].as_object().into_iter().flat_map(Map::iter)
+}
+
+/// Returns the header of a table as it stands in a file.
+fn heading(name: &str, section: &Value) -> String {
+    match section["type"].as_str() {
+        Some("array") => format!("[[{name}]]"),
+        _ => format!("[{name}]"),
+    }
+}
+
+fn code(value: &Value) -> String {
+    format!("`{}`", value.as_str().unwrap_or_default())
+}
+
+/// Returns the bounds of a number. The largest value of its width is none.
+fn bounds(schema: &Value) -> String {
+    let widest = [u64::from(u8::MAX), u64::from(u16::MAX), u64::from(u32::MAX)];
+    let least = schema.get("minimum").map(|least| format!(" from {least}"));
+    let most = schema
+        .get("maximum")
+        .filter(|most| !most.as_u64().is_some_and(|most| widest.contains(&most)));
+    let most = most.map(|most| format!(" to {most}"));
+    least.unwrap_or_default() + &most.unwrap_or_default()
+}
+
+fn first_sentence(text: &str) -> String {
+    let ends = text.match_indices(". ").map(|(at, _)| at);
+    let is_end = |at: &usize| !["e.g", "i.e"].iter().any(|short| text[..*at].ends_with(short));
+    let end = ends.filter(is_end).next();
+    end.map_or_else(|| text.to_owned(), |end| text[..=end].to_owned())
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_page_says_what_the_schema_says() {
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration-reference.md");
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        let remedy = "run: cargo run -- config reference > docs/configuration-reference.md";
+        assert!(written == reference(), "docs/configuration-reference.md has drifted; {remedy}");
+    }
+
+    #[test]
+    fn every_knob_is_a_setting() {
+        let page = reference();
+        let (_, tuning) = page.split_once("## Tuning knobs").unwrap();
+        for knob in TUNING {
+            assert!(tuning.contains(&format!("| `{knob}")), "{knob}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_ends_at_its_full_stop() {
+        assert_eq!(first_sentence("Name, e.g. `a`. By default `b`."), "Name, e.g. `a`.");
+        assert_eq!(first_sentence("Name"), "Name");
+    }
+}
