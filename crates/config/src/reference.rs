@@ -234,9 +234,9 @@ fn bounds(schema: &Value) -> String {
 }
 
 fn first_sentence(text: &str) -> String {
-    let ends = text.match_indices(". ").map(|(at, _)| at);
+    let mut ends = text.match_indices(". ").map(|(at, _)| at);
     let is_end = |at: &usize| !["e.g", "i.e"].iter().any(|short| text[..*at].ends_with(short));
-    let end = ends.filter(is_end).next();
+    let end = ends.find(is_end);
     end.map_or_else(|| text.to_owned(), |end| text[..=end].to_owned())
 }
 
