@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use spillway_chaos::linear::{
-    End, Limits, Model as _, Operation, Register, RegisterInput, RegisterOutput, RegisterState,
-    Version, check,
+    Model as _, Operation, OperationEnd, Register, RegisterInput, RegisterOutput, RegisterState,
+    SearchLimits, Version, check,
 };
 
 const OPERATIONS: u64 = 10_000;
@@ -26,7 +26,8 @@ fn main() {
                     history.iter_mut().for_each(forget_version);
                 }
                 let start = Instant::now();
-                let limits = Limits { time: Duration::from_secs(10), ..Limits::default() };
+                let limits =
+                    SearchLimits { time: Duration::from_secs(10), ..SearchLimits::default() };
                 let is_linearizable = check(&Register, &history, limits).is_linearizable();
                 undecided += u64::from(!is_linearizable);
                 times.push(start.elapsed());
@@ -85,8 +86,8 @@ fn history(
         }
         *version += u64::from(input != RegisterInput::Read);
         let end = match rng.f64() * 100.0 < unknown_percent {
-            true => End::Unknown,
-            false => End::Returned { at_ns, output },
+            true => OperationEnd::Unknown,
+            false => OperationEnd::Returned { at_ns, output },
         };
         noted.push(Operation { client, key, input, call_ns, end });
     }
@@ -98,7 +99,7 @@ fn forget_version(operation: &mut Operation<u64, RegisterInput, RegisterOutput>)
     if let RegisterInput::CompareAndSet { value, .. } = operation.input {
         operation.input = RegisterInput::Write(value);
     }
-    if let End::Returned { output, .. } = &mut operation.end {
+    if let OperationEnd::Returned { output, .. } = &mut operation.end {
         match output {
             RegisterOutput::Value { version, .. } | RegisterOutput::Written { version } => {
                 *version = None;

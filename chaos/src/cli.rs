@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use spillway_chaos::load::Trial;
-use spillway_chaos::trial::{Part, Wan};
+use spillway_chaos::load::LoadTrial;
+use spillway_chaos::trial::{TrialPart, Wan};
 use spillway_chaos::wan::ShapePatch;
 
 /// Default path of the control socket of a network.
@@ -16,9 +16,9 @@ const SOCKET_DEFAULT: &str = "/run/spillway-chaos.sock";
 /// that delays, loses, doubles, reorders, limits and cuts. Needs root.
 #[derive(Debug, Parser)]
 #[command(name = "spillway-chaos", version, after_help = EXAMPLE)]
-pub(crate) struct Cli {
+pub(crate) struct ChaosCli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: ChaosCommand,
 }
 
 const EXAMPLE: &str = "Example:
@@ -52,7 +52,7 @@ const LOAD_EXAMPLE: &str = "Example: what five times the load does
 Ends with 1 if an aim was missed or something happened that must not.";
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ChaosCommand {
     /// Run a network until it is stopped, or until a command has ended.
     #[command(after_help = WAN_EXAMPLE)]
     Wan {
@@ -91,7 +91,7 @@ pub(crate) enum Command {
         #[arg(long, global = true)]
         json: bool,
         #[command(subcommand)]
-        request: Request,
+        request: RequestArgs,
     },
     /// Make a network, measure round trips and packets a second in it, and end it.
     Measure {
@@ -125,7 +125,7 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 pub(crate) struct Trials {
     /// Parts to run; all of them if none is named.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<TrialPart>,
     /// The network.
     #[arg(long, default_value = "three")]
     pub(crate) wan: Wan,
@@ -152,7 +152,7 @@ pub(crate) struct Trials {
 #[derive(Args, Debug)]
 pub(crate) struct Loads {
     /// Trials to run; all of them if none is named.
-    pub(crate) trials: Vec<Trial>,
+    pub(crate) trials: Vec<LoadTrial>,
     /// Rounds of each trial.
     #[arg(long, default_value_t = 3, value_parser = trials)]
     pub(crate) rounds: usize,
@@ -192,18 +192,18 @@ pub(crate) struct Socket {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Request {
+pub(crate) enum RequestArgs {
     /// Change what links do to packets.
     Shape {
         #[command(flatten)]
-        link: Link,
+        link: LinkArgs,
         #[command(flatten)]
         set: ShapePatch,
     },
     /// Stop all packets between two regions, including those on their way.
-    Cut(Link),
+    Cut(LinkArgs),
     /// Undo a cut.
-    Mend(Link),
+    Mend(LinkArgs),
     /// Stop all packets between two addresses.
     Block(Addresses),
     /// Undo a block.
@@ -226,7 +226,7 @@ pub(crate) enum Request {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Link {
+pub(crate) struct LinkArgs {
     /// A region; "*" is every region.
     pub(crate) from: String,
     /// Another one.

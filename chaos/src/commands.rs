@@ -10,23 +10,23 @@ mod wan;
 
 use std::process::ExitCode;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{ChaosCli, ChaosCommand};
 
-pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(cli: ChaosCli) -> anyhow::Result<ExitCode> {
     match cli.command {
-        Command::Wan { config, socket, program } => {
+        ChaosCommand::Wan { config, socket, program } => {
             return wan::run(&config, &socket.socket, &program);
         }
-        Command::Exec { socket, region, node, program } => {
+        ChaosCommand::Exec { socket, region, node, program } => {
             return Err(exec::run(&socket.socket, &region, node, &program));
         }
-        Command::Ctl { socket, json, request } => ctl::run(&socket.socket, request, json)?,
-        Command::Measure { config, probes, packets_per_s, json } => {
+        ChaosCommand::Ctl { socket, json, request } => ctl::run(&socket.socket, request, json)?,
+        ChaosCommand::Measure { config, probes, packets_per_s, json } => {
             measure::run(&config, probes, packets_per_s, json)?;
         }
-        Command::Control(trials) => return control::run(trials),
-        Command::Load(loads) => return load::run(loads),
-        Command::Sweep { namespaces } => spillway_chaos::wan::sweep_at_end(&namespaces)?,
+        ChaosCommand::Control(trials) => return control::run(trials),
+        ChaosCommand::Load(loads) => return load::run(loads),
+        ChaosCommand::Sweep { namespaces } => spillway_chaos::wan::sweep_at_end(&namespaces)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,9 +15,9 @@ mod recorder;
 mod register;
 mod search;
 
-pub use check::{Limits, Verdict, check};
+pub use check::{SearchLimits, SearchVerdict, check};
 pub use explain::Counterexample;
-pub use history::{End, Operation};
+pub use history::{Operation, OperationEnd};
 pub use model::Model;
 pub use recorder::{OPERATIONS_MAX, Pending, Recorder};
 pub use register::{Register, RegisterInput, RegisterOutput, RegisterState, Version};

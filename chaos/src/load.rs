@@ -6,18 +6,18 @@
 mod abuse;
 mod attack;
 mod caller;
-mod comeback;
 mod crowd;
 mod kill;
-mod lanes;
 mod note;
 mod overload;
 mod plan;
+mod probes;
 mod region;
 mod request;
+mod retry_after;
 mod rolling;
 mod sick;
 mod stage;
 mod storm;
 
-pub use plan::{Plan, Trial, run};
+pub use plan::{LoadPlan, LoadTrial, run};

@@ -9,7 +9,7 @@ use clap::Parser as _;
 
 #[expect(clippy::print_stderr, reason = "the only place that tells a person what went wrong")]
 fn main() -> ExitCode {
-    match commands::run(cli::Cli::parse()) {
+    match commands::run(cli::ChaosCli::parse()) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("spillway-chaos: {error:#}");

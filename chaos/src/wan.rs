@@ -18,17 +18,19 @@ mod shape;
 mod sweep;
 mod topology;
 
-pub use control::{Answer, BLOCKS_MAX, Command, ControlError, LinkReport, PlaceReport, Stats};
-pub use hub::{Block, StrayCounts};
+pub use control::{
+    BLOCKS_MAX, ControlAnswer, ControlCommand, ControlError, LinkReport, PlaceReport, WanStats,
+};
+pub use hub::{HubBlock, StrayCounts};
 pub use link::LinkCounts;
 pub use matrix::MatrixError;
 pub use namespace::{Namespace, become_inside, enter};
 pub use nat::{Forward, MAPPINGS_MAX, NatPlan};
-pub use network::{Handle, Network, StartError};
-pub use packet::Protocol;
+pub use network::{Handle, NetworkStartError, WanNetwork};
+pub use packet::PacketProtocol;
 pub use shape::{
     DELAY_MS_MAX, JITTER_PERIOD_MS_DEFAULT, QUEUE_BYTES_DEFAULT, REORDER_BY_MS_DEFAULT, Shape,
     ShapeError, ShapePatch,
 };
 pub use sweep::sweep_at_end;
-pub use topology::{Isolate, Place, Region, Topology};
+pub use topology::{Isolate, NodePlace, Topology, TopologyRegion};

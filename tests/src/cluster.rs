@@ -211,7 +211,8 @@ impl Cluster {
         let identity = |index: usize| identity(&self.regions[index], &node_name(index));
         let address = link_address(index);
         eventually("the port is free", || UdpSocket::bind(address).is_ok()).await;
-        let mut config = spillway_link::Config::new(identity(index), address, self.files(index));
+        let mut config =
+            spillway_link::LinkConfig::new(identity(index), address, self.files(index));
         config.paths = Some(Arc::clone(&self.paths[index]));
         let link = Link::start(config, Arc::new(RefuseAll)).expect("a link");
         let peer = PeerConfig {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use spillway_config::Config;
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_node::Node;
 
 use crate::page::Page;

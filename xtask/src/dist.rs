@@ -17,7 +17,7 @@ use clap::Args;
 
 use crate::command::{self, command, first_line};
 use crate::metadata::Metadata;
-use crate::report::{Outcome, Report};
+use crate::report::{CheckOutcome, Report};
 
 /// What is built, and where it goes.
 #[derive(Debug, Args)]
@@ -99,7 +99,7 @@ fn make(
         fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
         package::set_mode(&binary, 0o755)?;
         package::date(&binary, release.epoch)?;
-        Ok(Outcome::Passed)
+        Ok(CheckOutcome::Passed)
     }) && report.step("sbom", || sbom::write(root, release, out))
         && report.step("tarball", || package::tarball(root, release, out))
         && report.step("image root", || package::image_root(root, release, out))
@@ -120,7 +120,7 @@ fn empty(out: &Path) -> Result<()> {
     fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))
 }
 
-fn checksums(out: &Path) -> Result<Outcome> {
+fn checksums(out: &Path) -> Result<CheckOutcome> {
     let mut names: Vec<String> = fs::read_dir(out)?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect::<Result<_>>()?;
@@ -134,7 +134,7 @@ fn checksums(out: &Path) -> Result<Outcome> {
     for line in fs::read_to_string(out.join("SHA256SUMS"))?.lines() {
         eprintln!("{line}");
     }
-    Ok(Outcome::Passed)
+    Ok(CheckOutcome::Passed)
 }
 
 fn release(root: &Path, metadata: &Metadata, args: &DistArgs) -> Result<Release> {

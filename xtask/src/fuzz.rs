@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::command::{self, command, first_line};
 use crate::metadata::Metadata;
-use crate::report::{Outcome, Report};
+use crate::report::{CheckOutcome, Report};
 
 /// Folder with the kept inputs, a folder for each target.
 const INPUTS: &str = "crates/fuzz/inputs";
@@ -41,7 +41,7 @@ pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -
                     --bin spillway-fuzz --example test_features";
         let mut build = command(root, line);
         command::run(build.env("RUSTC_WORKSPACE_WRAPPER", root.join(WRAPPER)))?;
-        Ok(Outcome::Passed)
+        Ok(CheckOutcome::Passed)
     });
     if built {
         let folder = Metadata::load(root)?.target_directory;
@@ -71,7 +71,7 @@ fn targets(root: &Path, asked: Option<&str>) -> Result<Vec<String>> {
 }
 
 /// Fuzzes one target. Inputs that libFuzzer finds stay in the target folder for the next run.
-fn fuzz(root: &Path, folder: &Path, (name, seconds): (&str, u32)) -> Result<Outcome> {
+fn fuzz(root: &Path, folder: &Path, (name, seconds): (&str, u32)) -> Result<CheckOutcome> {
     let corpus = folder.join("fuzz/corpus").join(name);
     let failed = folder.join("fuzz/failed").join(name);
     for folder in [&corpus, &failed] {
@@ -93,5 +93,5 @@ fn fuzz(root: &Path, folder: &Path, (name, seconds): (&str, u32)) -> Result<Outc
     command::run(&mut fuzzer).with_context(|| {
         format!("mend the parser and keep the input of {} in {INPUTS}/{name}", failed.display())
     })?;
-    Ok(Outcome::Passed)
+    Ok(CheckOutcome::Passed)
 }

@@ -30,13 +30,13 @@ pub(crate) struct Package {
     /// Source that the package was downloaded from; `None` for packages on this machine.
     pub(crate) source: Option<String>,
     pub(crate) manifest_path: PathBuf,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<CargoTarget>,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
 /// Library, binary, test or example of a package.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Target {
+pub(crate) struct CargoTarget {
     pub(crate) kind: Vec<String>,
     pub(crate) src_path: PathBuf,
 }
@@ -52,12 +52,12 @@ pub(crate) struct Dependency {
 /// Graph of resolved packages.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Resolve {
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<MetadataNode>,
 }
 
 /// Package in the graph.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Node {
+pub(crate) struct MetadataNode {
     pub(crate) id: String,
     pub(crate) deps: Vec<NodeDependency>,
 }
@@ -121,7 +121,7 @@ impl Metadata {
     /// Returns a shortest dependency path from `from` to each package below it, itself included:
     /// package id to the names on the path. Dependencies of tests and build scripts are left out.
     pub(crate) fn ways_from(&self, from: &Package) -> BTreeMap<&str, Vec<&str>> {
-        let nodes: BTreeMap<&str, &Node> =
+        let nodes: BTreeMap<&str, &MetadataNode> =
             self.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
         let names: BTreeMap<&str, &str> = self
             .packages

@@ -10,22 +10,22 @@ use serde::Serialize;
 /// Steps done so far.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    steps: Vec<Step>,
+    steps: Vec<ReportStep>,
 }
 
 /// Step that was done or left out.
 #[derive(Debug, Serialize)]
-struct Step {
+struct ReportStep {
     name: Cow<'static, str>,
     seconds: f64,
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: CheckOutcome,
 }
 
 /// Outcome of a step, with the reason if it was skipped or failed.
 #[derive(Debug, Serialize, PartialEq, Eq)]
 #[serde(tag = "outcome", content = "reason", rename_all = "lowercase")]
-pub(crate) enum Outcome {
+pub(crate) enum CheckOutcome {
     /// The step found nothing wrong.
     Passed,
     /// The step could not be done on this machine; the run still counts as good.
@@ -39,13 +39,13 @@ impl Report {
     pub(crate) fn step(
         &mut self,
         name: impl Into<Cow<'static, str>>,
-        work: impl FnOnce() -> Result<Outcome>,
+        work: impl FnOnce() -> Result<CheckOutcome>,
     ) -> bool {
         let name = name.into();
         eprintln!("\n== {name}");
         let started = Instant::now();
-        let outcome = work().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
-        let good = !matches!(outcome, Outcome::Failed(_));
+        let outcome = work().unwrap_or_else(|error| CheckOutcome::Failed(format!("{error:#}")));
+        let good = !matches!(outcome, CheckOutcome::Failed(_));
         self.push(name, started.elapsed(), outcome);
         good
     }
@@ -59,21 +59,21 @@ impl Report {
         Ok(self.good())
     }
 
-    fn push(&mut self, name: impl Into<Cow<'static, str>>, time: Duration, outcome: Outcome) {
-        self.steps.push(Step { name: name.into(), seconds: time.as_secs_f64(), outcome });
+    fn push(&mut self, name: impl Into<Cow<'static, str>>, time: Duration, outcome: CheckOutcome) {
+        self.steps.push(ReportStep { name: name.into(), seconds: time.as_secs_f64(), outcome });
     }
 
     fn good(&self) -> bool {
-        !self.steps.iter().any(|step| matches!(step.outcome, Outcome::Failed(_)))
+        !self.steps.iter().any(|step| matches!(step.outcome, CheckOutcome::Failed(_)))
     }
 
     fn table(&self) -> String {
         let mut table = String::new();
-        for Step { name, seconds, outcome } in &self.steps {
+        for ReportStep { name, seconds, outcome } in &self.steps {
             let (word, reason) = match outcome {
-                Outcome::Passed => ("ok", ""),
-                Outcome::Skipped(reason) => ("SKIPPED", reason.as_str()),
-                Outcome::Failed(reason) => ("FAILED", reason.as_str()),
+                CheckOutcome::Passed => ("ok", ""),
+                CheckOutcome::Skipped(reason) => ("SKIPPED", reason.as_str()),
+                CheckOutcome::Failed(reason) => ("FAILED", reason.as_str()),
             };
             let line = format!("{name:<24} {word:<8} {seconds:>8.1} s  {reason}");
             // Writing to a String cannot fail.
@@ -93,7 +93,11 @@ mod tests {
     #[test]
     fn a_skipped_step_is_shown_with_its_reason_and_does_not_fail_the_run() {
         let mut report = Report::default();
-        report.push("advisories", Duration::from_secs(2), Outcome::Skipped("no network".into()));
+        report.push(
+            "advisories",
+            Duration::from_secs(2),
+            CheckOutcome::Skipped("no network".into()),
+        );
         assert!(report.good());
         let table = report.table();
         assert!(table.contains("SKIPPED       2.0 s  no network\n"), "{table}");
@@ -103,7 +107,7 @@ mod tests {
     fn one_failed_step_fails_the_run_and_the_others_are_still_shown() {
         let mut report = Report::default();
         assert!(!report.step("first", || anyhow::bail!("broken")));
-        assert!(report.step("second", || Ok(Outcome::Passed)));
+        assert!(report.step("second", || Ok(CheckOutcome::Passed)));
         assert!(!report.good());
         let table = report.table();
         assert!(table.contains("FAILED        0.0 s  broken\n"), "{table}");
@@ -114,8 +118,8 @@ mod tests {
     #[test]
     fn json_has_one_object_per_step() {
         let mut report = Report::default();
-        report.push("a", Duration::from_millis(1500), Outcome::Passed);
-        report.push("b", Duration::ZERO, Outcome::Failed("why".into()));
+        report.push("a", Duration::from_millis(1500), CheckOutcome::Passed);
+        report.push("b", Duration::ZERO, CheckOutcome::Failed("why".into()));
         assert_eq!(
             serde_json::to_string(&report.steps).unwrap(),
             r#"[{"name":"a","seconds":1.5,"outcome":"passed"},{"name":"b","seconds":0.0,"outcome":"failed","reason":"why"}]"#

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use crate::command::{self, command, first_line};
 use crate::metadata::Metadata;
-use crate::report::{Outcome, Report};
+use crate::report::{CheckOutcome, Report};
 use crate::venv::Venv;
 
 /// Beginning of build commands. They name the whole workspace and at least one test because of
@@ -44,7 +44,7 @@ pub(crate) fn run(root: &Path, suite: Suite, json: bool) -> Result<bool> {
         if matches!(suite, Suite::All | Suite::Unit) {
             rust_tests(&mut report, root);
         }
-        let packages: Vec<Result<Outcome>> =
+        let packages: Vec<Result<CheckOutcome>> =
             packages.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         for (suite, packages) in suites.iter().zip(packages) {
             python_tests(&mut report, root, suite, packages);
@@ -58,12 +58,12 @@ pub(crate) fn chaos(root: &Path, json: bool) -> Result<bool> {
     let mut report = Report::default();
     let tools = report.step("tools for trials", || {
         need_tool(root, "cc --version", "gcc")?;
-        Ok(Outcome::Passed)
+        Ok(CheckOutcome::Passed)
     });
     // The dev profile: tests have built it already, and the trials' bounds leave room for it.
     let built = report.step("build spillway and spillway-chaos", || {
         let line = format!("{BUILD} --bin spillway --bin spillway-chaos --test trial");
-        command::run(&mut command(root, &line)).map(|()| Outcome::Passed)
+        command::run(&mut command(root, &line)).map(|()| CheckOutcome::Passed)
     });
     if tools && built {
         // One after the other, since bounds assume a cluster that has the processor for itself.
@@ -73,7 +73,7 @@ pub(crate) fn chaos(root: &Path, json: bool) -> Result<bool> {
             let mut trials = command(root, line);
             trials
                 .env("SPILLWAY_BIN", Metadata::load(root)?.target_directory.join("debug/spillway"));
-            command::run(&mut trials).map(|()| Outcome::Passed)
+            command::run(&mut trials).map(|()| CheckOutcome::Passed)
         });
     }
     report.finish(json)
@@ -91,23 +91,23 @@ fn rust_tests(report: &mut Report, root: &Path) {
             eprintln!("note: cargo-nextest is not installed; using cargo test");
             format!("cargo test {which}")
         };
-        command::run(&mut command(root, &line)).map(|()| Outcome::Passed)
+        command::run(&mut command(root, &line)).map(|()| CheckOutcome::Passed)
     });
     report.step("doctests", || doctests(root));
 }
 
 /// Runs the examples in doc comments, if any: rustdoc would compile every crate to find none.
-fn doctests(root: &Path) -> Result<Outcome> {
+fn doctests(root: &Path) -> Result<CheckOutcome> {
     let mut search = command(root, &format!("git grep --untracked --quiet -E {EXAMPLE} -- *.rs"));
     if search.status().is_ok_and(|status| status.code() == Some(1)) {
-        return Ok(Outcome::Skipped("no doc comment has an example".to_owned()));
+        return Ok(CheckOutcome::Skipped("no doc comment has an example".to_owned()));
     }
     command::run(&mut command(root, "cargo test --locked --workspace --doc"))?;
-    Ok(Outcome::Passed)
+    Ok(CheckOutcome::Passed)
 }
 
 /// Installs what the suite of the folder `tests/<suite>` needs.
-fn packages(root: &Path, suite: &str) -> Result<Outcome> {
+fn packages(root: &Path, suite: &str) -> Result<CheckOutcome> {
     let venv = Venv::new(root.join("tests").join(suite));
     need_tool(root, "curl --version", "curl")?;
     venv.need_python()?;
@@ -115,14 +115,14 @@ fn packages(root: &Path, suite: &str) -> Result<Outcome> {
 }
 
 /// Runs the suite of the folder `tests/<suite>` against the built binary.
-fn python_tests(report: &mut Report, root: &Path, suite: &str, packages: Result<Outcome>) {
+fn python_tests(report: &mut Report, root: &Path, suite: &str, packages: Result<CheckOutcome>) {
     let venv = Venv::new(root.join("tests").join(suite));
     let prepared = report.step(format!("packages for {suite}"), || packages);
     // The dev profile shares its dependencies with the tests above, and these tests compare
     // behaviour, not speed.
     let built = report.step(format!("build spillway for {suite}"), || {
         let line = format!("{BUILD} --bin spillway --test demo");
-        command::run(&mut command(root, &line)).map(|()| Outcome::Passed)
+        command::run(&mut command(root, &line)).map(|()| CheckOutcome::Passed)
     });
     if !prepared || !built {
         return;
@@ -131,7 +131,7 @@ fn python_tests(report: &mut Report, root: &Path, suite: &str, packages: Result<
         let mut pytest = venv.python();
         pytest.args(["-m", "pytest"]).current_dir(root.join("tests").join(suite));
         pytest.env("SPILLWAY_BIN", Metadata::load(root)?.target_directory.join("debug/spillway"));
-        command::run(&mut pytest).map(|()| Outcome::Passed)
+        command::run(&mut pytest).map(|()| CheckOutcome::Passed)
     });
 }
 

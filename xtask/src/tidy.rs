@@ -17,7 +17,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::report::Outcome;
+use crate::report::CheckOutcome;
 use finding::{Finding, Severity};
 use tree::Tree;
 
@@ -33,12 +33,12 @@ pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
 }
 
 /// Checks the rules as a step of `verify`.
-pub(crate) fn check_and_print(root: &Path) -> Result<Outcome> {
+pub(crate) fn check_and_print(root: &Path) -> Result<CheckOutcome> {
     let findings = check(&Tree::load(root)?);
     print(&findings);
     Ok(match count(&findings, Severity::Violation) {
-        0 => Outcome::Passed,
-        violations => Outcome::Failed(format!("{violations} violations")),
+        0 => CheckOutcome::Passed,
+        violations => CheckOutcome::Failed(format!("{violations} violations")),
     })
 }
 

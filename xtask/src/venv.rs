@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::command::{self, first_line};
-use crate::report::Outcome;
+use crate::report::CheckOutcome;
 
 /// Python program that prints `ok` if the pinned packages have builds for this Python.
 const PYTHON_CHECK: &str = "import sys, venv, ensurepip; print('ok' if (3, 11) <= sys.version_info[:2] <= (3, 12) else sys.version)";
@@ -47,10 +47,10 @@ impl Venv {
     }
 
     /// Makes the environment anew unless it was made from the same requirements.
-    pub(crate) fn prepare(&self) -> Result<Outcome> {
+    pub(crate) fn prepare(&self) -> Result<CheckOutcome> {
         if self.is_current()? {
             eprintln!("{} is current", self.folder.display());
-            return Ok(Outcome::Passed);
+            return Ok(CheckOutcome::Passed);
         }
         command::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&self.folder))?;
         command::run(
@@ -62,7 +62,7 @@ impl Venv {
         // Written last, so that an interrupted environment is made again.
         fs::copy(&self.requirements, &self.made_from)
             .context("cannot mark the environment as made")?;
-        Ok(Outcome::Passed)
+        Ok(CheckOutcome::Passed)
     }
 
     fn is_current(&self) -> Result<bool> {

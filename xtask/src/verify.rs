@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::command::{self, command, first_line, succeeds_within};
-use crate::report::{Outcome, Report};
+use crate::report::{CheckOutcome, Report};
 use crate::tidy;
 
 /// Release of cargo-deny that CI uses; a later one may have more checks.
@@ -41,16 +41,16 @@ pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
 }
 
 fn cargo_step(report: &mut Report, root: &Path, name: &'static str, line: &str) {
-    report.step(name, || command::run(&mut command(root, line)).map(|()| Outcome::Passed));
+    report.step(name, || command::run(&mut command(root, line)).map(|()| CheckOutcome::Passed));
 }
 
-fn doc(root: &Path) -> Result<Outcome> {
+fn doc(root: &Path) -> Result<CheckOutcome> {
     let mut doc = command(root, "cargo doc --locked --workspace --no-deps");
     command::run(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
-    Ok(Outcome::Passed)
+    Ok(CheckOutcome::Passed)
 }
 
-fn install_cargo_deny(root: &Path) -> Result<Outcome> {
+fn install_cargo_deny(root: &Path) -> Result<CheckOutcome> {
     match first_line(&mut command(root, "cargo deny --version")) {
         Some(line) if line.ends_with(CARGO_DENY_VERSION) => {}
         Some(line) => eprintln!("note: {line} is installed; CI uses {CARGO_DENY_VERSION}"),
@@ -62,15 +62,17 @@ fn install_cargo_deny(root: &Path) -> Result<Outcome> {
             command::run(&mut command(root, &line))?;
         }
     }
-    Ok(Outcome::Passed)
+    Ok(CheckOutcome::Passed)
 }
 
 /// Checks for known security advisories where their database can be fetched.
-fn advisories(root: &Path) -> Result<Outcome> {
+fn advisories(root: &Path) -> Result<CheckOutcome> {
     // An unreachable database says nothing about this project, so it must not look like a finding.
     if !succeeds_within(&mut command(root, "cargo deny fetch db"), ADVISORIES_LIMIT)? {
-        return Ok(Outcome::Skipped("the advisory database cannot be fetched here".to_owned()));
+        return Ok(CheckOutcome::Skipped(
+            "the advisory database cannot be fetched here".to_owned(),
+        ));
     }
     command::run(&mut command(root, "cargo deny --locked check advisories"))?;
-    Ok(Outcome::Passed)
+    Ok(CheckOutcome::Passed)
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum as _;
-use spillway_chaos::trial::{self, Part, Plan};
+use spillway_chaos::trial::{self, TrialPart, TrialPlan};
 
 use super::results::{Show, binary, progress, runtime, until_signal, where_it_ran};
 use crate::cli::Trials;
@@ -12,10 +12,10 @@ pub(crate) fn run(trials: Trials) -> anyhow::Result<ExitCode> {
     let (binary, launcher) = binary(trials.spillway)?;
     let runtime = runtime()?;
     let show = Show { is_json: trials.json, page: trials.write.as_deref() };
-    let parts = if trials.parts.is_empty() { Part::value_variants() } else { &trials.parts };
+    let parts = if trials.parts.is_empty() { TrialPart::value_variants() } else { &trials.parts };
     let mut all_hold = true;
     for part in parts {
-        let plan = Plan {
+        let plan = TrialPlan {
             part: *part,
             wan: part.wan(trials.wan),
             trials: trials.trials,

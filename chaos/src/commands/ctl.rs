@@ -6,30 +6,32 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use spillway_chaos::wan::{Answer, Command, PlaceReport, Stats, server::Reply};
+use spillway_chaos::wan::{
+    ControlAnswer, ControlCommand, PlaceReport, WanStats, server::ControlReply,
+};
 
 use super::say;
-use crate::cli::{Addresses, Link, Request};
+use crate::cli::{Addresses, LinkArgs, RequestArgs};
 
 /// Longest wait for an answer. A network that is not stopped answers within a millisecond.
 const ANSWER: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(socket: &Path, request: Request, json: bool) -> anyhow::Result<()> {
+pub(crate) fn run(socket: &Path, request: RequestArgs, json: bool) -> anyhow::Result<()> {
     let answer = ask(socket, &command(request))?;
     if json {
         say(&serde_json::to_string(&answer)?);
         return Ok(());
     }
     match answer {
-        Answer::Done => say("done"),
-        Answer::Stats(stats) => print_stats(&stats),
-        Answer::Places(places) => print_places(&places),
+        ControlAnswer::Done => say("done"),
+        ControlAnswer::Stats(stats) => print_stats(&stats),
+        ControlAnswer::Places(places) => print_places(&places),
     }
     Ok(())
 }
 
 /// Sends `command` to the network that listens at `socket`, and returns the answer.
-pub(crate) fn ask(socket: &Path, command: &Command) -> anyhow::Result<Answer> {
+pub(crate) fn ask(socket: &Path, command: &ControlCommand) -> anyhow::Result<ControlAnswer> {
     let mut stream = UnixStream::connect(socket).with_context(|| {
         format!("no network listens at {}; start one with `spillway-chaos wan`", socket.display())
     })?;
@@ -39,30 +41,38 @@ pub(crate) fn ask(socket: &Path, command: &Command) -> anyhow::Result<Answer> {
     stream.write_all(&line)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).context("the network does not answer")?;
-    let reply: Reply = serde_json::from_str(&line).context("the network does not answer")?;
+    let reply: ControlReply = serde_json::from_str(&line).context("the network does not answer")?;
     reply.into_result().map_err(anyhow::Error::msg)
 }
 
-fn command(request: Request) -> Command {
+fn command(request: RequestArgs) -> ControlCommand {
     match request {
-        Request::Shape { link: Link { from, to, one_way }, set } => {
-            Command::Shape { from, to, one_way, set }
+        RequestArgs::Shape { link: LinkArgs { from, to, one_way }, set } => {
+            ControlCommand::Shape { from, to, one_way, set }
         }
-        Request::Cut(Link { from, to, one_way }) => Command::Cut { from, to, one_way },
-        Request::Mend(Link { from, to, one_way }) => Command::Mend { from, to, one_way },
-        Request::Block(Addresses { from, to, one_way }) => Command::Block { from, to, one_way },
-        Request::Unblock(Addresses { from, to, one_way }) => Command::Unblock { from, to, one_way },
-        Request::Heal => Command::Heal {},
-        Request::Rebind { region } => Command::Rebind { region },
-        Request::Stats => Command::Stats {},
-        Request::ResetStats => Command::ResetStats {},
-        Request::Places => Command::Places {},
-        Request::Stop => Command::Stop {},
+        RequestArgs::Cut(LinkArgs { from, to, one_way }) => {
+            ControlCommand::Cut { from, to, one_way }
+        }
+        RequestArgs::Mend(LinkArgs { from, to, one_way }) => {
+            ControlCommand::Mend { from, to, one_way }
+        }
+        RequestArgs::Block(Addresses { from, to, one_way }) => {
+            ControlCommand::Block { from, to, one_way }
+        }
+        RequestArgs::Unblock(Addresses { from, to, one_way }) => {
+            ControlCommand::Unblock { from, to, one_way }
+        }
+        RequestArgs::Heal => ControlCommand::Heal {},
+        RequestArgs::Rebind { region } => ControlCommand::Rebind { region },
+        RequestArgs::Stats => ControlCommand::Stats {},
+        RequestArgs::ResetStats => ControlCommand::ResetStats {},
+        RequestArgs::Places => ControlCommand::Places {},
+        RequestArgs::Stop => ControlCommand::Stop {},
     }
 }
 
-fn print_stats(stats: &Stats) {
-    let Stats { lateness_p50_us, lateness_p99_us, lateness_max_us, strays, .. } = stats;
+fn print_stats(stats: &WanStats) {
+    let WanStats { lateness_p50_us, lateness_p99_us, lateness_max_us, strays, .. } = stats;
     say(&format!("on their way: {}, processor: {} us", stats.in_flight, stats.cpu_us));
     say(&format!(
         "late by us: p50 {lateness_p50_us}, p99 {lateness_p99_us}, max {lateness_max_us}"

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process;
 
 use anyhow::Context as _;
-use spillway_chaos::wan::{Answer, Command, PlaceReport, become_inside};
+use spillway_chaos::wan::{ControlAnswer, ControlCommand, PlaceReport, become_inside};
 
 use super::ctl::ask;
 
@@ -32,7 +32,7 @@ pub(crate) fn run(socket: &Path, region: &str, node: u16, program: &[OsString]) 
 }
 
 fn find(socket: &Path, region: &str, node: u16) -> anyhow::Result<PlaceReport> {
-    let Answer::Places(places) = ask(socket, &Command::Places {})? else {
+    let ControlAnswer::Places(places) = ask(socket, &ControlCommand::Places {})? else {
         anyhow::bail!("the network answered something else");
     };
     let is_it = |place: &&PlaceReport| place.region == region && place.node == node;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum as _;
-use spillway_chaos::load::{self, Plan, Trial};
+use spillway_chaos::load::{self, LoadPlan, LoadTrial};
 
 use super::results::{Show, binary, progress, runtime, until_signal, where_it_ran};
 use crate::cli::Loads;
@@ -12,10 +12,10 @@ pub(crate) fn run(loads: Loads) -> anyhow::Result<ExitCode> {
     let (binary, launcher) = binary(loads.spillway)?;
     let runtime = runtime()?;
     let show = Show { is_json: loads.json, page: loads.write.as_deref() };
-    let trials = if loads.trials.is_empty() { Trial::value_variants() } else { &loads.trials };
+    let trials = if loads.trials.is_empty() { LoadTrial::value_variants() } else { &loads.trials };
     let mut all_hold = true;
     for trial in trials {
-        let plan = Plan {
+        let plan = LoadPlan {
             trial: *trial,
             rounds: loads.rounds,
             is_short: loads.short,

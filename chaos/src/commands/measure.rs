@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Serialize;
-use spillway_chaos::wan::probe::{Echo, flood, open, round_trips};
-use spillway_chaos::wan::{Answer, Command, Network, Stats, Topology, config};
+use spillway_chaos::wan::probe::{ProbeEcho, flood, open, round_trips};
+use spillway_chaos::wan::{ControlAnswer, ControlCommand, Topology, WanNetwork, WanStats, config};
 
 use super::say;
 
@@ -18,13 +18,13 @@ const FLOOD_BYTES: usize = 1_000;
 const FLOOD_S: u32 = 2;
 
 #[derive(Debug, Serialize)]
-struct Figures {
-    pairs: Vec<Pair>,
+struct MeasuredFigures {
+    pairs: Vec<MeasuredPair>,
     flood: Flood,
 }
 
 #[derive(Debug, Serialize)]
-struct Pair {
+struct MeasuredPair {
     between: [String; 2],
     configured_ms: f64,
     p50_ms: f64,
@@ -50,14 +50,16 @@ pub(crate) fn run(file: &Path, probes: u32, per_second: u32, json: bool) -> anyh
         "a region behind address translation cannot be measured from outside"
     );
     anyhow::ensure!(topology.regions.len() > 1, "one region has no links");
-    let network = Network::start(topology)?;
+    let network = WanNetwork::start(topology)?;
     let figures =
-        Figures { pairs: pairs(&network, probes)?, flood: flooded(&network, per_second)? };
+        MeasuredFigures { pairs: pairs(&network, probes)?, flood: flooded(&network, per_second)? };
     if json {
         say(&serde_json::to_string(&figures)?);
         return Ok(());
     }
-    for Pair { between: [one, other], configured_ms, p50_ms, p99_ms, lost } in &figures.pairs {
+    for MeasuredPair { between: [one, other], configured_ms, p50_ms, p99_ms, lost } in
+        &figures.pairs
+    {
         say(&format!(
             "{one} - {other}: {configured_ms} ms; p50 {p50_ms:.3}, p99 {p99_ms:.3}, lost {lost}"
         ));
@@ -76,13 +78,13 @@ fn address(topology: &Topology, region: usize) -> anyhow::Result<Ipv4Addr> {
     Ok(topology.places[place].nodes[0].1)
 }
 
-fn pairs(network: &Network, probes: u32) -> anyhow::Result<Vec<Pair>> {
+fn pairs(network: &WanNetwork, probes: u32) -> anyhow::Result<Vec<MeasuredPair>> {
     let topology = network.topology();
     let mut pairs = Vec::new();
     for (to, region) in topology.regions.iter().enumerate() {
         let there = network.namespace(&region.name, 1).context("namespace")?;
         let target = SocketAddrV4::new(address(topology, to)?, ECHO_PORT);
-        let _echo = Echo::start(there, target)?;
+        let _echo = ProbeEcho::start(there, target)?;
         for from in 0..to {
             let name = &topology.regions[from].name;
             let here = network.namespace(name, 1).context("namespace")?;
@@ -90,7 +92,7 @@ fn pairs(network: &Network, probes: u32) -> anyhow::Result<Vec<Pair>> {
             let measured = round_trips(&socket, target, probes, GAP)?;
             let way_ns = topology.shape(from, to).delay_ns + topology.shape(to, from).delay_ns;
             let ms = |quantile| measured.us.value_at_quantile(quantile) as f64 / 1e3;
-            pairs.push(Pair {
+            pairs.push(MeasuredPair {
                 between: [name.clone(), region.name.clone()],
                 configured_ms: way_ns as f64 / 1e6,
                 p50_ms: ms(0.5),
@@ -102,7 +104,7 @@ fn pairs(network: &Network, probes: u32) -> anyhow::Result<Vec<Pair>> {
     Ok(pairs)
 }
 
-fn flooded(network: &Network, per_second: u32) -> anyhow::Result<Flood> {
+fn flooded(network: &WanNetwork, per_second: u32) -> anyhow::Result<Flood> {
     let topology = network.topology();
     let place = |index: usize, port: u16| {
         let namespace = network.namespace(&topology.regions[index].name, 1).context("namespace")?;
@@ -111,7 +113,7 @@ fn flooded(network: &Network, per_second: u32) -> anyhow::Result<Flood> {
     };
     let (sender, receiver) = (place(0, 0)?, place(1, FLOOD_PORT)?);
     let handle = network.handle();
-    handle.ask(Command::ResetStats {})?;
+    handle.ask(ControlCommand::ResetStats {})?;
     let before = stats(network)?.cpu_us;
     let sent = per_second * FLOOD_S;
     let arrived = flood((&sender, &receiver), sent, FLOOD_BYTES, per_second)?;
@@ -126,9 +128,9 @@ fn flooded(network: &Network, per_second: u32) -> anyhow::Result<Flood> {
     })
 }
 
-fn stats(network: &Network) -> anyhow::Result<Stats> {
-    match network.handle().ask(Command::Stats {})? {
-        Answer::Stats(stats) => Ok(stats),
+fn stats(network: &WanNetwork) -> anyhow::Result<WanStats> {
+    match network.handle().ask(ControlCommand::Stats {})? {
+        ControlAnswer::Stats(stats) => Ok(stats),
         _ => anyhow::bail!("the network answered something else"),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use spillway_chaos::trial::{Report, write_section};
+use spillway_chaos::trial::{TrialReport, write_section};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,8 +35,8 @@ pub(super) fn runtime() -> anyhow::Result<Runtime> {
 /// Runs `trial` until it ends or a signal arrives. A signal is an error, so that everything that
 /// the trial has started is dropped and ends.
 pub(super) async fn until_signal(
-    trial: impl Future<Output = anyhow::Result<Report>>,
-) -> anyhow::Result<Report> {
+    trial: impl Future<Output = anyhow::Result<TrialReport>>,
+) -> anyhow::Result<TrialReport> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
@@ -49,7 +49,11 @@ pub(super) async fn until_signal(
 impl Show<'_> {
     /// Prints a report, and writes it into the page if there is one. `name` is the section of the
     /// page, `how` the command line and machine.
-    pub(super) fn report(&self, (name, how): (&str, &str), report: &Report) -> anyhow::Result<()> {
+    pub(super) fn report(
+        &self,
+        (name, how): (&str, &str),
+        report: &TrialReport,
+    ) -> anyhow::Result<()> {
         if self.is_json {
             let holds = report.holds();
             let line = serde_json::json!({

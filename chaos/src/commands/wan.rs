@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use spillway_chaos::wan::{Network, Topology, config, server};
+use spillway_chaos::wan::{Topology, WanNetwork, config, server};
 use tokio::net::UnixListener;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
@@ -32,7 +32,7 @@ async fn run_network(
     socket: &Path,
     program: &[OsString],
 ) -> anyhow::Result<ExitCode> {
-    let mut network = Network::start(topology)?;
+    let mut network = WanNetwork::start(topology)?;
     network.guard(&std::env::current_exe()?).context("start the sweeper")?;
     let serving = server::serve(listener, network.handle());
     say(&format!("ready: {}", socket.display()));

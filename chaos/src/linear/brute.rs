@@ -1,6 +1,6 @@
 //! Second checker for tests: tries every order, without memory or pruning.
 
-use super::history::{End, Operation};
+use super::history::{Operation, OperationEnd};
 use super::model::Model;
 
 /// Returns true if some order of `operations`, all of one key, explains their answers.
@@ -8,8 +8,10 @@ pub(crate) fn is_linearizable<K, M: Model>(
     model: &M,
     operations: &[Operation<K, M::Input, M::Output>],
 ) -> bool {
-    let left: Vec<_> =
-        operations.iter().filter(|operation| !matches!(operation.end, End::Failed)).collect();
+    let left: Vec<_> = operations
+        .iter()
+        .filter(|operation| !matches!(operation.end, OperationEnd::Failed))
+        .collect();
     any_order(model, &model.initial(), &left)
 }
 
@@ -18,21 +20,21 @@ fn any_order<K, M: Model>(
     state: &M::State,
     left: &[&Operation<K, M::Input, M::Output>],
 ) -> bool {
-    if left.iter().all(|operation| matches!(operation.end, End::Unknown)) {
+    if left.iter().all(|operation| matches!(operation.end, OperationEnd::Unknown)) {
         return true;
     }
     (0..left.len()).any(|next| {
         let mut others = left.to_vec();
         let operation = others.remove(next);
         let is_after = |other: &&Operation<_, _, _>| {
-            matches!(other.end, End::Returned { at_ns, .. } if at_ns < operation.call_ns)
+            matches!(other.end, OperationEnd::Returned { at_ns, .. } if at_ns < operation.call_ns)
         };
         if others.iter().any(is_after) {
             return false;
         }
         let output = match &operation.end {
-            End::Returned { output, .. } => Some(output),
-            End::Unknown | End::Failed => None,
+            OperationEnd::Returned { output, .. } => Some(output),
+            OperationEnd::Unknown | OperationEnd::Failed => None,
         };
         let after = model.step(state, &operation.input, output);
         after.is_some_and(|after| any_order(model, &after, &others))

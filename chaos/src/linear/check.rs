@@ -5,13 +5,13 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use super::explain::{Counterexample, explain};
-use super::history::{Operation, Step};
+use super::history::{HistoryStep, Operation};
 use super::model::{Model, Steps};
-use super::search::{Bounds, Found, search};
+use super::search::{Bounds, SearchResult, search};
 
 /// Limits of time and memory of a check.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SearchLimits {
     /// Time for all keys together. Choose as much as a test run can spare: most histories take
     /// milliseconds, but many operations with an unknown end may take forever.
     pub time: Duration,
@@ -19,7 +19,7 @@ pub struct Limits {
     pub memory: usize,
 }
 
-impl Default for Limits {
+impl Default for SearchLimits {
     fn default() -> Self {
         Self { time: Duration::from_secs(60), memory: 4_000_000 }
     }
@@ -28,7 +28,7 @@ impl Default for Limits {
 /// Result of a check.
 #[derive(Clone, Debug)]
 #[must_use]
-pub enum Verdict<K, M: Model> {
+pub enum SearchVerdict<K, M: Model> {
     /// Some order of the operations explains all answers.
     Linearizable,
     /// No order explains the answers of one key.
@@ -40,7 +40,7 @@ pub enum Verdict<K, M: Model> {
     },
 }
 
-impl<K, M: Model> Verdict<K, M> {
+impl<K, M: Model> SearchVerdict<K, M> {
     /// Returns true if the history is certainly linearizable.
     #[must_use]
     pub fn is_linearizable(&self) -> bool {
@@ -52,8 +52,8 @@ impl<K, M: Model> Verdict<K, M> {
 pub fn check<K, M>(
     model: &M,
     history: &[Operation<K, M::Input, M::Output>],
-    limits: Limits,
-) -> Verdict<K, M>
+    limits: SearchLimits,
+) -> SearchVerdict<K, M>
 where
     K: Clone + Debug + Ord,
     M: Model,
@@ -61,22 +61,22 @@ where
     let bounds = Bounds { until: Instant::now() + limits.time, memory: limits.memory };
     let mut keys: BTreeMap<&K, Steps<'_, M>> = BTreeMap::new();
     for (index, operation) in history.iter().enumerate() {
-        if let Some(step) = Step::new(index, operation) {
+        if let Some(step) = HistoryStep::new(index, operation) {
             keys.entry(&operation.key).or_default().push(step);
         }
     }
     let mut undecided = None;
     for (key, steps) in keys {
         match search(model, model.initial(), &steps, 1, bounds) {
-            Found::All(ways) if ways.is_empty() => {
-                return Verdict::Violation(Box::new(explain(model, history, &steps, limits)));
+            SearchResult::All(ways) if ways.is_empty() => {
+                return SearchVerdict::Violation(Box::new(explain(model, history, &steps, limits)));
             }
-            Found::All(_) => {}
+            SearchResult::All(_) => {}
             // Go on: another key may still show a violation, which says more than a timeout.
-            Found::GaveUp => undecided = undecided.or(Some(key)),
+            SearchResult::GaveUp => undecided = undecided.or(Some(key)),
         }
     }
-    undecided.map_or(Verdict::Linearizable, |key| Verdict::Unknown { key: key.clone() })
+    undecided.map_or(SearchVerdict::Linearizable, |key| SearchVerdict::Unknown { key: key.clone() })
 }
 
 #[cfg(test)]

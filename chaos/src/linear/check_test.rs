@@ -1,4 +1,4 @@
-use super::super::{End, Register, RegisterInput, RegisterOutput};
+use super::super::{OperationEnd, Register, RegisterInput, RegisterOutput};
 use super::*;
 
 type Op = Operation<&'static str, RegisterInput, RegisterOutput>;
@@ -27,20 +27,20 @@ const ABSENT: RegisterOutput = RegisterOutput::Value { value: None, version: Non
 
 /// Returns an operation on one key from `call_ns` to `at_ns`.
 fn op(client: u32, call_ns: u64, at_ns: u64, input: RegisterInput, output: RegisterOutput) -> Op {
-    Operation { client, key: "k", input, call_ns, end: End::Returned { at_ns, output } }
+    Operation { client, key: "k", input, call_ns, end: OperationEnd::Returned { at_ns, output } }
 }
 
 fn unknown(client: u32, call_ns: u64, input: RegisterInput) -> Op {
-    Operation { client, key: "k", input, call_ns, end: End::Unknown }
+    Operation { client, key: "k", input, call_ns, end: OperationEnd::Unknown }
 }
 
-fn judge(history: &[Op]) -> Verdict<&'static str, Register> {
-    check(&Register, history, Limits::default())
+fn judge(history: &[Op]) -> SearchVerdict<&'static str, Register> {
+    check(&Register, history, SearchLimits::default())
 }
 
 fn violation(history: &[Op]) -> Counterexample<&'static str, Register> {
     match judge(history) {
-        Verdict::Violation(counterexample) => *counterexample,
+        SearchVerdict::Violation(counterexample) => *counterexample,
         other => panic!("{other:?}"),
     }
 }
@@ -85,9 +85,9 @@ fn new_then_old_is_found_even_during_the_write() {
     violation(&history);
     let mut other_order = history.clone();
     other_order.swap(2, 3);
-    other_order[2].end = End::Returned { at_ns: 4, output: value(1) };
+    other_order[2].end = OperationEnd::Returned { at_ns: 4, output: value(1) };
     other_order[2].call_ns = 3;
-    other_order[3].end = End::Returned { at_ns: 6, output: value(2) };
+    other_order[3].end = OperationEnd::Returned { at_ns: 6, output: value(2) };
     other_order[3].call_ns = 5;
     assert_fine(&other_order);
 }
@@ -102,7 +102,7 @@ fn a_lost_update_is_found() {
     ];
     violation(&lost);
     let mut refused = lost.clone();
-    refused[2].end = End::Returned { at_ns: 9, output: RegisterOutput::Mismatch };
+    refused[2].end = OperationEnd::Returned { at_ns: 9, output: RegisterOutput::Mismatch };
     assert_fine(&refused);
     let acknowledged_and_gone = [op(1, 0, 1, write(1), WRITTEN), op(2, 2, 3, READ, ABSENT)];
     violation(&acknowledged_and_gone);
@@ -148,7 +148,7 @@ fn an_unknown_write_takes_effect_late_or_never_and_a_failed_one_never() {
     assert_fine(&late);
     assert_fine(&late[..3]);
     let mut failed = late.clone();
-    failed[1].end = End::Failed;
+    failed[1].end = OperationEnd::Failed;
     violation(&failed);
     let back = [late.as_slice(), &[op(1, 2_000, 2_001, READ, value(1))]].concat();
     violation(&back);
@@ -182,16 +182,16 @@ fn a_search_without_an_end_is_unknown_and_not_fine() {
     let mut history: Vec<Op> = (0..40).map(|n| unknown(n, 0, write(u64::from(n)))).collect();
     history.push(op(99, 1, 2, READ, value(1_000)));
     for limits in [
-        Limits { time: Duration::from_millis(20), ..Limits::default() },
-        Limits { memory: 1_000, ..Limits::default() },
+        SearchLimits { time: Duration::from_millis(20), ..SearchLimits::default() },
+        SearchLimits { memory: 1_000, ..SearchLimits::default() },
     ] {
         let verdict = check(&Register, &history, limits);
-        assert!(matches!(verdict, Verdict::Unknown { key: "k" }), "{verdict:?}");
+        assert!(matches!(verdict, SearchVerdict::Unknown { key: "k" }), "{verdict:?}");
     }
     // A violation of another key says more than a timeout.
     history.push(Operation { key: "z", ..op(99, 1, 2, READ, value(1)) });
-    let limits = Limits { memory: 1_000, ..Limits::default() };
-    assert!(matches!(check(&Register, &history, limits), Verdict::Violation(_)));
+    let limits = SearchLimits { memory: 1_000, ..SearchLimits::default() };
+    assert!(matches!(check(&Register, &history, limits), SearchVerdict::Violation(_)));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::fmt::{self, Debug, Display, Formatter};
 use std::time::Instant;
 
-use super::check::Limits;
-use super::history::{End, Operation, Step};
+use super::check::SearchLimits;
+use super::history::{HistoryStep, Operation, OperationEnd};
 use super::model::{Model, Steps};
-use super::search::{Bounds, Explanation, Found, search};
+use super::search::{Bounds, SearchExplanation, SearchResult, search};
 
 /// Most starting states to list; with more of them the counter-example begins earlier.
 const STARTS_MAX: usize = 16;
@@ -40,13 +40,13 @@ pub struct Counterexample<K, M: Model> {
 pub(crate) fn explain<K: Clone, M: Model>(
     model: &M,
     history: &[Operation<K, M::Input, M::Output>],
-    steps: &[Step<'_, M::Input, M::Output>],
-    limits: Limits,
+    steps: &[HistoryStep<'_, M::Input, M::Output>],
+    limits: SearchLimits,
 ) -> Counterexample<K, M> {
     let bounds = Bounds { until: Instant::now() + limits.time, memory: limits.memory };
     let prefix = shortest_prefix(model, steps, bounds);
     let whole = Story {
-        starts: vec![Explanation { state: model.initial(), unplaced: Vec::new() }],
+        starts: vec![SearchExplanation { state: model.initial(), unplaced: Vec::new() }],
         carried: Vec::new(),
         rest: prefix.clone(),
     };
@@ -59,7 +59,7 @@ pub(crate) fn explain<K: Clone, M: Model>(
 /// Returns the operations up to the first return that makes the history unexplainable.
 fn shortest_prefix<'a, M: Model>(
     model: &M,
-    steps: &[Step<'a, M::Input, M::Output>],
+    steps: &[HistoryStep<'a, M::Input, M::Output>],
     bounds: Bounds,
 ) -> Steps<'a, M> {
     // Returns at the same moment are tried one by one too, so that one operation alone is the
@@ -79,13 +79,13 @@ fn shortest_prefix<'a, M: Model>(
 
 /// Returns the moment of the return in nanoseconds, made unique by the index; `None` for an unknown
 /// end.
-fn end<I, O>(step: &Step<'_, I, O>) -> Option<(u64, usize)> {
+fn end<I, O>(step: &HistoryStep<'_, I, O>) -> Option<(u64, usize)> {
     step.return_ns.map(|at_ns| (at_ns, step.index))
 }
 
 /// Returns the history as it was known at the return `last`: later returns count as unknown.
 fn until<'a, M: Model>(
-    steps: &[Step<'a, M::Input, M::Output>],
+    steps: &[HistoryStep<'a, M::Input, M::Output>],
     last: (u64, usize),
 ) -> Steps<'a, M> {
     let known = steps.iter().filter(|step| step.call_ns <= last.0);
@@ -99,17 +99,17 @@ fn until<'a, M: Model>(
 
 fn has_no_way<M: Model>(
     model: &M,
-    steps: &[Step<'_, M::Input, M::Output>],
+    steps: &[HistoryStep<'_, M::Input, M::Output>],
     state: M::State,
     bounds: Bounds,
 ) -> bool {
-    matches!(search(model, state, steps, 1, bounds), Found::All(ways) if ways.is_empty())
+    matches!(search(model, state, steps, 1, bounds), SearchResult::All(ways) if ways.is_empty())
 }
 
 /// Contradiction: `rest` has no explanation from any of the starts.
 struct Story<'a, M: Model> {
     /// Possible states at the quiet moment. `unplaced` are indices into `carried`.
-    starts: Vec<Explanation<M::State>>,
+    starts: Vec<SearchExplanation<M::State>>,
     /// Operations called before `rest` with an unknown end.
     carried: Steps<'a, M>,
     rest: Steps<'a, M>,
@@ -119,11 +119,11 @@ struct Story<'a, M: Model> {
 /// Returns `None` without such a moment, or if it has too many possible states.
 fn settle<'a, M: Model>(
     model: &M,
-    prefix: &[Step<'a, M::Input, M::Output>],
+    prefix: &[HistoryStep<'a, M::Input, M::Output>],
     bounds: Bounds,
 ) -> Option<Story<'a, M>> {
     let is_quiet = |cut_ns: &u64| {
-        let spans = |step: &Step<'_, _, _>| {
+        let spans = |step: &HistoryStep<'_, _, _>| {
             step.call_ns <= *cut_ns && step.return_ns.is_some_and(|at_ns| at_ns > *cut_ns)
         };
         !prefix.iter().any(spans)
@@ -140,7 +140,7 @@ fn settle<'a, M: Model>(
     // Carried operations are searched behind the settled ones, so their numbers are moved back.
     let ordered: Steps<'a, M> = settled.iter().chain(&carried).copied().collect();
     match search(model, model.initial(), &ordered, STARTS_MAX + 1, bounds) {
-        Found::All(mut starts) if !starts.is_empty() && starts.len() <= STARTS_MAX => {
+        SearchResult::All(mut starts) if !starts.is_empty() && starts.len() <= STARTS_MAX => {
             for start in &mut starts {
                 start.unplaced.iter_mut().for_each(|index| *index -= settled.len());
             }
@@ -184,10 +184,10 @@ impl<M: Model> Story<'_, M> {
         steps.sort_by_key(|step| step.call_ns);
         let last = (0..steps.len()).max_by_key(|position| end(steps[*position]));
         let culprit = last.unwrap_or_default();
-        let as_known = |step: &&Step<'_, _, _>| {
+        let as_known = |step: &&HistoryStep<'_, _, _>| {
             let mut operation = history[step.index].clone();
             if step.return_ns.is_none() {
-                operation.end = End::Unknown;
+                operation.end = OperationEnd::Unknown;
             }
             operation
         };
@@ -219,12 +219,12 @@ impl<K: Debug, M: Model> Display for Counterexample<K, M> {
             let Operation { client, input, call_ns, end, .. } = operation;
             let call_ms = ms(*call_ns);
             match end {
-                End::Returned { at_ns, output } => {
+                OperationEnd::Returned { at_ns, output } => {
                     let end_ms = ms(*at_ns);
                     write!(f, "  {call_ms:>12.3} to {end_ms:>12.3} ms  client {client}: ")?;
                     write!(f, "{input:?} -> {output:?}")?;
                 }
-                End::Unknown | End::Failed => {
+                OperationEnd::Unknown | OperationEnd::Failed => {
                     write!(f, "  {call_ms:>12.3} to            ? ms  client {client}: ")?;
                     write!(f, "{input:?} -> no answer so far")?;
                 }

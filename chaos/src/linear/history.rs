@@ -14,13 +14,13 @@ pub struct Operation<K, I, O> {
     /// Time of the call in nanoseconds, on a monotonic clock that all clients share.
     pub call_ns: u64,
     /// End of the operation.
-    pub end: End<O>,
+    pub end: OperationEnd<O>,
 }
 
 /// End of an operation.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End<O> {
+pub enum OperationEnd<O> {
     /// The client got an answer.
     Returned {
         /// Time of the answer in nanoseconds, on the clock of `call_ns`.
@@ -36,7 +36,7 @@ pub enum End<O> {
 
 /// Operation of one key, in the form that the search needs.
 #[derive(Debug)]
-pub(crate) struct Step<'a, I, O> {
+pub(crate) struct HistoryStep<'a, I, O> {
     pub(crate) input: &'a I,
     /// Answer; `None` for an unknown end.
     pub(crate) output: Option<&'a O>,
@@ -48,21 +48,21 @@ pub(crate) struct Step<'a, I, O> {
 }
 
 /// By hand: a derived one would ask that `I` and `O` are `Clone`, too.
-impl<I, O> Clone for Step<'_, I, O> {
+impl<I, O> Clone for HistoryStep<'_, I, O> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<I, O> Copy for Step<'_, I, O> {}
+impl<I, O> Copy for HistoryStep<'_, I, O> {}
 
-impl<'a, I, O> Step<'a, I, O> {
+impl<'a, I, O> HistoryStep<'a, I, O> {
     /// Returns the step of an operation; `None` if it had no effect.
     pub(crate) fn new<K>(index: usize, operation: &'a Operation<K, I, O>) -> Option<Self> {
         let (output, return_ns) = match &operation.end {
-            End::Returned { at_ns, output } => (Some(output), Some(*at_ns)),
-            End::Unknown => (None, None),
-            End::Failed => return None,
+            OperationEnd::Returned { at_ns, output } => (Some(output), Some(*at_ns)),
+            OperationEnd::Unknown => (None, None),
+            OperationEnd::Failed => return None,
         };
         let Operation { input, call_ns, .. } = operation;
         Some(Self { input, output, call_ns: *call_ns, return_ns, index })

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use super::history::Step;
+use super::history::HistoryStep;
 
 /// Object with one state per key.
 pub trait Model {
@@ -43,4 +43,4 @@ pub trait Model {
 }
 
 /// Operations of one key.
-pub(crate) type Steps<'a, M> = Vec<Step<'a, <M as Model>::Input, <M as Model>::Output>>;
+pub(crate) type Steps<'a, M> = Vec<HistoryStep<'a, <M as Model>::Input, <M as Model>::Output>>;

@@ -8,15 +8,16 @@ use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
 
 use super::brute::is_linearizable;
 use super::{
-    End, Limits, Operation, Recorder, Register, RegisterInput, RegisterOutput, Verdict, check,
+    Operation, OperationEnd, Recorder, Register, RegisterInput, RegisterOutput, SearchLimits,
+    SearchVerdict, check,
 };
 
 type Op = Operation<&'static str, RegisterInput, RegisterOutput>;
 
 const READ: RegisterInput = RegisterInput::Read;
 
-fn judge(history: &[Op]) -> Verdict<&'static str, Register> {
-    check(&Register, history, Limits::default())
+fn judge(history: &[Op]) -> SearchVerdict<&'static str, Register> {
+    check(&Register, history, SearchLimits::default())
 }
 
 /// Register that really is linearizable: operations under one lock, with pauses before and after.
@@ -79,7 +80,7 @@ fn what_threads_did_to_a_real_register_is_linearizable() {
             });
         }
     });
-    let verdict = check(&Register, &recorder.into_history(), Limits::default());
+    let verdict = check(&Register, &recorder.into_history(), SearchLimits::default());
     assert!(verdict.is_linearizable(), "{verdict:?}");
 }
 
@@ -105,15 +106,21 @@ fn random_history(rng: &mut Rng, count: usize, clients: u32) -> Vec<Op> {
             let fate = rng.u8(..12);
             if fate == 0 {
                 // The operation never arrived.
-                return Op { client, key: "k", input, call_ns, end: End::Unknown };
+                return Op { client, key: "k", input, call_ns, end: OperationEnd::Unknown };
             }
             let output = real.apply(input);
             if let RegisterOutput::Written { version: Some(new) } = output {
                 version = new;
             }
             match fate {
-                1 => Op { client, key: "k", input, call_ns, end: End::Unknown },
-                _ => Op { client, key: "k", input, call_ns, end: End::Returned { at_ns, output } },
+                1 => Op { client, key: "k", input, call_ns, end: OperationEnd::Unknown },
+                _ => Op {
+                    client,
+                    key: "k",
+                    input,
+                    call_ns,
+                    end: OperationEnd::Returned { at_ns, output },
+                },
             }
         })
         .collect()
@@ -126,7 +133,7 @@ fn disturb(rng: &mut Rng, history: &mut [Op]) {
     }
     let index = rng.usize(..history.len());
     let operation = &mut history[index];
-    if let End::Returned { at_ns, output } = &mut operation.end {
+    if let OperationEnd::Returned { at_ns, output } = &mut operation.end {
         match (rng.u8(..3), output) {
             (0, RegisterOutput::Value { value, .. }) => *value = Some(rng.u64(..4)),
             (0 | 1, RegisterOutput::Written { version: Some(version) }) => {
@@ -170,14 +177,14 @@ proptest! {
         for _ in 0..3 {
             disturb(&mut rng, &mut history);
         }
-        if let Verdict::Violation(found) = judge(&history) {
+        if let SearchVerdict::Violation(found) = judge(&history) {
             prop_assert!(found.operations.len() + found.settled <= history.len());
             prop_assert!(!found.starts.is_empty());
             // Without the last answer an order exists: nothing earlier was wrong.
             if found.settled == 0 {
                 prop_assert!(!judge(&found.operations).is_linearizable(), "{}", found);
                 let mut before = found.operations.clone();
-                before[found.culprit].end = End::Unknown;
+                before[found.culprit].end = OperationEnd::Unknown;
                 prop_assert!(judge(&before).is_linearizable(), "{}", found);
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::history::{End, Operation};
+use super::history::{Operation, OperationEnd};
 
 /// Most operations that a recorder notes; a search over more would take too long.
 pub const OPERATIONS_MAX: usize = 10_000_000;
@@ -39,7 +39,7 @@ impl<K, I, O> Recorder<K, I, O> {
         }
         // Inside the lock, so that the list is in the order of time.
         let call_ns = self.now_ns();
-        operations.push(Operation { client, key, input, call_ns, end: End::Unknown });
+        operations.push(Operation { client, key, input, call_ns, end: OperationEnd::Unknown });
         Pending { recorder: self, index: Some(index) }
     }
 
@@ -58,7 +58,7 @@ impl<K, I, O> Recorder<K, I, O> {
         self.operations.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, index: Option<usize>, end: impl FnOnce(u64) -> End<O>) {
+    fn end(&self, index: Option<usize>, end: impl FnOnce(u64) -> OperationEnd<O>) {
         let at_ns = self.now_ns();
         let mut operations = self.lock();
         if let Some(operation) = index.and_then(|index| operations.get_mut(index)) {
@@ -79,12 +79,12 @@ impl<K, I, O> Recorder<K, I, O> {
 impl<K, I, O> Pending<'_, K, I, O> {
     /// Notes an answer. Call this right after the answer has come.
     pub fn returned(self, output: O) {
-        self.recorder.end(self.index, |at_ns| End::Returned { at_ns, output });
+        self.recorder.end(self.index, |at_ns| OperationEnd::Returned { at_ns, output });
     }
 
     /// Notes that the operation certainly had no effect and never will.
     pub fn failed(self) {
-        self.recorder.end(self.index, |_| End::Failed);
+        self.recorder.end(self.index, |_| OperationEnd::Failed);
     }
 
     /// Notes that the operation may take effect at any later time, or never. Dropping does the
@@ -112,9 +112,14 @@ mod tests {
         let ends: Vec<_> = history.iter().map(|operation| &operation.end).collect();
         assert!(matches!(
             ends[..],
-            [End::Unknown, End::Returned { output: 7, .. }, End::Unknown, End::Failed]
+            [
+                OperationEnd::Unknown,
+                OperationEnd::Returned { output: 7, .. },
+                OperationEnd::Unknown,
+                OperationEnd::Failed
+            ]
         ));
-        let End::Returned { at_ns, .. } = ends[1] else { panic!("it returned") };
+        let OperationEnd::Returned { at_ns, .. } = ends[1] else { panic!("it returned") };
         assert!(*at_ns >= history[3].call_ns);
     }
 
@@ -134,7 +139,7 @@ mod tests {
         let history = recorder.into_history();
         assert_eq!(history.len(), 4_000);
         for operation in history {
-            assert!(matches!(operation.end, End::Returned { at_ns, output }
+            assert!(matches!(operation.end, OperationEnd::Returned { at_ns, output }
                     if at_ns >= operation.call_ns && output == operation.client));
         }
     }

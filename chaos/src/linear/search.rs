@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use super::bits::{Bits, Window};
-use super::history::Step;
+use super::history::HistoryStep;
 use super::model::Model;
 
 /// Attempts between two checks of the clock.
@@ -21,7 +21,7 @@ pub(crate) struct Bounds {
 
 /// Order that explains all operations that returned.
 #[derive(Clone, Debug)]
-pub(crate) struct Explanation<S> {
+pub(crate) struct SearchExplanation<S> {
     /// State at the end.
     pub(crate) state: S,
     /// Indices of the operations with an unknown end that did not take effect.
@@ -30,9 +30,9 @@ pub(crate) struct Explanation<S> {
 
 /// Result of a search.
 #[derive(Clone, Debug)]
-pub(crate) enum Found<S> {
+pub(crate) enum SearchResult<S> {
     /// As many explanations as were asked for, or all there are; empty if there is none.
-    All(Vec<Explanation<S>>),
+    All(Vec<SearchExplanation<S>>),
     /// The limit of time or memory was reached.
     GaveUp,
 }
@@ -41,10 +41,10 @@ pub(crate) enum Found<S> {
 pub(crate) fn search<M: Model>(
     model: &M,
     state: M::State,
-    steps: &[Step<'_, M::Input, M::Output>],
+    steps: &[HistoryStep<'_, M::Input, M::Output>],
     ways: usize,
     bounds: Bounds,
-) -> Found<M::State> {
+) -> SearchResult<M::State> {
     let mut search = Search {
         model,
         steps,
@@ -60,20 +60,20 @@ pub(crate) fn search<M: Model>(
 
 struct Search<'a, M: Model> {
     model: &'a M,
-    steps: &'a [Step<'a, M::Input, M::Output>],
+    steps: &'a [HistoryStep<'a, M::Input, M::Output>],
     events: Events,
     placed: Bits,
     /// Number of operations that returned and are not placed yet.
     returns_left: usize,
     state: M::State,
     /// Operations placed so far, in order.
-    path: Vec<Choice<M::State>>,
+    path: Vec<SearchChoice<M::State>>,
     /// Visited combinations of placed operations (in any order) and the state after them.
     seen: HashSet<(Window, M::State)>,
 }
 
 /// Operation that was placed, with its alternatives.
-struct Choice<S> {
+struct SearchChoice<S> {
     step: usize,
     /// State before the operation.
     before: S,
@@ -82,7 +82,7 @@ struct Choice<S> {
 }
 
 impl<M: Model> Search<'_, M> {
-    fn run(&mut self, ways: usize, bounds: Bounds) -> Found<M::State> {
+    fn run(&mut self, ways: usize, bounds: Bounds) -> SearchResult<M::State> {
         let mut found = Vec::new();
         if self.returns_left == 0 {
             found.push(self.explanation());
@@ -93,7 +93,7 @@ impl<M: Model> Search<'_, M> {
             attempts += 1;
             let is_late = attempts % LOOK_EVERY == 0 && Instant::now() >= bounds.until;
             if is_late || self.seen.len() > bounds.memory {
-                return Found::GaveUp;
+                return SearchResult::GaveUp;
             }
             let Some(step) = candidates.pop() else {
                 match self.take_back() {
@@ -109,7 +109,7 @@ impl<M: Model> Search<'_, M> {
                 candidates = self.candidates();
             }
         }
-        Found::All(found)
+        SearchResult::All(found)
     }
 
     /// Lists the operations that may come next: those called before any unplaced operation has
@@ -120,7 +120,7 @@ impl<M: Model> Search<'_, M> {
     fn candidates(&self) -> Vec<usize> {
         let mut candidates = Vec::new();
         let mut event = self.events.first();
-        while let Event::Call(index) = self.events.at(event) {
+        while let SearchEvent::Call(index) = self.events.at(event) {
             let step = &self.steps[index];
             let after = self.model.step(&self.state, step.input, step.output);
             match after {
@@ -154,7 +154,7 @@ impl<M: Model> Search<'_, M> {
             return false;
         }
         let before = std::mem::replace(&mut self.state, after);
-        self.path.push(Choice { step: index, before, others: std::mem::take(others) });
+        self.path.push(SearchChoice { step: index, before, others: std::mem::take(others) });
         self.returns_left -= usize::from(step.return_ns.is_some());
         self.events.lift(index);
         true
@@ -162,7 +162,7 @@ impl<M: Model> Search<'_, M> {
 
     /// Undoes the last placement and returns its alternatives; `None` if everything was tried.
     fn take_back(&mut self) -> Option<Vec<usize>> {
-        let Choice { step, before, others } = self.path.pop()?;
+        let SearchChoice { step, before, others } = self.path.pop()?;
         self.state = before;
         self.placed.remove(step);
         self.returns_left += usize::from(self.steps[step].return_ns.is_some());
@@ -170,16 +170,16 @@ impl<M: Model> Search<'_, M> {
         Some(others)
     }
 
-    fn explanation(&self) -> Explanation<M::State> {
+    fn explanation(&self) -> SearchExplanation<M::State> {
         let unplaced =
             (0..self.steps.len()).filter(|index| !self.placed.contains(*index)).collect();
-        Explanation { state: self.state.clone(), unplaced }
+        SearchExplanation { state: self.state.clone(), unplaced }
     }
 }
 
 /// Event at a point in time.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum SearchEvent {
     Call(usize),
     Return,
     End,
@@ -189,7 +189,7 @@ enum Event {
 /// reverse order, in constant time.
 #[derive(Debug)]
 struct Events {
-    events: Vec<Event>,
+    events: Vec<SearchEvent>,
     next: Vec<usize>,
     previous: Vec<usize>,
     calls: Vec<usize>,
@@ -200,7 +200,7 @@ struct Events {
 const HEAD: usize = 0;
 
 impl Events {
-    fn new<I, O>(steps: &[Step<'_, I, O>]) -> Self {
+    fn new<I, O>(steps: &[HistoryStep<'_, I, O>]) -> Self {
         let calls = steps.iter().enumerate().map(|(index, step)| (step.call_ns, false, index));
         let returns = steps
             .iter()
@@ -209,7 +209,7 @@ impl Events {
         let mut order: Vec<(u64, bool, usize)> = calls.chain(returns).collect();
         // Calls come first at the same moment: such operations count as concurrent.
         order.sort_unstable();
-        let mut events = vec![Event::End];
+        let mut events = vec![SearchEvent::End];
         let mut list = Self {
             events: Vec::new(),
             next: Vec::new(),
@@ -220,13 +220,13 @@ impl Events {
         for (_, is_return, index) in order {
             if is_return {
                 list.returns[index] = Some(events.len());
-                events.push(Event::Return);
+                events.push(SearchEvent::Return);
             } else {
                 list.calls[index] = events.len();
-                events.push(Event::Call(index));
+                events.push(SearchEvent::Call(index));
             }
         }
-        events.push(Event::End);
+        events.push(SearchEvent::End);
         list.next = (1..=events.len()).collect();
         list.previous = (0..events.len()).map(|place| place.saturating_sub(1)).collect();
         list.events = events;
@@ -241,7 +241,7 @@ impl Events {
         self.next[place]
     }
 
-    fn at(&self, place: usize) -> Event {
+    fn at(&self, place: usize) -> SearchEvent {
         self.events[place]
     }
 

@@ -8,10 +8,10 @@ use super::attack::{Attack, Attackers};
 use super::crowd::{Crowd, Habit};
 use super::note::{good_ms, kinds};
 use super::overload::between;
-use super::plan::Plan;
+use super::plan::LoadPlan;
 use super::request;
-use super::stage::{Setting, Stage};
-use crate::trial::Report;
+use super::stage::{LoadStage, Setting};
+use crate::trial::TrialReport;
 
 const LIMIT: Duration = Duration::from_secs(10);
 const REPLICAS: u16 = 2;
@@ -33,8 +33,8 @@ const ROOM_PERCENT: u32 = 50;
 /// Largest change of the honest clients' p95, in percent.
 const AIM: f64 = 20.0;
 
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+    let mut report = TrialReport::default();
     for attack in Attack::ALL {
         let name = attack.name();
         let (mut changes, mut peaks) = (Vec::new(), Vec::new());
@@ -55,7 +55,7 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-struct Seen {
+struct AbuseResults {
     change_percent: f64,
     peak_bytes: u64,
     failed: usize,
@@ -64,12 +64,12 @@ struct Seen {
     came: u64,
 }
 
-async fn once(plan: &Plan, attack: Attack, seed: u64) -> anyhow::Result<Seen> {
+async fn once(plan: &LoadPlan, attack: Attack, seed: u64) -> anyhow::Result<AbuseResults> {
     let mut setting = Setting::usual(REPLICAS);
     setting.tables = format!(
         "[limits]\nmemory_bytes_max = {CEILING}\n[spill]\ntenant_room_percent = {ROOM_PERCENT}\n"
     );
-    let stage = Stage::new(plan, setting).await?;
+    let stage = LoadStage::new(plan, setting).await?;
     let crowd = Crowd::open(&stage.data, Habit::once(|it| request::chat(it, LIMIT)), RATE, seed);
     // wait: latencies of replicas are learned meanwhile
     sleep(plan.time(WARM_UP)).await;
@@ -106,5 +106,5 @@ async fn once(plan: &Plan, attack: Attack, seed: u64) -> anyhow::Result<Seen> {
     ));
     let sent = during.len();
     plan.done(stage);
-    Ok(Seen { change_percent: 100.0 * (is - was) / was, peak_bytes, failed, sent, came })
+    Ok(AbuseResults { change_percent: 100.0 * (is - was) / was, peak_bytes, failed, sent, came })
 }

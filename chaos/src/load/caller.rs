@@ -13,7 +13,7 @@ use hyper::{Request, Response, header};
 use hyper_util::rt::TokioIo;
 use tokio::time::{sleep, timeout, timeout_at};
 
-use super::note::{Answer, End, Note};
+use super::note::{LoadNote, NoteEnd, NotedAnswer};
 use crate::trial::door::Door;
 use crate::trial::task::spawn;
 
@@ -21,7 +21,7 @@ use crate::trial::task::spawn;
 const REPLY_BYTES_MAX: usize = 16 << 20;
 /// Most idle connections to keep: as many as are ever in use at once.
 const IDLE_MAX: usize = 4_096;
-/// Time limit of a client for a request of [`Ask::get`].
+/// Time limit of a client for a request of [`CallerAsk::get`].
 pub(crate) const GET_PATIENCE: Duration = Duration::from_secs(5);
 /// Header in which the gateway gives the reason for a refusal.
 const SHED_REASON: &str = "x-spillway-shed-reason";
@@ -30,7 +30,7 @@ const REPLICA: &str = "x-spillway-replica";
 
 /// Request that can be sent any number of times.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct CallerAsk {
     pub(crate) method: &'static str,
     pub(crate) path: String,
     pub(crate) headers: Vec<(&'static str, String)>,
@@ -43,10 +43,10 @@ pub(crate) struct Ask {
 
 /// Client with a pool of kept connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller(Arc<Inner>);
+pub(crate) struct Caller(Arc<CallerInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct CallerInner {
     door: Door,
     idle: Mutex<Vec<Sender>>,
     /// Next address to try if this one cannot be reached, as a client does that knows several
@@ -64,7 +64,7 @@ enum Missed {
 
 type Sender = SendRequest<Full<Bytes>>;
 
-impl Ask {
+impl CallerAsk {
     pub(crate) fn get(path: &str) -> Self {
         let (path, patience) = (path.to_owned(), GET_PATIENCE);
         let (headers, body) = (Vec::new(), Bytes::new());
@@ -84,13 +84,13 @@ impl Ask {
 impl Caller {
     pub(crate) fn inside(namespace: &str, address: SocketAddr) -> io::Result<Self> {
         let door = Door::inside(namespace, address)?;
-        Ok(Self(Arc::new(Inner { door, idle: Mutex::default(), other: None })))
+        Ok(Self(Arc::new(CallerInner { door, idle: Mutex::default(), other: None })))
     }
 
     /// Returns a client of `address` that asks `other` if no connection can be opened.
     pub(crate) fn or(namespace: &str, address: SocketAddr, other: Self) -> io::Result<Self> {
         let door = Door::inside(namespace, address)?;
-        Ok(Self(Arc::new(Inner { door, idle: Mutex::default(), other: Some(other) })))
+        Ok(Self(Arc::new(CallerInner { door, idle: Mutex::default(), other: Some(other) })))
     }
 
     pub(crate) fn door(&self) -> &Door {
@@ -98,33 +98,33 @@ impl Caller {
     }
 
     /// Sends a request, once. `due` is the time at which it was to be sent.
-    pub(crate) async fn ask(&self, ask: &Ask, due: Instant) -> Note {
+    pub(crate) async fn ask(&self, ask: &CallerAsk, due: Instant) -> LoadNote {
         let mut caller = self;
         let end = loop {
             let end = caller.ask_here(ask).await;
             match (&end, &caller.0.other) {
-                (End::Unsent(_), Some(other)) => caller = other,
+                (NoteEnd::Unsent(_), Some(other)) => caller = other,
                 _ => break end,
             }
         };
-        Note { due, ended: Instant::now(), end }
+        LoadNote { due, ended: Instant::now(), end }
     }
 
-    async fn ask_here(&self, ask: &Ask) -> End {
+    async fn ask_here(&self, ask: &CallerAsk) -> NoteEnd {
         let until = Instant::now() + ask.patience;
         match timeout_at(until.into(), self.exchange(ask)).await {
             Ok(Ok((response, sender))) => self.read(ask, response, (sender, until)).await,
-            Ok(Err(Missed::Unsent(why))) => End::Unsent(why),
-            Ok(Err(Missed::Broken(why))) => End::Nothing(why),
-            Err(_) => End::Nothing("out of patience".to_owned()),
+            Ok(Err(Missed::Unsent(why))) => NoteEnd::Unsent(why),
+            Ok(Err(Missed::Broken(why))) => NoteEnd::Nothing(why),
+            Err(_) => NoteEnd::Nothing("out of patience".to_owned()),
         }
     }
 
     /// Returns the body of a GET; anything but a whole reply with status 200 is an error.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Bytes> {
-        let note = self.ask(&Ask::get(path), Instant::now()).await;
+        let note = self.ask(&CallerAsk::get(path), Instant::now()).await;
         match note.end {
-            End::Whole(answer) if answer.status == 200 => Ok(answer.body),
+            NoteEnd::Whole(answer) if answer.status == 200 => Ok(answer.body),
             end => anyhow::bail!("{path}: {end:?}"),
         }
     }
@@ -132,15 +132,15 @@ impl Caller {
     /// Sends JSON and returns status and body of the reply; anything but a whole reply is an error.
     pub(crate) async fn post(&self, path: &str, body: String) -> anyhow::Result<(u16, Bytes)> {
         let headers = vec![("content-type", "application/json".to_owned())];
-        let ask = Ask { method: "POST", headers, body: body.into(), ..Ask::get(path) };
+        let ask = CallerAsk { method: "POST", headers, body: body.into(), ..CallerAsk::get(path) };
         let note = self.ask(&ask, Instant::now()).await;
         match note.end {
-            End::Whole(answer) => Ok((answer.status, answer.body)),
+            NoteEnd::Whole(answer) => Ok((answer.status, answer.body)),
             end => anyhow::bail!("{path}: {end:?}"),
         }
     }
 
-    async fn exchange(&self, ask: &Ask) -> Result<(Response<Incoming>, Sender), Missed> {
+    async fn exchange(&self, ask: &CallerAsk) -> Result<(Response<Incoming>, Sender), Missed> {
         let told = |error: hyper::Error| Missed::Broken(format!("{error:?}"));
         let request = || ask.request(self.0.door.address()).map_err(Missed::Broken);
         while let Some(mut sender) = self.idle() {
@@ -166,16 +166,16 @@ impl Caller {
 
     async fn read(
         &self,
-        ask: &Ask,
+        ask: &CallerAsk,
         response: Response<Incoming>,
         (sender, until): (Sender, Instant),
-    ) -> End {
+    ) -> NoteEnd {
         let text = |name: &str| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok());
             value.unwrap_or_default().to_owned()
         };
         let retry_after = text(header::RETRY_AFTER.as_str()).parse().ok().map(Duration::from_secs);
-        let mut answer = Answer {
+        let mut answer = NotedAnswer {
             status: response.status().as_u16(),
             reason: text(SHED_REASON),
             retry_after,
@@ -206,9 +206,9 @@ impl Caller {
         let Some(fault) = fault else {
             // Only after a whole reply can the connection be used again.
             self.keep(sender);
-            return End::Whole(answer);
+            return NoteEnd::Whole(answer);
         };
-        End::Cut(answer, fault)
+        NoteEnd::Cut(answer, fault)
     }
 
     fn idle(&self) -> Option<Sender> {

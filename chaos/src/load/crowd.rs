@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::caller::{Ask, Caller};
-use super::note::{End, Note, Story};
+use super::caller::{Caller, CallerAsk};
+use super::note::{LoadNote, NoteEnd, Story};
 use crate::trial::task::spawn;
 
 /// Extra wait for a slow machine, after all clients should have given up.
@@ -19,7 +19,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(crate) struct Habit {
     /// Makes the request with a given number.
-    pub(crate) make: Arc<dyn Fn(u64) -> Ask + Send + Sync>,
+    pub(crate) make: Arc<dyn Fn(u64) -> CallerAsk + Send + Sync>,
     /// Most attempts of one request. Between two attempts the client waits for the Retry-After it
     /// got.
     pub(crate) attempts_max: usize,
@@ -40,13 +40,13 @@ struct Tales(Mutex<BTreeMap<u64, Tale>>);
 
 #[derive(Default)]
 struct Tale {
-    notes: Vec<Note>,
+    notes: Vec<LoadNote>,
     /// Due time of the attempt under way; `None` between two attempts.
     asked: Option<Instant>,
 }
 
 impl Habit {
-    pub(crate) fn once(make: impl Fn(u64) -> Ask + Send + Sync + 'static) -> Self {
+    pub(crate) fn once(make: impl Fn(u64) -> CallerAsk + Send + Sync + 'static) -> Self {
         Self { make: Arc::new(make), attempts_max: 1 }
     }
 
@@ -153,7 +153,7 @@ impl Tales {
     }
 
     /// Notes the result of the attempt under way.
-    fn answered(&self, number: u64, note: Note) {
+    fn answered(&self, number: u64, note: LoadNote) {
         let mut tales = self.lock();
         let tale = tales.entry(number).or_default();
         tale.notes.push(note);
@@ -162,8 +162,11 @@ impl Tales {
 
     /// Returns all stories; attempts under way count as failed.
     fn end(&self, now: Instant) -> Vec<Story> {
-        let lost =
-            |due| Note { due, ended: now, end: End::Nothing("not over at the end".to_owned()) };
+        let lost = |due| LoadNote {
+            due,
+            ended: now,
+            end: NoteEnd::Nothing("not over at the end".to_owned()),
+        };
         let story = |(number, mut tale): (u64, Tale)| {
             tale.notes.extend(tale.asked.map(lost));
             Story { number, notes: tale.notes }
@@ -188,13 +191,13 @@ fn milli(rate_per_s: f64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::note::Answer;
+    use super::super::note::NotedAnswer;
     use super::*;
 
-    fn note(due: Instant, status: u16) -> Note {
+    fn note(due: Instant, status: u16) -> LoadNote {
         let retry_after = (status == 503).then_some(Duration::from_secs(1));
-        let answer = Answer { status, retry_after, ..Answer::default() };
-        Note { due, ended: due, end: End::Whole(answer) }
+        let answer = NotedAnswer { status, retry_after, ..NotedAnswer::default() };
+        LoadNote { due, ended: due, end: NoteEnd::Whole(answer) }
     }
 
     #[test]

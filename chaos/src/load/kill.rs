@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::crowd::{Crowd, Habit};
-use super::note::{End, Note, Story, good_ms, kinds};
-use super::plan::Plan;
+use super::note::{LoadNote, NoteEnd, Story, good_ms, kinds};
+use super::plan::LoadPlan;
 use super::request;
-use super::stage::{Setting, Stage};
-use crate::trial::Report;
+use super::stage::{LoadStage, Setting};
+use crate::trial::TrialReport;
 
 const LIMIT: Duration = Duration::from_secs(30);
 const REPLICAS: u16 = 4;
@@ -36,14 +36,14 @@ name = \"llm\"
 ";
 const CONTINUE: &str = "continue_streams = true\n";
 
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+    let mut report = TrialReport::default();
     let (mut failed, mut sent, mut took) = (0, 0, Vec::new());
     let (mut whole, mut wrong, mut compared) = (Vec::new(), 0, 0);
     for round in 1..=plan.rounds {
         let mut setting = Setting::usual(REPLICAS);
         setting.tables = format!("{TABLES}{CONTINUE}");
-        let mut stage = Stage::new(plan, setting).await?;
+        let mut stage = LoadStage::new(plan, setting).await?;
         let texts = texts(&stage).await?;
         let seed = plan.seed + round as u64;
         let unary = Habit::once(|number| request::chat(number, LIMIT));
@@ -53,7 +53,7 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
         let kills = reap(plan, &mut stage, seed).await?;
         let patience = request::patience(LIMIT);
         let (unary, streams) = (unary.end(patience).await, streams.end(patience).await);
-        let notes: Vec<&Note> = unary.iter().flat_map(|story| &story.notes).collect();
+        let notes: Vec<&LoadNote> = unary.iter().flat_map(|story| &story.notes).collect();
         plan.say(&format!("round {round}: {kills} kills; unary: {}", kinds(notes.iter().copied())));
         failed += notes.iter().filter(|note| !note.is_good()).count();
         sent += notes.len();
@@ -87,13 +87,15 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
 const TEXTS: u64 = 40;
 
 /// Asks an undisturbed replica for the reply to each prompt.
-async fn texts(stage: &Stage) -> anyhow::Result<BTreeMap<u64, String>> {
+async fn texts(stage: &LoadStage) -> anyhow::Result<BTreeMap<u64, String>> {
     let replica = stage.replica(0)?;
     let mut texts = BTreeMap::new();
     for number in 0..TEXTS {
         let ask = request::stream(number, STREAM_TOKENS, LIMIT);
         let note = replica.ask(&ask, Instant::now()).await;
-        let End::Whole(answer) = note.end else { anyhow::bail!("an undisturbed run: {note:?}") };
+        let NoteEnd::Whole(answer) = note.end else {
+            anyhow::bail!("an undisturbed run: {note:?}")
+        };
         let (text, is_done) = request::told(&answer.body);
         anyhow::ensure!(is_done && !text.is_empty(), "an undisturbed run says nothing");
         texts.insert(number, text);
@@ -102,7 +104,7 @@ async fn texts(stage: &Stage) -> anyhow::Result<BTreeMap<u64, String>> {
 }
 
 /// Kills one replica after the other, each for `DOWN`, and returns the number of kills.
-async fn reap(plan: &Plan, stage: &mut Stage, seed: u64) -> anyhow::Result<usize> {
+async fn reap(plan: &LoadPlan, stage: &mut LoadStage, seed: u64) -> anyhow::Result<usize> {
     let mut random = fastrand::Rng::with_seed(seed);
     let start = Instant::now();
     let mut kills = 0;
@@ -123,7 +125,9 @@ async fn reap(plan: &Plan, stage: &mut Stage, seed: u64) -> anyhow::Result<usize
 fn judge(streams: &[Story], texts: &BTreeMap<u64, String>) -> (usize, usize) {
     let (mut good, mut other) = (0, 0);
     for story in streams {
-        let Some(End::Whole(answer)) = story.notes.last().map(|note| &note.end) else { continue };
+        let Some(NoteEnd::Whole(answer)) = story.notes.last().map(|note| &note.end) else {
+            continue;
+        };
         let (text, is_done) = request::told(&answer.body);
         if answer.status != 200 || !is_done {
             continue;
@@ -139,7 +143,7 @@ fn judge(streams: &[Story], texts: &BTreeMap<u64, String>) -> (usize, usize) {
 mod tests {
     use serde_json::json;
 
-    use super::super::note::Answer;
+    use super::super::note::NotedAnswer;
     use super::*;
 
     #[test]
@@ -148,9 +152,9 @@ mod tests {
         let story = |text: &str, end: &str| {
             let event = json!({ "choices": [{ "delta": { "content": text } }] });
             let body = format!("data: {event}\n\n{end}").into();
-            let answer = Answer { status: 200, body, ..Answer::default() };
+            let answer = NotedAnswer { status: 200, body, ..NotedAnswer::default() };
             let now = Instant::now();
-            let note = Note { due: now, ended: now, end: End::Whole(answer) };
+            let note = LoadNote { due: now, ended: now, end: NoteEnd::Whole(answer) };
             Story { number: TEXTS, notes: vec![note] }
         };
         let done = "data: [DONE]\n\n";

@@ -6,21 +6,21 @@ use bytes::Bytes;
 
 /// Result of one attempt.
 #[derive(Clone, Debug)]
-pub(crate) struct Note {
+pub(crate) struct LoadNote {
     /// Time at which the request was to be sent. Durations count from here, so that a late sender
     /// does not make results better.
     pub(crate) due: Instant,
     pub(crate) ended: Instant,
-    pub(crate) end: End,
+    pub(crate) end: NoteEnd,
 }
 
 /// End of an attempt.
 #[derive(Clone, Debug)]
-pub(crate) enum End {
+pub(crate) enum NoteEnd {
     /// A whole reply.
-    Whole(Answer),
+    Whole(NotedAnswer),
     /// A reply that broke off after its head.
-    Cut(Answer, String),
+    Cut(NotedAnswer, String),
     /// No connection, so no node got the request.
     Unsent(String),
     /// No reply.
@@ -29,7 +29,7 @@ pub(crate) enum End {
 
 /// Content of a reply.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct NotedAnswer {
     pub(crate) status: u16,
     /// Reason of a refusal, from the gateway's header; else empty.
     pub(crate) reason: String,
@@ -44,10 +44,10 @@ pub(crate) struct Answer {
 #[derive(Clone, Debug)]
 pub(crate) struct Story {
     pub(crate) number: u64,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<LoadNote>,
 }
 
-impl Note {
+impl LoadNote {
     pub(crate) fn took(&self) -> Duration {
         self.ended.saturating_duration_since(self.due)
     }
@@ -59,8 +59,8 @@ impl Note {
     /// Returns the status of a whole reply; 0 for anything else.
     pub(crate) fn status(&self) -> u16 {
         match &self.end {
-            End::Whole(answer) => answer.status,
-            End::Cut(..) | End::Unsent(_) | End::Nothing(_) => 0,
+            NoteEnd::Whole(answer) => answer.status,
+            NoteEnd::Cut(..) | NoteEnd::Unsent(_) | NoteEnd::Nothing(_) => 0,
         }
     }
 
@@ -74,21 +74,21 @@ impl Note {
         matches!(self.status(), 429 | 503 | 504)
     }
 
-    pub(crate) fn answer(&self) -> Option<&Answer> {
+    pub(crate) fn answer(&self) -> Option<&NotedAnswer> {
         match &self.end {
-            End::Whole(answer) | End::Cut(answer, _) => Some(answer),
-            End::Unsent(_) | End::Nothing(_) => None,
+            NoteEnd::Whole(answer) | NoteEnd::Cut(answer, _) => Some(answer),
+            NoteEnd::Unsent(_) | NoteEnd::Nothing(_) => None,
         }
     }
 
     /// Names the result for counting: `200`, `503 queue_full`, `200 cut (why)`, `nothing (why)`.
     pub(crate) fn kind(&self) -> String {
         match &self.end {
-            End::Whole(answer) if answer.reason.is_empty() => answer.status.to_string(),
-            End::Whole(answer) => format!("{} {}", answer.status, answer.reason),
-            End::Cut(answer, why) => format!("{} cut ({why})", answer.status),
-            End::Unsent(why) => format!("not sent ({why})"),
-            End::Nothing(why) => format!("nothing ({why})"),
+            NoteEnd::Whole(answer) if answer.reason.is_empty() => answer.status.to_string(),
+            NoteEnd::Whole(answer) => format!("{} {}", answer.status, answer.reason),
+            NoteEnd::Cut(answer, why) => format!("{} cut ({why})", answer.status),
+            NoteEnd::Unsent(why) => format!("not sent ({why})"),
+            NoteEnd::Nothing(why) => format!("nothing ({why})"),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Note {
 impl Story {
     /// Returns true if the last attempt was served.
     pub(crate) fn is_good(&self) -> bool {
-        self.notes.last().is_some_and(Note::is_good)
+        self.notes.last().is_some_and(LoadNote::is_good)
     }
 
     /// Returns true if the second attempt was served; `None` unless the first was refused with a
@@ -119,13 +119,13 @@ pub(crate) fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64
 
 /// Returns the milliseconds that a `share` of the good replies do not exceed; NaN without good
 /// replies. Refusals do not count, so quick refusals do not make the figure better.
-pub(crate) fn good_ms<'a>(notes: impl IntoIterator<Item = &'a Note>, share: f64) -> f64 {
+pub(crate) fn good_ms<'a>(notes: impl IntoIterator<Item = &'a LoadNote>, share: f64) -> f64 {
     let good = notes.into_iter().filter(|note| note.is_good());
-    quantile(good.map(Note::took_ms), share)
+    quantile(good.map(LoadNote::took_ms), share)
 }
 
 /// Counts notes by kind, the most frequent first: "12 × 200, 3 × 503 queue_full".
-pub(crate) fn kinds<'a>(notes: impl IntoIterator<Item = &'a Note>) -> String {
+pub(crate) fn kinds<'a>(notes: impl IntoIterator<Item = &'a LoadNote>) -> String {
     let mut counts = std::collections::BTreeMap::<String, usize>::new();
     for note in notes {
         *counts.entry(note.kind()).or_default() += 1;
@@ -140,16 +140,16 @@ pub(crate) fn kinds<'a>(notes: impl IntoIterator<Item = &'a Note>) -> String {
 mod tests {
     use super::*;
 
-    fn note(status: u16, retry_after_s: Option<u64>) -> Note {
+    fn note(status: u16, retry_after_s: Option<u64>) -> LoadNote {
         let now = Instant::now();
         let retry_after = retry_after_s.map(Duration::from_secs);
-        let end = End::Whole(Answer { status, retry_after, ..Answer::default() });
-        Note { due: now, ended: now + Duration::from_millis(7), end }
+        let end = NoteEnd::Whole(NotedAnswer { status, retry_after, ..NotedAnswer::default() });
+        LoadNote { due: now, ended: now + Duration::from_millis(7), end }
     }
 
     #[test]
     fn a_first_retry_counts_only_after_a_refusal_that_said_when() {
-        let story = |notes: Vec<Note>| Story { number: 1, notes };
+        let story = |notes: Vec<LoadNote>| Story { number: 1, notes };
         assert_eq!(story(vec![note(200, None)]).first_retry(), None);
         assert_eq!(story(vec![note(503, Some(1))]).first_retry(), None);
         assert_eq!(story(vec![note(503, Some(1)), note(200, None)]).first_retry(), Some(true));
@@ -164,9 +164,10 @@ mod tests {
     fn a_reply_that_broke_off_is_not_good() {
         let mut cut = note(200, None);
         assert!(cut.is_good() && (cut.took_ms() - 7.0).abs() < 1e-6);
-        cut.end = End::Cut(Answer { status: 200, ..Answer::default() }, "reset".to_owned());
+        cut.end =
+            NoteEnd::Cut(NotedAnswer { status: 200, ..NotedAnswer::default() }, "reset".to_owned());
         assert_eq!((cut.is_good(), cut.kind()), (false, "200 cut (reset)".to_owned()));
-        cut.end = End::Nothing("refused".to_owned());
+        cut.end = NoteEnd::Nothing("refused".to_owned());
         assert!(!cut.is_good() && !cut.is_shed());
     }
 
@@ -174,7 +175,7 @@ mod tests {
     fn a_quick_refusal_makes_no_reply_quicker() {
         let took = |status, ms| {
             let note = note(status, None);
-            Note { ended: note.due + Duration::from_millis(ms), ..note }
+            LoadNote { ended: note.due + Duration::from_millis(ms), ..note }
         };
         let notes = [took(200, 40), took(503, 1), took(503, 2), took(503, 3)];
         assert!((good_ms(&notes, 0.5) - 40.0).abs() < 1e-6);

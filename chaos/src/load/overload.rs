@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::crowd::{Crowd, Habit};
-use super::lanes::{Lanes, Looks};
-use super::note::{Note, Story, kinds, quantile};
-use super::plan::Plan;
+use super::note::{LoadNote, Story, kinds, quantile};
+use super::plan::LoadPlan;
+use super::probes::{EndpointProbes, Looks};
 use super::request;
-use super::stage::{Setting, Stage};
-use crate::trial::Report;
+use super::stage::{LoadStage, Setting};
+use crate::trial::TrialReport;
 
 /// Time limit that clients send with their requests. Later replies are worth nothing to them.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ const SHED_AIM_MS: f64 = 5.0;
 const LANE_AIM_MS: f64 = 50.0;
 
 #[derive(Default)]
-struct Seen {
+struct OverloadResults {
     goodput: Vec<f64>,
     /// p99 of refusals in milliseconds, of each round with a refusal.
     shed_ms: Vec<f64>,
@@ -38,7 +38,7 @@ struct Seen {
     shed: usize,
 }
 
-impl Seen {
+impl OverloadResults {
     fn add_lanes(&mut self, looks: &Looks) {
         self.lanes_ms.push(looks.p99_ms);
         self.lanes_failed += looks.failed;
@@ -46,12 +46,12 @@ impl Seen {
     }
 
     /// Adds the requests of a round that were not served.
-    fn add_shed(&mut self, shed: &[&Note]) {
+    fn add_shed(&mut self, shed: &[&LoadNote]) {
         if !shed.is_empty() {
             self.shed_ms.push(quantile(shed.iter().map(|note| note.took_ms()), 0.99));
         }
         // A request that ran out of its own time (504) needs no Retry-After.
-        let untold = |note: &&&Note| {
+        let untold = |note: &&&LoadNote| {
             note.status() != 504 && note.answer().is_none_or(|answer| answer.retry_after.is_none())
         };
         self.shed += shed.len();
@@ -59,14 +59,14 @@ impl Seen {
     }
 }
 
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
+pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
     let setting = Setting::usual(REPLICAS);
     let clients = u64::from(setting.places) * u64::from(REPLICAS) + 4;
-    let mut report = Report::default();
+    let mut report = TrialReport::default();
     let mut peaks = Vec::new();
-    let mut seen: [Seen; LOADS.len()] = Default::default();
+    let mut seen: [OverloadResults; LOADS.len()] = Default::default();
     for round in 1..=plan.rounds {
-        let stage = Stage::new(plan, setting.clone()).await?;
+        let stage = LoadStage::new(plan, setting.clone()).await?;
         let peak = peak(plan, &stage, clients).await;
         plan.say(&format!("round {round}: peak {peak:.1} requests/s"));
         peaks.push(peak);
@@ -98,7 +98,7 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
 }
 
 /// Measures the requests a second that the replicas can serve: a closed loop keeps all places busy.
-pub(crate) async fn peak(plan: &Plan, stage: &Stage, clients: u64) -> f64 {
+pub(crate) async fn peak(plan: &LoadPlan, stage: &LoadStage, clients: u64) -> f64 {
     let habit = Habit::once(|number| request::chat(number, LIMIT));
     let crowd = Crowd::closed(&stage.data, habit, clients, Duration::ZERO);
     // wait: queues and averages settle
@@ -108,34 +108,39 @@ pub(crate) async fn peak(plan: &Plan, stage: &Stage, clients: u64) -> f64 {
     sleep(plan.time(MEASURED)).await;
     let end = Instant::now();
     let stories = crowd.end(request::patience(LIMIT)).await;
-    let notes: Vec<&Note> = stories.iter().flat_map(|story| &story.notes).collect();
+    let notes: Vec<&LoadNote> = stories.iter().flat_map(|story| &story.notes).collect();
     let good =
         notes.iter().filter(|note| note.is_good() && note.ended > start && note.ended <= end);
     good.count() as f64 / (end - start).as_secs_f64()
 }
 
 /// Returns the attempts that were due after `start` and not after `end`.
-pub(crate) fn between(stories: &[Story], start: Instant, end: Instant) -> Vec<&Note> {
+pub(crate) fn between(stories: &[Story], start: Instant, end: Instant) -> Vec<&LoadNote> {
     let notes = stories.iter().flat_map(|story| &story.notes);
     notes.filter(|note| note.due > start && note.due <= end).collect()
 }
 
-async fn offered(plan: &Plan, stage: &Stage, (rate, peak, seed): (f64, f64, u64), seen: &mut Seen) {
+async fn offered(
+    plan: &LoadPlan,
+    stage: &LoadStage,
+    (rate, peak, seed): (f64, f64, u64),
+    seen: &mut OverloadResults,
+) {
     let habit = Habit::once(|number| request::chat(1_000_000 + number, LIMIT));
     let crowd = Crowd::open(&stage.data, habit, rate, seed);
     // wait: queues and averages settle
     sleep(plan.time(WARM_UP)).await;
-    let (start, lanes) = (Instant::now(), Lanes::start(stage, seed));
+    let (start, probes) = (Instant::now(), EndpointProbes::start(stage, seed));
     // wait: this time is measured
     sleep(plan.time(MEASURED)).await;
     let end = Instant::now();
     // The load goes on until the last probe is answered.
-    let looks = lanes.end().await;
+    let looks = probes.end().await;
     let stories = crowd.end(request::patience(LIMIT)).await;
     let in_time = stories.iter().flat_map(|story| &story.notes).filter(|note| {
         note.is_good() && note.took() <= LIMIT && note.ended > start && note.ended <= end
     });
-    let good_ms: Vec<f64> = in_time.map(Note::took_ms).collect();
+    let good_ms: Vec<f64> = in_time.map(LoadNote::took_ms).collect();
     let goodput = good_ms.len() as f64 / (end - start).as_secs_f64();
     let notes = between(&stories, start, end);
     let (lane, lane_ms) = (looks.slowest, looks.p99_ms);
@@ -143,7 +148,7 @@ async fn offered(plan: &Plan, stage: &Stage, (rate, peak, seed): (f64, f64, u64)
         "offered {rate:.0}/s: goodput {goodput:.1}/s; {}; slowest: {lane}, p99 {lane_ms:.0} ms",
         kinds(notes.clone())
     ));
-    let shed: Vec<&Note> = notes.into_iter().filter(|note| !note.is_good()).collect();
+    let shed: Vec<&LoadNote> = notes.into_iter().filter(|note| !note.is_good()).collect();
     seen.goodput.push(100.0 * goodput / peak);
     seen.good_p99_ms.push(quantile(good_ms, 0.99));
     seen.add_lanes(&looks);
@@ -152,15 +157,15 @@ async fn offered(plan: &Plan, stage: &Stage, (rate, peak, seed): (f64, f64, u64)
 
 #[cfg(test)]
 mod tests {
-    use super::super::note::{Answer, End};
+    use super::super::note::{NoteEnd, NotedAnswer};
     use super::*;
 
     #[test]
     fn a_round_without_refusals_has_no_time_of_refusals() {
         let due = Instant::now();
-        let end = End::Whole(Answer { status: 503, ..Answer::default() });
-        let note = Note { due, ended: due + Duration::from_millis(3), end };
-        let mut seen = Seen::default();
+        let end = NoteEnd::Whole(NotedAnswer { status: 503, ..NotedAnswer::default() });
+        let note = LoadNote { due, ended: due + Duration::from_millis(3), end };
+        let mut seen = OverloadResults::default();
         seen.add_shed(&[]);
         seen.add_shed(&[&note]);
         assert_eq!((seen.shed_ms.len(), seen.shed, seen.without_time), (1, 1, 1));

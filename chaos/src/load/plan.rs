@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::stage::Stage;
-use super::{abuse, comeback, kill, overload, region, rolling, sick, storm};
-use crate::trial::Report;
+use super::stage::LoadStage;
+use super::{abuse, kill, overload, region, retry_after, rolling, sick, storm};
+use crate::trial::TrialReport;
 
 /// Kind of trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Trial {
+pub enum LoadTrial {
     /// Twice and five times the load that replicas can serve.
     Overload,
     /// Clients that come again after a Retry-After.
@@ -30,9 +30,9 @@ pub enum Trial {
 
 /// Settings of a trial.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LoadPlan {
     /// Kind of trial.
-    pub trial: Trial,
+    pub trial: LoadTrial,
     /// Number of rounds.
     pub rounds: usize,
     /// True for a quarter of the usual times, to see if the trial works.
@@ -49,7 +49,7 @@ pub struct Plan {
     pub progress: fn(&str),
 }
 
-impl Plan {
+impl LoadPlan {
     pub(crate) fn say(&self, line: &str) {
         (self.progress)(line);
     }
@@ -60,7 +60,7 @@ impl Plan {
     }
 
     /// Ends a stage and keeps its folder if the plan says so.
-    pub(crate) fn done(&self, mut stage: Stage) {
+    pub(crate) fn done(&self, mut stage: LoadStage) {
         if self.keep {
             let folder = stage.keep_folder();
             self.say(&format!("logs and configs are kept in {}", folder.display()));
@@ -68,7 +68,7 @@ impl Plan {
     }
 }
 
-impl Trial {
+impl LoadTrial {
     /// Returns the name used on the command line and in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -90,15 +90,15 @@ impl Trial {
 /// # Errors
 /// Returns an error if the trial could not be run. A trial that ran and missed its aim is in the
 /// report.
-pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
+pub async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
     match plan.trial {
-        Trial::Overload => overload::run(plan).await,
-        Trial::Comeback => comeback::run(plan).await,
-        Trial::Storm => storm::run(plan).await,
-        Trial::Sick => sick::run(plan).await,
-        Trial::Kill => kill::run(plan).await,
-        Trial::Region => region::run(plan).await,
-        Trial::Rolling => rolling::run(plan).await,
-        Trial::Abuse => abuse::run(plan).await,
+        LoadTrial::Overload => overload::run(plan).await,
+        LoadTrial::Comeback => retry_after::run(plan).await,
+        LoadTrial::Storm => storm::run(plan).await,
+        LoadTrial::Sick => sick::run(plan).await,
+        LoadTrial::Kill => kill::run(plan).await,
+        LoadTrial::Region => region::run(plan).await,
+        LoadTrial::Rolling => rolling::run(plan).await,
+        LoadTrial::Abuse => abuse::run(plan).await,
     }
 }

@@ -1,9 +1,9 @@
 //! Probes of health, metrics and the admin API while requests pile up.
 
-use super::caller::{Ask, GET_PATIENCE};
+use super::caller::{CallerAsk, GET_PATIENCE};
 use super::crowd::{Crowd, Habit};
 use super::note::{Story, good_ms};
-use super::stage::Stage;
+use super::stage::LoadStage;
 
 /// Probes a second of each path, however long each takes.
 const RATE: f64 = 10.0;
@@ -12,7 +12,7 @@ const ON_DATA: [&str; 2] = ["/livez", "/v1/models"];
 const ON_ADMIN: [&str; 3] = ["/readyz", "/replicas", "/metrics"];
 
 /// Running probes of all paths. Dropping it ends them.
-pub(crate) struct Lanes(Vec<(&'static str, Crowd)>);
+pub(crate) struct EndpointProbes(Vec<(&'static str, Crowd)>);
 
 /// Result of the probes.
 pub(crate) struct Looks {
@@ -25,12 +25,12 @@ pub(crate) struct Looks {
     pub(crate) count: usize,
 }
 
-impl Lanes {
-    pub(crate) fn start(stage: &Stage, seed: u64) -> Self {
+impl EndpointProbes {
+    pub(crate) fn start(stage: &LoadStage, seed: u64) -> Self {
         let data = ON_DATA.map(|path| (path, &stage.data));
         let admin = ON_ADMIN.map(|path| (path, &stage.admin));
         let open = |(index, (path, caller))| {
-            let habit = Habit::once(move |_| Ask::get(path));
+            let habit = Habit::once(move |_| CallerAsk::get(path));
             (path, Crowd::open(caller, habit, RATE, seed + index))
         };
         // Seeds of their own, apart from that of the load.
@@ -39,22 +39,22 @@ impl Lanes {
 
     /// Waits for the probes under way and returns the result.
     pub(crate) async fn end(self) -> Looks {
-        let mut lanes = Vec::new();
+        let mut probes = Vec::new();
         for (path, crowd) in self.0 {
-            lanes.push((path, crowd.end(GET_PATIENCE).await));
+            probes.push((path, crowd.end(GET_PATIENCE).await));
         }
-        looks(&lanes)
+        looks(&probes)
     }
 }
 
-fn looks(lanes: &[(&'static str, Vec<Story>)]) -> Looks {
-    let times = lanes.iter().map(|(path, stories)| {
+fn looks(probes: &[(&'static str, Vec<Story>)]) -> Looks {
+    let times = probes.iter().map(|(path, stories)| {
         (*path, good_ms(stories.iter().flat_map(|story| &story.notes), 0.99))
     });
     // NaN is above all numbers in this order, so a path without an answer is the slowest.
     let slowest = times.max_by(|one, other| one.1.total_cmp(&other.1));
     let (slowest, p99_ms) = slowest.unwrap_or(("", f64::NAN));
-    let stories = || lanes.iter().flat_map(|(_, stories)| stories);
+    let stories = || probes.iter().flat_map(|(_, stories)| stories);
     let failed = stories().filter(|story| !story.is_good()).count();
     Looks { slowest, p99_ms, failed, count: stories().count() }
 }
@@ -63,13 +63,13 @@ fn looks(lanes: &[(&'static str, Vec<Story>)]) -> Looks {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::super::note::{Answer, End, Note};
+    use super::super::note::{LoadNote, NoteEnd, NotedAnswer};
     use super::*;
 
     fn stories(count: u64, status: u16, ms: u64) -> Vec<Story> {
         let due = Instant::now();
-        let end = End::Whole(Answer { status, ..Answer::default() });
-        let note = Note { due, ended: due + Duration::from_millis(ms), end };
+        let end = NoteEnd::Whole(NotedAnswer { status, ..NotedAnswer::default() });
+        let note = LoadNote { due, ended: due + Duration::from_millis(ms), end };
         (0..count).map(|number| Story { number, notes: vec![note.clone()] }).collect()
     }
 

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::caller::{Ask, Caller};
+use super::caller::{Caller, CallerAsk};
 use super::crowd::{Crowd, Habit};
-use super::note::{Note, Story, good_ms, kinds};
-use super::plan::Plan;
+use super::note::{LoadNote, Story, good_ms, kinds};
+use super::plan::LoadPlan;
 use super::request;
-use crate::trial::cluster::Cluster;
-use crate::trial::gear::Gear;
-use crate::trial::{Report, Wan};
+use crate::trial::cluster::TrialCluster;
+use crate::trial::site_profile::SiteProfile;
+use crate::trial::{TrialReport, Wan};
 
 const LIMIT: Duration = Duration::from_secs(5);
 /// Region to kill, with its node and replica.
@@ -20,7 +20,7 @@ const KILLED: usize = 0;
 const CROWDED: usize = 1;
 const OTHER: usize = 2;
 /// Replicas that serve about 45 requests of 32 tokens a second each.
-const GEAR: Gear = Gear {
+const GEAR: SiteProfile = SiteProfile {
     profile: "h100",
     time_scale: "1",
     places: 16,
@@ -36,7 +36,7 @@ const AIM: f64 = 99.9;
 
 /// Load of the two regions that are left, in requests a second. Both together serve about 90.
 #[derive(Clone, Copy)]
-struct Load {
+struct OfferedLoad {
     name: &'static str,
     crowded: f64,
     other: f64,
@@ -44,13 +44,13 @@ struct Load {
     urgent: u64,
 }
 
-const LOADS: [Load; 2] = [
-    Load { name: "with room for all", crowded: 54.0, other: 14.0, urgent: 50 },
-    Load { name: "in a squeeze", crowded: 80.0, other: 40.0, urgent: 50 },
+const LOADS: [OfferedLoad; 2] = [
+    OfferedLoad { name: "with room for all", crowded: 54.0, other: 14.0, urgent: 50 },
+    OfferedLoad { name: "in a squeeze", crowded: 80.0, other: 40.0, urgent: 50 },
 ];
 
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+    let mut report = TrialReport::default();
     for load in LOADS {
         let [mut urgent, mut idle, mut urgent_ms]: [Vec<f64>; 3] = Default::default();
         for round in 1..=plan.rounds {
@@ -71,7 +71,7 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
 }
 
 /// Returns the share of served requests in percent; NaN without requests.
-fn served(notes: &[(bool, Note)], is_urgent: bool) -> f64 {
+fn served(notes: &[(bool, LoadNote)], is_urgent: bool) -> f64 {
     let all = notes.iter().filter(|(urgent, _)| *urgent == is_urgent);
     let good = all.clone().filter(|(_, note)| note.is_good()).count();
     100.0 * good as f64 / all.count() as f64
@@ -79,9 +79,13 @@ fn served(notes: &[(bool, Note)], is_urgent: bool) -> f64 {
 
 /// Runs one round. Returns the requests from 1 s after the kill on, each with true if it was
 /// urgent.
-async fn once(plan: &Plan, load: Load, seed: u64) -> anyhow::Result<Vec<(bool, Note)>> {
+async fn once(
+    plan: &LoadPlan,
+    load: OfferedLoad,
+    seed: u64,
+) -> anyhow::Result<Vec<(bool, LoadNote)>> {
     let programs = (plan.binary.as_path(), plan.launcher.as_path());
-    let mut cluster = Cluster::geared(Wan::Uniform.topology()?, programs, &[], GEAR)?;
+    let mut cluster = TrialCluster::geared(Wan::Uniform.topology()?, programs, &[], GEAR)?;
     cluster.start_all()?;
     cluster.settled().await?;
     let caller = |node: usize| -> anyhow::Result<Caller> {
@@ -108,7 +112,7 @@ async fn once(plan: &Plan, load: Load, seed: u64) -> anyhow::Result<Vec<(bool, N
     let before = stories.iter().flat_map(|story| &story.notes).filter(|note| note.due <= killed);
     plan.say(&format!("{}: before: {}", load.name, kinds(before.clone())));
     plan.say(&format!("{}: served by: {}", load.name, regions(before)));
-    let in_grace = |note: &&Note| note.due > killed && note.due <= killed + GRACE;
+    let in_grace = |note: &&LoadNote| note.due > killed && note.due <= killed + GRACE;
     let graced = stories.iter().flat_map(|story| &story.notes).filter(in_grace);
     plan.say(&format!("{}: in the first second: {}", load.name, kinds(graced)));
     let of = |story: &Story| {
@@ -127,9 +131,9 @@ async fn once(plan: &Plan, load: Load, seed: u64) -> anyhow::Result<Vec<(bool, N
     Ok(notes)
 }
 
-fn regions<'a>(notes: impl Iterator<Item = &'a Note>) -> String {
+fn regions<'a>(notes: impl Iterator<Item = &'a LoadNote>) -> String {
     let mut counts = std::collections::BTreeMap::<&str, usize>::new();
-    for answer in notes.filter_map(Note::answer).filter(|answer| answer.status == 200) {
+    for answer in notes.filter_map(LoadNote::answer).filter(|answer| answer.status == 200) {
         *counts.entry(&answer.region).or_default() += 1;
     }
     format!("{counts:?}")
@@ -140,7 +144,7 @@ fn is_urgent(number: u64, percent: u64) -> bool {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 < (percent << 32) / 100
 }
 
-fn ask(number: u64, urgent_percent: u64) -> Ask {
+fn ask(number: u64, urgent_percent: u64) -> CallerAsk {
     let mut ask = request::chat(number, LIMIT);
     let (tenant, priority) =
         if is_urgent(number, urgent_percent) { ("one", 0) } else { ("two", 3) };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::caller::Ask;
+use super::caller::CallerAsk;
 
 /// Tokens of a reply.
 pub(crate) const TOKENS: u32 = 32;
@@ -17,29 +17,29 @@ pub(crate) fn patience(limit: Duration) -> Duration {
 }
 
 /// Returns a chat request. Each number has a prompt of its own, so that no prefix cache helps.
-pub(crate) fn chat(number: u64, limit: Duration) -> Ask {
+pub(crate) fn chat(number: u64, limit: Duration) -> CallerAsk {
     of(&body(number, TOKENS, false), limit)
 }
 
 /// Returns a chat request with a streamed reply of `tokens` tokens.
-pub(crate) fn stream(number: u64, tokens: u32, limit: Duration) -> Ask {
+pub(crate) fn stream(number: u64, tokens: u32, limit: Duration) -> CallerAsk {
     of(&body(number, tokens, true), limit)
 }
 
 /// Returns a chat request with a prompt of about `tokens` tokens.
-pub(crate) fn long(number: u64, tokens: usize, limit: Duration) -> Ask {
+pub(crate) fn long(number: u64, tokens: usize, limit: Duration) -> CallerAsk {
     let mut body = body(number, TOKENS, false);
     body["messages"][0]["content"] = format!("{number} {}", "data ".repeat(tokens)).into();
     of(&body, limit)
 }
 
 /// Wraps `body` into a request that carries its own time limit.
-fn of(body: &Value, limit: Duration) -> Ask {
+fn of(body: &Value, limit: Duration) -> CallerAsk {
     let headers = vec![
         ("content-type", "application/json".to_owned()),
         ("x-request-timeout-ms", limit.as_millis().to_string()),
     ];
-    Ask {
+    CallerAsk {
         method: "POST",
         path: "/v1/chat/completions".to_owned(),
         headers,

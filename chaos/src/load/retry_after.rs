@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::crowd::{Crowd, Habit};
-use super::note::{Note, Story, kinds};
+use super::note::{LoadNote, Story, kinds};
 use super::overload::peak;
-use super::plan::Plan;
+use super::plan::LoadPlan;
 use super::request;
-use super::stage::{Setting, Stage};
-use crate::trial::Report;
+use super::stage::{LoadStage, Setting};
+use crate::trial::TrialReport;
 
 /// Time limit that clients send with their requests.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -31,18 +31,18 @@ const ATTEMPTS_MAX: usize = 8;
 const AIM: f64 = 95.0;
 
 #[derive(Default)]
-struct Seen {
+struct RetryAfterResults {
     served: Vec<f64>,
     attempts: Vec<f64>,
     unserved: Vec<f64>,
 }
 
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
+pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
     let setting = Setting::usual(REPLICAS);
     let clients = u64::from(setting.places) * u64::from(REPLICAS) + 4;
-    let [mut closed, mut burst, mut sustained]: [Seen; 3] = Default::default();
+    let [mut closed, mut burst, mut sustained]: [RetryAfterResults; 3] = Default::default();
     for round in 1..=plan.rounds {
-        let stage = Stage::new(plan, setting.clone()).await?;
+        let stage = LoadStage::new(plan, setting.clone()).await?;
         let peak = peak(plan, &stage, clients).await;
         plan.say(&format!("round {round}: peak {peak:.1} requests/s"));
         let seed = plan.seed + round as u64;
@@ -51,7 +51,7 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
         note(plan, "sustained", &sustained_load(plan, &stage, (peak, seed)).await, &mut sustained);
         plan.done(stage);
     }
-    let mut report = Report::default();
+    let mut report = TrialReport::default();
     let cases = [
         ("closed loop of twice the capacity", closed, Some(AIM)),
         ("60 s of 2×, then 0.7×", burst, Some(AIM)),
@@ -66,13 +66,13 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-fn habit(plan: &Plan) -> Habit {
+fn habit(plan: &LoadPlan) -> Habit {
     let base = plan.seed * 1_000_000_000;
     Habit::once(move |number| request::chat(base + number, LIMIT)).patient(ATTEMPTS_MAX)
 }
 
 /// Runs as many clients as would ask for twice the capacity if each were served at once.
-async fn closed_loop(plan: &Plan, stage: &Stage, peak: f64) -> Vec<Story> {
+async fn closed_loop(plan: &LoadPlan, stage: &LoadStage, peak: f64) -> Vec<Story> {
     let places = f64::from(Setting::usual(REPLICAS).places) * f64::from(REPLICAS);
     let service_s = places / peak;
     let clients = (2.0 * peak * (service_s + THINK.as_secs_f64())) as u64;
@@ -83,7 +83,7 @@ async fn closed_loop(plan: &Plan, stage: &Stage, peak: f64) -> Vec<Story> {
     until(Instant::now(), crowd).await
 }
 
-async fn burst_of(plan: &Plan, stage: &Stage, (peak, seed): (f64, u64)) -> Vec<Story> {
+async fn burst_of(plan: &LoadPlan, stage: &LoadStage, (peak, seed): (f64, u64)) -> Vec<Story> {
     let crowd = Crowd::open(&stage.data, habit(plan), 2.0 * peak, seed);
     // wait: the burst lasts this long
     sleep(plan.time(BURST)).await;
@@ -93,7 +93,11 @@ async fn burst_of(plan: &Plan, stage: &Stage, (peak, seed): (f64, u64)) -> Vec<S
     crowd.end(WAIT_MAX + request::patience(LIMIT)).await
 }
 
-async fn sustained_load(plan: &Plan, stage: &Stage, (peak, seed): (f64, u64)) -> Vec<Story> {
+async fn sustained_load(
+    plan: &LoadPlan,
+    stage: &LoadStage,
+    (peak, seed): (f64, u64),
+) -> Vec<Story> {
     let crowd = Crowd::open(&stage.data, habit(plan), 2.0 * peak, seed);
     // wait: the load is measured for this long
     sleep(plan.time(SUSTAINED)).await;
@@ -109,7 +113,7 @@ async fn until(end: Instant, crowd: Crowd) -> Vec<Story> {
     stories.into_iter().filter(counts).collect()
 }
 
-fn note(plan: &Plan, name: &str, stories: &[Story], seen: &mut Seen) {
+fn note(plan: &LoadPlan, name: &str, stories: &[Story], seen: &mut RetryAfterResults) {
     let retried: Vec<bool> = stories.iter().filter_map(Story::first_retry).collect();
     let served = retried.iter().filter(|is_served| **is_served).count();
     let attempts: usize = stories.iter().map(|story| story.notes.len()).sum();
@@ -129,7 +133,7 @@ fn note(plan: &Plan, name: &str, stories: &[Story], seen: &mut Seen) {
         kinds(first),
         kinds(second()),
     ));
-    let late: Vec<f64> = second().filter(|note| note.is_good()).map(Note::took_ms).collect();
+    let late: Vec<f64> = second().filter(|note| note.is_good()).map(LoadNote::took_ms).collect();
     plan.say(&format!(
         "{name}: second attempts took p50 {:.0} ms",
         super::note::quantile(late, 0.5)

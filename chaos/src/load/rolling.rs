@@ -7,20 +7,25 @@ use tokio::time::sleep;
 use super::caller::Caller;
 use super::crowd::{Crowd, Habit};
 use super::note::{Story, kinds};
-use super::plan::Plan;
+use super::plan::LoadPlan;
 use super::request;
-use crate::trial::cluster::{Cluster, PATIENCE};
-use crate::trial::flow::{self, Flow};
-use crate::trial::gear::Gear;
-use crate::trial::{Report, Wan};
+use crate::trial::client_stream::{self, ClientStream};
+use crate::trial::cluster::{PATIENCE, TrialCluster};
+use crate::trial::site_profile::SiteProfile;
+use crate::trial::{TrialReport, Wan};
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// A replica serves about 43 requests of 32 tokens a second, and is away while its node is. Two
 /// regions then serve all requests, at about two thirds of their capacity.
 /// During the drain notice clients are told to close their kept connections: a client cannot tell
 /// if a connection that ends under its request ended before or after the request arrived.
-const GEAR: Gear =
-    Gear { profile: "h100", time_scale: "1", places: 16, drain_notice_ms: 1_000, listener: "" };
+const GEAR: SiteProfile = SiteProfile {
+    profile: "h100",
+    time_scale: "1",
+    places: 16,
+    drain_notice_ms: 1_000,
+    listener: "",
+};
 /// Requests and streams a second in each region.
 const RATE: f64 = 10.0;
 const STREAM_RATE: f64 = 4.0;
@@ -45,12 +50,12 @@ struct Restarts {
     leaders: usize,
 }
 
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
+pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
     let mut restarts = Restarts::default();
     let [mut unary, mut streams] = [(0, 0); 2];
     for round in 1..=plan.rounds {
         let programs = (plan.binary.as_path(), plan.launcher.as_path());
-        let mut cluster = Cluster::geared(Wan::Uniform.topology()?, programs, &[], GEAR)?;
+        let mut cluster = TrialCluster::geared(Wan::Uniform.topology()?, programs, &[], GEAR)?;
         cluster.start_all()?;
         // The first node to stop is the leader, so that leadership is transferred at least once.
         cluster.led_by(0).await?;
@@ -79,8 +84,8 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
 }
 
 impl Restarts {
-    fn report(self, unary: (usize, usize), streams: (usize, usize)) -> Report {
-        let mut report = Report::default();
+    fn report(self, unary: (usize, usize), streams: (usize, usize)) -> TrialReport {
+        let mut report = TrialReport::default();
         report.figure("SIGTERM until the node has ended", None, self.stop_ms);
         report.figure("start until the node is ready", None, self.ready_ms);
         report.figure(
@@ -98,7 +103,7 @@ impl Restarts {
 
 /// Starts the clients of each region; true marks a crowd of streams. A client tries the next
 /// region's node if its own refuses the connection, and repeats nothing else.
-async fn crowds(cluster: &Cluster, seed: u64) -> anyhow::Result<Vec<(Crowd, bool)>> {
+async fn crowds(cluster: &TrialCluster, seed: u64) -> anyhow::Result<Vec<(Crowd, bool)>> {
     let mut crowds = Vec::new();
     for node in cluster.all() {
         let caller = caller(cluster, node)?;
@@ -112,7 +117,7 @@ async fn crowds(cluster: &Cluster, seed: u64) -> anyhow::Result<Vec<(Crowd, bool
     Ok(crowds)
 }
 
-fn caller(cluster: &Cluster, first: usize) -> anyhow::Result<Caller> {
+fn caller(cluster: &TrialCluster, first: usize) -> anyhow::Result<Caller> {
     let count = cluster.sites.len();
     let site = |step: usize| &cluster.sites[(first + step) % count];
     let last = site(count - 1);
@@ -124,17 +129,18 @@ fn caller(cluster: &Cluster, first: usize) -> anyhow::Result<Caller> {
 }
 
 async fn restart(
-    plan: &Plan,
-    cluster: &mut Cluster,
+    plan: &LoadPlan,
+    cluster: &mut TrialCluster,
     node: usize,
     restarts: &mut Restarts,
 ) -> anyhow::Result<()> {
     let is_leader = cluster.settled().await?.leader == node;
     let others = cluster.others(node);
-    let flow = |other: &usize| Flow::start(&cluster.sites[*other].admin, format!("roll-{other}"));
-    let flows: Vec<Flow> = others.iter().map(flow).collect();
+    let flow =
+        |other: &usize| ClientStream::start(&cluster.sites[*other].admin, format!("roll-{other}"));
+    let flows: Vec<ClientStream> = others.iter().map(flow).collect();
     // wait: until writes are under way
-    sleep(flow::GAP * 10).await;
+    sleep(client_stream::GAP * 10).await;
     let name = cluster.sites[node].name.clone();
     let told = Instant::now();
     let status = cluster.stop(node).await?;
@@ -144,7 +150,7 @@ async fn restart(
     let own = Caller::inside(&site.namespace, site.data_address())?;
     own.ready("/readyz", PATIENCE).await?;
     let ready = Instant::now();
-    let pause = flow::longest_pause(&flow::all(&flows), told, ready);
+    let pause = client_stream::longest_pause(&client_stream::all(&flows), told, ready);
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     plan.say(&format!(
         "{name} (led: {is_leader}) ended with {status} in {:.0} ms and was ready {:.0} ms later; \
@@ -170,15 +176,18 @@ fn is_whole(story: &Story, is_stream: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::note::{Answer, End, Note};
+    use super::super::note::{LoadNote, NoteEnd, NotedAnswer};
     use super::*;
 
     #[test]
     fn a_stream_without_its_end_is_not_whole() {
         let story = |body: &'static str, status| {
-            let answer = Answer { status, body: body.into(), ..Answer::default() };
+            let answer = NotedAnswer { status, body: body.into(), ..NotedAnswer::default() };
             let now = Instant::now();
-            Story { number: 1, notes: vec![Note { due: now, ended: now, end: End::Whole(answer) }] }
+            Story {
+                number: 1,
+                notes: vec![LoadNote { due: now, ended: now, end: NoteEnd::Whole(answer) }],
+            }
         };
         assert!(is_whole(&story("data: [DONE]\n\n", 200), true));
         assert!(!is_whole(&story("data: {}\n\n", 200), true));

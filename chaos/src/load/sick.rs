@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::caller::Ask;
+use super::caller::CallerAsk;
 use super::crowd::{Crowd, Habit};
-use super::note::{Note, Story, good_ms, kinds};
-use super::plan::Plan;
+use super::note::{LoadNote, Story, good_ms, kinds};
+use super::plan::LoadPlan;
 use super::request;
-use super::stage::{Setting, Stage};
-use crate::trial::Report;
+use super::stage::{LoadStage, Setting};
+use crate::trial::TrialReport;
 
 const LIMIT: Duration = Duration::from_secs(10);
 const REPLICAS: u16 = 4;
@@ -37,19 +37,19 @@ const AIM: f64 = 20.0;
 const LISTENER: &str = "trusted_proxies = [\"127.0.0.0/8\"]\nauth = \"headers\"";
 
 /// Requests of the calm tenant, by phase.
-struct Told {
-    before: Vec<Note>,
+struct SickReport {
+    before: Vec<LoadNote>,
     /// Requests sent after the node knew of the trouble, or after it had lasted for a while.
-    during: Vec<Note>,
+    during: Vec<LoadNote>,
     /// Requests sent between the start of the trouble and `during`.
-    first: Vec<Note>,
+    first: Vec<LoadNote>,
     /// Time until the node noticed the sick replica; `None` if it did not.
     known: Option<Duration>,
 }
 
 /// Results of all rounds of a trouble.
 #[derive(Default)]
-struct Seen {
+struct SickResults {
     changes: Vec<f64>,
     failed: usize,
     sent: usize,
@@ -90,10 +90,10 @@ fn troubles() -> Vec<(&'static str, Trouble)> {
     ]
 }
 
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+    let mut report = TrialReport::default();
     for (name, trouble) in troubles() {
-        let mut seen = Seen::default();
+        let mut seen = SickResults::default();
         for round in 1..=plan.rounds {
             let told = once(plan, &trouble, plan.seed + round as u64).await?;
             let [was, is] = told.p95_ms();
@@ -108,8 +108,8 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-impl Seen {
-    fn add(&mut self, told: &Told) {
+impl SickResults {
+    fn add(&mut self, told: &SickReport) {
         let [was, is] = told.p95_ms();
         self.changes.push(100.0 * (is - was) / was);
         self.failed += told.failed();
@@ -120,7 +120,7 @@ impl Seen {
         self.tries.push(told.tries() as f64);
     }
 
-    fn report(self, name: &str, trouble: &Trouble, report: &mut Report) {
+    fn report(self, name: &str, trouble: &Trouble, report: &mut TrialReport) {
         report.quantity(format!("{name}: change of another's p95"), "%", Some(AIM), self.changes);
         if let Trouble::Replica(_) = trouble {
             let rounds = self.tries.len();
@@ -135,7 +135,7 @@ impl Seen {
     }
 }
 
-impl Told {
+impl SickReport {
     /// Returns the p95 before the trouble and during it, in milliseconds.
     fn p95_ms(&self) -> [f64; 2] {
         [&self.before, &self.during].map(|notes| good_ms(notes, 0.95))
@@ -149,23 +149,23 @@ impl Told {
 
     /// Counts the failed requests at a replica that is known to be sick.
     fn tries(&self) -> usize {
-        let is_try = |note: &&Note| self.known.is_some() && !note.is_good() && is_of_sick(note);
+        let is_try = |note: &&LoadNote| self.known.is_some() && !note.is_good() && is_of_sick(note);
         self.during.iter().filter(is_try).count()
     }
 }
 
-fn bad(notes: &[Note]) -> usize {
+fn bad(notes: &[LoadNote]) -> usize {
     notes.iter().filter(|note| !note.is_good()).count()
 }
 
 /// Returns true if the sick replica replied.
-fn is_of_sick(note: &Note) -> bool {
+fn is_of_sick(note: &LoadNote) -> bool {
     note.answer().is_some_and(|answer| answer.replica == format!("gpu-{SICK}"))
 }
 
-async fn once(plan: &Plan, trouble: &Trouble, seed: u64) -> anyhow::Result<Told> {
+async fn once(plan: &LoadPlan, trouble: &Trouble, seed: u64) -> anyhow::Result<SickReport> {
     let setting = Setting { listener: LISTENER, ..Setting::usual(REPLICAS) };
-    let stage = Stage::new(plan, setting).await?;
+    let stage = LoadStage::new(plan, setting).await?;
     let calm = Habit::once(|number| of("calm", request::chat(number, LIMIT)));
     let crowd = Crowd::open(&stage.data, calm, CALM_RATE, seed);
     // wait: latencies of replicas are learned in the first seconds
@@ -196,7 +196,7 @@ async fn once(plan: &Plan, trouble: &Trouble, seed: u64) -> anyhow::Result<Told>
         plan.say(&format!("the wild one: {}", kinds(notes)));
     }
     plan.done(stage);
-    Ok(Told {
+    Ok(SickReport {
         before: within(&stories, start, trouble_began),
         during: within(&stories, settled, end),
         first: within(&stories, trouble_began, settled),
@@ -206,7 +206,7 @@ async fn once(plan: &Plan, trouble: &Trouble, seed: u64) -> anyhow::Result<Told>
 
 /// Waits until the node leaves the sick replica out, and returns the time that this took; `None` if
 /// it takes longer than `KNOWN_MAX`.
-async fn known(stage: &Stage) -> anyhow::Result<Option<Duration>> {
+async fn known(stage: &LoadStage) -> anyhow::Result<Option<Duration>> {
     let start = Instant::now();
     while start.elapsed() < KNOWN_MAX {
         if !is_open(stage).await? {
@@ -219,23 +219,23 @@ async fn known(stage: &Stage) -> anyhow::Result<Option<Duration>> {
 }
 
 /// Returns true if the node sends requests to the replica that gets the fault.
-async fn is_open(stage: &Stage) -> anyhow::Result<bool> {
+async fn is_open(stage: &LoadStage) -> anyhow::Result<bool> {
     let open = format!("replica=\"gpu-{SICK}\",admission=\"open\"");
     Ok(stage.page().await?.sum("spillway_replica_admission", &open) > 0.0)
 }
 
-fn within(stories: &[Story], start: Instant, end: Instant) -> Vec<Note> {
+fn within(stories: &[Story], start: Instant, end: Instant) -> Vec<LoadNote> {
     let notes = stories.iter().flat_map(|story| &story.notes);
     notes.filter(|note| note.due > start && note.due <= end).cloned().collect()
 }
 
 /// Adds the tenant's header to a request.
-fn of(tenant: &str, mut ask: Ask) -> Ask {
+fn of(tenant: &str, mut ask: CallerAsk) -> CallerAsk {
     ask.headers.push(("x-spillway-tenant", tenant.to_owned()));
     ask
 }
 
-async fn begin(stage: &Stage, trouble: &Trouble, seed: u64) -> anyhow::Result<Option<Crowd>> {
+async fn begin(stage: &LoadStage, trouble: &Trouble, seed: u64) -> anyhow::Result<Option<Crowd>> {
     const OTHERS: u64 = 1_000_000;
     let data = &stage.data;
     Ok(match trouble {
@@ -253,7 +253,7 @@ async fn begin(stage: &Stage, trouble: &Trouble, seed: u64) -> anyhow::Result<Op
         Trouble::Slow(streams) => {
             let habit = Habit::once(|number| {
                 let ask = request::stream(OTHERS + number, 4_000, Duration::from_secs(600));
-                of("wild", Ask { dawdle: Some(Duration::from_secs(5)), ..ask })
+                of("wild", CallerAsk { dawdle: Some(Duration::from_secs(5)), ..ask })
             });
             Some(Crowd::closed(data, habit, *streams, Duration::from_secs(1)))
         }
@@ -266,17 +266,17 @@ async fn begin(stage: &Stage, trouble: &Trouble, seed: u64) -> anyhow::Result<Op
 
 #[cfg(test)]
 mod tests {
-    use super::super::note::{Answer, End};
+    use super::super::note::{NoteEnd, NotedAnswer};
     use super::*;
 
-    fn notes(count: usize, status: u16, replica: &str) -> Vec<Note> {
+    fn notes(count: usize, status: u16, replica: &str) -> Vec<LoadNote> {
         let due = Instant::now();
-        let answer = Answer { status, replica: replica.to_owned(), ..Answer::default() };
-        vec![Note { due, ended: due, end: End::Whole(answer) }; count]
+        let answer = NotedAnswer { status, replica: replica.to_owned(), ..NotedAnswer::default() };
+        vec![LoadNote { due, ended: due, end: NoteEnd::Whole(answer) }; count]
     }
 
-    fn told(during: Vec<Note>, known: Option<Duration>) -> Told {
-        Told { before: Vec::new(), during, first: Vec::new(), known }
+    fn told(during: Vec<LoadNote>, known: Option<Duration>) -> SickReport {
+        SickReport { before: Vec::new(), during, first: Vec::new(), known }
     }
 
     #[test]
@@ -292,10 +292,10 @@ mod tests {
 
     #[test]
     fn a_sick_replica_that_is_never_found_out_is_broken_and_has_no_tries() {
-        let mut seen = Seen::default();
+        let mut seen = SickResults::default();
         seen.add(&told(notes(2, 500, "gpu-0"), None));
         assert_eq!((seen.unknown, seen.failed, seen.known_ms.len()), (1, 2, 0));
-        let mut report = Report::default();
+        let mut report = TrialReport::default();
         seen.report("it", &Trouble::Replica(Value::Null), &mut report);
         assert_eq!(report.checks.iter().map(|check| check.wrong).collect::<Vec<_>>(), [1, 2]);
     }

@@ -11,9 +11,9 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::caller::Caller;
-use super::plan::Plan;
+use super::plan::LoadPlan;
 use crate::trial::process::Process;
-use crate::wan::{Answer, Command, Network, config};
+use crate::wan::{ControlAnswer, ControlCommand, WanNetwork, config};
 
 /// Name of the region, which has no neighbours.
 const REGION: &str = "here";
@@ -38,7 +38,7 @@ pub(crate) struct Setting {
 }
 
 /// Node with its replicas. Dropping this ends all of them.
-pub(crate) struct Stage {
+pub(crate) struct LoadStage {
     pub(crate) data: Caller,
     pub(crate) admin: Caller,
     node: Process,
@@ -46,7 +46,7 @@ pub(crate) struct Stage {
     setting: Setting,
     binary: PathBuf,
     // Below the processes, so that these are dropped first.
-    network: Network,
+    network: WanNetwork,
     folder: TempDir,
 }
 
@@ -72,10 +72,10 @@ impl Setting {
     }
 }
 
-impl Stage {
+impl LoadStage {
     /// Starts the node and the replicas, and waits until a request can be served.
-    pub(crate) async fn new(plan: &Plan, setting: Setting) -> anyhow::Result<Self> {
-        let mut network = Network::start(config::parse(WAN, Path::new("."))?)?;
+    pub(crate) async fn new(plan: &LoadPlan, setting: Setting) -> anyhow::Result<Self> {
+        let mut network = WanNetwork::start(config::parse(WAN, Path::new("."))?)?;
         network.guard(&plan.launcher).context("start the sweeper")?;
         let folder = tempfile::Builder::new().prefix("spillway-load-").tempdir()?;
         let path = folder.path().join("node.toml");
@@ -175,9 +175,9 @@ impl Stage {
         }
     }
 
-    pub(crate) async fn page(&self) -> anyhow::Result<Page> {
+    pub(crate) async fn page(&self) -> anyhow::Result<StagePage> {
         let bytes = self.admin.get("/metrics").await?;
-        Ok(Page(String::from_utf8_lossy(&bytes).into_owned()))
+        Ok(StagePage(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Returns the resident memory of the node's process in bytes.
@@ -190,9 +190,9 @@ impl Stage {
 }
 
 /// Page of Prometheus metrics.
-pub(crate) struct Page(String);
+pub(crate) struct StagePage(String);
 
-impl Page {
+impl StagePage {
     /// Returns the series of a name that are not zero, for a person to read.
     pub(crate) fn lines(&self, name: &str) -> String {
         let lines = self.0.lines().filter(|line| line.starts_with(name) && !line.ends_with(" 0"));
@@ -211,8 +211,8 @@ impl Page {
     }
 }
 
-fn place(network: &Network) -> anyhow::Result<String> {
-    let Answer::Places(places) = network.handle().ask(Command::Places {})? else {
+fn place(network: &WanNetwork) -> anyhow::Result<String> {
+    let ControlAnswer::Places(places) = network.handle().ask(ControlCommand::Places {})? else {
         anyhow::bail!("the network answered something else");
     };
     Ok(places.first().context("a place")?.namespace.clone())
@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn series_are_added_up_by_name_and_label() {
-        let page = Page("a{x=\"1\"} 2\na{x=\"2\"} 3.5\nab{x=\"1\"} 100\na 1\n# a 7\n".to_owned());
+        let page =
+            StagePage("a{x=\"1\"} 2\na{x=\"2\"} 3.5\nab{x=\"1\"} 100\na 1\n# a 7\n".to_owned());
         assert!((page.sum("a", "") - 6.5).abs() < 1e-9);
         assert!((page.sum("a", "x=\"1\"") - 2.0).abs() < 1e-9);
         assert!((page.sum("b", "")).abs() < 1e-9);

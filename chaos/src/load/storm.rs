@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::crowd::{Crowd, Habit};
-use super::note::{Note, kinds};
-use super::plan::Plan;
+use super::note::{LoadNote, kinds};
+use super::plan::LoadPlan;
 use super::request;
-use super::stage::{Setting, Stage};
-use crate::trial::Report;
+use super::stage::{LoadStage, Setting};
+use crate::trial::TrialReport;
 
 const LIMIT: Duration = Duration::from_secs(4);
 /// Time before the fault, in which the retry budget fills up.
@@ -34,7 +34,7 @@ const EARNED_SHARE: f64 = 0.15;
 const STORED_S: f64 = 3.0;
 
 /// Result of one round.
-struct Seen {
+struct StormResults {
     /// Number of requests sent from the fault on.
     sent: usize,
     good: usize,
@@ -90,7 +90,7 @@ impl Storm {
     }
 }
 
-impl Seen {
+impl StormResults {
     /// Returns the retries beyond those in store.
     fn earned(&self) -> f64 {
         (self.retried - self.stored).max(0.0)
@@ -102,8 +102,8 @@ impl Seen {
     }
 }
 
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+    let mut report = TrialReport::default();
     for storm in storms() {
         let [mut retried, mut earned, mut served]: [Vec<f64>; 3] = Default::default();
         for round in 1..=plan.rounds {
@@ -123,9 +123,9 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-async fn once(plan: &Plan, storm: &Storm, seed: u64) -> anyhow::Result<Seen> {
-    let stage = Stage::new(plan, Setting::usual(REPLICAS)).await?;
-    let retries = |page: &super::stage::Page| page.sum("spillway_retries_total", "");
+async fn once(plan: &LoadPlan, storm: &Storm, seed: u64) -> anyhow::Result<StormResults> {
+    let stage = LoadStage::new(plan, Setting::usual(REPLICAS)).await?;
+    let retries = |page: &super::stage::StagePage| page.sum("spillway_retries_total", "");
     // Each request may always be repeated (idempotency key), so only the retry budget limits
     // retries.
     let make = |number| {
@@ -148,12 +148,12 @@ async fn once(plan: &Plan, storm: &Storm, seed: u64) -> anyhow::Result<Seen> {
     sleep(plan.time(FAULTY)).await;
     let stories = crowd.end(request::patience(LIMIT)).await;
     let notes = stories.iter().flat_map(|story| &story.notes);
-    let notes: Vec<&Note> = notes.filter(|note| note.due >= faulty).collect();
+    let notes: Vec<&LoadNote> = notes.filter(|note| note.due >= faulty).collect();
     let good = notes.iter().filter(|note| note.is_good()).count();
     let retried = retries(&stage.page().await?) - before;
     plan.say(&format!("{}: {retried} retries; {}", storm.name, kinds(notes.iter().copied())));
     plan.done(stage);
-    Ok(Seen { sent: notes.len(), good, retried, stored: storm.stored(calm) })
+    Ok(StormResults { sent: notes.len(), good, retried, stored: storm.stored(calm) })
 }
 
 #[cfg(test)]
@@ -162,8 +162,9 @@ mod tests {
 
     #[test]
     fn retries_in_store_are_retries_but_not_earned() {
-        let seen = |retried| Seen { sent: 200, good: 150, retried, stored: 30.0 };
-        let told = |seen: Seen| (seen.per_hundred(seen.retried), seen.per_hundred(seen.earned()));
+        let seen = |retried| StormResults { sent: 200, good: 150, retried, stored: 30.0 };
+        let told =
+            |seen: StormResults| (seen.per_hundred(seen.retried), seen.per_hundred(seen.earned()));
         assert_eq!(told(seen(20.0)), (10.0, 0.0));
         assert_eq!(told(seen(70.0)), (35.0, 20.0));
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::client::{Answer, CallError, Client};
+use super::client::{ApiAnswer, ApiClient, CallError};
 
 /// Time limit of a call, longer than the 10 s that the API takes at most.
 const LIMIT: Duration = Duration::from_secs(13);
@@ -26,7 +26,7 @@ pub(crate) enum Write {
 
 /// Result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
+pub(crate) enum ApiRead {
     /// Value and version; `None` if the key is absent.
     Value(Option<(u64, u64)>, Freshness),
     /// The node gave no value, for this reason.
@@ -61,7 +61,7 @@ impl Status {
     }
 }
 
-impl Client {
+impl ApiClient {
     /// Writes a value: always, or only if the version is still `over`.
     pub(crate) async fn write(&self, key: &str, value: u64, over: Option<u64>) -> Write {
         let path = format!("/v1/tenants/{key}");
@@ -77,11 +77,11 @@ impl Client {
     }
 
     /// Reads a value with the given consistency: `linearizable` or `stale`.
-    pub(crate) async fn read(&self, key: &str, consistency: &str) -> Read {
+    pub(crate) async fn read(&self, key: &str, consistency: &str) -> ApiRead {
         let path = format!("/v1/tenants/{key}?consistency={consistency}");
         let answer = match self.send(("GET", &path), &[], String::new(), LIMIT).await {
             Ok(answer) => answer,
-            Err(error) => return Read::Refused(error.to_string()),
+            Err(error) => return ApiRead::Refused(error.to_string()),
         };
         let body = &answer.body;
         let freshness = Freshness {
@@ -90,11 +90,11 @@ impl Client {
         };
         match (answer.status.as_u16(), code(body)) {
             (200, _) => match value(&body["item"]) {
-                Some(found) => Read::Value(Some(found), freshness),
-                None => Read::Refused(format!("not readable: {body}")),
+                Some(found) => ApiRead::Value(Some(found), freshness),
+                None => ApiRead::Refused(format!("not readable: {body}")),
             },
-            (404, "not_found") => Read::Value(None, freshness),
-            (status, code) => Read::Refused(format!("{status} {code}")),
+            (404, "not_found") => ApiRead::Value(None, freshness),
+            (status, code) => ApiRead::Refused(format!("{status} {code}")),
         }
     }
 
@@ -160,7 +160,7 @@ fn value(item: &Value) -> Option<(u64, u64)> {
     Some((value, item["version"].as_u64()?))
 }
 
-fn of_write(answer: &Answer) -> Write {
+fn of_write(answer: &ApiAnswer) -> Write {
     match (answer.status.as_u16(), code(&answer.body)) {
         (200, _) => answer.body["version"].as_u64().map_or(Write::Unknown, Write::Done),
         (409, "conflict") => Write::Conflict,
@@ -180,13 +180,13 @@ mod tests {
     fn only_a_promise_counts_as_refused() {
         let write = |status, code: &str| {
             let body = json!({ "error": { "code": code } });
-            of_write(&Answer { status: StatusCode::from_u16(status).unwrap(), body })
+            of_write(&ApiAnswer { status: StatusCode::from_u16(status).unwrap(), body })
         };
         assert_eq!(write(503, "no_quorum"), Write::Refused("503 no_quorum".to_owned()));
         assert_eq!(write(409, "conflict"), Write::Conflict);
         assert_eq!(write(504, "unknown_outcome"), Write::Unknown);
         assert_eq!(write(500, "internal"), Write::Unknown);
-        let done = Answer { status: StatusCode::OK, body: json!({ "version": 7 }) };
+        let done = ApiAnswer { status: StatusCode::OK, body: json!({ "version": 7 }) };
         assert_eq!(of_write(&done), Write::Done(7));
     }
 }

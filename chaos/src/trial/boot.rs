@@ -5,14 +5,17 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::cluster::Cluster;
-use super::plan::Plan;
-use super::report::Report;
+use super::cluster::TrialCluster;
+use super::plan::TrialPlan;
+use super::report::TrialReport;
 
 /// Bound of the random pauses between starts, in milliseconds.
 const TOGETHER_MS: u64 = 400;
 
-pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+pub(crate) async fn run(
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
+) -> anyhow::Result<TrialReport> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let (mut times_ms, mut wrong) = (Vec::new(), 0);
     let mut clusters = BTreeSet::new();
@@ -39,7 +42,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
         }
         plan.say(&format!("boot: {trial} of {}", plan.trials));
     }
-    let mut report = Report::default();
+    let mut report = TrialReport::default();
     report.figure("first boot until every node takes writes", None, times_ms);
     report.check("a simultaneous first boot forms exactly one cluster", wrong, plan.trials);
     Ok(report)

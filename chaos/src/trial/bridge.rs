@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::cluster::Cluster;
-use super::flow::{self, Flow};
-use super::plan::Plan;
-use super::report::Report;
+use super::client_stream::{self, ClientStream};
+use super::cluster::TrialCluster;
+use super::plan::TrialPlan;
+use super::report::TrialReport;
 
 /// Length of the partition: several leases. A follower without pre-vote would start an election in
 /// this time.
@@ -15,7 +15,10 @@ const APART: Duration = Duration::from_secs(6);
 /// Time in which writes are measured after the partition.
 const AFTER: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+pub(crate) async fn run(
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
+) -> anyhow::Result<TrialReport> {
     let (mut pauses_ms, mut changed, mut failed, mut written) = (Vec::new(), 0, 0, 0);
     cluster.start_all()?;
     for trial in 1..=plan.trials {
@@ -23,8 +26,9 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
         let others = cluster.others(before.leader);
         let apart = others[trial % others.len()];
         let bridged = others.iter().copied().filter(|node| *node != apart).chain([before.leader]);
-        let flow = |node: usize| Flow::start(&cluster.sites[node].admin, format!("flow-{node}"));
-        let flows: Vec<Flow> = bridged.map(flow).collect();
+        let flow =
+            |node: usize| ClientStream::start(&cluster.sites[node].admin, format!("flow-{node}"));
+        let flows: Vec<ClientStream> = bridged.map(flow).collect();
         cluster.part(before.leader, apart).await?;
         let start = Instant::now();
         // wait: the partition lasts this long
@@ -32,9 +36,9 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
         cluster.heal().await?;
         // wait: writes are measured for this long
         sleep(AFTER).await;
-        let notes = flow::all(&flows);
+        let notes = client_stream::all(&flows);
         drop(flows);
-        let pause = flow::longest_pause(&notes, start, start + APART + AFTER);
+        let pause = client_stream::longest_pause(&notes, start, start + APART + AFTER);
         pauses_ms.push(pause.as_secs_f64() * 1e3);
         written += notes.len();
         failed += notes.iter().filter(|note| !note.is_done()).count();
@@ -42,7 +46,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
         changed += usize::from(after.term != before.term || after.leader != before.leader);
         plan.say(&format!("bridge: {trial} of {}: term {}", plan.trials, after.term));
     }
-    let mut report = Report::default();
+    let mut report = TrialReport::default();
     report.figure("longest pause of commits in a bridge partition and its end", None, pauses_ms);
     report.check("a bridge partition leaves leader and term unchanged", changed, plan.trials);
     report.check("writes go on at both nodes that see each other and the leader", failed, written);

@@ -23,7 +23,7 @@ const IDLE_MAX: usize = 256;
 
 /// HTTP client of one listener, in the listener's region. Reuses its connections.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Inner>);
+pub struct ApiClient(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -33,7 +33,7 @@ struct Inner {
 
 /// Answer to a request.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct ApiAnswer {
     /// HTTP status.
     pub status: StatusCode,
     /// Body; `null` if that is not JSON.
@@ -51,7 +51,7 @@ pub enum CallError {
     Lost(String),
 }
 
-impl Client {
+impl ApiClient {
     /// Returns a client of `address` in the namespace of the file `namespace`.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Client {
         headers: &[(&str, &str)],
         body: String,
         limit: Duration,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<ApiAnswer, CallError> {
         let mut request = Request::builder().method(method).uri(path);
         request = request.header(header::HOST, self.0.door.address().to_string());
         for (name, value) in headers {
@@ -114,10 +114,10 @@ impl Client {
 async fn exchange(
     connection: &mut SendRequest<Full<Bytes>>,
     request: Request<Full<Bytes>>,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<ApiAnswer> {
     let response = connection.send_request(request).await?;
     let status = response.status();
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
-    Ok(Answer { status, body: serde_json::from_slice(&body).unwrap_or_default() })
+    Ok(ApiAnswer { status, body: serde_json::from_slice(&body).unwrap_or_default() })
 }

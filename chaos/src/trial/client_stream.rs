@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::api::Write;
-use super::client::Client;
+use super::client::ApiClient;
 use super::cluster::PATIENCE;
 use super::task::spawn;
 
@@ -19,45 +19,45 @@ pub(crate) const GAP: Duration = Duration::from_millis(50);
 
 /// Writes to one node, one each [`GAP`]. Dropping this ends the flow.
 #[derive(Debug)]
-pub(crate) struct Flow {
-    notes: Arc<Mutex<Vec<Note>>>,
+pub(crate) struct ClientStream {
+    notes: Arc<Mutex<Vec<StreamNote>>>,
     task: JoinHandle<()>,
 }
 
 /// Result of one write.
 #[derive(Clone, Debug)]
-pub(crate) struct Note {
+pub(crate) struct StreamNote {
     pub(crate) start: Instant,
     pub(crate) end: Instant,
     pub(crate) write: Write,
 }
 
-impl Flow {
-    pub(crate) fn start(admin: &Client, key: String) -> Self {
-        let notes = Arc::<Mutex<Vec<Note>>>::default();
+impl ClientStream {
+    pub(crate) fn start(admin: &ApiClient, key: String) -> Self {
+        let notes = Arc::<Mutex<Vec<StreamNote>>>::default();
         let task = spawn(run(admin.clone(), key, Arc::clone(&notes)));
         Self { notes, task }
     }
 
     /// Returns the writes that have ended.
-    pub(crate) fn notes(&self) -> Vec<Note> {
+    pub(crate) fn notes(&self) -> Vec<StreamNote> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Drop for Flow {
+impl Drop for ClientStream {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Note {
+impl StreamNote {
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.write, Write::Done(_))
     }
 }
 
-async fn run(admin: Client, key: String, notes: Arc<Mutex<Vec<Note>>>) {
+async fn run(admin: ApiClient, key: String, notes: Arc<Mutex<Vec<StreamNote>>>) {
     let places = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
     let mut ticks = interval(GAP);
     // After a stall writes go on at the usual rate, without a burst.
@@ -69,7 +69,7 @@ async fn run(admin: Client, key: String, notes: Arc<Mutex<Vec<Note>>>) {
         spawn(async move {
             let start = Instant::now();
             let write = admin.write(&key, value, None).await;
-            let note = Note { start, end: Instant::now(), write };
+            let note = StreamNote { start, end: Instant::now(), write };
             notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
             drop(place);
         });
@@ -77,12 +77,12 @@ async fn run(admin: Client, key: String, notes: Arc<Mutex<Vec<Note>>>) {
 }
 
 /// Returns the writes that have ended, of all flows.
-pub(crate) fn all(flows: &[Flow]) -> Vec<Note> {
-    flows.iter().flat_map(Flow::notes).collect()
+pub(crate) fn all(flows: &[ClientStream]) -> Vec<StreamNote> {
+    flows.iter().flat_map(ClientStream::notes).collect()
 }
 
 /// Waits for a write that began after `since` and was done. Returns the time of its end.
-pub(crate) async fn first_done(flows: &[Flow], since: Instant) -> anyhow::Result<Instant> {
+pub(crate) async fn first_done(flows: &[ClientStream], since: Instant) -> anyhow::Result<Instant> {
     loop {
         let notes = all(flows);
         let done = notes.iter().filter(|note| note.start > since && note.is_done());
@@ -96,7 +96,7 @@ pub(crate) async fn first_done(flows: &[Flow], since: Instant) -> anyhow::Result
 }
 
 /// Returns the longest time between two successful writes, between `from` and `until`.
-pub(crate) fn longest_pause(notes: &[Note], from: Instant, until: Instant) -> Duration {
+pub(crate) fn longest_pause(notes: &[StreamNote], from: Instant, until: Instant) -> Duration {
     let within = |at: &Instant| *at > from && *at < until;
     let done = notes.iter().filter(|note| note.is_done()).map(|note| note.end);
     let mut ends: Vec<Instant> = done.filter(within).chain([from, until]).collect();
@@ -113,7 +113,7 @@ mod tests {
     fn a_pause_is_between_writes_that_were_done() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let note = |ms, write| Note { start, end: at(ms), write };
+        let note = |ms, write| StreamNote { start, end: at(ms), write };
         let refused = Write::Refused("503 no_quorum".to_owned());
         let notes = [note(700, Write::Done(3)), note(100, Write::Done(1)), note(400, refused)];
         assert_eq!(longest_pause(&notes, start, at(900)), Duration::from_millis(600));

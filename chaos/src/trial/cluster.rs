@@ -11,12 +11,12 @@ use tokio::time::sleep;
 
 use super::api::{Status, Write};
 use super::files;
-use super::gear::Gear;
 use super::process::Process;
-use super::site::{REPLICA_PORT, Site, sites};
+use super::site::{REPLICA_PORT, TrialSite, sites};
+use super::site_profile::SiteProfile;
 use super::slowdisk::SlowDisk;
 use super::task::spawn;
-use crate::wan::{Command, Network, Topology};
+use crate::wan::{ControlCommand, Topology, WanNetwork};
 
 /// Longest wait for a cluster to form or settle: many times what it should take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,15 +29,15 @@ const PROBE: &str = "probe";
 
 /// Real nodes, one in each region of a network. Dropping this ends all of them.
 #[derive(Debug)]
-pub struct Cluster {
-    pub(crate) sites: Vec<Site>,
+pub struct TrialCluster {
+    pub(crate) sites: Vec<TrialSite>,
     nodes: Vec<Option<Process>>,
     replicas: BTreeMap<usize, Process>,
     slow_disks: BTreeMap<usize, SlowDisk>,
     configs: Vec<PathBuf>,
     binary: PathBuf,
     // Below the processes, so that these are dropped first.
-    pub(crate) network: Network,
+    pub(crate) network: WanNetwork,
     folder: TempDir,
     written: u64,
 }
@@ -55,7 +55,7 @@ pub struct State {
     pub index: u64,
 }
 
-impl Cluster {
+impl TrialCluster {
     /// Makes the network, certificates and configs, and starts the emulated replicas.
     /// [`Self::start`] starts the nodes. `programs` are the paths of `spillway` and
     /// `spillway-chaos`; regions with an index in `edges` have no replica.
@@ -67,7 +67,7 @@ impl Cluster {
         programs: (&Path, &Path),
         edges: &[usize],
     ) -> anyhow::Result<Self> {
-        Self::geared(topology, programs, edges, Gear::default())
+        Self::geared(topology, programs, edges, SiteProfile::default())
     }
 
     /// Makes a cluster as [`Self::new`] does, with the replicas and listeners of `gear`.
@@ -75,12 +75,12 @@ impl Cluster {
         topology: Topology,
         (binary, launcher): (&Path, &Path),
         edges: &[usize],
-        gear: Gear,
+        profile: SiteProfile,
     ) -> anyhow::Result<Self> {
-        let mut network = Network::start(topology)?;
+        let mut network = WanNetwork::start(topology)?;
         network.guard(launcher).context("start the sweeper")?;
         let folder = tempfile::Builder::new().prefix("spillway-chaos-").tempdir()?;
-        let sites = sites(&network, edges, gear)?;
+        let sites = sites(&network, edges, profile)?;
         let configs = files::write(binary, folder.path(), &sites)?;
         let nodes = sites.iter().map(|_| None).collect();
         let (binary, replicas, slow_disks) = (binary.to_owned(), BTreeMap::new(), BTreeMap::new());
@@ -102,7 +102,7 @@ impl Cluster {
     fn start_replicas(&mut self) -> anyhow::Result<()> {
         let listen = format!("127.0.0.1:{REPLICA_PORT}");
         for (index, site) in self.sites.iter().enumerate().filter(|(_, site)| site.has_replica) {
-            let Gear { profile, time_scale, .. } = site.gear;
+            let SiteProfile { profile, time_scale, .. } = site.profile;
             let machine = ["--profile", profile, "--time-scale", time_scale];
             let words = ["emulate", "--listen", &listen, "--model", "tiny"];
             let namespace = self.network.namespace(&site.region, 1).context("a namespace")?;
@@ -255,35 +255,35 @@ impl Cluster {
     }
 
     /// Sends a command to the network.
-    pub(crate) async fn ask(&self, command: Command) -> anyhow::Result<()> {
+    pub(crate) async fn ask(&self, command: ControlCommand) -> anyhow::Result<()> {
         self.network.handle().ask_async(command).await.map(drop).context("change the network")
     }
 
     pub(crate) async fn heal(&self) -> anyhow::Result<()> {
-        self.ask(Command::Heal {}).await
+        self.ask(ControlCommand::Heal {}).await
     }
 
     /// Cuts a node off from all others, in both directions.
     pub(crate) async fn isolate(&self, node: usize) -> anyhow::Result<()> {
         let (from, to) = (self.region(node), "*".to_owned());
-        self.ask(Command::Cut { from, to, one_way: false }).await
+        self.ask(ControlCommand::Cut { from, to, one_way: false }).await
     }
 
     /// Cuts all packets to a node, while packets from the node still arrive.
     pub(crate) async fn deafen(&self, node: usize) -> anyhow::Result<()> {
         let (from, to) = ("*".to_owned(), self.region(node));
-        self.ask(Command::Cut { from, to, one_way: true }).await
+        self.ask(ControlCommand::Cut { from, to, one_way: true }).await
     }
 
     /// Cuts two nodes off from each other.
     pub(crate) async fn part(&self, one: usize, other: usize) -> anyhow::Result<()> {
         let (from, to) = (self.region(one), self.region(other));
-        self.ask(Command::Cut { from, to, one_way: false }).await
+        self.ask(ControlCommand::Cut { from, to, one_way: false }).await
     }
 
     /// Asks each node for its status; `None` for a node that does not answer.
     pub(crate) async fn statuses(&self) -> Vec<Option<Status>> {
-        let ask = |site: &Site| {
+        let ask = |site: &TrialSite| {
             let admin = site.admin.clone();
             spawn(async move { admin.status().await })
         };

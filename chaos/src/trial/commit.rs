@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::api::Write;
-use super::client::Client;
-use super::cluster::Cluster;
-use super::plan::Plan;
-use super::report::{Figure, Report};
+use super::client::ApiClient;
+use super::cluster::TrialCluster;
+use super::plan::TrialPlan;
+use super::report::{Figure, TrialReport};
 use super::task::spawn;
 
 /// Writes for each trial, one after the other.
@@ -23,8 +23,11 @@ const RATE_AIM: f64 = 300.0;
 /// second round trip would exceed it.
 const ONE_ROUND: f64 = 1.5;
 
-pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
+) -> anyhow::Result<TrialReport> {
+    let mut report = TrialReport::default();
     cluster.start_all()?;
     for leader in cluster.all() {
         cluster.led_by(leader).await?;
@@ -44,14 +47,14 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
 }
 
 /// Returns the round trip in milliseconds within which a majority, the leader included, can answer.
-fn nearest_majority_ms(cluster: &Cluster, leader: usize) -> u32 {
+fn nearest_majority_ms(cluster: &TrialCluster, leader: usize) -> u32 {
     let mut rtts: Vec<u32> = cluster.sites[leader].rtts_ms.iter().map(|(_, ms)| *ms).collect();
     rtts.sort_unstable();
     let others = cluster.sites.len() / 2;
     rtts.get(others.saturating_sub(1)).copied().unwrap_or(0)
 }
 
-async fn one_by_one(admin: &Client, writes: usize) -> anyhow::Result<Vec<f64>> {
+async fn one_by_one(admin: &ApiClient, writes: usize) -> anyhow::Result<Vec<f64>> {
     let mut times_ms = Vec::new();
     for value in 0..writes {
         let start = Instant::now();
@@ -65,7 +68,7 @@ async fn one_by_one(admin: &Client, writes: usize) -> anyhow::Result<Vec<f64>> {
 }
 
 /// Counts the commits in each of `seconds` seconds.
-async fn at_once(admin: &Client, seconds: usize) -> Vec<f64> {
+async fn at_once(admin: &ApiClient, seconds: usize) -> Vec<f64> {
     let (count, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let writers: Vec<_> = (0..IN_FLIGHT)
         .map(|writer| {

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::api::{Read, Write};
-use super::client::Client;
-use super::cluster::{Cluster, LOOK, PATIENCE};
-use super::plan::Plan;
-use super::report::Report;
+use super::api::{ApiRead, Write};
+use super::client::ApiClient;
+use super::cluster::{LOOK, PATIENCE, TrialCluster};
+use super::plan::TrialPlan;
+use super::report::TrialReport;
 use super::task::spawn;
 
 /// Writers at each node, each with keys of its own.
@@ -21,15 +21,18 @@ const KEYS: u64 = 5;
 const WRITING_MS: std::ops::Range<u64> = 300..2_500;
 
 /// Acknowledged and sent values of a writer, by key.
-pub(super) type Promises = BTreeMap<String, Promise>;
+pub(super) type Promises = BTreeMap<String, CrashPromise>;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Promise {
+pub(super) struct CrashPromise {
     pub(super) promised: Option<(u64, u64)>,
     sent: u64,
 }
 
-pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+pub(crate) async fn run(
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
+) -> anyhow::Result<TrialReport> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let (mut lost, mut promised, mut times_ms) = (0, 0, Vec::new());
     for trial in 1..=plan.trials {
@@ -61,14 +64,14 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
         }
         plan.say(&format!("crash: {trial} of {}: {promised} values looked at", plan.trials));
     }
-    let mut report = Report::default();
+    let mut report = TrialReport::default();
     report.figure("kill -9 of all nodes until every node takes writes again", None, times_ms);
     report.check("no acknowledged write is lost by a kill -9 of all nodes", lost, promised);
     Ok(report)
 }
 
 /// Writes until the node is gone.
-pub(super) async fn write(admin: Client, writer: usize, first: u64) -> Promises {
+pub(super) async fn write(admin: ApiClient, writer: usize, first: u64) -> Promises {
     let mut promises = Promises::new();
     for value in first.. {
         let key = format!("w{writer}-{}", value % KEYS);
@@ -92,20 +95,20 @@ pub(super) async fn collected(writers: Vec<JoinHandle<Promises>>) -> Promises {
 
 /// Reads a value, and tries again while the node cannot answer, as during an election after a
 /// start.
-pub(super) async fn read(admin: &Client, key: &str) -> anyhow::Result<Read> {
+pub(super) async fn read(admin: &ApiClient, key: &str) -> anyhow::Result<ApiRead> {
     let start = Instant::now();
     loop {
         match admin.read(key, "linearizable").await {
-            Read::Refused(why) if start.elapsed() > PATIENCE => anyhow::bail!("a read: {why}"),
-            Read::Refused(_) => sleep(LOOK).await,
-            read @ Read::Value(..) => return Ok(read),
+            ApiRead::Refused(why) if start.elapsed() > PATIENCE => anyhow::bail!("a read: {why}"),
+            ApiRead::Refused(_) => sleep(LOOK).await,
+            read @ ApiRead::Value(..) => return Ok(read),
         }
     }
 }
 
 /// Returns true if the read found the acknowledged value, or one that was sent after it.
-pub(super) fn is_kept(read: &Read, promise: Promise, (value, version): (u64, u64)) -> bool {
-    let Read::Value(Some((found, found_version)), _) = *read else { return false };
+pub(super) fn is_kept(read: &ApiRead, promise: CrashPromise, (value, version): (u64, u64)) -> bool {
+    let ApiRead::Value(Some((found, found_version)), _) = *read else { return false };
     let is_promised = (found, found_version) == (value, version);
     // The last write may have taken effect without an answer.
     is_promised || (found == promise.sent && found > value && found_version > version)
@@ -118,9 +121,9 @@ mod tests {
 
     #[test]
     fn only_the_promise_or_what_was_sent_after_it_counts() {
-        let promise = Promise { promised: Some((5, 50)), sent: 6 };
+        let promise = CrashPromise { promised: Some((5, 50)), sent: 6 };
         let kept = |found| {
-            let read = Read::Value(found, Freshness::default());
+            let read = ApiRead::Value(found, Freshness::default());
             is_kept(&read, promise, (5, 50))
         };
         assert!(kept(Some((5, 50))));

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, sleep_until};
 
-use super::cluster::{Cluster, State};
-use super::flow::{self, Flow};
-use super::plan::Plan;
-use super::report::Report;
+use super::client_stream::{self, ClientStream};
+use super::cluster::{State, TrialCluster};
+use super::plan::TrialPlan;
+use super::report::TrialReport;
 
 /// Time of writes before the fault, so that the fault meets some in flight.
 const BEFORE: Duration = Duration::from_millis(500);
@@ -16,13 +16,13 @@ const AFTER: Duration = Duration::from_secs(4);
 
 /// Way to lose the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loss {
+enum FailoverLoss {
     Killed,
     CutOff,
     Deaf,
 }
 
-impl Loss {
+impl FailoverLoss {
     const ALL: [Self; 3] = [Self::Killed, Self::CutOff, Self::Deaf];
 
     fn name(self) -> &'static str {
@@ -43,7 +43,7 @@ impl Loss {
 
 /// Results of all trials of one kind.
 #[derive(Debug, Default)]
-struct Outcome {
+struct FailoverOutcome {
     first_commit_ms: Vec<f64>,
     pause_ms: Vec<f64>,
     terms_changed: usize,
@@ -51,11 +51,14 @@ struct Outcome {
     written: usize,
 }
 
-pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
+) -> anyhow::Result<TrialReport> {
+    let mut report = TrialReport::default();
     cluster.start_all()?;
-    for loss in Loss::ALL {
-        let mut outcome = Outcome::default();
+    for loss in FailoverLoss::ALL {
+        let mut outcome = FailoverOutcome::default();
         for trial in 1..=plan.trials {
             let State { leader, index, .. } = lose(cluster, loss, &mut outcome).await?;
             let last_ms = outcome.first_commit_ms.last().copied().unwrap_or_default();
@@ -64,10 +67,11 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
                 "{name}: {trial} of {of}: {last_ms:.0} ms ({region}, log of {index})"
             ));
         }
-        let Outcome { first_commit_ms, pause_ms, terms_changed, failed, written } = outcome;
+        let FailoverOutcome { first_commit_ms, pause_ms, terms_changed, failed, written } = outcome;
         let name = loss.name();
         report.figure(format!("first commit after {name}"), Some(loss.aim_ms()), first_commit_ms);
-        let undone = if loss == Loss::Killed { "it is started again" } else { "the cut is mended" };
+        let undone =
+            if loss == FailoverLoss::Killed { "it is started again" } else { "the cut is mended" };
         report.figure(format!("longest pause of commits when {undone} ({name})"), None, pause_ms);
         report.check(format!("term unchanged when {undone}"), terms_changed, plan.trials);
         report.check(format!("writes go on when {undone}"), failed, written);
@@ -76,34 +80,39 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
 }
 
 /// Runs one trial, and returns the cluster's state before it.
-async fn lose(cluster: &mut Cluster, loss: Loss, outcome: &mut Outcome) -> anyhow::Result<State> {
+async fn lose(
+    cluster: &mut TrialCluster,
+    loss: FailoverLoss,
+    outcome: &mut FailoverOutcome,
+) -> anyhow::Result<State> {
     let before = cluster.settled().await?;
     let leader = before.leader;
-    let flow = |node: usize| Flow::start(&cluster.sites[node].admin, format!("flow-{node}"));
-    let flows: Vec<Flow> = cluster.others(leader).into_iter().map(flow).collect();
+    let flow =
+        |node: usize| ClientStream::start(&cluster.sites[node].admin, format!("flow-{node}"));
+    let flows: Vec<ClientStream> = cluster.others(leader).into_iter().map(flow).collect();
     // wait: until writes are under way
     sleep(BEFORE).await;
     match loss {
-        Loss::Killed => cluster.kill(leader)?,
-        Loss::CutOff => cluster.isolate(leader).await?,
-        Loss::Deaf => cluster.deafen(leader).await?,
+        FailoverLoss::Killed => cluster.kill(leader)?,
+        FailoverLoss::CutOff => cluster.isolate(leader).await?,
+        FailoverLoss::Deaf => cluster.deafen(leader).await?,
     }
     let lost = Instant::now();
-    let first = flow::first_done(&flows, lost).await?;
+    let first = client_stream::first_done(&flows, lost).await?;
     outcome.first_commit_ms.push((first - lost).as_secs_f64() * 1e3);
     // The new leader must be established before the old one is back.
     sleep_until((first + BEFORE).into()).await;
     let term = newest_term(cluster).await;
     let undone = Instant::now();
     match loss {
-        Loss::Killed => cluster.start(leader)?,
-        Loss::CutOff | Loss::Deaf => cluster.heal().await?,
+        FailoverLoss::Killed => cluster.start(leader)?,
+        FailoverLoss::CutOff | FailoverLoss::Deaf => cluster.heal().await?,
     }
     // wait: writes are measured for this long
     sleep(AFTER).await;
-    let notes = flow::all(&flows);
+    let notes = client_stream::all(&flows);
     drop(flows);
-    let pause = flow::longest_pause(&notes, undone, undone + AFTER);
+    let pause = client_stream::longest_pause(&notes, undone, undone + AFTER);
     outcome.pause_ms.push(pause.as_secs_f64() * 1e3);
     let after: Vec<_> = notes.iter().filter(|note| note.start > undone).collect();
     outcome.written += after.len();
@@ -113,7 +122,7 @@ async fn lose(cluster: &mut Cluster, loss: Loss, outcome: &mut Outcome) -> anyho
     Ok(before)
 }
 
-async fn newest_term(cluster: &Cluster) -> u64 {
+async fn newest_term(cluster: &TrialCluster) -> u64 {
     let statuses = cluster.statuses().await;
     statuses.iter().flatten().map(|status| status.term).max().unwrap_or(0)
 }

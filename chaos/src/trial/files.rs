@@ -6,14 +6,18 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
-use super::site::{ADMIN_PORT, DATA_PORT, LINK_PORT, REPLICA_PORT, Site};
+use super::site::{ADMIN_PORT, DATA_PORT, LINK_PORT, REPLICA_PORT, TrialSite};
 
 /// Name of the cluster.
 const CLUSTER: &str = "chaos";
 
 /// Makes the certificates with `spillway certs` and writes each node's config. Returns the paths of
 /// the configs.
-pub(crate) fn write(binary: &Path, folder: &Path, sites: &[Site]) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn write(
+    binary: &Path,
+    folder: &Path,
+    sites: &[TrialSite],
+) -> anyhow::Result<Vec<PathBuf>> {
     let certs = folder.join("certs");
     let dir = certs.to_string_lossy();
     certify(binary, &["init", "--cluster", CLUSTER, "--dir", &dir])?;
@@ -29,7 +33,11 @@ pub(crate) fn write(binary: &Path, folder: &Path, sites: &[Site]) -> anyhow::Res
 
 /// Writes the configs of a cluster that the last `joiners` sites join later. A joining node knows
 /// only the first node, and the other nodes do not know the joining ones.
-pub(crate) fn write_joining(folder: &Path, sites: &[Site], joiners: usize) -> anyhow::Result<()> {
+pub(crate) fn write_joining(
+    folder: &Path,
+    sites: &[TrialSite],
+    joiners: usize,
+) -> anyhow::Result<()> {
     let founders = &sites[..sites.len() - joiners];
     for (index, site) in sites.iter().enumerate() {
         let text = if index < founders.len() {
@@ -44,12 +52,12 @@ pub(crate) fn write_joining(folder: &Path, sites: &[Site], joiners: usize) -> an
 }
 
 /// Returns the path of a node's join token.
-pub(crate) fn token(folder: &Path, site: &Site) -> PathBuf {
+pub(crate) fn token(folder: &Path, site: &TrialSite) -> PathBuf {
     folder.join(format!("{}.token", site.name))
 }
 
 /// Returns the folder of a node's log and state.
-pub(crate) fn data(folder: &Path, site: &Site) -> PathBuf {
+pub(crate) fn data(folder: &Path, site: &TrialSite) -> PathBuf {
     folder.join(format!("{}.data", site.name))
 }
 
@@ -64,17 +72,17 @@ fn certify(binary: &Path, arguments: &[&str]) -> anyhow::Result<()> {
 
 fn config(
     folder: &Path,
-    site: &Site,
-    sites: &[Site],
+    site: &TrialSite,
+    sites: &[TrialSite],
     token: Option<&Path>,
 ) -> Result<String, std::fmt::Error> {
     let certs = folder.join("certs");
-    let Site { name, region, public, .. } = site;
+    let TrialSite { name, region, public, .. } = site;
     let mut text = String::new();
     writeln!(text, "[node]\nname = {name:?}\nregion = {region:?}\nworkers = 1\ndrain_ms = 2000")?;
-    writeln!(text, "drain_notice_ms = {}", site.gear.drain_notice_ms)?;
+    writeln!(text, "drain_notice_ms = {}", site.profile.drain_notice_ms)?;
     writeln!(text, "[admin]\naddress = \"127.0.0.1:{ADMIN_PORT}\"")?;
-    writeln!(text, "[[listener]]\naddress = \"127.0.0.1:{DATA_PORT}\"\n{}", site.gear.listener)?;
+    writeln!(text, "[[listener]]\naddress = \"127.0.0.1:{DATA_PORT}\"\n{}", site.profile.listener)?;
     writeln!(text, "[cluster]\nid = {CLUSTER:?}\naddress = \"0.0.0.0:{LINK_PORT}\"")?;
     writeln!(text, "advertise = \"{public}\"\ndata = {:?}", data(folder, site))?;
     if let Some(token) = token {
@@ -84,7 +92,7 @@ fn config(
     writeln!(text, "certificate = {:?}", certs.join(format!("{name}.{region}.pem")))?;
     writeln!(text, "key = {:?}", certs.join(format!("{name}.{region}-key.pem")))?;
     for other in sites.iter().filter(|other| other.name != *name) {
-        let Site { name, region, public, .. } = other;
+        let TrialSite { name, region, public, .. } = other;
         writeln!(text, "[[peer]]\nname = {name:?}\nregion = {region:?}\naddress = \"{public}\"")?;
     }
     for (region, rtt_ms) in &site.rtts_ms {
@@ -93,7 +101,7 @@ fn config(
     if site.has_replica {
         writeln!(text, "[[replica]]\nname = \"{name}-gpu\"\nmodels = [\"tiny\"]")?;
         writeln!(text, "url = \"http://127.0.0.1:{REPLICA_PORT}\"")?;
-        writeln!(text, "connections_max = {}", site.gear.places)?;
+        writeln!(text, "connections_max = {}", site.profile.places)?;
     }
     Ok(text)
 }

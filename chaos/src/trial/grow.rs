@@ -9,10 +9,10 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::api::{Status, Write};
-use super::client::Client;
-use super::cluster::{Cluster, LOOK, PATIENCE};
-use super::plan::Plan;
-use super::report::{Figure, Report};
+use super::client::ApiClient;
+use super::cluster::{LOOK, PATIENCE, TrialCluster};
+use super::plan::TrialPlan;
+use super::report::{Figure, TrialReport};
 use super::task::spawn;
 
 /// Number of regions that join.
@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(13);
 
 /// Results of all trials.
 #[derive(Debug, Default)]
-struct Outcome {
+struct GrowOutcome {
     join_ms: Vec<f64>,
     evacuate_ms: Vec<f64>,
     leave_ms: Vec<f64>,
@@ -56,8 +56,11 @@ impl Count {
     }
 }
 
-pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
-    let (mut outcome, mut retried) = (Outcome::default(), 0);
+pub(crate) async fn run(
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
+) -> anyhow::Result<TrialReport> {
+    let (mut outcome, mut retried) = (GrowOutcome::default(), 0);
     cluster.let_join(JOINERS)?;
     for trial in 1..=plan.trials {
         once(plan, cluster, &mut outcome).await.with_context(|| format!("trial {trial}"))?;
@@ -70,8 +73,8 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
             plan.trials, outcome.retried
         ));
     }
-    let Outcome { requests, writes, alone, .. } = outcome;
-    let mut report = Report::default();
+    let GrowOutcome { requests, writes, alone, .. } = outcome;
+    let mut report = TrialReport::default();
     report.figure("two new nodes start until both vote", None, outcome.join_ms);
     report.figure(
         "a region that leads is evacuated until it has no vote",
@@ -97,7 +100,11 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
     Ok(report)
 }
 
-async fn once(plan: &Plan, cluster: &mut Cluster, outcome: &mut Outcome) -> anyhow::Result<()> {
+async fn once(
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
+    outcome: &mut GrowOutcome,
+) -> anyhow::Result<()> {
     cluster.wipe()?;
     let founders: Vec<usize> = cluster.all().take(cluster.all().len() - JOINERS).collect();
     let joiners: Vec<usize> = cluster.all().skip(founders.len()).collect();
@@ -110,7 +117,7 @@ async fn once(plan: &Plan, cluster: &mut Cluster, outcome: &mut Outcome) -> anyh
     for node in &founders {
         served(&cluster.sites[*node].data).await?;
         taken(&cluster.sites[*node].admin).await?;
-        flows.push(Work::start(&cluster.sites[*node]));
+        flows.push(GrowWork::start(&cluster.sites[*node]));
     }
     // wait: load is under way
     sleep(DWELL).await;
@@ -162,7 +169,7 @@ async fn once(plan: &Plan, cluster: &mut Cluster, outcome: &mut Outcome) -> anyh
 
 /// Waits until these nodes all answer and `is_so` holds for their statuses.
 async fn until(
-    cluster: &Cluster,
+    cluster: &TrialCluster,
     nodes: &[usize],
     is_so: impl Fn(&[Status]) -> bool,
 ) -> anyhow::Result<()> {
@@ -180,7 +187,7 @@ async fn until(
 }
 
 /// Waits until the region's own requests are served.
-async fn served(data: &Client) -> anyhow::Result<()> {
+async fn served(data: &ApiClient) -> anyhow::Result<()> {
     let start = Instant::now();
     while let Err(why) = data.chat(REQUEST_LIMIT).await {
         anyhow::ensure!(start.elapsed() < PATIENCE, "requests are not served: {why}");
@@ -191,7 +198,7 @@ async fn served(data: &Client) -> anyhow::Result<()> {
 }
 
 /// Waits until the node takes writes.
-async fn taken(admin: &Client) -> anyhow::Result<()> {
+async fn taken(admin: &ApiClient) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {
         let write = admin.write("grow-first", fastrand::u64(1..1 << 60), None).await;
@@ -205,7 +212,7 @@ async fn taken(admin: &Client) -> anyhow::Result<()> {
 }
 
 /// Transfers leadership to `node`.
-async fn lead(cluster: &Cluster, node: usize) -> anyhow::Result<()> {
+async fn lead(cluster: &TrialCluster, node: usize) -> anyhow::Result<()> {
     let start = Instant::now();
     let to = cluster.sites[node].name.clone();
     loop {
@@ -224,7 +231,7 @@ async fn lead(cluster: &Cluster, node: usize) -> anyhow::Result<()> {
 }
 
 /// Creates a join token, as `spillway join-token create` does.
-async fn join_token(admin: &Client, region: &str) -> anyhow::Result<String> {
+async fn join_token(admin: &ApiClient, region: &str) -> anyhow::Result<String> {
     let body = json!({ "region": region, "valid_s": 600, "uses": 1 }).to_string();
     let answer = admin.send(("POST", "/v1/join-tokens"), &[], body, LIMIT).await?;
     let secret = answer.body["secret"].as_str();
@@ -232,7 +239,7 @@ async fn join_token(admin: &Client, region: &str) -> anyhow::Result<String> {
 }
 
 /// Sends an operator's command, and repeats it while the node has an error on its side.
-async fn order(cluster: &Cluster, at: usize, call: (&str, &str)) -> anyhow::Result<()> {
+async fn order(cluster: &TrialCluster, at: usize, call: (&str, &str)) -> anyhow::Result<()> {
     let admin = &cluster.sites[at].admin;
     let key = [("idempotency-key", call.1)];
     let start = Instant::now();
@@ -253,7 +260,7 @@ fn ms(since: Instant) -> f64 {
 }
 
 /// Chat requests and writes at one node, each kind one after the other.
-struct Work {
+struct GrowWork {
     notes: Arc<Mutex<Notes>>,
     tasks: [JoinHandle<()>; 2],
     region: String,
@@ -268,8 +275,8 @@ struct Notes {
     writes: Vec<(Instant, Vec<String>, bool)>,
 }
 
-impl Work {
-    fn start(site: &super::site::Site) -> Self {
+impl GrowWork {
+    fn start(site: &super::site::TrialSite) -> Self {
         let notes = Arc::<Mutex<Notes>>::default();
         let (data, kept) = (site.data.clone(), Arc::clone(&notes));
         let requests = spawn(async move {
@@ -306,7 +313,7 @@ impl Work {
         Self { notes, tasks: [requests, writes], region, since: Instant::now() }
     }
 
-    async fn end(self, plan: &Plan, outcome: &mut Outcome) {
+    async fn end(self, plan: &TrialPlan, outcome: &mut GrowOutcome) {
         for task in self.tasks {
             task.abort();
             // Waits for the aborted task; the error only says that it was aborted.

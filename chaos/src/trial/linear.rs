@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::api::{Read, Write};
-use super::client::Client;
-use super::cluster::Cluster;
-use super::plan::Plan;
-use super::report::Report;
+use super::api::{ApiRead, Write};
+use super::client::ApiClient;
+use super::cluster::TrialCluster;
+use super::plan::TrialPlan;
+use super::report::TrialReport;
 use super::task::spawn;
 use crate::linear::{
-    Limits, Operation, Recorder, Register, RegisterInput, RegisterOutput, Verdict, check,
+    Operation, Recorder, Register, RegisterInput, RegisterOutput, SearchLimits, SearchVerdict,
+    check,
 };
 
 /// Number of clients of each node.
@@ -26,7 +27,10 @@ const REST_MS: std::ops::Range<u64> = 1_500..3_500;
 type Log = Recorder<String, RegisterInput, RegisterOutput>;
 type History = Vec<Operation<String, RegisterInput, RegisterOutput>>;
 
-pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+pub(crate) async fn run(
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
+) -> anyhow::Result<TrialReport> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
     cluster.start_all()?;
     cluster.settled().await?;
@@ -59,29 +63,31 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
     judge(plan, log.history(), refused)
 }
 
-fn judge(plan: &Plan, mut history: History, refused: bool) -> anyhow::Result<Report> {
+fn judge(plan: &TrialPlan, mut history: History, refused: bool) -> anyhow::Result<TrialReport> {
     // The stale read at the end must be found, or the check proves nothing.
-    let planted = check(&Register, &history, Limits::default());
+    let planted = check(&Register, &history, SearchLimits::default());
     // Without the stale read the history must be linearizable.
     history.pop();
-    let verdict = check(&Register, &history, Limits::default());
-    if let Verdict::Violation(how) = &verdict {
+    let verdict = check(&Register, &history, SearchLimits::default());
+    if let SearchVerdict::Violation(how) = &verdict {
         plan.say(&how.to_string());
     }
-    let unknown = history.iter().filter(|it| it.end == crate::linear::End::Unknown).count();
-    let settled = |it: &&Operation<_, _, _>| matches!(it.end, crate::linear::End::Returned { .. });
+    let unknown =
+        history.iter().filter(|it| it.end == crate::linear::OperationEnd::Unknown).count();
+    let settled =
+        |it: &&Operation<_, _, _>| matches!(it.end, crate::linear::OperationEnd::Returned { .. });
     let answered = history.iter().filter(settled).count();
     plan.say(&format!("{answered} answered, {unknown} unknown of {}", history.len()));
     // A history with few answers is linearizable without proving anything.
     anyhow::ensure!(answered > 20 * plan.trials, "only {answered} operations were answered");
-    let mut report = Report::default();
+    let mut report = TrialReport::default();
     let faults = plan.trials;
     let what = format!(
         "{answered} operations ({unknown} of unknown end) of concurrent clients over {faults} kills \
          and cuts are linearizable"
     );
     report.check(what, usize::from(!verdict.is_linearizable()), 1);
-    let is_found = matches!(planted, Verdict::Violation(_));
+    let is_found = matches!(planted, SearchVerdict::Violation(_));
     report.check("a planted stale read is found", usize::from(!is_found), 1);
     let what = "a linearizable read at a node that is cut off is refused, not old";
     report.check(what, usize::from(!refused), 1);
@@ -89,7 +95,7 @@ fn judge(plan: &Plan, mut history: History, refused: bool) -> anyhow::Result<Rep
 }
 
 /// Causes a random fault, undoes it, and returns its name.
-async fn disturb(cluster: &mut Cluster, random: &mut fastrand::Rng) -> anyhow::Result<String> {
+async fn disturb(cluster: &mut TrialCluster, random: &mut fastrand::Rng) -> anyhow::Result<String> {
     let leader = cluster.statuses().await.iter().flatten().find_map(|it| it.leader.clone());
     let named = |name: &String| cluster.sites.iter().position(|site| site.name == *name);
     let leader = leader.as_ref().and_then(named).unwrap_or(0);
@@ -129,7 +135,7 @@ async fn disturb(cluster: &mut Cluster, random: &mut fastrand::Rng) -> anyhow::R
 
 /// Records a stale read of a cut-off node as if it were linearizable, as the last operation of the
 /// log. Returns true if a linearizable read was refused there.
-async fn plant(cluster: &mut Cluster, log: &Log, prefix: &str) -> anyhow::Result<bool> {
+async fn plant(cluster: &mut TrialCluster, log: &Log, prefix: &str) -> anyhow::Result<bool> {
     let key = format!("{prefix}-planted");
     let leader = cluster.settled().await?.leader;
     let away = cluster.others(leader)[0];
@@ -142,17 +148,17 @@ async fn plant(cluster: &mut Cluster, log: &Log, prefix: &str) -> anyhow::Result
     let true_read = there.read(&key, "linearizable").await;
     let pending = log.call(0, key.clone(), RegisterInput::Read);
     let stale = there.read(&key, "stale").await;
-    let Read::Value(Some((value, version)), freshness) = stale else {
+    let ApiRead::Value(Some((value, version)), freshness) = stale else {
         anyhow::bail!("a stale read was answered with {stale:?}");
     };
     anyhow::ensure!(value == 1 && freshness.consistency == "stale", "{value}, {freshness:?}");
     pending.returned(RegisterOutput::Value { value: Some(value), version: Some(version) });
     cluster.heal().await?;
     cluster.settled().await?;
-    Ok(matches!(true_read, Read::Refused(_)))
+    Ok(matches!(true_read, ApiRead::Refused(_)))
 }
 
-async fn write(admin: &Client, log: &Log, key: &str, value: u64) -> anyhow::Result<()> {
+async fn write(admin: &ApiClient, log: &Log, key: &str, value: u64) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {
         let pending = log.call(0, key.to_owned(), RegisterInput::Write(Some(value)));
@@ -173,7 +179,7 @@ async fn write(admin: &Client, log: &Log, key: &str, value: u64) -> anyhow::Resu
 /// Client of one node that reads, writes, and compares and sets.
 struct Actor {
     number: u32,
-    admin: Client,
+    admin: ApiClient,
     log: Arc<Log>,
     prefix: String,
     random: fastrand::Rng,
@@ -207,13 +213,13 @@ impl Actor {
         let key = self.key(key);
         let pending = self.log.call(self.number, key.clone(), RegisterInput::Read);
         match self.admin.read(&key, "linearizable").await {
-            Read::Value(found, _) => {
+            ApiRead::Value(found, _) => {
                 *seen = found.map_or(0, |(_, version)| version);
                 let (value, version) = found.unzip();
                 pending.returned(RegisterOutput::Value { value, version });
                 false
             }
-            Read::Refused(_) => {
+            ApiRead::Refused(_) => {
                 pending.failed();
                 true
             }

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::cluster::Cluster;
-use super::report::Report;
+use super::cluster::TrialCluster;
+use super::report::TrialReport;
 use super::{boot, bridge, commit, crash, failover, grow, linear, quorum, slowdisk};
 use crate::wan::{Topology, config};
 
 /// Kind of trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
+pub enum TrialPart {
     /// Time of a commit, and commits a second.
     Commit,
     /// The leader is killed, cut off, and cut off in one direction.
@@ -45,9 +45,9 @@ pub enum Wan {
 
 /// Settings of a trial.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct TrialPlan {
     /// Kind of trial.
-    pub part: Part,
+    pub part: TrialPart,
     /// Network.
     pub wan: Wan,
     /// Number of trials; with `linear` the number of faults, with `commit` the seconds of full
@@ -65,7 +65,7 @@ pub struct Plan {
     pub progress: fn(&str),
 }
 
-impl Plan {
+impl TrialPlan {
     pub(crate) fn say(&self, line: &str) {
         (self.progress)(line);
     }
@@ -94,7 +94,7 @@ impl Wan {
     }
 }
 
-impl Part {
+impl TrialPart {
     /// Returns the network that this part runs on: the one it needs, else the one asked for.
     #[must_use]
     pub fn wan(self, asked: Wan) -> Wan {
@@ -128,21 +128,21 @@ impl Part {
 /// # Errors
 /// Returns an error if the trial could not be run. A trial that ran and missed its aim is in the
 /// report.
-pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
+pub async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     let wan = plan.part.wan(plan.wan);
-    let edges: &[usize] = if plan.part == Part::Quorum { &[quorum::EDGE] } else { &[] };
+    let edges: &[usize] = if plan.part == TrialPart::Quorum { &[quorum::EDGE] } else { &[] };
     let programs = (plan.binary.as_path(), plan.launcher.as_path());
-    let mut cluster = Cluster::new(wan.topology()?, programs, edges)?;
+    let mut cluster = TrialCluster::new(wan.topology()?, programs, edges)?;
     let ran = match plan.part {
-        Part::Commit => commit::run(plan, &mut cluster).await,
-        Part::Failover => failover::run(plan, &mut cluster).await,
-        Part::Bridge => bridge::run(plan, &mut cluster).await,
-        Part::Quorum => quorum::run(plan, &mut cluster).await,
-        Part::Grow => grow::run(plan, &mut cluster).await,
-        Part::Linear => linear::run(plan, &mut cluster).await,
-        Part::Boot => boot::run(plan, &mut cluster).await,
-        Part::Crash => crash::run(plan, &mut cluster).await,
-        Part::Slowdisk => slowdisk::run(plan, &mut cluster).await,
+        TrialPart::Commit => commit::run(plan, &mut cluster).await,
+        TrialPart::Failover => failover::run(plan, &mut cluster).await,
+        TrialPart::Bridge => bridge::run(plan, &mut cluster).await,
+        TrialPart::Quorum => quorum::run(plan, &mut cluster).await,
+        TrialPart::Grow => grow::run(plan, &mut cluster).await,
+        TrialPart::Linear => linear::run(plan, &mut cluster).await,
+        TrialPart::Boot => boot::run(plan, &mut cluster).await,
+        TrialPart::Crash => crash::run(plan, &mut cluster).await,
+        TrialPart::Slowdisk => slowdisk::run(plan, &mut cluster).await,
     };
     if ran.is_err() || plan.keep {
         let folder = cluster.keep_folder();

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::api::{Read, Write};
-use super::client::Client;
-use super::cluster::{Cluster, LOOK, PATIENCE};
-use super::plan::Plan;
-use super::report::{Figure, Report};
+use super::api::{ApiRead, Write};
+use super::client::ApiClient;
+use super::cluster::{LOOK, PATIENCE, TrialCluster};
+use super::plan::TrialPlan;
+use super::report::{Figure, TrialReport};
 use super::task::spawn;
 
 /// Parts of the cluster, as indices of the regions in `wans/five.toml`. The first region is an
@@ -39,7 +39,7 @@ const LEASE_MS: f64 = 1_500.0;
 const KEY: &str = "quorum";
 
 #[derive(Debug, Default)]
-struct Outcome {
+struct QuorumOutcome {
     refused_ms: Vec<f64>,
     local_ms: [Vec<f64>; 2],
     spilled_ms: [Vec<f64>; 2],
@@ -51,8 +51,11 @@ struct Outcome {
     looked_at: usize,
 }
 
-pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
-    let mut outcome = Outcome::default();
+pub(crate) async fn run(
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
+) -> anyhow::Result<TrialReport> {
+    let mut outcome = QuorumOutcome::default();
     cluster.start_all()?;
     trust_edge(cluster).await?;
     // A settled cluster also knows the replicas of all regions.
@@ -62,8 +65,8 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
         let last_ms = outcome.refused_ms.last().copied().unwrap_or_default();
         plan.say(&format!("no quorum: {trial} of {}: {last_ms:.0} ms", plan.trials));
     }
-    let Outcome { refused_ms, local_ms, spilled_ms, failed, broken, .. } = outcome;
-    let mut report = Report::default();
+    let QuorumOutcome { refused_ms, local_ms, spilled_ms, failed, broken, .. } = outcome;
+    let mut report = TrialReport::default();
     report.figure("control writes are refused at once, since the cut", Some(LEASE_MS), refused_ms);
     let served = [&local_ms, &spilled_ms].map(|[before, during]| before.len() + during.len());
     let counts = [served[0] + failed[0], served[1] + failed[1]];
@@ -91,7 +94,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
 
 /// Lets the edge node give operators' commands. Else it would vote only if fewer than three other
 /// nodes could, and the parts are made for five voters.
-async fn trust_edge(cluster: &Cluster) -> anyhow::Result<()> {
+async fn trust_edge(cluster: &TrialCluster) -> anyhow::Result<()> {
     let start = Instant::now();
     while !cluster.sites[LOCAL].admin.trust(&cluster.sites[EDGE].name).await {
         anyhow::ensure!(start.elapsed() < PATIENCE, "the edge node gets no right");
@@ -101,13 +104,17 @@ async fn trust_edge(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn once(cluster: &mut Cluster, outcome: &mut Outcome, plan: &Plan) -> anyhow::Result<()> {
+async fn once(
+    cluster: &mut TrialCluster,
+    outcome: &mut QuorumOutcome,
+    plan: &TrialPlan,
+) -> anyhow::Result<()> {
     served(cluster).await?;
     let leader = cluster.settled().await?.leader;
     let admin = cluster.sites[leader].admin.clone();
     let written = write(&admin).await;
     anyhow::ensure!(matches!(written, Write::Done(_)), "a write at rest: {written:?}");
-    let streams = [LOCAL, EDGE].map(|node| Stream::start(&cluster.sites[node].data));
+    let streams = [LOCAL, EDGE].map(|node| QuorumStream::start(&cluster.sites[node].data));
     // wait: requests are counted for this long
     sleep(BEFORE).await;
     // Cuts each pair of nodes in different parts.
@@ -129,7 +136,7 @@ async fn once(cluster: &mut Cluster, outcome: &mut Outcome, plan: &Plan) -> anyh
         outcome.looked_at += 1;
         let age = cut.elapsed();
         match site.admin.read(KEY, "stale").await {
-            Read::Value(Some(_), fresh) if fresh.consistency == "stale" => {
+            ApiRead::Value(Some(_), fresh) if fresh.consistency == "stale" => {
                 // A stale read must be at least as old as the cut, less half a second.
                 let is_old = fresh.age_ms.is_some_and(|ms| u128::from(ms) + 500 >= age.as_millis());
                 if !is_old {
@@ -145,7 +152,7 @@ async fn once(cluster: &mut Cluster, outcome: &mut Outcome, plan: &Plan) -> anyh
             }
         }
         let read = site.admin.read(KEY, "linearizable").await;
-        outcome.not_refused += usize::from(!matches!(read, Read::Refused(_)));
+        outcome.not_refused += usize::from(!matches!(read, ApiRead::Refused(_)));
     }
     let mut broken = 0_u32;
     for (index, stream) in streams.into_iter().enumerate() {
@@ -168,7 +175,7 @@ async fn once(cluster: &mut Cluster, outcome: &mut Outcome, plan: &Plan) -> anyh
 }
 
 /// Waits until both kinds of requests are served, which needs knowledge of other regions' replicas.
-async fn served(cluster: &Cluster) -> anyhow::Result<()> {
+async fn served(cluster: &TrialCluster) -> anyhow::Result<()> {
     let start = Instant::now();
     for node in [LOCAL, EDGE] {
         while let Err(why) = cluster.sites[node].data.chat(REQUEST_LIMIT).await {
@@ -179,13 +186,13 @@ async fn served(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn write(admin: &Client) -> Write {
+async fn write(admin: &ApiClient) -> Write {
     admin.write(KEY, fastrand::u64(1..1 << 60), None).await
 }
 
 /// Writes until a write is refused at once. Returns the time from `cut` to the start of the first
 /// such write.
-async fn refused_since(admin: &Client, cut: Instant) -> anyhow::Result<Duration> {
+async fn refused_since(admin: &ApiClient, cut: Instant) -> anyhow::Result<Duration> {
     let refused = Arc::<Mutex<Option<Instant>>>::default();
     loop {
         let (admin, note) = (admin.clone(), Arc::clone(&refused));
@@ -207,12 +214,12 @@ async fn refused_since(admin: &Client, cut: Instant) -> anyhow::Result<Duration>
 }
 
 /// Chat requests to one node, one after the other.
-struct Stream(JoinHandle<()>, Arc<Mutex<Vec<Served>>>);
+struct QuorumStream(JoinHandle<()>, Arc<Mutex<Vec<Served>>>);
 
 type Served = (Instant, Result<Duration, String>);
 
-impl Stream {
-    fn start(data: &Client) -> Self {
+impl QuorumStream {
+    fn start(data: &ApiClient) -> Self {
         let notes = Arc::<Mutex<Vec<Served>>>::default();
         let (data, kept) = (data.clone(), Arc::clone(&notes));
         let task = spawn(async move {

@@ -4,11 +4,11 @@ use serde::Serialize;
 
 /// Results of a trial.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
+pub struct TrialReport {
     /// Measured quantities.
     pub figures: Vec<Figure>,
     /// Properties that must hold.
-    pub checks: Vec<Check>,
+    pub checks: Vec<ReportCheck>,
 }
 
 /// Quantity, measured once or more in each trial.
@@ -29,7 +29,7 @@ pub struct Figure {
 
 /// Property that must always hold.
 #[derive(Clone, Debug, Serialize)]
-pub struct Check {
+pub struct ReportCheck {
     /// Name of the property.
     pub what: String,
     /// Number of times the property was broken.
@@ -38,11 +38,11 @@ pub struct Check {
     pub of: u64,
 }
 
-impl Report {
+impl TrialReport {
     /// Returns true if every aim was reached and every check holds.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.figures.iter().all(Figure::holds) && self.checks.iter().all(Check::holds)
+        self.figures.iter().all(Figure::holds) && self.checks.iter().all(ReportCheck::holds)
     }
 
     pub(crate) fn figure(
@@ -79,7 +79,7 @@ impl Report {
 
     pub(crate) fn check(&mut self, what: impl Into<String>, wrong: usize, of: usize) {
         let (wrong, of) = (wrong as u64, of as u64);
-        self.checks.push(Check { what: what.into(), wrong, of });
+        self.checks.push(ReportCheck { what: what.into(), wrong, of });
     }
 
     /// Formats the report as Markdown tables.
@@ -95,7 +95,7 @@ impl Report {
         if !self.checks.is_empty() {
             lines.push("| must hold | broken | of |".to_owned());
             lines.push("|---|--:|--:|".to_owned());
-            let row = |it: &Check| format!("| {} | {} | {} |", it.what, it.wrong, it.of);
+            let row = |it: &ReportCheck| format!("| {} | {} | {} |", it.what, it.wrong, it.of);
             lines.extend(self.checks.iter().map(row));
             lines.push(String::new());
         }
@@ -143,7 +143,7 @@ impl Figure {
     }
 }
 
-impl Check {
+impl ReportCheck {
     /// Returns true if the property was checked at least once and always held.
     #[must_use]
     pub fn holds(&self) -> bool {
@@ -192,7 +192,7 @@ mod tests {
     fn nothing_measured_is_nothing_shown() {
         assert!(!figure(false, Vec::new()).holds());
         assert!(!figure(true, Vec::new()).holds());
-        let mut report = Report::default();
+        let mut report = TrialReport::default();
         report.check("all is well", 0, 0);
         assert!(!report.holds());
         report.checks[0].of = 1;

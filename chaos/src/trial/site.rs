@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use anyhow::Context as _;
 
-use super::client::Client;
-use super::gear::Gear;
-use crate::wan::{Answer, Command, Network, PlaceReport};
+use super::client::ApiClient;
+use super::site_profile::SiteProfile;
+use crate::wan::{ControlAnswer, ControlCommand, PlaceReport, WanNetwork};
 
 /// Port of the admin API, on the loopback of the region.
 pub(crate) const ADMIN_PORT: u16 = 9900;
@@ -19,7 +19,7 @@ pub(crate) const LINK_PORT: u16 = 7400;
 
 /// First node of a region.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct TrialSite {
     /// Name of the node. The node whose name sorts first forms the cluster.
     pub(crate) name: String,
     pub(crate) region: String,
@@ -29,14 +29,14 @@ pub(crate) struct Site {
     pub(crate) has_replica: bool,
     /// Round trips to all other regions in milliseconds, by name of the region.
     pub(crate) rtts_ms: Vec<(String, u32)>,
-    pub(crate) gear: Gear,
+    pub(crate) profile: SiteProfile,
     /// Path of the region's namespace file.
     pub(crate) namespace: String,
-    pub(crate) admin: Client,
-    pub(crate) data: Client,
+    pub(crate) admin: ApiClient,
+    pub(crate) data: ApiClient,
 }
 
-impl Site {
+impl TrialSite {
     /// Returns the address for clients of the same region.
     pub(crate) fn data_address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], DATA_PORT))
@@ -44,8 +44,12 @@ impl Site {
 }
 
 /// Returns one node for each region; regions with an index in `edges` have no replica.
-pub(crate) fn sites(network: &Network, edges: &[usize], gear: Gear) -> anyhow::Result<Vec<Site>> {
-    let Answer::Places(places) = network.handle().ask(Command::Places {})? else {
+pub(crate) fn sites(
+    network: &WanNetwork,
+    edges: &[usize],
+    profile: SiteProfile,
+) -> anyhow::Result<Vec<TrialSite>> {
+    let ControlAnswer::Places(places) = network.handle().ask(ControlCommand::Places {})? else {
         anyhow::bail!("the network answered something else");
     };
     let mut sites = Vec::new();
@@ -53,14 +57,14 @@ pub(crate) fn sites(network: &Network, edges: &[usize], gear: Gear) -> anyhow::R
         let is_it = |place: &&PlaceReport| place.region == region.name && place.node == 1;
         let place = places.iter().find(is_it).context("a region has a first node")?;
         let local =
-            |port| Client::inside(&place.namespace, SocketAddr::from(([127, 0, 0, 1], port)));
-        sites.push(Site {
+            |port| ApiClient::inside(&place.namespace, SocketAddr::from(([127, 0, 0, 1], port)));
+        sites.push(TrialSite {
             name: format!("node-{}", char::from(b'a' + u8::try_from(index)?)),
             region: region.name.clone(),
             public: SocketAddr::from((place.public_address, LINK_PORT)),
             has_replica: !edges.contains(&index),
             rtts_ms: rtts_ms(network, index),
-            gear,
+            profile,
             namespace: place.namespace.clone(),
             admin: local(ADMIN_PORT)?,
             data: local(DATA_PORT)?,
@@ -69,7 +73,7 @@ pub(crate) fn sites(network: &Network, edges: &[usize], gear: Gear) -> anyhow::R
     Ok(sites)
 }
 
-fn rtts_ms(network: &Network, from: usize) -> Vec<(String, u32)> {
+fn rtts_ms(network: &WanNetwork, from: usize) -> Vec<(String, u32)> {
     let topology = network.topology();
     let others = topology.regions.iter().enumerate().filter(|(to, _)| *to != from);
     let rtt = |to| topology.shape(from, to).delay_ns + topology.shape(to, from).delay_ns;

@@ -2,7 +2,7 @@
 
 /// Settings that differ between trials.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gear {
+pub(crate) struct SiteProfile {
     /// Profile of the machine that replicas emulate; the next field is the factor on its times.
     pub(crate) profile: &'static str,
     pub(crate) time_scale: &'static str,
@@ -14,7 +14,7 @@ pub(crate) struct Gear {
     pub(crate) listener: &'static str,
 }
 
-impl Default for Gear {
+impl Default for SiteProfile {
     /// Returns settings with replicas so fast that no request waits for them.
     fn default() -> Self {
         Self { profile: "l4", time_scale: "0.01", places: 64, drain_notice_ms: 0, listener: "" }

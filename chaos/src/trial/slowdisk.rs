@@ -9,11 +9,11 @@ use anyhow::Context as _;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::cluster::Cluster;
+use super::client_stream::ClientStream;
+use super::cluster::TrialCluster;
 use super::crash::{Promises, collected, is_kept, read, write};
-use super::flow::Flow;
-use super::plan::Plan;
-use super::report::Report;
+use super::plan::TrialPlan;
+use super::report::TrialReport;
 use super::task::spawn;
 
 /// Extra time of each force.
@@ -39,7 +39,7 @@ enum Whose {
 
 /// Results of all trials.
 #[derive(Debug, Default)]
-struct Outcome {
+struct SlowDiskOutcome {
     commit_ms: Vec<f64>,
     aim_ms: f64,
     request_ms: [Vec<f64>; 2],
@@ -51,10 +51,13 @@ struct Outcome {
     lost: usize,
 }
 
-pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
-    let mut report = Report::default();
+pub(crate) async fn run(
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
+) -> anyhow::Result<TrialReport> {
+    let mut report = TrialReport::default();
     for whose in [Whose::Follower, Whose::Leader] {
-        let mut outcome = Outcome::default();
+        let mut outcome = SlowDiskOutcome::default();
         for trial in 1..=plan.trials {
             once(plan, cluster, (whose, trial), &mut outcome).await?;
             plan.say(&format!("slow disk of a {whose:?}: {trial} of {}", plan.trials));
@@ -64,12 +67,12 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
     Ok(report)
 }
 
-fn add(report: &mut Report, whose: Whose, outcome: Outcome, trials: usize) {
+fn add(report: &mut TrialReport, whose: Whose, outcome: SlowDiskOutcome, trials: usize) {
     let whose = match whose {
         Whose::Follower => "a follower's",
         Whose::Leader => "the leader's",
     };
-    let Outcome { aim_ms, request_ms: [before, during], .. } = outcome;
+    let SlowDiskOutcome { aim_ms, request_ms: [before, during], .. } = outcome;
     let requests = during.len() + outcome.requests_failed;
     report.figure(
         format!("commit at the leader, {whose} disk is slow"),
@@ -88,10 +91,10 @@ fn add(report: &mut Report, whose: Whose, outcome: Outcome, trials: usize) {
 }
 
 async fn once(
-    plan: &Plan,
-    cluster: &mut Cluster,
+    plan: &TrialPlan,
+    cluster: &mut TrialCluster,
     (whose, trial): (Whose, usize),
-    outcome: &mut Outcome,
+    outcome: &mut SlowDiskOutcome,
 ) -> anyhow::Result<()> {
     cluster.start_all_with_slow_disks()?;
     let before = cluster.settled().await?;
@@ -105,9 +108,9 @@ async fn once(
     cluster.slow_disk(slow)?.set(DELAY)?;
     outcome.aim_ms = outcome.aim_ms.max(commit_ms(cluster, before.leader, slow) + ROOM_MS);
     let forces = cluster.slow_disk(slow)?.forces();
-    let flows: Vec<Flow> = cluster
+    let flows: Vec<ClientStream> = cluster
         .all()
-        .map(|node| Flow::start(&cluster.sites[node].admin, format!("slow-{node}")))
+        .map(|node| ClientStream::start(&cluster.sites[node].admin, format!("slow-{node}")))
         .collect();
     let first = trial as u64 * 1_000_000;
     let writers: Vec<JoinHandle<Promises>> = cluster
@@ -150,7 +153,7 @@ async fn once(
 
 /// Returns the milliseconds of a commit with the slow disk: a majority must have it on disk, and
 /// the leader's own disk counts as one.
-fn commit_ms(cluster: &Cluster, leader: usize, slow: usize) -> f64 {
+fn commit_ms(cluster: &TrialCluster, leader: usize, slow: usize) -> f64 {
     let delay_ms = |node| if node == slow { DELAY.as_secs_f64() * 1e3 } else { 0.0 };
     let site = &cluster.sites[leader];
     let mut times_ms = vec![delay_ms(leader)];
@@ -165,7 +168,7 @@ fn commit_ms(cluster: &Cluster, leader: usize, slow: usize) -> f64 {
 
 /// Sends requests to a node's own replica for the time `long`, one after the other. Returns their
 /// times in milliseconds; `None` for a failure.
-async fn requests(cluster: &Cluster, node: usize, long: Duration) -> Vec<Option<f64>> {
+async fn requests(cluster: &TrialCluster, node: usize, long: Duration) -> Vec<Option<f64>> {
     let data = &cluster.sites[node].data;
     let start = Instant::now();
     let mut times_ms = Vec::new();

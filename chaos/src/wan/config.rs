@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::matrix::{Matrix, MatrixError};
 use super::nat::{Forward, NatPlan};
 use super::shape::{Shape, ShapeError, ShapePatch};
-use super::topology::{Isolate, Place, Region, Topology};
+use super::topology::{Isolate, NodePlace, Topology, TopologyRegion};
 
 /// Most regions of a network: the number of links grows with the square.
 pub const REGIONS_MAX: usize = 64;
@@ -27,7 +27,7 @@ const NAT_IDLE_S_DEFAULT: u64 = 120;
 
 /// Error of a config.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum WanConfigError {
     /// The file cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
@@ -113,10 +113,10 @@ struct LinkEntry {
 ///
 /// # Errors
 ///
-/// Returns [`ConfigError`] with the first mistake found.
-pub fn read(path: &Path) -> Result<Topology, ConfigError> {
+/// Returns [`WanConfigError`] with the first mistake found.
+pub fn read(path: &Path) -> Result<Topology, WanConfigError> {
     let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        .map_err(|source| WanConfigError::Read { path: path.to_owned(), source })?;
     parse(&text, path.parent().unwrap_or_else(|| Path::new(".")))
 }
 
@@ -124,8 +124,8 @@ pub fn read(path: &Path) -> Result<Topology, ConfigError> {
 ///
 /// # Errors
 ///
-/// Returns [`ConfigError`] with the first mistake found.
-pub fn parse(text: &str, folder: &Path) -> Result<Topology, ConfigError> {
+/// Returns [`WanConfigError`] with the first mistake found.
+pub fn parse(text: &str, folder: &Path) -> Result<Topology, WanConfigError> {
     let file: File = toml::from_str(text)?;
     if file.region.is_empty() || file.region.len() > REGIONS_MAX {
         return meaning(format!("there must be 1 to {REGIONS_MAX} regions"));
@@ -155,13 +155,13 @@ pub fn parse(text: &str, folder: &Path) -> Result<Topology, ConfigError> {
     Ok(topology)
 }
 
-fn region(entry: &RegionEntry, net: &Ipv4Net) -> Result<Region, ConfigError> {
+fn region(entry: &RegionEntry, net: &Ipv4Net) -> Result<TopologyRegion, WanConfigError> {
     let name = entry.name.clone();
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_word) {
         return meaning(format!("region \"{name}\": a name has 1 to 64 of a-z A-Z 0-9 - _ ."));
     }
-    let Some(nat) = &entry.nat else { return Ok(Region { name, nat: None }) };
+    let Some(nat) = &entry.nat else { return Ok(TopologyRegion { name, nat: None }) };
     let mut ports = BTreeSet::new();
     for forward in &nat.forward {
         if !net.contains(&forward.to) {
@@ -173,11 +173,11 @@ fn region(entry: &RegionEntry, net: &Ipv4Net) -> Result<Region, ConfigError> {
     }
     let idle_ns = nat.idle_s.saturating_mul(1_000_000_000);
     let plan = NatPlan { public: nat.public, idle_ns, forwards: nat.forward.clone() };
-    Ok(Region { name, nat: Some(plan) })
+    Ok(TopologyRegion { name, nat: Some(plan) })
 }
 
 /// Returns the subnets. Checks that each address that other regions see belongs to one region only.
-fn subnets(regions: &[RegionEntry]) -> Result<Vec<Ipv4Net>, ConfigError> {
+fn subnets(regions: &[RegionEntry]) -> Result<Vec<Ipv4Net>, WanConfigError> {
     let mut nets = Vec::new();
     let mut public: Vec<(&str, Ipv4Net)> = Vec::new();
     let mut names = BTreeSet::new();
@@ -208,14 +208,18 @@ fn subnets(regions: &[RegionEntry]) -> Result<Vec<Ipv4Net>, ConfigError> {
     Ok(nets)
 }
 
-fn places(index: usize, entry: &RegionEntry, net: &Ipv4Net) -> Result<Vec<Place>, ConfigError> {
+fn places(
+    index: usize,
+    entry: &RegionEntry,
+    net: &Ipv4Net,
+) -> Result<Vec<NodePlace>, WanConfigError> {
     let nodes: Vec<(u16, Ipv4Addr)> =
         (1..).zip(net.hosts()).take(usize::from(entry.nodes)).collect();
     if nodes.is_empty() || nodes.len() < usize::from(entry.nodes) {
         let (name, count) = (&entry.name, entry.nodes);
         return meaning(format!("region {name}: {count} nodes, but {net} must hold 1 or more"));
     }
-    let place = |nodes| Place { region: index, nodes, prefix_length: net.prefix_len() };
+    let place = |nodes| NodePlace { region: index, nodes, prefix_length: net.prefix_len() };
     Ok(match entry.isolate {
         Isolate::Region => vec![place(nodes)],
         Isolate::Node => nodes.into_iter().map(|node| place(vec![node])).collect(),
@@ -224,7 +228,7 @@ fn places(index: usize, entry: &RegionEntry, net: &Ipv4Net) -> Result<Vec<Place>
 
 /// Returns the shapes of all links: from the table of round trips, then `every_link`, then each
 /// `link`.
-fn shapes(file: &File, topology: &Topology, folder: &Path) -> Result<Vec<Shape>, ConfigError> {
+fn shapes(file: &File, topology: &Topology, folder: &Path) -> Result<Vec<Shape>, WanConfigError> {
     let count = topology.regions.len();
     let name = |index: usize| topology.regions[index].name.as_str();
     let matrix = match &file.rtt_file {
@@ -257,9 +261,9 @@ fn shapes(file: &File, topology: &Topology, folder: &Path) -> Result<Vec<Shape>,
     }
 }
 
-fn apply(patch: &ShapePatch, base: &Shape, ends: (&str, &str)) -> Result<Shape, ConfigError> {
+fn apply(patch: &ShapePatch, base: &Shape, ends: (&str, &str)) -> Result<Shape, WanConfigError> {
     let between = || format!("{} to {}", ends.0, ends.1);
-    patch.apply(base).map_err(|source| ConfigError::Shape { between: between(), source })
+    patch.apply(base).map_err(|source| WanConfigError::Shape { between: between(), source })
 }
 
 /// Lists all ordered pairs of two different regions.
@@ -267,9 +271,10 @@ fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..count).flat_map(move |from| (0..count).map(move |to| (from, to))).filter(|(a, b)| a != b)
 }
 
-fn ends(link: &LinkEntry, topology: &Topology) -> Result<Vec<(usize, usize)>, ConfigError> {
+fn ends(link: &LinkEntry, topology: &Topology) -> Result<Vec<(usize, usize)>, WanConfigError> {
     let index = |name: &String| {
-        let unknown = || ConfigError::Meaning(format!("a link names {name}, which is no region"));
+        let unknown =
+            || WanConfigError::Meaning(format!("a link names {name}, which is no region"));
         topology.region(name).ok_or_else(unknown)
     };
     match (&link.between, &link.from, &link.to) {
@@ -282,8 +287,8 @@ fn ends(link: &LinkEntry, topology: &Topology) -> Result<Vec<(usize, usize)>, Co
     }
 }
 
-fn meaning<T>(text: String) -> Result<T, ConfigError> {
-    Err(ConfigError::Meaning(text))
+fn meaning<T>(text: String) -> Result<T, WanConfigError> {
+    Err(WanConfigError::Meaning(text))
 }
 
 fn default_seed() -> u64 {

@@ -4,7 +4,7 @@ const THREE: &str = include_str!("../../wans/three.toml");
 
 /// Returns a config of three regions with the second one's entry replaced by `second`, and `rest`
 /// at the end.
-fn with(second: &str, rest: &str) -> Result<Topology, ConfigError> {
+fn with(second: &str, rest: &str) -> Result<Topology, WanConfigError> {
     let text = format!(
         r#"
         every_link = {{ rtt_ms = 10 }}

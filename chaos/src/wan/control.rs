@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::hub::{Block, Hub, StrayCounts};
+use super::hub::{Hub, HubBlock, StrayCounts};
 use super::link::{LinkCounts, Passage};
 use super::shape::{ShapeError, ShapePatch};
 
@@ -14,7 +14,7 @@ pub const BLOCKS_MAX: usize = 4096;
 /// Command to a network. Regions are named as in the config; `*` is every region.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Command {
+pub enum ControlCommand {
     /// Changes what links do to packets.
     Shape {
         /// Sending region.
@@ -87,18 +87,18 @@ pub enum Command {
 /// Answer to a command.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum ControlAnswer {
     /// The command was carried out: the next packet meets the new state.
     Done,
-    /// Answer to [`Command::Stats`].
-    Stats(Stats),
-    /// Answer to [`Command::Places`].
+    /// Answer to [`ControlCommand::Stats`].
+    Stats(WanStats),
+    /// Answer to [`ControlCommand::Places`].
     Places(Vec<PlaceReport>),
 }
 
-/// Counts since the start or the last [`Command::ResetStats`].
+/// Counts since the start or the last [`ControlCommand::ResetStats`].
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Stats {
+pub struct WanStats {
     /// Number of packets on their way.
     pub in_flight: u64,
     /// Processor time of the forwarding thread since its start, in microseconds.
@@ -175,9 +175,12 @@ pub enum ControlError {
 
 impl Hub {
     /// Carries out the part of `command` that is about packets.
-    pub(crate) fn apply(&mut self, command: &Command) -> Result<Answer, ControlError> {
+    pub(crate) fn apply(
+        &mut self,
+        command: &ControlCommand,
+    ) -> Result<ControlAnswer, ControlError> {
         match command {
-            Command::Shape { from, to, one_way, set } => {
+            ControlCommand::Shape { from, to, one_way, set } => {
                 let links = self.select(from, to, *one_way)?;
                 let shapes: Vec<_> = links
                     .iter()
@@ -187,9 +190,13 @@ impl Hub {
                     self.links[link].reshape(shape);
                 }
             }
-            Command::Cut { from, to, one_way } => self.pass(from, to, *one_way, Passage::Cut)?,
-            Command::Mend { from, to, one_way } => self.pass(from, to, *one_way, Passage::Open)?,
-            Command::Block { from, to, one_way } => {
+            ControlCommand::Cut { from, to, one_way } => {
+                self.pass(from, to, *one_way, Passage::Cut)?
+            }
+            ControlCommand::Mend { from, to, one_way } => {
+                self.pass(from, to, *one_way, Passage::Open)?
+            }
+            ControlCommand::Block { from, to, one_way } => {
                 let blocks = both(*from, *to, *one_way);
                 let new = blocks.iter().filter(|block| !self.blocks.contains(block)).count();
                 if self.blocks.len() + new > BLOCKS_MAX {
@@ -197,23 +204,23 @@ impl Hub {
                 }
                 self.blocks.extend(blocks);
             }
-            Command::Unblock { from, to, one_way } => {
+            ControlCommand::Unblock { from, to, one_way } => {
                 for block in both(*from, *to, *one_way) {
                     self.blocks.remove(&block);
                 }
             }
-            Command::Heal {} => self.heal(),
-            Command::Rebind { region } => {
+            ControlCommand::Heal {} => self.heal(),
+            ControlCommand::Rebind { region } => {
                 let index = self.index(region)?;
                 let nat = self.nats[index].as_mut();
                 nat.ok_or_else(|| ControlError::NoNat(region.clone()))?.rebind();
             }
-            Command::Stats {} => return Ok(Answer::Stats(self.stats())),
-            Command::ResetStats {} => self.reset_counts(),
+            ControlCommand::Stats {} => return Ok(ControlAnswer::Stats(self.stats())),
+            ControlCommand::ResetStats {} => self.reset_counts(),
             // The network itself handles these.
-            Command::Places {} | Command::Stop {} => {}
+            ControlCommand::Places {} | ControlCommand::Stop {} => {}
         }
-        Ok(Answer::Done)
+        Ok(ControlAnswer::Done)
     }
 
     fn pass(
@@ -273,17 +280,17 @@ impl Hub {
         })
     }
 
-    fn stats(&self) -> Stats {
+    fn stats(&self) -> WanStats {
         let count = self.topology.regions.len();
         let name = |index: usize| self.topology.regions[index].name.clone();
-        let report = |(index, link): (usize, &super::link::Link)| LinkReport {
+        let report = |(index, link): (usize, &super::link::WanLink)| LinkReport {
             from: name(index / count),
             to: name(index % count),
             is_cut: link.passage == Passage::Cut,
             delay_ms: link.shape.delay_ns as f64 / 1e6,
             counts: link.counts,
         };
-        Stats {
+        WanStats {
             in_flight: self.in_flight() as u64,
             cpu_us: 0,
             lateness_p50_us: self.lateness_us.value_at_quantile(0.5),
@@ -295,7 +302,7 @@ impl Hub {
     }
 }
 
-impl Stats {
+impl WanStats {
     /// Returns the counts of the direction `from` to `to`; `None` if there is no such link.
     #[must_use]
     pub fn link(&self, from: &str, to: &str) -> Option<&LinkCounts> {
@@ -304,8 +311,8 @@ impl Stats {
     }
 }
 
-fn both(from: Option<Ipv4Addr>, to: Option<Ipv4Addr>, one_way: bool) -> Vec<Block> {
-    let there = Block { from, to };
-    let back = Block { from: to, to: from };
+fn both(from: Option<Ipv4Addr>, to: Option<Ipv4Addr>, one_way: bool) -> Vec<HubBlock> {
+    let there = HubBlock { from, to };
+    let back = HubBlock { from: to, to: from };
     if one_way || there == back { vec![there] } else { vec![there, back] }
 }

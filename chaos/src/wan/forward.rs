@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::oneshot;
 use tun_rs::SyncDevice;
 
-use super::control::{Answer, Command, ControlError};
+use super::control::{ControlAnswer, ControlCommand, ControlError};
 use super::hub::Hub;
 
 /// Most packets to read from one device before other devices and due packets get their turn.
@@ -25,15 +25,15 @@ const NICE: i32 = -20;
 
 /// Command with the channel for its answer.
 #[derive(Debug)]
-pub(crate) struct Ask {
-    pub(crate) command: Command,
-    pub(crate) answer: oneshot::Sender<Result<Answer, ControlError>>,
+pub(crate) struct ForwardAsk {
+    pub(crate) command: ControlCommand,
+    pub(crate) answer: oneshot::Sender<Result<ControlAnswer, ControlError>>,
 }
 
 pub(crate) struct Forwarder {
     pub(crate) hub: Hub,
     pub(crate) devices: Vec<SyncDevice>,
-    pub(crate) asks: Receiver<Ask>,
+    pub(crate) asks: Receiver<ForwardAsk>,
     /// Event that is readable while `asks` has something.
     pub(crate) wake: std::sync::Arc<OwnedFd>,
 }
@@ -117,12 +117,12 @@ impl Forwarder {
                 Err(TryRecvError::Disconnected) => return Ok(Next::Stop),
             };
             let mut answer = self.hub.apply(&ask.command);
-            if let Ok(Answer::Stats(stats)) = &mut answer {
+            if let Ok(ControlAnswer::Stats(stats)) = &mut answer {
                 stats.cpu_us = cpu_us();
             }
             // The sender of the command may be gone.
             drop(ask.answer.send(answer));
-            if ask.command == (Command::Stop {}) {
+            if ask.command == (ControlCommand::Stop {}) {
                 return Ok(Next::Stop);
             }
         }

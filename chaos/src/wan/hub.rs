@@ -11,7 +11,7 @@ use fastrand::Rng;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::link::{Fate, Link, Passage};
+use super::link::{PacketFate, Passage, WanLink};
 use super::nat::Nat;
 use super::packet::{Packet, Side};
 use super::topology::Topology;
@@ -37,7 +37,7 @@ pub struct StrayCounts {
 
 /// Block of all packets from one address to another; `None` means all addresses.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Block {
+pub struct HubBlock {
     /// Sender.
     pub from: Option<Ipv4Addr>,
     /// Receiver.
@@ -54,16 +54,16 @@ pub(crate) struct Parcel {
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) topology: Topology,
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<WanLink>,
     pub(crate) nats: Vec<Option<Nat>>,
-    pub(crate) blocks: BTreeSet<Block>,
+    pub(crate) blocks: BTreeSet<HubBlock>,
     pub(crate) strays: StrayCounts,
     /// Microseconds between the time at which a packet was due and the time at which it was taken.
     pub(crate) lateness_us: Histogram<u64>,
     /// Places of each region, by their inside addresses.
     inside: Vec<BTreeMap<Ipv4Addr, usize>>,
     /// Receivers of the addresses that all regions see.
-    public: BTreeMap<Ipv4Addr, Target>,
+    public: BTreeMap<Ipv4Addr, HubTarget>,
     queue: BinaryHeap<Due>,
     queued_bytes: usize,
     sequence: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Hub {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Target {
+enum HubTarget {
     Place(usize),
     /// Region whose address translation finds the receiver on arrival.
     Nat(usize),
@@ -84,7 +84,7 @@ struct Due {
     /// Order of arrival, for packets that are due at the same time.
     sequence: u64,
     link: usize,
-    target: Target,
+    target: HubTarget,
     /// Source address before translation.
     source: Ipv4Addr,
     bytes: Vec<u8>,
@@ -93,7 +93,7 @@ struct Due {
 /// Route of a packet, as far as its addresses determine it.
 struct Way {
     link: usize,
-    target: Target,
+    target: HubTarget,
     source: Ipv4Addr,
 }
 
@@ -106,14 +106,14 @@ impl Hub {
             for (_, address) in &place.nodes {
                 inside[place.region].insert(*address, index);
                 match &topology.regions[place.region].nat {
-                    Some(plan) => public.insert(plan.public, Target::Nat(place.region)),
-                    None => public.insert(*address, Target::Place(index)),
+                    Some(plan) => public.insert(plan.public, HubTarget::Nat(place.region)),
+                    None => public.insert(*address, HubTarget::Place(index)),
                 };
             }
         }
         let nats = topology.regions.iter().map(|region| region.nat.clone().map(Nat::new)).collect();
         Self {
-            links: topology.shapes.iter().copied().map(Link::new).collect(),
+            links: topology.shapes.iter().copied().map(WanLink::new).collect(),
             nats,
             blocks: BTreeSet::new(),
             strays: StrayCounts::default(),
@@ -145,8 +145,8 @@ impl Hub {
             return;
         }
         match self.links[way.link].take(now_ns, length_bytes, &mut self.rng) {
-            Fate::Gone => self.recycle(buffer),
-            Fate::Arrives { due_ns, copies, is_corrupt } => {
+            PacketFate::Gone => self.recycle(buffer),
+            PacketFate::Arrives { due_ns, copies, is_corrupt } => {
                 if is_corrupt && let Some(mut packet) = Packet::parse(&mut buffer) {
                     packet.flip_bit(self.rng.usize(..));
                 }
@@ -218,7 +218,7 @@ impl Hub {
         let here = region * self.topology.regions.len();
         if let Some(place) = self.inside[region].get(&destination) {
             // Within the region nothing is translated.
-            return Some(Way { link: here + region, target: Target::Place(*place), source });
+            return Some(Way { link: here + region, target: HubTarget::Place(*place), source });
         }
         let Some(target) = self.public.get(&destination).copied() else {
             self.strays.no_route += 1;
@@ -231,8 +231,8 @@ impl Hub {
             return None;
         }
         let there = match target {
-            Target::Place(place) => self.topology.places[place].region,
-            Target::Nat(region) => region,
+            HubTarget::Place(place) => self.topology.places[place].region,
+            HubTarget::Nat(region) => region,
         };
         Some(Way { link: here + there, target, source })
     }
@@ -279,10 +279,10 @@ impl Hub {
         Some(Parcel { place, bytes })
     }
 
-    fn enter(&mut self, now_ns: u64, target: Target, bytes: &mut [u8]) -> Option<usize> {
+    fn enter(&mut self, now_ns: u64, target: HubTarget, bytes: &mut [u8]) -> Option<usize> {
         match target {
-            Target::Place(place) => Some(place),
-            Target::Nat(region) => {
+            HubTarget::Place(place) => Some(place),
+            HubTarget::Nat(region) => {
                 let mut packet = Packet::parse(bytes)?;
                 let inside = self.nats[region].as_mut()?.arrive(now_ns, &mut packet)?;
                 self.inside[region].get(&inside).copied()
@@ -298,9 +298,9 @@ impl Hub {
             addresses.iter().copied().map(Some).chain([None]).collect()
         };
         let destinations = each(destinations);
-        each(sources)
-            .iter()
-            .any(|&from| destinations.iter().any(|&to| self.blocks.contains(&Block { from, to })))
+        each(sources).iter().any(|&from| {
+            destinations.iter().any(|&to| self.blocks.contains(&HubBlock { from, to }))
+        })
     }
 
     fn buffer(&mut self, bytes: &[u8]) -> Vec<u8> {

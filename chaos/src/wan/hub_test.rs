@@ -3,7 +3,7 @@ use std::path::Path;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
 use super::super::config;
-use super::super::control::{Answer, Command, ControlError};
+use super::super::control::{ControlAnswer, ControlCommand, ControlError};
 use super::super::link::LinkCounts;
 use super::super::packet::testing::{is_sound, udp};
 use super::super::shape::ShapePatch;
@@ -69,8 +69,8 @@ fn send(hub: &mut Hub, place: usize, from: &str, to: &str) -> Option<(usize, Str
     Some((parcel.place, text(source), text(destination)))
 }
 
-fn apply(hub: &mut Hub, json: &str) -> Result<Answer, ControlError> {
-    hub.apply(&serde_json::from_str::<Command>(json).unwrap())
+fn apply(hub: &mut Hub, json: &str) -> Result<ControlAnswer, ControlError> {
+    hub.apply(&serde_json::from_str::<ControlCommand>(json).unwrap())
 }
 
 fn counts(hub: &Hub, from: usize, to: usize) -> LinkCounts {
@@ -191,11 +191,11 @@ fn regions_with_equal_addresses_reach_each_other_by_their_public_ones() {
 fn a_node_behind_translation_can_be_blocked_by_its_own_address() {
     let mut hub = hub();
     let inside = address("192.168.0.2");
-    hub.blocks.insert(Block { from: None, to: Some(inside) });
+    hub.blocks.insert(HubBlock { from: None, to: Some(inside) });
     assert_eq!(send(&mut hub, A1, "10.77.1.1:1", "203.0.113.3:7400"), None);
     assert_eq!(counts(&hub, 0, 2).blocked, 1);
     assert!(send(&mut hub, C2, "192.168.0.2:7400", "10.77.1.1:1").is_some());
-    hub.blocks = BTreeSet::from([Block { from: Some(inside), to: None }]);
+    hub.blocks = BTreeSet::from([HubBlock { from: Some(inside), to: None }]);
     assert_eq!(send(&mut hub, C2, "192.168.0.2:7400", "10.77.1.1:1"), None);
 }
 
@@ -241,7 +241,7 @@ fn commands_that_cannot_be_meant_change_nothing() {
         r#"{"do": "shape", "from": "a", "to": "b", "set": {"los_percent": 1}}"#,
         r#"{"do": "dance"}"#,
     ] {
-        assert!(serde_json::from_str::<Command>(broken).is_err(), "{broken}");
+        assert!(serde_json::from_str::<ControlCommand>(broken).is_err(), "{broken}");
     }
 }
 
@@ -265,7 +265,7 @@ fn a_shape_is_for_the_ways_that_were_named_until_healing() {
 #[test]
 fn the_number_of_blocks_has_a_limit() {
     let mut hub = hub();
-    let block = |n: u32| Command::Block {
+    let block = |n: u32| ControlCommand::Block {
         from: Some(Ipv4Addr::from(n)),
         to: Some(address("10.77.1.1")),
         one_way: true,
@@ -297,15 +297,15 @@ proptest! {
             ..ShapePatch::default()
         };
         let (a, b) = ("a".to_owned(), "b".to_owned());
-        hub.apply(&Command::Shape { from: a.clone(), to: b.clone(), one_way: true, set }).unwrap();
+        hub.apply(&ControlCommand::Shape { from: a.clone(), to: b.clone(), one_way: true, set }).unwrap();
         let (mut now_ns, mut taken) = (0, 0);
         for (n, gap_us) in gaps_us.iter().enumerate() {
             now_ns += gap_us * 1_000;
             let (from, to) = (a.clone(), b.clone());
             if n == cut_at {
-                hub.apply(&Command::Cut { from, to, one_way: true }).unwrap();
+                hub.apply(&ControlCommand::Cut { from, to, one_way: true }).unwrap();
             } else if n == mend_at {
-                hub.apply(&Command::Mend { from, to, one_way: true }).unwrap();
+                hub.apply(&ControlCommand::Mend { from, to, one_way: true }).unwrap();
             }
             while let Some(parcel) = hub.take(now_ns) {
                 taken += 1;

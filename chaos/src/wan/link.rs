@@ -48,7 +48,7 @@ pub(crate) enum Passage {
 
 /// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum PacketFate {
     /// The packet is lost; the counts have the reason.
     Gone,
     /// The packet arrives at `due_ns`, `copies` times.
@@ -56,7 +56,7 @@ pub(crate) enum Fate {
 }
 
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct WanLink {
     pub(crate) shape: Shape,
     /// Shape in the config, to which healing returns.
     pub(crate) configured: Shape,
@@ -70,7 +70,7 @@ pub(crate) struct Link {
     floor_ns: u64,
 }
 
-impl Link {
+impl WanLink {
     pub(crate) fn new(shape: Shape) -> Self {
         Self {
             shape,
@@ -85,26 +85,26 @@ impl Link {
     }
 
     /// Takes a packet of `length_bytes` that enters at `now_ns`, and decides its fate.
-    pub(crate) fn take(&mut self, now_ns: u64, length_bytes: u64, rng: &mut Rng) -> Fate {
+    pub(crate) fn take(&mut self, now_ns: u64, length_bytes: u64, rng: &mut Rng) -> PacketFate {
         self.counts.offered += 1;
         if self.passage == Passage::Cut {
             self.counts.cut += 1;
-            return Fate::Gone;
+            return PacketFate::Gone;
         }
         if self.loses(rng) {
             self.counts.lost += 1;
-            return Fate::Gone;
+            return PacketFate::Gone;
         }
         let Some(sent_ns) = self.send(now_ns, length_bytes) else {
             self.counts.queue_full += 1;
-            return Fate::Gone;
+            return PacketFate::Gone;
         };
         let due_ns = self.due(now_ns, sent_ns, rng);
         let is_corrupt = happens(self.shape.corrupt, rng);
         let is_doubled = happens(self.shape.duplicate, rng);
         self.counts.corrupted += u64::from(is_corrupt);
         self.counts.duplicated += u64::from(is_doubled);
-        Fate::Arrives { due_ns, copies: 1 + u8::from(is_doubled), is_corrupt }
+        PacketFate::Arrives { due_ns, copies: 1 + u8::from(is_doubled), is_corrupt }
     }
 
     /// Returns true if the packet is lost. Loss has two states (Gilbert model): in a burst all

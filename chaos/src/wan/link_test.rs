@@ -4,17 +4,17 @@ const PACKETS: u64 = 100_000;
 const MS: u64 = 1_000_000;
 
 /// Returns the fates of `count` packets of 1,000 bytes, `gap_ns` apart.
-fn fates(shape: Shape, count: u64, gap_ns: u64) -> (Link, Vec<Fate>) {
-    let mut link = Link::new(shape);
+fn fates(shape: Shape, count: u64, gap_ns: u64) -> (WanLink, Vec<PacketFate>) {
+    let mut link = WanLink::new(shape);
     let mut rng = Rng::with_seed(3);
     let fates = (0..count).map(|n| link.take(n * gap_ns, 1_000, &mut rng)).collect();
     (link, fates)
 }
 
-fn due(fate: &Fate) -> Option<u64> {
+fn due(fate: &PacketFate) -> Option<u64> {
     match fate {
-        Fate::Arrives { due_ns, .. } => Some(*due_ns),
-        Fate::Gone => None,
+        PacketFate::Arrives { due_ns, .. } => Some(*due_ns),
+        PacketFate::Gone => None,
     }
 }
 
@@ -22,7 +22,8 @@ fn due(fate: &Fate) -> Option<u64> {
 fn a_plain_link_adds_its_delay_and_nothing_else() {
     let (link, fates) = fates(Shape { delay_ns: 40 * MS, ..Shape::default() }, 100, MS);
     for (n, fate) in (0..).zip(&fates) {
-        let expected = Fate::Arrives { due_ns: n * MS + 40 * MS, copies: 1, is_corrupt: false };
+        let expected =
+            PacketFate::Arrives { due_ns: n * MS + 40 * MS, copies: 1, is_corrupt: false };
         assert_eq!(*fate, expected);
     }
     assert_eq!(link.counts, LinkCounts { offered: 100, ..LinkCounts::default() });
@@ -33,9 +34,9 @@ fn a_cut_link_passes_nothing_and_an_open_one_everything() {
     let (mut link, _) = fates(Shape::default(), 0, MS);
     let mut rng = Rng::with_seed(3);
     link.passage = Passage::Cut;
-    assert!((0..1_000).all(|n| link.take(n, 100, &mut rng) == Fate::Gone));
+    assert!((0..1_000).all(|n| link.take(n, 100, &mut rng) == PacketFate::Gone));
     link.passage = Passage::Open;
-    assert!((0..1_000).all(|n| link.take(n, 100, &mut rng) != Fate::Gone));
+    assert!((0..1_000).all(|n| link.take(n, 100, &mut rng) != PacketFate::Gone));
     assert_eq!((link.counts.offered, link.counts.cut), (2_000, 1_000));
 }
 
@@ -134,7 +135,8 @@ fn copies_and_flipped_bits_have_their_share() {
     let (link, fates) = fates(shape, PACKETS, MS);
     assert!(link.counts.duplicated.abs_diff(2_000) < 225, "{}", link.counts.duplicated);
     assert!(link.counts.corrupted.abs_diff(1_000) < 160, "{}", link.counts.corrupted);
-    let twice = fates.iter().filter(|fate| matches!(fate, Fate::Arrives { copies: 2, .. })).count();
+    let twice =
+        fates.iter().filter(|fate| matches!(fate, PacketFate::Arrives { copies: 2, .. })).count();
     assert_eq!(twice as u64, link.counts.duplicated);
 }
 

@@ -16,7 +16,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use super::netlink::{LOOPBACK, Netlink};
-use super::topology::Place;
+use super::topology::NodePlace;
 
 /// Name of the device in every namespace.
 const DEVICE: &str = "wan0";
@@ -37,7 +37,7 @@ pub struct Namespace {
 
 impl Namespace {
     /// Makes a namespace with the device and the addresses of `place`.
-    pub(crate) fn create(place: &Place, mtu_bytes: u16) -> io::Result<(Self, SyncDevice)> {
+    pub(crate) fn create(place: &NodePlace, mtu_bytes: u16) -> io::Result<(Self, SyncDevice)> {
         // On a thread of its own, because the thread leaves the namespace of all others for good.
         let work = || -> io::Result<(Self, SyncDevice)> {
             #[expect(
@@ -118,7 +118,7 @@ pub fn become_inside(namespace: &str, mut program: Command) -> io::Error {
     }
 }
 
-fn configure(place: &Place, mtu_bytes: u16) -> io::Result<()> {
+fn configure(place: &NodePlace, mtu_bytes: u16) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     netlink.bring_up(LOOPBACK)?;
     let device = netlink.index(DEVICE)?;

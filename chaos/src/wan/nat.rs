@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::packet::{Endpoint, Packet, Protocol, Side};
+use super::packet::{Endpoint, Packet, PacketProtocol, Side};
 
 /// Most flows that a region remembers, as many as a small router. Beyond that the longest idle one
 /// is forgotten.
@@ -27,7 +27,7 @@ const PORTS_GIVEN: u16 = 32_768;
 #[serde(deny_unknown_fields)]
 pub struct Forward {
     /// Protocol: `tcp` or `udp`.
-    pub protocol: Protocol,
+    pub protocol: PacketProtocol,
     /// Port of the public address.
     pub port: u16,
     /// Inside address.
@@ -66,9 +66,9 @@ struct Mapping {
 #[derive(Debug)]
 pub(crate) struct Nat {
     pub(crate) plan: NatPlan,
-    mappings: BTreeMap<(Protocol, Endpoint), Mapping>,
+    mappings: BTreeMap<(PacketProtocol, Endpoint), Mapping>,
     /// Inside endpoint of each public port in use.
-    owners: BTreeMap<(Protocol, u16), Endpoint>,
+    owners: BTreeMap<(PacketProtocol, u16), Endpoint>,
     /// Number of rebinds. Shifts the ports that are given out.
     rebinds: u16,
 }
@@ -118,7 +118,7 @@ impl Nat {
         self.rebinds = self.rebinds.wrapping_add(1);
     }
 
-    fn map(&mut self, now_ns: u64, key: (Protocol, Endpoint), peer: Endpoint) -> Option<u16> {
+    fn map(&mut self, now_ns: u64, key: (PacketProtocol, Endpoint), peer: Endpoint) -> Option<u16> {
         let idle_ns = self.plan.idle_ns;
         let expired = |mapping: &Mapping| now_ns.saturating_sub(mapping.used_ns) > idle_ns;
         // An expired mapping is made anew, so its peers may no longer answer.
@@ -144,7 +144,7 @@ impl Nat {
     fn answer(
         &mut self,
         now_ns: u64,
-        (protocol, public_port): (Protocol, u16),
+        (protocol, public_port): (PacketProtocol, u16),
         peer: Endpoint,
     ) -> Option<Endpoint> {
         let inside = *self.owners.get(&(protocol, public_port))?;
@@ -152,7 +152,7 @@ impl Nat {
         let is_idle = now_ns.saturating_sub(mapping.used_ns) > self.plan.idle_ns;
         // An echo reply carries the translated identifier, not the original one.
         let is_known = mapping.peers.iter().any(|(address, port)| {
-            *address == peer.0 && (*port == peer.1 || protocol == Protocol::Icmp)
+            *address == peer.0 && (*port == peer.1 || protocol == PacketProtocol::Icmp)
         });
         if is_idle || !is_known {
             return None;
@@ -163,7 +163,7 @@ impl Nat {
 
     /// Returns the flow's own port if that is free, else the next free one; `None` if all are
     /// taken.
-    fn free_port(&self, (protocol, inside): (Protocol, Endpoint)) -> Option<u16> {
+    fn free_port(&self, (protocol, inside): (PacketProtocol, Endpoint)) -> Option<u16> {
         let is_free = |port: u16| {
             !self.owners.contains_key(&(protocol, port))
                 && !self.plan.forwards.iter().any(|f| f.protocol == protocol && f.port == port)
@@ -188,7 +188,7 @@ impl Nat {
         }
     }
 
-    fn forget(&mut self, key: (Protocol, Endpoint)) {
+    fn forget(&mut self, key: (PacketProtocol, Endpoint)) {
         if let Some(mapping) = self.mappings.remove(&key) {
             self.owners.remove(&(key.0, mapping.public_port));
         }

@@ -12,7 +12,10 @@ fn nat() -> Nat {
     Nat::new(NatPlan {
         public: PUBLIC,
         idle_ns: IDLE_NS,
-        forwards: vec![forward(Protocol::Udp, 7400, None), forward(Protocol::Tcp, 80, Some(8080))],
+        forwards: vec![
+            forward(PacketProtocol::Udp, 7400, None),
+            forward(PacketProtocol::Tcp, 80, Some(8080)),
+        ],
     })
 }
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{oneshot, watch};
 
-use super::control::{Answer, Command, ControlError, PlaceReport};
-use super::forward::{Ask, Forwarder};
+use super::control::{ControlAnswer, ControlCommand, ControlError, PlaceReport};
+use super::forward::{ForwardAsk, Forwarder};
 use super::hub::Hub;
 use super::namespace::{Namespace, NamespaceId};
 use super::sweep::{Sweeper, end_all};
@@ -28,7 +28,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Error of a start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum NetworkStartError {
     /// The process lacks the rights to make namespaces and devices.
     #[error("network namespaces need root (CAP_SYS_ADMIN and CAP_NET_ADMIN)")]
     Rights,
@@ -44,7 +44,7 @@ pub enum StartError {
 
 /// Running regions. Dropping this ends all processes inside, and the namespaces with them.
 #[derive(Debug)]
-pub struct Network {
+pub struct WanNetwork {
     topology: Topology,
     namespaces: Vec<Namespace>,
     handle: Handle,
@@ -55,19 +55,19 @@ pub struct Network {
 /// Handle for commands to a running network. Can be cloned.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    asks: SyncSender<Ask>,
+    asks: SyncSender<ForwardAsk>,
     wake: Arc<OwnedFd>,
     places: Arc<[PlaceReport]>,
     running: watch::Receiver<()>,
 }
 
-impl Network {
+impl WanNetwork {
     /// Makes the namespaces and starts to forward packets.
     ///
     /// # Errors
     ///
-    /// Returns [`StartError`]; nothing is left behind then.
-    pub fn start(topology: Topology) -> Result<Self, StartError> {
+    /// Returns [`NetworkStartError`]; nothing is left behind then.
+    pub fn start(topology: Topology) -> Result<Self, NetworkStartError> {
         let mut namespaces = Vec::new();
         let mut devices = Vec::new();
         for place in &topology.places {
@@ -131,13 +131,13 @@ impl Network {
     }
 }
 
-impl Drop for Network {
+impl Drop for WanNetwork {
     fn drop(&mut self) {
         // Packets still flow while processes end their connections.
         let ids: BTreeSet<NamespaceId> = self.namespaces.iter().map(Namespace::id).collect();
         // The sweeper tries again to end the processes that this leaves.
         drop(end_all(&ids, GRACE));
-        drop(self.handle.send(Command::Stop {}));
+        drop(self.handle.send(ControlCommand::Stop {}));
         if let Some(forwarder) = self.forwarder.take() {
             // Every `ended` has seen the end already, whatever the result.
             drop(forwarder.join());
@@ -152,9 +152,9 @@ impl Handle {
     /// # Errors
     ///
     /// Returns [`ControlError`]; the network is unchanged then.
-    pub fn ask(&self, command: Command) -> Result<Answer, ControlError> {
-        if command == (Command::Places {}) {
-            return Ok(Answer::Places(self.places.to_vec()));
+    pub fn ask(&self, command: ControlCommand) -> Result<ControlAnswer, ControlError> {
+        if command == (ControlCommand::Places {}) {
+            return Ok(ControlAnswer::Places(self.places.to_vec()));
         }
         self.send(command)?.blocking_recv().unwrap_or(Err(ControlError::Ended))
     }
@@ -164,9 +164,9 @@ impl Handle {
     /// # Errors
     ///
     /// Returns [`ControlError`]; the network is unchanged then.
-    pub async fn ask_async(&self, command: Command) -> Result<Answer, ControlError> {
-        if command == (Command::Places {}) {
-            return Ok(Answer::Places(self.places.to_vec()));
+    pub async fn ask_async(&self, command: ControlCommand) -> Result<ControlAnswer, ControlError> {
+        if command == (ControlCommand::Places {}) {
+            return Ok(ControlAnswer::Places(self.places.to_vec()));
         }
         self.send(command)?.await.unwrap_or(Err(ControlError::Ended))
     }
@@ -179,10 +179,10 @@ impl Handle {
 
     fn send(
         &self,
-        command: Command,
-    ) -> Result<oneshot::Receiver<Result<Answer, ControlError>>, ControlError> {
+        command: ControlCommand,
+    ) -> Result<oneshot::Receiver<Result<ControlAnswer, ControlError>>, ControlError> {
         let (answer, receiver) = oneshot::channel();
-        self.asks.try_send(Ask { command, answer }).map_err(|error| match error {
+        self.asks.try_send(ForwardAsk { command, answer }).map_err(|error| match error {
             TrySendError::Full(_) => ControlError::Busy,
             TrySendError::Disconnected(_) => ControlError::Ended,
         })?;
@@ -192,10 +192,10 @@ impl Handle {
     }
 }
 
-fn refusal(what: &str, source: io::Error) -> StartError {
+fn refusal(what: &str, source: io::Error) -> NetworkStartError {
     match source.kind() {
-        io::ErrorKind::PermissionDenied => StartError::Rights,
-        _ => StartError::System { what: what.to_owned(), source },
+        io::ErrorKind::PermissionDenied => NetworkStartError::Rights,
+        _ => NetworkStartError::System { what: what.to_owned(), source },
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Protocol of a flow.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
+pub enum PacketProtocol {
     /// TCP, with ports.
     Tcp,
     /// UDP, with ports.
@@ -57,7 +57,7 @@ impl<'a> Packet<'a> {
 
     /// Returns protocol, source and destination; `None` for other protocols, fragments and ICMP
     /// errors.
-    pub(crate) fn flow(&self) -> Option<(Protocol, Endpoint, Endpoint)> {
+    pub(crate) fn flow(&self) -> Option<(PacketProtocol, Endpoint, Endpoint)> {
         let transport = self.transport()?;
         let source = self.word(port_offset(transport.protocol, Side::Source) + self.header_bytes);
         let destination =
@@ -74,7 +74,7 @@ impl<'a> Packet<'a> {
         let Some(transport) = self.transport() else { return };
         let checksum = self.header_bytes + transport.checksum;
         // A UDP checksum of zero means that there is none.
-        let is_summed = transport.protocol != Protocol::Udp || self.word(checksum) != 0;
+        let is_summed = transport.protocol != PacketProtocol::Udp || self.word(checksum) != 0;
         let address_at = ADDRESS_OFFSETS[side as usize];
         for (at, octets) in [(0, 0), (2, 2)] {
             let value = endpoint.0.octets();
@@ -82,7 +82,7 @@ impl<'a> Packet<'a> {
             let old = self.replace(address_at + at, new);
             self.adjust(IP_CHECKSUM, old, new);
             // The checksum of ICMP does not cover the addresses.
-            if is_summed && transport.protocol != Protocol::Icmp {
+            if is_summed && transport.protocol != PacketProtocol::Icmp {
                 self.adjust(checksum, old, new);
             }
         }
@@ -102,7 +102,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    fn transport(&self) -> Option<Transport> {
+    fn transport(&self) -> Option<PacketTransport> {
         const FRAGMENT: u16 = 0x3fff;
         const ECHO_REPLY: u8 = 0;
         const ECHO_REQUEST: u8 = 8;
@@ -111,14 +111,14 @@ impl<'a> Packet<'a> {
         }
         let payload = &self.bytes[self.header_bytes..];
         let (protocol, checksum, least) = match self.bytes[9] {
-            6 => (Protocol::Tcp, 16, 20),
-            17 => (Protocol::Udp, 6, 8),
+            6 => (PacketProtocol::Tcp, 16, 20),
+            17 => (PacketProtocol::Udp, 6, 8),
             1 if matches!(payload.first(), Some(&(ECHO_REQUEST | ECHO_REPLY))) => {
-                (Protocol::Icmp, 2, 8)
+                (PacketProtocol::Icmp, 2, 8)
             }
             _ => return None,
         };
-        (payload.len() >= least).then_some(Transport { protocol, checksum })
+        (payload.len() >= least).then_some(PacketTransport { protocol, checksum })
     }
 
     fn word(&self, at: usize) -> u16 {
@@ -143,14 +143,14 @@ impl<'a> Packet<'a> {
 }
 
 /// Transport protocol of a packet, with the offset of its checksum behind the IP header.
-struct Transport {
-    protocol: Protocol,
+struct PacketTransport {
+    protocol: PacketProtocol,
     checksum: usize,
 }
 
-fn port_offset(protocol: Protocol, side: Side) -> usize {
+fn port_offset(protocol: PacketProtocol, side: Side) -> usize {
     match (protocol, side) {
-        (Protocol::Icmp, _) => 4,
+        (PacketProtocol::Icmp, _) => 4,
         (_, Side::Source) => 0,
         (_, Side::Destination) => 2,
     }
@@ -273,7 +273,7 @@ mod tests {
         assert!(Packet::parse(&mut unreachable).unwrap().flow().is_none());
         let mut request = echo(8, 77, HERE, THERE);
         let flow = Packet::parse(&mut request).unwrap().flow();
-        assert_eq!(flow, Some((Protocol::Icmp, (HERE, 77), (THERE, 77))));
+        assert_eq!(flow, Some((PacketProtocol::Icmp, (HERE, 77), (THERE, 77))));
     }
 
     #[test]

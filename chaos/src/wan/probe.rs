@@ -24,12 +24,12 @@ const RECEIVE_BYTES: usize = 8 * 1024 * 1024;
 
 /// UDP server that sends every packet back. Dropping this stops it.
 #[derive(Debug)]
-pub struct Echo {
+pub struct ProbeEcho {
     is_stopped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Echo {
+impl ProbeEcho {
     /// Starts an echo at `address` inside `namespace`.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ impl Echo {
     }
 }
 
-impl Drop for Echo {
+impl Drop for ProbeEcho {
     fn drop(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

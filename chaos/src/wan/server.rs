@@ -11,7 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::control::{Answer, Command};
+use super::control::{ControlAnswer, ControlCommand};
 use super::network::Handle;
 
 /// Largest line in bytes; a command has a few hundred.
@@ -25,24 +25,24 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// Answer to one line.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Reply {
+pub struct ControlReply {
     /// False if nothing was changed.
     pub ok: bool,
     /// Answer, if `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answer>,
+    pub answer: Option<ControlAnswer>,
     /// Reason, if not `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-impl Reply {
+impl ControlReply {
     /// Returns the answer.
     ///
     /// # Errors
     ///
     /// Returns the reason as text if the command failed.
-    pub fn into_result(self) -> Result<Answer, String> {
+    pub fn into_result(self) -> Result<ControlAnswer, String> {
         match (self.answer, self.error) {
             (Some(answer), _) if self.ok => Ok(answer),
             (_, error) => Err(error.unwrap_or_else(|| "an answer of unknown form".to_owned())),
@@ -116,18 +116,18 @@ async fn converse(stream: UnixStream, handle: Handle, stop: Arc<Notify>) {
     }
 }
 
-async fn respond(line: &[u8], handle: &Handle, stop: &Notify) -> Reply {
-    let answer = match serde_json::from_slice::<Command>(line) {
+async fn respond(line: &[u8], handle: &Handle, stop: &Notify) -> ControlReply {
+    let answer = match serde_json::from_slice::<ControlCommand>(line) {
         // The caller of `serve` ends the network.
-        Ok(Command::Stop {}) => {
+        Ok(ControlCommand::Stop {}) => {
             stop.notify_one();
-            Ok(Answer::Done)
+            Ok(ControlAnswer::Done)
         }
         Ok(command) => handle.ask_async(command).await.map_err(|error| error.to_string()),
         Err(error) => Err(format!("no command: {error}")),
     };
     match answer {
-        Ok(answer) => Reply { ok: true, answer: Some(answer), error: None },
-        Err(error) => Reply { ok: false, answer: None, error: Some(error) },
+        Ok(answer) => ControlReply { ok: true, answer: Some(answer), error: None },
+        Err(error) => ControlReply { ok: false, answer: None, error: Some(error) },
     }
 }

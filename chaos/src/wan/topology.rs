@@ -19,16 +19,16 @@ pub struct Topology {
     /// Most bytes on their way at once; more are lost and counted.
     pub bytes_max: usize,
     /// Regions in the order of the config.
-    pub regions: Vec<Region>,
+    pub regions: Vec<TopologyRegion>,
     /// Places, one for each namespace.
-    pub places: Vec<Place>,
+    pub places: Vec<NodePlace>,
     /// Shapes from each region to each, as a square matrix row by row.
     pub shapes: Vec<Shape>,
 }
 
 /// Region.
 #[derive(Clone, Debug)]
-pub struct Region {
+pub struct TopologyRegion {
     /// Unique name.
     pub name: String,
     /// Address translation at the edge; `None` without.
@@ -37,7 +37,7 @@ pub struct Region {
 
 /// Network namespace with one device and one or more addresses.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct NodePlace {
     /// Index into the regions.
     pub region: usize,
     /// Nodes: number within the region, from 1, and address.

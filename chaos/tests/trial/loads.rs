@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use spillway_chaos::load::{Plan, Trial, run};
+use spillway_chaos::load::{LoadPlan, LoadTrial, run};
 
 use super::programs;
 
@@ -14,13 +14,13 @@ const BUSY_POINTS: f64 = 3.0;
 
 /// Runs a trial once and checks the results that do not depend on how busy the machine is: checks
 /// and shares. Times need a release build and a machine of its own.
-fn check(trial: Trial) {
+fn check(trial: LoadTrial) {
     let Some((binary, launcher)) = programs() else { return };
     let turn = File::create(launcher.with_file_name("trial.lock")).unwrap();
     turn.lock().unwrap();
     let progress = |line: &str| eprintln!("{line}");
     let (rounds, is_short, seed, keep) = (1, true, 7, false);
-    let plan = Plan { trial, rounds, is_short, binary, launcher, seed, keep, progress };
+    let plan = LoadPlan { trial, rounds, is_short, binary, launcher, seed, keep, progress };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let report = runtime.block_on(run(&plan)).unwrap();
     eprintln!("{}", report.table());
@@ -41,23 +41,23 @@ fn check(trial: Trial) {
 #[test]
 #[ignore = "needs root and the processor for itself: cargo xtask chaos"]
 fn five_times_the_load_takes_nothing_from_what_is_served() {
-    check(Trial::Overload);
+    check(LoadTrial::Overload);
 }
 
 #[test]
 #[ignore = "needs root and the processor for itself: cargo xtask chaos"]
 fn killed_replicas_fail_no_request_and_no_stream() {
-    check(Trial::Kill);
+    check(LoadTrial::Kill);
 }
 
 #[test]
 #[ignore = "needs root and the processor for itself: cargo xtask chaos"]
 fn a_killed_region_is_gone_for_a_second_at_most() {
-    check(Trial::Region);
+    check(LoadTrial::Region);
 }
 
 #[test]
 #[ignore = "needs root and the processor for itself: cargo xtask chaos"]
 fn all_nodes_are_restarted_under_load_and_nobody_notices() {
-    check(Trial::Rolling);
+    check(LoadTrial::Rolling);
 }

@@ -18,7 +18,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use spillway_chaos::trial::{Part, Plan, Report, Wan, run};
+use spillway_chaos::trial::{TrialPart, TrialPlan, TrialReport, Wan, run};
 
 /// Checks, by the start of their name, that a busy machine can break: a leader without processor
 /// time for a lease is replaced. These must hold in most trials, all other checks always.
@@ -54,20 +54,20 @@ fn build(profile: &Path) -> PathBuf {
     profile.join("spillway")
 }
 
-fn tried(part: Part, wan: Wan, trials: usize) -> Option<Report> {
+fn tried(part: TrialPart, wan: Wan, trials: usize) -> Option<TrialReport> {
     let (binary, launcher) = programs()?;
     // One cluster at a time, so that its nodes have the processor when their timers are due.
     let turn = File::create(launcher.with_file_name("trial.lock")).unwrap();
     turn.lock().unwrap();
     let progress = |line: &str| eprintln!("{line}");
-    let plan = Plan { part, wan, trials, binary, launcher, seed: 7, keep: false, progress };
+    let plan = TrialPlan { part, wan, trials, binary, launcher, seed: 7, keep: false, progress };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let report = runtime.block_on(run(&plan)).unwrap();
     eprintln!("{}", report.table());
     Some(report)
 }
 
-fn check(part: Part, wan: Wan, trials: usize) {
+fn check(part: TrialPart, wan: Wan, trials: usize) {
     let Some(report) = tried(part, wan, trials) else { return };
     assert!(!report.checks.is_empty());
     for check in &report.checks {

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::support::{SOON, address, ask, is_root, start, stats, wait_until};
-use spillway_chaos::wan::probe::{Echo, flood, open, round_trips};
-use spillway_chaos::wan::{Network, config};
+use spillway_chaos::wan::probe::{ProbeEcho, flood, open, round_trips};
+use spillway_chaos::wan::{WanNetwork, config};
 
 const THREE: &str = "wans/three.toml";
 const REGIONS: [(&str, &str); 3] =
@@ -34,12 +34,12 @@ const NEAR: &str = r#"
     isolate = "node"
 "#;
 
-fn three() -> Network {
+fn three() -> WanNetwork {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    Network::start(config::read(&folder.join(THREE)).unwrap()).unwrap()
+    WanNetwork::start(config::read(&folder.join(THREE)).unwrap()).unwrap()
 }
 
-fn socket(network: &Network, region: &str, node: u16, at: &str) -> UdpSocket {
+fn socket(network: &WanNetwork, region: &str, node: u16, at: &str) -> UdpSocket {
     let (host, port) = at.split_once(':').unwrap();
     let address = SocketAddrV4::new(address(host), port.parse().unwrap());
     let socket = open(network.namespace(region, node).unwrap(), address).unwrap();
@@ -59,11 +59,11 @@ fn round_trips_are_80_220_and_170_ms_within_one_millisecond() {
         return;
     }
     let network = three();
-    let echoes: Vec<Echo> = REGIONS
+    let echoes: Vec<ProbeEcho> = REGIONS
         .iter()
         .map(|(region, host)| {
             let at = SocketAddrV4::new(address(host), 7);
-            Echo::start(network.namespace(region, 1).unwrap(), at).unwrap()
+            ProbeEcho::start(network.namespace(region, 1).unwrap(), at).unwrap()
         })
         .collect();
     let measure = |(from, to, expected_ms): (usize, usize, f64)| {
@@ -118,9 +118,11 @@ fn every_lost_packet_is_counted_and_no_other_is_lost() {
     let lossy =
         r#"{"do": "shape", "from": "a", "to": "b", "set": {"loss_percent": 10}, "one_way": true}"#;
     ask(&network, lossy);
-    let _echo =
-        Echo::start(network.namespace("b", 1).unwrap(), SocketAddrV4::new(address("10.77.2.1"), 7))
-            .unwrap();
+    let _echo = ProbeEcho::start(
+        network.namespace("b", 1).unwrap(),
+        SocketAddrV4::new(address("10.77.2.1"), 7),
+    )
+    .unwrap();
     let socket = socket(&network, "a", 1, "10.77.1.1:0");
     let target = SocketAddrV4::new(address("10.77.2.1"), 7);
     let measured = round_trips(&socket, target, 2_000, Duration::from_micros(200)).unwrap();
@@ -218,7 +220,7 @@ fn behind_translation_the_bound_address_is_not_the_one_that_others_see() {
         return;
     }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let network = Network::start(config::read(&folder.join("wans/nat.toml")).unwrap()).unwrap();
+    let network = WanNetwork::start(config::read(&folder.join("wans/nat.toml")).unwrap()).unwrap();
     ask(&network, r#"{"do": "shape", "from": "*", "to": "*", "set": {"rtt_ms": 2}}"#);
     let us = socket(&network, "us-east-1", 1, "192.168.0.1:7400");
     let eu = socket(&network, "eu-west-1", 1, "192.168.0.1:7400");

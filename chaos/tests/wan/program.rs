@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use super::support::{is_root, wait_until};
-use spillway_chaos::wan::{Answer, PlaceReport};
+use spillway_chaos::wan::{ControlAnswer, PlaceReport};
 use tempfile::TempDir;
 
 const CONFIG: &str = r#"
@@ -72,7 +72,7 @@ impl Wan {
     fn places(&self) -> Vec<PlaceReport> {
         let output = self.ctl(&["places", "--json"]);
         match serde_json::from_slice(&output.stdout).unwrap() {
-            Answer::Places(places) => places,
+            ControlAnswer::Places(places) => places,
             other => panic!("{other:?}"),
         }
     }

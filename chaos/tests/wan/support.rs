@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use spillway_chaos::wan::{Answer, Command, Network, Stats, config};
+use spillway_chaos::wan::{ControlAnswer, ControlCommand, WanNetwork, WanStats, config};
 
 /// Limit for steps that take almost no time; the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -25,17 +25,17 @@ pub(crate) fn is_root() -> bool {
 }
 
 /// Starts a network from the text of a config.
-pub(crate) fn start(text: &str) -> Network {
-    Network::start(config::parse(text, Path::new(".")).unwrap()).unwrap()
+pub(crate) fn start(text: &str) -> WanNetwork {
+    WanNetwork::start(config::parse(text, Path::new(".")).unwrap()).unwrap()
 }
 
-pub(crate) fn ask(network: &Network, json: &str) -> Answer {
+pub(crate) fn ask(network: &WanNetwork, json: &str) -> ControlAnswer {
     network.handle().ask(serde_json::from_str(json).unwrap()).unwrap()
 }
 
-pub(crate) fn stats(network: &Network) -> Stats {
-    match network.handle().ask(Command::Stats {}).unwrap() {
-        Answer::Stats(stats) => stats,
+pub(crate) fn stats(network: &WanNetwork) -> WanStats {
+    match network.handle().ask(ControlCommand::Stats {}).unwrap() {
+        ControlAnswer::Stats(stats) => stats,
         other => panic!("{other:?}"),
     }
 }

@@ -9,9 +9,9 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::access::{self, Credential};
 use crate::answer::{self, Cluster};
-use crate::call::{self, Call};
+use crate::call::{self, AdminCall};
 use crate::config::{AdminConfig, AdminRole};
-use crate::endpoint::{self, Found, Operation};
+use crate::endpoint::{self, EndpointMatch, Operation};
 use crate::error::ApiError;
 use crate::explain::Explain;
 use crate::openapi::openapi;
@@ -27,11 +27,11 @@ pub struct Admin {
     explain: Option<Arc<dyn Explain>>,
     own_limits: Option<Arc<dyn OwnLimits>>,
     steered: Option<Arc<dyn Steered>>,
-    shared: Arc<Shared>,
+    shared: Arc<AdminShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AdminShared {
     /// Config in use; replaced as a whole. Streams watch it and end when their token becomes
     /// invalid.
     config: watch::Sender<Arc<AdminConfig>>,
@@ -48,7 +48,7 @@ impl Admin {
         let watchers = Arc::new(Semaphore::new(config.watchers_max));
         let backups = Arc::new(Semaphore::new(1));
         let config = watch::Sender::new(Arc::new(config));
-        let shared = Arc::new(Shared { config, watchers, backups });
+        let shared = Arc::new(AdminShared { config, watchers, backups });
         Self { control_plane, explain: None, own_limits: None, steered: None, shared }
     }
 
@@ -117,9 +117,9 @@ impl Admin {
         let caller = access::caller(&head, config, state.as_deref())?;
         let segments = call::segments(head.uri.path())?;
         let (endpoint, path) = match endpoint::find(&head.method, &segments) {
-            Found::Endpoint(endpoint, path) => (endpoint, path),
-            Found::OtherMethods(methods) => return Ok(other_methods(&methods)),
-            Found::Nothing => return Err(no_path()),
+            EndpointMatch::Endpoint(endpoint, path) => (endpoint, path),
+            EndpointMatch::OtherMethods(methods) => return Ok(other_methods(&methods)),
+            EndpointMatch::Nothing => return Err(no_path()),
         };
         // Before the body is read, so that only a caller with the role makes this node hold one.
         access::check_role(&caller, endpoint.role)?;
@@ -127,7 +127,7 @@ impl Admin {
         if endpoint.operation == Operation::OpenApi {
             return Ok(json(StatusCode::OK, openapi()));
         }
-        let call = Call::read((endpoint, path), caller, (head, body), config).await?;
+        let call = AdminCall::read((endpoint, path), caller, (head, body), config).await?;
         let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
         // Checked again, since the body may have taken long to arrive.
         if !credential.holds(state.as_deref()) {

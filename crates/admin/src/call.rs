@@ -25,7 +25,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A parsed request.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct AdminCall {
     pub(crate) endpoint: &'static Endpoint,
     pub(crate) caller: Caller,
     /// Values of the `{names}` in the endpoint's path.
@@ -45,7 +45,7 @@ pub(crate) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
     parts.map_err(|_| ApiError::bad_request("the path is badly encoded", "encode it as UTF-8"))
 }
 
-impl Call {
+impl AdminCall {
     /// Parses query, headers and body.
     pub(crate) async fn read(
         (endpoint, path): (&'static Endpoint, Vec<String>),

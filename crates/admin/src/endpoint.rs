@@ -62,24 +62,24 @@ pub(crate) static ENDPOINTS: LazyLock<Vec<Endpoint>> = LazyLock::new(|| {
 
 /// Result of looking up a path: an endpoint with the values of its `{names}`, or the methods that
 /// the path takes.
-pub(crate) enum Found {
+pub(crate) enum EndpointMatch {
     Endpoint(&'static Endpoint, Vec<String>),
     OtherMethods(Vec<&'static Method>),
     Nothing,
 }
 
 /// Looks a path up. `segments` are its decoded parts.
-pub(crate) fn find(method: &Method, segments: &[String]) -> Found {
+pub(crate) fn find(method: &Method, segments: &[String]) -> EndpointMatch {
     let mut others = Vec::new();
     for endpoint in ENDPOINTS.iter() {
         let Some(parts) = matched(&endpoint.path, segments) else { continue };
         if endpoint.method == method {
-            return Found::Endpoint(endpoint, parts);
+            return EndpointMatch::Endpoint(endpoint, parts);
         }
         // The path exists with another method: 405 instead of 404.
         others.push(&endpoint.method);
     }
-    if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
+    if others.is_empty() { EndpointMatch::Nothing } else { EndpointMatch::OtherMethods(others) }
 }
 
 fn matched(path: &str, segments: &[String]) -> Option<Vec<String>> {
@@ -214,7 +214,9 @@ mod tests {
     fn every_path_leads_to_its_own_endpoint() {
         for endpoint in ENDPOINTS.iter() {
             match find(&endpoint.method, &segments(&endpoint.path)) {
-                Found::Endpoint(found, _) => assert!(std::ptr::eq(found, endpoint), "{endpoint:?}"),
+                EndpointMatch::Endpoint(found, _) => {
+                    assert!(std::ptr::eq(found, endpoint), "{endpoint:?}")
+                }
                 _ => panic!("{endpoint:?}"),
             }
             assert!(!endpoint.summary.is_empty(), "{endpoint:?}");
@@ -223,16 +225,17 @@ mod tests {
 
     #[test]
     fn what_stands_in_the_path_comes_along() {
-        let Found::Endpoint(endpoint, parts) =
+        let EndpointMatch::Endpoint(endpoint, parts) =
             find(&Method::POST, &segments("/v1/replicas/eu/a/drain"))
         else {
             panic!("not found")
         };
         assert_eq!(endpoint.operation, Operation::SetReplicaState(ReplicaState::Draining));
         assert_eq!(parts, ["eu", "a"]);
-        assert!(matches!(find(&Method::GET, &segments("/v1/nothing")), Found::Nothing));
-        assert!(matches!(find(&Method::GET, &segments("/v1/nodes/")), Found::Endpoint(..)));
-        let Found::OtherMethods(methods) = find(&Method::PATCH, &segments("/v1/keys/k")) else {
+        assert!(matches!(find(&Method::GET, &segments("/v1/nothing")), EndpointMatch::Nothing));
+        assert!(matches!(find(&Method::GET, &segments("/v1/nodes/")), EndpointMatch::Endpoint(..)));
+        let EndpointMatch::OtherMethods(methods) = find(&Method::PATCH, &segments("/v1/keys/k"))
+        else {
             panic!("another method")
         };
         assert_eq!(methods, [&Method::GET, &Method::DELETE, &Method::PUT]);

@@ -18,7 +18,7 @@ pub trait Explain: Debug + Send + Sync {
 }
 
 /// An explanation that is being made.
-pub type Explaining<'a> = Pin<Box<dyn Future<Output = Result<Value, ExplainFault>> + Send + 'a>>;
+pub type Explaining<'a> = Pin<Box<dyn Future<Output = Result<Value, ExplainError>> + Send + 'a>>;
 
 /// A request to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct ExplainRequest {
 /// Error for a request that cannot be explained: sent for real, it would be answered with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{cause}: {remedy}")]
-pub struct ExplainFault {
+pub struct ExplainError {
     /// Fault of the request.
     pub cause: String,
     /// Advice to the client.

@@ -1,7 +1,7 @@
 //! Answers for errors of the layers below.
 
 use http::StatusCode;
-use spillway_cluster_state::{Fault, RecordKey, Refusal, RefusalCode};
+use spillway_cluster_state::{ApplyError, CommandError, RecordKey, RefusalCode};
 use spillway_raft::{ChangeError, ProposeError, ReadError};
 
 use crate::error::{ApiError, Conflict, LeaderHint};
@@ -71,10 +71,10 @@ pub(crate) fn of_transfer(error: ChangeError, leader: Option<LeaderHint>) -> Api
 
 /// Returns the answer to a command that was refused. If the missing record is `about`, the subject
 /// of the request, the answer is 404; another missing record is a mistake in the request.
-pub(crate) fn of_fault(fault: Fault, about: &RecordKey) -> ApiError {
+pub(crate) fn of_fault(fault: ApplyError, about: &RecordKey) -> ApiError {
     match fault {
-        Fault::Refused(refusal) => of_refusal(refusal, about),
-        Fault::Conflict { key, current } => of_conflict(&key, current),
+        ApplyError::Refused(refusal) => of_refusal(refusal, about),
+        ApplyError::Conflict { key, current } => of_conflict(&key, current),
     }
 }
 
@@ -92,8 +92,8 @@ pub(crate) fn of_conflict(key: &RecordKey, current_version: Option<u64>) -> ApiE
     })
 }
 
-pub(crate) fn of_refusal(refusal: Refusal, about: &RecordKey) -> ApiError {
-    let Refusal { code, cause, remedy } = refusal;
+pub(crate) fn of_refusal(refusal: CommandError, about: &RecordKey) -> ApiError {
+    let CommandError { code, cause, remedy } = refusal;
     let missing = format!("{about} does not exist");
     let (status, name) = match code {
         RefusalCode::Unknown if cause == missing => (StatusCode::NOT_FOUND, "not_found"),

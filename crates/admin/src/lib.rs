@@ -30,13 +30,13 @@ mod token_file;
 
 pub use admin::Admin;
 pub use config::{AdminConfig, AdminRole, ConfigToken};
-pub use explain::{Explain, ExplainFault, ExplainRequest, Explaining};
-pub use listener::{ListenerFault, check_listener, connection_builder};
+pub use explain::{Explain, ExplainError, ExplainRequest, Explaining};
+pub use listener::{ListenerError, check_listener, connection_builder};
 pub use openapi::openapi;
 pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};
 pub use steering::{Steered, SteeredRegion};
-pub use token_file::{TokenFileFault, parse_token_file};
+pub use token_file::{TokenFileError, parse_token_file};
 
 #[cfg(test)]
 mod admin_test;

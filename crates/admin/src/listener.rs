@@ -21,7 +21,7 @@ const HEAD_LIMIT: Duration = Duration::from_secs(30);
     "the admin listener {address} can be reached from elsewhere, and there is no token: listen on \
      127.0.0.1, or set a token file"
 )]
-pub struct ListenerFault {
+pub struct ListenerError {
     /// Address that the listener was to have.
     pub address: SocketAddr,
 }
@@ -32,10 +32,10 @@ pub struct ListenerFault {
 ///
 /// # Errors
 /// Returns an error if the address is not loopback and there is no token.
-pub fn check_listener(address: SocketAddr, config: &AdminConfig) -> Result<(), ListenerFault> {
+pub fn check_listener(address: SocketAddr, config: &AdminConfig) -> Result<(), ListenerError> {
     // Canonical, since `::ffff:127.0.0.1` is loopback, too.
     if !config.wants_token() && !address.ip().to_canonical().is_loopback() {
-        return Err(ListenerFault { address });
+        return Err(ListenerError { address });
     }
     Ok(())
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Debug;
 
-use spillway_quota::{LimitTerms, Usage};
+use spillway_quota::{LimitTerms, LimitUsage};
 
 /// Limits that the node enforces by itself.
 pub trait OwnLimits: Debug + Send + Sync {
     /// Returns the first `most` limits of the node's config file in the order of their names, with
     /// their usage. A limit that is replaced by one of the cluster has no usage.
-    fn own_limits(&self, most: usize) -> Vec<(LimitTerms, Option<Usage>)>;
+    fn own_limits(&self, most: usize) -> Vec<(LimitTerms, Option<LimitUsage>)>;
 }

@@ -18,7 +18,7 @@ const HASH: &str = "sha256:";
 /// Error for a line of a token file that can't be used. Never contains any part of a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {cause}: {remedy}")]
-pub struct TokenFileFault {
+pub struct TokenFileError {
     /// Number of the line, from 1 on.
     pub line: usize,
     /// Fault of the line.
@@ -33,14 +33,14 @@ pub struct TokenFileFault {
 ///
 /// # Errors
 /// Returns an error for the first line that has another form.
-pub fn parse_token_file(text: &str) -> Result<Vec<ConfigToken>, TokenFileFault> {
+pub fn parse_token_file(text: &str) -> Result<Vec<ConfigToken>, TokenFileError> {
     let mut tokens: Vec<ConfigToken> = Vec::new();
     for (at, line) in text.lines().enumerate() {
         let line_text = line.trim();
         if line_text.is_empty() || line_text.starts_with('#') {
             continue;
         }
-        let fault = |(cause, remedy)| TokenFileFault { line: at + 1, cause, remedy };
+        let fault = |(cause, remedy)| TokenFileError { line: at + 1, cause, remedy };
         let token = parse_line(line_text).map_err(fault)?;
         // Two tokens of one name would be one person in the audit trail.
         if tokens.iter().any(|known| known.name == token.name || known.hash == token.hash) {

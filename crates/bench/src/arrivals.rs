@@ -15,7 +15,7 @@ use tokio::{io::unix::AsyncFd, sync::Semaphore};
 
 /// Pace of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Pace {
+pub(crate) enum ArrivalPace {
     /// Closed loop: each connection sends its next request after the last answer.
     Closed,
     /// Open loop: this many requests per second in total, answered or not.
@@ -33,10 +33,10 @@ pub(crate) struct Arrivals {
 
 impl Arrivals {
     /// Starts the arrivals now.
-    pub(crate) fn new(pace: Pace) -> Self {
+    pub(crate) fn new(pace: ArrivalPace) -> Self {
         let schedule = match pace {
-            Pace::Closed => None,
-            Pace::Rate(per_second) => Some(Schedule::new(Instant::now(), per_second)),
+            ArrivalPace::Closed => None,
+            ArrivalPace::Rate(per_second) => Some(Schedule::new(Instant::now(), per_second)),
         };
         Self {
             schedule,
@@ -137,7 +137,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_backlog_of_a_stall_keeps_its_due_times() {
-        let arrivals = Arrivals::new(Pace::Rate(1000.0));
+        let arrivals = Arrivals::new(ArrivalPace::Rate(1000.0));
         let start = arrivals.schedule.unwrap().start;
         // Effect of the timer if it expired five times while no connection was free.
         arrivals.due.add_permits(5);
@@ -151,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_timer_keeps_the_rate() {
-        let arrivals = Arrivals::new(Pace::Rate(2000.0));
+        let arrivals = Arrivals::new(ArrivalPace::Rate(2000.0));
         let consume = async {
             for _ in 0..100 {
                 arrivals.next().await.unwrap();

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    http1::{MessageReader, Role, Start},
+    http1::{HttpRole, MessageReader, Start},
     request::MODEL,
 };
 
@@ -30,7 +30,7 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// Answer to POST requests. All other requests get a small JSON object, for health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum BackendAnswer {
     /// JSON body of about `bytes` bytes.
     Json {
         /// Size of the body in bytes; a value that is too small gives the smallest possible body.
@@ -46,7 +46,7 @@ pub(crate) enum Answer {
 }
 
 /// Serves forever. Dropping the future ends all servers.
-pub(crate) async fn serve(listeners: Vec<TcpListener>, answer: Answer) {
+pub(crate) async fn serve(listeners: Vec<TcpListener>, answer: BackendAnswer) {
     let script = Arc::new(Script::new(answer));
     let mut servers = JoinSet::new();
     for listener in listeners {
@@ -90,7 +90,7 @@ async fn accept(listener: TcpListener, script: Arc<Script>) {
 async fn serve_connection(mut stream: TcpStream, script: &Script) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; READ_BYTES];
-    let mut reader = MessageReader::new(Role::Server);
+    let mut reader = MessageReader::new(HttpRole::Server);
     loop {
         let length = stream.read(&mut buffer).await?;
         if length == 0 {
@@ -111,7 +111,7 @@ async fn serve_connection(mut stream: TcpStream, script: &Script) -> anyhow::Res
 /// All responses of the backend, built once.
 #[derive(Debug)]
 struct Script {
-    answer: Answer,
+    answer: BackendAnswer,
     health: Bytes,
     /// Whole JSON response, or the head of the stream.
     first: Bytes,
@@ -120,12 +120,14 @@ struct Script {
 }
 
 impl Script {
-    fn new(answer: Answer) -> Self {
+    fn new(answer: BackendAnswer) -> Self {
         let first = match answer {
-            Answer::Json { bytes } => json_response(&completion(bytes)),
-            Answer::Stream { .. } => "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+            BackendAnswer::Json { bytes } => json_response(&completion(bytes)),
+            BackendAnswer::Stream { .. } => {
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                  cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n"
-                .into(),
+                    .into()
+            }
         };
         let mut end = chunk("data: [DONE]\n\n");
         end.push_str("0\r\n\r\n");
@@ -143,7 +145,7 @@ impl Script {
             return stream.write_all(&self.health).await;
         }
         stream.write_all(&self.first).await?;
-        if let Answer::Stream { tokens, interval } = self.answer {
+        if let BackendAnswer::Stream { tokens, interval } = self.answer {
             self.play_tokens(stream, tokens, interval).await?;
         }
         Ok(())
@@ -207,16 +209,16 @@ fn chunk(payload: &str) -> String {
 mod tests {
     use super::*;
     use crate::{
-        arrivals::Pace,
-        client::Reply,
+        arrivals::ArrivalPace,
+        client::BenchReply,
         load::{LoadSpec, Protocol, run},
     };
 
-    fn spec(body_bytes: usize, reply: Reply) -> LoadSpec {
+    fn spec(body_bytes: usize, reply: BenchReply) -> LoadSpec {
         LoadSpec {
             clients: 3,
             protocol: Protocol::Http1,
-            pace: Pace::Closed,
+            pace: ArrivalPace::Closed,
             body_bytes,
             reply,
             ramp: Duration::ZERO,
@@ -240,14 +242,14 @@ mod tests {
         let (listeners, addresses) = listen(2).await.unwrap();
         let load = async {
             for body_bytes in [1024, 16 * 1024, 128 * 1024] {
-                let spec = spec(body_bytes, Reply::Whole);
+                let spec = spec(body_bytes, BenchReply::Whole);
                 let (measurement, (), ()) = run(addresses[1], &spec, || Ok(())).await.unwrap();
                 assert_eq!((measurement.errors, measurement.first_error), (0, None));
                 assert!(measurement.requests > 3);
             }
         };
         tokio::select! {
-            () = serve(listeners, Answer::Json { bytes: 512 }) => panic!("the backend ended"),
+            () = serve(listeners, BackendAnswer::Json { bytes: 512 }) => panic!("the backend ended"),
             () = load => {}
         }
     }
@@ -255,8 +257,8 @@ mod tests {
     #[tokio::test]
     async fn paced_streams_have_all_tokens_at_their_pace() {
         let (listeners, addresses) = listen(1).await.unwrap();
-        let answer = Answer::Stream { tokens: 7, interval: Duration::from_millis(4) };
-        let spec = spec(1024, Reply::Stream { tokens: Some(7) });
+        let answer = BackendAnswer::Stream { tokens: 7, interval: Duration::from_millis(4) };
+        let spec = spec(1024, BenchReply::Stream { tokens: Some(7) });
         tokio::select! {
             () = serve(listeners, answer) => panic!("the backend ended"),
             result = run(addresses[0], &spec, || Ok(())) => {
@@ -272,8 +274,8 @@ mod tests {
     #[tokio::test]
     async fn a_stream_with_a_missing_token_is_an_error() {
         let (listeners, addresses) = listen(1).await.unwrap();
-        let answer = Answer::Stream { tokens: 6, interval: Duration::ZERO };
-        let spec = spec(1024, Reply::Stream { tokens: Some(7) });
+        let answer = BackendAnswer::Stream { tokens: 6, interval: Duration::ZERO };
+        let spec = spec(1024, BenchReply::Stream { tokens: Some(7) });
         tokio::select! {
             () = serve(listeners, answer) => panic!("the backend ended"),
             result = run(addresses[0], &spec, || Ok(())) => {

@@ -7,7 +7,7 @@ const SIZE_DIGITS_MAX: u8 = 12;
 
 /// Position of the reader inside the coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     // Size => (Extension | Data | Trailer)
     Size { value: u64, digits: u8 },
     // Extension => (Data | Trailer); everything up to the line feed is skipped.
@@ -24,18 +24,18 @@ enum State {
 /// Reader that extracts the payload of a chunked body.
 #[derive(Debug)]
 pub(crate) struct ChunkReader {
-    state: State,
+    state: ChunkState,
 }
 
 impl ChunkReader {
     /// Returns a reader that expects the first chunk size.
     pub(crate) fn new() -> Self {
-        Self { state: State::Size { value: 0, digits: 0 } }
+        Self { state: ChunkState::Size { value: 0, digits: 0 } }
     }
 
     /// Returns true if the last chunk and its trailer have been read.
     pub(crate) fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
     /// Reads from `input` and hands each piece of payload to `payload`. Returns the number of bytes
@@ -47,13 +47,16 @@ impl ChunkReader {
     ) -> Result<usize, HttpError> {
         let mut at = 0;
         while at < input.len() && !self.is_done() {
-            if let State::Data { remaining } = self.state {
+            if let ChunkState::Data { remaining } = self.state {
                 let length = usize::try_from(remaining).unwrap_or(usize::MAX).min(input.len() - at);
                 payload(&input[at..at + length]);
                 at += length;
                 let left = remaining - length as u64;
-                self.state =
-                    if left == 0 { State::DataEnd } else { State::Data { remaining: left } };
+                self.state = if left == 0 {
+                    ChunkState::DataEnd
+                } else {
+                    ChunkState::Data { remaining: left }
+                };
             } else {
                 self.state = after_byte(self.state, input[at])?;
                 at += 1;
@@ -64,34 +67,38 @@ impl ChunkReader {
 }
 
 /// Returns the state after one byte of framing.
-fn after_byte(state: State, byte: u8) -> Result<State, HttpError> {
+fn after_byte(state: ChunkState, byte: u8) -> Result<ChunkState, HttpError> {
     match (state, byte) {
-        (State::Size { digits: 0, .. }, b'\r' | b'\n' | b';') => Err(HttpError::Chunk),
-        (State::Size { value, .. } | State::Extension { value }, b'\n') => Ok(after_size(value)),
-        (State::Size { value, .. }, b'\r' | b';' | b' ') => Ok(State::Extension { value }),
-        (State::Size { value, digits }, _) => {
+        (ChunkState::Size { digits: 0, .. }, b'\r' | b'\n' | b';') => Err(HttpError::Chunk),
+        (ChunkState::Size { value, .. } | ChunkState::Extension { value }, b'\n') => {
+            Ok(after_size(value))
+        }
+        (ChunkState::Size { value, .. }, b'\r' | b';' | b' ') => {
+            Ok(ChunkState::Extension { value })
+        }
+        (ChunkState::Size { value, digits }, _) => {
             let digit = char::from(byte).to_digit(16).ok_or(HttpError::Chunk)?;
             if digits == SIZE_DIGITS_MAX {
                 return Err(HttpError::Chunk);
             }
-            Ok(State::Size { value: value * 16 + u64::from(digit), digits: digits + 1 })
+            Ok(ChunkState::Size { value: value * 16 + u64::from(digit), digits: digits + 1 })
         }
-        (State::DataEnd, b'\r') => Ok(State::DataEnd),
-        (State::DataEnd, b'\n') => Ok(State::Size { value: 0, digits: 0 }),
-        (State::DataEnd, _) => Err(HttpError::Chunk),
-        (State::Trailer { is_line_empty: true }, b'\n') => Ok(State::Done),
-        (State::Trailer { .. }, b'\n') => Ok(State::Trailer { is_line_empty: true }),
-        (State::Trailer { is_line_empty: true }, b'\r') => Ok(state),
-        (State::Trailer { .. }, _) => Ok(State::Trailer { is_line_empty: false }),
-        (State::Extension { .. } | State::Data { .. } | State::Done, _) => Ok(state),
+        (ChunkState::DataEnd, b'\r') => Ok(ChunkState::DataEnd),
+        (ChunkState::DataEnd, b'\n') => Ok(ChunkState::Size { value: 0, digits: 0 }),
+        (ChunkState::DataEnd, _) => Err(HttpError::Chunk),
+        (ChunkState::Trailer { is_line_empty: true }, b'\n') => Ok(ChunkState::Done),
+        (ChunkState::Trailer { .. }, b'\n') => Ok(ChunkState::Trailer { is_line_empty: true }),
+        (ChunkState::Trailer { is_line_empty: true }, b'\r') => Ok(state),
+        (ChunkState::Trailer { .. }, _) => Ok(ChunkState::Trailer { is_line_empty: false }),
+        (ChunkState::Extension { .. } | ChunkState::Data { .. } | ChunkState::Done, _) => Ok(state),
     }
 }
 
-fn after_size(value: u64) -> State {
+fn after_size(value: u64) -> ChunkState {
     if value == 0 {
-        State::Trailer { is_line_empty: true }
+        ChunkState::Trailer { is_line_empty: true }
     } else {
-        State::Data { remaining: value }
+        ChunkState::Data { remaining: value }
     }
 }
 

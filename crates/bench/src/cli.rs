@@ -5,9 +5,9 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, ValueEnum as _};
 
 use crate::{
-    arrivals::Pace,
-    backend::Answer,
-    client::Reply,
+    arrivals::ArrivalPace,
+    backend::BackendAnswer,
+    client::BenchReply,
     compare::CompareSpec,
     faults::FaultsArguments,
     forward::ForwardArguments,
@@ -19,14 +19,14 @@ use crate::{
 /// Load generator, featherweight backend, side-by-side runs against nginx, and faults; loopback only.
 #[derive(Debug, Parser)]
 #[command(version)]
-pub(crate) struct Cli {
+pub(crate) struct BenchCli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: BenchCommand,
 }
 
 /// Commands of `spillway-bench`.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum BenchCommand {
     /// Serve fixed answers on free ports; prints their addresses as a JSON array.
     Backend(BackendArguments),
     /// Send load to one address and print what was seen as JSON.
@@ -132,10 +132,10 @@ struct Times {
 
 impl BackendArguments {
     /// Returns the answer that the options describe.
-    pub(crate) fn answer(&self) -> Answer {
-        let json = Answer::Json { bytes: self.reply_bytes };
+    pub(crate) fn answer(&self) -> BackendAnswer {
+        let json = BackendAnswer::Json { bytes: self.reply_bytes };
         let interval = Duration::from_micros(self.interval_us);
-        self.stream_tokens.map_or(json, |tokens| Answer::Stream { tokens, interval })
+        self.stream_tokens.map_or(json, |tokens| BackendAnswer::Stream { tokens, interval })
     }
 }
 
@@ -145,9 +145,13 @@ impl LoadArguments {
         LoadSpec {
             clients: usize::from(self.clients),
             protocol: if self.http2 { Protocol::Http2 } else { Protocol::Http1 },
-            pace: self.rate.map_or(Pace::Closed, Pace::Rate),
+            pace: self.rate.map_or(ArrivalPace::Closed, ArrivalPace::Rate),
             body_bytes: self.body_bytes,
-            reply: if self.stream { Reply::Stream { tokens: None } } else { Reply::Whole },
+            reply: if self.stream {
+                BenchReply::Stream { tokens: None }
+            } else {
+                BenchReply::Whole
+            },
             ramp: Duration::from_secs_f64(self.ramp_s),
             warm_up: Duration::from_secs_f64(self.times.warm_up_s),
             window: Duration::from_secs_f64(self.times.window_s),

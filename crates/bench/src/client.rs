@@ -16,9 +16,9 @@ use tokio::{
 };
 
 use crate::{
-    http1::{MessageReader, Role, Start},
+    http1::{HttpRole, MessageReader, Start},
     request::{ChatBody, PATH, WireRequest},
-    tally::{StreamWatch, Tally},
+    tally::{LoadTally, StreamWatch},
 };
 
 /// Size of the read buffer of one connection; a saturated stream fills it between two turns.
@@ -29,7 +29,7 @@ const CONNECT_MS: u64 = 5_000;
 
 /// Form that every answer must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum BenchReply {
     /// A body of any form.
     Whole,
     /// An event stream that ends in `[DONE]`.
@@ -40,20 +40,20 @@ pub(crate) enum Reply {
 }
 
 /// HTTP client, for one request at a time.
-pub(crate) enum Client {
+pub(crate) enum BenchClient {
     /// HTTP/1.1 over its own connection.
     Http1(Http1Client),
     /// A stream of an HTTP/2 connection that is shared with others.
     Http2(Http2Client),
 }
 
-impl Client {
+impl BenchClient {
     /// Sends request `number` and reads the answer. Tokens are added to the tally as they arrive.
     pub(crate) async fn exchange(
         &mut self,
         number: u64,
         arrival: Instant,
-        tally: &Mutex<Tally>,
+        tally: &Mutex<LoadTally>,
     ) -> anyhow::Result<()> {
         match self {
             Self::Http1(client) => client.exchange(number, arrival, tally).await,
@@ -66,14 +66,14 @@ impl Client {
 pub(crate) struct Http1Client {
     target: SocketAddr,
     request: WireRequest,
-    reply: Reply,
+    reply: BenchReply,
     connection: Option<TcpStream>,
     buffer: Vec<u8>,
 }
 
 impl Http1Client {
     /// Returns a client that connects on its first use, and again after an error.
-    pub(crate) fn new(target: SocketAddr, body: &ChatBody, reply: Reply) -> Self {
+    pub(crate) fn new(target: SocketAddr, body: &ChatBody, reply: BenchReply) -> Self {
         let request = WireRequest::new(target, body);
         Self { target, request, reply, connection: None, buffer: vec![0; READ_BYTES] }
     }
@@ -82,7 +82,7 @@ impl Http1Client {
         &mut self,
         number: u64,
         arrival: Instant,
-        tally: &Mutex<Tally>,
+        tally: &Mutex<LoadTally>,
     ) -> anyhow::Result<()> {
         // Taken out, so that an error drops the connection.
         let mut stream = match self.connection.take() {
@@ -90,7 +90,7 @@ impl Http1Client {
             None => connect(self.target).await?,
         };
         stream.write_all(self.request.numbered(number)).await.context("write")?;
-        let mut reader = MessageReader::new(Role::Client);
+        let mut reader = MessageReader::new(HttpRole::Client);
         let mut watch = StreamWatch::new(arrival);
         while !reader.is_done() {
             let length = stream.read(&mut self.buffer).await.context("read")?;
@@ -99,8 +99,8 @@ impl Http1Client {
                 break;
             }
             let consumed = match self.reply {
-                Reply::Whole => reader.feed(&self.buffer[..length], &mut |_| {})?,
-                Reply::Stream { .. } => {
+                BenchReply::Whole => reader.feed(&self.buffer[..length], &mut |_| {})?,
+                BenchReply::Stream { .. } => {
                     let count = &mut |bytes: &[u8]| watch.counter.feed(bytes);
                     let consumed = reader.feed(&self.buffer[..length], count)?;
                     observe(tally, &mut watch);
@@ -126,7 +126,7 @@ pub(crate) struct Http2Client {
     sender: SendRequest<Full<Bytes>>,
     uri: http::Uri,
     body: ChatBody,
-    reply: Reply,
+    reply: BenchReply,
 }
 
 impl Http2Client {
@@ -135,7 +135,7 @@ impl Http2Client {
         sender: SendRequest<Full<Bytes>>,
         target: SocketAddr,
         body: ChatBody,
-        reply: Reply,
+        reply: BenchReply,
     ) -> anyhow::Result<Self> {
         let uri = format!("http://{target}{PATH}").parse()?;
         Ok(Self { sender, uri, body, reply })
@@ -145,7 +145,7 @@ impl Http2Client {
         &mut self,
         number: u64,
         arrival: Instant,
-        tally: &Mutex<Tally>,
+        tally: &Mutex<LoadTally>,
     ) -> anyhow::Result<()> {
         self.body.stamp(number);
         let request = http::Request::post(self.uri.clone())
@@ -156,7 +156,7 @@ impl Http2Client {
         ensure!(response.status() == 200, "answered with {}", response.status());
         let mut watch = StreamWatch::new(arrival);
         while let Some(frame) = response.frame().await {
-            if let (Reply::Stream { .. }, Some(data)) = (self.reply, frame?.data_ref()) {
+            if let (BenchReply::Stream { .. }, Some(data)) = (self.reply, frame?.data_ref()) {
                 watch.counter.feed(data);
                 observe(tally, &mut watch);
             }
@@ -174,13 +174,13 @@ pub(crate) async fn connect(target: SocketAddr) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-fn observe(tally: &Mutex<Tally>, watch: &mut StreamWatch) {
+fn observe(tally: &Mutex<LoadTally>, watch: &mut StreamWatch) {
     // A poisoned tally is still usable; the panic that poisoned it ends the run anyway.
     tally.lock().unwrap_or_else(PoisonError::into_inner).observe(watch, Instant::now());
 }
 
-fn check_stream(reply: Reply, watch: &StreamWatch) -> anyhow::Result<()> {
-    let Reply::Stream { tokens } = reply else { return Ok(()) };
+fn check_stream(reply: BenchReply, watch: &StreamWatch) -> anyhow::Result<()> {
+    let BenchReply::Stream { tokens } = reply else { return Ok(()) };
     ensure!(watch.counter.is_done(), "the stream broke off");
     let seen = watch.counter.tokens();
     ensure!(tokens.is_none_or(|tokens| tokens == seen), "{seen} tokens instead of {tokens:?}");

@@ -31,7 +31,7 @@ pub(crate) async fn compare(arguments: &CompareArguments) -> anyhow::Result<Exit
         let progress = |round, subject: &_, sample: &_| show_progress(round, subject, sample);
         let report = compare::compare(scenario, &spec, progress).await?;
         if !arguments.json {
-            print(&table::Table(&report).to_string())?;
+            print(&table::TextTable(&report).to_string())?;
         }
         reports.push(report);
     }
@@ -43,7 +43,7 @@ pub(crate) async fn compare(arguments: &CompareArguments) -> anyhow::Result<Exit
     Ok(if is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn show_progress(round: usize, subject: &report::Subject, sample: &report::Sample) {
+fn show_progress(round: usize, subject: &report::Subject, sample: &report::ReportSample) {
     let seen = &sample.measurement;
     let cpu_s = sample.cpu_s.unwrap_or_default();
     // Progress is optional: a closed stderr must not end the run.

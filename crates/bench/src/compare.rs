@@ -10,12 +10,12 @@ use std::{
 use anyhow::Context as _;
 
 use crate::{
-    backend::Answer,
+    backend::BackendAnswer,
     guard::Guarded,
     load::{self, LoadSpec},
     procfs::{TreeUsage, descendants_usage},
     proxy::{Layout, NginxBodies, Proxy, Site, start_nginx, start_spillway},
-    report::{Sample, ScenarioReport, Subject},
+    report::{ReportSample, ScenarioReport, Subject},
     scenario::Scenario,
 };
 
@@ -50,7 +50,7 @@ pub(crate) struct CompareSpec {
 pub(crate) async fn compare(
     scenario: Scenario,
     spec: &CompareSpec,
-    mut progress: impl FnMut(usize, &Subject, &Sample),
+    mut progress: impl FnMut(usize, &Subject, &ReportSample),
 ) -> anyhow::Result<ScenarioReport> {
     let folder = tempfile::Builder::new().prefix("spillway-bench-").tempdir()?;
     let (_backends, addresses) = start_backends(folder.path(), scenario.answer())?;
@@ -64,7 +64,10 @@ pub(crate) async fn compare(
     let mut field = start_field(spec, site)?;
     if scenario.has_direct() {
         // Shows the latency without a proxy.
-        field.insert(0, Entry { subject: Subject::Direct, target: addresses[0], proxy: None });
+        field.insert(
+            0,
+            ComparedEntry { subject: Subject::Direct, target: addresses[0], proxy: None },
+        );
     }
     for entry in &mut field {
         entry.wait_until_ready(&load).await?;
@@ -86,13 +89,13 @@ pub(crate) async fn compare(
 
 /// Subject of a comparison with its process.
 #[derive(Debug)]
-struct Entry {
+struct ComparedEntry {
     subject: Subject,
     target: SocketAddr,
     proxy: Option<Proxy>,
 }
 
-impl Entry {
+impl ComparedEntry {
     fn of(subject: Subject, proxy: Proxy) -> Self {
         Self { subject, target: proxy.address, proxy: Some(proxy) }
     }
@@ -113,7 +116,7 @@ impl Entry {
         }
     }
 
-    async fn measure(&self, load: &LoadSpec) -> anyhow::Result<Sample> {
+    async fn measure(&self, load: &LoadSpec) -> anyhow::Result<ReportSample> {
         let root = self.proxy.as_ref().map(|proxy| proxy.guarded.process());
         let probe = || -> anyhow::Result<Option<TreeUsage>> {
             root.map(descendants_usage).transpose().context("read /proc")
@@ -121,20 +124,20 @@ impl Entry {
         let (measurement, before, after) = load::run(self.target, load, probe)
             .await
             .with_context(|| format!("load through {}", self.subject))?;
-        Ok(Sample::new(measurement, before, after))
+        Ok(ReportSample::new(measurement, before, after))
     }
 }
 
 /// Starts the proxies: nginx first, its copy last, Spillway between them.
-fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Entry>> {
-    let nginx = |subject: Subject, name| -> anyhow::Result<Entry> {
-        Ok(Entry::of(subject, start_nginx(&spec.nginx, name, site)?))
+fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<ComparedEntry>> {
+    let nginx = |subject: Subject, name| -> anyhow::Result<ComparedEntry> {
+        Ok(ComparedEntry::of(subject, start_nginx(&spec.nginx, name, site)?))
     };
     let mut field = vec![nginx(Subject::Nginx, "nginx")?];
     if let Some(program) = &spec.spillway {
         for layout in &spec.layouts {
             let proxy = start_spillway(program, *layout, site)?;
-            field.push(Entry::of(Subject::Spillway(*layout), proxy));
+            field.push(ComparedEntry::of(Subject::Spillway(*layout), proxy));
         }
     }
     field.push(nginx(Subject::NginxCopy, "nginx-copy")?);
@@ -144,7 +147,7 @@ fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Entry>>
 /// Starts the backends in a process of their own, so that they share no thread with the load.
 pub(crate) fn start_backends(
     folder: &Path,
-    answer: Answer,
+    answer: BackendAnswer,
 ) -> anyhow::Result<(Guarded, Vec<SocketAddr>)> {
     let mut command: Vec<OsString> = vec![
         std::env::current_exe()?.into(),
@@ -153,10 +156,10 @@ pub(crate) fn start_backends(
         BACKENDS.to_string().into(),
     ];
     match answer {
-        Answer::Json { bytes } => {
+        BackendAnswer::Json { bytes } => {
             command.extend(["--reply-bytes".into(), bytes.to_string().into()]);
         }
-        Answer::Stream { tokens, interval } => command.extend([
+        BackendAnswer::Stream { tokens, interval } => command.extend([
             "--stream-tokens".into(),
             tokens.to_string().into(),
             "--interval-us".into(),

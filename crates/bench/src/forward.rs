@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::arrivals::Pace;
-use crate::backend::Answer;
-use crate::client::Reply;
+use crate::arrivals::ArrivalPace;
+use crate::backend::BackendAnswer;
+use crate::client::BenchReply;
 use crate::compare::start_backends;
 use crate::guard::Guarded;
 use crate::load::{self, LoadSpec, Protocol};
@@ -61,7 +61,7 @@ pub(crate) struct ForwardArguments {
 
 /// Cost of requests with one size of body.
 #[derive(Debug, Serialize)]
-struct Cost {
+struct ForwardCost {
     body_bytes: usize,
     /// CPU time of both nodes per request, in microseconds.
     local_cpu_us: f64,
@@ -73,7 +73,7 @@ struct Cost {
 }
 
 /// Node under test.
-struct Node {
+struct BenchNode {
     name: &'static str,
     address: SocketAddr,
     link: SocketAddr,
@@ -83,7 +83,7 @@ struct Node {
 /// Measures and prints the cost for each size of body.
 pub(crate) async fn run(arguments: &ForwardArguments) -> anyhow::Result<ExitCode> {
     let folder = tempfile::Builder::new().prefix("spillway-bench-").tempdir()?;
-    let answer = Answer::Json { bytes: REPLY_BYTES };
+    let answer = BackendAnswer::Json { bytes: REPLY_BYTES };
     let (_backends, addresses) = start_backends(folder.path(), answer)?;
     let nodes = start(&arguments.spillway, folder.path(), &addresses)?;
     let mut costs = Vec::new();
@@ -101,16 +101,16 @@ pub(crate) async fn run(arguments: &ForwardArguments) -> anyhow::Result<ExitCode
 }
 
 async fn measure(
-    nodes: &[Node; 2],
+    nodes: &[BenchNode; 2],
     arguments: &ForwardArguments,
     body_bytes: usize,
-) -> anyhow::Result<Cost> {
+) -> anyhow::Result<ForwardCost> {
     let spec = LoadSpec {
         clients: 64,
         protocol: Protocol::Http1,
-        pace: Pace::Rate(arguments.rate),
+        pace: ArrivalPace::Rate(arguments.rate),
         body_bytes,
-        reply: Reply::Whole,
+        reply: BenchReply::Whole,
         ramp: Duration::ZERO,
         warm_up: Duration::from_secs(1),
         window: Duration::from_secs_f64(arguments.window_s),
@@ -132,7 +132,7 @@ async fn measure(
     let [local, forwarded] = seen;
     let added = local.0.iter().zip(&forwarded.0).map(|(local, forwarded)| forwarded - local);
     let median = |values: Vec<f64>| median(values).context("nothing was measured");
-    Ok(Cost {
+    Ok(ForwardCost {
         body_bytes,
         added_cpu_us: median(added.collect())?,
         local_cpu_us: median(local.0)?,
@@ -144,7 +144,11 @@ async fn measure(
 
 /// Sends load to `at`. Returns the CPU time of both nodes per request and the median latency, in
 /// microseconds.
-async fn sample(nodes: &[Node; 2], at: &Node, spec: &LoadSpec) -> anyhow::Result<(f64, f64)> {
+async fn sample(
+    nodes: &[BenchNode; 2],
+    at: &BenchNode,
+    spec: &LoadSpec,
+) -> anyhow::Result<(f64, f64)> {
     let probe = || -> anyhow::Result<Vec<_>> {
         let guarded = nodes.iter().filter_map(|node| node.guarded.as_ref());
         guarded.map(|guarded| Ok(descendants_usage(guarded.process())?)).collect()
@@ -157,7 +161,7 @@ async fn sample(nodes: &[Node; 2], at: &Node, spec: &LoadSpec) -> anyhow::Result
     Ok((cpu_s * 1e6 / measurement.requests as f64, measurement.latency.p50_us))
 }
 
-async fn wait_until_served(node: &Node, spec: &LoadSpec) -> anyhow::Result<()> {
+async fn wait_until_served(node: &BenchNode, spec: &LoadSpec) -> anyhow::Result<()> {
     let deadline = Instant::now() + Duration::from_millis(START_MS);
     while let Err(error) = load::check(node.address, spec).await {
         if Instant::now() > deadline {
@@ -170,11 +174,11 @@ async fn wait_until_served(node: &Node, spec: &LoadSpec) -> anyhow::Result<()> {
 }
 
 /// Starts a node with all backends and a node with none.
-fn start(program: &Path, folder: &Path, backends: &[SocketAddr]) -> anyhow::Result<[Node; 2]> {
+fn start(program: &Path, folder: &Path, backends: &[SocketAddr]) -> anyhow::Result<[BenchNode; 2]> {
     certificates(program, folder, &["init", "--cluster", "bench"])?;
-    let node = |name| -> anyhow::Result<Node> {
+    let node = |name| -> anyhow::Result<BenchNode> {
         certificates(program, folder, &["node", "--region", name, "--node", name])?;
-        Ok(Node { name, address: free_address()?, link: free_address()?, guarded: None })
+        Ok(BenchNode { name, address: free_address()?, link: free_address()?, guarded: None })
     };
     let mut nodes = [node("core")?, node("edge")?];
     for index in 0..2 {
@@ -202,8 +206,8 @@ fn certificates(program: &Path, folder: &Path, arguments: &[&str]) -> anyhow::Re
 
 fn config(
     folder: &Path,
-    node: &Node,
-    peer: &Node,
+    node: &BenchNode,
+    peer: &BenchNode,
     backends: &[SocketAddr],
 ) -> anyhow::Result<String> {
     let (folder, name, other) = (folder.display(), node.name, peer.name);
@@ -230,7 +234,7 @@ fn config(
     Ok(config)
 }
 
-fn show(cost: &Cost) -> io::Result<()> {
+fn show(cost: &ForwardCost) -> io::Result<()> {
     writeln!(
         io::stdout().lock(),
         "{:>7} bytes: CPU of both nodes per request {:>5.0} us local, {:>5.0} us forwarded, \

@@ -26,7 +26,7 @@ pub(crate) enum HttpError {
 
 /// Side of the connection, which determines the form of the start line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum HttpRole {
     /// Reads requests.
     Server,
     /// Reads responses.
@@ -46,7 +46,7 @@ pub(crate) enum Start {
 
 /// Parts of a head that framing needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct HttpHead {
     /// Start line.
     pub(crate) start: Start,
     /// True if the peer closes the connection after this message.
@@ -62,7 +62,7 @@ enum Framing {
 }
 
 #[derive(Debug)]
-enum State {
+enum ReadState {
     // Head => (Sized | Chunked | UntilClose | Done), or Head again after a 1xx response
     Head,
     // Sized => Done
@@ -77,37 +77,37 @@ enum State {
 /// Reader of one message after another, from pieces of any size.
 #[derive(Debug)]
 pub(crate) struct MessageReader {
-    role: Role,
-    state: State,
-    head: Option<Head>,
+    role: HttpRole,
+    state: ReadState,
+    head: Option<HttpHead>,
     /// Start of a head that arrives in pieces; empty in the usual case.
     partial: Vec<u8>,
 }
 
 impl MessageReader {
     /// Returns a reader that expects the start of a message.
-    pub(crate) fn new(role: Role) -> Self {
-        Self { role, state: State::Head, head: None, partial: Vec::new() }
+    pub(crate) fn new(role: HttpRole) -> Self {
+        Self { role, state: ReadState::Head, head: None, partial: Vec::new() }
     }
 
     /// Returns the head of the current message; `None` until it is complete.
-    pub(crate) fn head(&self) -> Option<&Head> {
+    pub(crate) fn head(&self) -> Option<&HttpHead> {
         self.head.as_ref()
     }
 
     /// Returns true if the current message is complete.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        matches!(self.state, ReadState::Done)
     }
 
     /// Returns true if the end of the connection ends the current message properly.
     pub(crate) fn may_end_by_close(&self) -> bool {
-        matches!(self.state, State::UntilClose)
+        matches!(self.state, ReadState::UntilClose)
     }
 
     /// Makes the reader expect the next message. Call this when [`Self::is_done`] is true.
     pub(crate) fn reset(&mut self) {
-        self.state = State::Head;
+        self.state = ReadState::Head;
         self.head = None;
         self.partial.clear();
     }
@@ -123,28 +123,28 @@ impl MessageReader {
         while at < input.len() && !self.is_done() {
             let rest = &input[at..];
             at += match &mut self.state {
-                State::Head => self.feed_head(rest)?,
-                State::Sized { remaining } => {
+                ReadState::Head => self.feed_head(rest)?,
+                ReadState::Sized { remaining } => {
                     let length = usize::try_from(*remaining).unwrap_or(usize::MAX).min(rest.len());
                     payload(&rest[..length]);
                     *remaining -= length as u64;
                     if *remaining == 0 {
-                        self.state = State::Done;
+                        self.state = ReadState::Done;
                     }
                     length
                 }
-                State::Chunked(reader) => {
+                ReadState::Chunked(reader) => {
                     let length = reader.feed(rest, payload)?;
                     if reader.is_done() {
-                        self.state = State::Done;
+                        self.state = ReadState::Done;
                     }
                     length
                 }
-                State::UntilClose => {
+                ReadState::UntilClose => {
                     payload(rest);
                     rest.len()
                 }
-                State::Done => 0,
+                ReadState::Done => 0,
             };
         }
         Ok(at)
@@ -175,16 +175,16 @@ impl MessageReader {
         Ok(end - known)
     }
 
-    fn begin_body(&mut self, head: Head) {
+    fn begin_body(&mut self, head: HttpHead) {
         // An interim response: the final one follows.
         if matches!(head.start, Start::Status(100..=199)) {
             return;
         }
         self.state = match head.framing {
-            Framing::Sized(0) => State::Done,
-            Framing::Sized(remaining) => State::Sized { remaining },
-            Framing::Chunked => State::Chunked(ChunkReader::new()),
-            Framing::UntilClose => State::UntilClose,
+            Framing::Sized(0) => ReadState::Done,
+            Framing::Sized(remaining) => ReadState::Sized { remaining },
+            Framing::Chunked => ReadState::Chunked(ChunkReader::new()),
+            Framing::UntilClose => ReadState::UntilClose,
         };
         self.head = Some(head);
     }
@@ -195,7 +195,7 @@ fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
     memchr::memmem::find(&bytes[from..], b"\r\n\r\n").map(|at| from + at + 4)
 }
 
-fn parse_head(head: &[u8], role: Role) -> Result<Head, HttpError> {
+fn parse_head(head: &[u8], role: HttpRole) -> Result<HttpHead, HttpError> {
     let mut lines = head.split(|byte| *byte == b'\n');
     let start = parse_start(lines.next().unwrap_or_default(), role)?;
     let mut length = None;
@@ -227,15 +227,15 @@ fn parse_head(head: &[u8], role: Role) -> Result<Head, HttpError> {
         (Start::Status(_), None) => Framing::UntilClose,
         (Start::Post | Start::OtherMethod, None) => Framing::Sized(0),
     };
-    Ok(Head { start, closes, framing })
+    Ok(HttpHead { start, closes, framing })
 }
 
-fn parse_start(line: &[u8], role: Role) -> Result<Start, HttpError> {
+fn parse_start(line: &[u8], role: HttpRole) -> Result<Start, HttpError> {
     match role {
-        Role::Server if line.starts_with(b"POST ") => Ok(Start::Post),
-        Role::Server if memchr::memchr(b' ', line).is_some() => Ok(Start::OtherMethod),
-        Role::Server => Err(HttpError::Head),
-        Role::Client => {
+        HttpRole::Server if line.starts_with(b"POST ") => Ok(Start::Post),
+        HttpRole::Server if memchr::memchr(b' ', line).is_some() => Ok(Start::OtherMethod),
+        HttpRole::Server => Err(HttpError::Head),
+        HttpRole::Client => {
             let digits = line.strip_prefix(b"HTTP/1.1 ").ok_or(HttpError::Head)?;
             let status = parse_number(digits.get(..3).ok_or(HttpError::Head)?)?;
             Ok(Start::Status(u16::try_from(status).map_err(|_| HttpError::Head)?))
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     /// Reads `pieces` and returns each message's start and body.
-    fn read(role: Role, pieces: &[&[u8]]) -> Result<Vec<(Start, Vec<u8>)>, HttpError> {
+    fn read(role: HttpRole, pieces: &[&[u8]]) -> Result<Vec<(Start, Vec<u8>)>, HttpError> {
         let mut reader = MessageReader::new(role);
         let mut messages = Vec::new();
         let mut body = Vec::new();
@@ -287,11 +287,11 @@ mod tests {
         for first in 0..=wire.len() {
             for second in first..=wire.len() {
                 let pieces = [&wire[..first], &wire[first..second], &wire[second..]];
-                assert_eq!(read(Role::Client, &pieces).unwrap(), expected, "{first} {second}");
+                assert_eq!(read(HttpRole::Client, &pieces).unwrap(), expected, "{first} {second}");
             }
         }
         let bytes: Vec<&[u8]> = wire.chunks(1).collect();
-        assert_eq!(read(Role::Client, &bytes).unwrap(), expected);
+        assert_eq!(read(HttpRole::Client, &bytes).unwrap(), expected);
     }
 
     #[test]
@@ -303,12 +303,12 @@ mod tests {
             (Start::Post, b"abc".to_vec()),
             (Start::Post, Vec::new()),
         ];
-        assert_eq!(read(Role::Server, &[wire]).unwrap(), expected);
+        assert_eq!(read(HttpRole::Server, &[wire]).unwrap(), expected);
     }
 
     #[test]
     fn a_response_without_length_ends_with_the_connection() {
-        let mut reader = MessageReader::new(Role::Client);
+        let mut reader = MessageReader::new(HttpRole::Client);
         let wire = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nabc";
         assert_eq!(reader.feed(wire, &mut |_| {}), Ok(wire.len()));
         assert!(reader.may_end_by_close() && !reader.is_done());
@@ -318,10 +318,10 @@ mod tests {
     #[test]
     fn malformed_heads_are_refused() {
         let cases = [
-            (Role::Client, b"HTTP/1.0 200 OK\r\n\r\n".as_slice()),
-            (Role::Client, b"HTTP/1.1 2x0 OK\r\n\r\n"),
-            (Role::Client, b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n"),
-            (Role::Server, b"nonsense\r\n\r\n"),
+            (HttpRole::Client, b"HTTP/1.0 200 OK\r\n\r\n".as_slice()),
+            (HttpRole::Client, b"HTTP/1.1 2x0 OK\r\n\r\n"),
+            (HttpRole::Client, b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n"),
+            (HttpRole::Server, b"nonsense\r\n\r\n"),
         ];
         for (role, wire) in cases {
             assert_eq!(read(role, &[wire]), Err(HttpError::Head), "{}", wire.escape_ascii());

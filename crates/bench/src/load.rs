@@ -11,10 +11,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::task::JoinSet;
 
 use crate::{
-    arrivals::{Arrivals, Pace},
-    client::{Client, Http1Client, Http2Client, Reply, connect},
+    arrivals::{ArrivalPace, Arrivals},
+    client::{BenchClient, BenchReply, Http1Client, Http2Client, connect},
     request::ChatBody,
-    tally::{Measurement, Tally},
+    tally::{LoadTally, Measurement},
 };
 
 /// Milliseconds that requests in flight get to end after the window.
@@ -32,11 +32,11 @@ pub(crate) struct LoadSpec {
     /// HTTP version.
     pub(crate) protocol: Protocol,
     /// Closed loop or fixed rate.
-    pub(crate) pace: Pace,
+    pub(crate) pace: ArrivalPace,
     /// Size of each request's body in bytes.
     pub(crate) body_bytes: usize,
     /// Form that every answer must have.
-    pub(crate) reply: Reply,
+    pub(crate) reply: BenchReply,
     /// Time over which the clients start, evenly, so that streams of equal length do not stay in
     /// step.
     pub(crate) ramp: Duration,
@@ -62,12 +62,12 @@ pub(crate) async fn run<T>(
     spec: &LoadSpec,
     mut probe: impl FnMut() -> anyhow::Result<T>,
 ) -> anyhow::Result<(Measurement, T, T)> {
-    let tally = Arc::new(Mutex::new(Tally::new()?));
+    let tally = Arc::new(Mutex::new(LoadTally::new()?));
     let mut clients = JoinSet::new();
     let ready = open_clients(target, spec, &mut clients).await?;
     let arrivals = Arc::new(Arrivals::new(spec.pace));
     let mut timer = JoinSet::new();
-    if spec.pace != Pace::Closed {
+    if spec.pace != ArrivalPace::Closed {
         let arrivals = Arc::clone(&arrivals);
         timer.spawn(async move { arrivals.run().await });
     }
@@ -103,7 +103,7 @@ pub(crate) async fn run<T>(
 
 /// Sends one request. Returns an error if the answer is missing or wrong.
 pub(crate) async fn check(target: SocketAddr, spec: &LoadSpec) -> anyhow::Result<()> {
-    let tally = Mutex::new(Tally::new()?);
+    let tally = Mutex::new(LoadTally::new()?);
     let mut tasks = JoinSet::new();
     let spec = LoadSpec { clients: 1, ..spec.clone() };
     let exchange = async {
@@ -119,10 +119,10 @@ async fn open_clients(
     target: SocketAddr,
     spec: &LoadSpec,
     tasks: &mut JoinSet<()>,
-) -> anyhow::Result<Vec<Client>> {
-    let is_stream = matches!(spec.reply, Reply::Stream { .. });
+) -> anyhow::Result<Vec<BenchClient>> {
+    let is_stream = matches!(spec.reply, BenchReply::Stream { .. });
     let body = ChatBody::new(spec.body_bytes, is_stream)?;
-    let http1 = || Client::Http1(Http1Client::new(target, &body, spec.reply));
+    let http1 = || BenchClient::Http1(Http1Client::new(target, &body, spec.reply));
     match spec.protocol {
         Protocol::Http1 => Ok((0..spec.clients).map(|_| http1()).collect()),
         Protocol::Http2 => {
@@ -137,7 +137,7 @@ async fn open_clients(
             });
             let client = |_| {
                 Http2Client::new(sender.clone(), target, body.clone(), spec.reply)
-                    .map(Client::Http2)
+                    .map(BenchClient::Http2)
             };
             (0..spec.clients).map(client).collect()
         }
@@ -145,7 +145,7 @@ async fn open_clients(
 }
 
 /// Sends requests of one client until the arrivals end.
-async fn work(mut client: Client, arrivals: Arc<Arrivals>, tally: Arc<Mutex<Tally>>) {
+async fn work(mut client: BenchClient, arrivals: Arc<Arrivals>, tally: Arc<Mutex<LoadTally>>) {
     while let Some((number, arrival)) = arrivals.next().await {
         match client.exchange(number, arrival, &tally).await {
             Ok(()) => lock(&tally).finish(arrival.elapsed()),
@@ -158,7 +158,7 @@ async fn work(mut client: Client, arrivals: Arc<Arrivals>, tally: Arc<Mutex<Tall
 }
 
 /// Locks the tally. A poisoned lock is fine: the panic that poisoned it shows as a lost client.
-fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+fn lock(tally: &Mutex<LoadTally>) -> MutexGuard<'_, LoadTally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -200,9 +200,9 @@ mod tests {
         let spec = LoadSpec {
             clients: 1,
             protocol: Protocol::Http1,
-            pace: Pace::Rate(100.0),
+            pace: ArrivalPace::Rate(100.0),
             body_bytes: 512,
-            reply: Reply::Whole,
+            reply: BenchReply::Whole,
             ramp: Duration::ZERO,
             warm_up: Duration::ZERO,
             window: Duration::from_secs(1),

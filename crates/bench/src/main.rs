@@ -32,12 +32,12 @@ use std::{
 use clap::Parser as _;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::cli::{Cli, Command};
+use crate::cli::{BenchCli, BenchCommand};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = BenchCli::parse();
     let result = match &cli.command {
-        Command::Guard { command } => guard::watch(command),
+        BenchCommand::Guard { command } => guard::watch(command),
         _ => start(cli.command),
     };
     result.unwrap_or_else(|error| {
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     })
 }
 
-fn start(command: Command) -> anyhow::Result<ExitCode> {
+fn start(command: BenchCommand) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         tokio::select! {
@@ -56,14 +56,14 @@ fn start(command: Command) -> anyhow::Result<ExitCode> {
     })
 }
 
-async fn run(command: Command) -> anyhow::Result<ExitCode> {
+async fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Backend(arguments) => commands::backend(&arguments).await,
-        Command::Load(arguments) => commands::load(&arguments).await,
-        Command::Compare(arguments) => commands::compare(&arguments).await,
-        Command::Faults(arguments) => faults::run(&arguments).await,
-        Command::Forward(arguments) => forward::run(&arguments).await,
-        Command::Guard { command } => guard::watch(&command),
+        BenchCommand::Backend(arguments) => commands::backend(&arguments).await,
+        BenchCommand::Load(arguments) => commands::load(&arguments).await,
+        BenchCommand::Compare(arguments) => commands::compare(&arguments).await,
+        BenchCommand::Faults(arguments) => faults::run(&arguments).await,
+        BenchCommand::Forward(arguments) => forward::run(&arguments).await,
+        BenchCommand::Guard { command } => guard::watch(&command),
     }
 }
 

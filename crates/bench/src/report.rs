@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     procfs::TreeUsage,
     proxy::Layout,
-    scenario::{CpuUnit, Scenario, Target},
+    scenario::{BenchTarget, CpuUnit, Scenario},
     stats::{median, median_difference, median_ratio},
     tally::{Measurement, Percentiles},
 };
@@ -39,7 +39,7 @@ impl fmt::Display for Subject {
 
 /// Measurement of one subject in one round.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Sample {
+pub(crate) struct ReportSample {
     /// Measurement of the clients.
     pub(crate) measurement: Measurement,
     /// CPU seconds of the proxy's processes inside the window; `None` without a proxy.
@@ -48,7 +48,7 @@ pub(crate) struct Sample {
     pub(crate) resident_mib: Option<f64>,
 }
 
-impl Sample {
+impl ReportSample {
     /// Combines the figures at both ends of the window.
     pub(crate) fn new(
         measurement: Measurement,
@@ -116,7 +116,7 @@ pub(crate) struct SubjectReport {
     /// target.
     pub(crate) is_target_met: Option<bool>,
     /// Samples of all rounds.
-    pub(crate) samples: Vec<Sample>,
+    pub(crate) samples: Vec<ReportSample>,
 }
 
 /// Results of one scenario.
@@ -127,7 +127,7 @@ pub(crate) struct ScenarioReport {
     /// Unit of CPU time.
     pub(crate) cpu_unit: CpuUnit,
     /// Target; `None` if the figures only inform.
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Option<BenchTarget>,
     /// Results of the subjects, in the order of the table.
     pub(crate) subjects: Vec<SubjectReport>,
 }
@@ -150,7 +150,7 @@ impl ScenarioReport {
     }
 
     /// Adds a sample of the subject at `index`. Every subject gets one sample in every round.
-    pub(crate) fn add(&mut self, index: usize, sample: Sample) {
+    pub(crate) fn add(&mut self, index: usize, sample: ReportSample) {
         self.subjects[index].samples.push(sample);
     }
 
@@ -171,7 +171,7 @@ impl ScenarioReport {
     }
 }
 
-impl Target {
+impl BenchTarget {
     /// Returns true if the target is met; `None` if the figure is missing.
     fn is_met(self, summary: &Summary) -> Option<bool> {
         match self {
@@ -181,23 +181,28 @@ impl Target {
     }
 }
 
-fn summarize(samples: &[Sample], nginx: &[Sample], direct: &[Sample], unit: CpuUnit) -> Summary {
-    let of = |pick: &dyn Fn(&Sample) -> Option<f64>| median(samples.iter().filter_map(pick));
-    let added = |pick: &dyn Fn(&Sample) -> Option<f64>| {
+fn summarize(
+    samples: &[ReportSample],
+    nginx: &[ReportSample],
+    direct: &[ReportSample],
+    unit: CpuUnit,
+) -> Summary {
+    let of = |pick: &dyn Fn(&ReportSample) -> Option<f64>| median(samples.iter().filter_map(pick));
+    let added = |pick: &dyn Fn(&ReportSample) -> Option<f64>| {
         median_difference(samples.iter().map(pick), direct.iter().map(pick))
     };
     let latency = |pick: fn(&Percentiles) -> f64| {
-        move |sample: &Sample| Some(pick(&sample.measurement.latency))
+        move |sample: &ReportSample| Some(pick(&sample.measurement.latency))
     };
     let first_token = |pick: fn(&Percentiles) -> f64| {
-        move |sample: &Sample| sample.measurement.first_token.as_ref().map(pick)
+        move |sample: &ReportSample| sample.measurement.first_token.as_ref().map(pick)
     };
     let gap = |pick: fn(&Percentiles) -> f64| {
-        move |sample: &Sample| sample.measurement.gap.as_ref().map(pick)
+        move |sample: &ReportSample| sample.measurement.gap.as_ref().map(pick)
     };
     let (p50, p99) = (|at: &Percentiles| at.p50_us, |at: &Percentiles| at.p99_us);
-    let cpu = |sample: &Sample| sample.cpu_per_unit(unit);
-    let resident = |sample: Option<&Sample>| sample.and_then(|sample| sample.resident_mib);
+    let cpu = |sample: &ReportSample| sample.cpu_per_unit(unit);
+    let resident = |sample: Option<&ReportSample>| sample.and_then(|sample| sample.resident_mib);
     Summary {
         requests_per_s: of(&|sample| Some(sample.measurement.requests_per_s())),
         tokens_per_s: of(&|sample| Some(sample.measurement.tokens_per_s())),
@@ -221,7 +226,7 @@ fn summarize(samples: &[Sample], nginx: &[Sample], direct: &[Sample], unit: CpuU
 mod tests {
     use super::*;
 
-    fn sample(requests: u64, cpu_s: Option<f64>, p50_us: f64) -> Sample {
+    fn sample(requests: u64, cpu_s: Option<f64>, p50_us: f64) -> ReportSample {
         let latency = Percentiles { p50_us, p90_us: p50_us, p99_us: p50_us, max_us: p50_us };
         let measurement = Measurement {
             seconds: 2.0,
@@ -233,7 +238,7 @@ mod tests {
             first_token: None,
             gap: None,
         };
-        Sample { measurement, cpu_s, resident_mib: cpu_s }
+        ReportSample { measurement, cpu_s, resident_mib: cpu_s }
     }
 
     fn report(scenario: Scenario) -> ScenarioReport {

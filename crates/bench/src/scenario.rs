@@ -6,9 +6,9 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::{
-    arrivals::Pace,
-    backend::Answer,
-    client::Reply,
+    arrivals::ArrivalPace,
+    backend::BackendAnswer,
+    client::BenchReply,
     load::{LoadSpec, Protocol},
 };
 
@@ -60,7 +60,7 @@ pub(crate) enum CpuUnit {
 /// Limit that Spillway must keep.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Target {
+pub(crate) enum BenchTarget {
     /// Largest CPU time per unit, as a multiple of nginx's in the same round.
     CpuRatioMax(f64),
     /// Largest median latency over that without a proxy, in microseconds.
@@ -89,19 +89,23 @@ impl Scenario {
                 Self::H2Streams200 => Protocol::Http2,
                 _ => Protocol::Http1,
             },
-            pace: if self == Self::Open500 { Pace::Rate(500.0) } else { Pace::Closed },
+            pace: if self == Self::Open500 {
+                ArrivalPace::Rate(500.0)
+            } else {
+                ArrivalPace::Closed
+            },
             body_bytes: match self {
                 Self::Rps16k => 16 * 1024,
                 Self::Rps128k => 128 * 1024,
                 _ => 1024,
             },
             reply: match self.answer() {
-                Answer::Json { .. } => Reply::Whole,
-                Answer::Stream { tokens, .. } => Reply::Stream { tokens: Some(tokens) },
+                BackendAnswer::Json { .. } => BenchReply::Whole,
+                BackendAnswer::Stream { tokens, .. } => BenchReply::Stream { tokens: Some(tokens) },
             },
             ramp: match self.answer() {
-                Answer::Json { .. } => Duration::ZERO,
-                Answer::Stream { tokens, interval } => {
+                BackendAnswer::Json { .. } => Duration::ZERO,
+                BackendAnswer::Stream { tokens, interval } => {
                     interval * u32::try_from(tokens).unwrap_or(u32::MAX)
                 }
             },
@@ -111,29 +115,31 @@ impl Scenario {
     }
 
     /// Returns the backends' answer.
-    pub(crate) fn answer(self) -> Answer {
+    pub(crate) fn answer(self) -> BackendAnswer {
         match self {
-            Self::SsePaced => Answer::Stream { tokens: 200, interval: Duration::from_millis(5) },
-            Self::SseSaturated => Answer::Stream { tokens: 500, interval: Duration::ZERO },
-            _ => Answer::Json { bytes: REPLY_BYTES },
+            Self::SsePaced => {
+                BackendAnswer::Stream { tokens: 200, interval: Duration::from_millis(5) }
+            }
+            Self::SseSaturated => BackendAnswer::Stream { tokens: 500, interval: Duration::ZERO },
+            _ => BackendAnswer::Json { bytes: REPLY_BYTES },
         }
     }
 
     /// Returns the unit of CPU time.
     pub(crate) fn cpu_unit(self) -> CpuUnit {
         match self.answer() {
-            Answer::Json { .. } => CpuUnit::Requests10k,
-            Answer::Stream { .. } => CpuUnit::Tokens1M,
+            BackendAnswer::Json { .. } => CpuUnit::Requests10k,
+            BackendAnswer::Stream { .. } => CpuUnit::Tokens1M,
         }
     }
 
     /// Returns the target; `None` if the figures only inform.
-    pub(crate) fn target(self) -> Option<Target> {
+    pub(crate) fn target(self) -> Option<BenchTarget> {
         match self {
-            Self::Rps1k => Some(Target::CpuRatioMax(1.3)),
-            Self::Rps128k => Some(Target::CpuRatioMax(1.0)),
-            Self::SsePaced | Self::SseSaturated => Some(Target::CpuRatioMax(1.2)),
-            Self::Open500 => Some(Target::AddedP50UsMax(250.0)),
+            Self::Rps1k => Some(BenchTarget::CpuRatioMax(1.3)),
+            Self::Rps128k => Some(BenchTarget::CpuRatioMax(1.0)),
+            Self::SsePaced | Self::SseSaturated => Some(BenchTarget::CpuRatioMax(1.2)),
+            Self::Open500 => Some(BenchTarget::AddedP50UsMax(250.0)),
             Self::Rps16k | Self::H2Streams200 => None,
         }
     }

@@ -11,14 +11,14 @@ const LINE_KEPT_BYTES: usize = 16;
 pub(crate) struct EventCounter {
     line: [u8; LINE_KEPT_BYTES],
     line_bytes: usize,
-    event: Event,
+    event: SseEvent,
     tokens: u64,
     is_done: bool,
 }
 
 /// Content of the current event, from its lines so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Event {
+enum SseEvent {
     #[default]
     Empty,
     Token,
@@ -62,17 +62,17 @@ impl EventCounter {
         let line = &self.line[..length.min(LINE_KEPT_BYTES)];
         match line.strip_suffix(b"\r").unwrap_or(line) {
             [] => self.end_event(),
-            b"data: [DONE]" | b"data:[DONE]" => self.event = Event::Done,
-            data if data.starts_with(b"data:") => self.event = Event::Token,
+            b"data: [DONE]" | b"data:[DONE]" => self.event = SseEvent::Done,
+            data if data.starts_with(b"data:") => self.event = SseEvent::Token,
             _ => {}
         }
     }
 
     fn end_event(&mut self) {
         match std::mem::take(&mut self.event) {
-            Event::Empty => {}
-            Event::Token => self.tokens += 1,
-            Event::Done => self.is_done = true,
+            SseEvent::Empty => {}
+            SseEvent::Token => self.tokens += 1,
+            SseEvent::Done => self.is_done = true,
         }
     }
 }

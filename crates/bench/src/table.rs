@@ -4,12 +4,12 @@ use std::{fmt, iter};
 
 use crate::{
     report::{ScenarioReport, Subject, SubjectReport, Summary},
-    scenario::{CpuUnit, Target},
+    scenario::{BenchTarget, CpuUnit},
 };
 
 /// Text form of a report.
 #[derive(Debug)]
-pub(crate) struct Table<'a>(pub(crate) &'a ScenarioReport);
+pub(crate) struct TextTable<'a>(pub(crate) &'a ScenarioReport);
 
 /// Title of a column and the function that formats its cells.
 type Column = (&'static str, fn(&Summary) -> String);
@@ -33,7 +33,7 @@ const STREAM_COLUMNS: [Column; 7] = [
     ("MiB", |summary| range(summary.resident_mib)),
 ];
 
-impl fmt::Display for Table<'_> {
+impl fmt::Display for TextTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.0;
         let columns: &[Column] = match report.cpu_unit {
@@ -58,7 +58,7 @@ impl fmt::Display for Table<'_> {
 fn row(
     f: &mut fmt::Formatter<'_>,
     report: &SubjectReport,
-    target: Option<Target>,
+    target: Option<BenchTarget>,
     columns: &[Column],
 ) -> fmt::Result {
     let summary = &report.summary;
@@ -75,10 +75,10 @@ fn row(
     writeln!(f, "{:>11}", summary.errors)
 }
 
-fn verdict(target: Target, is_met: Option<bool>) -> String {
+fn verdict(target: BenchTarget, is_met: Option<bool>) -> String {
     let aim = match target {
-        Target::CpuRatioMax(max) => format!("<= {max:.1}"),
-        Target::AddedP50UsMax(max) => format!("+{max:.0} us"),
+        BenchTarget::CpuRatioMax(max) => format!("<= {max:.1}"),
+        BenchTarget::AddedP50UsMax(max) => format!("+{max:.0} us"),
     };
     match is_met {
         Some(true) => format!("{aim} ok"),

@@ -12,7 +12,7 @@ const NANOS_MAX: u64 = 60_000_000_000;
 
 /// Counters and histograms of all requests that ended since the last reset.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct LoadTally {
     requests: u64,
     errors: u64,
     tokens: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Percentiles {
     pub(crate) max_us: f64,
 }
 
-impl Tally {
+impl LoadTally {
     /// Returns an empty tally.
     pub(crate) fn new() -> anyhow::Result<Self> {
         // Three significant digits keep the error of each value below 0.1 %.
@@ -187,7 +187,7 @@ mod tests {
     fn tokens_are_timed_from_the_arrival_and_from_each_other() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let mut tally = Tally::new().unwrap();
+        let mut tally = LoadTally::new().unwrap();
         let mut watch = StreamWatch::new(start);
         for (bytes, ms) in [
             (b"data: 1\n".as_slice(), 5),
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_reset_leaves_nothing_of_the_warm_up() {
-        let mut tally = Tally::new().unwrap();
+        let mut tally = LoadTally::new().unwrap();
         tally.finish(Duration::from_secs(5));
         tally.fail(&anyhow::anyhow!("early"));
         tally.reset();

@@ -7,7 +7,7 @@
 //!
 //! Operators' settings and nodes' reports are [`Command`]s. Each changes records of the tables in
 //! `records`, by the rules in `rules`. A command that is not carried out changes no record, and its
-//! [`Refusal`] has the cause and a remedy.
+//! [`CommandError`] has the cause and a remedy.
 
 mod command;
 mod entry;
@@ -52,9 +52,9 @@ pub use records::{
     RemovedNode, Replica, ReplicaState, ResidencyRule, RevokedCertificate, Route, SETTINGS,
     Setting, SettingKind, SettingRule, Split, Tenant, TokenOrigin,
 };
-pub use refusal::{Fault, Refusal, RefusalCode};
+pub use refusal::{ApplyError, CommandError, RefusalCode};
 pub use rules::check::registrable;
-pub use rules::{Membership, MembershipPlan, Sight, voters};
+pub use rules::{Membership, MembershipPlan, VoterSight, voters};
 pub use secret::key_hash;
 pub use spillway_prefix::{HotBlock, HotDelta, HotTrie, RegionBlocks};
 pub use state::{AuditRecord, AuditRing, Digest, Row, SnapshotError, State, Table, dry_run};

@@ -4,8 +4,8 @@ use crate::test_world::{
     CLUSTER, World, node_spec, put, refusal, remove, renew, setting, token_key, token_text,
 };
 use crate::{
-    CertificateSerial, ClusterId, Command, Entry, Expect, Item, JoinText, NodeRight, NodeSpec,
-    Outcome, Proposer, RecordKey, Refusal, RefusalCode, RevokedCertificate, State, TokenTerms,
+    CertificateSerial, ClusterId, Command, CommandError, Entry, Expect, Item, JoinText, NodeRight,
+    NodeSpec, Outcome, Proposer, RecordKey, RefusalCode, RevokedCertificate, State, TokenTerms,
 };
 
 /// Returns two nodes with replicas and an edge node, with membership enforced.
@@ -25,7 +25,7 @@ pub(crate) fn by_operator_at(world: &World, node: &str, command: Command) -> Ent
 }
 
 #[track_caller]
-fn denied_at(world: &mut World, node: &str, command: Command) -> Refusal {
+fn denied_at(world: &mut World, node: &str, command: Command) -> CommandError {
     refusal(world.apply(&by_operator_at(world, node, command)))
 }
 
@@ -257,7 +257,7 @@ fn who_makes_the_cluster_anew_may_give_orders_there() {
 
 #[test]
 fn an_edge_node_votes_only_where_fewer_than_three_others_can() {
-    use crate::{Membership, MembershipPlan, Sight, voters};
+    use crate::{Membership, MembershipPlan, VoterSight, voters};
     let mut world = World::of(&[("a", 1), ("b", 1), ("c", 1), ("e", 1), ("f", 1)]);
     for node in ["a1", "b1", "c1", "e1", "f1"] {
         let is_operator = !matches!(node, "e1" | "f1");
@@ -265,7 +265,7 @@ fn an_edge_node_votes_only_where_fewer_than_three_others_can() {
     }
     world.applied("a1", Command::EnforceMembership);
     let all: std::collections::BTreeSet<_> = world.state.records().nodes.keys().copied().collect();
-    let sight = Sight { live: all.clone(), caught_up: all.clone() };
+    let sight = VoterSight { live: all.clone(), caught_up: all.clone() };
     let mut current = Membership { voters: all, learners: Default::default() };
     let mut settle = |world: &World| {
         while let MembershipPlan::ChangeVoters(next) = voters(&world.state, &sight, &current) {

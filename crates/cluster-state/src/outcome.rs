@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 
-use crate::{Fault, Record, RecordKey, Refusal};
+use crate::{ApplyError, CommandError, Record, RecordKey};
 
 /// Result of applying one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Outcome {
         current: Option<u64>,
     },
     /// The command was refused, and no record changed.
-    Refused(Refusal),
+    Refused(CommandError),
 }
 
 /// A record that an entry changed.
@@ -79,11 +79,11 @@ impl Wire for Outcome {
     const BYTES_MAX: usize = 8 * 1024;
 }
 
-impl From<Fault> for Outcome {
-    fn from(fault: Fault) -> Self {
+impl From<ApplyError> for Outcome {
+    fn from(fault: ApplyError) -> Self {
         match fault {
-            Fault::Refused(refusal) => Self::Refused(refusal),
-            Fault::Conflict { key, current } => Self::Conflict { key, current },
+            ApplyError::Refused(refusal) => Self::Refused(refusal),
+            ApplyError::Conflict { key, current } => Self::Conflict { key, current },
         }
     }
 }

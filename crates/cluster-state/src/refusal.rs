@@ -7,7 +7,7 @@ use crate::RecordKey;
 /// Refusal of a command. The same command gets the same refusal until the state changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{cause}: {remedy}")]
-pub struct Refusal {
+pub struct CommandError {
     /// Kind of refusal, for programs.
     pub code: RefusalCode,
     /// Cause, in words for people.
@@ -63,10 +63,10 @@ pub enum RefusalCode {
 
 /// Error of a command: a refusal, or a condition that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-pub enum Fault {
+pub enum ApplyError {
     /// The command is refused.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] CommandError),
     /// The record has another version than the command expects. Read the record and try again.
     #[error("{key} has another version than expected")]
     Conflict {
@@ -77,7 +77,7 @@ pub enum Fault {
     },
 }
 
-impl Refusal {
+impl CommandError {
     pub(crate) fn new(
         code: RefusalCode,
         cause: impl Into<String>,

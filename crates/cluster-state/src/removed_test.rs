@@ -3,8 +3,8 @@
 use crate::members_test::{by_operator_at, enforced, joining, joining_as, token_item};
 use crate::test_world::{World, node_spec, put, refusal, remove};
 use crate::{
-    Command, DiskId, Expect, Fault, Fingerprint, Item, NodeSpec, Outcome, RecordKey, Refusal,
-    RefusalCode, RegionState, dry_run,
+    ApplyError, Command, CommandError, DiskId, Expect, Fingerprint, Item, NodeSpec, Outcome,
+    RecordKey, RefusalCode, RegionState, dry_run,
 };
 
 /// Returns a node's command to join with this disk and certificate.
@@ -14,7 +14,7 @@ fn joining_with(name: &str, disk: u8, certificate: u8, token: Option<&str>) -> C
 }
 
 #[track_caller]
-fn turned_away(world: &mut World, command: Command) -> Refusal {
+fn turned_away(world: &mut World, command: Command) -> CommandError {
     let refusal = refusal(world.apply(&world.by_node("a1", command)));
     assert_eq!(refusal.code, RefusalCode::TokenRefused);
     assert!(refusal.cause.contains("was removed"), "{refusal}");
@@ -128,7 +128,7 @@ fn an_order_without_the_right_is_not_even_tried_out() {
     assert!(dry_run(&world.state, &by_operator_at(&world, "a1", order.clone())).is_ok());
     for node in ["e1", "x1"] {
         let refused = dry_run(&world.state, &by_operator_at(&world, node, order.clone()));
-        let Err(Fault::Refused(refusal)) = refused else { panic!("{refused:?}") };
+        let Err(ApplyError::Refused(refusal)) = refused else { panic!("{refused:?}") };
         assert_eq!(refusal.code, RefusalCode::NotPermitted);
     }
     let outcome = world.apply(&world.by_operator(order));

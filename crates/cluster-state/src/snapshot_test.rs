@@ -6,7 +6,7 @@ use crate::test_world::{
     World, hot, node_spec, put, register, remove, setting, shares, token_terms,
 };
 use crate::{
-    ChangeDiff, Command, Expect, Fault, Item, LeaseSource, Record, RecordKey, RefusalCode,
+    ApplyError, ChangeDiff, Command, Expect, Item, LeaseSource, Record, RecordKey, RefusalCode,
     RevokedCertificate, SnapshotError, State, Tenant, dry_run,
 };
 
@@ -140,12 +140,12 @@ fn a_dry_run_shows_what_would_change_and_changes_nothing() {
 fn a_dry_run_fails_as_the_command_would() {
     let world = full();
     let entry = world.by_node("b1", register("a/r", LeaseSource::Config, 0));
-    let Err(Fault::Refused(refusal)) = dry_run(&world.state, &entry) else { panic!() };
+    let Err(ApplyError::Refused(refusal)) = dry_run(&world.state, &entry) else { panic!() };
     assert_eq!(refusal.code, RefusalCode::NotOwner);
     let command =
         Command::Remove { key: RecordKey::Tenant("acme".into()), expect: Expect::Version(1) };
     let fault = dry_run(&world.state, &world.by_operator(command)).unwrap_err();
-    assert!(matches!(fault, Fault::Conflict { current: Some(_), .. }), "{fault}");
+    assert!(matches!(fault, ApplyError::Conflict { current: Some(_), .. }), "{fault}");
     let unchanged = world.by_operator(setting("health.transition_ms", "7"));
     assert_eq!(dry_run(&world.state, &unchanged), Ok(Vec::new()));
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use spillway_quota::{Run, Scope, ShareLine, Statement, Units};
 
 use crate::{
-    Actor, Belief, Change, ClusterId, Command, DiskId, Effect, Entry, Expect, Fingerprint, Form,
-    Health, Hidden, HotBlock, HotDelta, Item, JoinText, LeaseRenewal, LeaseSource, NodeId,
-    NodeSpec, Observation, Outcome, Proposer, RecordKey, Refusal, RefusalCode, Replica, ReplicaId,
-    ReplicaSpec, RequestId, State, TokenTerms, WIRE,
+    Actor, Belief, Change, ClusterId, Command, CommandError, DiskId, Effect, Entry, Expect,
+    Fingerprint, Form, Health, Hidden, HotBlock, HotDelta, Item, JoinText, LeaseRenewal,
+    LeaseSource, NodeId, NodeSpec, Observation, Outcome, Proposer, RecordKey, RefusalCode, Replica,
+    ReplicaId, ReplicaSpec, RequestId, State, TokenTerms, WIRE,
 };
 
 pub(crate) const START_MS: u64 = 1_800_000_000_000;
@@ -150,7 +150,7 @@ impl World {
 }
 
 #[track_caller]
-pub(crate) fn refusal(outcome: Outcome) -> Refusal {
+pub(crate) fn refusal(outcome: Outcome) -> CommandError {
     match outcome {
         Outcome::Refused(refusal) => refusal,
         other => panic!("{other:?}"),

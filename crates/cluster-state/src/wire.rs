@@ -6,7 +6,7 @@
 //! no log has a command that one of its nodes can't read. Once a newer command was applied, older
 //! nodes can't join. `state::version_test` tests all this with an invented version.
 
-use crate::{Command, Refusal, RefusalCode, State};
+use crate::{Command, CommandError, RefusalCode, State};
 
 /// Wire version of this program. Each new command, kind of record, setting or rule raises it.
 pub const WIRE: u16 = 1;
@@ -16,18 +16,18 @@ pub const WIRE: u16 = 1;
 /// # Errors
 /// Returns a refusal with [`RefusalCode::WireVersion`] if a registered node is too old for the
 /// command.
-pub fn admits(state: &State, command: &Command) -> Result<(), Refusal> {
+pub fn admits(state: &State, command: &Command) -> Result<(), CommandError> {
     gate(command.since(), state.wire_oldest())
 }
 
-fn gate(needed: u16, oldest: u16) -> Result<(), Refusal> {
+fn gate(needed: u16, oldest: u16) -> Result<(), CommandError> {
     if needed <= oldest {
         return Ok(());
     }
     let cause = format!(
         "the command needs wire version {needed}, the oldest node of the cluster has {oldest}"
     );
-    Err(Refusal::new(RefusalCode::WireVersion, cause, "upgrade all nodes, then try again"))
+    Err(CommandError::new(RefusalCode::WireVersion, cause, "upgrade all nodes, then try again"))
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use spillway_health::{CheckPeriods, HealthConfig, MemberSpec, StandbyConfig};
 use spillway_proxy::{Replica, ReplicaProtocol, ReplicaSpec};
 use spillway_replicas::{
-    ActiveCheck, DeepCheck, Engine, HttpProtocol, IdentityCheck, NoticeCheck, Scrape, ServerKind,
-    Target, TlsTarget,
+    ActiveCheck, DeepCheck, Engine, HttpProtocol, IdentityCheck, NoticeCheck, ReplicaTarget,
+    Scrape, ServerKind, TlsTarget,
 };
 use spillway_route::BucketConfig;
 use spillway_types::{ModelName, PoolName};
@@ -126,11 +126,11 @@ impl ReplicaConfig {
 
     /// Returns the target of the monitor that asks for software and models. Its answers do not
     /// change this target.
-    pub fn identity_target(&self, replica: &Replica) -> Target {
+    pub fn identity_target(&self, replica: &Replica) -> ReplicaTarget {
         let models = Vec::new();
         let identity = self.care.identity;
         let target = self.target(replica);
-        Target {
+        ReplicaTarget {
             models,
             active: None,
             deep: None,
@@ -143,13 +143,13 @@ impl ReplicaConfig {
 
     /// Returns the target of the replica's monitor. `replica` is the one of the view: its TLS is
     /// used.
-    pub fn target(&self, replica: &Replica) -> Target {
+    pub fn target(&self, replica: &Replica) -> ReplicaTarget {
         let Self { spec, care, .. } = self;
         let tls = replica.tls_client().map(|(config, server_name)| {
             let server_name = server_name.clone();
             TlsTarget { config: config.clone(), server_name }
         });
-        Target {
+        ReplicaTarget {
             replica: spec.name.clone(),
             host: spec.host.clone(),
             port: spec.port,

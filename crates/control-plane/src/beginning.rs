@@ -1,6 +1,6 @@
 //! The first step of a node: chosen by its data folder and its config.
 
-use spillway_raft::{DiskId, NodeId, StartFault, owner_of, seed_ids};
+use spillway_raft::{DiskId, NodeId, RaftStartError, owner_of, seed_ids};
 
 use crate::config::ControlPlaneConfig;
 use crate::join;
@@ -20,7 +20,7 @@ impl Beginning {
     /// # Errors
     /// Returns an error if the folder can't be read, or if neither folder nor config says how to
     /// begin.
-    pub(crate) fn of(config: &ControlPlaneConfig) -> Result<Self, StartFault> {
+    pub(crate) fn of(config: &ControlPlaneConfig) -> Result<Self, RaftStartError> {
         let owner = owner_of(&config.folder)?;
         match (owner, &config.join_token) {
             // Begun, but in no cluster yet: the node has given no vote or promise that it must
@@ -31,7 +31,7 @@ impl Beginning {
             (None, None) => {
                 let number = seed_ids(&config.seeds).get(&config.name).copied();
                 number.map(Self::Numbered).ok_or_else(|| {
-                    StartFault::Config(format!(
+                    RaftStartError::Config(format!(
                         "{} is not among the nodes that form the cluster, and its folder is empty",
                         config.name
                     ))

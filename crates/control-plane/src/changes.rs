@@ -22,7 +22,7 @@ pub struct Changed {
 /// Error of a reader that asks for changes which are forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("changes up to entry {oldest} are forgotten: read everything again")]
-pub struct TooOld {
+pub struct TooOldError {
     /// Index of the last entry whose changes are not remembered.
     pub oldest: u64,
 }
@@ -53,9 +53,9 @@ impl History {
     }
 
     /// Returns the changes of all entries after `index`.
-    pub(crate) fn after(&self, index: u64) -> Result<Vec<Changed>, TooOld> {
+    pub(crate) fn after(&self, index: u64) -> Result<Vec<Changed>, TooOldError> {
         if index < self.forgotten {
-            return Err(TooOld { oldest: self.forgotten });
+            return Err(TooOldError { oldest: self.forgotten });
         }
         let from = self.changes.partition_point(|changed| changed.index <= index);
         Ok(self.changes.range(from..).cloned().collect())
@@ -72,7 +72,7 @@ mod tests {
         Change { key: RecordKey::Model(name.into()), kind: ChangeKind::Updated }
     }
 
-    fn indices(found: Result<Vec<Changed>, TooOld>) -> Vec<u64> {
+    fn indices(found: Result<Vec<Changed>, TooOldError>) -> Vec<u64> {
         found.unwrap().iter().map(|changed| changed.index).collect()
     }
 
@@ -91,10 +91,10 @@ mod tests {
     fn who_is_too_far_behind_is_told() {
         let mut history = History::default();
         (1..=CHANGES_MAX as u64 + 5).for_each(|index| history.add(index, 0, vec![change("a")]));
-        assert_eq!(history.after(4), Err(TooOld { oldest: 5 }));
+        assert_eq!(history.after(4), Err(TooOldError { oldest: 5 }));
         assert_eq!(history.after(5).unwrap().len(), CHANGES_MAX);
         history.restart(20_000);
-        assert_eq!(history.after(19_999), Err(TooOld { oldest: 20_000 }));
+        assert_eq!(history.after(19_999), Err(TooOldError { oldest: 20_000 }));
         assert_eq!(history.after(20_000), Ok(Vec::new()));
     }
 }

@@ -7,12 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use spillway_cluster_state::{
-    Actor, ChangeDiff, Command, Entry, Fault, Outcome, Proposer, RequestId, State, admits, dry_run,
+    Actor, ApplyError, ChangeDiff, Command, Entry, Outcome, Proposer, RequestId, State, admits,
+    dry_run,
 };
 use spillway_link::{Link, PeerConfig};
 use spillway_raft::{
-    ChangeError, Config, Consensus, Consistency, DiskFault, DiskId, NodeId, ProposeError, Proposed,
-    Read, ReadError, StartFault, Status, Timing, Urgency, discard_blank, owner_of,
+    ChangeError, Consensus, Consistency, DiskError, DiskId, NodeId, ProposeError, Proposed,
+    RaftConfig, RaftStartError, Read, ReadError, Status, Timing, Urgency, discard_blank, owner_of,
 };
 use spillway_types::{NodeName, RegionName, unix_ms};
 use tokio::sync::watch;
@@ -20,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::beginning::Beginning;
-use crate::changes::{Changed, History, TooOld};
+use crate::changes::{Changed, History, TooOldError};
 use crate::config::ControlPlaneConfig;
 use crate::hints::{HintCounts, Hints, urgency};
 use crate::machine::StateMachine;
@@ -55,7 +56,7 @@ pub struct ControlPlane {
 /// Error of an order that names an unknown node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no node {0}")]
-pub struct NoSuchNode(pub NodeName);
+pub struct NoSuchNodeError(pub NodeName);
 
 impl ControlPlane {
     /// Opens the folder and takes part from then on. If there is no cluster yet, forms it with the
@@ -66,7 +67,7 @@ impl ControlPlane {
     pub async fn start(
         config: ControlPlaneConfig,
         link: Arc<Link>,
-    ) -> Result<Arc<Self>, StartFault> {
+    ) -> Result<Arc<Self>, RaftStartError> {
         let beginning = Beginning::of(&config)?;
         let contacts = link.peers().into_iter().map(|peer| PeerConfig {
             identity: peer.identity,
@@ -108,8 +109,8 @@ impl ControlPlane {
                 control_plane
             }
         };
-        let porter = join::Porter(Arc::downgrade(&control_plane));
-        control_plane.link.open_gate(Some(Arc::new(porter)));
+        let join_server = join::JoinServer(Arc::downgrade(&control_plane));
+        control_plane.link.serve_joins(Some(Arc::new(join_server)));
         control_plane.tasks.close();
         Ok(control_plane)
     }
@@ -119,9 +120,9 @@ impl ControlPlane {
         &self,
         node: NodeId,
         disk: Option<DiskId>,
-    ) -> Result<Consensus<StateMachine>, StartFault> {
+    ) -> Result<Consensus<StateMachine>, RaftStartError> {
         let ControlPlaneConfig { name, region, folder, .. } = &self.config;
-        let mut config = Config::new(node, name.clone(), region.clone(), folder.clone());
+        let mut config = RaftConfig::new(node, name.clone(), region.clone(), folder.clone());
         config.disk = disk;
         config.timing = Timing::for_rtt(self.config.rtt_max);
         config.compaction = crate::config::compaction();
@@ -130,7 +131,7 @@ impl ControlPlane {
     }
 
     /// Opens the log of a node that has just been given its number.
-    pub(crate) async fn begin(&self, node: NodeId) -> Result<(), StartFault> {
+    pub(crate) async fn begin(&self, node: NodeId) -> Result<(), RaftStartError> {
         let folder = &self.config.folder;
         if owner_of(folder)?.is_some_and(|owner| owner.node != node) {
             // This node was begun as a seed, and the cluster was formed without it.
@@ -272,7 +273,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// Returns the refusal or conflict that the command would get.
-    pub fn dry_run(&self, command: &Command, actor: Actor) -> Result<Vec<ChangeDiff>, Fault> {
+    pub fn dry_run(&self, command: &Command, actor: Actor) -> Result<Vec<ChangeDiff>, ApplyError> {
         let entry = self.entry(command.clone(), actor, None);
         let state = self.published();
         dry_run(&state, &entry)
@@ -334,7 +335,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// Returns an error if changes after `index` are forgotten.
-    pub fn changes_after(&self, index: u64) -> Result<Vec<Changed>, TooOld> {
+    pub fn changes_after(&self, index: u64) -> Result<Vec<Changed>, TooOldError> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).after(index)
     }
 
@@ -352,7 +353,7 @@ impl ControlPlane {
     pub async fn transfer_leader(&self, to: &NodeName, limit: Duration) -> Result<(), ChangeError> {
         let members = self.status().members;
         let found = members.iter().find(|(_, member)| member.name == *to);
-        let unknown = || ChangeError::Refused(NoSuchNode(to.clone()).to_string());
+        let unknown = || ChangeError::Refused(NoSuchNodeError(to.clone()).to_string());
         let (id, _) = found.ok_or_else(unknown)?;
         match self.log.get() {
             Some(log) => log.transfer_leader(*id, limit).await,
@@ -364,10 +365,10 @@ impl ControlPlane {
     ///
     /// # Errors
     /// Returns an error if there is no log, or if the file can't be written.
-    pub async fn backup(&self, file: &Path) -> Result<(), DiskFault> {
+    pub async fn backup(&self, file: &Path) -> Result<(), DiskError> {
         match self.log.get() {
             Some(log) => log.backup(file).await,
-            None => Err(DiskFault::Empty { folder: self.config.folder.clone() }),
+            None => Err(DiskError::Empty { folder: self.config.folder.clone() }),
         }
     }
 
@@ -383,7 +384,7 @@ impl ControlPlane {
         self.stop.cancel();
         // No task may propose or change members while the lead is handed over.
         self.tasks.wait().await;
-        self.link.open_gate(None);
+        self.link.serve_joins(None);
         self.hand_over().await;
         if let Some(log) = self.log.get() {
             log.shutdown().await;

@@ -19,9 +19,9 @@ mod membership;
 mod publish;
 mod settling;
 
-pub use changes::{Changed, TooOld};
+pub use changes::{Changed, TooOldError};
 pub use config::ControlPlaneConfig;
-pub use control_plane::{ControlPlane, NoSuchNode};
+pub use control_plane::{ControlPlane, NoSuchNodeError};
 pub use hints::HintCounts;
 #[cfg(any(test, fuzzing))]
 pub use join::fuzz;

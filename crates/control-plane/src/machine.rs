@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use spillway_cluster_state::{Command, Entry, Outcome, Refusal, RefusalCode, State};
-use spillway_raft::{Machine, MachineFault};
+use spillway_cluster_state::{Command, CommandError, Entry, Outcome, RefusalCode, State};
+use spillway_raft::{Machine, MachineError};
 
 use spillway_types::{NodeName, RegionName};
 
@@ -40,7 +40,7 @@ impl StateMachine {
         {
             return None;
         }
-        Some(Outcome::Refused(Refusal {
+        Some(Outcome::Refused(CommandError {
             code: RefusalCode::NotPermitted,
             cause: "the cluster has other members".to_owned(),
             remedy: "make a cluster anew with `spillway force-new-cluster` or `spillway restore`"
@@ -82,13 +82,13 @@ impl Machine for StateMachine {
         };
     }
 
-    fn snapshot(&self) -> Result<Bytes, MachineFault> {
-        self.state.to_snapshot().map_err(|error| MachineFault(error.to_string()))
+    fn snapshot(&self) -> Result<Bytes, MachineError> {
+        self.state.to_snapshot().map_err(|error| MachineError(error.to_string()))
     }
 
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineFault> {
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineError> {
         self.state =
-            State::from_snapshot(snapshot).map_err(|error| MachineFault(error.to_string()))?;
+            State::from_snapshot(snapshot).map_err(|error| MachineError(error.to_string()))?;
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         // The snapshot does not have the changes that led to it.
         history.restart(self.state.applied());

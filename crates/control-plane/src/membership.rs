@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use spillway_cluster_state::{Membership, MembershipPlan, Sight, State, voters};
+use spillway_cluster_state::{Membership, MembershipPlan, State, VoterSight, voters};
 use spillway_raft::{ChangeError, Consensus, DiskId, Former, Member, NodeId, Role, Status};
 use spillway_types::NodeName;
 
@@ -20,7 +20,7 @@ const LAG_MAX: u64 = 100;
 
 /// Carries out the plan step by step while this node leads.
 pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
-    let mut heard = Heard::default();
+    let mut heard = LastConnected::default();
     while let Some(this) = control_plane.upgrade() {
         let Some(log) = this.log.get() else { return };
         let status = log.status();
@@ -43,9 +43,9 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
 
 /// Time at which each node was last connected.
 #[derive(Debug, Default)]
-struct Heard(BTreeMap<NodeId, Instant>);
+struct LastConnected(BTreeMap<NodeId, Instant>);
 
-impl Heard {
+impl LastConnected {
     fn look(&mut self, control_plane: &ControlPlane, status: &Status) {
         let now = Instant::now();
         let connected: BTreeSet<_> = control_plane
@@ -72,19 +72,19 @@ impl Heard {
         }
     }
 
-    fn sight(&self, state: &State, status: &Status) -> Sight {
+    fn sight(&self, state: &State, status: &Status) -> VoterSight {
         let patience = state.setting("voters.dead_after_ms").and_then(|text| text.parse().ok());
         let patience = Duration::from_millis(patience.unwrap_or(u64::MAX));
         let live = self.0.iter().filter(|(_, at)| at.elapsed() < patience).map(|(id, _)| *id);
         let last = status.last_index.unwrap_or(0);
         let has = |at: &Option<u64>| at.is_some_and(|at| at + LAG_MAX >= last);
         let caught_up = status.matched.iter().filter(|(_, at)| has(at)).map(|(id, _)| *id);
-        Sight { live: of_state(live), caught_up: of_state(caught_up) }
+        VoterSight { live: of_state(live), caught_up: of_state(caught_up) }
     }
 }
 
 impl ControlPlane {
-    async fn step(&self, log: &Consensus<StateMachine>, status: &Status, heard: &Heard) {
+    async fn step(&self, log: &Consensus<StateMachine>, status: &Status, heard: &LastConnected) {
         // A cluster that was made anew still has the old one's nodes in its state at first.
         let cluster = status.cluster.map(|cluster| cluster.0.into());
         if self.look(State::cluster) != cluster {

@@ -44,7 +44,7 @@ impl Finish {
 
 /// Role of a part of the generated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum AnswerPart {
     /// Content for the client.
     Said,
     /// Text not shown to the client: stop sequences, and the frame around tool calls.
@@ -68,7 +68,7 @@ pub(crate) struct Answer {
     /// Everything that is generated, shown or not.
     raw: String,
     /// Parts of `raw`, each with the byte offset at which it ends.
-    parts: Vec<(Part, usize)>,
+    parts: Vec<(AnswerPart, usize)>,
     pub(crate) calls: Calls,
     pub(crate) tokens: u32,
     pub(crate) finish: Finish,
@@ -102,13 +102,13 @@ impl Answer {
             text.extend(voice.next(may_end).iter().copied().map(char::from));
             tokens += 1;
         }
-        let parts = vec![(Part::Said, text.len())];
+        let parts = vec![(AnswerPart::Said, text.len())];
         Self { raw: text, parts, calls: Calls::default(), tokens, finish, stop: None }
     }
 
     /// Creates an answer of a prescribed form, at most `most` tokens long. If `said` is the
     /// beginning of the text, the answer continues behind it.
-    pub(crate) fn of_parts(parts: Vec<(Part, String)>, said: &str, most: u32) -> Self {
+    pub(crate) fn of_parts(parts: Vec<(AnswerPart, String)>, said: &str, most: u32) -> Self {
         let whole: String = parts.iter().map(|(_, text)| text.as_str()).collect();
         let skipped = if whole.starts_with(said) { said.len() } else { 0 };
         let mut end = 0;
@@ -146,18 +146,18 @@ impl Answer {
         let visible = if shown { end } else { start };
         self.parts.iter_mut().for_each(|(_, end)| *end = (*end).min(visible));
         // The text behind that was generated, but is not shown.
-        self.parts.push((Part::Unsaid, self.raw.len()));
+        self.parts.push((AnswerPart::Unsaid, self.raw.len()));
         self
     }
 
     /// Returns the content.
     pub(crate) fn text(&self) -> &str {
-        self.part(Part::Said).unwrap_or("")
+        self.part(AnswerPart::Said).unwrap_or("")
     }
 
     /// Returns the arguments of call `call`; `None` if the answer ended before that call.
     pub(crate) fn arguments(&self, call: usize) -> Option<&str> {
-        self.part(Part::Arguments(call)).filter(|text| !text.is_empty())
+        self.part(AnswerPart::Arguments(call)).filter(|text| !text.is_empty())
     }
 
     /// Returns the number of calls that have arguments.
@@ -186,7 +186,7 @@ impl Answer {
     }
 
     /// Returns the text of token `index`, split into its parts.
-    pub(crate) fn pieces(&self, index: u32) -> impl Iterator<Item = (Part, &str)> {
+    pub(crate) fn pieces(&self, index: u32) -> impl Iterator<Item = (AnswerPart, &str)> {
         let (from, to) = (self.start_of(index), self.start_of(index.saturating_add(1)));
         let mut start = 0;
         let ranges = self.parts.iter().map(move |(part, end)| {
@@ -211,7 +211,7 @@ impl Answer {
         tokens
     }
 
-    fn part(&self, wanted: Part) -> Option<&str> {
+    fn part(&self, wanted: AnswerPart) -> Option<&str> {
         let at = self.parts.iter().position(|(part, _)| *part == wanted)?;
         let start = at.checked_sub(1).map_or(0, |before| self.parts[before].1);
         self.raw.get(start..self.parts[at].1)

@@ -108,7 +108,8 @@ fn a_stop_sequence_ends_the_answer_before_it_after_the_token_that_completes_it()
     assert_eq!((stopped.tokens, stopped.finish), (4, Finish::Stop));
     assert_eq!(stopped.stop.as_deref(), Some(stop.as_str()));
     let pieces: Vec<_> = (0..4).flat_map(|token| stopped.pieces(token)).collect();
-    let said: String = pieces.iter().filter(|(part, _)| *part == Part::Said).map(|p| p.1).collect();
+    let said: String =
+        pieces.iter().filter(|(part, _)| *part == AnswerPart::Said).map(|p| p.1).collect();
     assert_eq!(said, stopped.text());
     assert_eq!(stopped.to_tokens(), plain.to_tokens()[..4]);
     let kept = plain.clone().stopped_at(&[stop], true);
@@ -118,13 +119,14 @@ fn a_stop_sequence_ends_the_answer_before_it_after_the_token_that_completes_it()
 
 #[test]
 fn pieces_of_a_prescribed_text_never_split_a_character() {
-    let parts = vec![(Part::Unsaid, "<é>".to_owned()), (Part::Said, "größe ☂☂☂".to_owned())];
+    let parts =
+        vec![(AnswerPart::Unsaid, "<é>".to_owned()), (AnswerPart::Said, "größe ☂☂☂".to_owned())];
     let whole = Answer::of_parts(parts.clone(), "", 100);
     assert_eq!((whole.text(), whole.finish), ("größe ☂☂☂", Finish::Stop));
     assert_eq!(whole.tokens as usize, whole.to_tokens().len());
     let said = |answer: &Answer| -> String {
         let pieces = (0..answer.tokens).flat_map(|token| answer.pieces(token));
-        pieces.filter(|(part, _)| *part == Part::Said).map(|(_, text)| text).collect()
+        pieces.filter(|(part, _)| *part == AnswerPart::Said).map(|(_, text)| text).collect()
     };
     assert_eq!(said(&whole), whole.text());
     for most in 1..whole.tokens {
@@ -137,7 +139,7 @@ fn pieces_of_a_prescribed_text_never_split_a_character() {
 
 #[test]
 fn whoever_is_given_the_beginning_of_a_prescribed_text_says_the_rest() {
-    let parts = vec![(Part::Said, "{\"a\":1}".to_owned())];
+    let parts = vec![(AnswerPart::Said, "{\"a\":1}".to_owned())];
     let rest = Answer::of_parts(parts.clone(), "{\"a", 10);
     assert_eq!(rest.text(), "\":1}");
     assert_eq!(Answer::of_parts(parts, "other", 10).text(), "{\"a\":1}");

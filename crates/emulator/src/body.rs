@@ -14,11 +14,11 @@ use thiserror::Error;
 use tokio::time::Sleep;
 
 use crate::answer::Answer;
-use crate::api::{Piece, Pieces};
-use crate::driver::{Generation, Lost, Progress};
+use crate::api::{Pieces, StreamPiece};
+use crate::driver::{DriverProgress, Generation, Lost};
 use crate::fault::{Close, Fault};
-use crate::ledger::{Outcome, Ticket};
-use crate::replica::Replica;
+use crate::ledger::{CallOutcome, Ticket};
+use crate::replica::EmulatedReplica;
 use crate::socket::SocketSwitch;
 
 /// Pause before a reply is cut, so that the bytes sent before have left the process.
@@ -87,7 +87,7 @@ impl EventStream {
     }
 
     /// Polls for the next progress of any answer. Returns the index of the answer with it.
-    fn poll_tracks(&mut self, cx: &mut Context<'_>) -> Poll<Result<(usize, Progress), Lost>> {
+    fn poll_tracks(&mut self, cx: &mut Context<'_>) -> Poll<Result<(usize, DriverProgress), Lost>> {
         let count = self.tracks.len();
         for index in (0..count).map(|step| (self.turn + step) % count) {
             let track = &mut self.tracks[index];
@@ -102,24 +102,24 @@ impl EventStream {
         Poll::Pending
     }
 
-    fn advance(&mut self, index: usize, progress: Progress) {
+    fn advance(&mut self, index: usize, progress: DriverProgress) {
         let (track, events) = (&mut self.tracks[index], &mut self.events);
         match progress {
-            Progress::Token => {
+            DriverProgress::Token => {
                 self.format.token(index, &track.answer, track.next_token, events);
                 track.next_token += 1;
                 return;
             }
-            Progress::Finished { cached_tokens } => {
+            DriverProgress::Finished { cached_tokens } => {
                 self.cached_tokens += if track.tells_cached { cached_tokens } else { 0 };
                 self.format.done(index, &track.answer, events);
             }
-            Progress::Cancelled => {}
+            DriverProgress::Cancelled => {}
         }
         track.is_over = true;
         self.open -= 1;
         // A cancelled stream ends without its last events.
-        if self.open == 0 && progress != Progress::Cancelled {
+        if self.open == 0 && progress != DriverProgress::Cancelled {
             self.format.finish(self.cached_tokens, events);
         }
     }
@@ -148,7 +148,7 @@ impl From<Infallible> for BodyError {
 
 /// Body of a reply. Closes the request's ticket when the last byte is taken.
 pub(crate) struct ReplyBody {
-    source: Source,
+    source: BodySource,
     progress: Delivery,
     /// Trailers sent behind the last byte.
     trailers: Option<HeaderMap>,
@@ -157,7 +157,7 @@ pub(crate) struct ReplyBody {
     request: Option<OpenRequest>,
 }
 
-enum Source {
+enum BodySource {
     Whole(Bytes),
     Events(Box<EventStream>),
     /// Replies of a gRPC stream; each counts as an event.
@@ -182,27 +182,27 @@ enum Delivery {
 
 /// Request that a body answers.
 pub(crate) struct OpenRequest {
-    pub(crate) replica: Arc<Replica>,
+    pub(crate) replica: Arc<EmulatedReplica>,
     pub(crate) socket: SocketSwitch,
     pub(crate) ticket: Ticket,
     /// Outcome of the request once the body is sent.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CallOutcome,
 }
 
 impl ReplyBody {
     /// Creates a body with all bytes at once.
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
-        Self::new(Source::Whole(bytes.into()))
+        Self::new(BodySource::Whole(bytes.into()))
     }
 
     /// Creates a body of events, sent as they are made.
     pub(crate) fn events(stream: EventStream) -> Self {
-        Self::new(Source::Events(Box::new(stream)))
+        Self::new(BodySource::Events(Box::new(stream)))
     }
 
     /// Creates a body of gRPC messages, sent as they are made, with trailers at the end.
     pub(crate) fn messages(pieces: Pieces) -> Self {
-        Self::new(Source::Messages(pieces))
+        Self::new(BodySource::Messages(pieces))
     }
 
     /// Adds trailers behind the last byte.
@@ -213,7 +213,7 @@ impl ReplyBody {
     /// Ties the body to the request that it answers.
     pub(crate) fn answering(mut self, request: OpenRequest) -> Self {
         // hyper never polls an empty body, so the ticket has to be closed here.
-        if matches!(&self.source, Source::Whole(bytes) if bytes.is_empty()) {
+        if matches!(&self.source, BodySource::Whole(bytes) if bytes.is_empty()) {
             request.ticket.close(request.outcome);
             return self;
         }
@@ -221,7 +221,7 @@ impl ReplyBody {
         self
     }
 
-    fn new(source: Source) -> Self {
+    fn new(source: BodySource) -> Self {
         Self { source, progress: Delivery::Sending { events: 0 }, trailers: None, request: None }
     }
 
@@ -230,8 +230,8 @@ impl ReplyBody {
     fn strike(&self, events: u64) -> Option<Delivery> {
         let request = self.request.as_ref()?;
         let due = |after: u64| match &self.source {
-            Source::Whole(_) => events > 0,
-            Source::Events(_) | Source::Messages(_) => events >= after,
+            BodySource::Whole(_) => events > 0,
+            BodySource::Events(_) | BodySource::Messages(_) => events >= after,
         };
         match request.replica.fault() {
             Fault::Cut { after_events, close } if due(after_events) => {
@@ -256,17 +256,17 @@ impl ReplyBody {
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
         let halve = self.must_halve(events);
         match &mut self.source {
-            Source::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
-            Source::Whole(bytes) => {
+            BodySource::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            BodySource::Whole(bytes) => {
                 let length = if halve { bytes.len() / 2 } else { bytes.len() };
                 Poll::Ready(Some(Ok(bytes.split_to(length))))
             }
-            Source::Events(stream) => {
+            BodySource::Events(stream) => {
                 stream.poll_event(cx).map(|event| event.map(|bytes| bytes.map_err(BodyError::from)))
             }
-            Source::Messages(pieces) => match ready!(pieces.receiver.poll_recv(cx)) {
-                Some(Piece::Message(message)) => Poll::Ready(Some(Ok(message))),
-                Some(Piece::End(trailers)) => {
+            BodySource::Messages(pieces) => match ready!(pieces.receiver.poll_recv(cx)) {
+                Some(StreamPiece::Message(message)) => Poll::Ready(Some(Ok(message))),
+                Some(StreamPiece::End(trailers)) => {
                     self.trailers = Some(trailers);
                     Poll::Ready(None)
                 }
@@ -278,9 +278,9 @@ impl ReplyBody {
     /// Returns true if the last byte is sent and no trailers follow.
     fn is_over(&self) -> bool {
         match &self.source {
-            Source::Whole(bytes) => bytes.is_empty() && self.trailers.is_none(),
-            Source::Events(stream) => stream.is_over(),
-            Source::Messages(_) => false,
+            BodySource::Whole(bytes) => bytes.is_empty() && self.trailers.is_none(),
+            BodySource::Events(stream) => stream.is_over(),
+            BodySource::Messages(_) => false,
         }
     }
 
@@ -346,10 +346,12 @@ impl Body for ReplyBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::Whole(bytes) if self.trailers.is_none() => {
+            BodySource::Whole(bytes) if self.trailers.is_none() => {
                 SizeHint::with_exact(bytes.len() as u64)
             }
-            Source::Whole(_) | Source::Events(_) | Source::Messages(_) => SizeHint::default(),
+            BodySource::Whole(_) | BodySource::Events(_) | BodySource::Messages(_) => {
+                SizeHint::default()
+            }
         }
     }
 }

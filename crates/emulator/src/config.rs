@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// Configuration of one [`crate::Emulator`].
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct EmulatorConfig {
     /// Address of replica 0; replica i listens on port + i. With port 0, each replica gets a free
     /// port of its own.
     pub listen: SocketAddr,
@@ -33,7 +33,7 @@ pub struct Config {
     pub records_max: usize,
 }
 
-impl Default for Config {
+impl Default for EmulatorConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -52,7 +52,7 @@ impl Default for Config {
 
 /// Error: a configuration that no emulator can have.
 #[derive(Clone, Debug, PartialEq, Error)]
-pub enum ConfigError {
+pub enum EmulatorConfigError {
     /// `replicas` is 0.
     #[error("replicas must be at least 1")]
     NoReplicas,
@@ -72,23 +72,23 @@ pub enum ConfigError {
     TimeScale(f64),
 }
 
-impl Config {
+impl EmulatorConfig {
     /// Returns the address of each replica.
     ///
     /// # Errors
     /// Returns an error if the configuration is impossible.
-    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
+    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, EmulatorConfigError> {
         if self.replicas == 0 {
-            return Err(ConfigError::NoReplicas);
+            return Err(EmulatorConfigError::NoReplicas);
         }
         if self.models.is_empty() {
-            return Err(ConfigError::NoModels);
+            return Err(EmulatorConfigError::NoModels);
         }
         if !(1e-6..=1e6).contains(&self.time_scale) {
-            return Err(ConfigError::TimeScale(self.time_scale));
+            return Err(EmulatorConfigError::TimeScale(self.time_scale));
         }
         let first = self.listen.port();
-        let exhausted = ConfigError::PortsExhausted { first, replicas: self.replicas };
+        let exhausted = EmulatorConfigError::PortsExhausted { first, replicas: self.replicas };
         let address = |index: u16| {
             let offset = if first == 0 { 0 } else { index };
             let port = first.checked_add(offset).ok_or_else(|| exhausted.clone())?;
@@ -102,8 +102,8 @@ impl Config {
 mod tests {
     use super::*;
 
-    fn check(change: impl FnOnce(&mut Config)) -> Result<Vec<u16>, ConfigError> {
-        let mut config = Config::default();
+    fn check(change: impl FnOnce(&mut EmulatorConfig)) -> Result<Vec<u16>, EmulatorConfigError> {
+        let mut config = EmulatorConfig::default();
         change(&mut config);
         config.addresses().map(|all| all.iter().map(SocketAddr::port).collect())
     }
@@ -124,11 +124,14 @@ mod tests {
 
     #[test]
     fn impossible_configurations_are_refused() {
-        assert_eq!(check(|config| config.replicas = 0), Err(ConfigError::NoReplicas));
-        assert_eq!(check(|config| config.models.clear()), Err(ConfigError::NoModels));
-        assert_eq!(check(|config| config.time_scale = 0.0), Err(ConfigError::TimeScale(0.0)));
+        assert_eq!(check(|config| config.replicas = 0), Err(EmulatorConfigError::NoReplicas));
+        assert_eq!(check(|config| config.models.clear()), Err(EmulatorConfigError::NoModels));
+        assert_eq!(
+            check(|config| config.time_scale = 0.0),
+            Err(EmulatorConfigError::TimeScale(0.0))
+        );
         assert!(check(|config| config.time_scale = f64::NAN).is_err());
-        let exhausted = ConfigError::PortsExhausted { first: 65_535, replicas: 2 };
+        let exhausted = EmulatorConfigError::PortsExhausted { first: 65_535, replicas: 2 };
         let result = check(|config| {
             config.listen.set_port(65_535);
             config.replicas = 2;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::replica::Replica;
+use crate::replica::EmulatedReplica;
 use crate::server::Listening;
 
 /// Largest number of connections that wait to be accepted.
@@ -27,7 +27,7 @@ pub(crate) enum Door {
 
 impl Door {
     // (Gone | Closed) => Open
-    pub(crate) fn open(&mut self, replica: &Arc<Replica>) -> io::Result<()> {
+    pub(crate) fn open(&mut self, replica: &Arc<EmulatedReplica>) -> io::Result<()> {
         // If opening fails, the port is lost.
         let listener = match std::mem::take(self) {
             Self::Open(listening) => {
@@ -42,7 +42,7 @@ impl Door {
     }
 
     /// Serves a listener that is already open.
-    pub(crate) fn serve(&mut self, replica: &Arc<Replica>, listener: TcpListener) {
+    pub(crate) fn serve(&mut self, replica: &Arc<EmulatedReplica>, listener: TcpListener) {
         *self = Self::Open(Listening::start(replica, listener));
     }
 

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use spillway_engine::{Engine, EngineConfig, Event, Rejected, Request, RequestId, Stats};
+use spillway_engine::{
+    Engine, EngineConfig, EngineEvent, EngineRequest, RejectedError, RequestId, Stats,
+};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +37,7 @@ pub(crate) struct Driver {
 struct Core {
     engine: Engine,
     clock: Clock,
-    live: BTreeMap<RequestId, Live>,
+    live: BTreeMap<RequestId, LiveGeneration>,
     /// Last id given out. Never reset, so that a request from before a crash cannot abort a later
     /// one.
     last_id: u64,
@@ -43,8 +45,8 @@ struct Core {
 }
 
 #[derive(Debug)]
-struct Live {
-    progress: mpsc::Sender<Progress>,
+struct LiveGeneration {
+    progress: mpsc::Sender<DriverProgress>,
     finish: Finish,
     submitted: Instant,
     last_token: Option<Instant>,
@@ -52,7 +54,7 @@ struct Live {
 
 /// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum DriverProgress {
     /// The next token is ready.
     Token,
     /// The request is complete; `cached_tokens` of its prompt were cached.
@@ -63,7 +65,7 @@ pub(crate) enum Progress {
 
 /// Work for the engine: one prompt and the answer to it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Job<'a> {
+pub(crate) struct DriverJob<'a> {
     pub(crate) prompt: &'a [u32],
     pub(crate) output: &'a [u32],
     pub(crate) finish: Finish,
@@ -99,7 +101,10 @@ impl Driver {
     ///
     /// # Errors
     /// Returns an error if the engine rejects the request.
-    pub(crate) fn submit(self: &Arc<Self>, job: Job<'_>) -> Result<Generation, Rejected> {
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        job: DriverJob<'_>,
+    ) -> Result<Generation, RejectedError> {
         let mut core = self.core();
         let now = Instant::now();
         let request = core.request(0, job);
@@ -118,8 +123,8 @@ impl Driver {
     /// Returns an error if the engine rejects a part.
     pub(crate) fn submit_together(
         self: &Arc<Self>,
-        jobs: &[Job<'_>],
-    ) -> Result<Vec<Generation>, Rejected> {
+        jobs: &[DriverJob<'_>],
+    ) -> Result<Vec<Generation>, RejectedError> {
         if let [job] = jobs {
             return self.submit(*job).map(|generation| vec![generation]);
         }
@@ -135,12 +140,17 @@ impl Driver {
     }
 
     /// Registers the request that was submitted next, and returns its progress.
-    fn follow(self: &Arc<Self>, core: &mut Core, job: Job<'_>, submitted: Instant) -> Generation {
+    fn follow(
+        self: &Arc<Self>,
+        core: &mut Core,
+        job: DriverJob<'_>,
+        submitted: Instant,
+    ) -> Generation {
         // Room for every token and the end, so that the engine never waits for a slow reader.
         let (progress, receiver) = mpsc::channel(job.output.len() + 1);
         core.last_id += 1;
         let id = RequestId(core.last_id);
-        let live = Live { progress, finish: job.finish, submitted, last_token: None };
+        let live = LiveGeneration { progress, finish: job.finish, submitted, last_token: None };
         core.live.insert(id, live);
         Generation { id, driver: Some(Arc::clone(self)), receiver, ended: false }
     }
@@ -209,10 +219,10 @@ impl Driver {
 
 impl Core {
     /// Returns the request of a job that is submitted after `before` others.
-    fn request(&self, before: u64, job: Job<'_>) -> Request {
+    fn request(&self, before: u64, job: DriverJob<'_>) -> EngineRequest {
         let id = RequestId(self.last_id + 1 + before);
         let block_tokens = self.engine.config().block_tokens;
-        let mut request = Request::from_tokens(id, job.prompt, job.output, block_tokens);
+        let mut request = EngineRequest::from_tokens(id, job.prompt, job.output, block_tokens);
         // Equal prompts with different salts get different blocks.
         request.blocks.iter_mut().for_each(|block| *block ^= job.salt);
         request
@@ -221,10 +231,14 @@ impl Core {
     fn step(&mut self, shown: Duration, now: Instant) {
         for event in self.engine.step(shown).events {
             match event {
-                Event::FirstToken { id, .. } | Event::Token { id } => self.deliver_token(id, now),
-                Event::Finished { id, cached_tokens } => self.deliver_end(id, cached_tokens, now),
+                EngineEvent::FirstToken { id, .. } | EngineEvent::Token { id } => {
+                    self.deliver_token(id, now)
+                }
+                EngineEvent::Finished { id, cached_tokens } => {
+                    self.deliver_end(id, cached_tokens, now)
+                }
                 // The request waits and goes on; its client notices only the delay.
-                Event::Preempted { .. } => {}
+                EngineEvent::Preempted { .. } => {}
             }
         }
     }
@@ -236,14 +250,14 @@ impl Core {
             None => self.metrics.observe_first_token(now - live.submitted),
         }
         // Fails only if the reader is gone; its `Drop` aborts the request.
-        live.progress.try_send(Progress::Token).unwrap_or_default();
+        live.progress.try_send(DriverProgress::Token).unwrap_or_default();
     }
 
     fn deliver_end(&mut self, id: RequestId, cached_tokens: u32, now: Instant) {
         let Some(live) = self.live.remove(&id) else { return };
         self.metrics.count_request(live.finish.as_str());
         self.metrics.observe_request(now - live.submitted);
-        live.progress.try_send(Progress::Finished { cached_tokens }).unwrap_or_default();
+        live.progress.try_send(DriverProgress::Finished { cached_tokens }).unwrap_or_default();
     }
 }
 
@@ -253,7 +267,7 @@ pub(crate) struct Generation {
     id: RequestId,
     /// Driver that aborts the request on drop; `None` for a listener, whose drop aborts nothing.
     driver: Option<Arc<Driver>>,
-    receiver: mpsc::Receiver<Progress>,
+    receiver: mpsc::Receiver<DriverProgress>,
     ended: bool,
 }
 
@@ -264,7 +278,7 @@ pub(crate) struct Lost;
 
 impl Generation {
     /// Creates a listener to the progress of request `id`. Dropping it aborts nothing.
-    pub(crate) fn told(id: RequestId, receiver: mpsc::Receiver<Progress>) -> Self {
+    pub(crate) fn told(id: RequestId, receiver: mpsc::Receiver<DriverProgress>) -> Self {
         Self { id, driver: None, receiver, ended: false }
     }
 
@@ -276,9 +290,12 @@ impl Generation {
     ///
     /// # Errors
     /// Returns [`Lost`] if the replica crashed.
-    pub(crate) fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<Result<Progress, Lost>> {
+    pub(crate) fn poll_progress(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<DriverProgress, Lost>> {
         let progress = std::task::ready!(self.receiver.poll_recv(cx));
-        self.ended = !matches!(progress, Some(Progress::Token));
+        self.ended = !matches!(progress, Some(DriverProgress::Token));
         Poll::Ready(progress.ok_or(Lost))
     }
 
@@ -289,9 +306,9 @@ impl Generation {
     pub(crate) async fn finished(mut self) -> Result<u32, Lost> {
         loop {
             match std::future::poll_fn(|cx| self.poll_progress(cx)).await? {
-                Progress::Token => {}
-                Progress::Finished { cached_tokens } => return Ok(cached_tokens),
-                Progress::Cancelled => return Err(Lost),
+                DriverProgress::Token => {}
+                DriverProgress::Finished { cached_tokens } => return Ok(cached_tokens),
+                DriverProgress::Cancelled => return Err(Lost),
             }
         }
     }

@@ -19,8 +19,12 @@ fn driver(time_scale: f64) -> (Arc<Driver>, tokio_util::sync::DropGuard) {
 }
 
 fn submit(driver: &Arc<Driver>, prompt: usize, output: usize) -> Generation {
-    let job =
-        Job { prompt: &vec![1; prompt], output: &vec![2; output], finish: Finish::Stop, salt: 0 };
+    let job = DriverJob {
+        prompt: &vec![1; prompt],
+        output: &vec![2; output],
+        finish: Finish::Stop,
+        salt: 0,
+    };
     driver.submit(job).unwrap()
 }
 
@@ -28,7 +32,7 @@ fn submit(driver: &Arc<Driver>, prompt: usize, output: usize) -> Generation {
 async fn the_parts_of_a_request_share_their_prompt_and_all_begin_at_once() {
     let (driver, _guard) = driver(1.0);
     let prompt = vec![1; 33];
-    let job = Job { prompt: &prompt, output: &[2, 3], finish: Finish::Stop, salt: 0 };
+    let job = DriverJob { prompt: &prompt, output: &[2, 3], finish: Finish::Stop, salt: 0 };
     let all = driver.submit_together(&[job; 3]).unwrap();
     let ids: Vec<RequestId> = all.iter().map(Generation::id).collect();
     assert_eq!(ids, [RequestId(1), RequestId(2), RequestId(3)]);
@@ -42,14 +46,14 @@ async fn the_parts_of_a_request_share_their_prompt_and_all_begin_at_once() {
     assert_eq!(driver.stats().generation_tokens, 6);
 }
 
-async fn next(generation: &mut Generation) -> Result<Progress, Lost> {
+async fn next(generation: &mut Generation) -> Result<DriverProgress, Lost> {
     std::future::poll_fn(|cx| generation.poll_progress(cx)).await
 }
 
 async fn millis_until_end(mut generation: Generation) -> Vec<u128> {
     let start = Instant::now();
     let mut times = Vec::new();
-    while let Ok(Progress::Token) = next(&mut generation).await {
+    while let Ok(DriverProgress::Token) = next(&mut generation).await {
         times.push(start.elapsed().as_millis());
     }
     times

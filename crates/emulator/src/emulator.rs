@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, ConfigError};
-use crate::replica::{Replica, ReplicaHandle};
+use crate::config::{EmulatorConfig, EmulatorConfigError};
+use crate::replica::{EmulatedReplica, ReplicaHandle};
 
 /// Running replicas. Dropping the value stops them, without waiting.
 #[derive(Debug)]
@@ -21,10 +21,10 @@ pub struct Emulator {
 
 /// Error of starting an emulator.
 #[derive(Debug, Error)]
-pub enum StartError {
+pub enum EmulatorStartError {
     /// The configuration is impossible.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] EmulatorConfigError),
     /// A port could not be opened.
     #[error("cannot listen on {address}: {cause}")]
     Listen {
@@ -41,14 +41,15 @@ impl Emulator {
     /// # Errors
     /// Returns an error if the configuration is impossible or a port cannot be opened. No port
     /// stays open then.
-    pub async fn start(config: Config) -> Result<Self, StartError> {
+    pub async fn start(config: EmulatorConfig) -> Result<Self, EmulatorStartError> {
         let tasks = TaskTracker::new();
         let stop = CancellationToken::new();
         let mut opened = Vec::new();
         for (index, address) in (0..).zip(config.addresses()?) {
-            let listen = |cause| StartError::Listen { address, cause };
+            let listen = |cause| EmulatorStartError::Listen { address, cause };
             let listener = TcpListener::bind(address).await.map_err(listen)?;
-            let replica = Replica::new(&config, index, &listener, &tasks, &stop).map_err(listen)?;
+            let replica =
+                EmulatedReplica::new(&config, index, &listener, &tasks, &stop).map_err(listen)?;
             opened.push((Arc::new(replica), listener));
         }
         // Weak references, so that replicas do not keep each other alive.

@@ -194,7 +194,7 @@ pub struct Tensor {
     pub parameters: BTreeMap<String, Parameter>,
     /// Data, if they are not sent in binary form.
     #[prost(message, optional, tag = "5")]
-    pub contents: Option<Contents>,
+    pub contents: Option<KserveContents>,
 }
 
 /// Message `InferRequestedOutputTensor`.
@@ -210,7 +210,7 @@ pub struct RequestedOutput {
 
 /// Message `InferTensorContents`: the elements, in the field for their type.
 #[derive(Clone, PartialEq, Message)]
-pub struct Contents {
+pub struct KserveContents {
     /// Elements of type `BOOL`.
     #[prost(bool, repeated, tag = "1")]
     pub bools: Vec<bool>,
@@ -281,7 +281,7 @@ pub struct HealthResponse {
     pub status: i32,
 }
 
-impl Contents {
+impl KserveContents {
     /// Returns the number of elements.
     #[must_use]
     pub fn count(&self) -> usize {

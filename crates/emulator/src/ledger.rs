@@ -10,7 +10,7 @@ use serde::Serialize;
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The request has not ended.
     InFlight,
     /// The whole reply was handed to the connection.
@@ -28,12 +28,12 @@ pub struct RequestRecord {
     /// none.
     pub request_id: Option<String>,
     /// Outcome of the request.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
 }
 
 /// Counters of one replica since the emulator started; crashes do not reset them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct LedgerCounts {
     pub(crate) received: u64,
     pub(crate) started: u64,
     pub(crate) finished: u64,
@@ -44,20 +44,20 @@ pub(crate) struct Counts {
 
 /// Ledger of a replica's requests.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct CallLedger {
     books: Mutex<Books>,
     records_max: usize,
 }
 
 #[derive(Debug, Default)]
 struct Books {
-    counts: Counts,
+    counts: LedgerCounts,
     /// Most recent records; the newest has the number `counts.received - 1`.
     records: VecDeque<RequestRecord>,
     last_headers: Arc<HeaderMap>,
 }
 
-impl Ledger {
+impl CallLedger {
     pub(crate) fn new(records_max: usize) -> Self {
         Self { books: Mutex::default(), records_max }
     }
@@ -67,8 +67,10 @@ impl Ledger {
     pub(crate) fn receive(self: &Arc<Self>, headers: &Arc<HeaderMap>) -> Ticket {
         let request_id =
             headers.get("x-request-id").and_then(|value| value.to_str().ok()).map(chosen_id);
-        let record =
-            RequestRecord { request_id: request_id.map(str::to_owned), outcome: Outcome::InFlight };
+        let record = RequestRecord {
+            request_id: request_id.map(str::to_owned),
+            outcome: CallOutcome::InFlight,
+        };
         let mut books = self.books();
         let number = books.counts.received;
         books.counts.received += 1;
@@ -81,7 +83,7 @@ impl Ledger {
         Ticket { ledger: Arc::clone(self), number, started: AtomicBool::new(false), open: true }
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> LedgerCounts {
         self.books().counts
     }
 
@@ -93,13 +95,13 @@ impl Ledger {
         Arc::clone(&self.books().last_headers)
     }
 
-    fn close(&self, number: u64, outcome: Outcome) {
+    fn close(&self, number: u64, outcome: CallOutcome) {
         let mut books = self.books();
         match outcome {
-            Outcome::InFlight => {}
-            Outcome::Finished => books.counts.finished += 1,
-            Outcome::Aborted => books.counts.aborted += 1,
-            Outcome::Rejected => books.counts.rejected += 1,
+            CallOutcome::InFlight => {}
+            CallOutcome::Finished => books.counts.finished += 1,
+            CallOutcome::Aborted => books.counts.aborted += 1,
+            CallOutcome::Rejected => books.counts.rejected += 1,
         }
         let age = books.counts.received - number;
         // A record that is too old has left the list; its counters remain.
@@ -118,7 +120,7 @@ impl Ledger {
 /// Ticket of a request that has not ended yet.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    ledger: Arc<Ledger>,
+    ledger: Arc<CallLedger>,
     number: u64,
     started: AtomicBool,
     open: bool,
@@ -133,7 +135,7 @@ impl Ticket {
     }
 
     /// Ends the request with this outcome.
-    pub(crate) fn close(mut self, outcome: Outcome) {
+    pub(crate) fn close(mut self, outcome: CallOutcome) {
         self.open = false;
         self.ledger.close(self.number, outcome);
     }
@@ -142,7 +144,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if self.open {
-            self.ledger.close(self.number, Outcome::Aborted);
+            self.ledger.close(self.number, CallOutcome::Aborted);
         }
     }
 }
@@ -167,25 +169,25 @@ mod tests {
         Arc::new(headers)
     }
 
-    fn outcomes(ledger: &Ledger) -> Vec<(String, Outcome)> {
+    fn outcomes(ledger: &CallLedger) -> Vec<(String, CallOutcome)> {
         let records = ledger.records().into_iter();
         records.map(|record| (record.request_id.unwrap(), record.outcome)).collect()
     }
 
     #[test]
     fn each_request_ends_once_and_as_told() {
-        let ledger = Arc::new(Ledger::new(10));
+        let ledger = Arc::new(CallLedger::new(10));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|id| ledger.receive(&headers(id)));
         a.start();
         a.start();
-        c.close(Outcome::Rejected);
-        a.close(Outcome::Finished);
+        c.close(CallOutcome::Rejected);
+        a.close(CallOutcome::Finished);
         drop(b);
         let expected = [
-            ("a".to_owned(), Outcome::Finished),
-            ("b".to_owned(), Outcome::Aborted),
-            ("c".to_owned(), Outcome::Rejected),
-            ("d".to_owned(), Outcome::InFlight),
+            ("a".to_owned(), CallOutcome::Finished),
+            ("b".to_owned(), CallOutcome::Aborted),
+            ("c".to_owned(), CallOutcome::Rejected),
+            ("d".to_owned(), CallOutcome::InFlight),
         ];
         assert_eq!(outcomes(&ledger), expected);
         let counts = ledger.counts();
@@ -197,20 +199,21 @@ mod tests {
 
     #[test]
     fn old_records_go_but_their_tickets_still_count() {
-        let ledger = Arc::new(Ledger::new(2));
+        let ledger = Arc::new(CallLedger::new(2));
         let tickets: Vec<Ticket> =
             ["a", "b", "c"].iter().map(|id| ledger.receive(&headers(id))).collect();
         for ticket in tickets {
-            ticket.close(Outcome::Finished);
+            ticket.close(CallOutcome::Finished);
         }
-        let expected = [("b".to_owned(), Outcome::Finished), ("c".to_owned(), Outcome::Finished)];
+        let expected =
+            [("b".to_owned(), CallOutcome::Finished), ("c".to_owned(), CallOutcome::Finished)];
         assert_eq!(outcomes(&ledger), expected);
         assert_eq!(ledger.counts().finished, 3);
     }
 
     #[test]
     fn credentials_are_noticed() {
-        let ledger = Arc::new(Ledger::new(2));
+        let ledger = Arc::new(CallLedger::new(2));
         drop(ledger.receive(&headers("a")));
         assert_eq!(ledger.counts().authorization_seen, 0);
         let mut with = HeaderMap::new();

@@ -25,9 +25,9 @@ mod socket;
 mod text;
 mod voice;
 
-pub use config::{Config, ConfigError};
-pub use emulator::{Emulator, StartError};
+pub use config::{EmulatorConfig, EmulatorConfigError};
+pub use emulator::{Emulator, EmulatorStartError};
 pub use fault::{Close, Fault, FaultError};
-pub use ledger::{Outcome, RequestRecord};
+pub use ledger::{CallOutcome, RequestRecord};
 pub use replica::{EngineStats, ReplicaHandle, ReplicaStats};
 pub use spillway_engine::{EngineConfig, Profile};

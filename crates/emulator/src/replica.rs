@@ -12,16 +12,16 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::api::ResponseStore;
-use crate::config::Config;
+use crate::config::EmulatorConfig;
 use crate::door::Door;
 use crate::driver::Driver;
 use crate::fault::{Fault, FaultError};
-use crate::ledger::{Ledger, RequestRecord};
+use crate::ledger::{CallLedger, RequestRecord};
 use crate::server::Life;
 
 /// State of one replica, shared by its tasks and handles.
 #[derive(Debug)]
-pub(crate) struct Replica {
+pub(crate) struct EmulatedReplica {
     pub(crate) index: u16,
     pub(crate) address: SocketAddr,
     pub(crate) models: Vec<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Replica {
     /// Random number of this replica and process, so that ids differ between them.
     pub(crate) instance: u64,
     pub(crate) driver: Arc<Driver>,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) ledger: Arc<CallLedger>,
     pub(crate) responses: Mutex<ResponseStore>,
     /// All replicas of the process, so that a crashed one can be healed through another.
     pub(crate) siblings: OnceLock<Vec<Weak<Self>>>,
@@ -53,10 +53,10 @@ struct Condition {
     life: Life,
 }
 
-impl Replica {
+impl EmulatedReplica {
     /// Creates a replica for `listener`, which is already open.
     pub(crate) fn new(
-        config: &Config,
+        config: &EmulatorConfig,
         index: u16,
         listener: &TcpListener,
         tasks: &TaskTracker,
@@ -79,7 +79,7 @@ impl Replica {
             instance: instance(address),
             driver: Arc::new(Driver::new(config.engine, config.time_scale, models.clone())),
             models,
-            ledger: Arc::new(Ledger::new(config.records_max)),
+            ledger: Arc::new(CallLedger::new(config.records_max)),
             responses: Mutex::new(ResponseStore::new(config.responses_max)),
             siblings: OnceLock::new(),
             tasks: tasks.clone(),
@@ -221,7 +221,7 @@ fn instance(address: SocketAddr) -> u64 {
 
 /// Handle of a replica of a running [`crate::Emulator`]. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct ReplicaHandle(pub(crate) Arc<Replica>);
+pub struct ReplicaHandle(pub(crate) Arc<EmulatedReplica>);
 
 impl ReplicaHandle {
     /// Returns the address of the replica, which a crash does not change.

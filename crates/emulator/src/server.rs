@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use crate::api;
 use crate::body::ReplyBody;
 use crate::fault::Close;
-use crate::replica::Replica;
+use crate::replica::EmulatedReplica;
 use crate::socket::{Socket, SocketSwitch};
 
 /// Largest number of concurrent requests on one HTTP/2 connection.
@@ -37,7 +37,7 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Accepts connections until closed, or until the replica stops.
-    pub(crate) fn start(replica: &Arc<Replica>, listener: TcpListener) -> Self {
+    pub(crate) fn start(replica: &Arc<EmulatedReplica>, listener: TcpListener) -> Self {
         let stop = replica.stop.child_token();
         let task = replica.tasks.spawn(accept(Arc::clone(replica), listener, stop.clone()));
         Self { stop, task }
@@ -93,7 +93,7 @@ where
     }
 }
 
-async fn accept(replica: Arc<Replica>, listener: TcpListener, stop: CancellationToken) {
+async fn accept(replica: Arc<EmulatedReplica>, listener: TcpListener, stop: CancellationToken) {
     let permits = Arc::new(Semaphore::new(replica.connections_max));
     loop {
         let connection = async {
@@ -118,7 +118,7 @@ async fn accept(replica: Arc<Replica>, listener: TcpListener, stop: Cancellation
 }
 
 fn spawn_connection(
-    replica: &Arc<Replica>,
+    replica: &Arc<EmulatedReplica>,
     stream: TcpStream,
     permit: Option<OwnedSemaphorePermit>,
 ) {
@@ -131,7 +131,7 @@ fn spawn_connection(
     });
 }
 
-async fn serve(replica: Arc<Replica>, stream: TcpStream, executor: Executor) {
+async fn serve(replica: Arc<EmulatedReplica>, stream: TcpStream, executor: Executor) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "the client went away at once");
         return;

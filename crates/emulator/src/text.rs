@@ -40,7 +40,7 @@ pub(crate) fn detokenize(tokens: &[u32]) -> String {
 
 /// Part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub(crate) enum TextContent {
     /// Text.
     Text(String),
     /// Image, sound or other file: `tokens` tokens in the prompt, which depend on `hash`.
@@ -57,17 +57,17 @@ pub(crate) struct Conversation {
 impl Conversation {
     /// Appends a complete message.
     pub(crate) fn push(&mut self, role: &str, text: &str) {
-        self.push_parts(role, &[Content::Text(text.to_owned())]);
+        self.push_parts(role, &[TextContent::Text(text.to_owned())]);
     }
 
     /// Appends a complete message of several parts. Neighbouring texts are joined.
-    pub(crate) fn push_parts(&mut self, role: &str, parts: &[Content]) {
+    pub(crate) fn push_parts(&mut self, role: &str, parts: &[TextContent]) {
         self.tokens.push(start_of(role));
         let mut text = String::new();
         for part in parts {
             match part {
-                Content::Text(more) => text.push_str(more),
-                Content::Media { hash, tokens } => {
+                TextContent::Text(more) => text.push_str(more),
+                TextContent::Media { hash, tokens } => {
                     tokenize(&std::mem::take(&mut text), &mut self.tokens);
                     let place = |at: u32| {
                         let bits = mixed(hash ^ u64::from(at)) & MEDIA_BITS;
@@ -201,13 +201,13 @@ mod tests {
 
     #[test]
     fn images_take_places_of_their_own_between_texts() {
-        let text = |text: &str| Content::Text(text.to_owned());
-        let of = |parts: &[Content]| {
+        let text = |text: &str| TextContent::Text(text.to_owned());
+        let of = |parts: &[TextContent]| {
             let mut conversation = Conversation::default();
             conversation.push_parts("user", parts);
             conversation.tokens
         };
-        let image = |hash| Content::Media { hash, tokens: 100 };
+        let image = |hash| TextContent::Media { hash, tokens: 100 };
         let with = of(&[text("hell"), text("o"), image(1), text("hi")]);
         assert_eq!(with.len(), 1 + 2 + 100 + 1 + 1);
         assert_eq!(with, of(&[text("hello"), image(1), text("hi")]));

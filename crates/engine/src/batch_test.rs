@@ -2,7 +2,7 @@ use std::num::NonZeroU32;
 
 use super::*;
 use crate::profile::StepCost;
-use crate::request::Request;
+use crate::request::EngineRequest;
 
 const NOW: Duration = Duration::ZERO;
 
@@ -23,7 +23,7 @@ fn config(kv_blocks: u32) -> EngineConfig {
 fn batch(config: &EngineConfig, prompts: &[u32]) -> Batch {
     let mut batch = Batch::new(config);
     for (id, prompt_tokens) in (0..).zip(prompts) {
-        let request = Request {
+        let request = EngineRequest {
             id: RequestId(id),
             prompt_tokens: *prompt_tokens,
             output_tokens: 50,

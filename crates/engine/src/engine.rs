@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::batch::{Batch, file_scheduled};
 use crate::config::EngineConfig;
-use crate::request::{Rejected, Request, RequestId};
+use crate::request::{EngineRequest, RejectedError, RequestId};
 use crate::sequence::Sequence;
 
 /// Model of one inference engine.
@@ -49,7 +49,7 @@ struct Totals {
 
 /// Something that happened to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum EngineEvent {
     /// The request generated its first token.
     FirstToken {
         /// Id of the request.
@@ -67,7 +67,7 @@ pub enum Event {
     Finished {
         /// Id of the request.
         id: RequestId,
-        /// Cached prompt tokens, as in [`Event::FirstToken`]: a request without output has only
+        /// Cached prompt tokens, as in [`EngineEvent::FirstToken`]: a request without output has only
         /// this event.
         cached_tokens: u32,
     },
@@ -83,7 +83,7 @@ pub enum Event {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepReport {
     /// Events of the step that ended, then the preemptions of the step that began.
-    pub events: Vec<Event>,
+    pub events: Vec<EngineEvent>,
     /// Virtual time when a step ended. `None` if none ended.
     pub ended_at: Option<Duration>,
     /// The step that began. `None` if none began.
@@ -152,9 +152,9 @@ impl Engine {
     /// Queues a request, which joins the first step at or after `now` that has room for it.
     ///
     /// # Errors
-    /// Returns [`Rejected`] if the request is empty or can never fit, its id is in use, or the
+    /// Returns [`RejectedError`] if the request is empty or can never fit, its id is in use, or the
     /// queue is full.
-    pub fn submit(&mut self, now: Duration, request: Request) -> Result<(), Rejected> {
+    pub fn submit(&mut self, now: Duration, request: EngineRequest) -> Result<(), RejectedError> {
         self.refuse_impossible(&request, 0)?;
         self.queue(Sequence::new(request, now));
         Ok(())
@@ -165,13 +165,13 @@ impl Engine {
     /// in vLLM; each request computes the tokens of its own partial block. The ids must differ.
     ///
     /// # Errors
-    /// Returns [`Rejected`] if one of the requests is empty or can never fit, an id is in use, or
+    /// Returns [`RejectedError`] if one of the requests is empty or can never fit, an id is in use, or
     /// the queue has no room for all.
     pub fn submit_together(
         &mut self,
         now: Duration,
-        requests: Vec<Request>,
-    ) -> Result<(), Rejected> {
+        requests: Vec<EngineRequest>,
+    ) -> Result<(), RejectedError> {
         for (before, request) in (0..).zip(&requests) {
             self.refuse_impossible(request, before)?;
         }
@@ -272,33 +272,33 @@ impl Engine {
     }
 
     /// Returns an error if `request` can't be accepted when `before` others are queued ahead of it.
-    fn refuse_impossible(&self, request: &Request, before: u32) -> Result<(), Rejected> {
+    fn refuse_impossible(&self, request: &EngineRequest, before: u32) -> Result<(), RejectedError> {
         let tokens = u64::from(request.prompt_tokens) + u64::from(request.output_tokens);
         let cache_tokens =
             u64::from(self.config.kv_blocks.get()) * u64::from(self.config.block_tokens.get());
         let tokens_max = cache_tokens.min(u64::from(self.config.context_tokens_max));
         if request.prompt_tokens == 0 {
-            return Err(Rejected::Empty);
+            return Err(RejectedError::Empty);
         }
         if tokens > tokens_max {
-            return Err(Rejected::TooLong { tokens, tokens_max });
+            return Err(RejectedError::TooLong { tokens, tokens_max });
         }
         if self.ids.contains(&request.id) {
-            return Err(Rejected::DuplicateId(request.id));
+            return Err(RejectedError::DuplicateId(request.id));
         }
         if self.waiting().saturating_add(before) >= self.config.waiting_max {
-            return Err(Rejected::QueueFull { waiting: self.waiting() });
+            return Err(RejectedError::QueueFull { waiting: self.waiting() });
         }
         Ok(())
     }
 
-    fn begin_step(&mut self, at: Duration, events: &mut Vec<Event>) -> StepStart {
+    fn begin_step(&mut self, at: Duration, events: &mut Vec<EngineEvent>) -> StepStart {
         let schedule = self.batch.schedule(at, &self.config);
         self.totals.steps += 1;
         self.totals.prefix_queries_tokens += schedule.queried_tokens;
         self.totals.prefix_hits_tokens += schedule.hit_tokens;
         self.totals.preemptions += schedule.preempted.len() as u64;
-        events.extend(schedule.preempted.into_iter().map(|id| Event::Preempted { id }));
+        events.extend(schedule.preempted.into_iter().map(|id| EngineEvent::Preempted { id }));
         let duration = self.config.cost.duration(
             schedule.prefill_tokens,
             schedule.sequences,
@@ -309,7 +309,7 @@ impl Engine {
         StepStart { at, duration, prefill_tokens, sequences }
     }
 
-    fn end_step(&mut self, events: &mut Vec<Event>) {
+    fn end_step(&mut self, events: &mut Vec<EngineEvent>) {
         let running = std::mem::take(&mut self.batch.running);
         for mut sequence in running {
             self.keep_computed(&mut sequence);
@@ -321,7 +321,7 @@ impl Engine {
                 self.batch.pool.release(&sequence.blocks);
                 self.ids.remove(&sequence.id);
                 let cached_tokens = sequence.cached_tokens.unwrap_or(0);
-                events.push(Event::Finished { id: sequence.id, cached_tokens });
+                events.push(EngineEvent::Finished { id: sequence.id, cached_tokens });
             } else {
                 self.batch.running.push(sequence);
             }
@@ -334,7 +334,7 @@ impl Engine {
         sequence.computed_tokens += std::mem::take(&mut sequence.scheduled_tokens);
     }
 
-    fn generate(&mut self, sequence: &mut Sequence, events: &mut Vec<Event>) {
+    fn generate(&mut self, sequence: &mut Sequence, events: &mut Vec<EngineEvent>) {
         let id = sequence.id;
         if sequence.generated_tokens == 0 {
             self.totals.prompt_tokens += u64::from(sequence.prompt_tokens);
@@ -345,9 +345,9 @@ impl Engine {
         sequence.generated_tokens += 1;
         self.totals.generation_tokens += 1;
         events.push(if sequence.generated_tokens == 1 {
-            Event::FirstToken { id, cached_tokens: sequence.cached_tokens.unwrap_or(0) }
+            EngineEvent::FirstToken { id, cached_tokens: sequence.cached_tokens.unwrap_or(0) }
         } else {
-            Event::Token { id }
+            EngineEvent::Token { id }
         });
     }
 }

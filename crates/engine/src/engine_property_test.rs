@@ -65,7 +65,7 @@ struct Harness {
     engine: Engine,
     now: Duration,
     heard: BTreeMap<RequestId, Heard>,
-    log: Vec<Event>,
+    log: Vec<EngineEvent>,
 }
 
 impl Harness {
@@ -99,7 +99,7 @@ impl Harness {
         let token = |at| if at < shared { family * 1_000_000 + at } else { own + at };
         let prompt: Vec<u32> = (0..prompt_tokens).map(token).collect();
         let output: Vec<u32> = (0..output_tokens).map(|at| own + 500 + at).collect();
-        let request = Request::from_tokens(id, &prompt, &output, nonzero(4));
+        let request = EngineRequest::from_tokens(id, &prompt, &output, nonzero(4));
         if self.engine.submit(self.now, request).is_ok() {
             let heard = Heard { prompt_tokens, output_tokens, ..Heard::default() };
             self.heard.insert(id, heard);
@@ -112,7 +112,7 @@ impl Harness {
         let answer = |id: u64| {
             let own = u32::try_from(id).unwrap() * 1000;
             let output: Vec<u32> = (0..output).map(|at| own + at).collect();
-            Request::from_tokens(RequestId(id), &tokens, &output, nonzero(4))
+            EngineRequest::from_tokens(RequestId(id), &tokens, &output, nonzero(4))
         };
         let ids = first..first + u64::from(answers);
         if self.engine.submit_together(self.now, ids.clone().map(answer).collect()).is_ok() {
@@ -159,26 +159,26 @@ impl Harness {
         }
     }
 
-    fn hear(&mut self, event: Event) {
+    fn hear(&mut self, event: EngineEvent) {
         self.log.push(event);
         let heard = self.heard.get_mut(&id_of(&event)).unwrap();
         assert!(!heard.aborted && heard.ends == 0, "an event after the end: {event:?}");
         match event {
-            Event::FirstToken { cached_tokens, .. } => {
+            EngineEvent::FirstToken { cached_tokens, .. } => {
                 assert_eq!(heard.tokens, 0);
                 assert!(cached_tokens < heard.prompt_tokens);
                 heard.tokens = 1;
             }
-            Event::Token { .. } => {
+            EngineEvent::Token { .. } => {
                 assert!(heard.tokens > 0);
                 heard.tokens += 1;
             }
-            Event::Finished { cached_tokens, .. } => {
+            EngineEvent::Finished { cached_tokens, .. } => {
                 assert!(cached_tokens < heard.prompt_tokens);
                 assert_eq!(heard.tokens, heard.output_tokens);
                 heard.ends += 1;
             }
-            Event::Preempted { .. } => {}
+            EngineEvent::Preempted { .. } => {}
         }
     }
 

@@ -28,17 +28,17 @@ pub(super) fn config(kv_blocks: u32) -> EngineConfig {
     }
 }
 
-fn request(id: u64, prompt_tokens: u32, output_tokens: u32) -> Request {
-    Request { id: RequestId(id), prompt_tokens, output_tokens, blocks: Vec::new() }
+fn request(id: u64, prompt_tokens: u32, output_tokens: u32) -> EngineRequest {
+    EngineRequest { id: RequestId(id), prompt_tokens, output_tokens, blocks: Vec::new() }
 }
 
 /// Makes a request whose prompt is `prompt`, with all blocks known.
-pub(super) fn known(id: u64, prompt: &[u32], output: &[u32]) -> Request {
-    Request::from_tokens(RequestId(id), prompt, output, nonzero(4))
+pub(super) fn known(id: u64, prompt: &[u32], output: &[u32]) -> EngineRequest {
+    EngineRequest::from_tokens(RequestId(id), prompt, output, nonzero(4))
 }
 
 /// Steps until no work is left; returns the events with their times.
-pub(super) fn run(engine: &mut Engine) -> Vec<(Duration, Event)> {
+pub(super) fn run(engine: &mut Engine) -> Vec<(Duration, EngineEvent)> {
     let mut events = Vec::new();
     while let Some(at) = engine.next_step_at() {
         let report = engine.step(at);
@@ -75,10 +75,10 @@ fn one_request_prefills_once_and_then_makes_a_token_a_step() {
     engine.submit(Duration::ZERO, request(1, 10, 3)).unwrap();
     let id = RequestId(1);
     let expected = [
-        (micros(1010), Event::FirstToken { id, cached_tokens: 0 }),
-        (micros(2010), Event::Token { id }),
-        (micros(3010), Event::Token { id }),
-        (micros(3010), Event::Finished { id, cached_tokens: 0 }),
+        (micros(1010), EngineEvent::FirstToken { id, cached_tokens: 0 }),
+        (micros(2010), EngineEvent::Token { id }),
+        (micros(3010), EngineEvent::Token { id }),
+        (micros(3010), EngineEvent::Finished { id, cached_tokens: 0 }),
     ];
     assert_eq!(run(&mut engine), expected);
     let stats = engine.stats();
@@ -100,7 +100,7 @@ fn a_request_without_output_ends_with_its_prefill() {
     let mut engine = Engine::new(config(100));
     engine.submit(Duration::ZERO, request(1, 10, 0)).unwrap();
     let id = RequestId(1);
-    assert_eq!(run(&mut engine), [(micros(1010), Event::Finished { id, cached_tokens: 0 })]);
+    assert_eq!(run(&mut engine), [(micros(1010), EngineEvent::Finished { id, cached_tokens: 0 })]);
     assert_eq!((engine.stats().prompt_tokens, engine.stats().generation_tokens), (10, 0));
 }
 
@@ -121,8 +121,8 @@ fn a_cached_prefix_shortens_the_prefill_and_is_reported() {
     assert_eq!(stats.prefix_cache_hits_tokens, 16);
 }
 
-fn first_token(id: u64, cached_tokens: u32) -> Event {
-    Event::FirstToken { id: RequestId(id), cached_tokens }
+fn first_token(id: u64, cached_tokens: u32) -> EngineEvent {
+    EngineEvent::FirstToken { id: RequestId(id), cached_tokens }
 }
 
 #[test]
@@ -245,17 +245,17 @@ fn impossible_requests_are_rejected_and_leave_no_trace() {
         assert_eq!(engine.submit(Duration::ZERO, request), Err(expected));
         assert_eq!(engine.next_step_at(), None);
     };
-    check(request(1, 0, 5), Rejected::Empty);
-    check(request(1, 30, 11), Rejected::TooLong { tokens: 41, tokens_max: 40 });
+    check(request(1, 0, 5), RejectedError::Empty);
+    check(request(1, 30, 11), RejectedError::TooLong { tokens: 41, tokens_max: 40 });
     check(
         request(1, u32::MAX, u32::MAX),
-        Rejected::TooLong { tokens: 2 * u64::from(u32::MAX), tokens_max: 40 },
+        RejectedError::TooLong { tokens: 2 * u64::from(u32::MAX), tokens_max: 40 },
     );
     engine.submit(Duration::ZERO, request(1, 30, 10)).unwrap();
     let duplicate = engine.submit(Duration::ZERO, request(1, 1, 1));
-    assert_eq!(duplicate, Err(Rejected::DuplicateId(RequestId(1))));
+    assert_eq!(duplicate, Err(RejectedError::DuplicateId(RequestId(1))));
     let full = engine.submit(Duration::ZERO, request(2, 1, 1));
-    assert_eq!(full, Err(Rejected::QueueFull { waiting: 1 }));
+    assert_eq!(full, Err(RejectedError::QueueFull { waiting: 1 }));
     engine.check();
 }
 
@@ -351,8 +351,9 @@ fn growing_outputs_preempt_and_everyone_still_finishes_in_full() {
     }
     let events = run(&mut engine);
     let tokens = |id| {
-        let is_token =
-            |event: &Event| matches!(event, Event::FirstToken { .. } | Event::Token { .. });
+        let is_token = |event: &EngineEvent| {
+            matches!(event, EngineEvent::FirstToken { .. } | EngineEvent::Token { .. })
+        };
         events.iter().filter(|(_, event)| id_of(event) == RequestId(id) && is_token(event)).count()
     };
     assert_eq!([0, 1, 2, 3].map(tokens), [24; 4]);
@@ -361,12 +362,12 @@ fn growing_outputs_preempt_and_everyone_still_finishes_in_full() {
     assert_eq!(engine.stats().prompt_tokens, 32, "computing again is not a new prompt");
 }
 
-pub(super) fn id_of(event: &Event) -> RequestId {
+pub(super) fn id_of(event: &EngineEvent) -> RequestId {
     match event {
-        Event::FirstToken { id, .. }
-        | Event::Token { id }
-        | Event::Finished { id, .. }
-        | Event::Preempted { id } => *id,
+        EngineEvent::FirstToken { id, .. }
+        | EngineEvent::Token { id }
+        | EngineEvent::Finished { id, .. }
+        | EngineEvent::Preempted { id } => *id,
     }
 }
 

@@ -3,15 +3,15 @@
 use super::engine_test::{config, known, micros, run};
 use super::*;
 
-fn ends(events: &[(Duration, Event)]) -> Vec<(u64, u32)> {
-    let end = |event: &(Duration, Event)| match event.1 {
-        Event::Finished { id, cached_tokens } => Some((id.0, cached_tokens)),
+fn ends(events: &[(Duration, EngineEvent)]) -> Vec<(u64, u32)> {
+    let end = |event: &(Duration, EngineEvent)| match event.1 {
+        EngineEvent::Finished { id, cached_tokens } => Some((id.0, cached_tokens)),
         _ => None,
     };
     events.iter().filter_map(end).collect()
 }
 
-fn answers(engine: &mut Engine, prompt: &[u32], count: u64) -> Result<(), Rejected> {
+fn answers(engine: &mut Engine, prompt: &[u32], count: u64) -> Result<(), RejectedError> {
     let answer = |id| known(id, prompt, &[1000 + u32::try_from(id).unwrap(); 3]);
     engine.submit_together(Duration::ZERO, (0..count).map(answer).collect())
 }
@@ -29,7 +29,7 @@ fn several_answers_to_a_prompt_share_its_full_blocks_in_the_very_same_step() {
     let first = micros(1000 + 22);
     let begun = events
         .iter()
-        .filter(|(at, event)| *at == first && matches!(event, Event::FirstToken { .. }));
+        .filter(|(at, event)| *at == first && matches!(event, EngineEvent::FirstToken { .. }));
     assert_eq!(begun.count(), 3);
     assert_eq!(ends(&events), [(0, 0), (1, 16), (2, 16)]);
     assert_eq!(engine.stats().prefix_cache_hits_tokens, 32);
@@ -62,7 +62,7 @@ fn requests_that_came_one_by_one_each_compute_what_they_meet_in_the_same_step() 
 #[test]
 fn all_parts_find_room_in_the_queue_or_none_does() {
     let mut engine = Engine::new(config(100));
-    assert_eq!(answers(&mut engine, &[1, 2], 17), Err(Rejected::QueueFull { waiting: 0 }));
+    assert_eq!(answers(&mut engine, &[1, 2], 17), Err(RejectedError::QueueFull { waiting: 0 }));
     assert_eq!(engine.stats().waiting, 0);
     assert_eq!(engine.next_step_at(), None);
     answers(&mut engine, &[1, 2], 16).unwrap();

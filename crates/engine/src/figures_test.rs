@@ -7,8 +7,8 @@ fn engine(profile: Profile) -> Engine {
 }
 
 /// Makes a request with a prompt that no other request has.
-fn fresh(id: u64, prompt_tokens: u32, output_tokens: u32) -> Request {
-    Request { id: RequestId(id), prompt_tokens, output_tokens, blocks: Vec::new() }
+fn fresh(id: u64, prompt_tokens: u32, output_tokens: u32) -> EngineRequest {
+    EngineRequest { id: RequestId(id), prompt_tokens, output_tokens, blocks: Vec::new() }
 }
 
 /// Steps until no work is left; returns the seconds at which tokens of each request came.
@@ -16,7 +16,7 @@ fn token_times(engine: &mut Engine) -> std::collections::BTreeMap<RequestId, Vec
     let mut times = std::collections::BTreeMap::<_, Vec<f64>>::new();
     while let Some(at) = engine.next_step_at() {
         for event in engine.step(at).events {
-            if let Event::FirstToken { id, .. } | Event::Token { id } = event {
+            if let EngineEvent::FirstToken { id, .. } | EngineEvent::Token { id } = event {
                 times.entry(id).or_default().push(at.as_secs_f64());
             }
         }
@@ -118,7 +118,7 @@ fn a_chunked_long_prompt_does_not_stop_those_who_decode() {
 #[test]
 fn sharing_a_long_prompt_saves_most_of_its_prefill() {
     let blocks: Vec<u64> = (0..125).collect();
-    let shared = |id| Request { blocks: blocks.clone(), ..fresh(id, 2_010, 1) };
+    let shared = |id| EngineRequest { blocks: blocks.clone(), ..fresh(id, 2_010, 1) };
     for profile in Profile::ALL {
         let mut engine = engine(profile);
         engine.submit(Duration::ZERO, shared(1)).unwrap();

@@ -14,6 +14,6 @@ mod request;
 mod sequence;
 
 pub use config::EngineConfig;
-pub use engine::{Engine, Event, Stats, StepReport, StepStart};
-pub use profile::{Profile, StepCost, UnknownProfile};
-pub use request::{Rejected, Request, RequestId, block_hashes};
+pub use engine::{Engine, EngineEvent, Stats, StepReport, StepStart};
+pub use profile::{Profile, StepCost, UnknownProfileError};
+pub use request::{EngineRequest, RejectedError, RequestId, block_hashes};

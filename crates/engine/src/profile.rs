@@ -92,18 +92,18 @@ impl fmt::Display for Profile {
 }
 
 impl FromStr for Profile {
-    type Err = UnknownProfile;
+    type Err = UnknownProfileError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownProfile> {
+    fn from_str(name: &str) -> Result<Self, UnknownProfileError> {
         let known = Self::ALL.into_iter().find(|profile| profile.name().eq_ignore_ascii_case(name));
-        known.ok_or_else(|| UnknownProfile(name.to_owned()))
+        known.ok_or_else(|| UnknownProfileError(name.to_owned()))
     }
 }
 
 /// A profile name that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("unknown profile `{0}`: expected l4, a100 or h100")]
-pub struct UnknownProfile(pub String);
+pub struct UnknownProfileError(pub String);
 
 /// Cost of one step, in nanoseconds of virtual time.
 ///
@@ -179,6 +179,6 @@ mod tests {
             assert_eq!(profile.name().parse(), Ok(profile));
         }
         assert_eq!("L4".parse(), Ok(Profile::L4));
-        assert_eq!("tpu".parse::<Profile>(), Err(UnknownProfile("tpu".to_owned())));
+        assert_eq!("tpu".parse::<Profile>(), Err(UnknownProfileError("tpu".to_owned())));
     }
 }

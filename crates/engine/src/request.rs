@@ -17,7 +17,7 @@ impl fmt::Display for RequestId {
 
 /// Lengths and content of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct EngineRequest {
     /// Unique among the requests that the engine has not yet finished.
     pub id: RequestId,
     /// Tokens of the prompt, at least 1.
@@ -30,7 +30,7 @@ pub struct Request {
     pub blocks: Vec<u64>,
 }
 
-impl Request {
+impl EngineRequest {
     /// Makes a request whose tokens are known, so that all of its full blocks can be reused.
     #[must_use]
     pub fn from_tokens(
@@ -73,7 +73,7 @@ fn saturating_len(tokens: &[u32]) -> u32 {
 
 /// Reason for which a request was not accepted. The engine is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Rejected {
+pub enum RejectedError {
     /// `waiting_max` requests wait already; a retry later or elsewhere makes sense.
     #[error("the request queue is full ({waiting} waiting)")]
     QueueFull {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn blocks_run_on_from_prompt_to_output() {
-        let request = Request::from_tokens(RequestId(1), &[1, 2, 3], &[4, 5], FOUR);
+        let request = EngineRequest::from_tokens(RequestId(1), &[1, 2, 3], &[4, 5], FOUR);
         assert_eq!((request.prompt_tokens, request.output_tokens), (3, 2));
         assert_eq!(request.blocks, block_hashes(&[1, 2, 3, 4], FOUR));
     }

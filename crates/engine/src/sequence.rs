@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::kv::BlockId;
-use crate::request::{Request, RequestId};
+use crate::request::{EngineRequest, RequestId};
 
 /// A request and its progress.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    pub(crate) fn new(request: Request, now: Duration) -> Self {
+    pub(crate) fn new(request: EngineRequest, now: Duration) -> Self {
         Self {
             id: request.id,
             prompt_tokens: request.prompt_tokens,

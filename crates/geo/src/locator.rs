@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use spillway_types::Country;
 
 use crate::{Coordinates, Place};
-use database::Source;
+use database::DatabaseSource;
 use origin::origin;
 use record::{AsnRecord, CountryRecord, PlaceRecord};
 
@@ -27,8 +27,8 @@ const ASN_TYPES: [&str; 2] = ["ASN", "ISP"];
 /// Location databases, checked completely when they are read. A look-up allocates nothing and
 /// cannot fail.
 pub struct Locator {
-    places: Source,
-    asns: Option<Source>,
+    places: DatabaseSource,
+    asns: Option<DatabaseSource>,
 }
 
 impl Locator {
@@ -41,7 +41,7 @@ impl Locator {
     /// Returns an error if one of the two databases is damaged, cut off, no such database, or of
     /// another type.
     pub fn from_bytes(places: Vec<u8>, asns: Option<Vec<u8>>) -> Result<Self, LocatorError> {
-        let locator = Self { places: Source::read(places, &PLACE_TYPES)?, asns: None };
+        let locator = Self { places: DatabaseSource::read(places, &PLACE_TYPES)?, asns: None };
         match asns {
             Some(asns) => locator.with_asns(asns),
             None => Ok(locator),
@@ -53,7 +53,7 @@ impl Locator {
     /// # Errors
     /// Returns the errors of [`Locator::from_bytes`].
     pub fn with_asns(self, asns: Vec<u8>) -> Result<Self, LocatorError> {
-        Ok(Self { asns: Some(Source::read(asns, &ASN_TYPES)?), ..self })
+        Ok(Self { asns: Some(DatabaseSource::read(asns, &ASN_TYPES)?), ..self })
     }
 
     /// Looks up the place of an address. Fields that no database knows are `None`.
@@ -83,7 +83,7 @@ impl Locator {
     /// Returns the descriptions of the database of places and of the one of autonomous systems.
     #[must_use]
     pub fn databases(&self) -> (Database, Option<Database>) {
-        (self.places.describe(), self.asns.as_ref().map(Source::describe))
+        (self.places.describe(), self.asns.as_ref().map(DatabaseSource::describe))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_types::{Fault, ModelStanding};
+use spillway_types::{ModelStanding, SignFault};
 
 use crate::BreakerConfig;
 use crate::back_off::{BackOff, BackOffLimits};
@@ -17,17 +17,17 @@ const FORGET_AFTER: u64 = 2;
 /// Circuit breaker that leaves a model of a replica out while too many of its requests fail.
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
-    state: State,
+    state: BreakerState,
     back_off: BackOff,
     /// Time of the last recorded request.
     heard_at: Instant,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum BreakerState {
     // Closed => Open
     /// Requests pass and are counted.
-    Closed(Window),
+    Closed(BreakerWindow),
     // Open => Trial
     /// No request passes.
     Open { until: Instant },
@@ -38,7 +38,7 @@ enum State {
 
 /// Requests and faults within the sliding window.
 #[derive(Clone, Debug)]
-struct Window {
+struct BreakerWindow {
     slices: [Counts; SLICES],
     /// Index of the slice that is being filled. `since` is the time when its filling began.
     newest: usize,
@@ -69,17 +69,17 @@ impl Breaker {
     ) {
         self.heard_at = now;
         match &mut self.state {
-            State::Closed(window) => {
+            BreakerState::Closed(window) => {
                 window.add(now, new, config);
                 if is_too_much(window.sum(), config) {
                     self.open(now, config, rng);
                 }
             }
             // Replies to requests from before the opening prove nothing new.
-            State::Open { .. } => {}
+            BreakerState::Open { .. } => {}
             // Half open, a single fault opens the breaker again.
-            State::Trial { .. } if new.faults > 0 => self.open(now, config, rng),
-            State::Trial { .. } => self.count_goods(now, new.requests, config),
+            BreakerState::Trial { .. } if new.faults > 0 => self.open(now, config, rng),
+            BreakerState::Trial { .. } => self.count_goods(now, new.requests, config),
         }
     }
 
@@ -89,7 +89,7 @@ impl Breaker {
     }
 
     fn count_goods(&mut self, now: Instant, new: u32, config: &BreakerConfig) {
-        let State::Trial { goods } = &mut self.state else { return };
+        let BreakerState::Trial { goods } = &mut self.state else { return };
         *goods = goods.saturating_add(new);
         if *goods >= config.trial_goods {
             self.state = closed(now);
@@ -100,26 +100,28 @@ impl Breaker {
     /// Moves the breaker on to `now`: an open one becomes half open, a closed one drops old counts.
     pub(crate) fn advance(&mut self, now: Instant, config: &BreakerConfig) {
         match &mut self.state {
-            State::Open { until } if now >= *until => self.state = State::Trial { goods: 0 },
-            State::Closed(window) => window.turn(now, config),
-            State::Open { .. } | State::Trial { .. } => {}
+            BreakerState::Open { until } if now >= *until => {
+                self.state = BreakerState::Trial { goods: 0 }
+            }
+            BreakerState::Closed(window) => window.turn(now, config),
+            BreakerState::Open { .. } | BreakerState::Trial { .. } => {}
         }
     }
 
     /// Returns the standing of the model; `None` while the breaker is closed.
     pub(crate) fn standing(&self) -> Option<ModelStanding> {
         match self.state {
-            State::Closed(_) => None,
-            State::Open { .. } => Some(ModelStanding::Open),
-            State::Trial { .. } => Some(ModelStanding::Trial),
+            BreakerState::Closed(_) => None,
+            BreakerState::Open { .. } => Some(ModelStanding::Open),
+            BreakerState::Trial { .. } => Some(ModelStanding::Trial),
         }
     }
 
     pub(crate) fn counts(&self) -> Counts {
         match &self.state {
-            State::Closed(window) => window.sum(),
+            BreakerState::Closed(window) => window.sum(),
             // The window is dropped when the breaker opens.
-            State::Open { .. } | State::Trial { .. } => Counts::default(),
+            BreakerState::Open { .. } | BreakerState::Trial { .. } => Counts::default(),
         }
     }
 
@@ -134,12 +136,12 @@ impl Breaker {
             forget_ms: config.open_max_ms.saturating_mul(FORGET_AFTER),
         };
         let wait = self.back_off.fail(now, limits);
-        self.state = State::Open { until: later(now, jittered(wait, rng)) };
+        self.state = BreakerState::Open { until: later(now, jittered(wait, rng)) };
     }
 }
 
-fn closed(now: Instant) -> State {
-    State::Closed(Window { slices: Default::default(), newest: 0, since: now })
+fn closed(now: Instant) -> BreakerState {
+    BreakerState::Closed(BreakerWindow { slices: Default::default(), newest: 0, since: now })
 }
 
 fn is_too_much(counts: Counts, config: &BreakerConfig) -> bool {
@@ -150,7 +152,7 @@ fn is_too_much(counts: Counts, config: &BreakerConfig) -> bool {
         && u64::from(counts.faults) * 100 >= percent
 }
 
-impl Window {
+impl BreakerWindow {
     fn add(&mut self, now: Instant, new: Counts, config: &BreakerConfig) {
         self.turn(now, config);
         let slice = &mut self.slices[self.newest];
@@ -189,15 +191,15 @@ impl Counts {
     pub(crate) const BROKEN_OFF: Self = Self { requests: 0, faults: 1 };
 
     /// Returns the counts that a fault adds.
-    pub(crate) fn of(fault: Fault) -> Self {
+    pub(crate) fn of(fault: SignFault) -> Self {
         match fault {
             // The request was counted when its reply began.
-            Fault::Cut | Fault::Stalled => Self::BROKEN_OFF,
-            Fault::Connect
-            | Fault::Reset
-            | Fault::BadReply
-            | Fault::Silent
-            | Fault::ServerError => Self::FAILED,
+            SignFault::Cut | SignFault::Stalled => Self::BROKEN_OFF,
+            SignFault::Connect
+            | SignFault::Reset
+            | SignFault::BadReply
+            | SignFault::Silent
+            | SignFault::ServerError => Self::FAILED,
         }
     }
 }

@@ -4,18 +4,18 @@ use std::time::Instant;
 
 use spillway_types::LoadReport;
 
-use crate::tally::{Tally, Thresholds};
+use crate::tally::{CheckTally, Thresholds};
 use crate::verdict::Vote;
-use crate::{Check, CheckFault, MemberSpec};
+use crate::{Check, CheckError, MemberSpec};
 
 /// Results of the checks of a replica.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checks {
-    pub(crate) active: Tally,
-    pub(crate) deep: Tally,
-    pub(crate) scrape: Tally,
+    pub(crate) active: CheckTally,
+    pub(crate) deep: CheckTally,
+    pub(crate) scrape: CheckTally,
     /// Memory use in load reports, which also counts as a deep check.
-    memory: Tally,
+    memory: CheckTally,
 }
 
 impl Checks {
@@ -24,7 +24,7 @@ impl Checks {
         &mut self,
         now: Instant,
         check: Check,
-        result: Result<(), CheckFault>,
+        result: Result<(), CheckError>,
         spec: &MemberSpec,
     ) {
         let (tally, period) = match check {
@@ -41,7 +41,7 @@ impl Checks {
     /// Counts a report's memory use as a check, if memory has a limit.
     pub(crate) fn record_memory(&mut self, now: Instant, report: &LoadReport, spec: &MemberSpec) {
         if let (Some(used), Some(max)) = (report.gpu_memory_use, spec.health.gpu_memory_use_max) {
-            let result = if used > max { Err(CheckFault::MemoryFull) } else { Ok(()) };
+            let result = if used > max { Err(CheckError::MemoryFull) } else { Ok(()) };
             self.memory.record(now, result, thresholds(spec));
         }
     }
@@ -108,7 +108,7 @@ mod tests {
         spec.checks.scrape = None;
         let mut checks = Checks::default();
         (0..9).for_each(|_| {
-            checks.record(start(), Check::Scrape, Err(CheckFault::Timeout), &spec);
+            checks.record(start(), Check::Scrape, Err(CheckError::Timeout), &spec);
         });
         spec.checks.scrape = Some(ms(1_000));
         assert_eq!(checks.scrape_vote(start(), &spec), Vote::Silent);
@@ -121,7 +121,7 @@ mod tests {
         spec.checks.scrape = Some(ms(1_000));
         let mut checks = Checks::default();
         for _ in 0..3 {
-            checks.record(start(), Check::Active, Err(CheckFault::Unhealthy), &spec);
+            checks.record(start(), Check::Active, Err(CheckError::Unhealthy), &spec);
             checks.record(start(), Check::Deep, Ok(()), &spec);
         }
         assert_eq!(checks.active_vote(start(), &spec), Vote::Bad);

@@ -10,12 +10,12 @@ use crate::verdict::{Verdict, Vote, Votes, Witnesses, verdict};
 /// Condition of one replica, with the memory of its failures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Condition {
-    state: State,
+    state: ConditionState,
     back_off: BackOff,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ConditionState {
     // Well => (Ejected | Trial | Down)
     #[default]
     Well,
@@ -65,7 +65,7 @@ pub(crate) enum Shift {
 }
 
 impl Condition {
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ConditionState {
         self.state
     }
 
@@ -100,36 +100,36 @@ impl Condition {
         };
         let fails_deep = evidence.votes.deep.is_bad();
         match self.state {
-            State::Down { .. } if is_down => None,
-            State::Down { until } => self.leave_down(now, until, evidence.votes.active),
+            ConditionState::Down { .. } if is_down => None,
+            ConditionState::Down { until } => self.leave_down(now, until, evidence.votes.active),
             // The backoff of the ejection goes on: one failure must not count twice.
-            State::Ejected { until, .. } if is_down => {
-                self.state = State::Down { until };
+            ConditionState::Ejected { until, .. } if is_down => {
+                self.state = ConditionState::Down { until };
                 Some(Shift::Out(why))
             }
-            State::Well | State::Trial { .. } if is_down => {
-                self.state = State::Down { until: self.back_at(now, config, rng) };
+            ConditionState::Well | ConditionState::Trial { .. } if is_down => {
+                self.state = ConditionState::Down { until: self.back_at(now, config, rng) };
                 Some(Shift::Out(why))
             }
             // No backoff is needed: the next good deep check ends this ejection.
-            State::Well | State::Trial { .. } if fails_deep => {
-                self.state = State::Ejected { until: now, by: Cause::Check };
+            ConditionState::Well | ConditionState::Trial { .. } if fails_deep => {
+                self.state = ConditionState::Ejected { until: now, by: Cause::Check };
                 Some(Shift::Out("deep_check_failed"))
             }
             // A stalled replica or one that fails deep checks stays ejected after its time is over.
-            State::Ejected { until, by } => {
+            ConditionState::Ejected { until, by } => {
                 let is_over = now >= until && !fails_deep && !evidence.is_stalled;
                 is_over.then(|| {
                     self.begin_trial(by);
                     Shift::ToTrial("ejection_over")
                 })
             }
-            State::Trial { goods, .. } if goods >= config.trial_goods => {
-                self.state = State::Well;
+            ConditionState::Trial { goods, .. } if goods >= config.trial_goods => {
+                self.state = ConditionState::Well;
                 self.back_off.succeed(now);
                 Some(Shift::Recovered("trial_passed"))
             }
-            State::Well | State::Trial { .. } => None,
+            ConditionState::Well | ConditionState::Trial { .. } => None,
         }
     }
 
@@ -139,24 +139,25 @@ impl Condition {
     /// the pool loses nothing.
     pub(crate) fn eject(&mut self, now: Instant, config: &HealthConfig, rng: &mut fastrand::Rng) {
         let until = self.back_at(now, config, rng);
-        let by = if let State::Trial { by, .. } = self.state { by } else { Cause::Traffic };
-        self.state = State::Ejected { until, by };
+        let by =
+            if let ConditionState::Trial { by, .. } = self.state { by } else { Cause::Traffic };
+        self.state = ConditionState::Ejected { until, by };
     }
 
     /// Starts a trial with a small share of requests.
     pub(crate) fn begin_trial(&mut self, by: Cause) {
-        self.state = State::Trial { goods: 0, by };
+        self.state = ConditionState::Trial { goods: 0, by };
     }
 
     /// Counts a good answer towards the end of a trial.
     pub(crate) fn on_answer(&mut self) {
-        if let State::Trial { goods, .. } = &mut self.state {
+        if let ConditionState::Trial { goods, .. } = &mut self.state {
             *goods = goods.saturating_add(1);
         }
     }
 
     pub(crate) fn is_on_trial(&self) -> bool {
-        matches!(self.state, State::Trial { .. })
+        matches!(self.state, ConditionState::Trial { .. })
     }
 
     /// Returns true if the replica counts towards the share of the pool that traffic may eject. A
@@ -164,13 +165,14 @@ impl Condition {
     pub(crate) fn is_ejected_by_traffic(&self) -> bool {
         matches!(
             self.state,
-            State::Ejected { by: Cause::Traffic, .. } | State::Trial { by: Cause::Traffic, .. }
+            ConditionState::Ejected { by: Cause::Traffic, .. }
+                | ConditionState::Trial { by: Cause::Traffic, .. }
         )
     }
 
     /// Sets the condition to well and keeps the number of failures.
     pub(crate) fn reset(&mut self) {
-        self.state = State::Well;
+        self.state = ConditionState::Well;
     }
 
     /// Leaves the state "down". With active checks, a replica is down until they succeed. Without
@@ -178,7 +180,7 @@ impl Condition {
     fn leave_down(&mut self, now: Instant, until: Instant, active: Vote) -> Option<Shift> {
         match active {
             Vote::Good => {
-                self.state = State::Well;
+                self.state = ConditionState::Well;
                 self.back_off.succeed(now);
                 Some(Shift::Reborn("active_checks_rose"))
             }
@@ -195,11 +197,13 @@ impl Condition {
     /// could contradict it.
     fn votes_that_count(&self, now: Instant, votes: Votes) -> Votes {
         match self.state {
-            State::Trial { .. } => votes.brief(),
-            State::Down { until } if now >= until && votes.active == Vote::Silent => {
+            ConditionState::Trial { .. } => votes.brief(),
+            ConditionState::Down { until } if now >= until && votes.active == Vote::Silent => {
                 votes.for_a_trial()
             }
-            State::Well | State::Ejected { .. } | State::Down { .. } => votes,
+            ConditionState::Well | ConditionState::Ejected { .. } | ConditionState::Down { .. } => {
+                votes
+            }
         }
     }
 

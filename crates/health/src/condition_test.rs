@@ -35,7 +35,7 @@ impl Test {
         self
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> ConditionState {
         self.condition.state()
     }
 }
@@ -51,7 +51,7 @@ fn nothing_against_it_changes_nothing() {
     for votes in [IDLE, WELL, [Bad, Good, Silent, Silent], [Bad, Silent, Silent, Silent]] {
         assert_eq!(test.advance(votes), None, "{votes:?}");
     }
-    assert_eq!(test.state(), State::Well);
+    assert_eq!(test.state(), ConditionState::Well);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn an_ejection_ends_by_a_trial_and_a_trial_by_good_answers() {
     assert_eq!(test.advance(IDLE), None);
     test.condition.on_answer();
     assert_eq!(test.advance(IDLE), Some(Shift::Recovered("trial_passed")));
-    assert_eq!(test.state(), State::Well);
+    assert_eq!(test.state(), ConditionState::Well);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn two_signals_bring_it_down_from_everywhere() {
     trial.condition.begin_trial(Cause::Check);
     for test in [&mut well, &mut ejected, &mut trial] {
         assert_eq!(test.advance(DEAD), Some(OUT));
-        assert!(matches!(test.state(), State::Down { .. }));
+        assert!(matches!(test.state(), ConditionState::Down { .. }));
         assert_eq!(test.advance(DEAD), None);
     }
 }
@@ -123,7 +123,7 @@ fn only_active_checks_end_it_if_there_are_any() {
     assert_eq!(test.advance([BadForLong, Silent, Silent, Good]), None);
     let risen = [Good, Bad, Silent, Silent];
     assert_eq!(test.advance(risen), Some(Shift::Reborn("active_checks_rose")));
-    assert_eq!(test.state(), State::Well);
+    assert_eq!(test.state(), ConditionState::Well);
 }
 
 #[test]
@@ -206,9 +206,9 @@ fn a_trial_keeps_the_cause_it_came_from() {
     let mut test = Test::new();
     test.condition.begin_trial(Cause::Down);
     test.eject();
-    assert!(matches!(test.state(), State::Ejected { by: Cause::Down, .. }));
+    assert!(matches!(test.state(), ConditionState::Ejected { by: Cause::Down, .. }));
     test.wait(5_501).advance(IDLE);
-    assert_eq!(test.state(), State::Trial { goods: 0, by: Cause::Down });
+    assert_eq!(test.state(), ConditionState::Trial { goods: 0, by: Cause::Down });
 }
 
 #[test]

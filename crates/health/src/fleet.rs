@@ -7,11 +7,11 @@ use spillway_types::{
     Admission, LoadReport, ModelName, ModelStanding, PoolName, ReplicaName, Sign, Signals, Standing,
 };
 
-use crate::member::{Effect, Member, Shared, Shown};
+use crate::member::{Effect, FleetShared, Member, Shown};
 use crate::pace::UsualPaces;
 use crate::pool::{Ejections, PoolLoad};
 use crate::standby::{PoolNeed, Reserve, Wish};
-use crate::{Check, CheckFault, FleetConfig, Live, MemberReport, MemberSpec, MemberState, Order};
+use crate::{Check, CheckError, FleetConfig, Live, MemberReport, MemberSpec, MemberState, Order};
 
 mod region;
 
@@ -68,7 +68,7 @@ pub enum Action {
 /// Error: no replica of that name is in the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no replica `{0}`")]
-pub struct UnknownReplica(pub ReplicaName);
+pub struct UnknownReplicaError(pub ReplicaName);
 
 impl Fleet {
     /// Makes an empty fleet. Nodes should use different seeds, which spread their retries.
@@ -126,7 +126,7 @@ impl Fleet {
         now: Instant,
         replica: &ReplicaName,
         check: Check,
-        result: Result<(), CheckFault>,
+        result: Result<(), CheckError>,
     ) {
         self.feed(now, replica, |member, now, _| member.on_check(now, check, result));
     }
@@ -146,15 +146,15 @@ impl Fleet {
     /// Follows an order. A later order replaces an earlier one with its time limit.
     ///
     /// # Errors
-    /// Returns [`UnknownReplica`] if there is no such replica.
+    /// Returns [`UnknownReplicaError`] if there is no such replica.
     pub fn handle_order(
         &mut self,
         now: Instant,
         replica: &ReplicaName,
         order: Order,
-    ) -> Result<(), UnknownReplica> {
+    ) -> Result<(), UnknownReplicaError> {
         self.feed(now, replica, |member, now, _| member.on_order(now, order))
-            .ok_or_else(|| UnknownReplica(replica.clone()))
+            .ok_or_else(|| UnknownReplicaError(replica.clone()))
     }
 
     /// Takes in the result of a warm-up that [`Action::WarmUp`] asked for. A failed warm-up does
@@ -163,7 +163,7 @@ impl Fleet {
         &mut self,
         now: Instant,
         replica: &ReplicaName,
-        result: Result<(), CheckFault>,
+        result: Result<(), CheckError>,
     ) {
         self.feed(now, replica, |member, now, _| member.on_warmed_up(now, result.is_ok()));
     }
@@ -190,7 +190,7 @@ impl Fleet {
         let usual = UsualPaces::of(
             open.map(|member| (member.pool(), member.spec().weight.max(1), member.paces())),
         );
-        let mut shared = Shared { rng: &mut self.rng, models_max: self.config.models_max };
+        let mut shared = FleetShared { rng: &mut self.rng, models_max: self.config.models_max };
         for member in self.members.values_mut() {
             member.on_usual_paces(now, &usual, &mut shared);
         }
@@ -240,11 +240,11 @@ impl Fleet {
         &mut self,
         now: Instant,
         name: &ReplicaName,
-        input: impl FnOnce(&mut Member, Instant, &mut Shared<'_>),
+        input: impl FnOnce(&mut Member, Instant, &mut FleetShared<'_>),
     ) -> Option<()> {
         let now = self.advance_to(now);
         let member = self.members.get_mut(name)?;
-        let mut shared = Shared { rng: &mut self.rng, models_max: self.config.models_max };
+        let mut shared = FleetShared { rng: &mut self.rng, models_max: self.config.models_max };
         input(member, now, &mut shared);
         self.settle(name, now);
         self.publish(name);
@@ -254,14 +254,14 @@ impl Fleet {
     /// Settles a member, and ejects it if traffic speaks against it and its pool can do without it.
     fn settle(&mut self, name: &ReplicaName, now: Instant) {
         let Some(member) = self.members.get_mut(name) else { return };
-        let mut shared = Shared { rng: &mut self.rng, models_max: self.config.models_max };
+        let mut shared = FleetShared { rng: &mut self.rng, models_max: self.config.models_max };
         member.settle(now, &mut shared);
         let wants_ejection = member.wants_ejection();
         let may_eject = wants_ejection && self.may_eject(name);
         let Some(member) = self.members.get_mut(name) else { return };
         member.spare(wants_ejection && !may_eject);
         if may_eject {
-            let mut shared = Shared { rng: &mut self.rng, models_max: self.config.models_max };
+            let mut shared = FleetShared { rng: &mut self.rng, models_max: self.config.models_max };
             member.eject(now, &mut shared);
         }
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use spillway_types::{Admission, Fault, Standing};
+use spillway_types::{Admission, SignFault, Standing};
 
 use crate::test_fleet::{TestFleet, fleet, ms, spec};
 use crate::{
-    Action, Check, CheckFault, DrainReason, MemberSpec, MemberState, Order, StandbyConfig,
+    Action, Check, CheckError, DrainReason, MemberSpec, MemberState, Order, StandbyConfig,
 };
 
 const DRAIN: Order = Order::Drain { limit: Duration::from_secs(10), why: DrainReason::Operator };
@@ -41,7 +41,7 @@ fn a_warm_up_that_fails_or_never_ends_leads_to_a_trial() {
         let mut test = TestFleet::with(vec![new()], false);
         test.check("a", Check::Active, 2);
         if is_told {
-            test.fleet.handle_warmed_up(test.now, &"a".into(), Err(CheckFault::Timeout));
+            test.fleet.handle_warmed_up(test.now, &"a".into(), Err(CheckError::Timeout));
         } else {
             test.wait(60_000);
         }
@@ -57,7 +57,7 @@ fn on_trial_it_gets_the_lesser_of_both_shares() {
     new.health.trial_permille = 500;
     let mut test = TestFleet::with(vec![new], false);
     test.check("a", Check::Active, 2);
-    test.fleet.handle_warmed_up(test.now, &"a".into(), Err(CheckFault::Timeout));
+    test.fleet.handle_warmed_up(test.now, &"a".into(), Err(CheckError::Timeout));
     assert_eq!((test.state("a"), test.permille("a")), (MemberState::Trial, 100));
     // The replica's first request takes long.
     test.set_live("a", 1, Some(0));
@@ -71,16 +71,16 @@ fn a_trial_without_any_share_would_never_end() {
     new.health.trial_permille = 0;
     let mut test = TestFleet::with(vec![new], false);
     test.check("a", Check::Active, 2);
-    test.fleet.handle_warmed_up(test.now, &"a".into(), Err(CheckFault::Timeout));
+    test.fleet.handle_warmed_up(test.now, &"a".into(), Err(CheckError::Timeout));
     assert_eq!(test.permille("a"), 1);
 }
 
 #[test]
 fn one_that_is_down_and_says_that_it_is_loading_is_starting() {
     let mut test = fleet(&["a", "b"]);
-    test.check_fails("a", Check::Active, 3).fail("a", 5, Fault::Reset);
+    test.check_fails("a", Check::Active, 3).fail("a", 5, SignFault::Reset);
     assert_eq!(test.admission("a"), Admission::Down);
-    test.check_as("a", Check::Active, 1, Err(CheckFault::NotReady));
+    test.check_as("a", Check::Active, 1, Err(CheckError::NotReady));
     assert_eq!(test.admission("a"), Admission::Starting);
 }
 
@@ -99,7 +99,7 @@ fn what_it_had_in_its_cache_before_it_left_is_forgotten() {
 fn one_that_says_it_is_loading_starts_anew() {
     let mut test = fleet(&["a", "b"]);
     test.check("a", Check::Active, 2).answer("a");
-    test.check_as("a", Check::Active, 3, Err(CheckFault::NotReady));
+    test.check_as("a", Check::Active, 3, Err(CheckError::NotReady));
     assert_eq!(test.changes("a"), [(MemberState::Starting, "loading")]);
     test.check("a", Check::Active, 2);
     assert_eq!(test.admission("a"), Admission::Open);
@@ -109,7 +109,7 @@ fn one_that_says_it_is_loading_starts_anew() {
 fn after_being_down_it_starts_cold() {
     let cold = MemberSpec { slow_start: ms(30_000), needs_warm_up: true, ..spec("a") };
     let mut test = TestFleet::of(vec![cold, spec("b")]);
-    test.check_fails("a", Check::Active, 3).fail("a", 5, Fault::Reset);
+    test.check_fails("a", Check::Active, 3).fail("a", 5, SignFault::Reset);
     assert_eq!(test.admission("a"), Admission::Down);
     (0..20).for_each(|_| _ = test.wait(1_000).check_fails("a", Check::Active, 1));
     assert_eq!(test.admission("a"), Admission::Down, "as long as its checks fail");

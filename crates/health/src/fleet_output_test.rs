@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use spillway_types::{Admission, Fault, LoadReport, Reading, Sign, SignKind};
+use spillway_types::{Admission, LoadReport, Reading, Sign, SignFault, SignKind};
 
 use crate::test_fleet::{TestFleet, fleet, ms, spec, start};
 use crate::{
-    Action, Check, CheckFault, Fleet, FleetConfig, Live, MemberSpec, Verdict, Votes, Witnesses,
+    Action, Check, CheckError, Fleet, FleetConfig, Live, MemberSpec, Verdict, Votes, Witnesses,
 };
 
 #[test]
@@ -82,12 +82,12 @@ fn trust_in_load_follows_the_period_of_scrapes() {
 #[test]
 fn an_input_from_the_past_counts_as_of_now() {
     let mut test = fleet(&["a", "b"]);
-    test.wait(60_000).fail("a", 3, Fault::Connect);
+    test.wait(60_000).fail("a", 3, SignFault::Connect);
     let past = Sign {
         replica: "a".into(),
         model: None,
         at: start(),
-        kind: SignKind::Failed(Fault::Connect),
+        kind: SignKind::Failed(SignFault::Connect),
     };
     test.fleet.handle_sign(&past);
     assert_eq!(test.report_of("a").faults[0].age_ms, 0);
@@ -117,8 +117,8 @@ fn beyond_their_limit_actions_that_only_tell_are_lost_first() {
 fn the_table_of_operators_has_all_there_is_to_know() {
     let mut test = fleet(&["a", "b"]);
     test.check("a", Check::Active, 2).wait(1_000);
-    test.check_as("a", Check::Active, 1, Err(CheckFault::Unhealthy)).wait(500);
-    test.answer("a").fail("a", 1, Fault::Reset).fail("a", 1, Fault::Silent);
+    test.check_as("a", Check::Active, 1, Err(CheckError::Unhealthy)).wait(500);
+    test.answer("a").fail("a", 1, SignFault::Reset).fail("a", 1, SignFault::Silent);
     let json = serde_json::to_value(test.report_of("a")).unwrap();
     assert_eq!(json["state"], "serving");
     assert_eq!(json["why"], "presumed_ready");

@@ -11,7 +11,7 @@ use spillway_types::{
 use crate::test_events::{Event, NAMES, any_event, any_kind, any_spec, any_wait};
 use crate::test_fleet::{answered, ms, start};
 use crate::{
-    Action, Check, CheckFault, CheckPeriods, Fleet, FleetConfig, Live, MemberSpec, MemberState,
+    Action, Check, CheckError, CheckPeriods, Fleet, FleetConfig, Live, MemberSpec, MemberState,
     Order, Vote,
 };
 
@@ -49,7 +49,7 @@ impl Harness {
                 assert_eq!(result.is_ok(), is_known);
             }
             Event::WarmedUp { replica, is_good } => {
-                let result = if is_good { Ok(()) } else { Err(CheckFault::Timeout) };
+                let result = if is_good { Ok(()) } else { Err(CheckError::Timeout) };
                 fleet.handle_warmed_up(now, &name(replica), result);
             }
             Event::Tick { wait_ms, live } => {
@@ -172,7 +172,7 @@ proptest! {
         for round in 0..rounds {
             for (number, check) in checks.into_iter().enumerate() {
                 // A good check comes last, so that it counts before the bad one lasts.
-                let result = if number == bad { Err(CheckFault::Timeout) } else { Ok(()) };
+                let result = if number == bad { Err(CheckError::Timeout) } else { Ok(()) };
                 harness.live_through(&Event::Check { replica: 0, check, result });
             }
             harness.live_through(&Event::Tick { wait_ms: 1000, live: Live::default() });

@@ -1,12 +1,12 @@
 //! Tests of a fleet's reaction to its inputs, one behaviour at a time: members, health,
 //! backpressure, circuit breakers.
 
-use spillway_types::{Admission, Fault, LoadReport, ModelStanding, Sign, Standing};
+use spillway_types::{Admission, LoadReport, ModelStanding, Sign, SignFault, Standing};
 
 use crate::test_fleet::{TestFleet, answered, fleet, ms, spec, start};
 use crate::{
-    Action, Check, CheckFault, Fleet, FleetConfig, MemberSpec, MemberState, Order, UnknownReplica,
-    Verdict, Vote,
+    Action, Check, CheckError, Fleet, FleetConfig, MemberSpec, MemberState, Order,
+    UnknownReplicaError, Verdict, Vote,
 };
 
 // Members.
@@ -43,7 +43,7 @@ fn one_without_checks_is_ready_at_once_and_one_that_answers_wrongly_is_not() {
 #[test]
 fn what_is_known_of_those_that_stay_is_kept_and_those_that_leave_are_forgotten() {
     let mut test = fleet(&["a", "b", "c"]);
-    test.fail("a", 3, Fault::Connect).fail("b", 1, Fault::Connect);
+    test.fail("a", 3, SignFault::Connect).fail("b", 1, SignFault::Connect);
     let changed = MemberSpec { slow_start: ms(1), ..spec("a") };
     test.fleet.reconcile(test.now, vec![changed, spec("c")], false);
     assert_eq!(test.admission("a"), Admission::Ejected);
@@ -58,11 +58,13 @@ fn what_is_known_of_those_that_stay_is_kept_and_those_that_leave_are_forgotten()
 fn inputs_for_replicas_that_are_not_there_change_nothing() {
     let mut test = fleet(&["a"]);
     let version = test.fleet.version();
-    test.fail("x", 50, Fault::Connect).check_fails("x", Check::Active, 50).busy("x", Some(1000));
+    test.fail("x", 50, SignFault::Connect)
+        .check_fails("x", Check::Active, 50)
+        .busy("x", Some(1000));
     test.report("x", LoadReport::default());
     test.fleet.handle_warmed_up(test.now, &"x".into(), Ok(()));
     let unknown = test.fleet.handle_order(test.now, &"x".into(), Order::Resume);
-    assert_eq!(unknown, Err(UnknownReplica("x".into())));
+    assert_eq!(unknown, Err(UnknownReplicaError("x".into())));
     assert_eq!(unknown.unwrap_err().to_string(), "there is no replica `x`");
     assert_eq!((test.fleet.version(), test.actions.len()), (version, 0));
 }
@@ -107,7 +109,7 @@ fn active_checks_alone_bring_an_idle_replica_down_after_twice_their_threshold() 
 fn two_failed_connections_are_enough_while_the_newest_check_failed_too() {
     for (failed_checks, expected) in [(0, Admission::Open), (1, Admission::Ejected)] {
         let mut test = fleet(&["a", "b"]);
-        test.check_fails("a", Check::Active, failed_checks).fail("a", 2, Fault::Connect);
+        test.check_fails("a", Check::Active, failed_checks).fail("a", 2, SignFault::Connect);
         assert_eq!(test.admission("a"), expected);
     }
 }
@@ -132,7 +134,7 @@ fn every_pair_of_signals_brings_it_down() {
         |test| _ = test.check_fails("a", Check::Active, 3),
         |test| _ = test.check_fails("a", Check::Deep, 3),
         |test| _ = test.check_fails("a", Check::Scrape, 3),
-        |test| _ = test.fail("a", 5, Fault::ServerError),
+        |test| _ = test.fail("a", 5, SignFault::ServerError),
     ];
     for first in 0..4 {
         for second in 0..4 {
@@ -156,7 +158,7 @@ fn a_wrong_answer_ejects_while_it_lasts_however_good_all_else_is() {
     deep.checks.deep = Some(ms(1000));
     let mut test = TestFleet::of(vec![deep]);
     test.check("a", Check::Active, 2).answer("a");
-    test.check_as("a", Check::Deep, 3, Err(CheckFault::WrongAnswer));
+    test.check_as("a", Check::Deep, 3, Err(CheckError::WrongAnswer));
     assert_eq!(test.admission("a"), Admission::Ejected, "even the last one");
     test.wait(10_000).check("a", Check::Deep, 2);
     assert_eq!((test.admission("a"), test.permille("a")), (Admission::Open, 50));
@@ -239,7 +241,7 @@ fn where_little_is_known_of_its_answers_a_failed_check_makes_no_silence_too_long
 fn traffic_ejects_no_more_than_its_share_and_spares_the_rest() {
     let mut test = fleet(&["a", "b", "c", "d"]);
     for name in ["a", "b", "c", "d"] {
-        test.fail(name, 5, Fault::ServerError);
+        test.fail(name, 5, SignFault::ServerError);
     }
     let of = |test: &TestFleet| ["a", "b", "c", "d"].map(|name| test.admission(name));
     use Admission::{Ejected, Open};
@@ -257,20 +259,20 @@ fn the_only_replica_of_a_pool_is_never_ejected_by_traffic() {
     let mut other = spec("b");
     other.pool = "other".into();
     let mut test = TestFleet::of(vec![spec("a"), other]);
-    test.check("a", Check::Active, 2).fail("a", 100, Fault::ServerError);
+    test.check("a", Check::Active, 2).fail("a", 100, SignFault::ServerError);
     assert_eq!(test.admission("a"), Admission::Open);
 }
 
 #[test]
 fn a_fault_on_trial_ejects_again_for_twice_as_long() {
     let mut test = fleet(&["a", "b"]);
-    test.fail("a", 3, Fault::Connect);
+    test.fail("a", 3, SignFault::Connect);
     for wait_ms in [5_000, 10_000, 20_000] {
         test.wait(wait_ms - 100);
         assert_eq!(test.admission("a"), Admission::Ejected, "{wait_ms}");
         test.wait(wait_ms / 10 + 200);
         assert_eq!(test.state("a"), MemberState::Trial, "{wait_ms}");
-        test.answer("a").fail("a", 1, Fault::ServerError);
+        test.answer("a").fail("a", 1, SignFault::ServerError);
     }
     assert_eq!(test.changes("a").last(), Some(&(MemberState::Ejected, "trial_failed")));
     assert_eq!(test.report_of("a").ejections, 4);
@@ -283,9 +285,9 @@ fn a_trial_that_fails_takes_nothing_from_the_share_if_traffic_was_not_why() {
     let mut test = TestFleet::of(vec![deep, spec("b"), spec("c")]);
     test.check_fails("a", Check::Deep, 3).check("a", Check::Deep, 2);
     assert_eq!(test.state("a"), MemberState::Trial);
-    test.fail("a", 1, Fault::ServerError);
+    test.fail("a", 1, SignFault::ServerError);
     assert_eq!(test.admission("a"), Admission::Ejected);
-    test.fail("b", 5, Fault::ServerError).fail("c", 5, Fault::ServerError);
+    test.fail("b", 5, SignFault::ServerError).fail("c", 5, SignFault::ServerError);
     assert_eq!(test.admission("b"), Admission::Ejected);
     assert_eq!(test.admission("c"), Admission::Open, "the last open one");
 }
@@ -293,7 +295,7 @@ fn a_trial_that_fails_takes_nothing_from_the_share_if_traffic_was_not_why() {
 #[test]
 fn what_led_to_an_ejection_is_forgiven_when_its_trial_begins() {
     let mut test = fleet(&["a", "b"]);
-    test.fail("a", 5, Fault::Cut).wait(5_600);
+    test.fail("a", 5, SignFault::Cut).wait(5_600);
     assert_eq!(test.state("a"), MemberState::Trial);
     test.answer("a").answer("a").answer("a").tick();
     assert_eq!(test.state("a"), MemberState::Serving, "none of its replies has ended yet");
@@ -302,7 +304,7 @@ fn what_led_to_an_ejection_is_forgiven_when_its_trial_begins() {
 #[test]
 fn one_that_is_left_alone_is_ejected_only_when_it_is_asked_again() {
     let mut test = fleet(&["a", "b", "c"]);
-    test.busy("a", Some(2_000)).fail("a", 5, Fault::ServerError).wait(1_900);
+    test.busy("a", Some(2_000)).fail("a", 5, SignFault::ServerError).wait(1_900);
     assert_eq!(test.report_of("a").ejections, 0);
     test.wait(500);
     assert_eq!(test.changes("a").last(), Some(&(MemberState::Ejected, "faults_in_a_row")));
@@ -341,7 +343,7 @@ fn being_busy_never_ejects_nor_opens_a_breaker() {
 #[test]
 fn an_ejected_one_that_asks_to_be_left_alone_is_left_alone() {
     let mut test = fleet(&["a", "b"]);
-    test.fail("a", 3, Fault::Connect).busy("a", Some(20_000));
+    test.fail("a", 3, SignFault::Connect).busy("a", Some(20_000));
     assert_eq!(test.admission("a"), Admission::Busy, "no last resort before its time");
     test.wait(20_400);
     assert_eq!(test.state("a"), MemberState::Trial);
@@ -353,7 +355,7 @@ fn an_ejected_one_that_asks_to_be_left_alone_is_left_alone() {
 fn a_breaker_takes_one_model_of_one_replica_out() {
     let mut test = fleet(&["a", "b"]);
     for _ in 0..10 {
-        test.answer("a").fail("a", 1, Fault::ServerError);
+        test.answer("a").fail("a", 1, SignFault::ServerError);
     }
     let standing = test.fleet.standing(&"a".into());
     assert_eq!(standing.admission, Admission::Open);
@@ -377,7 +379,7 @@ fn a_breaker_takes_one_model_of_one_replica_out() {
 #[test]
 fn a_reply_that_breaks_off_is_one_request_and_one_fault() {
     let mut test = fleet(&["a", "b"]);
-    for fault in [Fault::Cut, Fault::Stalled] {
+    for fault in [SignFault::Cut, SignFault::Stalled] {
         for _ in 0..5 {
             test.answer("a").answer("a").answer("a").fail("a", 1, fault).finish("a", 10, 0);
         }
@@ -390,7 +392,7 @@ fn a_reply_that_breaks_off_is_one_request_and_one_fault() {
 fn breakers_of_models_that_a_replica_loses_are_forgotten() {
     let mut test = fleet(&["a"]);
     for _ in 0..10 {
-        test.answer("a").fail("a", 1, Fault::ServerError);
+        test.answer("a").fail("a", 1, SignFault::ServerError);
     }
     let other = MemberSpec { models: vec!["other".into()], ..spec("a") };
     test.fleet.reconcile(test.now, vec![other], false);
@@ -412,7 +414,7 @@ fn the_number_of_breakers_has_a_limit() {
 #[test]
 fn a_trial_that_no_request_comes_to_ends_by_itself_unless_it_is_busy() {
     let mut test = fleet(&["a", "b"]);
-    test.fail("a", 5, Fault::ServerError).wait(5_600);
+    test.fail("a", 5, SignFault::ServerError).wait(5_600);
     assert_eq!(test.state("a"), MemberState::Trial);
     test.set_live("a", 1, Some(0));
     test.wait(10_000);

@@ -56,7 +56,7 @@ pub enum Check {
 
 /// Reason for which a check failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
-pub enum CheckFault {
+pub enum CheckError {
     /// No connection, or the connection broke.
     #[error("unreachable")]
     Unreachable,
@@ -136,7 +136,7 @@ impl DrainReason {
     }
 }
 
-impl CheckFault {
+impl CheckError {
     /// Returns the name of the fault in metrics and reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -18,10 +18,10 @@ const TRUST_HALF_LIFE: Duration = Duration::from_secs(30);
 /// reply. Samples below pull the average down with the time constant of its decay, however many
 /// there are.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PeakEwma(Option<Average>);
+pub(crate) struct PeakEwma(Option<LatencyAverage>);
 
 #[derive(Clone, Copy, Debug)]
-struct Average {
+struct LatencyAverage {
     ms: f64,
     at: Instant,
 }
@@ -34,7 +34,7 @@ impl PeakEwma {
             let keep = (-age.as_secs_f64() / DECAY.as_secs_f64()).exp();
             sample.max(sample + (average.ms - sample) * keep)
         });
-        self.0 = Some(Average { ms: kept, at: now });
+        self.0 = Some(LatencyAverage { ms: kept, at: now });
     }
 
     /// Returns the average in milliseconds. Its trust fades with the age of the newest sample.

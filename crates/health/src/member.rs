@@ -11,18 +11,18 @@ use crate::breakers::Breakers;
 use crate::bucket::Bucket;
 use crate::cache_share::CacheShare;
 use crate::checks::Checks;
-use crate::condition::{Condition, State};
+use crate::condition::{Condition, ConditionState};
 use crate::latency::PeakEwma;
 use crate::life::Life;
 use crate::load::{Fading, Load};
+use crate::outlier_detection::OutlierDetection;
 use crate::pace::{Paces, SlowAfter, UsualPaces};
-use crate::passive::Passive;
 use crate::pressure::Pressure;
 use crate::quantile::{QuantileWindow, Samples};
 use crate::ramp::{Ramp, Slope};
 use crate::report::MemberState;
 use crate::standby::Reserve;
-use crate::{Check, CheckFault, Live, MemberSpec, Order, Witnesses};
+use crate::{Check, CheckError, Live, MemberSpec, Order, Witnesses};
 
 mod decide;
 mod outputs;
@@ -40,7 +40,7 @@ pub(crate) struct Member {
     life: Life,
     condition: Condition,
     checks: Checks,
-    passive: Passive,
+    outliers: OutlierDetection,
     /// Votes of the region's other nodes.
     others: Witnesses,
     breakers: Breakers,
@@ -81,7 +81,7 @@ pub(crate) enum Effect {
 
 /// State of the fleet that all members use while they take in an input.
 #[derive(Debug)]
-pub(crate) struct Shared<'a> {
+pub(crate) struct FleetShared<'a> {
     pub(crate) rng: &'a mut fastrand::Rng,
     pub(crate) models_max: usize,
 }
@@ -101,7 +101,7 @@ impl Member {
             life: if presumed_ready { Life::Serving } else { Life::Starting },
             condition: Condition::default(),
             checks: Checks::default(),
-            passive: Passive::default(),
+            outliers: OutlierDetection::default(),
             others: Witnesses::default(),
             breakers: Breakers::default(),
             pressure: Pressure::default(),
@@ -135,7 +135,7 @@ impl Member {
     }
 
     /// Takes in a sign of traffic.
-    pub(crate) fn on_sign(&mut self, now: Instant, sign: &Sign, shared: &mut Shared<'_>) {
+    pub(crate) fn on_sign(&mut self, now: Instant, sign: &Sign, shared: &mut FleetShared<'_>) {
         let count = match &sign.kind {
             SignKind::Answered { after, worked } => {
                 self.on_answer(now, *after);
@@ -148,7 +148,7 @@ impl Member {
             }
             SignKind::Failed(fault) => {
                 let check_failed = self.checks.active.is_failing();
-                self.passive.on_fault(now, *fault, check_failed);
+                self.outliers.on_fault(now, *fault, check_failed);
                 self.fail_trial(now, shared);
                 Some(Counts::of(*fault))
             }
@@ -171,10 +171,10 @@ impl Member {
     }
 
     /// Takes in the result of a check.
-    pub(crate) fn on_check(&mut self, now: Instant, check: Check, result: Result<(), CheckFault>) {
+    pub(crate) fn on_check(&mut self, now: Instant, check: Check, result: Result<(), CheckError>) {
         self.checks.record(now, check, result, &self.spec);
         // The replica itself says that it is up and not ready, so older evidence is out of date.
-        if self.checks.active.standing_fault() == Some(CheckFault::NotReady) && self.life.restart()
+        if self.checks.active.standing_fault() == Some(CheckError::NotReady) && self.life.restart()
         {
             self.start_over("loading");
         }
@@ -216,7 +216,7 @@ impl Member {
     /// Moves the member on to `now`; `peers_cached` is the mean cached share of full peers, 0 to 1.
     pub(crate) fn on_tick(&mut self, now: Instant, live: Live, peers_cached: Option<f32>) {
         self.live = live;
-        self.passive.on_silence(live.silent_for, self.stall(now));
+        self.outliers.on_silence(live.silent_for, self.stall(now));
         self.breakers.advance(now, &self.spec.health.breaker);
         if self.pressure.advance(now) {
             self.why = "wait_over";
@@ -246,12 +246,12 @@ impl Member {
         &mut self,
         now: Instant,
         usual: &UsualPaces,
-        shared: &mut Shared<'_>,
+        shared: &mut FleetShared<'_>,
     ) {
         let Self { paces, spec, .. } = self;
         let own = (&spec.pool, spec.weight.max(1));
         let is_slow = paces.is_slow(own, usual, spec.health.slow_ratio);
-        self.passive.on_pace(is_slow);
+        self.outliers.on_pace(is_slow);
         // With three in a pool, nothing is usual while one is out: the last known limit stays.
         if is_slow || self.condition.is_on_trial() {
             let slow_after = usual.slow_after(own, spec.health.slow_ratio);
@@ -337,7 +337,7 @@ impl Member {
     }
 
     fn on_answer(&mut self, now: Instant, after: Duration) {
-        self.passive.on_answer(now);
+        self.outliers.on_answer(now);
         self.pressure.on_answer(now);
         self.latency.record(now, after);
         self.times.record(now, after);
@@ -355,21 +355,27 @@ impl Member {
         }
     }
 
-    fn on_busy(&mut self, now: Instant, retry_after: Option<Duration>, shared: &mut Shared<'_>) {
-        self.passive.on_busy();
+    fn on_busy(
+        &mut self,
+        now: Instant,
+        retry_after: Option<Duration>,
+        shared: &mut FleetShared<'_>,
+    ) {
+        self.outliers.on_busy();
         if self.pressure.on_busy(now, retry_after, &self.spec.health, shared.rng) {
             self.why = "asked_to_wait";
         }
     }
 
     fn on_finish(&mut self, tokens: TokenCounts) {
-        self.passive.on_finish();
+        self.outliers.on_finish();
         self.cache.record(tokens);
     }
 
     /// Ejects the replica again if it is on trial: there a single fault is enough.
-    fn fail_trial(&mut self, now: Instant, shared: &mut Shared<'_>) {
-        if self.life.is_serving() && matches!(self.condition.state(), State::Trial { .. }) {
+    fn fail_trial(&mut self, now: Instant, shared: &mut FleetShared<'_>) {
+        if self.life.is_serving() && matches!(self.condition.state(), ConditionState::Trial { .. })
+        {
             self.condition.eject(now, &self.spec.health, shared.rng);
             self.why = "trial_failed";
         }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_types::Fault;
+use spillway_types::SignFault;
 
 use crate::HealthConfig;
 use crate::verdict::Vote;
@@ -21,7 +21,7 @@ const CONNECT_PAIR: Duration = Duration::from_millis(200);
 /// A reply may begin well and still break off, so beginnings and ends are counted apart: a good
 /// beginning ends a run of bad beginnings, but not a run of replies that broke off.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Passive {
+pub(crate) struct OutlierDetection {
     /// Requests in a row without a good beginning of a reply.
     failed_run: u32,
     /// Replies in a row that broke off.
@@ -38,10 +38,10 @@ pub(crate) struct Passive {
     silent_for: Option<Duration>,
     good_at: Option<Instant>,
     /// Newest faults, newest first.
-    faults: [Option<(Fault, Instant)>; FAULTS_KEPT],
+    faults: [Option<(SignFault, Instant)>; FAULTS_KEPT],
 }
 
-impl Passive {
+impl OutlierDetection {
     /// Takes in a reply that began well.
     pub(crate) fn on_answer(&mut self, now: Instant) {
         self.failed_run = 0;
@@ -62,16 +62,18 @@ impl Passive {
     }
 
     /// Takes in a failed request; `check_failed` is true if the newest active check failed too.
-    pub(crate) fn on_fault(&mut self, now: Instant, fault: Fault, check_failed: bool) {
+    pub(crate) fn on_fault(&mut self, now: Instant, fault: SignFault, check_failed: bool) {
         self.faults.rotate_right(1);
         self.faults[0] = Some((fault, now));
         match fault {
             // These replies began well and broke off.
-            Fault::Cut | Fault::Stalled => self.broken_run = self.broken_run.saturating_add(1),
+            SignFault::Cut | SignFault::Stalled => {
+                self.broken_run = self.broken_run.saturating_add(1)
+            }
             _ => self.failed_run = self.failed_run.saturating_add(1),
         }
         // Any other fault proves that a connection was made.
-        if fault != Fault::Connect {
+        if fault != SignFault::Connect {
             self.connect_run = 0;
             return;
         }
@@ -131,7 +133,7 @@ impl Passive {
         self.failed_run.max(self.broken_run)
     }
 
-    pub(crate) fn faults(&self) -> impl Iterator<Item = (Fault, Instant)> {
+    pub(crate) fn faults(&self) -> impl Iterator<Item = (SignFault, Instant)> {
         self.faults.into_iter().flatten()
     }
 
@@ -156,57 +158,57 @@ mod tests {
         HealthConfig::default()
     }
 
-    fn after(faults: &[Fault]) -> Passive {
-        let mut passive = Passive::default();
-        faults.iter().for_each(|fault| passive.on_fault(start(), *fault, false));
-        passive
+    fn after(faults: &[SignFault]) -> OutlierDetection {
+        let mut outliers = OutlierDetection::default();
+        faults.iter().for_each(|fault| outliers.on_fault(start(), *fault, false));
+        outliers
     }
 
-    fn vote(passive: &Passive) -> Vote {
-        passive.vote(start(), &config())
+    fn vote(outliers: &OutlierDetection) -> Vote {
+        outliers.vote(start(), &config())
     }
 
     #[test]
     fn five_faults_in_a_row_are_bad_and_ten_are_bad_for_long() {
-        assert_eq!(vote(&after(&[Fault::ServerError; 4])), Vote::Silent);
-        assert_eq!(vote(&after(&[Fault::ServerError; 5])), Vote::Bad);
-        assert_eq!(vote(&after(&[Fault::Reset; 9])), Vote::Bad);
-        assert_eq!(vote(&after(&[Fault::BadReply; 10])), Vote::BadForLong);
-        assert_eq!(after(&[Fault::Silent; 5]).complaint(&config()), Some("faults_in_a_row"));
+        assert_eq!(vote(&after(&[SignFault::ServerError; 4])), Vote::Silent);
+        assert_eq!(vote(&after(&[SignFault::ServerError; 5])), Vote::Bad);
+        assert_eq!(vote(&after(&[SignFault::Reset; 9])), Vote::Bad);
+        assert_eq!(vote(&after(&[SignFault::BadReply; 10])), Vote::BadForLong);
+        assert_eq!(after(&[SignFault::Silent; 5]).complaint(&config()), Some("faults_in_a_row"));
     }
 
     #[test]
     fn a_good_answer_ends_the_run_and_speaks_for_it_for_a_while() {
-        let mut passive = after(&[Fault::ServerError; 4]);
-        passive.on_answer(start());
-        passive.on_fault(start(), Fault::ServerError, false);
-        assert_eq!(vote(&passive), Vote::Good);
-        assert_eq!(passive.vote(start() + ms(10_001), &config()), Vote::Silent);
+        let mut outliers = after(&[SignFault::ServerError; 4]);
+        outliers.on_answer(start());
+        outliers.on_fault(start(), SignFault::ServerError, false);
+        assert_eq!(vote(&outliers), Vote::Good);
+        assert_eq!(outliers.vote(start() + ms(10_001), &config()), Vote::Silent);
     }
 
     #[test]
     fn replies_that_begin_well_and_break_off_each_time_are_bad() {
-        let mut passive = Passive::default();
+        let mut outliers = OutlierDetection::default();
         for _ in 0..5 {
-            passive.on_answer(start());
-            passive.on_fault(start(), Fault::Cut, false);
+            outliers.on_answer(start());
+            outliers.on_fault(start(), SignFault::Cut, false);
         }
-        assert_eq!(vote(&passive), Vote::Bad);
-        passive.on_finish();
-        assert_eq!(vote(&passive), Vote::Good);
+        assert_eq!(vote(&outliers), Vote::Bad);
+        outliers.on_finish();
+        assert_eq!(vote(&outliers), Vote::Good);
     }
 
     #[test]
     fn replies_that_end_well_are_no_excuse_for_those_that_never_begin() {
-        let mut passive = after(&[Fault::ServerError; 4]);
-        passive.on_finish();
-        passive.on_fault(start(), Fault::ServerError, false);
-        assert_eq!(vote(&passive), Vote::Bad);
+        let mut outliers = after(&[SignFault::ServerError; 4]);
+        outliers.on_finish();
+        outliers.on_fault(start(), SignFault::ServerError, false);
+        assert_eq!(vote(&outliers), Vote::Bad);
     }
 
     #[test]
     fn three_failed_connections_in_a_row_are_enough() {
-        use Fault::{Connect, Reset};
+        use SignFault::{Connect, Reset};
         assert_eq!(vote(&after(&[Connect; 2])), Vote::Silent);
         assert_eq!(after(&[Connect; 3]).complaint(&config()), Some("connect_faults"));
         assert_eq!(vote(&after(&[Connect, Connect, Reset, Connect])), Vote::Silent);
@@ -215,10 +217,10 @@ mod tests {
     #[test]
     fn two_failed_connections_close_together_are_enough_if_a_check_failed_too() {
         let of = |gap_ms, check_failed| {
-            let mut passive = Passive::default();
-            passive.on_fault(start(), Fault::Connect, false);
-            passive.on_fault(start() + ms(gap_ms), Fault::Connect, check_failed);
-            vote(&passive)
+            let mut outliers = OutlierDetection::default();
+            outliers.on_fault(start(), SignFault::Connect, false);
+            outliers.on_fault(start() + ms(gap_ms), SignFault::Connect, check_failed);
+            vote(&outliers)
         };
         assert_eq!(of(200, true), Vote::Bad);
         assert_eq!(of(201, true), Vote::Silent);
@@ -227,57 +229,57 @@ mod tests {
 
     #[test]
     fn being_busy_proves_a_connection_and_nothing_else() {
-        let mut passive = after(&[Fault::Connect, Fault::Connect]);
-        passive.on_busy();
-        passive.on_fault(start(), Fault::Connect, true);
-        assert_eq!(vote(&passive), Vote::Silent);
-        let mut passive = after(&[Fault::ServerError; 4]);
-        (0..100).for_each(|_| passive.on_busy());
-        assert_eq!(vote(&passive), Vote::Silent, "busy is neither good nor bad");
-        passive.on_fault(start(), Fault::ServerError, false);
-        assert_eq!(vote(&passive), Vote::Bad);
+        let mut outliers = after(&[SignFault::Connect, SignFault::Connect]);
+        outliers.on_busy();
+        outliers.on_fault(start(), SignFault::Connect, true);
+        assert_eq!(vote(&outliers), Vote::Silent);
+        let mut outliers = after(&[SignFault::ServerError; 4]);
+        (0..100).for_each(|_| outliers.on_busy());
+        assert_eq!(vote(&outliers), Vote::Silent, "busy is neither good nor bad");
+        outliers.on_fault(start(), SignFault::ServerError, false);
+        assert_eq!(vote(&outliers), Vote::Bad);
     }
 
     #[test]
     fn silence_with_requests_in_flight_is_bad_while_it_lasts() {
-        let mut passive = Passive::default();
-        passive.on_answer(start());
+        let mut outliers = OutlierDetection::default();
+        outliers.on_answer(start());
         for (silent_for, expected) in [
             (Some(ms(29_999)), Vote::Good),
             (Some(ms(30_000)), Vote::Bad),
             (Some(ms(60_000)), Vote::BadForLong),
             (None, Vote::Good),
         ] {
-            passive.on_silence(silent_for, ms(30_000));
-            assert_eq!(vote(&passive), expected, "{silent_for:?}");
+            outliers.on_silence(silent_for, ms(30_000));
+            assert_eq!(vote(&outliers), expected, "{silent_for:?}");
         }
     }
 
     #[test]
     fn a_good_answer_shows_that_it_is_not_cut_off() {
-        let mut passive = Passive::default();
-        (0..2).for_each(|_| passive.on_fault(start(), Fault::Connect, true));
-        assert_eq!(vote(&passive), Vote::Bad);
-        passive.on_answer(start());
-        assert_eq!(vote(&passive), Vote::Good);
+        let mut outliers = OutlierDetection::default();
+        (0..2).for_each(|_| outliers.on_fault(start(), SignFault::Connect, true));
+        assert_eq!(vote(&outliers), Vote::Bad);
+        outliers.on_answer(start());
+        assert_eq!(vote(&outliers), Vote::Good);
     }
 
     #[test]
     fn good_answers_from_before_are_forgotten_with_the_faults() {
-        let mut passive = Passive::default();
-        passive.on_answer(start());
-        passive.forgive();
-        assert_eq!(vote(&passive), Vote::Silent);
+        let mut outliers = OutlierDetection::default();
+        outliers.on_answer(start());
+        outliers.forgive();
+        assert_eq!(vote(&outliers), Vote::Silent);
     }
 
     #[test]
     fn forgiving_leaves_the_list_of_faults_and_a_silence_that_goes_on() {
-        let mut passive = after(&[Fault::ServerError; 7]);
-        passive.on_silence(Some(ms(30_000)), ms(30_000));
-        passive.forgive();
-        assert_eq!(passive.complaint(&config()), Some("silent_stall"));
-        passive.on_silence(None, ms(30_000));
-        assert_eq!(vote(&passive), Vote::Silent);
-        assert_eq!(passive.faults().count(), FAULTS_KEPT);
+        let mut outliers = after(&[SignFault::ServerError; 7]);
+        outliers.on_silence(Some(ms(30_000)), ms(30_000));
+        outliers.forgive();
+        assert_eq!(outliers.complaint(&config()), Some("silent_stall"));
+        outliers.on_silence(None, ms(30_000));
+        assert_eq!(vote(&outliers), Vote::Silent);
+        assert_eq!(outliers.faults().count(), FAULTS_KEPT);
     }
 }

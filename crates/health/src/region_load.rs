@@ -44,12 +44,12 @@ const KV_FILL: f32 = 0.95;
 /// Load of the own region, with the memory that it needs from one update to the next.
 #[derive(Clone, Debug, Default)]
 pub struct RegionLoad {
-    seen: BTreeMap<ReplicaName, Seen>,
+    seen: BTreeMap<ReplicaName, ReplicaHistory>,
 }
 
 /// Memory of one replica.
 #[derive(Clone, Debug)]
-struct Seen {
+struct ReplicaHistory {
     at: Instant,
     /// Requests of this node that had ended at that time.
     ended: u64,
@@ -62,7 +62,7 @@ struct Seen {
 
 /// Part of the load at one replica.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct LoadPart {
     queued: f32,
     running: f32,
     capacity: Option<f32>,
@@ -82,7 +82,7 @@ impl RegionLoad {
         replicas: &[ReplicaNow<'_>],
     ) -> BTreeMap<ModelName, ModelLoad> {
         self.seen.retain(|name, _| replicas.iter().any(|replica| replica.name == name));
-        let mut parts: BTreeMap<ModelName, Vec<Part>> = BTreeMap::new();
+        let mut parts: BTreeMap<ModelName, Vec<LoadPart>> = BTreeMap::new();
         for replica in replicas {
             let part = self.look(now, replica);
             for model in replica.models.iter().filter(|_| replica.is_open) {
@@ -93,7 +93,7 @@ impl RegionLoad {
     }
 
     /// Returns the part of one replica, and remembers its figures for the next update.
-    fn look(&mut self, now: Instant, replica: &ReplicaNow<'_>) -> Part {
+    fn look(&mut self, now: Instant, replica: &ReplicaNow<'_>) -> LoadPart {
         let Signals { queued, running, kv_use, .. } = replica.signals;
         let own = replica.in_flight as f32;
         let known = own + replica.in_flight_elsewhere as f32;
@@ -103,7 +103,7 @@ impl RegionLoad {
         let total =
             if is_reported { (queued.or(0.0) + running.value + since).max(own) } else { known };
         let ended = replica.started.saturating_sub(u64::from(replica.in_flight));
-        let seen = self.seen.entry(replica.name.clone()).or_insert_with(|| Seen {
+        let seen = self.seen.entry(replica.name.clone()).or_insert_with(|| ReplicaHistory {
             at: now,
             ended,
             rate_per_s: None,
@@ -119,7 +119,7 @@ impl RegionLoad {
         let capacity =
             [seen.batch, limit, by_cache(&replica.signals)].into_iter().flatten().reduce(f32::min);
         let running = capacity.map_or(total, |capacity| total.min(capacity));
-        Part {
+        LoadPart {
             queued: total - running,
             running,
             capacity,
@@ -137,7 +137,7 @@ fn by_cache(signals: &Signals) -> Option<f32> {
     is_telling.then(|| (running.value / kv_use.value * KV_FILL).max(1.0))
 }
 
-impl Seen {
+impl ReplicaHistory {
     /// Records the number of this node's requests that have ended.
     fn note_ends(&mut self, now: Instant, ended: u64) {
         let passed = now.saturating_duration_since(self.at);
@@ -157,8 +157,8 @@ impl Seen {
     }
 }
 
-fn sum(parts: &[Part]) -> ModelLoad {
-    let all = |of: fn(&Part) -> Option<f32>| parts.iter().map(of).sum::<Option<f32>>();
+fn sum(parts: &[LoadPart]) -> ModelLoad {
+    let all = |of: fn(&LoadPart) -> Option<f32>| parts.iter().map(of).sum::<Option<f32>>();
     let queued: f32 = parts.iter().map(|part| part.queued).sum();
     let running: f32 = parts.iter().map(|part| part.running).sum();
     // A single replica of unknown capacity makes the sum unknown.

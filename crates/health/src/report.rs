@@ -107,7 +107,7 @@ pub struct CheckReport {
     pub vote: Vote,
     /// Age of the newest result, in milliseconds.
     pub age_ms: Option<u64>,
-    /// Newest fault, as [`crate::CheckFault::as_str`].
+    /// Newest fault, as [`crate::CheckError::as_str`].
     pub last_fault: Option<&'static str>,
     /// Age of that fault, in milliseconds.
     pub last_fault_age_ms: Option<u64>,
@@ -129,7 +129,7 @@ pub struct BreakerReport {
 /// Fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FaultReport {
-    /// Name of the fault, as [`spillway_types::Fault::as_str`].
+    /// Name of the fault, as [`spillway_types::SignFault::as_str`].
     pub fault: &'static str,
     /// Age of the fault, in milliseconds.
     pub age_ms: u64,

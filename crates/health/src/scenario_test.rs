@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spillway_types::{Admission, Fault, LoadReport};
+use spillway_types::{Admission, LoadReport, SignFault};
 
 use crate::test_fleet::{TestFleet, ms, spec};
 use crate::test_story::{Server, Story, WORKS};
@@ -289,7 +289,7 @@ fn a_few_slow_answers_make_no_percentile() {
 fn a_pool_whose_reserve_is_ejected_gets_another_one() {
     let mut test = with_reserve();
     wait_with_queue(&mut test, 6, 20.0);
-    test.fail("s1", 3, Fault::Connect);
+    test.fail("s1", 3, SignFault::Connect);
     assert_eq!(reserve_of(&test), [Admission::Ejected, Admission::Standby]);
     wait_with_queue(&mut test, 5, 20.0);
     assert_eq!(reserve_of(&test)[1], Admission::Open);

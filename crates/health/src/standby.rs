@@ -31,10 +31,10 @@ pub(crate) enum Wish {
 
 /// State of a pool's need: more replicas, fewer, or neither, and since when.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PoolNeed(State);
+pub(crate) struct PoolNeed(StandbyState);
 
 #[derive(Clone, Copy, Debug, Default)]
-enum State {
+enum StandbyState {
     // Enough => (More | Less)
     #[default]
     Enough,
@@ -75,26 +75,34 @@ impl PoolNeed {
         config: &StandbyConfig,
     ) -> Option<Wish> {
         self.0 = match self.0 {
-            State::More { since } if needs_more(load, config) => State::More { since },
-            State::Less { since } if needs_less(load, config) => State::Less { since },
+            StandbyState::More { since } if needs_more(load, config) => {
+                StandbyState::More { since }
+            }
+            StandbyState::Less { since } if needs_less(load, config) => {
+                StandbyState::Less { since }
+            }
             // A need that changes its direction starts anew.
-            _ if needs_more(load, config) => State::More { since: now },
-            _ if needs_less(load, config) => State::Less { since: now },
-            _ => State::Enough,
+            _ if needs_more(load, config) => StandbyState::More { since: now },
+            _ if needs_less(load, config) => StandbyState::Less { since: now },
+            _ => StandbyState::Enough,
         };
         let lasts = |since: Instant, for_ms: u64| {
             now.saturating_duration_since(since) >= Duration::from_millis(for_ms)
         };
         match self.0 {
-            State::More { since } if lasts(since, config.promote_after_ms) => Some(Wish::Promote),
-            State::Less { since } if lasts(since, config.demote_after_ms) => Some(Wish::Demote),
-            State::Enough | State::More { .. } | State::Less { .. } => None,
+            StandbyState::More { since } if lasts(since, config.promote_after_ms) => {
+                Some(Wish::Promote)
+            }
+            StandbyState::Less { since } if lasts(since, config.demote_after_ms) => {
+                Some(Wish::Demote)
+            }
+            StandbyState::Enough | StandbyState::More { .. } | StandbyState::Less { .. } => None,
         }
     }
 
     /// Ends the wish when it is fulfilled; the next one must last as long again.
     pub(crate) fn settle(&mut self) {
-        self.0 = State::Enough;
+        self.0 = StandbyState::Enough;
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::CheckFault;
+use crate::CheckError;
 use crate::verdict::Vote;
 
 /// Periods without a result after which, with [`GRACE`] added, a check is silent.
@@ -19,12 +19,12 @@ pub(crate) struct Thresholds {
 
 /// Counts of the results of one kind of check.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct CheckTally {
     opinion: Opinion,
     goods: u32,
     bads: u32,
     at: Option<Instant>,
-    last_fault: Option<(CheckFault, Instant)>,
+    last_fault: Option<(CheckError, Instant)>,
 }
 
 /// Opinion about the replica that follows from the results so far.
@@ -39,11 +39,11 @@ enum Opinion {
     Bad,
 }
 
-impl Tally {
+impl CheckTally {
     pub(crate) fn record(
         &mut self,
         now: Instant,
-        result: Result<(), CheckFault>,
+        result: Result<(), CheckError>,
         thresholds: Thresholds,
     ) {
         self.at = Some(now);
@@ -89,7 +89,7 @@ impl Tally {
     }
 
     /// Returns the newest fault while the opinion is bad and no good result followed it.
-    pub(crate) fn standing_fault(&self) -> Option<CheckFault> {
+    pub(crate) fn standing_fault(&self) -> Option<CheckError> {
         let is_standing = self.opinion == Opinion::Bad && self.bads > 0;
         self.last_fault.filter(|_| is_standing).map(|(fault, _)| fault)
     }
@@ -99,7 +99,7 @@ impl Tally {
         self.at
     }
 
-    pub(crate) fn last_fault(&self) -> Option<(CheckFault, Instant)> {
+    pub(crate) fn last_fault(&self) -> Option<(CheckError, Instant)> {
         self.last_fault
     }
 }
@@ -114,9 +114,9 @@ mod tests {
 
     /// Returns the votes after each of `results`: `+` is good, `-` is bad.
     fn votes(results: &str) -> Vec<Vote> {
-        let mut tally = Tally::default();
+        let mut tally = CheckTally::default();
         let record = |result| {
-            let result = if result == '+' { Ok(()) } else { Err(CheckFault::Timeout) };
+            let result = if result == '+' { Ok(()) } else { Err(CheckError::Timeout) };
             tally.record(start(), result, THRESHOLDS);
             tally.vote(start(), PERIOD, THRESHOLDS.fall)
         };
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_check_that_stops_coming_falls_silent() {
-        let mut tally = Tally::default();
+        let mut tally = CheckTally::default();
         (0..2).for_each(|_| tally.record(start(), Ok(()), THRESHOLDS));
         assert_eq!(tally.vote(start() + ms(15_000), PERIOD, 3), Vote::Good);
         assert_eq!(tally.vote(start() + ms(15_001), PERIOD, 3), Vote::Silent);
@@ -144,17 +144,17 @@ mod tests {
 
     #[test]
     fn the_standing_fault_is_the_newest_while_bad() {
-        let mut tally = Tally::default();
+        let mut tally = CheckTally::default();
         for _ in 0..2 {
-            tally.record(start(), Err(CheckFault::Timeout), THRESHOLDS);
+            tally.record(start(), Err(CheckError::Timeout), THRESHOLDS);
         }
         assert_eq!(tally.standing_fault(), None);
-        tally.record(start(), Err(CheckFault::NotReady), THRESHOLDS);
-        assert_eq!(tally.standing_fault(), Some(CheckFault::NotReady));
+        tally.record(start(), Err(CheckError::NotReady), THRESHOLDS);
+        assert_eq!(tally.standing_fault(), Some(CheckError::NotReady));
         assert!(tally.is_failing());
         tally.record(start(), Ok(()), THRESHOLDS);
         assert_eq!(tally.standing_fault(), None);
         assert!(!tally.is_failing());
-        assert_eq!(tally.last_fault(), Some((CheckFault::NotReady, start())));
+        assert_eq!(tally.last_fault(), Some((CheckError::NotReady, start())));
     }
 }

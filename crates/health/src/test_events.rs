@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use spillway_route::BucketConfig;
-use spillway_types::{Fault, LoadReport, SignKind, TokenCounts, Worked};
+use spillway_types::{LoadReport, SignFault, SignKind, TokenCounts, Worked};
 
 use crate::test_fleet::ms;
 use crate::{
-    BreakerConfig, Check, CheckFault, CheckPeriods, DrainReason, HealthConfig, Live, MemberSpec,
+    BreakerConfig, Check, CheckError, CheckPeriods, DrainReason, HealthConfig, Live, MemberSpec,
     Order, StandbyConfig,
 };
 
@@ -18,7 +18,7 @@ pub(crate) const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Sign { replica: usize, model: u8, kind: SignKind },
-    Check { replica: usize, check: Check, result: Result<(), CheckFault> },
+    Check { replica: usize, check: Check, result: Result<(), CheckError> },
     Report { replica: usize, report: LoadReport, in_flight: u32 },
     Order { replica: usize, order: Order },
     WarmedUp { replica: usize, is_good: bool },
@@ -48,13 +48,13 @@ fn any_report() -> impl Strategy<Value = LoadReport> {
     )
 }
 
-fn any_fault() -> impl Strategy<Value = Fault> {
-    use Fault::{BadReply, Connect, Cut, Reset, ServerError, Silent, Stalled};
+fn any_fault() -> impl Strategy<Value = SignFault> {
+    use SignFault::{BadReply, Connect, Cut, Reset, ServerError, Silent, Stalled};
     prop::sample::select(vec![BadReply, Connect, Cut, Reset, ServerError, Silent, Stalled])
 }
 
-fn any_check_result() -> impl Strategy<Value = Result<(), CheckFault>> {
-    use CheckFault::{NotReady, Timeout, Unhealthy, WrongAnswer};
+fn any_check_result() -> impl Strategy<Value = Result<(), CheckError>> {
+    use CheckError::{NotReady, Timeout, Unhealthy, WrongAnswer};
     let fault = prop::sample::select(vec![NotReady, Timeout, Unhealthy, WrongAnswer]);
     prop_oneof![Just(Ok(())), fault.prop_map(Err)]
 }

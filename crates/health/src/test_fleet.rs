@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use spillway_route::BucketConfig;
 use spillway_types::{
-    Admission, Fault, LoadReport, ReplicaName, Sign, SignKind, TokenCounts, Worked,
+    Admission, LoadReport, ReplicaName, Sign, SignFault, SignKind, TokenCounts, Worked,
 };
 
 use crate::{
-    Action, Check, CheckFault, CheckPeriods, Fleet, FleetConfig, HealthConfig, Live, MemberReport,
+    Action, Check, CheckError, CheckPeriods, Fleet, FleetConfig, HealthConfig, Live, MemberReport,
     MemberSpec, MemberState,
 };
 
@@ -98,7 +98,7 @@ impl TestFleet {
         self.sign(replica, SignKind::Busy { retry_after: retry_after_ms.map(ms) })
     }
 
-    pub(crate) fn fail(&mut self, replica: &str, times: u32, fault: Fault) -> &mut Self {
+    pub(crate) fn fail(&mut self, replica: &str, times: u32, fault: SignFault) -> &mut Self {
         for _ in 0..times {
             self.sign(replica, SignKind::Failed(fault));
         }
@@ -110,7 +110,7 @@ impl TestFleet {
     }
 
     pub(crate) fn check_fails(&mut self, replica: &str, check: Check, times: u32) -> &mut Self {
-        self.check_as(replica, check, times, Err(CheckFault::Timeout))
+        self.check_as(replica, check, times, Err(CheckError::Timeout))
     }
 
     pub(crate) fn check_as(
@@ -118,7 +118,7 @@ impl TestFleet {
         replica: &str,
         check: Check,
         times: u32,
-        result: Result<(), CheckFault>,
+        result: Result<(), CheckError>,
     ) -> &mut Self {
         for _ in 0..times {
             self.fleet.handle_check(self.now, &replica.into(), check, result);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use spillway_types::{Admission, Fault, ReplicaName, SignKind, TokenCounts};
+use spillway_types::{Admission, ReplicaName, SignFault, SignKind, TokenCounts};
 
 use crate::test_fleet::{TestFleet, answered, ms, spec};
-use crate::{Check, CheckFault, Live};
+use crate::{Check, CheckError, Live};
 
 /// Behaviour of a replica in a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,14 +102,14 @@ impl Story {
     fn check_all(&mut self) {
         for (name, server) in self.servers.clone() {
             let result = match server {
-                Server::Dead => Err(CheckFault::Unreachable),
+                Server::Dead => Err(CheckError::Unreachable),
                 Server::Works { .. } | Server::Hung { .. } | Server::Broken => Ok(()),
             };
             self.test.check_as(name.as_str(), Check::Active, 1, result);
             let result = if matches!(server, Server::Works { .. }) {
                 Ok(())
             } else {
-                Err(CheckFault::Timeout)
+                Err(CheckError::Timeout)
             };
             self.test.check_as(name.as_str(), Check::Deep, 1, result);
         }
@@ -141,13 +141,13 @@ impl Story {
                 self.test.sign(replica, answered(ms(after_ms)));
                 self.test.sign(replica, SignKind::Finished { tokens, worked: None });
             }
-            Server::Dead => self.fail(replica, Fault::Connect),
-            Server::Broken => self.fail(replica, Fault::ServerError),
+            Server::Dead => self.fail(replica, SignFault::Connect),
+            Server::Broken => self.fail(replica, SignFault::ServerError),
             Server::Hung { .. } => {}
         }
     }
 
-    fn fail(&mut self, replica: &str, fault: Fault) {
+    fn fail(&mut self, replica: &str, fault: SignFault) {
         self.failed += 1;
         self.test.fail(replica, 1, fault);
     }

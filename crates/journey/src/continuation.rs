@@ -19,11 +19,11 @@ pub struct ContinuationSearch {
     broken: usize,
     tries: u32,
     rounds: u32,
-    state: State,
+    state: ContinuationState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ContinuationState {
     // Trying => (Trying | Pausing | Over)
     Trying(Without),
     // Pausing => Trying
@@ -87,7 +87,7 @@ impl ContinuationSearch {
     /// Creates a search after so many places broke the stream off, with so many tries in one round.
     #[must_use]
     pub fn new(broken: usize, tries_max: u32) -> Self {
-        let state = State::Trying(Without::AllBroken);
+        let state = ContinuationState::Trying(Without::AllBroken);
         Self { tries_max, broken, tries: 0, rounds: 0, state }
     }
 
@@ -95,9 +95,9 @@ impl ContinuationSearch {
     #[must_use]
     pub fn next(&self) -> SearchStep {
         match self.state {
-            State::Trying(without) => SearchStep::Try(without),
-            State::Pausing => SearchStep::Pause(PAUSE),
-            State::Over(end) => SearchStep::End(end),
+            ContinuationState::Trying(without) => SearchStep::Try(without),
+            ContinuationState::Pausing => SearchStep::Pause(PAUSE),
+            ContinuationState::Over(end) => SearchStep::End(end),
         }
     }
 
@@ -105,23 +105,31 @@ impl ContinuationSearch {
     /// if nothing else forbids one. Returns true if another replica is tried at once, as a retry.
     pub fn on(&mut self, event: SearchEvent, take_retry: impl Fn() -> bool) -> bool {
         match (self.state, event) {
-            (State::Trying(_), SearchEvent::Stream) => self.state = State::Over(SearchEnd::Found),
-            (State::Trying(_), SearchEvent::OtherReply { is_local }) => {
+            (ContinuationState::Trying(_), SearchEvent::Stream) => {
+                self.state = ContinuationState::Over(SearchEnd::Found)
+            }
+            (ContinuationState::Trying(_), SearchEvent::OtherReply { is_local }) => {
                 self.tries += 1;
                 if is_local && take_retry() && self.tries < self.tries_max {
                     return true;
                 }
                 self.fail(take_retry);
             }
-            (State::Trying(Without::AllBroken), SearchEvent::NoPlaceLeft) if self.broken > 1 => {
+            (ContinuationState::Trying(Without::AllBroken), SearchEvent::NoPlaceLeft)
+                if self.broken > 1 =>
+            {
                 self.try_without(Without::LastBroken);
             }
-            (State::Trying(_), SearchEvent::NoPlaceLeft) => {
-                self.state = State::Over(SearchEnd::NoPlaceLeft);
+            (ContinuationState::Trying(_), SearchEvent::NoPlaceLeft) => {
+                self.state = ContinuationState::Over(SearchEnd::NoPlaceLeft);
             }
-            (State::Trying(_), SearchEvent::NotNow) => self.state = State::Pausing,
-            (State::Trying(_), SearchEvent::Failed) => self.fail(take_retry),
-            (State::Pausing, SearchEvent::Paused) => self.try_without(Without::AllBroken),
+            (ContinuationState::Trying(_), SearchEvent::NotNow) => {
+                self.state = ContinuationState::Pausing
+            }
+            (ContinuationState::Trying(_), SearchEvent::Failed) => self.fail(take_retry),
+            (ContinuationState::Pausing, SearchEvent::Paused) => {
+                self.try_without(Without::AllBroken)
+            }
             (state, event) => debug_assert!(false, "{event:?} while {state:?}"),
         }
         false
@@ -129,16 +137,16 @@ impl ContinuationSearch {
 
     fn try_without(&mut self, without: Without) {
         self.tries = 0;
-        self.state = State::Trying(without);
+        self.state = ContinuationState::Trying(without);
     }
 
     /// Ends a round of tries that failed: with a pause, or with the search.
     fn fail(&mut self, take_retry: impl Fn() -> bool) {
         if self.rounds < ROUNDS_MAX && take_retry() {
             self.rounds += 1;
-            self.state = State::Pausing;
+            self.state = ContinuationState::Pausing;
         } else {
-            self.state = State::Over(SearchEnd::Failed);
+            self.state = ContinuationState::Over(SearchEnd::Failed);
         }
     }
 }

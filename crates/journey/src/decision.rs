@@ -1,12 +1,12 @@
 //! Decision about a request, with its reasons.
 
-use spillway_route::{Attempt, Refusal, ShedReason, SpillPlan, SpillReason};
+use spillway_route::{Attempt, PlanError, ShedReason, SpillPlan, SpillReason};
 
 /// Decision about a request at one moment, before anything is done about it.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// Replica of this region that would be asked, or the reason for which none would.
-    pub planned: Result<Attempt, Refusal>,
+    pub planned: Result<Attempt, PlanError>,
     /// Way that the request takes.
     pub way: Way,
     /// Comparison of the regions; `None` if none was needed.

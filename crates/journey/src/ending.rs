@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_route::{Refusal, ShedReason};
+use spillway_route::{PlanError, ShedReason};
 
 use crate::residency::Permission;
 
@@ -52,7 +52,7 @@ pub enum Ending {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RefusedRequest {
     /// Reason for which no replica was chosen.
-    pub refusal: Refusal,
+    pub refusal: PlanError,
     /// True if an attempt was made before.
     pub was_tried: bool,
     /// Moment at which the first replica takes requests again, if the request was refused because

@@ -8,7 +8,7 @@ mod weigh;
 
 use std::time::{Duration, Instant};
 
-use spillway_route::{Attempt, Refusal, ShedReason, SpillReason};
+use spillway_route::{Attempt, PlanError, ShedReason, SpillReason};
 use spillway_types::{RegionName, ReplicaSlot};
 
 use crate::ending::Ending;
@@ -31,7 +31,7 @@ pub struct Journey {
     attempts_max: u32,
     /// Moment at which the request's head arrived.
     started: Instant,
-    state: State,
+    state: JourneyState,
     standing: Standing,
     /// Replicas of the view that are not asked again.
     tried: Vec<ReplicaSlot>,
@@ -58,7 +58,7 @@ pub struct Journey {
     /// Moment at which the first replica takes requests again, if all asked for a pause.
     busy_until: Option<Instant>,
     /// Reason for which the first model could not be asked any more.
-    refusal: Option<Refusal>,
+    refusal: Option<PlanError>,
     /// Leading blocks of the prompt at the replica that holds most; `None` if the policy does not go
     /// by caches.
     cached_longest: Option<u32>,
@@ -66,7 +66,7 @@ pub struct Journey {
 
 /// Step that the driver has not reported on yet, if there is one.
 #[derive(Clone, Debug, PartialEq)]
-enum State {
+enum JourneyState {
     /// No step is under way: the next one has to be decided.
     // Planning => (Placing | Forwarding | Waiting | Renaming | Over)
     Planning,
@@ -109,7 +109,7 @@ impl Journey {
         Self {
             attempts_max,
             started,
-            state: State::Planning,
+            state: JourneyState::Planning,
             standing: Standing::default(),
             tried: Vec::new(),
             refused: Vec::new(),
@@ -196,31 +196,32 @@ impl Journey {
     /// [`Event::Silent`] is to be reported.
     #[must_use]
     pub fn may_hedge<S: Sight>(&self, sight: &S) -> bool {
-        matches!(self.state, State::Asking(_)) && self.attempts == 1 && sight.is_repeatable()
+        matches!(self.state, JourneyState::Asking(_)) && self.attempts == 1 && sight.is_repeatable()
     }
 
     /// Returns the next step. Without an event in between it returns that step again.
     pub fn next<S: Sight>(&mut self, sight: &S, now: Instant, rng: &mut fastrand::Rng) -> Step {
         match self.state {
-            State::Planning => self.choose(sight, now, rng),
-            State::Silent(first) => self.choose_second(first, sight, (now, rng)),
+            JourneyState::Planning => self.choose(sight, now, rng),
+            JourneyState::Silent(first) => self.choose_second(first, sight, (now, rng)),
             _ => {}
         }
         match &self.state {
-            State::Placing { attempt, connection } => {
+            JourneyState::Placing { attempt, connection } => {
                 Step::Ask { attempt: *attempt, connection: *connection }
             }
-            State::Hedging { second, .. } => Step::Hedge(*second),
-            State::Forwarding { region, reason } => {
+            JourneyState::Hedging { second, .. } => Step::Hedge(*second),
+            JourneyState::Forwarding { region, reason } => {
                 Step::Forward { region: region.clone(), reason: *reason }
             }
-            State::Waiting(terms) => Step::Wait(*terms),
-            State::Pausing(pause) => Step::Pause(*pause),
-            State::Renaming => Step::StandIn,
-            State::Over(ending) => Step::End(*ending),
-            State::Planning | State::Asking(_) | State::Silent(_) | State::Listening(_) => {
-                Step::Listen
-            }
+            JourneyState::Waiting(terms) => Step::Wait(*terms),
+            JourneyState::Pausing(pause) => Step::Pause(*pause),
+            JourneyState::Renaming => Step::StandIn,
+            JourneyState::Over(ending) => Step::End(*ending),
+            JourneyState::Planning
+            | JourneyState::Asking(_)
+            | JourneyState::Silent(_)
+            | JourneyState::Listening(_) => Step::Listen,
         }
     }
 
@@ -229,10 +230,10 @@ impl Journey {
     ///
     /// An event that does not fit the step that is under way changes nothing.
     pub fn on<S: Sight>(&mut self, event: Event, sight: &S, now: Instant) -> Option<RetrySafety> {
-        match (std::mem::replace(&mut self.state, State::Planning), event) {
+        match (std::mem::replace(&mut self.state, JourneyState::Planning), event) {
             // Another request took the last place since the plan was made. The replica was not asked,
             // so it may be as soon as it has a place again.
-            (State::Placing { attempt, connection }, Event::NoPlace) => {
+            (JourneyState::Placing { attempt, connection }, Event::NoPlace) => {
                 match connection {
                     Connection::KeptOrNew => self.tried.retain(|slot| *slot != attempt.slot),
                     // The replica was asked once: it may be asked again on a new connection alone.
@@ -240,20 +241,24 @@ impl Journey {
                 }
                 self.pause_without_place(sight, now);
             }
-            (State::Placing { attempt, .. }, Event::Asked) => self.begin(attempt),
-            (State::Asking(attempt), Event::Silent) => self.state = State::Silent(attempt),
-            (State::Hedging { first, second }, Event::Hedged { is_asked }) => {
+            (JourneyState::Placing { attempt, .. }, Event::Asked) => self.begin(attempt),
+            (JourneyState::Asking(attempt), Event::Silent) => {
+                self.state = JourneyState::Silent(attempt)
+            }
+            (JourneyState::Hedging { first, second }, Event::Hedged { is_asked }) => {
                 self.hedged(first, second, is_asked);
             }
             (
-                State::Asking(_) | State::Silent(_) | State::Listening(_),
+                JourneyState::Asking(_) | JourneyState::Silent(_) | JourneyState::Listening(_),
                 Event::Replied { status, can_repeat },
             ) => {
                 let safety = status.safety(sight.is_idempotent());
                 return self.retry_or(Ending::Reply, (safety, can_repeat), sight, now);
             }
             (
-                State::Asking(attempt) | State::Silent(attempt) | State::Listening(attempt),
+                JourneyState::Asking(attempt)
+                | JourneyState::Silent(attempt)
+                | JourneyState::Listening(attempt),
                 Event::Failed { safety, is_fault, was_kept, can_repeat },
             ) => {
                 self.has_failed = true;
@@ -262,27 +267,30 @@ impl Journey {
                 return self.retry_or(Ending::LastFailure, (safety, can_repeat), sight, now);
             }
             (_, Event::ClientFault) => self.end(Ending::ClientFault),
-            (State::Forwarding { .. }, Event::RegionReplied) => self.end(Ending::Reply),
-            (State::Forwarding { region, .. }, Event::RegionFailed { failure, can_repeat }) => {
+            (JourneyState::Forwarding { .. }, Event::RegionReplied) => self.end(Ending::Reply),
+            (
+                JourneyState::Forwarding { region, .. },
+                Event::RegionFailed { failure, can_repeat },
+            ) => {
                 return self.region_failed(region, (failure, can_repeat), sight, now);
             }
-            (State::Waiting(_), Event::Turn { due }) => {
+            (JourneyState::Waiting(_), Event::Turn { due }) => {
                 self.standing.position = Position::AtTurn;
                 self.standing.claim = Claim::Turn(due);
                 self.forget_refusals(now);
             }
-            (State::Waiting(terms), Event::SentAway { reason, retry_after }) => {
+            (JourneyState::Waiting(terms), Event::SentAway { reason, retry_after }) => {
                 // The queue knows the end of the longest wait as a deadline.
                 let is_early = reason == ShedReason::Late && now < sight.inquiry().deadline.at();
                 let reason = if is_early { terms.over } else { reason };
                 self.end(Ending::SentAway { reason, retry_after });
             }
-            (State::Waiting(_), Event::QueueFull) => {
+            (JourneyState::Waiting(_), Event::QueueFull) => {
                 self.end(Ending::Shed { reason: ShedReason::QueueFull, predicted_ms: 0.0 });
             }
-            (State::Waiting(_), Event::Paused) => self.forget_refusals(now),
-            (State::Pausing(_), Event::Paused) => {}
-            (State::Renaming, Event::StoodIn { is_renamed }) => {
+            (JourneyState::Waiting(_), Event::Paused) => self.forget_refusals(now),
+            (JourneyState::Pausing(_), Event::Paused) => {}
+            (JourneyState::Renaming, Event::StoodIn { is_renamed }) => {
                 if is_renamed {
                     self.change_model();
                 }
@@ -299,7 +307,7 @@ impl Journey {
     fn begin(&mut self, attempt: Attempt) {
         self.standing.position = Position::Outside;
         self.count_attempt();
-        self.state = State::Asking(attempt);
+        self.state = JourneyState::Asking(attempt);
     }
 
     fn hedged(&mut self, first: Attempt, second: Attempt, is_asked: bool) {
@@ -307,7 +315,7 @@ impl Journey {
             self.tried.push(second.slot);
             self.count_attempt();
         }
-        self.state = State::Listening(first);
+        self.state = JourneyState::Listening(first);
     }
 
     fn count_attempt(&mut self) {
@@ -379,7 +387,7 @@ impl Journey {
     /// Ends the journey. A held error reply of a replica says more than an error of the gateway.
     fn end(&mut self, ending: Ending) {
         let is_worse = ending.is_error() && self.has_held_reply;
-        self.state = State::Over(if is_worse { Ending::HeldReply } else { ending });
+        self.state = JourneyState::Over(if is_worse { Ending::HeldReply } else { ending });
     }
 
     fn has_refused(&self, region: &RegionName) -> bool {

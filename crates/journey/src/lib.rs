@@ -27,7 +27,7 @@ pub use event::{Event, RegionFailure};
 pub use journey::Journey;
 pub use residency::Permission;
 pub use retry::{RetrySafety, StatusClass};
-pub use room::{Kept, PlaceSight, Room};
+pub use room::{KeptPlaces, PlaceSight, Room};
 pub use route_rules::RouteRules;
 pub use sight::{
     Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, RoomLoads,

@@ -13,7 +13,7 @@ pub struct Room {
     /// True if a limit that is still being learned does not hold the request back.
     pub is_past_guesses: bool,
     /// Places that the request's tenant, which has much, leaves to others.
-    pub kept: Option<Kept>,
+    pub kept: Option<KeptPlaces>,
     /// First replica of those that others leave to the tenant; only this and later ones count.
     pub first: Option<ReplicaSlot>,
     /// Hash of the tenant, for replicas that have asked it to stay away.
@@ -35,7 +35,7 @@ pub trait PlaceSight {
 
 /// Places of a group that are kept from a tenant which has much.
 #[derive(Clone, Copy, Debug)]
-pub struct Kept {
+pub struct KeptPlaces {
     room: KeptRoom,
     /// Last replica at which the tenant may use places.
     last: ReplicaSlot,
@@ -57,7 +57,7 @@ impl Room {
     }
 }
 
-impl Kept {
+impl KeptPlaces {
     /// Returns the places kept of these candidates, which are in the order of their slots; `None`
     /// if no replica is left to the tenant.
     #[must_use]
@@ -111,11 +111,14 @@ mod tests {
     #[test]
     fn the_last_replicas_are_kept() {
         let candidates = candidates();
-        let kept = Kept::of(room(), &candidates).unwrap();
+        let kept = KeptPlaces::of(room(), &candidates).unwrap();
         let left = [1, 11, 15, 20].map(|slot| kept.places_left(ReplicaSlot(slot), 16));
         assert_eq!(left, [16, 16, 12, 0]);
-        assert_eq!(Kept::first(&room(), &candidates), Some(ReplicaSlot(15)));
-        assert!(Kept::of(room(), &candidates[..1]).is_none(), "with one left it may use that");
+        assert_eq!(KeptPlaces::first(&room(), &candidates), Some(ReplicaSlot(15)));
+        assert!(
+            KeptPlaces::of(room(), &candidates[..1]).is_none(),
+            "with one left it may use that"
+        );
     }
 
     struct Places;
@@ -146,7 +149,7 @@ mod tests {
         assert_eq!(places(Room { tenant: Some(8), ..room }), 4);
         assert_eq!(places(Room { first: Some(ReplicaSlot(20)), ..room }), 0);
         assert_eq!(places(Room { first: Some(ReplicaSlot(15)), ..room }), 4);
-        let kept = Kept::of(self::room(), &candidates());
+        let kept = KeptPlaces::of(self::room(), &candidates());
         assert_eq!(places(Room { kept, can_wait: false, ..room }), 12);
     }
 }

@@ -9,7 +9,7 @@ use spillway_route::{
 use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
 
 use crate::residency::Permission;
-use crate::room::{Kept, Room};
+use crate::room::{KeptPlaces, Room};
 use crate::route_rules::RouteRules;
 use crate::standing::{Claim, Position};
 
@@ -107,7 +107,7 @@ pub trait ReplicaSight {
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool;
 
     /// Returns the places that the request's tenant, which has much, has to leave to others.
-    fn kept_from_tenant(&self) -> Option<Kept>;
+    fn kept_from_tenant(&self) -> Option<KeptPlaces>;
 
     /// Returns the first replica with places that other tenants leave to this one.
     fn kept_for_tenant(&self) -> Option<ReplicaSlot>;

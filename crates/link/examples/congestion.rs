@@ -13,7 +13,7 @@ use http::Method;
 use http_body_util::{BodyExt, Full};
 use pair::{Pair, line, percentile};
 use spillway_link::delayed::Path;
-use spillway_link::{Answer, Congestion, ForwardHead, Room, Transport};
+use spillway_link::{Congestion, ForwardAnswer, ForwardHead, PeerRoom, Transport};
 
 const BITS_PER_S: u64 = 100_000_000;
 const RTTS_MS: [u64; 3] = [2, 90, 230];
@@ -21,7 +21,7 @@ const LOSSES_PERMILLE: [u16; 3] = [0, 1, 10];
 const CONTROLS: [Congestion; 3] = [Congestion::Cubic, Congestion::NewReno, Congestion::Bbr];
 
 /// Measurements on one path with one congestion control.
-struct Row {
+struct CongestionRow {
     control: Congestion,
     rtt_ms: u64,
     loss_permille: u16,
@@ -59,7 +59,7 @@ async fn measure(
     control: Congestion,
     (rtt_ms, loss_permille): (u64, u16),
     length: Duration,
-) -> Result<Row> {
+) -> Result<CongestionRow> {
     // A queue of 40 ms, as routers have.
     let queue_bytes = (BITS_PER_S / 8 / 25) as usize;
     let path = Path {
@@ -93,7 +93,7 @@ async fn measure(
     };
     pair.near.shutdown(Duration::from_millis(100)).await;
     pair.far.shutdown(Duration::ZERO).await;
-    Ok(Row {
+    Ok(CongestionRow {
         control,
         rtt_ms,
         loss_permille,
@@ -113,16 +113,16 @@ async fn keep_sending(pair: &Pair) -> Result<()> {
 async fn send(pair: &Pair, bytes: usize) -> Result<()> {
     let head = ForwardHead::new(Method::POST, "/".parse()?);
     let body = Full::new(Bytes::from(vec![7; bytes]));
-    match pair.near.forward(pair.far_identity.node(), head, body, Room::Likely).await? {
-        Answer::Reply(reply) => reply.into_body().collect().await?,
-        Answer::Refused(refused) => bail!("refused: {refused:?}"),
+    match pair.near.forward(pair.far_identity.node(), head, body, PeerRoom::Likely).await? {
+        ForwardAnswer::Reply(reply) => reply.into_body().collect().await?,
+        ForwardAnswer::Refused(refused) => bail!("refused: {refused:?}"),
     };
     Ok(())
 }
 
-fn show(row: &Row, as_json: bool) -> Result<()> {
-    let Row { control, rtt_ms, loss_permille, mbit_per_s, first_2_mib_ms, .. } = row;
-    let Row { small_p50_ms, small_p95_ms, .. } = row;
+fn show(row: &CongestionRow, as_json: bool) -> Result<()> {
+    let CongestionRow { control, rtt_ms, loss_permille, mbit_per_s, first_2_mib_ms, .. } = row;
+    let CongestionRow { small_p50_ms, small_p95_ms, .. } = row;
     if as_json {
         let row = serde_json::json!({
             "control": control, "rtt_ms": rtt_ms, "loss_permille": loss_permille,

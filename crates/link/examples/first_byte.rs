@@ -15,7 +15,7 @@ use http::Method;
 use http_body_util::{BodyExt, Full};
 use pair::{Pair, line, percentile};
 use spillway_link::delayed::Path;
-use spillway_link::{Answer, Congestion, ForwardHead, Room, Transport};
+use spillway_link::{Congestion, ForwardAnswer, ForwardHead, PeerRoom, Transport};
 
 const RTTS_MS: [u64; 4] = [0, 40, 93, 227];
 const SIZES: [usize; 4] = [1 << 10, 16 << 10, 64 << 10, 128 << 10];
@@ -42,7 +42,7 @@ struct Case {
     rtt_ms: u64,
     mbit_per_s: u32,
     bytes: usize,
-    room: Room,
+    room: PeerRoom,
     warm: bool,
 }
 
@@ -70,13 +70,13 @@ async fn main() -> Result<()> {
         for mbit_per_s in rates.iter().copied() {
             for bytes in SIZES {
                 for (room, warm) in [
-                    (Room::Unknown, false),
-                    (Room::Unknown, true),
-                    (Room::Likely, false),
-                    (Room::Likely, true),
+                    (PeerRoom::Unknown, false),
+                    (PeerRoom::Unknown, true),
+                    (PeerRoom::Likely, false),
+                    (PeerRoom::Likely, true),
                 ] {
                     // Bodies of up to 64 KiB go at once anyway.
-                    if (room == Room::Likely && bytes <= 64 << 10) || (warm_only && !warm) {
+                    if (room == PeerRoom::Likely && bytes <= 64 << 10) || (warm_only && !warm) {
                         continue;
                     }
                     let case = Case { rtt_ms, mbit_per_s, bytes, room, warm };
@@ -106,7 +106,7 @@ async fn measure(case: Case, network: Network, samples: u64) -> Result<Vec<f64>>
     for sample in 0..samples {
         if case.warm && sample == 0 {
             for _ in 0..10 {
-                first_byte(&pair, 128 << 10, Room::Likely).await?;
+                first_byte(&pair, 128 << 10, PeerRoom::Likely).await?;
             }
         }
         let local = local_first_byte(case.bytes).await?;
@@ -122,19 +122,19 @@ async fn measure(case: Case, network: Network, samples: u64) -> Result<Vec<f64>>
     Ok(added_ms)
 }
 
-async fn first_byte(pair: &Pair, bytes: usize, room: Room) -> Result<Duration> {
+async fn first_byte(pair: &Pair, bytes: usize, room: PeerRoom) -> Result<Duration> {
     let head = ForwardHead::new(Method::POST, "/v1/chat/completions".parse()?);
     let body = Full::new(Bytes::from(vec![7; bytes]));
     let begin = Instant::now();
     match pair.near.forward(pair.far_identity.node(), head, body, room).await? {
-        Answer::Reply(reply) => {
+        ForwardAnswer::Reply(reply) => {
             let mut body = reply.into_body();
             body.frame().await.context("a first byte")??;
             let took = begin.elapsed();
             body.collect().await?;
             Ok(took)
         }
-        Answer::Refused(refused) => anyhow::bail!("refused: {refused:?}"),
+        ForwardAnswer::Refused(refused) => anyhow::bail!("refused: {refused:?}"),
     }
 }
 

@@ -12,8 +12,8 @@ use crate::hello;
 use crate::join::{self, Guest};
 use crate::kind::Kind;
 use crate::peer::{Arrival, Origin};
-use crate::shared::Shared;
-use crate::tls::{Refusal, identity_of, peer_certificate};
+use crate::shared::LinkShared;
+use crate::tls::{HandshakeError, identity_of, peer_certificate};
 use crate::transport;
 use crate::window::KindSwitch;
 
@@ -26,19 +26,19 @@ const OF_VERIFIER: [u64; 7] =
     [0x100 + 42, 0x100 + 43, 0x100 + 44, 0x100 + 45, 0x100 + 46, 0x100 + 48, 0x100 + 49];
 
 /// Accepts connections until the endpoint is closed.
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<LinkShared>) {
     let handshakes = Arc::new(AtomicUsize::new(0));
     while let Some(incoming) = shared.endpoint.accept().await {
         let most = shared.limits.handshakes_max;
         let under_way = handshakes.load(Ordering::Relaxed);
         if under_way >= 2 * most {
-            shared.refusals.count(Refusal::Busy);
+            shared.refusals.count(HandshakeError::Busy);
             incoming.refuse();
         } else if under_way >= most && !incoming.remote_address_validated() {
             // A client with a forged address never sees the token, so it costs no more than this.
             drop(incoming.retry());
         } else {
-            let place = Place::take(&handshakes);
+            let place = HandshakePermit::take(&handshakes);
             let accepting = accept(Arc::clone(&shared), incoming, place);
             shared.tracker.spawn_on(accepting, &shared.runtime);
         }
@@ -46,22 +46,22 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// Permit of one handshake under way; it ends when the value is dropped.
-struct Place(Arc<AtomicUsize>);
+struct HandshakePermit(Arc<AtomicUsize>);
 
-impl Place {
+impl HandshakePermit {
     fn take(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Place {
+impl Drop for HandshakePermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-async fn accept(shared: Arc<Shared>, incoming: Incoming, place: Place) {
+async fn accept(shared: Arc<LinkShared>, incoming: Incoming, place: HandshakePermit) {
     let remote = incoming.remote_address();
     let switch = KindSwitch::default();
     let mut settings = quinn::ServerConfig::clone(&shared.accepting.load());
@@ -76,7 +76,7 @@ async fn accept(shared: Arc<Shared>, incoming: Incoming, place: Place) {
             return;
         }
         Err(_) => {
-            shared.refusals.count(Refusal::Handshake);
+            shared.refusals.count(HandshakeError::Handshake);
             return;
         }
     };
@@ -99,7 +99,7 @@ async fn accept(shared: Arc<Shared>, incoming: Incoming, place: Place) {
 /// Hands the connection to its peer once both sides have said hello. Returns the connection if it
 /// comes from a node that asks to join.
 async fn welcome(
-    shared: &Shared,
+    shared: &LinkShared,
     connection: &quinn::Connection,
     switch: &KindSwitch,
 ) -> Result<Option<Guest>, CloseCode> {
@@ -141,20 +141,20 @@ fn protocol_of(connection: &quinn::Connection) -> Option<Vec<u8>> {
 }
 
 /// Counts a refusal that the verifier has not counted.
-fn count(shared: &Shared, error: &ConnectionError) {
+fn count(shared: &LinkShared, error: &ConnectionError) {
     let refusal = match error {
         ConnectionError::TransportError(error) => match u64::from(error.code) {
-            NO_APPLICATION_PROTOCOL => Refusal::NoProtocol,
-            CERTIFICATE_REQUIRED => Refusal::NoCertificate,
+            NO_APPLICATION_PROTOCOL => HandshakeError::NoProtocol,
+            CERTIFICATE_REQUIRED => HandshakeError::NoCertificate,
             code if OF_VERIFIER.contains(&code) => return,
-            _ => Refusal::Handshake,
+            _ => HandshakeError::Handshake,
         },
         // The other side closed the connection, so this node refused nothing.
         ConnectionError::ConnectionClosed(_)
         | ConnectionError::ApplicationClosed(_)
         | ConnectionError::Reset
         | ConnectionError::LocallyClosed => return,
-        _ => Refusal::Handshake,
+        _ => HandshakeError::Handshake,
     };
     shared.refusals.count(refusal);
 }

@@ -10,7 +10,7 @@ use crate::identity::Identity;
 
 /// Configuration of a [`Link`](crate::Link). The peers are set later.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct LinkConfig {
     /// Identity of this node; its certificate must have the same one.
     pub me: Identity,
     /// UDP address to listen on and to dial from. Port 0 takes a free one.
@@ -20,17 +20,17 @@ pub struct Config {
     /// Behaviour of the connections.
     pub transport: Transport,
     /// Limits in number and time.
-    pub limits: Limits,
+    pub limits: LinkLimits,
     /// Delay, loss and cuts for all that this node sends, for tests, demos and benchmarks. `None`
     /// leaves the network as it is.
     pub paths: Option<Arc<Paths>>,
 }
 
-impl Config {
+impl LinkConfig {
     /// Makes the configuration of a link with default transport and limits.
     #[must_use]
     pub fn new(me: Identity, listen: SocketAddr, certificates: CertificateFiles) -> Self {
-        let (transport, limits) = (Transport::default(), Limits::default());
+        let (transport, limits) = (Transport::default(), LinkLimits::default());
         Self { me, listen, certificates, transport, limits, paths: None }
     }
 }
@@ -140,7 +140,7 @@ impl Default for Transport {
 
 /// Limits of a link in number and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LinkLimits {
     /// Shortest wait before a peer is dialled again.
     pub back_off_min_ms: u32,
     /// Longest wait before a peer is dialled again.
@@ -172,7 +172,7 @@ pub struct Limits {
     pub certificates_check_ms: u32,
 }
 
-impl Default for Limits {
+impl Default for LinkLimits {
     fn default() -> Self {
         Self {
             back_off_min_ms: 100,

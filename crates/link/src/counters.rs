@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters of one link; each only grows.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct LinkCounters {
     pub(crate) datagrams_sent: AtomicU64,
     pub(crate) datagrams_received: AtomicU64,
     pub(crate) datagrams_unsent: AtomicU64,
@@ -26,7 +26,7 @@ pub(crate) fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-impl Counters {
+impl LinkCounters {
     /// Returns the values at this moment.
     pub(crate) fn totals(&self) -> Totals {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

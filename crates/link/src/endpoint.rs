@@ -7,20 +7,20 @@ use quinn::{Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime};
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Config, Limits};
+use crate::config::{LinkConfig, LinkLimits};
 use crate::delayed;
-use crate::shared::Shared;
-use crate::tls::{CertificateFault, Sessions, TlsFault};
+use crate::shared::LinkShared;
+use crate::tls::{CredentialError, Sessions, TlsSetupError};
 
 /// Reason for which a link can't start.
 #[derive(Debug, Error)]
-pub enum StartFault {
+pub enum LinkStartError {
     /// The certificates can't be used.
     #[error(transparent)]
-    Certificates(#[from] CertificateFault),
+    Certificates(#[from] CredentialError),
     /// TLS can't work with the certificates.
     #[error(transparent)]
-    Tls(#[from] TlsFault),
+    Tls(#[from] TlsSetupError),
     /// The system has no random numbers.
     #[error("no random numbers: {0}")]
     NoRandomness(String),
@@ -36,13 +36,13 @@ pub enum StartFault {
 
 /// Opens the UDP port. Returns the endpoint and the settings with which it accepts connections.
 pub(crate) fn open(
-    config: &Config,
+    config: &LinkConfig,
     sessions: &Sessions,
     tracker: &TaskTracker,
-) -> Result<(Endpoint, ServerConfig), StartFault> {
+) -> Result<(Endpoint, ServerConfig), LinkStartError> {
     let server = server_config(sessions, &config.limits)?;
     let address = config.listen;
-    let socket_fault = |cause| StartFault::Socket { address, cause };
+    let socket_fault = |cause| LinkStartError::Socket { address, cause };
     let socket = UdpSocket::bind(address).map_err(socket_fault)?;
     let runtime = Arc::new(TokioRuntime);
     let socket = runtime.wrap_udp_socket(socket).map_err(socket_fault)?;
@@ -57,7 +57,7 @@ pub(crate) fn open(
 }
 
 /// Sets the present certificates for connections that are accepted from now on.
-pub(crate) fn accept_with_current(shared: &Shared) -> Result<(), TlsFault> {
+pub(crate) fn accept_with_current(shared: &LinkShared) -> Result<(), TlsSetupError> {
     let server = server_config(&shared.sessions, &shared.limits)?;
     shared.endpoint.set_server_config(Some(server.clone()));
     shared.accepting.store(Arc::new(server));
@@ -65,7 +65,7 @@ pub(crate) fn accept_with_current(shared: &Shared) -> Result<(), TlsFault> {
 }
 
 /// Makes the settings for accepted connections; each connection gets a transport of its own.
-fn server_config(sessions: &Sessions, limits: &Limits) -> Result<ServerConfig, TlsFault> {
+fn server_config(sessions: &Sessions, limits: &LinkLimits) -> Result<ServerConfig, TlsSetupError> {
     let mut config = ServerConfig::with_crypto(Arc::new(sessions.accepting()?));
     // The link refuses connections itself long before quinn would.
     config.migration(true).max_incoming(4 * limits.handshakes_max);

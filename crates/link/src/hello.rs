@@ -26,7 +26,7 @@ impl Wire for Hello {
 
 /// Reason for which a connection did not begin properly.
 #[derive(Debug, Error)]
-pub(crate) enum HelloFault {
+pub(crate) enum HelloError {
     #[error(transparent)]
     Connection(#[from] ConnectionError),
     #[error("the hello can't be sent: {0}")]
@@ -40,7 +40,7 @@ pub(crate) enum HelloFault {
 }
 
 /// Sends the number of this process and returns that of the peer's process.
-pub(crate) async fn exchange(connection: &Connection, process: u64) -> Result<u64, HelloFault> {
+pub(crate) async fn exchange(connection: &Connection, process: u64) -> Result<u64, HelloError> {
     let mut said = connection.open_uni().await?;
     said.write_chunk(frame(process)?).await?;
     // The drop ends the stream; written bytes are still sent.

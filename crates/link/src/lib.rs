@@ -30,19 +30,19 @@ mod window;
 mod link_test;
 
 pub use code::StreamCode;
-pub use config::{CertificateFiles, Config, Congestion, Limits, PeerConfig, Transport};
+pub use config::{CertificateFiles, Congestion, LinkConfig, LinkLimits, PeerConfig, Transport};
 pub use counters::Totals;
-pub use endpoint::StartFault;
+pub use endpoint::LinkStartError;
 #[cfg(any(test, fuzzing))]
 pub use forward::fuzz;
 pub use forward::{
-    Answer, BodyFault, BodyPlan, BoxBody, BoxError, Deciding, ForwardBody, ForwardError,
-    ForwardHead, Handler, PieceFault, Refused, RefusedReason, Room, Serving, Stage,
+    BodyError, BodyPlan, BoxBody, BoxError, Deciding, ForwardAnswer, ForwardBody, ForwardError,
+    ForwardHead, ForwardStage, Handler, PeerRoom, PieceError, Refused, RefusedReason, Serving,
 };
 pub use identity::{Identity, NameError};
-pub use join::{Gate, KnockFault};
+pub use join::{JoinError, JoinHandler};
 pub use kind::Kind;
-pub use link::{DatagramFault, Link, LinkStatus, ReloadFault};
+pub use link::{DatagramError, Link, LinkStatus, ReloadError};
 pub use peer::{ConnectionStatus, DialStatus, PeerStatus};
-pub use rpc::{OpenFault, Served, StreamFault, StreamHandler, StreamReceiver, StreamSender};
-pub use tls::{CertificateFault, Refusal, TlsFault, UsedCertificates};
+pub use rpc::{OpenError, Served, StreamError, StreamHandler, StreamReceiver, StreamSender};
+pub use tls::{CredentialError, HandshakeError, TlsSetupError, UsedCertificates};

@@ -19,18 +19,20 @@ use tokio_util::task::TaskTracker;
 
 use crate::accept;
 use crate::code::CloseCode;
-use crate::config::{Config, PeerConfig, ms};
-use crate::counters::{Counters, Totals, add};
-use crate::endpoint::{self, StartFault};
-use crate::forward::{Answer, BoxError, Call, ForwardError, ForwardHead, Handler, Room};
+use crate::config::{LinkConfig, PeerConfig, ms};
+use crate::counters::{LinkCounters, Totals, add};
+use crate::endpoint::{self, LinkStartError};
+use crate::forward::{
+    BoxError, ForwardAnswer, ForwardCall, ForwardError, ForwardHead, Handler, PeerRoom,
+};
 use crate::identity::Identity;
-use crate::join::{self, Gate, KnockFault, Places};
+use crate::join::{self, JoinError, JoinHandler, JoinPermits};
 use crate::kind::Kind;
 use crate::peer::{OpenStream, Peer, PeerStatus};
-use crate::rpc::{self, OpenFault, StreamHandler, StreamReceiver, StreamSender};
-use crate::shared::Shared;
+use crate::rpc::{self, OpenError, StreamHandler, StreamReceiver, StreamSender};
+use crate::shared::LinkShared;
 use crate::tls::{
-    CertificateFault, Members, Refusal, Refusals, Sessions, TlsFault, UsedCertificates,
+    CredentialError, HandshakeError, Members, Refusals, Sessions, TlsSetupError, UsedCertificates,
 };
 
 /// Time limit to tell the peers that this node ends.
@@ -42,14 +44,14 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// any runtime. A drop ends everything at once; [`Self::shutdown`] lets requests finish.
 #[derive(Debug)]
 pub struct Link {
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
     /// Lock for changes of the peers, one at a time.
     changes: Mutex<()>,
 }
 
 /// Reason for which a datagram was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum DatagramFault {
+pub enum DatagramError {
     /// The peer is unknown, or there is no connection to it now.
     #[error("not connected")]
     NotConnected,
@@ -60,13 +62,13 @@ pub enum DatagramFault {
 
 /// Reason for which changed certificates can't be used; the old ones stay.
 #[derive(Debug, Error)]
-pub enum ReloadFault {
+pub enum ReloadError {
     /// The files can't be read or do not fit this node.
     #[error(transparent)]
-    Certificates(#[from] CertificateFault),
+    Certificates(#[from] CredentialError),
     /// TLS can't work with the certificates.
     #[error(transparent)]
-    Tls(#[from] TlsFault),
+    Tls(#[from] TlsSetupError),
     /// The link ends.
     #[error("the link ends")]
     Ends,
@@ -80,7 +82,7 @@ pub struct LinkStatus {
     /// Counters of the link.
     pub totals: Totals,
     /// Number of refused connections for each reason.
-    pub refusals: [(Refusal, u64); Refusal::ALL.len()],
+    pub refusals: [(HandshakeError, u64); HandshakeError::ALL.len()],
     /// Requests that are open now, in both directions.
     pub streams: usize,
     /// Time from which on peers will refuse this node's certificate.
@@ -95,7 +97,7 @@ impl Link {
     ///
     /// # Errors
     /// Returns an error if the certificates can't be used or the port can't be opened.
-    pub fn start(config: Config, handler: Arc<dyn Handler>) -> Result<Self, StartFault> {
+    pub fn start(config: LinkConfig, handler: Arc<dyn Handler>) -> Result<Self, LinkStartError> {
         let members = Arc::new(Members::new(config.me.cluster()));
         let refusals = Arc::new(Refusals::default());
         let sessions = Sessions::open(
@@ -106,10 +108,10 @@ impl Link {
         )?;
         let tracker = TaskTracker::new();
         let (endpoint, accepting) = endpoint::open(&config, &sessions, &tracker)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LinkShared {
             me: config.me,
             process: getrandom::u64()
-                .map_err(|error| StartFault::NoRandomness(error.to_string()))?,
+                .map_err(|error| LinkStartError::NoRandomness(error.to_string()))?,
             endpoint,
             accepting: ArcSwap::from_pointee(accepting),
             sessions,
@@ -119,11 +121,11 @@ impl Link {
             peers: ArcSwap::default(),
             handler,
             streams: ArcSwapOption::empty(),
-            gate: ArcSwapOption::empty(),
-            strangers: Places::default(),
+            join_handler: ArcSwapOption::empty(),
+            strangers: JoinPermits::default(),
             transport: config.transport,
             limits: config.limits,
-            counters: Arc::new(Counters::default()),
+            counters: Arc::new(LinkCounters::default()),
             open: Arc::default(),
             tracker,
             runtime: tokio::runtime::Handle::current(),
@@ -183,12 +185,12 @@ impl Link {
     /// # Errors
     /// Returns an error if there is no connection, or the datagram is longer than the path carries;
     /// 1,150 bytes always fit.
-    pub fn send_datagram(&self, to: &NodeName, datagram: Bytes) -> Result<(), DatagramFault> {
+    pub fn send_datagram(&self, to: &NodeName, datagram: Bytes) -> Result<(), DatagramError> {
         let sent = match self.current_of_member(to, Kind::Control) {
-            None => Err(DatagramFault::NotConnected),
+            None => Err(DatagramError::NotConnected),
             Some(live) => live.connection.send_datagram(datagram).map_err(|error| match error {
-                SendDatagramError::TooLarge => DatagramFault::TooLong,
-                _ => DatagramFault::NotConnected,
+                SendDatagramError::TooLarge => DatagramError::TooLong,
+                _ => DatagramError::NotConnected,
             }),
         };
         let counters = &self.shared.counters;
@@ -207,8 +209,8 @@ impl Link {
         to: &NodeName,
         head: ForwardHead,
         body: B,
-        room: Room,
-    ) -> Result<Answer, ForwardError>
+        room: PeerRoom,
+    ) -> Result<ForwardAnswer, ForwardError>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -219,7 +221,7 @@ impl Link {
             None => Err(ForwardError::NotConnected),
             Some(live) => {
                 let peer = shared.peer(to);
-                let call = Call {
+                let call = ForwardCall {
                     // The control connection notices a dead peer sooner than the data connection.
                     is_heard: &|| {
                         peer.as_ref().is_some_and(|peer| peer.current(Kind::Control).is_some())
@@ -234,8 +236,8 @@ impl Link {
             }
         };
         match &answer {
-            Ok(Answer::Reply(_)) => {}
-            Ok(Answer::Refused(_)) => add(&shared.counters.forward_refused),
+            Ok(ForwardAnswer::Reply(_)) => {}
+            Ok(ForwardAnswer::Refused(_)) => add(&shared.counters.forward_refused),
             Err(_) => add(&shared.counters.forward_failed),
         }
         answer
@@ -248,30 +250,30 @@ impl Link {
 
     /// Sets the handler of questions from nodes that are not peers. With `None` their connections
     /// are refused unread.
-    pub fn open_gate(&self, gate: Option<Arc<dyn Gate>>) {
-        self.shared.members.open(gate.is_some());
-        self.shared.gate.store(gate.map(Arc::new));
+    pub fn serve_joins(&self, join_handler: Option<Arc<dyn JoinHandler>>) {
+        self.shared.members.open(join_handler.is_some());
+        self.shared.join_handler.store(join_handler.map(Arc::new));
     }
 
     /// Asks a node one question over a join connection. Neither node needs the other as a peer.
     ///
     /// # Errors
-    /// Returns [`KnockFault`], which tells if another try may help.
-    pub async fn knock<Q: Wire, A: Wire>(
+    /// Returns [`JoinError`], which tells if another try may help.
+    pub async fn ask_to_join<Q: Wire, A: Wire>(
         &self,
         to: &PeerConfig,
         question: &Q,
         limit: Duration,
-    ) -> Result<A, KnockFault> {
-        join::knock(&self.shared, to, question, limit).await
+    ) -> Result<A, JoinError> {
+        join::ask_to_join(&self.shared, to, question, limit).await
     }
 
     /// Opens a stream of both directions on the control connection; never waits.
     ///
     /// # Errors
     /// Returns an error if there is no connection, or too many streams are open.
-    pub fn open_control(&self, to: &NodeName) -> Result<(StreamSender, StreamReceiver), OpenFault> {
-        let live = self.current(to, Kind::Control).ok_or(OpenFault::NotConnected)?;
+    pub fn open_control(&self, to: &NodeName) -> Result<(StreamSender, StreamReceiver), OpenError> {
+        let live = self.current(to, Kind::Control).ok_or(OpenError::NotConnected)?;
         rpc::open_control(&live)
     }
 
@@ -279,8 +281,8 @@ impl Link {
     ///
     /// # Errors
     /// Returns an error if there is no connection, or too many streams are open.
-    pub fn open_bulk(&self, to: &NodeName) -> Result<StreamSender, OpenFault> {
-        let live = self.current(to, Kind::Data).ok_or(OpenFault::NotConnected)?;
+    pub fn open_bulk(&self, to: &NodeName) -> Result<StreamSender, OpenError> {
+        let live = self.current(to, Kind::Data).ok_or(OpenError::NotConnected)?;
         rpc::open_bulk(&live)
     }
 
@@ -313,7 +315,8 @@ impl Link {
         LinkStatus {
             address: self.local_address(),
             totals: self.shared.counters.totals(),
-            refusals: Refusal::ALL.map(|refusal| (refusal, self.shared.refusals.of(refusal))),
+            refusals: HandshakeError::ALL
+                .map(|refusal| (refusal, self.shared.refusals.of(refusal))),
             streams: self.shared.open.count(),
             certificate_expires_at: self.shared.sessions.expires_at(),
             authorities: self.shared.sessions.authorities(),
@@ -342,7 +345,7 @@ impl Link {
         &self,
         peer: &NodeName,
         limit: Duration,
-    ) -> Result<Vec<CertificateDer<'static>>, KnockFault> {
+    ) -> Result<Vec<CertificateDer<'static>>, JoinError> {
         join::shown_by(&self.shared, peer, limit).await
     }
 
@@ -364,7 +367,7 @@ impl Link {
     ///
     /// # Errors
     /// Returns an error if they can't be used; the old certificates stay.
-    pub async fn reload(&self) -> Result<bool, ReloadFault> {
+    pub async fn reload(&self) -> Result<bool, ReloadError> {
         reload(&self.shared).await
     }
 
@@ -391,11 +394,15 @@ impl Link {
         self.shared.tracker.close();
     }
 
-    fn current(&self, to: &NodeName, kind: Kind) -> Option<Arc<crate::peer::Live>> {
+    fn current(&self, to: &NodeName, kind: Kind) -> Option<Arc<crate::peer::LiveConnection>> {
         self.shared.peers.load().get(to)?.current(kind)
     }
 
-    fn current_of_member(&self, to: &NodeName, kind: Kind) -> Option<Arc<crate::peer::Live>> {
+    fn current_of_member(
+        &self,
+        to: &NodeName,
+        kind: Kind,
+    ) -> Option<Arc<crate::peer::LiveConnection>> {
         self.current(to, kind).filter(|_| !self.shared.members.is_leaving(to))
     }
 
@@ -426,7 +433,7 @@ impl Drop for Link {
 }
 
 /// Checks the certificate files for changes from time to time.
-async fn watch_certificates(shared: Arc<Shared>) {
+async fn watch_certificates(shared: Arc<LinkShared>) {
     let period = ms(shared.limits.certificates_check_ms);
     while shared.stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
         match reload(&shared).await {
@@ -437,14 +444,14 @@ async fn watch_certificates(shared: Arc<Shared>) {
     }
 }
 
-async fn reload(shared: &Arc<Shared>) -> Result<bool, ReloadFault> {
+async fn reload(shared: &Arc<LinkShared>) -> Result<bool, ReloadError> {
     let reading = Arc::clone(shared);
     // The disk may be slow, and connections must not wait for it.
     let read = shared.runtime.spawn_blocking(move || reading.sessions.reload()).await;
     let outcome = match read {
-        Err(_) => Err(ReloadFault::Ends),
+        Err(_) => Err(ReloadError::Ends),
         Ok(Ok(false)) => return Ok(false),
-        Ok(Ok(true)) => endpoint::accept_with_current(shared).map_err(ReloadFault::from),
+        Ok(Ok(true)) => endpoint::accept_with_current(shared).map_err(ReloadError::from),
         Ok(Err(fault)) => Err(fault.into()),
     };
     let counters = &shared.counters;

@@ -8,15 +8,15 @@ use crate::counters::add;
 use crate::forward::Service;
 use crate::identity::Identity;
 use crate::kind::Kind;
-use crate::peer::{Live, OpenStream};
+use crate::peer::{LiveConnection, OpenStream};
 use crate::rpc::Serving;
-use crate::shared::Shared;
+use crate::shared::LinkShared;
 
 /// Reads until the connection ends, then sends its serial number to `ended`.
 pub(crate) async fn read(
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
     from: Identity,
-    (kind, live): (Kind, Arc<Live>),
+    (kind, live): (Kind, Arc<LiveConnection>),
     ended: mpsc::Sender<u64>,
 ) {
     match kind {
@@ -27,7 +27,7 @@ pub(crate) async fn read(
     let _ = ended.send(live.serial).await;
 }
 
-async fn control(shared: &Arc<Shared>, from: &Identity, live: &Live) {
+async fn control(shared: &Arc<LinkShared>, from: &Identity, live: &LiveConnection) {
     let connection = &live.connection;
     let serving = Serving { shared, from, live };
     loop {
@@ -49,7 +49,7 @@ async fn control(shared: &Arc<Shared>, from: &Identity, live: &Live) {
     }
 }
 
-async fn requests(shared: &Arc<Shared>, from: Identity, live: &Arc<Live>) {
+async fn requests(shared: &Arc<LinkShared>, from: Identity, live: &Arc<LiveConnection>) {
     let service = Arc::new(Service {
         from,
         handler: Arc::clone(&shared.handler),

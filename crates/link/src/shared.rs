@@ -10,17 +10,17 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::{Limits, Transport};
-use crate::counters::Counters;
+use crate::config::{LinkLimits, Transport};
+use crate::counters::LinkCounters;
 use crate::forward::Handler;
 use crate::identity::Identity;
-use crate::join::{Gate, Places};
+use crate::join::{JoinHandler, JoinPermits};
 use crate::peer::{OpenStreams, Peer};
 use crate::rpc::StreamHandler;
 use crate::tls::{Members, Refusals, Sessions};
 
 /// State that all tasks of one link share.
-pub(crate) struct Shared {
+pub(crate) struct LinkShared {
     pub(crate) me: Identity,
     /// Random number that tells this process from earlier and later ones of the node.
     pub(crate) process: u64,
@@ -37,11 +37,11 @@ pub(crate) struct Shared {
     /// Handler of streams that are not forwarded requests; `None` at first.
     pub(crate) streams: ArcSwapOption<Arc<dyn StreamHandler>>,
     /// Handler of questions from nodes that are not peers; `None` at first.
-    pub(crate) gate: ArcSwapOption<Arc<dyn Gate>>,
-    pub(crate) strangers: Places,
+    pub(crate) join_handler: ArcSwapOption<Arc<dyn JoinHandler>>,
+    pub(crate) strangers: JoinPermits,
     pub(crate) transport: Transport,
-    pub(crate) limits: Limits,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) limits: LinkLimits,
+    pub(crate) counters: Arc<LinkCounters>,
     pub(crate) open: Arc<OpenStreams>,
     pub(crate) tracker: TaskTracker,
     /// Runtime in which the link was started: its tasks stay there, from whatever runtime it is
@@ -50,13 +50,13 @@ pub(crate) struct Shared {
     pub(crate) stop: CancellationToken,
 }
 
-impl Shared {
+impl LinkShared {
     pub(crate) fn peer(&self, node: &NodeName) -> Option<Arc<Peer>> {
         self.peers.load().get(node).cloned()
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for LinkShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("me", &self.me).finish_non_exhaustive()
     }

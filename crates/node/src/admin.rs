@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use spillway_admin::{AdminRole, Reply};
-use spillway_health::{DrainReason, Order, UnknownReplica};
+use spillway_health::{DrainReason, Order, UnknownReplicaError};
 use spillway_types::{LoadReport, ReplicaName};
 use tokio::time::timeout;
 
@@ -160,7 +160,7 @@ impl Admin {
         };
         match done {
             Ok(()) => json(StatusCode::OK, &serde_json::json!({})),
-            Err(UnknownReplica(name)) => {
+            Err(UnknownReplicaError(name)) => {
                 error(StatusCode::NOT_FOUND, &format!("no replica is called {name}"))
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::Method;
-use spillway_admin::{Explain, ExplainFault, ExplainRequest, Explaining};
+use spillway_admin::{Explain, ExplainError, ExplainRequest, Explaining};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_proxy::Worker;
 
@@ -26,7 +26,7 @@ impl Explain for Explainer {
             };
             let explanation = spillway_proxy::explain(&self.0, request).await;
             let explanation = explanation.map_err(|error| of_error(&error))?;
-            serde_json::to_value(explanation).map_err(|error| ExplainFault {
+            serde_json::to_value(explanation).map_err(|error| ExplainError {
                 cause: format!("the explanation is no JSON: {error}"),
                 remedy: "report this as a bug of the gateway".to_owned(),
             })
@@ -35,11 +35,11 @@ impl Explain for Explainer {
 }
 
 /// What the client itself would be told.
-fn of_error(error: &GatewayError) -> ExplainFault {
+fn of_error(error: &GatewayError) -> ExplainError {
     let remedy = match error.kind {
         ErrorKind::ModelNotFound => "name a model or an alias that GET /v1/models lists",
         ErrorKind::RouteNotFound => "explain a path that requests are routed from",
         _ => "correct the request as its client would have to",
     };
-    ExplainFault { cause: error.message.clone(), remedy: remedy.to_owned() }
+    ExplainError { cause: error.message.clone(), remedy: remedy.to_owned() }
 }

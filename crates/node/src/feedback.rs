@@ -20,7 +20,7 @@ use crate::certificates::Certificates;
 use crate::cluster::Watched;
 use crate::dns::Served;
 use crate::fold::NoteCounts;
-use crate::knowledge::{Figures, Knowledge};
+use crate::knowledge::{KnowledgeFigures, KnowledgeHandle};
 use crate::quota;
 
 /// Period of emptying the queues: rarely enough to cost nothing, often enough that a queue of
@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Usage of this node since it started.
 #[derive(Debug, Serialize)]
-pub(crate) struct Usage {
+pub(crate) struct NodeUsage {
     /// Start of the node, in milliseconds since 1970.
     since_ms: u64,
     /// Usage by tenant, key and model.
@@ -49,7 +49,7 @@ pub(crate) struct Feedback {
     cluster: OnceLock<Watched>,
     dns: OnceLock<Arc<Served>>,
     control_plane: OnceLock<WatchedControlPlane>,
-    knowledge: Arc<Knowledge>,
+    knowledge: Arc<KnowledgeHandle>,
     /// Certificates of listeners and nodes.
     pub(crate) certificates: Certificates,
 }
@@ -59,7 +59,7 @@ impl Feedback {
         gateway: &Arc<Gateway>,
         workers: &[Arc<Worker>],
         metrics: Metrics,
-        knowledge: &Arc<Knowledge>,
+        knowledge: &Arc<KnowledgeHandle>,
     ) -> Self {
         let (gateway, workers) = (Arc::clone(gateway), workers.to_vec());
         let knowledge = Arc::clone(knowledge);
@@ -128,9 +128,9 @@ impl Feedback {
     }
 
     /// Returns the usage of tenants and keys, with every outcome up to now.
-    pub(crate) fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> NodeUsage {
         self.collect();
-        Usage {
+        NodeUsage {
             since_ms: self.gateway.started_s().saturating_mul(1_000),
             usage: self.metrics.usage(),
         }
@@ -145,7 +145,7 @@ impl Feedback {
     fn live(&self) -> Live {
         let (counters, memory) = (self.gateway.counters(), self.gateway.memory());
         let view = self.gateway.view();
-        let board = view.board();
+        let replica_loads = view.replica_loads();
         let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
             let slot = ReplicaSlot(index);
             let standing = view.standing(slot);
@@ -156,7 +156,7 @@ impl Feedback {
                 connections: u64::from(replica.connections()),
                 admission: standing.admission,
                 ramp_permille: standing.ramp_permille,
-                signals: board.signals(slot),
+                signals: replica_loads.signals(slot),
                 breakers: standing.models.len() as u64,
             }
         });
@@ -184,7 +184,7 @@ impl Feedback {
             retries_refused: counters.retries_refused(),
             residency: counters.residency(),
             responses_not_kept: self.gateway.responses_not_kept(),
-            home_changes: counters.moves(),
+            home_changes: counters.affinity_moves(),
             continuations: counters.continuations(),
             last_resorts: last_resorts.collect(),
             facts_dropped: self.facts_dropped.load(Ordering::Relaxed),
@@ -219,7 +219,8 @@ impl Feedback {
 
     /// Returns figures of the prefix index, of shared prompts and of speeds.
     fn live_knowledge(&self) -> LiveKnowledge {
-        let Figures { index, sharing, models, events_dropped, .. } = self.knowledge.figures();
+        let KnowledgeFigures { index, sharing, models, events_dropped, .. } =
+            self.knowledge.figures();
         let counts = self.gateway.knowledge().counts();
         LiveKnowledge {
             blocks: index.blocks,
@@ -246,7 +247,7 @@ impl Feedback {
 
     /// Returns figures of the hot blocks that the cluster agrees on.
     fn live_hot(&self) -> LiveHot {
-        let Figures { hot_regions, hot, proposals, .. } = self.knowledge.figures();
+        let KnowledgeFigures { hot_regions, hot, proposals, .. } = self.knowledge.figures();
         let counts = self.gateway.knowledge().counts();
         LiveHot {
             blocks: hot_regions.iter().map(|(name, blocks)| (name.to_string(), *blocks)).collect(),

@@ -29,5 +29,5 @@ mod world;
 pub use liveness::{Hung, Liveness};
 pub use memory::reclaim_memory;
 pub use node::{Node, StartError, Stopped};
-pub use port_holder::{Transport, holder_of};
+pub use port_holder::{PortTransport, holder_of};
 pub use spillway_proxy::Gateway;

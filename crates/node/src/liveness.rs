@@ -99,7 +99,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::keeper::Command;
+    use crate::keeper::KeeperCommand;
 
     #[test]
     fn a_worker_whose_count_stands_is_named() {
@@ -131,7 +131,7 @@ mod tests {
         parts.spawn(Arc::clone(&beats).beat(0));
         let second = parts.spawn(Arc::clone(&beats).beat(1));
         let keeper = parts.spawn(async move {
-            while let Some(Command::Answer { done }) = asked.recv().await {
+            while let Some(KeeperCommand::Answer { done }) = asked.recv().await {
                 done.send(()).unwrap();
             }
         });

@@ -27,12 +27,12 @@ pub(crate) async fn open(config: &GeoConfig) -> Result<Locations, ConfigError> {
 /// Handle of the task that keeps the databases in use as their files are.
 #[derive(Clone, Debug)]
 pub(crate) struct Locating {
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<LocatingOrder>,
 }
 
 /// Order to take over another config.
 #[derive(Debug)]
-struct Order {
+struct LocatingOrder {
     config: GeoConfig,
     done: oneshot::Sender<Result<(), ConfigError>>,
 }
@@ -60,7 +60,7 @@ impl Locating {
     pub(crate) async fn replace(&self, config: GeoConfig) -> Result<(), String> {
         let (done, result) = oneshot::channel();
         let stopping = |_| "the node stops".to_owned();
-        self.orders.send(Order { config, done }).await.map_err(|_| stopping(()))?;
+        self.orders.send(LocatingOrder { config, done }).await.map_err(|_| stopping(()))?;
         result.await.map_err(|_| stopping(()))?.map_err(|error| error.to_string())
     }
 }
@@ -72,13 +72,13 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut ordered: mpsc::Receiver<Order>) {
+    async fn run(mut self, mut ordered: mpsc::Receiver<LocatingOrder>) {
         let (changed, mut changes) = mpsc::channel(1);
         let mut _watcher = self.watch(&changed);
         loop {
             tokio::select! {
                 order = ordered.recv() => {
-                    let Some(Order { config, done }) = order else { return };
+                    let Some(LocatingOrder { config, done }) = order else { return };
                     let result = self.take(&config).await;
                     if result.is_ok() {
                         self.config = config;

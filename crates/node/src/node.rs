@@ -27,7 +27,7 @@ use self::open::{no_cluster, open_admin, open_dns, open_listeners, told, warn_of
 pub use self::stop::Stopped;
 use crate::access::KeyBook;
 use crate::admin::{Admin, AdminSocket, serve_admin};
-use crate::agreed::{Agreed, AgreedParts, Book, Said};
+use crate::agreed::{Agreed, AgreedParts, RegionFacts, SharedRegionFacts};
 use crate::certificates::shown_identities;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
 use crate::dns::{Locate, NameServer, Served};
@@ -35,14 +35,14 @@ use crate::explain::Explainer;
 use crate::feedback::Feedback;
 use crate::fold::AgreedWorld;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
-use crate::knowledge::{Knowledge, Task, Ties};
+use crate::knowledge::{KnowledgeHandle, KnowledgeTask, Ties};
 use crate::liveness::Liveness;
 use crate::locating::{Locating, open};
 use crate::memory;
 use crate::quota::{Division, DivisionParts, FileLimits, pay_own};
 use crate::reload::{Reloader, RunningAdmin};
 use crate::resolve::refresh_loop;
-use crate::steering::{Known, steer};
+use crate::steering::{SteeringSource, steer};
 use crate::workers::{self, Bound, Threads, unit_count};
 
 /// Time limit for reading the agreed state from the own disk.
@@ -78,7 +78,7 @@ pub enum StartError {
     Geo(#[from] ConfigError),
     /// The agreed state can't be kept on disk.
     #[error("can't keep what the cluster agrees on: {0}")]
-    ControlPlane(#[from] spillway_raft::StartFault),
+    ControlPlane(#[from] spillway_raft::RaftStartError),
     /// The operating system has no source of randomness.
     #[error("no randomness: {0}")]
     Randomness(#[from] getrandom::Error),
@@ -145,7 +145,7 @@ impl Node {
         // The last one serves requests that other nodes forward.
         let pools = units + usize::from(config.cluster.is_some());
         let workers = make_workers(&gateway, pools);
-        let (mut learning, knowledge) = Task::new(config.knowledge, &gateway, &workers);
+        let (mut learning, knowledge) = KnowledgeTask::new(config.knowledge, &gateway, &workers);
         let feedback = Arc::new(Feedback::new(&gateway, &workers, Metrics::new(facts), &knowledge));
         feedback.certificates.show(shown);
         let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -284,7 +284,7 @@ impl Node {
             warn_of_clear_tokens(config);
             let api = spillway_admin::Admin::new(self.control_plane().cloned(), config.api.clone());
             let api = api.limiting(Arc::new(FileLimits(Arc::clone(&self.gateway))));
-            let api = api.steering(Arc::new(Known(Arc::clone(&self.gateway))));
+            let api = api.steering(Arc::new(SteeringSource(Arc::clone(&self.gateway))));
             RunningAdmin { config: config.clone(), api, tls: socket.tls.clone() }
         });
         if let (Some((socket, _)), Some(running)) = (admin, &running) {
@@ -332,7 +332,7 @@ struct Base<'a> {
     /// Serves requests that other nodes forward.
     worker: Option<&'a Arc<Worker>>,
     keeper: &'a KeeperHandle,
-    knowledge: &'a Arc<Knowledge>,
+    knowledge: &'a Arc<KnowledgeHandle>,
     keys: &'a KeyBook,
     feedback: &'a Feedback,
     tasks: &'a TaskTracker,
@@ -353,7 +353,7 @@ impl Base<'_> {
         ),
         bound: &mut [Bound],
         named: Option<(NameServer, Arc<Served>)>,
-        learning: Task,
+        learning: KnowledgeTask,
     ) -> std::io::Result<Threads> {
         let mut threads = workers::start(workers, self.gateway, bound, layout, stop_workers)?;
         if let Some((server, served)) = named {
@@ -369,16 +369,17 @@ impl Base<'_> {
         &self,
         (config, dns): (Option<ClusterConfig>, Option<Arc<Served>>),
         spill: SpillConfig,
-        learning: &mut Task,
+        learning: &mut KnowledgeTask,
     ) -> Result<(Option<Cluster>, Option<Agreed>, Option<Division>), StartError> {
         let (Some(config), Some(worker)) = (config, self.worker) else {
             return Ok((None, None, None));
         };
         let region = self.gateway.config().region.as_str();
-        let book = Arc::new(Book::from_pointee(Said::of_config(&config.regions)));
+        let region_facts =
+            Arc::new(SharedRegionFacts::from_pointee(RegionFacts::of_config(&config.regions)));
         let cluster = Cluster::start(ClusterParts {
             config: config.clone(),
-            book: Arc::clone(&book),
+            region_facts: Arc::clone(&region_facts),
             spill,
             dns,
             me: (self.node, region),
@@ -405,7 +406,7 @@ impl Base<'_> {
             config,
             me: (self.node.into(), region.into()),
             link: Arc::clone(cluster.link()),
-            book,
+            region_facts,
             keeper: self.keeper.clone(),
             feedback: self.feedback,
             tasks: self.tasks.clone(),
@@ -442,7 +443,7 @@ impl Base<'_> {
         &self,
         agreed: &Agreed,
         region: &RegionName,
-        learning: &mut Task,
+        learning: &mut KnowledgeTask,
     ) -> Arc<State> {
         let read = agreed.control_plane().read(Consistency::Stale, RECALL_LIMIT, State::clone);
         let Ok(Read { value: state, .. }) = read.await else { return Arc::default() };

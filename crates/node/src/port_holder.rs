@@ -8,7 +8,7 @@ const COMMAND_BYTES_MAX: usize = 160;
 
 /// Transport of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum PortTransport {
     /// Sockets that listen for TCP.
     Tcp,
     /// UDP sockets without a peer.
@@ -25,7 +25,7 @@ struct Bound {
 /// Describes the process that has `address`, or one that overlaps with it, if the system shows it;
 /// e.g. `0.0.0.0:8080 is served by pid 17 (spillway run --config a.toml)`.
 #[must_use]
-pub fn holder_of(address: SocketAddr, transport: Transport) -> Option<String> {
+pub fn holder_of(address: SocketAddr, transport: PortTransport) -> Option<String> {
     let bound = bound(transport).into_iter().find(|bound| overlaps(bound.address, address))?;
     let at = bound.address;
     Some(match process_with(bound.inode) {
@@ -38,16 +38,16 @@ pub fn holder_of(address: SocketAddr, transport: Transport) -> Option<String> {
 /// from it: of two sockets that may share a port, the one with the narrower address gets
 /// everything.
 pub(crate) fn narrower_or_wider(address: SocketAddr) -> Option<SocketAddr> {
-    let others = bound(Transport::Tcp).into_iter().map(|bound| bound.address);
+    let others = bound(PortTransport::Tcp).into_iter().map(|bound| bound.address);
     let is_same = |other: &SocketAddr| canonical(*other) == canonical(address);
     { others }.find(|other| overlaps(*other, address) && !is_same(other))
 }
 
-fn bound(transport: Transport) -> Vec<Bound> {
+fn bound(transport: PortTransport) -> Vec<Bound> {
     // States that the kernel gives sockets which listen, and UDP sockets without a peer.
     let (files, state) = match transport {
-        Transport::Tcp => (["/proc/net/tcp", "/proc/net/tcp6"], "0A"),
-        Transport::Udp => (["/proc/net/udp", "/proc/net/udp6"], "07"),
+        PortTransport::Tcp => (["/proc/net/tcp", "/proc/net/tcp6"], "0A"),
+        PortTransport::Udp => (["/proc/net/udp", "/proc/net/udp6"], "07"),
     };
     let tables = files.iter().filter_map(|file| fs::read_to_string(file).ok());
     tables.flat_map(|table| parse(&table, state)).collect()
@@ -166,7 +166,7 @@ mod tests {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         let tcp_address = tcp.local_addr().unwrap();
         for (address, transport) in
-            [(tcp_address, Transport::Tcp), (udp.local_addr().unwrap(), Transport::Udp)]
+            [(tcp_address, PortTransport::Tcp), (udp.local_addr().unwrap(), PortTransport::Udp)]
         {
             let holder = holder_of(address, transport).unwrap();
             assert!(holder.contains(&me), "{holder}");

@@ -10,7 +10,7 @@ use spillway_raft::private;
 
 /// Error of a file that could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SaveFault {
+pub(crate) enum SaveError {
     #[error(transparent)]
     Disk(#[from] io::Error),
     #[error("it can't be written: {0}")]
@@ -23,7 +23,7 @@ pub(crate) enum SaveFault {
 ///
 /// # Errors
 /// Returns an error if the file can't be read, or holds something else.
-pub(crate) fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveFault> {
+pub(crate) fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveError> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(decode(&bytes)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -35,7 +35,7 @@ pub(crate) fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveFault> {
 ///
 /// # Errors
 /// Returns an error if the disk does not take it; the former content stays.
-pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
+pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveError> {
     // Otherwise a loss of power could leave an empty file of that name.
     write(path, saved)?.sync_all()?;
     std::fs::rename(path.with_extension("new"), path)?;
@@ -50,13 +50,13 @@ pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
 ///
 /// # Errors
 /// Returns the errors of [`save`].
-pub(crate) fn save_unsynced<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
+pub(crate) fn save_unsynced<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveError> {
     drop(write(path, saved)?);
     Ok(std::fs::rename(path.with_extension("new"), path)?)
 }
 
 /// Writes `saved` into a file beside `path`.
-fn write<T: Wire>(path: &Path, saved: &T) -> Result<File, SaveFault> {
+fn write<T: Wire>(path: &Path, saved: &T) -> Result<File, SaveError> {
     let bytes = encode(saved)?;
     let mut file = private::create(&path.with_extension("new"))?;
     file.write_all(&bytes)?;
@@ -108,7 +108,7 @@ mod tests {
             let mut bad = good.clone();
             bad[at] ^= 1;
             std::fs::write(&path, &bad).unwrap();
-            assert!(matches!(load::<Numbers>(&path), Err(SaveFault::Decode(_))), "byte {at}");
+            assert!(matches!(load::<Numbers>(&path), Err(SaveError::Decode(_))), "byte {at}");
             std::fs::write(&path, &good[..at]).unwrap();
             assert!(load::<Numbers>(&path).is_err(), "cut at {at}");
         }
@@ -120,9 +120,9 @@ mod tests {
         let path = folder.path().join("numbers");
         save(&path, &Numbers(vec![1])).unwrap();
         let long = Numbers((0..100).collect());
-        assert!(matches!(save(&path, &long), Err(SaveFault::Encode(_))));
+        assert!(matches!(save(&path, &long), Err(SaveError::Encode(_))));
         std::fs::create_dir(path.with_extension("new")).unwrap();
-        assert!(matches!(save(&path, &Numbers(vec![2])), Err(SaveFault::Disk(_))));
+        assert!(matches!(save(&path, &Numbers(vec![2])), Err(SaveError::Disk(_))));
         assert_eq!(read(&path), Some(Numbers(vec![1])));
     }
 }

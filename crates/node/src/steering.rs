@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Source of the regions' steering for the admin API.
 #[derive(Debug)]
-pub(crate) struct Known(pub(crate) Arc<Gateway>);
+pub(crate) struct SteeringSource(pub(crate) Arc<Gateway>);
 
-impl Steered for Known {
+impl Steered for SteeringSource {
     fn regions(&self) -> Vec<SteeredRegion> {
         let region = |region: RegionSteering| SteeredRegion {
             name: region.name,

@@ -21,21 +21,22 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    for (name, world) in [("one replica a prompt", World::distinct()), ("shared", World::shared())]
+    for (name, world) in
+        [("one replica a prompt", IndexWorld::distinct()), ("shared", IndexWorld::shared())]
     {
         world.measure(name);
     }
 }
 
 /// Index of a million blocks at a thousand replicas, with prompts to look up.
-struct World {
+struct IndexWorld {
     index: FineIndex,
     reader: IndexReader,
     holders: Vec<Holder>,
     prompts: Vec<Vec<u64>>,
 }
 
-impl World {
+impl IndexWorld {
     /// Returns a world where each prompt is at one replica: a million pairs. Of the prompts to look
     /// up, a third is known, a third is known in part, and a third is unknown.
     fn distinct() -> Self {

@@ -18,8 +18,8 @@ use serde_json::value::RawValue;
 use crate::engine_fields::{self, EngineFields};
 
 pub use body_error::{BodyError, BodyErrorKind};
+pub(crate) use members::CheckedBody;
 use members::Members;
-pub(crate) use members::Source;
 pub(crate) use name_table::{NameTable, folded};
 pub(crate) use numbers::{Number, number};
 pub use prompt_load::PromptLoad;
@@ -248,7 +248,7 @@ pub struct Facts<'b> {
 /// Returns [`BodyError`] if the body is no JSON object in UTF-8, or if engines would read it
 /// differently.
 pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
-    let source = Source::new(body)?;
+    let source = CheckedBody::new(body)?;
     let members = source.members(source.object()?, &FIELDS)?;
     let options = stream_options(&source, &members)?;
     let model_raw = members.value(Field::Model as usize);
@@ -337,7 +337,7 @@ struct Output {
     answers: u32,
 }
 
-fn output(source: &Source<'_>, members: &Members<'_, NAMES>) -> Result<Output, BodyError> {
+fn output(source: &CheckedBody<'_>, members: &Members<'_, NAMES>) -> Result<Output, BodyError> {
     let mut output = Output { tokens_max: None, is_unbounded: false, answers: 1 };
     for field in OUTPUT_FIELDS {
         match members.value(field as usize).map_or(Number::None, number) {
@@ -361,7 +361,7 @@ fn output(source: &Source<'_>, members: &Members<'_, NAMES>) -> Result<Output, B
 
 /// Returns an error for a number in an unusual form: some engines read `"5"`, `5.0` and `5e0` as
 /// five, others refuse them.
-fn wrong_number(source: &Source<'_>, members: &Members<'_, NAMES>, field: Field) -> BodyError {
+fn wrong_number(source: &CheckedBody<'_>, members: &Members<'_, NAMES>, field: Field) -> BodyError {
     let at = members.value(field as usize).map_or(0..0, |raw| source.span(raw)).start;
     let field = FACT_NAMES[field as usize];
     let expected = "a whole number of at most 4294967295, without quotes, point or exponent";
@@ -376,7 +376,7 @@ struct StreamOptions {
 }
 
 fn stream_options(
-    source: &Source<'_>,
+    source: &CheckedBody<'_>,
     members: &Members<'_, NAMES>,
 ) -> Result<StreamOptions, BodyError> {
     let Some(raw) = members.value(Field::StreamOptions as usize) else {
@@ -402,7 +402,7 @@ fn stream_options(
 /// Reads a JSON boolean. Other values are refused: engines with pydantic take `1` and `"true"` for
 /// true, others do not.
 fn flag(
-    source: &Source<'_>,
+    source: &CheckedBody<'_>,
     raw: Option<&RawValue>,
     name: &'static str,
 ) -> Result<Option<bool>, BodyError> {

@@ -25,13 +25,13 @@ const KEY_BYTES_MAX: usize = 32;
 /// is held back.
 #[derive(Debug, Default)]
 pub struct CacheMask {
-    place: Place,
+    place: JsonPosition,
     /// Text since the last quote that began a string.
     key: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum JsonPosition {
     /// Outside of strings, or anywhere else where no number is hidden.
     #[default]
     Outside,
@@ -60,16 +60,16 @@ impl CacheMask {
 
     fn step(&mut self, byte: u8) -> u8 {
         match self.place {
-            Place::Outside => {
+            JsonPosition::Outside => {
                 if byte == b'"' {
                     self.key.clear();
-                    self.place = Place::Text { is_escaped: false };
+                    self.place = JsonPosition::Text { is_escaped: false };
                 }
             }
-            Place::Text { is_escaped } => self.step_text(byte, is_escaped),
-            Place::Key => match byte {
+            JsonPosition::Text { is_escaped } => self.step_text(byte, is_escaped),
+            JsonPosition::Key => match byte {
                 b':' => {
-                    self.place = Place::Value {
+                    self.place = JsonPosition::Value {
                         depth: 0,
                         in_text: false,
                         is_escaped: false,
@@ -78,11 +78,11 @@ impl CacheMask {
                 }
                 b' ' | b'\t' | b'\r' | b'\n' => {}
                 _ => {
-                    self.place = Place::Outside;
+                    self.place = JsonPosition::Outside;
                     return self.step(byte);
                 }
             },
-            Place::Value { depth, in_text, is_escaped, in_number } => {
+            JsonPosition::Value { depth, in_text, is_escaped, in_number } => {
                 return self.step_value(byte, (depth, in_text, is_escaped, in_number));
             }
         }
@@ -92,17 +92,17 @@ impl CacheMask {
     fn step_text(&mut self, byte: u8, is_escaped: bool) {
         match byte {
             // JSON strings do not span lines, so the event was no JSON.
-            b'\n' => self.place = Place::Outside,
+            b'\n' => self.place = JsonPosition::Outside,
             b'"' if !is_escaped => {
                 let is_known = KEYS.contains(&self.key.as_slice());
-                self.place = if is_known { Place::Key } else { Place::Outside };
+                self.place = if is_known { JsonPosition::Key } else { JsonPosition::Outside };
             }
             _ => {
                 // One byte more than the longest key is enough to know that it is none.
                 if self.key.len() <= KEY_BYTES_MAX {
                     self.key.push(byte);
                 }
-                self.place = Place::Text { is_escaped: byte == b'\\' && !is_escaped };
+                self.place = JsonPosition::Text { is_escaped: byte == b'\\' && !is_escaped };
             }
         }
     }
@@ -131,7 +131,7 @@ impl CacheMask {
                 b'[' | b'{' => depth = depth.saturating_add(1),
                 // The value ends here; the byte belongs to the object around it.
                 b']' | b'}' | b',' if depth == 0 => {
-                    self.place = Place::Outside;
+                    self.place = JsonPosition::Outside;
                     return byte;
                 }
                 b']' | b'}' => depth -= 1,
@@ -139,7 +139,7 @@ impl CacheMask {
             }
             in_number &= matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
         }
-        self.place = Place::Value { depth, in_text, is_escaped, in_number };
+        self.place = JsonPosition::Value { depth, in_text, is_escaped, in_number };
         masked
     }
 }

@@ -19,7 +19,7 @@ mod wire;
 pub use answer::{
     Serving, health_answer, health_service, server_flag_answer, server_metadata_answer,
 };
-pub use messages::{MODEL_BYTES_MAX, MessageFault, Messages};
+pub use messages::{MODEL_BYTES_MAX, MessageError, Messages};
 pub use method::{GrpcMethod, speaks_grpc};
 pub use peek::{ModelRef, Peek, check_parameters, peek_model, read_model, rewrite_model};
 pub use status::{

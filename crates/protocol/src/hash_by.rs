@@ -85,9 +85,9 @@ impl HashBy {
 }
 
 impl FromStr for HashBy {
-    type Err = UnknownHashBy;
+    type Err = UnknownHashByError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownHashBy> {
+    fn from_str(text: &str) -> Result<Self, UnknownHashByError> {
         let parsed = match text.split_once(':') {
             None => match text {
                 "user" => Some(Self::User),
@@ -103,14 +103,14 @@ impl FromStr for HashBy {
             }
             Some(_) => None,
         };
-        parsed.ok_or_else(|| UnknownHashBy(text.to_owned()))
+        parsed.ok_or_else(|| UnknownHashByError(text.to_owned()))
     }
 }
 
 impl TryFrom<String> for HashBy {
-    type Error = UnknownHashBy;
+    type Error = UnknownHashByError;
 
-    fn try_from(text: String) -> Result<Self, UnknownHashBy> {
+    fn try_from(text: String) -> Result<Self, UnknownHashByError> {
         text.parse()
     }
 }
@@ -121,7 +121,7 @@ impl TryFrom<String> for HashBy {
     "can't hash by {0:?}, expected header:NAME, cookie:NAME, user, client_ip, conversation, \
      prompt_prefix or prompt_prefix:BLOCKS"
 )]
-pub struct UnknownHashBy(String);
+pub struct UnknownHashByError(String);
 
 /// Returns the value of the first cookie of this name. HTTP/2 clients may send a header for each
 /// cookie.
@@ -189,7 +189,7 @@ mod tests {
             "prompt_prefix:-1",
             " user",
         ] {
-            assert_eq!(parse(text), Err(UnknownHashBy(text.to_owned())));
+            assert_eq!(parse(text), Err(UnknownHashByError(text.to_owned())));
         }
     }
 

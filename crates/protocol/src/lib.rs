@@ -40,7 +40,7 @@ pub use error::{
     CODE_HEADER, ErrorKind, EventFlavour, GatewayError, RETRY_DELAY, RETRY_DELAY_MAX, SHED_REASON,
 };
 pub use form::{Form, read_form};
-pub use hash_by::{HashBy, KeySources, RequestKey, UnknownHashBy, cookie};
+pub use hash_by::{HashBy, KeySources, RequestKey, UnknownHashByError, cookie};
 pub use models::{ModelCard, model_card, model_list};
 pub use near::nearest_path;
 pub use orca::parse_orca;

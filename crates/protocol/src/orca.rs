@@ -28,7 +28,7 @@ pub fn parse_orca(header: &str) -> Option<LoadReport> {
     }
     let header = header.trim();
     let (format, rest) = header.split_once(|c: char| c.is_ascii_whitespace())?;
-    let mut reading = Reading::default();
+    let mut reading = OrcaReading::default();
     if format.eq_ignore_ascii_case("text") {
         for (key, value) in rest.split(',').filter_map(|pair| pair.split_once('=')) {
             if let Ok(value) = value.trim().parse() {
@@ -51,13 +51,13 @@ fn last_part(key: &str) -> &str {
 
 /// Report in progress.
 #[derive(Debug, Default)]
-struct Reading {
+struct OrcaReading {
     report: LoadReport,
     /// Value that stands in for the GPU's use if that is not reported.
     application: Option<f32>,
 }
 
-impl Reading {
+impl OrcaReading {
     fn note_all(&mut self, value: &Value, depth: usize) {
         for (key, value) in value.as_object().into_iter().flatten() {
             match value {

@@ -13,7 +13,7 @@ mod writer;
 use std::ops::Range;
 
 use crate::body::{Facts, PromptKind};
-use walk::{Member, Rank, Walk};
+use walk::{PromptMember, Rank, Walk};
 use writer::Writer;
 
 /// Piece of a prompt.
@@ -118,7 +118,7 @@ fn said_by<F: FnMut(PromptPiece<'_>)>(
 }
 
 /// Writes a message with its role first and its content second, the order of nearly all clients.
-fn write_message<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, members: &[Member]) {
+fn write_message<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, members: &[PromptMember]) {
     // If a member occurs twice, engines take the last one.
     let last = |rank| members.iter().rfind(|member| member.rank == rank);
     let others = members.iter().filter(|member| member.rank == Rank::Other);

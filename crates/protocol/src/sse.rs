@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{Usage, reply};
 use boundary::BoundaryScanner;
-use event::Reading;
+use event::SseReading;
 
 /// Options of an [`EventRelay`].
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ pub struct EventRelay {
 /// State of an event that is passed on in parts.
 #[derive(Debug)]
 struct Passing {
-    reading: Reading,
+    reading: SseReading,
     /// Last bytes of the event: a long event has its usage near its end.
     tail: Vec<u8>,
 }
@@ -153,7 +153,8 @@ impl EventRelay {
                 return self.held.extend_from_slice(&part);
             }
             let head: Vec<u8> = self.held.iter().chain(&part).take(HEAD_BYTES).copied().collect();
-            self.passing = Some(Passing { reading: Reading::of(&head), tail: self.held.to_vec() });
+            self.passing =
+                Some(Passing { reading: SseReading::of(&head), tail: self.held.to_vec() });
             let held = self.held.split().freeze();
             self.send(held);
         }
@@ -177,12 +178,12 @@ impl EventRelay {
 
     /// Counts a complete event. Returns true if the client gets it.
     fn judge(&mut self, event: &[u8]) -> bool {
-        let told_usage = self.count(Reading::of(event), event);
+        let told_usage = self.count(SseReading::of(event), event);
         !(self.options.strip_usage && told_usage && event::is_usage_alone(event))
     }
 
     /// Counts an event. Returns true if `bytes` contain a usage.
-    fn count(&mut self, reading: Reading, bytes: &[u8]) -> bool {
+    fn count(&mut self, reading: SseReading, bytes: &[u8]) -> bool {
         self.tally.events += u64::from(reading.is_counted);
         self.done |= reading.ends_stream;
         if !reply::may_have_usage(bytes) {

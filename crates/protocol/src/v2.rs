@@ -6,7 +6,7 @@ mod watch;
 
 use serde_json::value::RawValue;
 
-use crate::body::{NameTable, Number, Source, number};
+use crate::body::{CheckedBody, NameTable, Number, number};
 use crate::{BodyError, EngineFields};
 pub use look::{Expanded, V2Coding, V2Look};
 pub use watch::V2Watch;
@@ -78,7 +78,7 @@ impl Default for V2Facts {
 /// differently.
 pub fn read_v2(body: &[u8]) -> Result<V2Facts, BodyError> {
     let mut facts = V2Facts::default();
-    let Ok(source) = Source::new(body) else {
+    let Ok(source) = CheckedBody::new(body) else {
         return Ok(V2Facts { engine_fields: EngineFields::seen_in(body), ..facts });
     };
     let Ok(object) = source.object() else {
@@ -97,7 +97,7 @@ pub fn read_v2(body: &[u8]) -> Result<V2Facts, BodyError> {
 }
 
 fn read_object<'b>(
-    source: &Source<'b>,
+    source: &CheckedBody<'b>,
     object: &'b str,
     facts: &mut V2Facts,
     is_outer: bool,
@@ -130,7 +130,7 @@ fn read_object<'b>(
 }
 
 fn read_nested<'b>(
-    source: &Source<'b>,
+    source: &CheckedBody<'b>,
     raw: &'b RawValue,
     facts: &mut V2Facts,
     is_outer: bool,
@@ -154,7 +154,7 @@ fn read_nested<'b>(
 /// Reads JSON within a string. Nothing in it is refused.
 fn read_v2_text(text: &[u8]) -> V2Facts {
     let mut facts = V2Facts::default();
-    let read = Source::new(text).and_then(|source| {
+    let read = CheckedBody::new(text).and_then(|source| {
         let object = source.object()?;
         read_object(&source, object, &mut facts, false)
     });

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use divan::{Bencher, black_box};
 use http::{HeaderMap, HeaderValue, header};
 use spillway_cluster_state::{Key, KeyId, KeyRole, KeyText, SECRET_BYTES};
-use spillway_proxy::{Doorkeeper, KeyTable};
+use spillway_proxy::{Authenticator, KeyTable};
 
 const KEYS: u32 = 10_000;
 /// More keys than the cache of verified keys holds, so that few lookups hit it.
@@ -20,51 +20,51 @@ fn main() {
 /// Measures one key over and over: the cache of verified keys has it.
 #[divan::bench]
 fn verified(bencher: Bencher<'_, '_>) {
-    let (doorkeeper, requests) = world(KEYS);
+    let (authenticator, requests) = world(KEYS);
     let request = requests.first().expect("a request");
-    doorkeeper.admit(request).expect("let in");
-    bencher.bench(|| doorkeeper.admit(black_box(request)).is_ok());
+    authenticator.admit(request).expect("let in");
+    bencher.bench(|| authenticator.admit(black_box(request)).is_ok());
 }
 
 /// Measures another key each time: its secret is hashed and compared.
 #[divan::bench]
 fn cold(bencher: Bencher<'_, '_>) {
-    let (doorkeeper, requests) = world(MANY_KEYS);
+    let (authenticator, requests) = world(MANY_KEYS);
     let mut next = requests.iter().cycle();
-    bencher.bench_local(|| doorkeeper.admit(next.next().expect("a request")).is_ok());
+    bencher.bench_local(|| authenticator.admit(next.next().expect("a request")).is_ok());
 }
 
 /// Measures a key with a wrong secret.
 #[divan::bench]
 fn wrong(bencher: Bencher<'_, '_>) {
-    let (doorkeeper, _) = world(KEYS);
+    let (authenticator, _) = world(KEYS);
     let request = request(&KeyText::write(&KeyId::from("k7"), &[9; SECRET_BYTES]));
-    bencher.bench(|| doorkeeper.admit(black_box(&request)).is_err());
+    bencher.bench(|| authenticator.admit(black_box(&request)).is_err());
 }
 
 /// Measures requests without a key.
 #[divan::bench]
 fn missing(bencher: Bencher<'_, '_>) {
-    let (doorkeeper, _) = world(KEYS);
+    let (authenticator, _) = world(KEYS);
     let request = HeaderMap::new();
-    bencher.bench(|| doorkeeper.admit(black_box(&request)).is_err());
+    bencher.bench(|| authenticator.admit(black_box(&request)).is_err());
 }
 
 /// Measures the replacement of the table by a new one of 10,000 keys; no request waits for it.
 #[divan::bench]
 fn swap(bencher: Bencher<'_, '_>) {
-    let (doorkeeper, _) = world(1);
+    let (authenticator, _) = world(1);
     let keys: Vec<_> = (0..KEYS).map(|index| key(index).1).collect();
     bencher
         .with_inputs(|| keys.clone())
-        .bench_local_values(|keys| doorkeeper.replace(KeyTable::new(keys, [], None)));
+        .bench_local_values(|keys| authenticator.replace(KeyTable::new(keys, [], None)));
 }
 
-fn world(count: u32) -> (Doorkeeper, Vec<HeaderMap>) {
+fn world(count: u32) -> (Authenticator, Vec<HeaderMap>) {
     let (texts, keys): (Vec<_>, Vec<_>) = (0..count).map(key).unzip();
-    let doorkeeper = Doorkeeper::new();
-    doorkeeper.replace(KeyTable::new(keys, [], None));
-    (doorkeeper, texts.iter().map(|text| request(text)).collect())
+    let authenticator = Authenticator::new();
+    authenticator.replace(KeyTable::new(keys, [], None));
+    (authenticator, texts.iter().map(|text| request(text)).collect())
 }
 
 fn key(index: u32) -> (String, (KeyId, Key)) {

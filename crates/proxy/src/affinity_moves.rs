@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A change of the place where a client's requests are served.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Move {
+pub(crate) enum AffinityMove {
     /// A session by cookie or header continued at another replica of this region.
     SessionToReplica,
     /// A session continued in another region.
@@ -13,7 +13,7 @@ pub(crate) enum Move {
     ConversationToRegion,
 }
 
-impl Move {
+impl AffinityMove {
     const ALL: [Self; 3] =
         [Self::SessionToReplica, Self::SessionToRegion, Self::ConversationToRegion];
 
@@ -30,20 +30,20 @@ impl Move {
 
 /// Totals since start, one for each kind of move.
 #[derive(Debug, Default)]
-pub(crate) struct Moves([AtomicU64; Move::ALL.len()]);
+pub(crate) struct AffinityMoves([AtomicU64; AffinityMove::ALL.len()]);
 
-impl Moves {
+impl AffinityMoves {
     /// Counts one move.
-    pub(crate) fn count(&self, moved: Move) {
+    pub(crate) fn count(&self, moved: AffinityMove) {
         self.0[moved as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the totals by kind of affinity and kind of the new place.
     pub(crate) fn totals(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let total = |moved: Move| {
+        let total = |moved: AffinityMove| {
             let (kept, to) = moved.labels();
             (kept, to, self.0[moved as usize].load(Ordering::Relaxed))
         };
-        Move::ALL.map(total).to_vec()
+        AffinityMove::ALL.map(total).to_vec()
     }
 }

@@ -12,7 +12,7 @@ const PERMILLE: f32 = 1_000.0;
 ///
 /// Requests add observations. One task takes them out, several times a second, and sets the limit.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ConcurrencyLimiter {
     /// Limit for all nodes of the region together; `u32::MAX` if there is none.
     limit: AtomicU32,
     /// Nonzero if the limit was ever needed.
@@ -37,7 +37,7 @@ pub(crate) struct Crowd {
 
 /// Observations of a replica since the last take.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CrowdSeen {
+pub struct ConcurrencySeen {
     /// Most requests of this node in flight at a time.
     pub in_flight: u32,
     /// Requests of the region's other nodes, by their last report.
@@ -57,7 +57,7 @@ pub struct CrowdSeen {
     pub first_token: Option<f32>,
 }
 
-impl Default for Crowd {
+impl Default for ConcurrencyLimiter {
     fn default() -> Self {
         Self {
             limit: AtomicU32::new(u32::MAX),
@@ -74,7 +74,7 @@ impl Default for Crowd {
     }
 }
 
-impl Crowd {
+impl ConcurrencyLimiter {
     /// Returns this node's part of the limit; `u32::MAX` if there is none.
     pub(crate) fn part(&self) -> u32 {
         self.part.load(Ordering::Relaxed)
@@ -141,11 +141,11 @@ impl Crowd {
     }
 
     /// Takes out the observations since the last call; `in_flight` requests are there now.
-    pub(crate) fn take(&self, in_flight: u32) -> CrowdSeen {
+    pub(crate) fn take(&self, in_flight: u32) -> ConcurrencySeen {
         let order = Ordering::Relaxed;
         let timed = self.timed.swap(0, order);
         let sum = self.first_token_permille.swap(0, order) as f32 / PERMILLE;
-        CrowdSeen {
+        ConcurrencySeen {
             // Requests that are in flight now count for the next period, too.
             in_flight: self.most.swap(in_flight, order).max(in_flight),
             elsewhere: self.elsewhere(),
@@ -178,30 +178,30 @@ mod tests {
         let sharers = |wanted: &[u32]| -> Vec<Sharer> {
             wanted.iter().map(|&wanted| Sharer { wanted, is_before: true }).collect()
         };
-        let crowd = Crowd::default();
-        assert_eq!(crowd.part(), u32::MAX);
-        crowd.set_elsewhere(10, sharers(&[10]));
-        assert_eq!(crowd.part(), u32::MAX, "without a limit nothing is divided");
-        crowd.set_limit(32, false);
-        assert_eq!(crowd.part(), 22);
-        crowd.set_elsewhere(30, sharers(&[90]));
-        assert_eq!(crowd.part(), 16);
-        crowd.set_limit(u32::MAX, false);
-        assert_eq!(crowd.part(), u32::MAX);
+        let concurrency = ConcurrencyLimiter::default();
+        assert_eq!(concurrency.part(), u32::MAX);
+        concurrency.set_elsewhere(10, sharers(&[10]));
+        assert_eq!(concurrency.part(), u32::MAX, "without a limit nothing is divided");
+        concurrency.set_limit(32, false);
+        assert_eq!(concurrency.part(), 22);
+        concurrency.set_elsewhere(30, sharers(&[90]));
+        assert_eq!(concurrency.part(), 16);
+        concurrency.set_limit(u32::MAX, false);
+        assert_eq!(concurrency.part(), u32::MAX);
     }
 
     #[test]
     fn a_look_takes_out_what_was_seen_since_the_last_one() {
-        let crowd = Crowd::default();
-        crowd.set_elsewhere(4, vec![Sharer { wanted: 6, is_before: true }]);
-        crowd.set_limit(46, true);
-        [1, 5, 2].into_iter().for_each(|in_flight| crowd.note_most(in_flight));
-        (0..3).for_each(|_| crowd.note_sent());
-        crowd.note_settled();
-        crowd.note_began(Some(1.5));
-        crowd.note_began(None);
-        crowd.note_began(Some(2.5));
-        let first = CrowdSeen {
+        let concurrency = ConcurrencyLimiter::default();
+        concurrency.set_elsewhere(4, vec![Sharer { wanted: 6, is_before: true }]);
+        concurrency.set_limit(46, true);
+        [1, 5, 2].into_iter().for_each(|in_flight| concurrency.note_most(in_flight));
+        (0..3).for_each(|_| concurrency.note_sent());
+        concurrency.note_settled();
+        concurrency.note_began(Some(1.5));
+        concurrency.note_began(None);
+        concurrency.note_began(Some(2.5));
+        let first = ConcurrencySeen {
             in_flight: 5,
             elsewhere: 4,
             wanted_elsewhere: 6,
@@ -210,9 +210,9 @@ mod tests {
             began: 3,
             first_token: Some(2.0),
         };
-        assert_eq!(crowd.take(2), first);
-        let nothing = CrowdSeen { in_flight: 2, began: 0, first_token: None, ..first };
-        assert_eq!(crowd.take(1), nothing, "those that were there at the last look count");
-        assert_eq!(crowd.take(1).in_flight, 1);
+        assert_eq!(concurrency.take(2), first);
+        let nothing = ConcurrencySeen { in_flight: 2, began: 0, first_token: None, ..first };
+        assert_eq!(concurrency.take(1), nothing, "those that were there at the last look count");
+        assert_eq!(concurrency.take(1).in_flight, 1);
     }
 }

@@ -22,9 +22,9 @@ pub(crate) enum Continuation {
     /// The stream lacked only its last events.
     Ended(Broke),
     /// No other replica was asked.
-    Refused(Refused),
+    Refused(ContinuationRefused),
     /// No other replica could continue the stream.
-    Failed(Failed),
+    Failed(ContinuationFailed),
 }
 
 /// Failures of a replica within a stream.
@@ -40,7 +40,7 @@ pub(crate) enum Broke {
 
 /// Reasons why no other replica was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum ContinuationRefused {
     /// No replica could continue the stream exactly.
     Unfit(Unfit),
     /// The stream has had all its continuations.
@@ -51,7 +51,7 @@ pub(crate) enum Refused {
 
 /// Reasons why no other replica continues the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failed {
+pub(crate) enum ContinuationFailed {
     /// No other replica is eligible.
     NoReplica,
     /// No eligible replica had a place in time.
@@ -108,12 +108,12 @@ impl Continuation {
         match self {
             Self::Continued(broke) => ("continued", broke.name()),
             Self::Ended(broke) => ("ended", broke.name()),
-            Self::Refused(Refused::Unfit(unfit)) => ("refused", unfit.name()),
-            Self::Refused(Refused::Count) => ("refused", "count"),
-            Self::Refused(Refused::Budget) => ("refused", "budget"),
-            Self::Failed(Failed::NoReplica) => ("failed", "no_replica"),
-            Self::Failed(Failed::Late) => ("failed", "late"),
-            Self::Failed(Failed::Attempt) => ("failed", "attempt"),
+            Self::Refused(ContinuationRefused::Unfit(unfit)) => ("refused", unfit.name()),
+            Self::Refused(ContinuationRefused::Count) => ("refused", "count"),
+            Self::Refused(ContinuationRefused::Budget) => ("refused", "budget"),
+            Self::Failed(ContinuationFailed::NoReplica) => ("failed", "no_replica"),
+            Self::Failed(ContinuationFailed::Late) => ("failed", "late"),
+            Self::Failed(ContinuationFailed::Attempt) => ("failed", "attempt"),
         }
     }
 }
@@ -140,13 +140,15 @@ mod tests {
             Continuation::Continued(Broke::Error),
             Continuation::Ended(Broke::Cut),
             Continuation::Ended(Broke::Stalled),
-            Continuation::Refused(Refused::Count),
-            Continuation::Refused(Refused::Budget),
-            Continuation::Failed(Failed::NoReplica),
-            Continuation::Failed(Failed::Late),
-            Continuation::Failed(Failed::Attempt),
+            Continuation::Refused(ContinuationRefused::Count),
+            Continuation::Refused(ContinuationRefused::Budget),
+            Continuation::Failed(ContinuationFailed::NoReplica),
+            Continuation::Failed(ContinuationFailed::Late),
+            Continuation::Failed(ContinuationFailed::Attempt),
         ];
-        all.extend(Unfit::ALL.map(|unfit| Continuation::Refused(Refused::Unfit(unfit))));
+        all.extend(
+            Unfit::ALL.map(|unfit| Continuation::Refused(ContinuationRefused::Unfit(unfit))),
+        );
         let counts = Continuations::default();
         all.iter().for_each(|what| counts.count(*what));
         let totals = counts.totals();

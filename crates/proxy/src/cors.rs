@@ -34,7 +34,7 @@ pub struct Cors {
 /// Error of a text that is no origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no origin")]
-pub struct BadOrigin(pub String);
+pub struct OriginError(pub String);
 
 impl Cors {
     /// Allows pages of these origins, each as a browser sends it, e.g. `https://chat.example`; `*`
@@ -42,7 +42,7 @@ impl Cors {
     ///
     /// # Errors
     /// Returns an error if a text is no scheme with a host and at most a port.
-    pub fn new<'o>(origins: impl IntoIterator<Item = &'o str>) -> Result<Self, BadOrigin> {
+    pub fn new<'o>(origins: impl IntoIterator<Item = &'o str>) -> Result<Self, OriginError> {
         let mut cors = Self::default();
         for origin in origins {
             if origin == "*" {
@@ -50,7 +50,7 @@ impl Cors {
             } else if is_origin(origin) {
                 cors.origins.push(origin.to_ascii_lowercase());
             } else {
-                return Err(BadOrigin(origin.to_owned()));
+                return Err(OriginError(origin.to_owned()));
             }
         }
         Ok(cors)
@@ -189,7 +189,7 @@ mod tests {
         for text in
             ["", "chat.example", "https://", "https://a/", "https://a/b", "https://u@a", "**"]
         {
-            assert_eq!(Cors::new([text]), Err(BadOrigin(text.to_owned())), "{text}");
+            assert_eq!(Cors::new([text]), Err(OriginError(text.to_owned())), "{text}");
         }
         for text in ["https://a", "http://[::1]:80", "chrome-extension://abc", "*"] {
             assert!(Cors::new([text]).is_ok_and(|cors| !cors.is_off()), "{text}");

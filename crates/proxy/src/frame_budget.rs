@@ -33,7 +33,7 @@ const END_STREAM: u8 = 1;
 
 /// Senders of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sender {
+pub(crate) enum FrameSender {
     /// A client, which sends its preface first.
     Client,
     /// A replica.
@@ -55,9 +55,9 @@ pub(crate) struct FrameBudget {
 
 impl FrameBudget {
     /// Returns a full bucket, for a new connection.
-    pub(crate) fn new(sender: Sender, now: Instant) -> Self {
+    pub(crate) fn new(sender: FrameSender, now: Instant) -> Self {
         Self {
-            payload: if sender == Sender::Client { PREFACE_BYTES } else { 0 },
+            payload: if sender == FrameSender::Client { PREFACE_BYTES } else { 0 },
             header: [0; HEADER_BYTES],
             header_length: 0,
             store: STORE_MAX,
@@ -157,14 +157,14 @@ mod tests {
     }
 
     impl Peer {
-        fn new(sender: Sender) -> Self {
+        fn new(sender: FrameSender) -> Self {
             let start = Instant::now();
             let budget = FrameBudget::new(sender, start);
             Self { budget, start, passed: Duration::ZERO, earned: 0 }
         }
 
         fn client() -> Self {
-            let mut peer = Self::new(Sender::Client);
+            let mut peer = Self::new(FrameSender::Client);
             assert!(peer.sends(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"));
             peer
         }
@@ -205,7 +205,7 @@ mod tests {
             bytes.extend(frame(PING, 0, 8));
         }
         for step in [1, 7, 9, 10, 4_096, bytes.len()] {
-            let mut budget = FrameBudget::new(Sender::Client, Instant::now());
+            let mut budget = FrameBudget::new(FrameSender::Client, Instant::now());
             let cost: u64 = bytes.chunks(step).map(|piece| budget.cost(piece)).sum();
             assert_eq!(cost, 3 * CONTROL, "reads of {step}");
         }
@@ -216,7 +216,7 @@ mod tests {
         let mut peer = Peer::client();
         assert_eq!(peer.burst(&frame(DATA, 0, 1)), 1_000_000);
         assert_eq!(peer.burst(&frame(DATA, END_STREAM, 0)), 1_000_000);
-        let mut replica = Peer::new(Sender::Replica);
+        let mut replica = Peer::new(FrameSender::Replica);
         assert_eq!(replica.burst(&frame(DATA, 0, 1)), 1_000_000);
         assert_eq!(replica.burst(&frame(DATA, 0, 0)), 1_024);
     }

@@ -14,7 +14,8 @@ use spillway_types::{AwayReason, Country, ModelName, Steering};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Doorkeeper, KeyTable};
+use crate::access::{Authenticator, KeyTable};
+use crate::affinity_moves::AffinityMoves;
 use crate::client::{BodyHolder, BodyShares, CloseReason, Share, Shares};
 use crate::continuations::Continuations;
 use crate::control_age::ControlAge;
@@ -23,7 +24,6 @@ use crate::cors::Cors;
 use crate::knowledge::Knowledge;
 use crate::locations::{CountryCounts, Locations};
 use crate::memory::Memory;
-use crate::moves::Moves;
 use crate::queue_spec::WaitTotals;
 use crate::regions::Regions;
 use crate::remote::Remote;
@@ -31,7 +31,7 @@ use crate::request::is_ready;
 use crate::settings::{Limits, Retry};
 use crate::stored_responses::StoredResponses;
 use crate::view::View;
-use crate::waiting::Waitings;
+use crate::wait_queues::WaitQueues;
 
 /// Facts and switches that hold for the whole life of a node.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ pub struct Gateway {
     pub(crate) responses: StoredResponses,
     pub(crate) conversations: Conversations,
     /// Checks the keys and tokens of clients.
-    pub(crate) doorkeeper: Doorkeeper,
+    pub(crate) authenticator: Authenticator,
     pub(crate) counters: Counters,
     /// Connections of each client.
     clients: Arc<Shares>,
@@ -83,7 +83,7 @@ pub struct Gateway {
     /// draining does not wait for them.
     pub(crate) background: TaskTracker,
     /// Requests that wait here for a place at a replica.
-    pub(crate) waiting: Arc<Waitings>,
+    pub(crate) waiting: Arc<WaitQueues>,
     view: ArcSwap<View>,
     cors: ArcSwap<Cors>,
     regions: ArcSwap<Regions>,
@@ -120,7 +120,7 @@ impl Gateway {
             retry_budget: RetryBudget::new(budget, Instant::now()),
             responses: StoredResponses::default(),
             conversations: Conversations::default(),
-            doorkeeper: Doorkeeper::new(),
+            authenticator: Authenticator::new(),
             counters: Counters::default(),
             clients: Arc::new(Shares::new(config.limits.connections_per_client_max)),
             bodies: BodyShares::default(),
@@ -129,7 +129,7 @@ impl Gateway {
             draining: CancellationToken::new(),
             tracker: TaskTracker::new(),
             background: TaskTracker::new(),
-            waiting: Arc::new(Waitings::new(config.waiting)),
+            waiting: Arc::new(WaitQueues::new(config.waiting)),
             view: ArcSwap::from_pointee(view),
             cors: ArcSwap::default(),
             locations: ArcSwap::default(),
@@ -180,12 +180,12 @@ impl Gateway {
     /// Returns the keys that clients may use.
     #[must_use]
     pub fn keys(&self) -> Arc<KeyTable> {
-        self.doorkeeper.table()
+        self.authenticator.table()
     }
 
     /// Accepts these keys alone from now on. Requests under way go on.
     pub fn replace_keys(&self, keys: KeyTable) {
-        self.doorkeeper.replace(keys);
+        self.authenticator.replace(keys);
     }
 
     /// Returns the knowledge of the replicas' caches.
@@ -461,7 +461,7 @@ pub struct Counters {
     /// Requests of clients that were turned away for lack of room.
     pub(crate) without_room: AtomicU64,
     pub(crate) countries: CountryCounts,
-    pub(crate) moves: Moves,
+    pub(crate) affinity_moves: AffinityMoves,
     pub(crate) continuations: Continuations,
 }
 
@@ -488,8 +488,8 @@ impl Counters {
     /// Returns totals since start of sessions and conversations that moved: what was kept until
     /// then, the new place, and number.
     #[must_use]
-    pub fn moves(&self) -> Vec<(&'static str, &'static str, u64)> {
-        self.moves.totals()
+    pub fn affinity_moves(&self) -> Vec<(&'static str, &'static str, u64)> {
+        self.affinity_moves.totals()
     }
 
     /// Returns totals since start of clients' requests: replied to, and shed for lack of room.

@@ -10,9 +10,9 @@ use spillway_route::HoldTime;
 /// When two requests end at the same moment, one may be lost or counted in some of the numbers
 /// only; the requests that follow outweigh such an error.
 #[derive(Debug, Default)]
-pub(crate) struct Held([AtomicU32; 5]);
+pub(crate) struct HoldTimes([AtomicU32; 5]);
 
-impl Held {
+impl HoldTimes {
     pub(crate) fn get(&self) -> HoldTime {
         let [count, tokens, held_ms, variance, covariance] =
             self.0.each_ref().map(|bits| f32::from_bits(bits.load(Ordering::Relaxed)));
@@ -20,9 +20,9 @@ impl Held {
     }
 
     /// Notes that a request of `tokens` tokens held its place for the time `held`.
-    pub(crate) fn note(&self, tokens: u32, held: Duration) {
+    pub(crate) fn note(&self, tokens: u32, hold_times: Duration) {
         let HoldTime { count, tokens, held_ms, variance, covariance } =
-            self.get().with(tokens, held.as_secs_f32() * 1e3);
+            self.get().with(tokens, hold_times.as_secs_f32() * 1e3);
         for (bits, number) in self.0.iter().zip([count, tokens, held_ms, variance, covariance]) {
             bits.store(number.to_bits(), Ordering::Relaxed);
         }
@@ -35,11 +35,11 @@ mod tests {
 
     #[test]
     fn what_was_noted_is_expected() {
-        let held = Held::default();
-        assert_eq!(held.get(), HoldTime::default());
-        held.note(10, Duration::from_secs(1));
-        (0..400).for_each(|_| held.note(10, Duration::from_millis(200)));
-        let expected_ms = held.get().expected_ms(10.0);
+        let hold_times = HoldTimes::default();
+        assert_eq!(hold_times.get(), HoldTime::default());
+        hold_times.note(10, Duration::from_secs(1));
+        (0..400).for_each(|_| hold_times.note(10, Duration::from_millis(200)));
+        let expected_ms = hold_times.get().expected_ms(10.0);
         assert!(expected_ms.is_some_and(|ms| (200.0..210.0).contains(&ms)), "{expected_ms:?}");
     }
 }

@@ -4,38 +4,38 @@
 //! for its client, its replica and its turn; `spillway-journey` decides what happens to it next.
 
 mod access;
-mod board;
-mod body_room;
+mod affinity_moves;
+mod body_budget;
 mod client;
-mod coming_guests;
+mod concurrency;
 mod continuations;
 mod control_age;
 mod conversations;
 mod cors;
-mod crowd;
 mod executor;
 mod frame_budget;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod gateway;
 mod hedging;
-mod held;
+mod hold_times;
 mod knowledge;
 mod learning;
 mod live_loads;
 mod locations;
 mod memory;
 mod model_cards;
-mod moves;
 mod names;
+mod pending_guests;
 mod place;
 mod queue_spec;
-mod region_gate;
+mod region_circuit_breaker;
 mod region_steering;
 mod regions;
 mod relay;
 mod remote;
 mod replica;
+mod replica_loads;
 mod request;
 mod route_group;
 mod session;
@@ -50,21 +50,21 @@ mod tls;
 mod upstream;
 mod versions;
 mod view;
-mod waiting;
+mod wait_queues;
 mod wire_body;
 mod worker;
 
-pub use access::{AccessMode, AccessResult, Doorkeeper, Grant, KeyTable, TenantTally, TenantTerms};
-pub use board::Board;
+pub use access::{
+    AccessMode, AccessResult, Authenticator, Grant, KeyTable, TenantTally, TenantTerms,
+};
 pub use client::{
     Accepted, HandOut, Listener, ListenerSpec, ServerTls, TlsError, TlsIdentity, accept_loop,
     serve_handed,
 };
-pub use coming_guests::{ComingGuest, ComingGuests};
+pub use concurrency::ConcurrencySeen;
 pub use continuations::ContinuationSpec;
 pub use control_age::{ControlAge, ControlState};
-pub use cors::{BadOrigin, Cors};
-pub use crowd::CrowdSeen;
+pub use cors::{Cors, OriginError};
 pub use gateway::{Counters, Gateway, GatewayConfig};
 pub use hedging::{HedgeAfter, HedgeSpec};
 pub use knowledge::{Knowledge, KnowledgeCounts};
@@ -73,22 +73,24 @@ pub use locations::Locations;
 pub use memory::{Memory, Pressure};
 pub use model_cards::ModelCards;
 pub use names::NameSpec;
+pub use pending_guests::{PendingGuest, PendingGuests};
 pub use queue_spec::{QueueSpec, WaitTotals};
-pub use region_gate::RegionGate;
+pub use region_circuit_breaker::RegionCircuitBreaker;
 pub use region_steering::RegionSteering;
 pub use regions::{OtherModel, OtherRegion, OwnModel, RegionCounts, RegionTerms, Regions};
 pub use relay::AheadRoom;
 pub use remote::{
-    Destination, Forwarded, Forwarding, GuestTerms, RefusedFor, Remote, RemoteFailure, RemoteReply,
+    Destination, Forwarded, Forwarding, GuestTerms, RefusedFor, Remote, RemoteError, RemoteReply,
 };
 pub use replica::{GrpcTarget, Replica, ReplicaProtocol, ReplicaSpec, TlsSpec};
+pub use replica_loads::ReplicaLoads;
 pub use request::{
     Decision, ExplainRequest, ExplainedRegion, ExplainedReplica, Explanation, GuestAnswer,
-    GuestRefusal, admits_guest, explain, serve_guest, shed_state_of,
+    GuestError, admits_guest, explain, serve_guest, shed_state_of,
 };
 pub use session::SessionSpec;
 pub use settings::{Limits, Retry, Timeouts};
-pub use split::{ArmSpec, SplitBy, SplitSpec, StickyCookie, UnknownSplitBy};
+pub use split::{ArmSpec, SplitBy, SplitSpec, StickyCookie, UnknownSplitByError};
 pub use upstream::ReplicaTlsError;
 pub use view::{KnownModels, RouteSpec, View, ViewParts};
 pub use wire_body::{BoxError, LinkBody};

@@ -7,9 +7,9 @@ use spillway_journey::{PlaceSight, Room, RoomLoads};
 use spillway_route::{Loads, Snapshot};
 use spillway_types::{ReplicaSlot, Signals, Speed};
 
-use crate::board::Board;
 use crate::knowledge::Cached;
 use crate::replica::Replica;
+use crate::replica_loads::ReplicaLoads;
 use crate::view::View;
 
 impl PlaceSight for Replica {
@@ -29,7 +29,7 @@ impl PlaceSight for Replica {
 /// The loads of a view's replicas at the moment of a decision.
 pub(crate) struct LiveLoads<'v> {
     pub(crate) view: &'v View,
-    pub(crate) board: Guard<Arc<Board>>,
+    pub(crate) replica_loads: Guard<Arc<ReplicaLoads>>,
     /// Cached blocks of the prompt to be routed.
     pub(crate) cached: Cached,
     /// Places that count for this request.
@@ -60,7 +60,7 @@ impl Loads for LiveLoads<'_> {
     }
 
     fn signals(&self, slot: ReplicaSlot) -> Signals {
-        self.board.signals(slot)
+        self.replica_loads.signals(slot)
     }
 
     fn cached_blocks(&self, slot: ReplicaSlot) -> u32 {
@@ -76,7 +76,7 @@ impl Loads for LiveLoads<'_> {
     }
 
     fn speed(&self, slot: ReplicaSlot) -> Speed {
-        self.board.speed(slot)
+        self.replica_loads.speed(slot)
     }
 
     fn snapshot(&self, slot: ReplicaSlot) -> Snapshot {
@@ -87,8 +87,8 @@ impl Loads for LiveLoads<'_> {
             limit: self.room.places(&**replica, slot),
             cached_blocks: self.cached.blocks(replica.holder()),
             pending_tokens: pending_tokens(replica),
-            signals: self.board.signals(slot),
-            speed: self.board.speed(slot),
+            signals: self.replica_loads.signals(slot),
+            speed: self.replica_loads.speed(slot),
         }
     }
 }

@@ -15,11 +15,11 @@ static NOTHING: BTreeMap<String, String> = BTreeMap::new();
 
 /// Descriptions of models, merged from their replicas.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct ModelCards(BTreeMap<ModelName, Told>);
+pub struct ModelCards(BTreeMap<ModelName, AgreedCard>);
 
 /// Description that all replicas of one model agree on.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct AgreedCard {
     root: Option<String>,
     /// JSON text of a field by its name.
     fields: BTreeMap<String, String>,
@@ -79,10 +79,10 @@ impl<'s> Heard<'s> {
         }
     }
 
-    fn into_told(self) -> Told {
+    fn into_told(self) -> AgreedCard {
         let fields = self.fields.into_iter();
         let fields = fields.filter_map(|(field, text)| Some((field.to_owned(), text?)));
-        Told { root: self.root.flatten().map(str::to_owned), fields: fields.collect() }
+        AgreedCard { root: self.root.flatten().map(str::to_owned), fields: fields.collect() }
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Names {
 
 /// A name as a client sent it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct AskedName<'a> {
     pub(crate) name: &'a str,
     /// Version, if the request has a separate field for it.
     pub(crate) version: Option<&'a str>,
@@ -138,7 +138,7 @@ impl Names {
     /// Returns an error if the name cannot be resolved.
     pub(crate) fn resolve(
         &self,
-        asked: Asked<'_>,
+        asked: AskedName<'_>,
         dice: impl FnOnce() -> fastrand::Rng,
     ) -> Result<Resolved, Unresolved> {
         let version = asked.version.map(ModelVersion::from);

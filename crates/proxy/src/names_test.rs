@@ -40,7 +40,7 @@ fn resolve(name: &str, version: Option<&str>, is_fixed: bool) -> Result<String, 
     let headers = HeaderMap::new();
     let sources =
         (!is_fixed).then_some(ArmSources { headers: &headers, user: None, stored_at: None });
-    let asked = Asked { name, version, sources };
+    let asked = AskedName { name, version, sources };
     let resolved = names().resolve(asked, || fastrand::Rng::with_seed(1))?;
     let version = resolved.version.map(|version| format!(" {version}")).unwrap_or_default();
     let arm = resolved.arm.map(|chosen| format!(" by {}", chosen.arm.split)).unwrap_or_default();

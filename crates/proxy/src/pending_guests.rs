@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Number of accepted guests of one model without a place.
 #[derive(Clone, Debug, Default)]
-pub struct ComingGuests(Arc<AtomicU32>);
+pub struct PendingGuests(Arc<AtomicU32>);
 
 /// Accepted guest; dropped when it has its place or ended without one.
 #[derive(Debug)]
-pub struct ComingGuest(Arc<AtomicU32>);
+pub struct PendingGuest(Arc<AtomicU32>);
 
-impl ComingGuests {
+impl PendingGuests {
     /// Adds a guest, and returns it with the number of guests that were already without a place.
-    pub(crate) fn welcome(&self) -> (ComingGuest, u32) {
+    pub(crate) fn welcome(&self) -> (PendingGuest, u32) {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
-        (ComingGuest(Arc::clone(&self.0)), before)
+        (PendingGuest(Arc::clone(&self.0)), before)
     }
 }
 
-impl Drop for ComingGuest {
+impl Drop for PendingGuest {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn each_counts_until_it_is_dropped() {
-        let coming = ComingGuests::default();
+        let coming = PendingGuests::default();
         let (first, before) = coming.welcome();
         assert_eq!(before, 0);
         let (_second, before) = coming.welcome();

@@ -1,35 +1,35 @@
 //! Circuit breaker of another region: requests report results, a judge of regions opens and shuts
-//! the gate.
+//! the breaker.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::remote::RemoteFailure;
+use crate::remote::RemoteError;
 
 /// Number of passes that lets every request through.
 const OPEN: u32 = u32::MAX;
 
-/// Circuit breaker of another region. An open gate lets requests through.
+/// Circuit breaker of another region. An open breaker lets requests through.
 #[derive(Debug)]
-pub struct RegionGate {
+pub struct RegionCircuitBreaker {
     /// Requests that may still pass: none, a few probes, or [`OPEN`] for all.
     passes: AtomicU32,
     goods: AtomicU64,
     faults: AtomicU64,
 }
 
-impl Default for RegionGate {
+impl Default for RegionCircuitBreaker {
     fn default() -> Self {
         Self { passes: AtomicU32::new(OPEN), goods: AtomicU64::new(0), faults: AtomicU64::new(0) }
     }
 }
 
-impl RegionGate {
+impl RegionCircuitBreaker {
     /// Lets all requests through from now on.
     pub fn open(&self) {
         self.passes.store(OPEN, Ordering::Relaxed);
     }
 
-    /// Lets this number of requests through and no more; 0 shuts the gate.
+    /// Lets this number of requests through and no more; 0 shuts the breaker.
     pub fn allow(&self, requests: u32) {
         // `OPEN` itself would let all requests through.
         self.passes.store(requests.min(OPEN - 1), Ordering::Relaxed);
@@ -70,16 +70,14 @@ impl RegionGate {
     /// Counts a request that was not answered, by its failure. A refusal because the region is busy
     /// or not allowed counts as an answer; the end of the client's time and faults of this node do
     /// not count.
-    pub(crate) fn failed(&self, failure: &RemoteFailure) {
+    pub(crate) fn failed(&self, failure: &RemoteError) {
         match failure {
-            RemoteFailure::Refused { why, .. } if why.is_well() => self.answered(),
-            RemoteFailure::Refused { .. } | RemoteFailure::Unsent(_) | RemoteFailure::Broken(_) => {
+            RemoteError::Refused { why, .. } if why.is_well() => self.answered(),
+            RemoteError::Refused { .. } | RemoteError::Unsent(_) | RemoteError::Broken(_) => {
                 self.faulted();
             }
             // A missing connection is noticed and handled elsewhere.
-            RemoteFailure::NotConnected
-            | RemoteFailure::Leaving
-            | RemoteFailure::DeadlinePassed => {}
+            RemoteError::NotConnected | RemoteError::Leaving | RemoteError::DeadlinePassed => {}
         }
     }
 }
@@ -91,33 +89,33 @@ mod tests {
 
     #[test]
     fn a_few_go_through_and_then_none() {
-        let gate = RegionGate::default();
-        assert!((0..100).all(|_| gate.pass()));
-        gate.allow(2);
-        assert!(gate.is_open());
-        assert_eq!([(); 3].map(|()| gate.pass()), [true, true, false]);
-        assert!(!gate.is_open());
-        gate.open();
-        assert!(gate.pass() && gate.is_open());
-        gate.allow(u32::MAX);
-        assert!(gate.pass() && gate.passes.load(Ordering::Relaxed) == OPEN - 2, "not all");
+        let breaker = RegionCircuitBreaker::default();
+        assert!((0..100).all(|_| breaker.pass()));
+        breaker.allow(2);
+        assert!(breaker.is_open());
+        assert_eq!([(); 3].map(|()| breaker.pass()), [true, true, false]);
+        assert!(!breaker.is_open());
+        breaker.open();
+        assert!(breaker.pass() && breaker.is_open());
+        breaker.allow(u32::MAX);
+        assert!(breaker.pass() && breaker.passes.load(Ordering::Relaxed) == OPEN - 2, "not all");
     }
 
     #[test]
     fn a_busy_region_answers_and_one_that_can_t_serve_does_not() {
-        let gate = RegionGate::default();
+        let breaker = RegionCircuitBreaker::default();
         for (failure, expected) in [
-            (RemoteFailure::Refused { wait: None, why: RefusedFor::Load }, (1, 0)),
-            (RemoteFailure::Refused { wait: None, why: RefusedFor::Residency }, (2, 0)),
-            (RemoteFailure::Leaving, (2, 0)),
-            (RemoteFailure::DeadlinePassed, (2, 0)),
-            (RemoteFailure::Refused { wait: None, why: RefusedFor::Other }, (2, 1)),
-            (RemoteFailure::NotConnected, (2, 1)),
-            (RemoteFailure::Unsent("gone".into()), (2, 2)),
-            (RemoteFailure::Broken("gone".into()), (2, 3)),
+            (RemoteError::Refused { wait: None, why: RefusedFor::Load }, (1, 0)),
+            (RemoteError::Refused { wait: None, why: RefusedFor::Residency }, (2, 0)),
+            (RemoteError::Leaving, (2, 0)),
+            (RemoteError::DeadlinePassed, (2, 0)),
+            (RemoteError::Refused { wait: None, why: RefusedFor::Other }, (2, 1)),
+            (RemoteError::NotConnected, (2, 1)),
+            (RemoteError::Unsent("gone".into()), (2, 2)),
+            (RemoteError::Broken("gone".into()), (2, 3)),
         ] {
-            gate.failed(&failure);
-            assert_eq!(gate.tally(), expected, "{failure}");
+            breaker.failed(&failure);
+            assert_eq!(breaker.tally(), expected, "{failure}");
         }
     }
 }

@@ -56,7 +56,7 @@ impl Regions {
     pub fn has_usable(&self) -> bool {
         let is_usable = |other: &OtherRegion| {
             other.is_reachable
-                && other.gate.is_open()
+                && other.breaker.is_open()
                 && other.terms.weight_permille > 0
                 && !other.models.is_empty()
         };

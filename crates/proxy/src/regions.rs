@@ -14,9 +14,9 @@ use spillway_types::{
     Country, ModelLoad, ModelName, RegionName, Residency, ShedState, Speed, Steering,
 };
 
-use crate::coming_guests::ComingGuests;
-use crate::region_gate::RegionGate;
-use crate::remote::RemoteFailure;
+use crate::pending_guests::PendingGuests;
+use crate::region_circuit_breaker::RegionCircuitBreaker;
+use crate::remote::RemoteError;
 use crate::route_group::RouteGroup;
 use crate::view::View;
 
@@ -72,7 +72,7 @@ pub struct OwnModel {
     /// Requests of these that had ended.
     pub ended: u64,
     /// Guests that are on their way to a place here.
-    pub coming: ComingGuests,
+    pub coming: PendingGuests,
     /// Nodes of the region that serve clients.
     pub nodes: u32,
 }
@@ -97,7 +97,7 @@ pub struct OtherRegion {
     /// Slow start of the region after it has come back: part of its share, in thousandths.
     pub ramp_permille: u16,
     /// Circuit breaker of the region, by how requests end there.
-    pub gate: Arc<RegionGate>,
+    pub breaker: Arc<RegionCircuitBreaker>,
     /// Age of its report at [`Regions::at`], with the time on the way, milliseconds.
     pub age_ms: f32,
     /// Reported load by model.
@@ -174,12 +174,12 @@ impl RegionCounts {
 
 impl RegionCount {
     /// Notes the reason for which the region did not serve the request.
-    pub(crate) fn failed(&self, failure: &RemoteFailure) {
+    pub(crate) fn failed(&self, failure: &RemoteError) {
         let counter = match failure {
-            RemoteFailure::Refused { .. } | RemoteFailure::Leaving => &self.0.refused,
+            RemoteError::Refused { .. } | RemoteError::Leaving => &self.0.refused,
             // The deadline of the client is no fault of the region.
-            RemoteFailure::DeadlinePassed => return,
-            RemoteFailure::NotConnected | RemoteFailure::Unsent(_) | RemoteFailure::Broken(_) => {
+            RemoteError::DeadlinePassed => return,
+            RemoteError::NotConnected | RemoteError::Unsent(_) | RemoteError::Broken(_) => {
                 &self.0.broken
             }
         };
@@ -252,8 +252,8 @@ impl Regions {
     }
 
     /// Returns the circuit breaker of that region; `None` if there is no such region.
-    pub(crate) fn gate(&self, region: &RegionName) -> Option<&Arc<RegionGate>> {
-        self.others.iter().find(|other| other.name == *region).map(|other| &other.gate)
+    pub(crate) fn breaker(&self, region: &RegionName) -> Option<&Arc<RegionCircuitBreaker>> {
+        self.others.iter().find(|other| other.name == *region).map(|other| &other.breaker)
     }
 
     /// Returns true if that region is known to have room, so that a long body need not wait for its
@@ -314,7 +314,7 @@ impl Regions {
         let passed_ms = self.at.elapsed().as_secs_f32() * 1e3;
         let candidate = |other: &OtherRegion| {
             let known = other.models.get(model);
-            let is_closed = known.is_none() || !other.is_reachable || !other.gate.is_open();
+            let is_closed = known.is_none() || !other.is_reachable || !other.breaker.is_open();
             // A region that may not serve the request has no room to wait for.
             let access = if is_closed || !other.is_allowed(residency) {
                 Access::Unreachable

@@ -23,7 +23,7 @@ pub trait Remote: Send + Sync + Debug {
 }
 
 /// Future of a reply from another region.
-pub type Forwarding = Pin<Box<dyn Future<Output = Result<RemoteReply, RemoteFailure>> + Send>>;
+pub type Forwarding = Pin<Box<dyn Future<Output = Result<RemoteReply, RemoteError>> + Send>>;
 
 /// Destination of a forwarded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub struct RemoteReply {
 
 /// Failure of a request that another region did not reply to.
 #[derive(Debug, thiserror::Error)]
-pub enum RemoteFailure {
+pub enum RemoteError {
     /// No node of the region has a connection to this node.
     #[error("no connection to the region")]
     NotConnected,
@@ -126,7 +126,7 @@ impl RefusedFor {
     }
 }
 
-impl RemoteFailure {
+impl RemoteError {
     /// Returns the error for the client. Causes stay in the log.
     pub(crate) fn to_gateway_error(&self, region: &RegionName) -> GatewayError {
         let (kind, message) = match self {

@@ -15,12 +15,12 @@ use spillway_protocol::SaltField;
 use spillway_route::{HoldTime, Sharer};
 use spillway_types::{Holder, ModelName, ModelVersion, ReplicaName};
 
-use crate::crowd::{Crowd, CrowdSeen};
-use crate::held::Held;
+use crate::concurrency::{ConcurrencyLimiter, ConcurrencySeen};
+use crate::hold_times::HoldTimes;
 use crate::tenant_rests::TenantRests;
 use crate::tenants::TenantPlace;
 use crate::upstream::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
-use crate::waiting::Waitings;
+use crate::wait_queues::WaitQueues;
 
 /// Origin of the times that atomics hold.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -113,12 +113,12 @@ pub enum ReplicaProtocol {
 pub struct Replica {
     pub(crate) spec: ReplicaSpec,
     /// State of the server, shared with earlier descriptions of it, by [`Replica::with_spec`].
-    pub(crate) server: Arc<Server>,
+    pub(crate) server: Arc<ReplicaServer>,
 }
 
 /// State of one server at this node: connections, counts and observations.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct ReplicaServer {
     pub(crate) tls: Option<ReplicaTls>,
     pub(crate) grpc: Option<GrpcLine>,
     /// `Host` header of requests to the server.
@@ -129,7 +129,7 @@ pub(crate) struct Server {
     /// This node's part of the places, if several nodes share the server.
     claim: AtomicU32,
     /// Adaptive concurrency limit, and the requests of the region's other nodes.
-    crowd: Crowd,
+    concurrency: ConcurrencyLimiter,
     /// Prompt tokens of other nodes' requests that the server still has to read.
     pending_elsewhere: AtomicU32,
     started: AtomicU64,
@@ -143,7 +143,7 @@ pub(crate) struct Server {
     /// Milliseconds after [`EPOCH`] at which the server was found down, plus one; 0 while it is up.
     down_ms: AtomicU64,
     /// Statistics of the time that requests hold a place.
-    held: Held,
+    hold_times: HoldTimes,
     /// Number of the server in the prefix index; [`NO_HOLDER`] if it has none.
     holder: AtomicU32,
     /// Milliseconds after [`EPOCH`] of the last byte, or of the first request after an idle time.
@@ -164,21 +164,21 @@ impl Replica {
             .as_ref()
             .map(|tls| ReplicaTls::new(tls, &spec.host, spec.protocol))
             .transpose()?;
-        let server = Server {
+        let server = ReplicaServer {
             authority: authority(&spec.host, spec.port, spec.tls.is_some()),
             grpc: spec.grpc.as_ref().map(GrpcLine::new).transpose()?,
             tls,
             addresses: ArcSwap::default(),
             in_flight: AtomicU32::new(0),
             claim: AtomicU32::new(u32::MAX),
-            crowd: Crowd::default(),
+            concurrency: ConcurrencyLimiter::default(),
             pending_elsewhere: AtomicU32::new(0),
             started: AtomicU64::new(0),
             pending_tokens: AtomicU32::new(0),
             resting_ms: AtomicU64::new(0),
             tenant_rests: TenantRests::default(),
             down_ms: AtomicU64::new(0),
-            held: Held::default(),
+            hold_times: HoldTimes::default(),
             holder: AtomicU32::new(NO_HOLDER),
             heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
@@ -233,7 +233,7 @@ impl Replica {
     /// Returns the requests of the region's other nodes in flight, by their last report.
     #[must_use]
     pub fn elsewhere(&self) -> u32 {
-        self.server.crowd.elsewhere()
+        self.server.concurrency.elsewhere()
     }
 
     /// Returns the prompt tokens that the server is predicted to still have to read for other
@@ -246,7 +246,7 @@ impl Replica {
     /// Notes the load by the region's other nodes: their requests in flight, the demand of each
     /// node, and the prompt tokens still to be read for them.
     pub fn set_elsewhere(&self, requests: u32, sharers: Vec<Sharer>, pending_tokens: u32) {
-        self.server.crowd.set_elsewhere(requests, sharers);
+        self.server.concurrency.set_elsewhere(requests, sharers);
         self.server.pending_elsewhere.store(pending_tokens, Ordering::Relaxed);
     }
 
@@ -254,13 +254,13 @@ impl Replica {
     /// none.
     #[must_use]
     pub fn concurrency_limit(&self) -> Option<u32> {
-        Some(self.server.crowd.limit()).filter(|&limit| limit < u32::MAX)
+        Some(self.server.concurrency.limit()).filter(|&limit| limit < u32::MAX)
     }
 
     /// Returns the concurrency limit if it was ever needed; `None` for a guess.
     #[must_use]
     pub fn found_limit(&self) -> Option<u32> {
-        self.concurrency_limit().filter(|_| self.server.crowd.is_found())
+        self.concurrency_limit().filter(|_| self.server.concurrency.is_found())
     }
 
     /// Returns true if the concurrency limit was never needed yet.
@@ -272,13 +272,13 @@ impl Replica {
     /// `None` for no limit below the spec's. `is_found` is true if more requests were seen to be
     /// too much, false if the limit is a guess.
     pub fn set_concurrency_limit(&self, limit: Option<u32>, is_found: bool) {
-        self.server.crowd.set_limit(limit.unwrap_or(u32::MAX), is_found);
+        self.server.concurrency.set_limit(limit.unwrap_or(u32::MAX), is_found);
     }
 
     /// Takes out the observations since the last call. Only one task may call it.
     #[must_use]
-    pub fn take_crowd(&self) -> CrowdSeen {
-        self.server.crowd.take(self.in_flight())
+    pub fn take_concurrency(&self) -> ConcurrencySeen {
+        self.server.concurrency.take(self.in_flight())
     }
 
     /// Returns this node's part of the places now: 0 while the replica rests.
@@ -302,11 +302,11 @@ impl Replica {
     /// respects the adaptive limit; a request that cannot wait would be refused because of it.
     pub(crate) fn places_for(&self, can_wait: bool) -> u32 {
         let places = self.places();
-        if can_wait { places.min(self.server.crowd.part()) } else { places }
+        if can_wait { places.min(self.server.concurrency.part()) } else { places }
     }
 
-    pub(crate) fn crowd(&self) -> &Crowd {
-        &self.server.crowd
+    pub(crate) fn concurrency(&self) -> &ConcurrencyLimiter {
+        &self.server.concurrency
     }
 
     /// Stops new requests for the time that the replica asked for at `now` when it had no room. The
@@ -427,16 +427,16 @@ impl Replica {
 
     /// Takes a place for one more request, of `places` in all; `None` if all are taken. Its release
     /// wakes the waiting requests.
-    pub(crate) fn lease(self: &Arc<Self>, waitings: &Arc<Waitings>, places: u32) -> Option<Lease> {
+    pub(crate) fn lease(self: &Arc<Self>, queues: &Arc<WaitQueues>, places: u32) -> Option<Lease> {
         let taken = self.server.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Instant::now();
-        let (replica, waitings) = (Arc::clone(self), Arc::clone(waitings));
+        let (replica, queues) = (Arc::clone(self), Arc::clone(queues));
         // Made before the check, since dropping it takes the count back.
-        let mut lease = Lease { replica, waitings, tenant: None, tokens: 0, taken_at: None };
+        let mut lease = Lease { replica, queues, tenant: None, tokens: 0, taken_at: None };
         if taken > self.spec.in_flight_max.min(places) {
             return None;
         }
-        self.server.crowd.note_most(taken);
+        self.server.concurrency.note_most(taken);
         // The silence of an idle replica means nothing, so it is measured from here.
         if taken == 1 {
             self.heard(now);
@@ -448,13 +448,13 @@ impl Replica {
 
     /// Returns statistics of the time that recent requests of this node held a place.
     pub(crate) fn hold_time(&self) -> HoldTime {
-        self.server.held.get()
+        self.server.hold_times.get()
     }
 
     /// Counts a prompt's tokens as unread until the returned guard is dropped.
-    pub(crate) fn begin_reading(self: &Arc<Self>, tokens: u32) -> Reading {
+    pub(crate) fn begin_reading(self: &Arc<Self>, tokens: u32) -> PromptReading {
         self.server.pending_tokens.fetch_add(tokens, Ordering::Relaxed);
-        Reading { replica: Arc::clone(self), tokens }
+        PromptReading { replica: Arc::clone(self), tokens }
     }
 
     /// Notes that a byte of a reply arrived.
@@ -478,7 +478,7 @@ fn since_epoch_ms(at: Instant) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Lease {
     replica: Arc<Replica>,
-    waitings: Arc<Waitings>,
+    queues: Arc<WaitQueues>,
     /// Place of the same request in its tenant's count.
     tenant: Option<TenantPlace>,
     /// Size of the request in tokens.
@@ -505,22 +505,22 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.replica.server.in_flight.fetch_sub(1, Ordering::Relaxed);
         if let Some(taken_at) = self.taken_at {
-            self.replica.server.held.note(self.tokens, taken_at.elapsed());
+            self.replica.server.hold_times.note(self.tokens, taken_at.elapsed());
         }
         // Released first, so that the woken requests see the tenant's place as free.
         drop(self.tenant.take());
-        self.waitings.wake();
+        self.queues.wake();
     }
 }
 
 /// Prompt that a replica has to read before its reply begins.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct PromptReading {
     replica: Arc<Replica>,
     tokens: u32,
 }
 
-impl Drop for Reading {
+impl Drop for PromptReading {
     fn drop(&mut self) {
         self.replica.server.pending_tokens.fetch_sub(self.tokens, Ordering::Relaxed);
     }

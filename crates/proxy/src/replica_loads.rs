@@ -5,13 +5,13 @@ use spillway_types::{ReplicaSlot, Signals, Speed};
 /// Signals and speeds of replicas by slot. Immutable: a new board replaces it several times a
 /// second.
 #[derive(Clone, Debug, Default)]
-pub struct Board {
+pub struct ReplicaLoads {
     signals: Vec<Signals>,
     /// Learned speeds; empty if nothing was learned.
     speeds: Vec<Speed>,
 }
 
-impl Board {
+impl ReplicaLoads {
     /// Returns a board with the signals of a view's replicas, in the order of their slots, without
     /// speeds.
     #[must_use]

@@ -42,8 +42,8 @@ fn what_was_sent_before_it_went_down_is_lost_unless_it_is_heard() {
 #[test]
 fn a_server_that_lists_other_models_keeps_its_connections_and_counts() {
     let replica = Arc::new(replica());
-    let waitings = Arc::new(Waitings::new(crate::queue_spec::WaitTotals::default()));
-    let lease = replica.lease(&waitings, u32::MAX).expect("a place");
+    let queues = Arc::new(WaitQueues::new(crate::queue_spec::WaitTotals::default()));
+    let lease = replica.lease(&queues, u32::MAX).expect("a place");
     let spec = ReplicaSpec {
         models: vec!["tiny".into()],
         continues_chats: true,

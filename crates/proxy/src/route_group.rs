@@ -80,7 +80,7 @@ pub(crate) struct Entrant<'a> {
 
 /// Replicas of a group under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Members {
+pub(crate) struct GroupMembers {
     candidates: Vec<(Candidate, Admission)>,
     busy_until: Option<Instant>,
     /// Weight of the replicas that should serve, and of those of them that do.
@@ -88,7 +88,7 @@ pub(crate) struct Members {
     open_weight: u64,
 }
 
-impl Members {
+impl GroupMembers {
     pub(crate) fn add(&mut self, entrant: Entrant<'_>, model: Option<&ModelName>) {
         let Entrant { replica, slot, standing, weight } = entrant;
         let (admission, ramp_permille) = standing.for_model(model);

@@ -63,7 +63,7 @@ pub enum SplitBy {
 /// Error of a text that is no property to split by.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("can't split by {0:?}, expected random, user, header:NAME or cookie:NAME")]
-pub struct UnknownSplitBy(String);
+pub struct UnknownSplitByError(String);
 
 /// Sources for choosing the arm of a request.
 #[derive(Clone, Copy, Debug)]
@@ -126,9 +126,9 @@ impl SplitBy {
 }
 
 impl FromStr for SplitBy {
-    type Err = UnknownSplitBy;
+    type Err = UnknownSplitByError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownSplitBy> {
+    fn from_str(text: &str) -> Result<Self, UnknownSplitByError> {
         let parsed = match text.split_once(':') {
             None if text == "random" => Some(Self::Random),
             None if text == "user" => Some(Self::User),
@@ -139,7 +139,7 @@ impl FromStr for SplitBy {
             }
             _ => None,
         };
-        parsed.ok_or_else(|| UnknownSplitBy(text.to_owned()))
+        parsed.ok_or_else(|| UnknownSplitByError(text.to_owned()))
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(parse("header:X-User"), Ok(SplitBy::Header("x-user".parse().expect("one"))));
         assert_eq!(parse("cookie:Id"), Ok(SplitBy::Cookie("Id".to_owned())));
         for text in ["", "Random", "header", "header:", "header:a b", "cookie:", "cookie:a=b"] {
-            assert_eq!(parse(text), Err(UnknownSplitBy(text.to_owned())));
+            assert_eq!(parse(text), Err(UnknownSplitByError(text.to_owned())));
         }
     }
 

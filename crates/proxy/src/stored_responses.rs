@@ -51,7 +51,7 @@ pub(crate) enum NotKept {
 /// `/v1/responses` take.
 #[derive(Debug, Default)]
 pub(crate) struct StoredResponses {
-    table: Mutex<Table>,
+    table: Mutex<ResponseTable>,
     long_ids: AtomicU64,
     taken_ids: AtomicU64,
 }
@@ -105,7 +105,7 @@ impl StoredResponses {
         vec![("id_too_long", total(&self.long_ids)), ("id_taken", total(&self.taken_ids))]
     }
 
-    fn locked<T>(&self, act: impl FnOnce(&mut Table) -> T) -> T {
+    fn locked<T>(&self, act: impl FnOnce(&mut ResponseTable) -> T) -> T {
         act(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -114,8 +114,8 @@ type Owner = Option<TenantName>;
 
 /// Entries by id, and by owner in the order of their last use.
 #[derive(Debug, Default)]
-struct Table {
-    entries: HashMap<Arc<str>, Entry>,
+struct ResponseTable {
+    entries: HashMap<Arc<str>, ResponseEntry>,
     shelves: HashMap<Owner, Shelf>,
     /// Owners by the bytes of their entries, to find the largest.
     sizes: BTreeSet<(usize, Owner)>,
@@ -124,7 +124,7 @@ struct Table {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ResponseEntry {
     response: StoredResponse,
     used_at: Instant,
     /// Position in the owner's order of use.
@@ -138,7 +138,7 @@ struct Shelf {
     bytes: usize,
 }
 
-impl Entry {
+impl ResponseEntry {
     fn bytes(&self, id: &str) -> usize {
         ENTRY_BYTES + id.len() + self.response.home.bytes() + self.response.model.as_str().len()
     }
@@ -148,7 +148,7 @@ impl Entry {
     }
 }
 
-impl Table {
+impl ResponseTable {
     fn keep(
         &mut self,
         id: &str,
@@ -181,7 +181,7 @@ impl Table {
 
     fn add(&mut self, id: Arc<str>, response: StoredResponse, now: Instant) {
         self.uses += 1;
-        let entry = Entry { response, used_at: now, use_number: self.uses };
+        let entry = ResponseEntry { response, used_at: now, use_number: self.uses };
         let (owner, bytes) = (entry.response.tenant.clone(), entry.bytes(&id));
         let shelf = self.shelves.entry(owner.clone()).or_default();
         self.sizes.remove(&(shelf.bytes, owner.clone()));
@@ -192,7 +192,7 @@ impl Table {
         self.entries.insert(id, entry);
     }
 
-    fn remove(&mut self, id: &str) -> Option<Entry> {
+    fn remove(&mut self, id: &str) -> Option<ResponseEntry> {
         let entry = self.entries.remove(id)?;
         let (owner, bytes) = (entry.response.tenant.clone(), entry.bytes(id));
         self.bytes -= bytes;
@@ -230,13 +230,13 @@ mod tests {
         }
     }
 
-    fn keep(table: &mut Table, id: &str, tenant: &str) -> Result<(), NotKept> {
+    fn keep(table: &mut ResponseTable, id: &str, tenant: &str) -> Result<(), NotKept> {
         table.keep(id, of(tenant, "m"), Instant::now(), BYTES_MAX)
     }
 
     #[test]
     fn an_id_stays_with_the_tenant_and_model_that_made_it() {
-        let (mut table, now) = (Table::default(), Instant::now());
+        let (mut table, now) = (ResponseTable::default(), Instant::now());
         assert_eq!(keep(&mut table, "resp_1", "acme"), Ok(()));
         assert_eq!(keep(&mut table, "resp_1", "evil"), Err(NotKept::Taken));
         let other_model = table.keep("resp_1", of("acme", "other"), now, BYTES_MAX);
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn an_id_is_forgotten_a_day_after_its_last_use() {
-        let (mut table, start) = (Table::default(), Instant::now());
+        let (mut table, start) = (ResponseTable::default(), Instant::now());
         table.keep("resp_1", of("acme", "m"), start, BYTES_MAX).unwrap();
         let later = start + IDLE_MAX;
         assert!(table.find("resp_1", later).is_some(), "which is a use");
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn long_ids_are_not_kept() {
-        let mut table = Table::default();
+        let mut table = ResponseTable::default();
         assert_eq!(keep(&mut table, &"r".repeat(ID_BYTES_MAX + 1), "acme"), Err(NotKept::LongId));
         assert_eq!(keep(&mut table, &"r".repeat(ID_BYTES_MAX), "acme"), Ok(()));
         assert_eq!(table.entries.len(), 1);
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_tenant_with_most_loses_what_it_used_longest_ago() {
-        let (mut table, now) = (Table::default(), Instant::now());
+        let (mut table, now) = (ResponseTable::default(), Instant::now());
         let bytes_max = 20 * (ENTRY_BYTES + 16);
         for number in 0..5 {
             table.keep(&format!("resp_a{number}"), of("acme", "m"), now, bytes_max).unwrap();

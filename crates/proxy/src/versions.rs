@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use spillway_types::{ModelName, ModelVersion};
 
-use crate::route_group::{Entrant, GroupMemory, Members, RouteGroup};
+use crate::route_group::{Entrant, GroupMembers, GroupMemory, RouteGroup};
 use crate::view::RouteSpec;
 
 /// Required version of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pin {
     pub(crate) version: ModelVersion,
-    pub(crate) telling: Telling,
+    pub(crate) telling: VersionTelling,
 }
 
 /// Ways to tell a replica the version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Telling {
+pub(crate) enum VersionTelling {
     /// The request itself has the version: in its path, or in a separate field.
     InRequest,
     /// The request has no field for it, so it must go to a replica that serves no other version.
@@ -60,16 +60,18 @@ impl VersionTable {
     ) -> Result<Option<&RouteGroup>, NoVersion> {
         let Some(versions) = self.0.get(model) else {
             return match pin.telling {
-                Telling::InRequest => Ok(None),
-                Telling::ByChoice => Err(NoVersion::Unknown(Vec::new())),
+                VersionTelling::InRequest => Ok(None),
+                VersionTelling::ByChoice => Err(NoVersion::Unknown(Vec::new())),
             };
         };
         let Some(versioned) = versions.get(&pin.version) else {
             return Err(NoVersion::Unknown(versions.keys().cloned().collect()));
         };
         match pin.telling {
-            Telling::InRequest => Ok(Some(&versioned.serving)),
-            Telling::ByChoice => versioned.alone.as_ref().map(Some).ok_or(NoVersion::NotAlone),
+            VersionTelling::InRequest => Ok(Some(&versioned.serving)),
+            VersionTelling::ByChoice => {
+                versioned.alone.as_ref().map(Some).ok_or(NoVersion::NotAlone)
+            }
         }
     }
 
@@ -84,8 +86,8 @@ pub(crate) struct VersionMembers(BTreeMap<(ModelName, ModelVersion), VersionedMe
 
 #[derive(Debug, Default)]
 struct VersionedMembers {
-    serving: Members,
-    alone: Option<Members>,
+    serving: GroupMembers,
+    alone: Option<GroupMembers>,
 }
 
 impl VersionMembers {

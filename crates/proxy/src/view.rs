@@ -14,7 +14,6 @@ use spillway_types::{
     Admission, ModelName, ReplicaName, ReplicaSlot, Residency, RouteName, Standing,
 };
 
-use crate::board::Board;
 use crate::continuations::ContinuationSpec;
 use crate::hedging::{HedgeSpec, Hedges};
 use crate::knowledge::Cached;
@@ -23,7 +22,8 @@ use crate::model_cards::ModelCards;
 use crate::names::{NameSpec, Names};
 use crate::queue_spec::QueueSpec;
 use crate::replica::Replica;
-use crate::route_group::{Entrant, GroupMemory, Members, RouteGroup};
+use crate::replica_loads::ReplicaLoads;
+use crate::route_group::{Entrant, GroupMembers, GroupMemory, RouteGroup};
 use crate::session::{SessionSpec, Sessions};
 use crate::settings::Timeouts;
 use crate::versions::{NoVersion, Pin, VersionMembers, VersionTable};
@@ -133,7 +133,7 @@ pub struct View {
     unread: BTreeSet<ReplicaName>,
     /// Standings by slot.
     standings: Vec<Standing>,
-    board: ArcSwap<Board>,
+    replica_loads: ArcSwap<ReplicaLoads>,
 }
 
 /// A route with its replicas.
@@ -183,7 +183,7 @@ impl View {
             .zip(0..)
             .map(|(replica, index)| (replica.spec.name.clone(), ReplicaSlot(index)))
             .collect();
-        let board = ArcSwap::default();
+        let replica_loads = ArcSwap::default();
         Self {
             replicas,
             slots,
@@ -195,7 +195,7 @@ impl View {
             cards,
             unread,
             standings,
-            board,
+            replica_loads,
         }
     }
 
@@ -281,8 +281,8 @@ impl View {
 
     /// Returns the current load of the replicas.
     #[must_use]
-    pub fn board(&self) -> Arc<Board> {
-        self.board.load_full()
+    pub fn replica_loads(&self) -> Arc<ReplicaLoads> {
+        self.replica_loads.load_full()
     }
 
     /// Returns routes and models without an open replica, and the admission of the replicas that
@@ -299,13 +299,13 @@ impl View {
     }
 
     /// Replaces the load by which requests are decided.
-    pub fn replace_board(&self, board: Board) {
-        self.board.store(Arc::new(board));
+    pub fn replace_replica_loads(&self, replica_loads: ReplicaLoads) {
+        self.replica_loads.store(Arc::new(replica_loads));
     }
 
     /// Returns the current loads for a request, with its cached blocks and the places it may use.
     pub(crate) fn loads(&self, cached: Cached, room: Room) -> LiveLoads<'_> {
-        LiveLoads { view: self, board: self.board.load(), cached, room }
+        LiveLoads { view: self, replica_loads: self.replica_loads.load(), cached, room }
     }
 
     pub(crate) fn replica(&self, slot: ReplicaSlot) -> &Arc<Replica> {
@@ -402,9 +402,9 @@ impl Route {
         before: Option<&Self>,
         is_wanted: impl Fn(&Replica) -> bool,
     ) -> Self {
-        let mut by_model: BTreeMap<ModelName, Members> = BTreeMap::new();
+        let mut by_model: BTreeMap<ModelName, GroupMembers> = BTreeMap::new();
         let mut versions = VersionMembers::default();
-        let mut all = Members::default();
+        let mut all = GroupMembers::default();
         let is_member = |replica: &Replica| {
             spec.pool.as_ref().is_none_or(|pool| *pool == replica.spec.pool) && is_wanted(replica)
         };

@@ -13,10 +13,10 @@ use crate::queue_spec::WaitTotals;
 
 mod stay;
 #[cfg(test)]
-mod waiting_test;
+mod wait_queues_test;
 
-pub(crate) use stay::{Stay, Told};
-use stay::{Turn, Word};
+use stay::{QueueTurn, StayWord};
+pub(crate) use stay::{Stay, StayEnd};
 
 /// Time after a shed request for which replicas count as busy, milliseconds. Where all requests are
 /// shed at once none waits, and the rate of the others would never be learned.
@@ -34,7 +34,7 @@ pub(crate) struct WaitKey {
 /// The lock is taken by requests that wait or are shed, and by the ends of others while some wait.
 /// Two atomics tell if no request waits and no place is promised.
 #[derive(Debug)]
-pub(crate) struct Waitings {
+pub(crate) struct WaitQueues {
     totals: WaitTotals,
     count: AtomicUsize,
     promised: AtomicUsize,
@@ -45,8 +45,8 @@ pub(crate) struct Waitings {
     lines: Mutex<Lines>,
 }
 
-type Line = Admission<oneshot::Sender<Word>>;
-type Waiter = WaitEntry<oneshot::Sender<Word>>;
+type Line = Admission<oneshot::Sender<StayWord>>;
+type Waiter = WaitEntry<oneshot::Sender<StayWord>>;
 /// Queues of each route and model that had requests waiting lately.
 type Lines = BTreeMap<WaitKey, Line>;
 
@@ -88,7 +88,7 @@ impl WaitKey {
     }
 }
 
-impl Waitings {
+impl WaitQueues {
     pub(crate) fn new(totals: WaitTotals) -> Self {
         Self {
             totals,
@@ -277,7 +277,7 @@ impl Waitings {
         };
         if let Some((_, entry)) = next {
             // A request that leaves at this moment drops the turn, which then goes to the next one.
-            drop(entry.item.send(Word::Turn(Turn::new(self, key.clone()))));
+            drop(entry.item.send(StayWord::Turn(QueueTurn::new(self, key.clone()))));
         }
     }
 
@@ -297,7 +297,7 @@ impl Waitings {
             })
         };
         if let Some((_, entry)) = next {
-            drop(entry.item.send(Word::Turn(Turn::new(self, key.clone()))));
+            drop(entry.item.send(StayWord::Turn(QueueTurn::new(self, key.clone()))));
         }
     }
 
@@ -359,7 +359,7 @@ fn send_away(line: &mut Line, entry: Waiter, (reason, now): (ShedReason, Instant
     let retry = line.shed(&asker, 0.0, now, &mut dice);
     let retry_after = Duration::from_secs(retry.seconds.into());
     // A request that has left needs no answer.
-    drop(entry.item.send(Word::Shed(reason, retry_after)));
+    drop(entry.item.send(StayWord::Shed(reason, retry_after)));
 }
 
 fn clamped(count: usize) -> u32 {

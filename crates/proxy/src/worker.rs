@@ -1,4 +1,4 @@
-//! Worker: its place in the pools and its queues of outcomes, signs and lessons.
+//! Worker: its place in the pools and its queues of outcomes, signs and feedback.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::learning::Learning;
 const OUTCOMES_MAX: usize = 16_384;
 /// Most signs between two visits: up to three a request.
 const SIGNS_MAX: usize = 3 * OUTCOMES_MAX;
-/// Most lessons between two visits: one for each attempt and one for each reply. At most half a MiB
+/// Most feedback between two visits: one for each attempt and one for each reply. At most half a MiB
 /// a worker, without the blocks, which the requests' records hold as well.
 const LEARNINGS_MAX: usize = OUTCOMES_MAX;
 /// Interval at which idle connections are checked: a connection past its idle time is closed at
@@ -80,7 +80,7 @@ impl Worker {
         }
     }
 
-    /// Takes the lessons since the last call, oldest first.
+    /// Takes the feedback since the last call, oldest first.
     ///
     /// Call it soon after [`Gateway::learned`] returns.
     pub fn drain_learnings(&self, mut learn: impl FnMut(Learning)) {
@@ -90,7 +90,7 @@ impl Worker {
         }
     }
 
-    /// Returns the number of lessons since start that found the queue full.
+    /// Returns the number of feedback since start that found the queue full.
     #[must_use]
     pub fn learnings_dropped(&self) -> u64 {
         self.learnings_dropped.load(Ordering::Relaxed)
@@ -108,8 +108,8 @@ impl Worker {
         drop(self.signs.force_push(sign));
     }
 
-    /// Queues a lesson for the prefix index and the latency models; never blocks. A full queue
-    /// drops the lesson: decisions then know slightly less.
+    /// Queues a feedback for the prefix index and the latency models; never blocks. A full queue
+    /// drops the feedback: decisions then know slightly less.
     pub(crate) fn teach(&self, learning: Learning) {
         if self.learnings.push(learning).is_err() {
             self.learnings_dropped.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use spillway_pulse::{Config, Event, ModelShare, OwnLoad, Reach, ReplicaLoad, ReplicaSignals};
+use spillway_pulse::{
+    ModelShare, OwnLoad, PulseConfig, PulseEvent, Reach, ReplicaLoad, ReplicaSignals,
+};
 use spillway_types::ModelLoad;
 use world::{Network, World};
 
@@ -95,7 +97,7 @@ struct Figures {
 
 fn measure(case: &Case) -> Figures {
     let network = Network { loss_permille: case.loss_permille, ..Network::default() };
-    let mut world = World::new(case.regions, case.size, network, Config::default(), 7);
+    let mut world = World::new(case.regions, case.size, network, PulseConfig::default(), 7);
     let mut clock = 0;
     drive(&mut world, case, &mut clock, WARM_UP_MS, |_| {});
     for node in &mut world.nodes {
@@ -127,7 +129,7 @@ fn figures(case: &Case, world: &World, mut ages_ms: Vec<u64>, asked: u64) -> Fig
         .nodes
         .iter()
         .flat_map(|node| &node.events)
-        .filter(|(_, event)| matches!(event, Event::Region { from: Reach::Both, .. }))
+        .filter(|(_, event)| matches!(event, PulseEvent::Region { from: Reach::Both, .. }))
         .count() as f64;
     ages_ms.sort_unstable();
     Figures {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::Config;
+use crate::PulseConfig;
 use crate::time::ms;
 
 /// The rhythm of one kind of report.
@@ -20,7 +20,7 @@ pub(crate) struct Cadence {
 
 impl Cadence {
     /// Creates a rhythm whose first report is due at once.
-    pub(crate) fn new(fast_ms: u32, config: &Config, now: Instant) -> Self {
+    pub(crate) fn new(fast_ms: u32, config: &PulseConfig, now: Instant) -> Self {
         // As if a report had been sent a heartbeat ago.
         let last = now.checked_sub(ms(config.heartbeat_ms)).unwrap_or(now);
         Self { last, fast_ms, early_ms: 0, hurried: false }
@@ -28,7 +28,7 @@ impl Cadence {
 
     /// Returns when the next report is due, given the largest `change` since the last one, as a
     /// share of a value.
-    pub(crate) fn due(&self, config: &Config, change: f32) -> Instant {
+    pub(crate) fn due(&self, config: &PulseConfig, change: f32) -> Instant {
         let permille = change * 1_000.0;
         let period_ms = if self.hurried || permille >= config.moved_permille as f32 {
             self.fast_ms
@@ -47,7 +47,7 @@ impl Cadence {
     }
 
     /// Starts the wait for the next report: one was sent at `now`.
-    pub(crate) fn sent(&mut self, config: &Config, now: Instant, rng: &mut fastrand::Rng) {
+    pub(crate) fn sent(&mut self, config: &PulseConfig, now: Instant, rng: &mut fastrand::Rng) {
         self.last = now;
         // Jitter of up to a tenth.
         self.early_ms = rng.u32(0..=config.heartbeat_ms / 10);
@@ -70,13 +70,13 @@ mod tests {
     /// Milliseconds until the next report after one was sent.
     fn period_ms(cadence: &mut Cadence, change: f32, seed: u64) -> u128 {
         let now = start();
-        cadence.sent(&Config::default(), now, &mut fastrand::Rng::with_seed(seed));
-        (cadence.due(&Config::default(), change) - now).as_millis()
+        cadence.sent(&PulseConfig::default(), now, &mut fastrand::Rng::with_seed(seed));
+        (cadence.due(&PulseConfig::default(), change) - now).as_millis()
     }
 
     #[test]
     fn the_period_follows_the_change() {
-        let config = Config { slow_ms: 80, ..Config::default() };
+        let config = PulseConfig { slow_ms: 80, ..PulseConfig::default() };
         let now = start();
         let mut cadence = Cadence::new(config.fast_ms, &config, now);
         cadence.sent(&config, now, &mut fastrand::Rng::with_seed(1));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn heartbeats_spread() {
-        let mut cadence = Cadence::new(50, &Config::default(), start());
+        let mut cadence = Cadence::new(50, &PulseConfig::default(), start());
         let periods: BTreeSet<u128> =
             (0..50).map(|seed| period_ms(&mut cadence, 0.0, seed)).collect();
         assert!(periods.len() > 5, "{periods:?}");
@@ -105,6 +105,9 @@ mod tests {
     #[test]
     fn the_first_report_is_due_at_once() {
         let now = start();
-        assert_eq!(Cadence::new(50, &Config::default(), now).due(&Config::default(), 0.0), now);
+        assert_eq!(
+            Cadence::new(50, &PulseConfig::default(), now).due(&PulseConfig::default(), 0.0),
+            now
+        );
     }
 }

@@ -30,12 +30,12 @@ pub(crate) struct Claim {
     raise: Raise,
     /// Moment at which there was work for the replica last.
     busy_at: Option<Instant>,
-    turn: Turn,
+    turn: ClaimTurn,
 }
 
 /// State of taking turns, where there are fewer places than nodes with work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Turn {
+enum ClaimTurn {
     /// There are places enough, or this node waits for one. => Ours
     Open,
     /// This node has used a place since that moment. => (Theirs | Open)
@@ -109,7 +109,7 @@ impl Claim {
             usable: 0,
             raise: Raise::None,
             busy_at: None,
-            turn: Turn::Open,
+            turn: ClaimTurn::Open,
         }
     }
 
@@ -172,7 +172,7 @@ impl Claim {
         if working > self.limit as usize && self.limit > 0 {
             target = self.take_turns(rivals, now);
         } else {
-            self.turn = Turn::Open;
+            self.turn = ClaimTurn::Open;
         }
         self.give_back(rivals, &targets, target);
         self.propose(rivals, target);
@@ -184,29 +184,29 @@ impl Claim {
     fn take_turns(&mut self, rivals: &[Rival], now: Instant) -> u32 {
         let starving = || rivals.iter().map(Rival::is_starving);
         let passed = |since: Instant| now.saturating_duration_since(since);
-        self.turn = match std::mem::replace(&mut self.turn, Turn::Open) {
-            Turn::Open if self.usable > 0 => Turn::Ours { since: now },
-            Turn::Ours { .. } if self.usable == 0 => Turn::Open,
+        self.turn = match std::mem::replace(&mut self.turn, ClaimTurn::Open) {
+            ClaimTurn::Open if self.usable > 0 => ClaimTurn::Ours { since: now },
+            ClaimTurn::Ours { .. } if self.usable == 0 => ClaimTurn::Open,
             // This node has had its turn, and another one has no place.
-            Turn::Ours { since } if passed(since) >= TURN && starving().any(|it| it) => {
-                Turn::Theirs { since: now, owed: starving().collect() }
+            ClaimTurn::Ours { since } if passed(since) >= TURN && starving().any(|it| it) => {
+                ClaimTurn::Theirs { since: now, owed: starving().collect() }
             }
-            Turn::Theirs { since, owed } if owed.len() == rivals.len() => {
+            ClaimTurn::Theirs { since, owed } if owed.len() == rivals.len() => {
                 let owed: Vec<bool> =
                     owed.iter().zip(starving()).map(|(owed, starving)| *owed && starving).collect();
                 let count = u32::try_from(owed.len()).unwrap_or(u32::MAX);
                 // A rival that never takes its place must not hold this node up for ever.
                 let is_over = passed(since) >= TURN_LEFT.saturating_mul(count);
                 match !is_over && owed.contains(&true) {
-                    true => Turn::Theirs { since, owed },
-                    false => Turn::Open,
+                    true => ClaimTurn::Theirs { since, owed },
+                    false => ClaimTurn::Open,
                 }
             }
             // Nodes came or left, so that the places in `owed` stand for other nodes.
-            Turn::Theirs { .. } => Turn::Open,
+            ClaimTurn::Theirs { .. } => ClaimTurn::Open,
             same => same,
         };
-        if matches!(self.turn, Turn::Theirs { .. }) {
+        if matches!(self.turn, ClaimTurn::Theirs { .. }) {
             self.usable = 0;
             self.shrink(0);
             return 0;

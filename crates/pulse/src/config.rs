@@ -3,7 +3,7 @@
 /// Periods and limits of the gossip. All nodes of a cluster have equal ones, except while they
 /// change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Config {
+pub struct PulseConfig {
     /// Time between reports while a value moves by [`Self::moved_permille`], milliseconds. Shorter
     /// makes load fresher and costs bytes in proportion.
     pub fast_ms: u32,
@@ -51,7 +51,7 @@ pub struct Config {
     pub events_max: usize,
 }
 
-impl Config {
+impl PulseConfig {
     /// Returns the defaults for nodes that may be silent for `silence_ms`. The time after which a
     /// node stops to be the speaker keeps its share of that.
     #[must_use]
@@ -65,7 +65,7 @@ impl Config {
     }
 }
 
-impl Default for Config {
+impl Default for PulseConfig {
     fn default() -> Self {
         Self {
             fast_ms: 50,
@@ -94,8 +94,8 @@ mod tests {
 
     #[test]
     fn the_speaker_of_a_region_is_silent_for_long_where_nodes_may_be() {
-        let sibling_ms = |silence_ms| Config::for_silence(silence_ms).sibling_silence_ms;
+        let sibling_ms = |silence_ms| PulseConfig::for_silence(silence_ms).sibling_silence_ms;
         assert_eq!([900, 9_000, u32::MAX, 100].map(sibling_ms), [400, 4_000, 1_908_874_353, 300]);
-        assert_eq!(Config::for_silence(900), Config::default());
+        assert_eq!(PulseConfig::for_silence(900), PulseConfig::default());
     }
 }

@@ -4,7 +4,7 @@ use spillway_codec::{FrameHeader, HEADER_BYTES, Wire};
 
 use crate::datagram::Datagram;
 use crate::sharing::PROMPTS_KIND;
-use crate::speeds::Telling;
+use crate::speeds::SpeedsTelling;
 use crate::steering::SteeringWord;
 
 /// Kind of a datagram: the part of the gossip that reads it.
@@ -27,7 +27,7 @@ impl Content {
         let head = datagram.first_chunk::<HEADER_BYTES>()?;
         match FrameHeader::parse(head).ok()?.kind {
             Datagram::KIND => Some(Self::Load),
-            Telling::KIND => Some(Self::Speeds),
+            SpeedsTelling::KIND => Some(Self::Speeds),
             PROMPTS_KIND => Some(Self::Prompts),
             SteeringWord::KIND => Some(Self::Steering),
             _ => None,

@@ -5,7 +5,7 @@ use spillway_types::NodeName;
 
 /// Reason for refusing a datagram.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum PulseError {
     /// The datagram is no intact frame of a known version.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
@@ -27,22 +27,22 @@ pub enum Refusal {
 
 /// Counts since the start. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct PulseCounters {
     /// Datagrams handed out to be sent.
     pub sent: u64,
     /// Bytes of those datagrams.
     pub sent_bytes: u64,
     /// Datagrams that were accepted.
     pub taken: u64,
-    /// [`Refusal::Malformed`].
+    /// [`PulseError::Malformed`].
     pub malformed: u64,
-    /// [`Refusal::Stranger`].
+    /// [`PulseError::Stranger`].
     pub strangers: u64,
-    /// [`Refusal::Origin`].
+    /// [`PulseError::Origin`].
     pub wrong_origins: u64,
-    /// [`Refusal::Old`].
+    /// [`PulseError::Old`].
     pub old: u64,
-    /// [`Refusal::Misplaced`].
+    /// [`PulseError::Misplaced`].
     pub misplaced: u64,
     /// Questions for what was missing.
     pub asked: u64,
@@ -58,14 +58,14 @@ pub struct Counters {
     pub events_dropped: u64,
 }
 
-impl Counters {
-    pub(crate) fn refused(&mut self, refusal: &Refusal) {
+impl PulseCounters {
+    pub(crate) fn refused(&mut self, refusal: &PulseError) {
         let counter = match refusal {
-            Refusal::Malformed(_) => &mut self.malformed,
-            Refusal::Stranger(_) => &mut self.strangers,
-            Refusal::Origin(_) => &mut self.wrong_origins,
-            Refusal::Old(_) => &mut self.old,
-            Refusal::Misplaced(_) => &mut self.misplaced,
+            PulseError::Malformed(_) => &mut self.malformed,
+            PulseError::Stranger(_) => &mut self.strangers,
+            PulseError::Origin(_) => &mut self.wrong_origins,
+            PulseError::Old(_) => &mut self.old,
+            PulseError::Misplaced(_) => &mut self.misplaced,
         };
         *counter += 1;
     }

@@ -10,7 +10,7 @@ use crate::own_load::{ModelShare, ReplicaLoad, ReplicaSignals};
 use crate::scale::{COUNT, RATE, SHARE, Scale, WAIT};
 
 /// A line of a report.
-pub(crate) trait Entry: Clone + Debug + PartialEq + Serialize {
+pub(crate) trait ReportEntry: Clone + Debug + PartialEq + Serialize {
     /// Returns the id of the model or replica that the line is about.
     fn id(&self) -> NameId;
 
@@ -82,7 +82,7 @@ impl ModelEntry {
     }
 }
 
-impl Entry for ModelEntry {
+impl ReportEntry for ModelEntry {
     fn id(&self) -> NameId {
         self.id
     }
@@ -130,7 +130,7 @@ pub(crate) enum SiblingEntry {
     Share(ShareEntry),
 }
 
-impl Entry for SiblingEntry {
+impl ReportEntry for SiblingEntry {
     fn id(&self) -> NameId {
         match self {
             Self::Replica(replica) => replica.id,

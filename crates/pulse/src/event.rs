@@ -6,7 +6,7 @@ use crate::Reach;
 
 /// A change; the present state can be read from the [`crate::Pulse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum PulseEvent {
     /// Another node speaks for the own region.
     Speaker(NodeName),
     /// The reach of another region changed.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::Member;
+use crate::PulseMember;
 use crate::datagram::Datagram;
 use crate::name_id::NameId;
 use crate::time::{ms, ms_since};
@@ -14,7 +14,7 @@ const ASKS_IN_VAIN_MAX: u32 = 8;
 
 /// Another node: whether it is heard, and whether it hears us.
 #[derive(Debug)]
-pub(crate) struct Contact {
+pub(crate) struct FailureDetector {
     pub(crate) id: NameId,
     window: Option<Window>,
     known_since: Instant,
@@ -27,8 +27,8 @@ pub(crate) struct Contact {
     answered_at: Option<Instant>,
 }
 
-impl Contact {
-    pub(crate) fn new(member: &Member, now: Instant) -> Self {
+impl FailureDetector {
+    pub(crate) fn new(member: &PulseMember, now: Instant) -> Self {
         Self {
             id: NameId::of_node(&member.region, &member.node),
             window: None,
@@ -136,17 +136,17 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
     fn after_many_questions_in_vain_all_is_asked_for() {
         let start = Instant::now();
-        let mut contact = Contact::new(&Member::new("a", "r"), start);
-        let ask = |contact: &mut Contact, at_ms| {
-            contact.question(start + Duration::from_millis(at_ms), 7, 50)
+        let mut detector = FailureDetector::new(&PulseMember::new("a", "r"), start);
+        let ask = |detector: &mut FailureDetector, at_ms| {
+            detector.question(start + Duration::from_millis(at_ms), 7, 50)
         };
-        assert_eq!(ask(&mut contact, 0), Some(7));
-        assert_eq!(ask(&mut contact, 49), None, "asked just now");
+        assert_eq!(ask(&mut detector, 0), Some(7));
+        assert_eq!(ask(&mut detector, 49), None, "asked just now");
         for turn in 1..u64::from(ASKS_IN_VAIN_MAX) {
-            assert_eq!(ask(&mut contact, turn * 50), Some(7));
+            assert_eq!(ask(&mut detector, turn * 50), Some(7));
         }
-        assert_eq!(ask(&mut contact, 1_000), Some(0));
-        contact.complete();
-        assert_eq!(ask(&mut contact, 2_000), Some(7));
+        assert_eq!(ask(&mut detector, 1_000), Some(0));
+        detector.complete();
+        assert_eq!(ask(&mut detector, 2_000), Some(7));
     }
 }

@@ -8,9 +8,12 @@ use spillway_types::{ModelName, NodeName, RegionName};
 
 use crate::datagram::Datagram;
 use crate::sharing::Frame;
-use crate::speeds::Telling;
+use crate::speeds::SpeedsTelling;
 use crate::steering::SteeringWord;
-use crate::{Config, Heard, Member, NameId, Pulse, Sharing, SharingConfig, Speeds, SteeringGossip};
+use crate::{
+    NameId, Pulse, PulseConfig, PulseMember, Sharing, SharingConfig, SiblingNews, Speeds,
+    SteeringGossip,
+};
 
 /// A target: the name of the folder of its inputs, and what runs one of them.
 pub type Target = (&'static str, fn(&[u8]));
@@ -36,10 +39,10 @@ pub(crate) fn some_moment() -> Instant {
 fn load_datagram(input: &[u8]) {
     let Some(datagram) = check_message::<Datagram>(input) else { return };
     let mut now = some_moment();
-    let me = Member::new("a", "eu");
-    let mut pulse = Pulse::new(me, 5, Config::default(), fastrand::Rng::with_seed(1), now);
+    let me = PulseMember::new("a", "eu");
+    let mut pulse = Pulse::new(me, 5, PulseConfig::default(), fastrand::Rng::with_seed(1), now);
     let members = [("a", "eu"), SENDERS[0], SENDERS[1]];
-    pulse.set_members(&members.map(|(node, region)| Member::new(node, region)), now);
+    pulse.set_members(&members.map(|(node, region)| PulseMember::new(node, region)), now);
     for (node, region) in SENDERS {
         let (node, region) = (NodeName::from(node), RegionName::from(region));
         let own = Datagram { origin: NameId::of_node(&region, &node), ..datagram.clone() };
@@ -64,7 +67,7 @@ fn load_datagram(input: &[u8]) {
 
 /// Speeds that a region tells are finite and not negative.
 fn speed_datagram(input: &[u8]) {
-    let Some(telling) = check_message::<Telling>(input) else { return };
+    let Some(telling) = check_message::<SpeedsTelling>(input) else { return };
     let Ok(bytes) = encode(&telling) else { return };
     let mut speeds = Speeds::new(1);
     let (node, region) = (NodeName::from("c"), RegionName::from("us"));
@@ -104,7 +107,7 @@ fn prompt_datagram(input: &[u8]) {
     let Ok(bytes) = encode(&frame) else { return };
     for _ in 0..2 {
         let told = sharing.handle_datagram(&NodeName::from("b"), &bytes, |heard| {
-            let (Heard::Sent(_, blocks) | Heard::Cached(_, blocks, _)) = heard;
+            let (SiblingNews::Sent(_, blocks) | SiblingNews::Cached(_, blocks, _)) = heard;
             assert!(blocks.len() <= most, "{} blocks", blocks.len());
         });
         drop(told);

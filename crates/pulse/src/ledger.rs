@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry as Slot;
 
 use spillway_codec::payload_bytes;
 
-use crate::entry::Entry;
+use crate::entry::ReportEntry;
 use crate::name_id::{NameId, fold};
 
 /// A set of entries whose changes are told in portions.
@@ -17,7 +17,7 @@ pub(crate) struct Ledger<E> {
     /// Largest change between `now` and `told`, kept because it is asked for far more often than it
     /// changes.
     change: f32,
-    told: BTreeMap<NameId, Told<E>>,
+    told: BTreeMap<NameId, LedgerEntry<E>>,
     /// Portions that each changed entry has waited for.
     passed_over: BTreeMap<NameId, u32>,
     /// Entries of the last portion, told once more with the next one. That heals most losses a
@@ -32,7 +32,7 @@ pub(crate) struct Ledger<E> {
 }
 
 #[derive(Debug)]
-struct Told<E> {
+struct LedgerEntry<E> {
     entry: E,
     since: u64,
     fingerprint: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Portion<E> {
     pub(crate) whole: bool,
 }
 
-impl<E: Entry> Ledger<E> {
+impl<E: ReportEntry> Ledger<E> {
     pub(crate) fn new() -> Self {
         Self {
             now: BTreeMap::new(),
@@ -144,7 +144,7 @@ impl<E: Entry> Ledger<E> {
                 self.passed_over.insert(entry.id(), waits + 1);
             }
         }
-        let news: Vec<NameId> = portion.entries.iter().map(Entry::id).collect();
+        let news: Vec<NameId> = portion.entries.iter().map(ReportEntry::id).collect();
         for id in std::mem::take(&mut self.to_repeat) {
             if !news.contains(&id)
                 && let Some(told) = self.told.get(&id)
@@ -162,7 +162,7 @@ impl<E: Entry> Ledger<E> {
     pub(crate) fn since(&self, have: u64) -> Portion<E> {
         // 0 asks for everything; a version beyond ours is an error of the sender.
         let whole = have == 0 || have < self.whole_from || have > self.version;
-        let missing = |told: &&Told<E>| whole || told.since > have;
+        let missing = |told: &&LedgerEntry<E>| whole || told.since > have;
         let entries = self.told.values().filter(missing).map(|told| told.entry.clone()).collect();
         Portion { entries, whole }
     }
@@ -182,7 +182,7 @@ impl<E: Entry> Ledger<E> {
     }
 
     fn tell(&mut self, entry: E) {
-        let told = Told { fingerprint: entry.fingerprint(), since: self.version, entry };
+        let told = LedgerEntry { fingerprint: entry.fingerprint(), since: self.version, entry };
         self.digest ^= told.fingerprint;
         // The fingerprint of the replaced entry leaves the digest.
         if let Some(before) = self.told.insert(told.entry.id(), told) {
@@ -212,7 +212,7 @@ impl<E: Entry> Ledger<E> {
 }
 
 /// Splits entries into lists of at most `bytes_max` bytes each; at least one list, if an empty one.
-pub(crate) fn parts<E: Entry>(entries: Vec<E>, bytes_max: usize) -> Vec<Vec<E>> {
+pub(crate) fn parts<E: ReportEntry>(entries: Vec<E>, bytes_max: usize) -> Vec<Vec<E>> {
     let mut parts = vec![Vec::new()];
     let mut bytes = 0;
     for entry in entries {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::datagram::Report;
-use crate::entry::Entry;
+use crate::entry::ReportEntry;
 use crate::name_id::{NameId, fold};
 use crate::time::ms;
 
@@ -13,7 +13,7 @@ use crate::time::ms;
 pub(crate) struct Mirror<E> {
     entries: BTreeMap<NameId, Copied<E>>,
     digest: u64,
-    state: State,
+    state: MirrorState,
     /// Last version that the copy had whole; 0 if none.
     version: u64,
     /// Newest version that was heard of, and its digest.
@@ -36,7 +36,7 @@ struct Copied<E> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum MirrorState {
     /// The copy equals what the sender told last. => Partial
     Whole,
     /// Parts are on their way, or lost. => Whole
@@ -54,12 +54,12 @@ pub(crate) enum Taken {
     Lacking,
 }
 
-impl<E: Entry> Mirror<E> {
+impl<E: ReportEntry> Mirror<E> {
     pub(crate) fn new(entries_max: usize) -> Self {
         Self {
             entries: BTreeMap::new(),
             digest: 0,
-            state: State::Partial,
+            state: MirrorState::Partial,
             version: 0,
             newest: (0, [0; 4]),
             whole_from: 0,
@@ -90,26 +90,26 @@ impl<E: Entry> Mirror<E> {
         }
         // Equal fingerprints mean that nothing is missing, in any order of the parts.
         if fold(self.digest) == self.newest.1 {
-            self.state = State::Whole;
+            self.state = MirrorState::Whole;
             self.version = self.newest.0;
             self.whole_at = self.whole_at.max(Some(measured_at));
         } else {
-            self.state = State::Partial;
+            self.state = MirrorState::Partial;
         }
         self.taken(report.more)
     }
 
     fn taken(&self, more: bool) -> Taken {
         match self.state {
-            State::Whole => Taken::Whole,
-            State::Partial if more => Taken::Awaiting,
-            State::Partial => Taken::Lacking,
+            MirrorState::Whole => Taken::Whole,
+            MirrorState::Partial if more => Taken::Awaiting,
+            MirrorState::Partial => Taken::Lacking,
         }
     }
 
     /// Returns true if nothing is missing.
     pub(crate) fn is_whole(&self) -> bool {
-        self.state == State::Whole
+        self.state == MirrorState::Whole
     }
 
     /// Returns the last version that the copy had whole; 0 if none.

@@ -5,27 +5,27 @@ use std::time::Instant;
 use spillway_types::RegionName;
 
 use crate::claim::Rival;
-use crate::contact::Contact;
 use crate::entry::{ModelEntry, ReplicaEntry, SiblingEntry};
+use crate::failure_detector::FailureDetector;
 use crate::mirror::Mirror;
 use crate::name_id::NameId;
-use crate::{Config, Member};
+use crate::{PulseConfig, PulseMember};
 
 /// Another node of the own region.
 #[derive(Debug)]
 pub(crate) struct Sibling {
-    pub(crate) contact: Contact,
+    pub(crate) detector: FailureDetector,
     pub(crate) mirror: Mirror<SiblingEntry>,
     /// Version of our report that the node had when it told what `mirror` shows whole.
     pub(crate) echoed: Option<u64>,
-    pub(crate) standing: Standing,
+    pub(crate) standing: NodeStanding,
     /// True if the node was heard so lately that it could be the speaker.
     pub(crate) may_speak: bool,
 }
 
 /// Liveness of a node of the own region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum NodeStanding {
     /// The node was not heard yet, but may speak up. => (Live | Gone)
     Expected,
     /// The node is heard. => Gone
@@ -35,47 +35,47 @@ pub(crate) enum Standing {
 }
 
 impl Sibling {
-    pub(crate) fn new(member: &Member, config: &Config, now: Instant) -> Self {
+    pub(crate) fn new(member: &PulseMember, config: &PulseConfig, now: Instant) -> Self {
         Self {
-            contact: Contact::new(member, now),
+            detector: FailureDetector::new(member, now),
             // Lines of a sibling are about replicas and about models: room for both.
             mirror: Mirror::new(config.entries_max.saturating_mul(2)),
             echoed: None,
-            standing: Standing::Expected,
+            standing: NodeStanding::Expected,
             may_speak: true,
         }
     }
 
     /// Forgets what an earlier incarnation told.
-    pub(crate) fn start_over(&mut self, config: &Config) {
+    pub(crate) fn start_over(&mut self, config: &PulseConfig) {
         self.mirror = Mirror::new(config.entries_max.saturating_mul(2));
         self.echoed = None;
     }
 
     /// Judges the node anew. Returns true if its standing changed.
-    pub(crate) fn settle(&mut self, config: &Config, now: Instant) -> bool {
-        self.may_speak = now < self.contact.silent_at(config.sibling_silence_ms);
-        let standing = if now >= self.contact.silent_at(config.silence_ms) {
-            Standing::Gone
-        } else if self.contact.heard_at().is_some() {
-            Standing::Live
+    pub(crate) fn settle(&mut self, config: &PulseConfig, now: Instant) -> bool {
+        self.may_speak = now < self.detector.silent_at(config.sibling_silence_ms);
+        let standing = if now >= self.detector.silent_at(config.silence_ms) {
+            NodeStanding::Gone
+        } else if self.detector.heard_at().is_some() {
+            NodeStanding::Live
         } else {
-            Standing::Expected
+            NodeStanding::Expected
         };
         standing != std::mem::replace(&mut self.standing, standing)
     }
 
     /// Returns the moments at which the node has to be judged anew unless it is heard before.
-    pub(crate) fn timeouts(&self, config: &Config) -> impl Iterator<Item = Instant> {
-        let gone = (self.standing != Standing::Gone).then_some(config.silence_ms);
+    pub(crate) fn timeouts(&self, config: &PulseConfig) -> impl Iterator<Item = Instant> {
+        let gone = (self.standing != NodeStanding::Gone).then_some(config.silence_ms);
         let mute = self.may_speak.then_some(config.sibling_silence_ms);
-        gone.into_iter().chain(mute).map(|silence_ms| self.contact.silent_at(silence_ms))
+        gone.into_iter().chain(mute).map(|silence_ms| self.detector.silent_at(silence_ms))
     }
 
     /// Returns all that decides on claims beside the entries: the standing, the echoed version, and
     /// true if the node does not hear us.
-    pub(crate) fn bearing(&self, deaf_ms: u32) -> (Standing, Option<u64>, bool) {
-        (self.standing, self.heard_echo(), self.contact.is_deaf(deaf_ms))
+    pub(crate) fn bearing(&self, deaf_ms: u32) -> (NodeStanding, Option<u64>, bool) {
+        (self.standing, self.heard_echo(), self.detector.is_deaf(deaf_ms))
     }
 
     /// Returns the version of our report that the node had, if the copy of its report is whole.
@@ -106,15 +106,15 @@ impl Sibling {
 #[derive(Debug)]
 pub(crate) struct Foreigner {
     pub(crate) region: RegionName,
-    pub(crate) contact: Contact,
+    pub(crate) detector: FailureDetector,
     pub(crate) mirror: Mirror<ModelEntry>,
 }
 
 impl Foreigner {
-    pub(crate) fn new(member: &Member, config: &Config, now: Instant) -> Self {
+    pub(crate) fn new(member: &PulseMember, config: &PulseConfig, now: Instant) -> Self {
         Self {
             region: member.region.clone(),
-            contact: Contact::new(member, now),
+            detector: FailureDetector::new(member, now),
             mirror: Mirror::new(config.entries_max),
         }
     }
@@ -131,7 +131,7 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
     fn what_an_earlier_life_echoed_counts_no_more() {
         let now = Instant::now();
-        let mut sibling = Sibling::new(&Member::new("a", "r"), &Config::default(), now);
+        let mut sibling = Sibling::new(&PulseMember::new("a", "r"), &PulseConfig::default(), now);
         let nothing = Report {
             age_ms: 0,
             version: 1,
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(sibling.rival(id).echoed, Some(9));
         sibling.mirror.take(now, Report { version: 2, digest: [1; 4], ..nothing.clone() });
         assert_eq!(sibling.rival(id).echoed, None, "while something is missing");
-        sibling.start_over(&Config::default());
+        sibling.start_over(&PulseConfig::default());
         sibling.mirror.take(now, nothing);
         assert_eq!(sibling.rival(id).echoed, None, "of the life before");
     }

@@ -8,13 +8,13 @@ use spillway_types::{NodeName, RegionName};
 
 use crate::cadence::Cadence;
 use crate::claims::Claims;
-use crate::counters::Counters;
+use crate::counters::PulseCounters;
 use crate::entry::{ModelEntry, ReplicaEntry, ShareEntry, SiblingEntry};
 use crate::ledger::Ledger;
 use crate::name_id::NameId;
-use crate::node::{Foreigner, Sibling, Standing};
-use crate::region::Region;
-use crate::{Config, Event, Member, OwnLoad, Reach};
+use crate::node::{Foreigner, NodeStanding, Sibling};
+use crate::region::RegionContact;
+use crate::{OwnLoad, PulseConfig, PulseEvent, PulseMember, Reach};
 
 /// Load gossip of one node.
 ///
@@ -23,15 +23,15 @@ use crate::{Config, Event, Member, OwnLoad, Reach};
 /// Time may not run backwards.
 #[derive(Debug)]
 pub struct Pulse {
-    pub(crate) me: Member,
+    pub(crate) me: PulseMember,
     pub(crate) id: NameId,
     pub(crate) incarnation: u64,
-    pub(crate) config: Config,
+    pub(crate) config: PulseConfig,
     pub(crate) rng: fastrand::Rng,
     pub(crate) seq: u64,
     pub(crate) siblings: BTreeMap<NodeName, Sibling>,
     pub(crate) foreigners: BTreeMap<NodeName, Foreigner>,
-    pub(crate) regions: BTreeMap<RegionName, Region>,
+    pub(crate) regions: BTreeMap<RegionName, RegionContact>,
     pub(crate) load_at: Option<Instant>,
     pub(crate) sibling_ledger: Ledger<SiblingEntry>,
     pub(crate) sibling_cadence: Cadence,
@@ -40,8 +40,8 @@ pub struct Pulse {
     pub(crate) claims: Claims,
     pub(crate) speaker: NodeName,
     pub(crate) transmits: VecDeque<(NodeName, Bytes)>,
-    events: VecDeque<Event>,
-    pub(crate) counters: Counters,
+    events: VecDeque<PulseEvent>,
+    pub(crate) counters: PulseCounters,
 }
 
 impl Pulse {
@@ -51,9 +51,9 @@ impl Pulse {
     /// milliseconds will do. `rng` spreads heartbeats; nodes should not share its seed.
     #[must_use]
     pub fn new(
-        me: Member,
+        me: PulseMember,
         incarnation: u64,
-        config: Config,
+        config: PulseConfig,
         rng: fastrand::Rng,
         now: Instant,
     ) -> Self {
@@ -75,7 +75,7 @@ impl Pulse {
             claims: Claims::default(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
-            counters: Counters::default(),
+            counters: PulseCounters::default(),
             config,
         }
     }
@@ -85,8 +85,8 @@ impl Pulse {
     ///
     /// A node that joins claims nothing at first, and the others' claims stay as they are until it
     /// proposes one. A node that leaves loses its claims at once: remove it after it has stopped.
-    pub fn set_members(&mut self, members: &[Member], now: Instant) {
-        let (own, others): (Vec<&Member>, Vec<&Member>) = members
+    pub fn set_members(&mut self, members: &[PulseMember], now: Instant) {
+        let (own, others): (Vec<&PulseMember>, Vec<&PulseMember>) = members
             .iter()
             .filter(|member| member.node != self.me.node)
             .partition(|member| member.region == self.me.region);
@@ -106,7 +106,7 @@ impl Pulse {
         let regions = &mut self.regions;
         regions.retain(|name, _| others.iter().any(|member| member.region == *name));
         for member in others {
-            regions.entry(member.region.clone()).or_insert_with(Region::new);
+            regions.entry(member.region.clone()).or_insert_with(RegionContact::new);
         }
         self.settle(now);
     }
@@ -169,7 +169,7 @@ impl Pulse {
 
     /// Returns the next change. Drain it after every input.
     #[must_use]
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<PulseEvent> {
         self.events.pop_front()
     }
 }
@@ -191,7 +191,7 @@ impl Pulse {
         let silence_ms = self.config.silence_ms;
         let Some(region) = self.regions.get_mut(name) else { return };
         if let Some(from) = region.settle(now, silence_ms) {
-            let event = Event::Region { region: name.clone(), from, to: region.settled() };
+            let event = PulseEvent::Region { region: name.clone(), from, to: region.settled() };
             self.tell(event);
         }
     }
@@ -202,9 +202,9 @@ impl Pulse {
             return;
         }
         match sibling.standing {
-            Standing::Live => self.tell(Event::NodeHeard(node.clone())),
-            Standing::Gone => self.tell(Event::NodeSilent(node.clone())),
-            Standing::Expected => {}
+            NodeStanding::Live => self.tell(PulseEvent::NodeHeard(node.clone())),
+            NodeStanding::Gone => self.tell(PulseEvent::NodeSilent(node.clone())),
+            NodeStanding::Expected => {}
         }
     }
 
@@ -214,7 +214,7 @@ impl Pulse {
         let first = first.map_or(&self.me.node, |(node, _)| node.min(&self.me.node)).clone();
         if first != self.speaker {
             self.speaker = first.clone();
-            self.tell(Event::Speaker(first));
+            self.tell(PulseEvent::Speaker(first));
         }
     }
 
@@ -224,10 +224,10 @@ impl Pulse {
         let rivals: Vec<(&NodeName, &Sibling)> = self
             .siblings
             .iter()
-            .filter(|(_, sibling)| sibling.standing != Standing::Gone)
+            .filter(|(_, sibling)| sibling.standing != NodeStanding::Gone)
             .collect();
         let deaf_ms = self.deaf_ms();
-        let changed = if rivals.iter().any(|(_, sibling)| sibling.contact.is_deaf(deaf_ms)) {
+        let changed = if rivals.iter().any(|(_, sibling)| sibling.detector.is_deaf(deaf_ms)) {
             self.claims.suspend()
         } else {
             let place = rivals.iter().filter(|(name, _)| **name < self.me.node).count();
@@ -241,8 +241,8 @@ impl Pulse {
             });
         }
         // One such event is enough: its reader looks at all claims.
-        if changed && !self.events.contains(&Event::Claims) {
-            self.tell(Event::Claims);
+        if changed && !self.events.contains(&PulseEvent::Claims) {
+            self.tell(PulseEvent::Claims);
         }
     }
 
@@ -253,7 +253,7 @@ impl Pulse {
         self.config.silence_ms / 4 * 3
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: PulseEvent) {
         if self.events.len() >= self.config.events_max {
             self.events.pop_front();
             self.counters.events_dropped += 1;
@@ -265,9 +265,9 @@ impl Pulse {
 /// Makes `known` hold exactly `members`, keeping those that did not change.
 fn retake<T>(
     known: &mut BTreeMap<NodeName, T>,
-    members: &[&Member],
-    is_same: impl Fn((&Member, &T)) -> bool,
-    new: impl Fn(&Member) -> T,
+    members: &[&PulseMember],
+    is_same: impl Fn((&PulseMember, &T)) -> bool,
+    new: impl Fn(&PulseMember) -> T,
 ) {
     let mut before = std::mem::take(known);
     for member in members {

@@ -7,20 +7,20 @@ use spillway_codec::{DecodeError, Wire, encode};
 use super::*;
 use crate::datagram::{Body, Datagram, Echo, Report};
 use crate::datagram_older::OlderDatagram;
-use crate::{Refusal, ReplicaLoad};
+use crate::{PulseError, ReplicaLoad};
 
 #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
 fn start() -> Instant {
     Instant::now()
 }
 
-fn members() -> Vec<Member> {
-    [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")].map(|(n, r)| Member::new(n, r)).into()
+fn members() -> Vec<PulseMember> {
+    [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")].map(|(n, r)| PulseMember::new(n, r)).into()
 }
 
 fn pulse(me: &str, region: &str, now: Instant) -> Pulse {
     let rng = fastrand::Rng::with_seed(1);
-    let mut pulse = Pulse::new(Member::new(me, region), 1, Config::default(), rng, now);
+    let mut pulse = Pulse::new(PulseMember::new(me, region), 1, PulseConfig::default(), rng, now);
     pulse.set_members(&members(), now);
     pulse
 }
@@ -42,7 +42,12 @@ fn region(node: &str, seq: u64) -> Vec<u8> {
     encode(&Datagram { origin, incarnation: 5, seq, heard: 1, body }).unwrap().to_vec()
 }
 
-fn refusal(pulse: &mut Pulse, now: Instant, from: (&str, &str), bytes: &[u8]) -> Option<Refusal> {
+fn refusal(
+    pulse: &mut Pulse,
+    now: Instant,
+    from: (&str, &str),
+    bytes: &[u8],
+) -> Option<PulseError> {
     pulse.handle_datagram(now, &from.0.into(), &from.1.into(), bytes).err()
 }
 
@@ -50,21 +55,21 @@ fn refusal(pulse: &mut Pulse, now: Instant, from: (&str, &str), bytes: &[u8]) ->
 fn what_is_refused_is_counted_and_changes_nothing() {
     let now = start();
     let mut pulse = pulse("a1", "a", now);
-    let mut check = |from, bytes: &[u8], expected: Refusal| {
+    let mut check = |from, bytes: &[u8], expected: PulseError| {
         assert_eq!(refusal(&mut pulse, now, from, bytes), Some(expected));
         assert!(pulse.peers(now).iter().all(|peer| peer.age_ms.is_none()));
         assert!(pulse.regions(now).iter().all(|region| region.age_ms.is_none()));
     };
-    let stranger = |node: &str| Refusal::Stranger(node.into());
+    let stranger = |node: &str| PulseError::Stranger(node.into());
     check(("a9", "a"), &sibling("a9", 1, 1), stranger("a9"));
     check(("a2", "b"), &sibling("a2", 1, 1), stranger("a2"));
     check(("b1", "a"), &region("b1", 1), stranger("b1"));
     check(("b1", "c"), &region("b1", 1), stranger("b1"));
-    check(("a2", "a"), &sibling("a1", 1, 1), Refusal::Origin("a2".into()));
-    check(("b1", "b"), &region("b2", 1), Refusal::Origin("b1".into()));
-    check(("a2", "a"), &sibling("b1", 1, 1), Refusal::Origin("a2".into()));
+    check(("a2", "a"), &sibling("a1", 1, 1), PulseError::Origin("a2".into()));
+    check(("b1", "b"), &region("b2", 1), PulseError::Origin("b1".into()));
+    check(("a2", "a"), &sibling("b1", 1, 1), PulseError::Origin("a2".into()));
     let short = DecodeError::TooShort { bytes: 3, needed: 14 };
-    check(("a2", "a"), &[1, 2, 3], Refusal::Malformed(short));
+    check(("a2", "a"), &[1, 2, 3], PulseError::Malformed(short));
     let counters = pulse.counters();
     assert_eq!((counters.strangers, counters.wrong_origins, counters.malformed), (4, 3, 1));
     assert_eq!(counters.taken, 0);
@@ -84,7 +89,7 @@ fn the_version_before_is_taken_in_and_the_one_after_is_counted_as_malformed() {
     let newest = Datagram::VERSION;
     let newer = encode(&NewerDatagram(datagram)).unwrap();
     let error = DecodeError::Version { kind: Datagram::KIND, found: newest + 1, newest };
-    let expected = Some(Refusal::Malformed(error));
+    let expected = Some(PulseError::Malformed(error));
     assert_eq!(refusal(&mut pulse, now, ("a2", "a"), &newer), expected);
     assert_eq!((is_heard(&pulse), pulse.counters().malformed), (1, 1));
 }
@@ -108,9 +113,9 @@ fn reports_of_the_wrong_kind_are_refused() {
     };
     let inside = as_node("a", "a2", Body::Region(report(0)));
     let outside = as_node("b", "b1", Body::Sibling { echo: Echo::default(), report: report(0) });
-    let expected = Some(Refusal::Misplaced("a2".into()));
+    let expected = Some(PulseError::Misplaced("a2".into()));
     assert_eq!(refusal(&mut pulse, now, ("a2", "a"), &inside), expected);
-    let expected = Some(Refusal::Misplaced("b1".into()));
+    let expected = Some(PulseError::Misplaced("b1".into()));
     assert_eq!(refusal(&mut pulse, now, ("b1", "b"), &outside), expected);
     assert_eq!(pulse.counters().misplaced, 2);
     assert!(pulse.peers(now)[0].age_ms.is_none());
@@ -136,7 +141,7 @@ fn what_came_before_does_not_come_again() {
     assert_eq!(pulse.counters().old, 5);
     let late = region("b1", 7);
     assert_eq!(refusal(&mut pulse, now, ("b1", "b"), &late), None);
-    let expected = Some(Refusal::Old("b1".into()));
+    let expected = Some(PulseError::Old("b1".into()));
     assert_eq!(refusal(&mut pulse, now, ("b1", "b"), &late), expected);
 }
 
@@ -191,8 +196,8 @@ fn a_question_about_another_life_is_answered_with_all() {
 fn queues_are_bounded_and_the_newest_stays() {
     let now = start();
     let rng = fastrand::Rng::with_seed(1);
-    let config = Config { transmit_max: 5, events_max: 2, ..Config::default() };
-    let mut pulse = Pulse::new(Member::new("a1", "a"), 1, config, rng, now);
+    let config = PulseConfig { transmit_max: 5, events_max: 2, ..PulseConfig::default() };
+    let mut pulse = Pulse::new(PulseMember::new("a1", "a"), 1, config, rng, now);
     pulse.set_members(&members(), now);
     for step in 0..30 {
         pulse.handle_timeout(now + Duration::from_millis(step * 130));
@@ -220,8 +225,8 @@ fn queues_are_bounded_and_the_newest_stays() {
 fn members_and_names_are_bounded() {
     let now = start();
     let rng = fastrand::Rng::with_seed(1);
-    let config = Config { members_max: 2, entries_max: 3, ..Config::default() };
-    let mut pulse = Pulse::new(Member::new("a1", "a"), 1, config, rng, now);
+    let config = PulseConfig { members_max: 2, entries_max: 3, ..PulseConfig::default() };
+    let mut pulse = Pulse::new(PulseMember::new("a1", "a"), 1, config, rng, now);
     pulse.set_members(&members(), now);
     // The own region comes first.
     assert_eq!(pulse.peers(now).len(), 1);
@@ -243,7 +248,7 @@ fn members_come_and_go() {
     assert!(pulse.peers(now)[0].age_ms.is_some(), "what is known of those that stay is kept");
     assert!(pulse.regions(now)[0].age_ms.is_some());
     // One moves to the other region: nothing is known of it there.
-    let moved = [Member::new("a2", "b"), Member::new("c1", "c")];
+    let moved = [PulseMember::new("a2", "b"), PulseMember::new("c1", "c")];
     pulse.set_members(&moved, now);
     assert!(pulse.peers(now).is_empty());
     let regions = pulse.regions(now);
@@ -255,7 +260,7 @@ fn members_come_and_go() {
 fn a_node_alone_has_nothing_to_wait_for() {
     let now = start();
     let rng = fastrand::Rng::with_seed(1);
-    let mut pulse = Pulse::new(Member::new("a1", "a"), 1, Config::default(), rng, now);
+    let mut pulse = Pulse::new(PulseMember::new("a1", "a"), 1, PulseConfig::default(), rng, now);
     assert_eq!(pulse.poll_timeout(), None);
     let replica = ReplicaLoad { limit: Some(7), ..ReplicaLoad::default() };
     let load = OwnLoad { replicas: [("g".into(), replica)].into(), ..OwnLoad::default() };

@@ -4,18 +4,18 @@ use std::time::Instant;
 
 use spillway_types::{NodeName, ReplicaName};
 
-use crate::counters::Counters;
+use crate::counters::PulseCounters;
 use crate::entry::SiblingEntry;
 use crate::name_id::NameId;
-use crate::node::{Foreigner, Sibling, Standing};
-use crate::region::{Reach, Region};
+use crate::node::{Foreigner, NodeStanding, Sibling};
+use crate::region::{Reach, RegionContact};
 use crate::time::ms_since;
-use crate::{Elsewhere, Member, ModelReport, PeerView, Pulse, RegionView, ReplicaReport};
+use crate::{Elsewhere, ModelReport, PeerView, Pulse, PulseMember, RegionView, ReplicaReport};
 
 impl Pulse {
     /// Returns this node.
     #[must_use]
-    pub fn me(&self) -> &Member {
+    pub fn me(&self) -> &PulseMember {
         &self.me
     }
 
@@ -27,7 +27,7 @@ impl Pulse {
 
     /// Returns the counts since the start.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> PulseCounters {
         self.counters
     }
 
@@ -55,7 +55,7 @@ impl Pulse {
     #[must_use]
     pub fn elsewhere(&self, replica: &ReplicaName) -> Elsewhere {
         let id = NameId::of_replica(replica);
-        let live = self.siblings.values().filter(|sibling| sibling.standing == Standing::Live);
+        let live = self.siblings.values().filter(|sibling| sibling.standing == NodeStanding::Live);
         let told = live.filter_map(|sibling| sibling.replica(id));
         told.fold(Elsewhere::default(), |sum, told| Elsewhere {
             in_flight: sum.in_flight.saturating_add(told.in_flight),
@@ -66,7 +66,7 @@ impl Pulse {
     fn region_view(
         &self,
         name: &spillway_types::RegionName,
-        region: &Region,
+        region: &RegionContact,
         now: Instant,
     ) -> RegionView {
         // Several nodes may speak while the speaker changes: the one whose word is newest counts.
@@ -88,10 +88,10 @@ impl Pulse {
     }
 
     fn peer_view(&self, node: &NodeName, sibling: &Sibling, now: Instant) -> PeerView {
-        let heard_at = sibling.contact.heard_at();
+        let heard_at = sibling.detector.heard_at();
         let mut view = PeerView {
             node: node.clone(),
-            live: heard_at.is_some() && now < sibling.contact.silent_at(self.config.silence_ms),
+            live: heard_at.is_some() && now < sibling.detector.silent_at(self.config.silence_ms),
             age_ms: heard_at.map(|at| ms_since(at, now)),
             replicas: [].into(),
             shares: [].into(),

@@ -9,7 +9,7 @@ use crate::datagram::{Body, Datagram, Echo, Report};
 use crate::entry::{ModelEntry, SiblingEntry};
 use crate::mirror::{Mirror, Taken};
 use crate::window::Arrival;
-use crate::{Pulse, Refusal};
+use crate::{Pulse, PulseError};
 
 /// Least time between two answers to one node, milliseconds: a node that asks more often has not
 /// got the last answer yet.
@@ -19,14 +19,14 @@ impl Pulse {
     /// Takes in a datagram of `from`, the node that a verified certificate names.
     ///
     /// # Errors
-    /// A datagram that is refused changes nothing but [`crate::Counters`].
+    /// A datagram that is refused changes nothing but [`crate::PulseCounters`].
     pub fn handle_datagram(
         &mut self,
         now: Instant,
         from: &NodeName,
         from_region: &RegionName,
         bytes: &[u8],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PulseError> {
         let result = self.take(now, from, from_region, bytes);
         match &result {
             Ok(()) => self.counters.taken += 1,
@@ -41,21 +41,21 @@ impl Pulse {
         from: &NodeName,
         from_region: &RegionName,
         bytes: &[u8],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PulseError> {
         let is_sibling = *from_region == self.me.region;
-        let contact = if is_sibling {
-            self.siblings.get(from).map(|sibling| &sibling.contact)
+        let detector = if is_sibling {
+            self.siblings.get(from).map(|sibling| &sibling.detector)
         } else {
             let foreigner = self.foreigners.get(from);
-            foreigner.filter(|known| known.region == *from_region).map(|known| &known.contact)
+            foreigner.filter(|known| known.region == *from_region).map(|known| &known.detector)
         };
-        let Some(contact) = contact else {
-            return Err(Refusal::Stranger(from.clone()));
+        let Some(detector) = detector else {
+            return Err(PulseError::Stranger(from.clone()));
         };
         // Decoded only now, so that strangers cost little.
         let datagram: Datagram = decode(bytes)?;
-        if datagram.origin != contact.id {
-            return Err(Refusal::Origin(from.clone()));
+        if datagram.origin != detector.id {
+            return Err(PulseError::Origin(from.clone()));
         }
         if is_sibling {
             self.take_from_sibling(now, from, datagram)
@@ -69,20 +69,20 @@ impl Pulse {
         now: Instant,
         from: &NodeName,
         datagram: Datagram,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PulseError> {
         if matches!(datagram.body, Body::Region(_)) {
-            return Err(Refusal::Misplaced(from.clone()));
+            return Err(PulseError::Misplaced(from.clone()));
         }
         let deaf_ms = self.deaf_ms();
         let Some(sibling) = self.siblings.get_mut(from) else {
-            return Err(Refusal::Stranger(from.clone()));
+            return Err(PulseError::Stranger(from.clone()));
         };
         let before = sibling.bearing(deaf_ms);
         let tells = match &datagram.body {
             Body::Sibling { report, .. } => report.whole || !report.entries.is_empty(),
             Body::Region(_) | Body::Ask { .. } => false,
         };
-        let arrival = sibling.contact.hear(now, &datagram);
+        let arrival = sibling.detector.hear(now, &datagram);
         // After a restart of the node, nothing that it told before holds.
         if arrival == Arrival::Reborn {
             sibling.start_over(&self.config);
@@ -93,7 +93,7 @@ impl Pulse {
                 // outdated.
                 sibling.mirror.take(now, report);
             }
-            (Arrival::Old | Arrival::Late, _) => return Err(Refusal::Old(from.clone())),
+            (Arrival::Old | Arrival::Late, _) => return Err(PulseError::Old(from.clone())),
             (_, Body::Sibling { echo, report }) => {
                 self.take_sibling_report(now, from, echo, report);
             }
@@ -126,13 +126,13 @@ impl Pulse {
         });
         match sibling.mirror.take(now, report) {
             Taken::Whole => {
-                sibling.contact.complete();
+                sibling.detector.complete();
                 sibling.echoed = echo.version_of(self.incarnation);
             }
             Taken::Lacking => {
                 let (have, every_ms) = (sibling.mirror.version(), self.config.ask_sibling_ms);
-                if let Some(have) = sibling.contact.question(now, have, every_ms) {
-                    let incarnation = sibling.contact.incarnation().unwrap_or_default();
+                if let Some(have) = sibling.detector.question(now, have, every_ms) {
+                    let incarnation = sibling.detector.incarnation().unwrap_or_default();
                     self.ask(from, incarnation, have, now);
                 }
             }
@@ -151,21 +151,21 @@ impl Pulse {
         from: &NodeName,
         from_region: &RegionName,
         datagram: Datagram,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PulseError> {
         if matches!(datagram.body, Body::Sibling { .. }) {
-            return Err(Refusal::Misplaced(from.clone()));
+            return Err(PulseError::Misplaced(from.clone()));
         }
         let Some(foreigner) = self.foreigners.get_mut(from) else {
-            return Err(Refusal::Stranger(from.clone()));
+            return Err(PulseError::Stranger(from.clone()));
         };
-        let arrival = foreigner.contact.hear(now, &datagram);
+        let arrival = foreigner.detector.hear(now, &datagram);
         match (arrival, &datagram.body) {
             // A late part fills gaps of the report, but its word on hearing us is outdated.
             (Arrival::Late, Body::Region(report)) => {
                 foreigner.mirror.take(now, report.clone());
                 return Ok(());
             }
-            (Arrival::Old | Arrival::Late, _) => return Err(Refusal::Old(from.clone())),
+            (Arrival::Old | Arrival::Late, _) => return Err(PulseError::Old(from.clone())),
             // A node that has started again tells everything anew.
             (Arrival::Reborn, _) => foreigner.mirror = Mirror::new(self.config.entries_max),
             (Arrival::Newest, _) => {}
@@ -185,11 +185,11 @@ impl Pulse {
     fn take_region_report(&mut self, now: Instant, from: &NodeName, report: Report<ModelEntry>) {
         let Some(foreigner) = self.foreigners.get_mut(from) else { return };
         match foreigner.mirror.take(now, report) {
-            Taken::Whole => foreigner.contact.complete(),
+            Taken::Whole => foreigner.detector.complete(),
             Taken::Lacking => {
                 let (have, every_ms) = (foreigner.mirror.version(), self.config.ask_region_ms);
-                if let Some(have) = foreigner.contact.question(now, have, every_ms) {
-                    let incarnation = foreigner.contact.incarnation().unwrap_or_default();
+                if let Some(have) = foreigner.detector.question(now, have, every_ms) {
+                    let incarnation = foreigner.detector.incarnation().unwrap_or_default();
                     self.ask(from, incarnation, have, now);
                 }
             }
@@ -199,12 +199,12 @@ impl Pulse {
     }
 
     fn take_question(&mut self, now: Instant, from: &NodeName, incarnation: u64, have: u64) {
-        let contact = match (self.siblings.get_mut(from), self.foreigners.get_mut(from)) {
-            (Some(sibling), _) => &mut sibling.contact,
-            (None, Some(foreigner)) => &mut foreigner.contact,
+        let detector = match (self.siblings.get_mut(from), self.foreigners.get_mut(from)) {
+            (Some(sibling), _) => &mut sibling.detector,
+            (None, Some(foreigner)) => &mut foreigner.detector,
             (None, None) => return,
         };
-        if contact.may_answer(now, ANSWER_EVERY_MS) {
+        if detector.may_answer(now, ANSWER_EVERY_MS) {
             self.counters.answered += 1;
             // A version of an earlier incarnation means nothing: everything is told.
             let have = if incarnation == self.incarnation { have } else { 0 };

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::contact::heard_code;
+use crate::failure_detector::heard_code;
 use crate::time::{ms, ms_since};
 
 /// Reachability of a region: both ways, one way, or none.
@@ -18,7 +18,7 @@ pub enum Reach {
 
 /// Contact with a region, through any of its nodes.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub(crate) struct RegionContact {
     heard_at: Option<Instant>,
     /// Time since the sender heard our region, by its last datagram, milliseconds.
     word_ms: Option<u32>,
@@ -27,7 +27,7 @@ pub(crate) struct Region {
     since: Option<Instant>,
 }
 
-impl Region {
+impl RegionContact {
     pub(crate) fn new() -> Self {
         Self { heard_at: None, word_ms: None, reach: Reach::Silent, since: None }
     }

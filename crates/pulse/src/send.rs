@@ -7,7 +7,7 @@ use spillway_types::NodeName;
 
 use crate::Pulse;
 use crate::datagram::{Body, Datagram, ENVELOPE_BYTES_MAX, Echo, Report};
-use crate::entry::{Entry, ModelEntry, SiblingEntry};
+use crate::entry::{ModelEntry, ReportEntry, SiblingEntry};
 use crate::ledger::{Ledger, Portion, parts};
 use crate::time::ms_since;
 
@@ -71,7 +71,7 @@ impl Pulse {
     pub(crate) fn ask(&mut self, node: &NodeName, incarnation: u64, have: u64, now: Instant) {
         self.counters.asked += 1;
         let heard = if let Some(sibling) = self.siblings.get(node) {
-            sibling.contact.heard_code(now)
+            sibling.detector.heard_code(now)
         } else {
             self.heard_region_of(node, now)
         };
@@ -80,8 +80,8 @@ impl Pulse {
 
     fn send_to_sibling(&mut self, node: &NodeName, reports: &[Report<SiblingEntry>], now: Instant) {
         let Some(sibling) = self.siblings.get(node) else { return };
-        let heard = sibling.contact.heard_code(now);
-        let incarnation = sibling.contact.incarnation().unwrap_or_default();
+        let heard = sibling.detector.heard_code(now);
+        let incarnation = sibling.detector.incarnation().unwrap_or_default();
         let echo = Echo::new(incarnation, sibling.mirror.version());
         for report in reports {
             self.send(node, heard, Body::Sibling { echo, report: report.clone() });
@@ -118,7 +118,7 @@ impl Pulse {
     }
 
     /// Splits a portion into reports that fit into a datagram each.
-    fn reports<E: Entry>(
+    fn reports<E: ReportEntry>(
         &self,
         ledger: &Ledger<E>,
         portion: Portion<E>,

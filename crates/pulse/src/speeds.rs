@@ -15,7 +15,7 @@ use spillway_types::{ModelName, NodeName, RegionName, Speed};
 use crate::name_id::NameId;
 use crate::scale::{FINE, RATE, SHARE};
 use crate::time::ms_since;
-use crate::{Refusal, config};
+use crate::{PulseError, config};
 
 /// Age from which a speed is not used any more, milliseconds: fifteen tellings are lost by then.
 const AGE_MS_MAX: u32 = 30_000;
@@ -31,11 +31,11 @@ const LINE_BYTES_MAX: usize = 4 + 8 * 3;
 pub struct Speeds {
     incarnation: u64,
     seq: u64,
-    heard: BTreeMap<RegionName, Region>,
+    heard: BTreeMap<RegionName, RegionSpeeds>,
 }
 
 #[derive(Debug, Default)]
-struct Region {
+struct RegionSpeeds {
     /// Newest incarnation and number of each node that told something.
     newest: BTreeMap<NodeName, (u64, u64)>,
     models: BTreeMap<NameId, (Speed, Instant)>,
@@ -53,18 +53,18 @@ impl Speeds {
     /// speaker sends them, every few seconds.
     #[must_use]
     pub fn tell(&mut self, own: &BTreeMap<ModelName, Speed>) -> Vec<Bytes> {
-        let lines: Vec<Line> = own
+        let lines: Vec<SpeedLine> = own
             .iter()
             .take(MODELS_MAX)
-            .map(|(model, speed)| Line::new(NameId::of_model(model), speed))
+            .map(|(model, speed)| SpeedLine::new(NameId::of_model(model), speed))
             .collect();
-        let room = config::Config::default().datagram_bytes_max - ENVELOPE_BYTES_MAX;
+        let room = config::PulseConfig::default().datagram_bytes_max - ENVELOPE_BYTES_MAX;
         let parts = lines.chunks(room / LINE_BYTES_MAX);
-        let part = |lines: &[Line]| {
+        let part = |lines: &[SpeedLine]| {
             self.seq += 1;
             let (incarnation, seq) = (self.incarnation, self.seq);
             // So many lines fit at their longest.
-            encode(&Telling { incarnation, seq, lines: lines.to_vec() }).ok()
+            encode(&SpeedsTelling { incarnation, seq, lines: lines.to_vec() }).ok()
         };
         parts.filter_map(part).collect()
     }
@@ -78,13 +78,13 @@ impl Speeds {
         now: Instant,
         (from, region): (&NodeName, &RegionName),
         bytes: &[u8],
-    ) -> Result<(), Refusal> {
-        let Telling { incarnation, seq, lines } = decode(bytes)?;
+    ) -> Result<(), PulseError> {
+        let SpeedsTelling { incarnation, seq, lines } = decode(bytes)?;
         let known = self.heard.entry(region.clone()).or_default();
         let newest = known.newest.entry(from.clone()).or_default();
         // Datagrams overtake each other: an older one tells nothing new.
         if (incarnation, seq) <= *newest {
-            return Err(Refusal::Old(from.clone()));
+            return Err(PulseError::Old(from.clone()));
         }
         *newest = (incarnation, seq);
         for line in lines {
@@ -117,15 +117,15 @@ impl Speeds {
 
 /// Datagram of speeds: some of a region's models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Telling {
+pub(crate) struct SpeedsTelling {
     /// Grows with every start of its sender.
     incarnation: u64,
     /// Grows with every datagram of an incarnation.
     seq: u64,
-    lines: Vec<Line>,
+    lines: Vec<SpeedLine>,
 }
 
-impl Wire for Telling {
+impl Wire for SpeedsTelling {
     const KIND: u16 = 0x0102;
     const VERSION: u16 = 1;
     const BYTES_MAX: usize = 2_048;
@@ -133,7 +133,7 @@ impl Wire for Telling {
 
 /// Speed of a region with one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Line {
+struct SpeedLine {
     id: NameId,
     floor: u16,
     prefill: u16,
@@ -145,7 +145,7 @@ struct Line {
     trust: u16,
 }
 
-impl Line {
+impl SpeedLine {
     fn new(id: NameId, speed: &Speed) -> Self {
         Self {
             id,

@@ -33,7 +33,7 @@ fn eu() -> RegionName {
     "eu".into()
 }
 
-fn take(speeds: &mut Speeds, from: &str, bytes: &[u8], now: Instant) -> Result<(), Refusal> {
+fn take(speeds: &mut Speeds, from: &str, bytes: &[u8], now: Instant) -> Result<(), PulseError> {
     speeds.handle_datagram(now, (&from.into(), &eu()), bytes)
 }
 
@@ -57,8 +57,8 @@ fn what_is_told_is_read_within_the_error_of_its_scale() {
 
 #[test]
 fn the_bytes_are_those_on_file_and_few() {
-    let lines = vec![Line::new(NameId::of_model(&"llama".into()), &fast())];
-    let telling = Telling { incarnation: 1_800_000_000_000, seq: 70_000, lines };
+    let lines = vec![SpeedLine::new(NameId::of_model(&"llama".into()), &fast())];
+    let telling = SpeedsTelling { incarnation: 1_800_000_000_000, seq: 70_000, lines };
     golden::check(FOLDER, "speeds", &telling);
     assert_eq!(spillway_codec::payload_bytes(&telling.lines[0]).unwrap(), 12);
 }
@@ -82,8 +82,8 @@ fn an_older_telling_never_replaces_a_newer_one() {
     let old = first.tell(&models(&["llama"]));
     let new = first.tell(&models(&["llama"]));
     take(&mut heard, "a", &new[0], now).unwrap();
-    assert_eq!(take(&mut heard, "a", &old[0], now), Err(Refusal::Old("a".into())));
-    assert_eq!(take(&mut heard, "a", &new[0], now), Err(Refusal::Old("a".into())), "told twice");
+    assert_eq!(take(&mut heard, "a", &old[0], now), Err(PulseError::Old("a".into())));
+    assert_eq!(take(&mut heard, "a", &new[0], now), Err(PulseError::Old("a".into())), "told twice");
     let reborn = Speeds::new(6).tell(&models(&["llama"]));
     take(&mut heard, "a", &reborn[0], now).unwrap();
     take(&mut heard, "b", &old[0], now).unwrap();
@@ -109,8 +109,8 @@ fn any_bytes_are_read_or_refused_and_no_speed_is_nonsense() {
     let sample = Speeds::new(5).tell(&models(&["llama", "qwen"])).remove(0);
     let (now, mut read) = (start(), 0);
     for turn in 0..50_000_u64 {
-        let lines: Vec<Line> = (0..rng.usize(0..4)).map(|_| any_line(&mut rng)).collect();
-        let telling = Telling { incarnation: 9, seq: turn, lines };
+        let lines: Vec<SpeedLine> = (0..rng.usize(0..4)).map(|_| any_line(&mut rng)).collect();
+        let telling = SpeedsTelling { incarnation: 9, seq: turn, lines };
         let mut bytes = encode(&telling).unwrap_or_else(|_| sample.clone()).to_vec();
         if rng.bool() {
             let at = rng.usize(0..bytes.len());
@@ -127,10 +127,10 @@ fn any_bytes_are_read_or_refused_and_no_speed_is_nonsense() {
     assert!(read > 10_000);
 }
 
-fn any_line(rng: &mut fastrand::Rng) -> Line {
+fn any_line(rng: &mut fastrand::Rng) -> SpeedLine {
     let id = NameId::of_model(&rng.u8(..).to_string().as_str().into());
     let mut code = || rng.u16(..);
-    Line {
+    SpeedLine {
         id,
         floor: code(),
         prefill: code(),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use spillway_codec::{Wire, decode, encode};
 use spillway_types::{NodeName, RegionName, Steering};
 
-use crate::Refusal;
+use crate::PulseError;
 use crate::time::ms_since;
 
 /// Time after which an unchanged word is told again, milliseconds.
@@ -79,11 +79,11 @@ impl SteeringGossip {
         now: Instant,
         (from, region): (&NodeName, &RegionName),
         bytes: &[u8],
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), PulseError> {
         let SteeringWord { incarnation, seq, code } = decode(bytes)?;
         let newest = (incarnation, seq);
         if self.heard.get(from).is_some_and(|heard| newest <= heard.newest) {
-            return Err(Refusal::Old(from.clone()));
+            return Err(PulseError::Old(from.clone()));
         }
         let steering = Steering::of_code(code);
         let heard = Heard { region: region.clone(), newest, steering, at: now };

@@ -38,7 +38,7 @@ impl RegionView {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelReport {
     /// Load at that time. Numbers are rounded by at most 2.5 % and were told when they had changed
-    /// by more than [`crate::Config::ignored_permille`].
+    /// by more than [`crate::PulseConfig::ignored_permille`].
     pub load: ModelLoad,
     /// Age of the load, milliseconds, without the time on the way.
     pub age_ms: u32,

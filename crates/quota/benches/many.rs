@@ -29,7 +29,7 @@ fn main() -> io::Result<()> {
 }
 
 fn report(out: &mut impl Write, tenants: usize) -> io::Result<()> {
-    let mut world = World::new(tenants);
+    let mut world = QuotaWorld::new(tenants);
     writeln!(out, "\n{tenants} tenants with a limit, {} nodes", world.nodes.len())?;
     let started = world.at;
     let (mut count, mut grown) = (0, world.at);
@@ -51,7 +51,7 @@ fn report(out: &mut impl Write, tenants: usize) -> io::Result<()> {
     for (what, hot) in [("a tenth of them", tenants / 10), ("all of them", tenants)] {
         world.said.clear();
         let begin = world.at;
-        let has_most = |world: &World| world.least_held(hot) > WHOLE * 8 / 10;
+        let has_most = |world: &QuotaWorld| world.least_held(hot) > WHOLE * 8 / 10;
         let is_done = world.run_until(has_most, hot);
         let took = is_done.then(|| world.at - begin);
         line(out, &format!("{what} hot at one node: it has 80 % after"), &seconds(took))?;
@@ -77,7 +77,7 @@ fn now() -> Instant {
 }
 
 /// Node in virtual time.
-struct Node {
+struct BenchNode {
     name: NodeName,
     holder: Holder,
     quotas: Quotas,
@@ -92,9 +92,9 @@ struct Said {
 }
 
 /// Two nodes in each of three regions, all of which apply statements at the same time.
-struct World {
+struct QuotaWorld {
     at: Instant,
-    nodes: Vec<Node>,
+    nodes: Vec<BenchNode>,
     scopes: Vec<Scope>,
     members: BTreeSet<NodeName>,
     terms: BTreeMap<Scope, PoolTerms>,
@@ -106,7 +106,7 @@ struct World {
     apply_us: Vec<f64>,
 }
 
-impl World {
+impl QuotaWorld {
     fn new(tenants: usize) -> Self {
         let at = now();
         let regions = REGIONS.iter().map(|region| {
@@ -145,7 +145,7 @@ impl World {
                 place_ms: 3_600_000,
                 lease_ms: 30_000,
             };
-            Node {
+            BenchNode {
                 name: name.clone(),
                 holder: Holder::new(name.clone(), 1, Before::Nothing, dice),
                 quotas,

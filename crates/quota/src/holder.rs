@@ -8,13 +8,13 @@ use spillway_types::NodeName;
 use crate::book::{Before, Book};
 use crate::fate::{Fate, Pending};
 use crate::need::needed;
-use crate::pace::{Pace, Turn};
-use crate::seen::{Seen, least};
+use crate::pace::{Pace, StatementTurn};
+use crate::seen::{LimitView, least};
 use crate::statement::{LINES_MAX, OVERDUE_MAX};
-use crate::watch::{Watch, has_legacy};
+use crate::watch::{StatementWatch, has_legacy};
 use crate::{
-    Holding, Lease, LimitKind, Overdue, Pool, Quotas, RequestWindow, Run, Scope, ShareLine, Shares,
-    Statement, Units,
+    Holding, LimitKind, Overdue, Pool, PoolLease, Quotas, RequestWindow, Run, Scope, ShareLine,
+    Shares, Statement, Units,
 };
 
 /// Limits handled in one call of [`Holder::look`]. If there are more, later calls handle the rest.
@@ -42,7 +42,7 @@ pub struct Holder {
     pending: Vec<Pending>,
     is_waiting: bool,
     pace: Pace,
-    watch: Watch,
+    watch: StatementWatch,
     needs: BTreeMap<Scope, Units>,
     /// Limits that this process named for the first time: the serial of that statement, and when.
     introduced: BTreeMap<Scope, (u64, u64)>,
@@ -73,7 +73,7 @@ impl Holder {
         Self {
             before,
             born_ns: None,
-            watch: Watch::default(),
+            watch: StatementWatch::default(),
             run: Run { node, incarnation },
             serial: 0,
             applied: 0,
@@ -103,12 +103,12 @@ impl Holder {
         let now_ns = quotas.clock_ns(now);
         self.born_ns.get_or_insert(now_ns);
         self.observe(now_ns, shares, book);
-        let turn = if self.is_waiting { Turn::No } else { self.pace.turn(now_ns) };
+        let turn = if self.is_waiting { StatementTurn::No } else { self.pace.turn(now_ns) };
         let is_renewal = self.is_renewal_due(now_ns, (shares, book.lease_ms));
         let mut lines = Vec::new();
         let mut is_urgent = false;
         for scope in self.round(book) {
-            let mut seen = Seen::new(&self.run, shares, book, &scope);
+            let mut seen = LimitView::new(&self.run, shares, book, &scope);
             if self.is_leaving {
                 seen.lease_most = Units::NONE;
             }
@@ -121,7 +121,7 @@ impl Holder {
             }
             self.follow(&seen, now_ns, quotas);
             self.feel(&seen, quotas);
-            if turn == Turn::No {
+            if turn == StatementTurn::No {
                 continue;
             }
             let worth = self.worth(&seen, is_renewal, (now_ns, quotas));
@@ -133,7 +133,7 @@ impl Holder {
                 break;
             }
         }
-        if turn == Turn::No {
+        if turn == StatementTurn::No {
             return None;
         }
         lines.extend(self.farewells(shares, book, LINES_MAX - lines.len()));
@@ -143,7 +143,7 @@ impl Holder {
         // Leases of this node's earlier process are needed at once.
         is_urgent |= overdue.iter().any(|overdue| overdue.run.node == self.run.node);
         // An urgent turn is spent only on lines that another process or a request waits for.
-        if turn == Turn::Urgent && !is_urgent {
+        if turn == StatementTurn::Urgent && !is_urgent {
             return None;
         }
         // Without lines, a statement is worth an entry only to renew leases or to report overdue
@@ -265,7 +265,7 @@ impl Holder {
     }
 
     /// Tells `quotas` what requests may use of a limit.
-    fn follow(&self, seen: &Seen<'_>, now_ns: u64, quotas: &Quotas) {
+    fn follow(&self, seen: &LimitView<'_>, now_ns: u64, quotas: &Quotas) {
         let (mut floor, mut lease) = seen.kept();
         let pending = self.pending.iter().filter_map(|pending| pending.lines.get(seen.scope));
         for (floor_said, lease_said) in pending {
@@ -299,7 +299,7 @@ impl Holder {
     }
 
     /// Updates the need of a limit by what requests asked for.
-    fn feel(&mut self, seen: &Seen<'_>, quotas: &Quotas) {
+    fn feel(&mut self, seen: &LimitView<'_>, quotas: &Quotas) {
         let demand = quotas.take_demand(seen.scope);
         let need = self.needs.entry(seen.scope.clone()).or_default();
         let held = |kind| seen.floor[kind] + seen.lease[kind];
@@ -324,7 +324,7 @@ impl Holder {
 
     fn worth(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &LimitView<'_>,
         is_renewal: bool,
         (now_ns, quotas): (u64, &Quotas),
     ) -> Worth {
@@ -382,7 +382,7 @@ impl Holder {
     }
 
     /// Returns true if this node can give away enough of a limit to be worth a line.
-    fn can_give(&self, seen: &Seen<'_>, quotas: &Quotas) -> bool {
+    fn can_give(&self, seen: &LimitView<'_>, quotas: &Quotas) -> bool {
         let (floor, lease) = seen.kept();
         if (floor, lease) == (seen.floor, seen.lease) {
             return false;
@@ -396,7 +396,7 @@ impl Holder {
         })
     }
 
-    fn line(&self, seen: &Seen<'_>, quotas: &Quotas) -> ShareLine {
+    fn line(&self, seen: &LimitView<'_>, quotas: &Quotas) -> ShareLine {
         let (floor, lease) = seen.said(quotas);
         // A lease that is kept as a whole is sent as the maximum, since an earlier statement may
         // have raised it by the time this one is applied.
@@ -405,7 +405,7 @@ impl Holder {
         ShareLine { scope: seen.scope.clone(), floor, lease, need: self.lease_need(seen) }
     }
 
-    fn lease_need(&self, seen: &Seen<'_>) -> Units {
+    fn lease_need(&self, seen: &LimitView<'_>) -> Units {
         let need = self.needs.get(seen.scope).copied().unwrap_or_default();
         let floor = |kind| if self.is_leaving { u64::MAX } else { seen.floor[kind] };
         Units::each(|kind| need[kind].saturating_sub(floor(kind)))
@@ -417,7 +417,7 @@ impl Holder {
         self.introduced.retain(|scope, _| book.terms.contains_key(scope));
         let is_mine = |pool: &Pool| {
             let lease = pool.lease(&self.run).copied().unwrap_or_default();
-            !pool.floor(&self.run.node).is_none() || lease != Lease::default()
+            !pool.floor(&self.run.node).is_none() || lease != PoolLease::default()
         };
         let gone = shares
             .pools()

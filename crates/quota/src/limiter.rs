@@ -23,7 +23,7 @@ pub struct Holding {
 
 /// Usage of a limit on this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct LimitUsage {
     /// Units charged within the window; for concurrency, requests in flight.
     pub in_use: Units,
     /// Units that may be in use.
@@ -221,8 +221,8 @@ impl Limiter {
         self.meter(kind).map(|meter| meter.spent(now_ns)).unwrap_or_default()
     }
 
-    pub(crate) fn usage(&self, now_ns: u64) -> Usage {
-        Usage {
+    pub(crate) fn usage(&self, now_ns: u64) -> LimitUsage {
+        LimitUsage {
             in_use: self.each(|meter| meter.in_use(now_ns)),
             held: self.each(|meter| meter.held(now_ns)),
             debt: self.each(Meter::debt),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::UNITS_MAX;
-use crate::window::{Step, Window};
+use crate::window::{Window, WindowStep};
 
 /// Steps of a window of a minute: half a second each. A charge may count one step too long, which
 /// loses less than 1 % of the limit.
@@ -57,7 +57,7 @@ pub(crate) struct Meter {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
     pub(crate) units: u64,
-    step: Option<Step>,
+    step: Option<WindowStep>,
 }
 
 /// Demand since the last [`Meter::take_asked`].

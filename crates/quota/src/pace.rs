@@ -24,7 +24,7 @@ pub(crate) struct Pace {
 
 /// Permission of a node to make a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum StatementTurn {
     /// No statement now.
     No,
     /// A statement only if another process waits for it.
@@ -44,7 +44,7 @@ impl Pace {
         }
     }
 
-    pub(crate) fn turn(&mut self, now_ns: u64) -> Turn {
+    pub(crate) fn turn(&mut self, now_ns: u64) -> StatementTurn {
         while self.urgent_left < URGENT_MAX
             && now_ns >= self.refilled_ns + URGENT_EACH_MS * 1_000_000
         {
@@ -52,17 +52,17 @@ impl Pace {
             self.urgent_left += 1;
         }
         if now_ns >= self.not_before_ns {
-            Turn::Yes
+            StatementTurn::Yes
         } else if self.urgent_left > 0 && now_ns >= self.urgent_before_ns {
-            Turn::Urgent
+            StatementTurn::Urgent
         } else {
-            Turn::No
+            StatementTurn::No
         }
     }
 
     /// Takes one urgent statement out of the bucket if `turn` was urgent.
-    pub(crate) fn said(&mut self, now_ns: u64, turn: Turn) {
-        if turn == Turn::Urgent {
+    pub(crate) fn said(&mut self, now_ns: u64, turn: StatementTurn) {
+        if turn == StatementTurn::Urgent {
             if self.urgent_left == URGENT_MAX {
                 self.refilled_ns = now_ns;
             }
@@ -98,8 +98,8 @@ mod tests {
             let now_ns = S + look * S / 4;
             // Siblings make statements all the time, so the node never has a regular turn.
             pace.not_before_ns = u64::MAX / 2;
-            if pace.turn(now_ns) == Turn::Urgent {
-                pace.said(now_ns, Turn::Urgent);
+            if pace.turn(now_ns) == StatementTurn::Urgent {
+                pace.said(now_ns, StatementTurn::Urgent);
                 pace.urgent_before_ns = now_ns + URGENT_MS * 1_000_000;
                 early += 1;
             }
@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn after_a_statement_an_urgent_one_comes_sooner_than_another() {
         let mut pace = Pace::new(fastrand::Rng::with_seed(1));
-        assert_eq!(pace.turn(S), Turn::Yes);
-        pace.said(S, Turn::Yes);
+        assert_eq!(pace.turn(S), StatementTurn::Yes);
+        pace.said(S, StatementTurn::Yes);
         pace.wait(S);
-        assert_eq!(pace.turn(S + S / 5), Turn::No);
-        assert_eq!(pace.turn(S + S), Turn::Urgent);
-        assert_eq!(pace.turn(S + 3 * S), Turn::Yes);
+        assert_eq!(pace.turn(S + S / 5), StatementTurn::No);
+        assert_eq!(pace.turn(S + S), StatementTurn::Urgent);
+        assert_eq!(pace.turn(S + 3 * S), StatementTurn::Yes);
     }
 }

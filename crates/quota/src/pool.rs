@@ -36,12 +36,12 @@ pub struct Pool {
     /// Units that each node may be using for ever.
     floors: BTreeMap<NodeName, Units>,
     /// Units that each process may be using until its lease ends.
-    leases: BTreeMap<Run, Lease>,
+    leases: BTreeMap<Run, PoolLease>,
 }
 
 /// Units of a pool that a process holds and needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lease {
+pub struct PoolLease {
     /// Units that the process may be using.
     pub held: Units,
     /// Units that the process needs.
@@ -66,7 +66,7 @@ impl Pool {
 
     /// Returns the lease of a process; None if the process never named this limit.
     #[must_use]
-    pub fn lease(&self, run: &Run) -> Option<&Lease> {
+    pub fn lease(&self, run: &Run) -> Option<&PoolLease> {
         self.leases.get(run)
     }
 
@@ -78,7 +78,7 @@ impl Pool {
 
     /// Returns the lease of each process.
     #[must_use]
-    pub fn leases(&self) -> &BTreeMap<Run, Lease> {
+    pub fn leases(&self) -> &BTreeMap<Run, PoolLease> {
         &self.leases
     }
 
@@ -210,7 +210,7 @@ impl Pool {
         let parts = fair(surplus, &needs);
         let more = even(surplus - parts.iter().sum::<u64>(), parts.len().max(terms.nodes));
         let mut parts = parts.into_iter().enumerate().map(|(place, part)| part + more(place));
-        let target = |lease: &Lease| match lease.is_ending {
+        let target = |lease: &PoolLease| match lease.is_ending {
             true => 0,
             false => parts.next().unwrap_or(0),
         };
@@ -222,7 +222,7 @@ impl Pool {
     pub(crate) fn is_short(&self, terms: &PoolTerms, kind: LimitKind, targets: &[u64]) -> bool {
         let lacks_floor =
             terms.floors.iter().any(|(node, should)| self.floor(node)[kind] < should[kind]);
-        let lacks = |(lease, target): (&Lease, &u64)| {
+        let lacks = |(lease, target): (&PoolLease, &u64)| {
             lease.held[kind] < lease.need[kind].min(*target) || lease.held[kind] < *target / 2
         };
         lacks_floor
@@ -231,11 +231,11 @@ impl Pool {
     }
 }
 
-fn needed(lease: &Lease, target: u64, kind: LimitKind) -> u64 {
+fn needed(lease: &PoolLease, target: u64, kind: LimitKind) -> u64 {
     lease.need[kind].min(target).saturating_sub(lease.held[kind])
 }
 
-fn spare(lease: &Lease, target: u64, kind: LimitKind) -> u64 {
+fn spare(lease: &PoolLease, target: u64, kind: LimitKind) -> u64 {
     target.saturating_sub(lease.held[kind])
 }
 
@@ -246,7 +246,7 @@ mod tests {
     /// Builds a pool with units that were never given out, as a damaged snapshot may have.
     fn beyond_counting() -> Pool {
         let most = Units([u64::MAX; 3]);
-        let lease = |is_ending| Lease { held: most, need: most, is_ending };
+        let lease = |is_ending| PoolLease { held: most, need: most, is_ending };
         let run = |node: &str| Run { node: node.into(), incarnation: 1 };
         Pool {
             whole: most,

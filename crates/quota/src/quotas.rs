@@ -11,8 +11,8 @@ use crate::limiter::Limiter;
 use crate::outputs::Outputs;
 use crate::request::LIMITS_EACH;
 use crate::{
-    Demand, Holding, LimitKind, QuotaAsk, QuotaHold, QuotaRefusal, Rates, RequestWindow, Scope,
-    UNITS_MAX, Units, Usage,
+    Demand, Holding, LimitKind, LimitUsage, QuotaAsk, QuotaError, QuotaHold, Rates, RequestWindow,
+    Scope, UNITS_MAX, Units,
 };
 
 /// Start value of the clock, so that charges made before the start that still count have a time.
@@ -26,7 +26,7 @@ const OPEN_NS: u64 = 6_000_000_000;
 #[derive(Debug)]
 pub struct Quotas {
     origin: Instant,
-    table: ArcSwap<Table>,
+    table: ArcSwap<QuotaTable>,
     /// Terms that the table was built from.
     terms: ArcSwap<Terms>,
     outputs: Outputs,
@@ -56,7 +56,7 @@ struct Terms {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct QuotaTable {
     global: Option<Arc<Limiter>>,
     tenants: BTreeMap<Box<str>, Arc<Limiter>>,
     models: BTreeMap<Box<str>, Arc<Limiter>>,
@@ -68,7 +68,7 @@ impl Quotas {
     /// Creates a set without limits, whose clock begins at `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        let table = Table { is_empty: true, ..Table::default() };
+        let table = QuotaTable { is_empty: true, ..QuotaTable::default() };
         Self {
             origin: now,
             table: ArcSwap::from_pointee(table),
@@ -94,7 +94,7 @@ impl Quotas {
     ///
     /// # Errors
     /// Returns the limit that has no room, and when to try again.
-    pub fn admit(&self, ask: &QuotaAsk<'_>) -> Result<QuotaHold, QuotaRefusal> {
+    pub fn admit(&self, ask: &QuotaAsk<'_>) -> Result<QuotaHold, QuotaError> {
         let table = self.table.load();
         let mut hold = QuotaHold::default();
         if table.is_empty {
@@ -107,7 +107,7 @@ impl Quotas {
                 Ok(charges) => hold.add(Arc::clone(limiter), charges),
                 Err(full) => {
                     hold.undo();
-                    return Err(QuotaRefusal {
+                    return Err(QuotaError {
                         scope: limiter.scope.clone(),
                         kind: full.kind,
                         requests: limiter.requests,
@@ -198,10 +198,10 @@ impl Quotas {
         }
     }
 
-    fn table_of(&self, terms: &Terms, open_until_ns: u64) -> Table {
+    fn table_of(&self, terms: &Terms, open_until_ns: u64) -> QuotaTable {
         let before = self.table.load();
         let is_empty = terms.agreed.is_empty() && terms.own.is_empty();
-        let mut table = Table { is_empty, ..Table::default() };
+        let mut table = QuotaTable { is_empty, ..QuotaTable::default() };
         let bounded = |terms: &LimitTerms| {
             let whole = terms.whole.map(|whole| whole.map(|whole| whole.min(UNITS_MAX)));
             LimitTerms { whole, ..terms.clone() }
@@ -280,7 +280,7 @@ impl Quotas {
 
     /// Returns the usage of a limit; None if there is no such limit.
     #[must_use]
-    pub fn usage(&self, scope: &Scope, now: Instant) -> Option<Usage> {
+    pub fn usage(&self, scope: &Scope, now: Instant) -> Option<LimitUsage> {
         Some(self.table.load().find(scope)?.usage(self.clock_ns(now)))
     }
 
@@ -292,7 +292,7 @@ impl Quotas {
 
     /// Returns the terms and usage of the first `most` limits.
     #[must_use]
-    pub fn standings(&self, now: Instant, most: usize) -> Vec<(LimitTerms, Usage)> {
+    pub fn standings(&self, now: Instant, most: usize) -> Vec<(LimitTerms, LimitUsage)> {
         let (table, now_ns) = (self.table.load(), self.clock_ns(now));
         let standing = |limiter: &Arc<Limiter>| {
             let terms = LimitTerms {
@@ -308,7 +308,7 @@ impl Quotas {
     /// Returns the first `most` limits of [`Self::set_own`] in the order of their names, with their
     /// usage; None if a limit of the cluster takes precedence.
     #[must_use]
-    pub fn own(&self, now: Instant, most: usize) -> Vec<(LimitTerms, Option<Usage>)> {
+    pub fn own(&self, now: Instant, most: usize) -> Vec<(LimitTerms, Option<LimitUsage>)> {
         let (terms, table, now_ns) = (self.terms.load(), self.table.load(), self.clock_ns(now));
         let mut own: Vec<&LimitTerms> = terms.own.iter().collect();
         own.sort_by(|one, other| one.scope.cmp(&other.scope));
@@ -332,7 +332,7 @@ impl Quotas {
     }
 }
 
-impl Table {
+impl QuotaTable {
     /// Returns the limiters that apply to a request, the narrowest first: a client over its own
     /// limit hears of that one, and takes nothing from others meanwhile.
     fn applying(&self, ask: &QuotaAsk<'_>) -> [Option<&Arc<Limiter>>; LIMITS_EACH] {

@@ -30,7 +30,7 @@ pub struct QuotaAsk<'a> {
 
 /// Refusal of a request by a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaRefusal {
+pub struct QuotaError {
     /// Scope of the limit.
     pub scope: Scope,
     /// Kind that has no room.
@@ -51,7 +51,7 @@ pub struct QuotaRefusal {
     pub is_divided: bool,
 }
 
-impl QuotaRefusal {
+impl QuotaError {
     /// Returns true if the request would fit if no other one used the limit. If false, it never
     /// will.
     #[must_use]
@@ -60,7 +60,7 @@ impl QuotaRefusal {
     }
 }
 
-impl fmt::Display for QuotaRefusal {
+impl fmt::Display for QuotaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { scope, asked, used, held, whole, .. } = self;
         let limit = format_args!("{whole} {} for {scope}", self.kind.unit(self.requests));

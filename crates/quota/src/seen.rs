@@ -6,7 +6,7 @@ use crate::book::Book;
 use crate::{LimitKind, Pool, PoolTerms, Quotas, RequestWindow, Run, Scope, Shares, Units};
 
 /// Limit in the agreed state, with its terms, as one process sees it.
-pub(crate) struct Seen<'a> {
+pub(crate) struct LimitView<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) terms: &'a PoolTerms,
     pub(crate) pool: Option<&'a Pool>,
@@ -22,7 +22,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) is_wanted: [bool; 3],
 }
 
-impl<'a> Seen<'a> {
+impl<'a> LimitView<'a> {
     pub(crate) fn new(run: &Run, shares: &'a Shares, book: &'a Book, scope: &'a Scope) -> Self {
         static NO_TERMS: PoolTerms = PoolTerms {
             whole: [None; 3],

@@ -45,7 +45,7 @@ pub struct Ground<'a> {
 
 /// Refusal of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StatementFault {
+pub enum StatementError {
     /// The process, or a later one of the same node, has made a newer statement.
     Stale,
     /// The statement has too many lines or overdue processes.
@@ -59,7 +59,7 @@ impl Shares {
     ///
     /// # Errors
     /// Returns why the statement is refused; nothing has changed then.
-    pub fn apply(&mut self, said: &Statement, ground: &Ground<'_>) -> Result<(), StatementFault> {
+    pub fn apply(&mut self, said: &Statement, ground: &Ground<'_>) -> Result<(), StatementError> {
         self.check(said)?;
         self.keep(ground.members);
         let row = RunRow { serial: said.serial, length_ms: said.length_ms };
@@ -134,13 +134,13 @@ impl Shares {
         self.runs_of(node).next_back().map(|(run, _)| run)
     }
 
-    fn check(&self, said: &Statement) -> Result<(), StatementFault> {
+    fn check(&self, said: &Statement) -> Result<(), StatementError> {
         if said.lines.len() > LINES_MAX || said.overdue.len() > OVERDUE_MAX {
-            return Err(StatementFault::TooLong);
+            return Err(StatementError::TooLong);
         }
         let is_late = self.runs.get(&said.run).is_some_and(|row| row.serial >= said.serial);
         if is_late || self.newest(&said.run.node).is_some_and(|newest| *newest > said.run) {
-            return Err(StatementFault::Stale);
+            return Err(StatementError::Stale);
         }
         let is_new = !self.runs.contains_key(&said.run);
         let has_ended = |run: &Run, row: &RunRow| {
@@ -151,7 +151,7 @@ impl Shares {
         };
         let left = self.runs_of(&said.run.node).filter(|(run, row)| !has_ended(run, row));
         if is_new && left.count() >= RUNS_EACH_MAX {
-            return Err(StatementFault::TooManyRuns);
+            return Err(StatementError::TooManyRuns);
         }
         Ok(())
     }

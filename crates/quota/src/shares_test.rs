@@ -18,7 +18,7 @@ impl World {
         Self { shares: Shares::default(), members, rows_max: ROWS_MAX, nodes: 0 }
     }
 
-    fn apply(&mut self, said: &Statement) -> Result<(), StatementFault> {
+    fn apply(&mut self, said: &Statement) -> Result<(), StatementError> {
         let regions = self.members.iter().map(|node| (node.as_str().into(), vec![node.clone()]));
         let whole = [None, Some(1_000), None];
         let floors = floors(whole, &BTreeMap::new(), &regions.collect());
@@ -134,7 +134,7 @@ fn a_process_that_ends_gets_nothing_more() {
     world.applied(&says(&b, 3, 400, 0));
     let leased = world.leased(&b).unwrap() + world.leased(&next).unwrap();
     assert_eq!((world.leased(&a), leased), (Some(70), 830));
-    assert_eq!(world.apply(&says(&a, 3, 0, 0)), Err(StatementFault::Stale));
+    assert_eq!(world.apply(&says(&a, 3, 0, 0)), Err(StatementError::Stale));
 }
 
 #[test]
@@ -190,8 +190,8 @@ fn processes_are_forgotten_when_they_have_nothing_and_refused_when_too_many_have
         assert_eq!(world.leased(&a), Some(1));
     }
     world.applied(&says(&run("a", 30), 1, 0, 0));
-    assert_eq!(world.apply(&says(&run("a", 31), 1, 0, 0)), Err(StatementFault::TooManyRuns));
-    assert_eq!(world.apply(&says(&run("a", 22), 9, 0, 0)), Err(StatementFault::Stale));
+    assert_eq!(world.apply(&says(&run("a", 31), 1, 0, 0)), Err(StatementError::TooManyRuns));
+    assert_eq!(world.apply(&says(&run("a", 22), 9, 0, 0)), Err(StatementError::Stale));
     // The next process knows that they have ended, and reports it.
     let ended = |kinds| {
         let earlier = [run("a", 20), run("a", 21), run("a", 22), run("a", 30)];
@@ -201,12 +201,12 @@ fn processes_are_forgotten_when_they_have_nothing_and_refused_when_too_many_have
         Statement { overdue, ..says(&run("a", 31), 1, 0, 0) }
     };
     let mut next = World { shares: world.shares.clone(), ..World::new() };
-    assert_eq!(next.apply(&ended([true, true, false])), Err(StatementFault::TooManyRuns));
+    assert_eq!(next.apply(&ended([true, true, false])), Err(StatementError::TooManyRuns));
     next.applied(&ended([true; 3]));
     assert_eq!((next.leased(&run("a", 31)), next.shares.runs().len()), (Some(900), 1));
     let lines = vec![says(&run("a", 30), 2, 0, 0).lines[0].clone(); LINES_MAX + 1];
     let long = Statement { lines, ..says(&run("a", 30), 2, 0, 0) };
-    assert_eq!(world.apply(&long), Err(StatementFault::TooLong));
+    assert_eq!(world.apply(&long), Err(StatementError::TooLong));
 }
 
 #[test]

@@ -15,11 +15,11 @@ const DRIFT: u64 = 64;
 
 /// Time of the last new statement of each process, by this node's own clock.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct StatementWatch {
     seen: BTreeMap<Run, (u64, u64)>,
 }
 
-impl Watch {
+impl StatementWatch {
     /// Notes new statements of other processes. Returns true if one is by a node in `siblings`.
     pub(crate) fn observe(
         &mut self,

@@ -27,7 +27,7 @@ pub(crate) struct Window {
 
 /// Slot and step of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct WindowStep {
     slot: u32,
     tag: u32,
 }
@@ -67,7 +67,7 @@ impl Window {
     }
 
     /// Notes a charge that is already part of `in_use`.
-    pub(crate) fn note(&self, now_ns: u64, units: u64, in_use: &AtomicU64) -> Step {
+    pub(crate) fn note(&self, now_ns: u64, units: u64, in_use: &AtomicU64) -> WindowStep {
         let step = now_ns / self.step_ns;
         let place = step % self.slots.len() as u64;
         let slot = &self.slots[place as usize];
@@ -82,7 +82,7 @@ impl Window {
             match slot.compare_exchange_weak(held, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     in_use.fetch_sub(gone, Ordering::AcqRel);
-                    return Step { slot: place as u32, tag: (next >> VALUE_BITS) as u32 };
+                    return WindowStep { slot: place as u32, tag: (next >> VALUE_BITS) as u32 };
                 }
                 Err(now) => held = now,
             }
@@ -90,7 +90,7 @@ impl Window {
     }
 
     /// Gives back a part of a charge if it still counts. Returns the units given back.
-    pub(crate) fn refund(&self, step: Step, units: u64) -> u64 {
+    pub(crate) fn refund(&self, step: WindowStep, units: u64) -> u64 {
         let slot = &self.slots[step.slot as usize];
         let refunded = slot.fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
             (held >> VALUE_BITS == u64::from(step.tag)).then(|| held - units.min(value(held)))

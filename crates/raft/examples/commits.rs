@@ -18,7 +18,7 @@ use spillway_codec::Wire;
 use spillway_link::delayed::{Path, Paths};
 use spillway_link::{Link, PeerConfig};
 use spillway_raft::{
-    Config, Consensus, Machine, MachineFault, NodeId, Role, Seed, Timing, Urgency,
+    Consensus, Machine, MachineError, NodeId, RaftConfig, Role, Seed, Timing, Urgency,
 };
 use spillway_testkit::{Certificates, RefuseAll, as_peer};
 
@@ -59,12 +59,12 @@ impl Machine for Counter {
         Sum(self.0)
     }
 
-    fn snapshot(&self) -> Result<Bytes, MachineFault> {
+    fn snapshot(&self) -> Result<Bytes, MachineError> {
         Ok(Bytes::copy_from_slice(&self.0.to_le_bytes()))
     }
 
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineFault> {
-        let bytes = snapshot.try_into().map_err(|_| MachineFault("not eight bytes".to_owned()))?;
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineError> {
+        let bytes = snapshot.try_into().map_err(|_| MachineError("not eight bytes".to_owned()))?;
         self.0 = u64::from_le_bytes(bytes);
         Ok(())
     }
@@ -89,7 +89,7 @@ async fn main() -> anyhow::Result<()> {
     for (at, link) in links.iter().enumerate() {
         let id = NodeId(at as u64 + 1);
         let data = folder.path().join(format!("data-{at}"));
-        let mut config = Config::new(id, name(at).as_str().into(), "r".into(), data);
+        let mut config = RaftConfig::new(id, name(at).as_str().into(), "r".into(), data);
         config.timing = Timing::for_rtt(rtt);
         let log = Consensus::start(config, Arc::clone(link), Counter::default()).await?;
         logs.push(Arc::new(log));

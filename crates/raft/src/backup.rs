@@ -6,7 +6,7 @@ use bytes::Bytes;
 use spillway_types::NodeName;
 use tokio::task::spawn_blocking;
 
-use crate::disk::{self, Change, DiskFault, Folder, StoredSnapshot, owner_of};
+use crate::disk::{self, DiskError, Folder, LogChange, StoredSnapshot, owner_of};
 use crate::ids::{ClusterId, DiskId, Member, NodeId};
 use crate::raft::Members;
 use crate::wire::{Ballot, EntryRecord, MembersRecord, Point};
@@ -32,19 +32,19 @@ pub(crate) async fn write(
     file: &Path,
     disk: DiskId,
     snapshot: &StoredSnapshot,
-) -> Result<(), DiskFault> {
+) -> Result<(), DiskError> {
     let (file, snapshot) = (PathBuf::from(file), snapshot.clone());
     let writing = spawn_blocking(move || disk::write_snapshot(&file, disk, &snapshot));
     let written = writing.await.map_err(std::io::Error::other).and_then(|written| written);
-    written.map_err(DiskFault::io("writing the backup"))
+    written.map_err(DiskError::io("writing the backup"))
 }
 
 /// Error of restoring a backup.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RestoreFault {
+pub enum RestoreError {
     /// The backup or the folder can't be used.
     #[error(transparent)]
-    Disk(#[from] DiskFault),
+    Disk(#[from] DiskError),
     /// The backup does not know the node. A new node has no right to be in the cluster, so an old
     /// one has to begin it.
     #[error("the backup knows no node {name}: begin with one of {}, the others join", list(.known))]
@@ -73,7 +73,7 @@ pub fn restore(
     backup: &Path,
     folder: &Path,
     name: &NodeName,
-) -> Result<(ClusterId, Founder), RestoreFault> {
+) -> Result<(ClusterId, Founder), RestoreError> {
     restore_snapshot(disk::read_snapshot(backup)?, folder, name)
 }
 
@@ -86,7 +86,7 @@ pub fn restore_bytes(
     (backup, bytes): (&Path, Bytes),
     folder: &Path,
     name: &NodeName,
-) -> Result<(ClusterId, Founder), RestoreFault> {
+) -> Result<(ClusterId, Founder), RestoreError> {
     restore_snapshot(disk::parse_snapshot(backup, bytes)?, folder, name)
 }
 
@@ -94,32 +94,32 @@ fn restore_snapshot(
     mut snapshot: StoredSnapshot,
     folder: &Path,
     name: &NodeName,
-) -> Result<(ClusterId, Founder), RestoreFault> {
+) -> Result<(ClusterId, Founder), RestoreError> {
     if owner_of(folder)?.is_some() {
-        return Err(DiskFault::Occupied { folder: folder.into() }.into());
+        return Err(DiskError::Occupied { folder: folder.into() }.into());
     }
-    let last = snapshot.head.last.ok_or_else(|| DiskFault::damaged("the backup is empty"))?;
+    let last = snapshot.head.last.ok_or_else(|| DiskError::damaged("the backup is empty"))?;
     let (founder, disk) = founder(&snapshot, name)?;
     let cluster = new_cluster()?;
     let mut opened = Folder::open(folder, founder.node, Some(disk))?;
     let members = MembersRecord::only(founder.node, &founder.member(disk));
     snapshot.head.members = members;
     snapshot.head.members_at = Some(last);
-    opened.snapshots.write(&snapshot).map_err(DiskFault::io("writing the snapshot"))?;
+    opened.snapshots.write(&snapshot).map_err(DiskError::io("writing the snapshot"))?;
     let ballot = Ballot { term: last.term, node: founder.node, is_won: false };
     opened.file.write(&[
-        Change::Cluster(cluster),
-        Change::Ballot(ballot),
-        Change::Purge(last),
-        Change::Committed(Some(last)),
+        LogChange::Cluster(cluster),
+        LogChange::Ballot(ballot),
+        LogChange::Purge(last),
+        LogChange::Committed(Some(last)),
     ])?;
     Ok((cluster, founder))
 }
 
 /// Returns the node of that name and its disk, as the backup has them.
-fn founder(snapshot: &StoredSnapshot, name: &NodeName) -> Result<(Founder, DiskId), RestoreFault> {
+fn founder(snapshot: &StoredSnapshot, name: &NodeName) -> Result<(Founder, DiskId), RestoreError> {
     let members = Members::try_from(snapshot.head.members.clone());
-    let members = members.map_err(|bad| DiskFault::damaged(bad.to_string()))?;
+    let members = members.map_err(|bad| DiskError::damaged(bad.to_string()))?;
     match members.nodes().find(|(_, member)| member.name == *name) {
         Some((node, Member { name, region, disk })) => {
             let (name, region) = (name.clone(), region.clone());
@@ -127,7 +127,7 @@ fn founder(snapshot: &StoredSnapshot, name: &NodeName) -> Result<(Founder, DiskI
         }
         None => {
             let known = members.nodes().map(|(_, member)| member.name.clone()).collect();
-            Err(RestoreFault::NoSuchNode { name: name.clone(), known })
+            Err(RestoreError::NoSuchNode { name: name.clone(), known })
         }
     }
 }
@@ -139,8 +139,8 @@ fn founder(snapshot: &StoredSnapshot, name: &NodeName) -> Result<(Founder, DiskI
 ///
 /// # Errors
 /// Returns an error if the folder is in use, is damaged, or holds no log.
-pub fn force_new_cluster(folder: &Path, founder: &Founder) -> Result<ClusterId, DiskFault> {
-    let empty = || DiskFault::Empty { folder: folder.into() };
+pub fn force_new_cluster(folder: &Path, founder: &Founder) -> Result<ClusterId, DiskError> {
+    let empty = || DiskError::Empty { folder: folder.into() };
     let owner = owner_of(folder)?.ok_or_else(empty)?;
     let mut opened = Folder::open(folder, founder.node, Some(owner.disk))?;
     let state = *opened.file.state();
@@ -154,18 +154,18 @@ pub fn force_new_cluster(folder: &Path, founder: &Founder) -> Result<ClusterId, 
     let members = MembersRecord::only(founder.node, &founder.member(owner.disk));
     let entry = EntryRecord::of_members(at, members);
     let frame = spillway_codec::encode(&entry)
-        .map_err(|error| DiskFault::io("encoding the members")(std::io::Error::other(error)))?;
+        .map_err(|error| DiskError::io("encoding the members")(std::io::Error::other(error)))?;
     opened.file.write(&[
-        Change::Cluster(cluster),
-        Change::Ballot(Ballot { term: at.term, node: founder.node, is_won: false }),
-        Change::Append(at, frame),
-        Change::Committed(Some(at)),
+        LogChange::Cluster(cluster),
+        LogChange::Ballot(Ballot { term: at.term, node: founder.node, is_won: false }),
+        LogChange::Append(at, frame),
+        LogChange::Committed(Some(at)),
     ])?;
     Ok(cluster)
 }
 
-fn new_cluster() -> Result<ClusterId, DiskFault> {
-    ClusterId::random().map_err(|error| DiskFault::Io {
+fn new_cluster() -> Result<ClusterId, DiskError> {
+    ClusterId::random().map_err(|error| DiskError::Io {
         what: "naming the cluster".to_owned(),
         cause: error.to_string(),
     })

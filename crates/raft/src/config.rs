@@ -12,7 +12,7 @@ use crate::wire::WireVersion;
 
 /// Configuration of a node's log, fixed when it starts.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct RaftConfig {
     /// Number of this node. Seeds take theirs from [`crate::seed_ids`]; the cluster gives every
     /// other node its number when the node joins.
     pub node: NodeId,
@@ -46,7 +46,7 @@ pub struct Config {
     pub wire_newest: WireVersion,
 }
 
-impl Config {
+impl RaftConfig {
     /// Returns the configuration of a node with default limits.
     #[must_use]
     pub fn new(node: NodeId, name: NodeName, region: RegionName, folder: PathBuf) -> Self {

@@ -23,12 +23,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backup;
-use crate::config::Config;
-use crate::disk::DiskFault;
-use crate::error::{ProposeError, StartFault};
+use crate::config::RaftConfig;
+use crate::disk::DiskError;
+use crate::error::{ProposeError, RaftStartError};
 use crate::ids::{DiskId, Member, NodeId};
 use crate::machine::Machine;
-use crate::net::{Context, Heard};
+use crate::net::{Context, LeaderContact};
 use crate::proposer::Raft;
 use crate::rules::budget::{Budget, Urgency};
 use crate::state_machine::{Applied, stored};
@@ -44,9 +44,9 @@ pub struct Consensus<M: Machine> {
     raft: Raft<M>,
     pub(crate) context: Arc<Context>,
     pub(crate) applied: Arc<Applied<M>>,
-    heard: Heard,
+    heard: LeaderContact,
     budget: Mutex<Budget>,
-    config: Config,
+    config: RaftConfig,
     started: Instant,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -91,7 +91,11 @@ impl<M: Machine> Consensus<M> {
     /// # Errors
     /// Returns an error if the settings contradict each other or the folder can't be used, above
     /// all if the disk has lost data that it confirmed.
-    pub async fn start(config: Config, link: Arc<Link>, machine: M) -> Result<Self, StartFault> {
+    pub async fn start(
+        config: RaftConfig,
+        link: Arc<Link>,
+        machine: M,
+    ) -> Result<Self, RaftStartError> {
         start::start(config, link, machine).await
     }
 
@@ -105,7 +109,7 @@ impl<M: Machine> Consensus<M> {
     /// Returns this node as the other nodes have to know it.
     #[must_use]
     pub fn member(&self) -> Member {
-        let Config { name, region, .. } = &self.config;
+        let RaftConfig { name, region, .. } = &self.config;
         Member { name: name.clone(), region: region.clone(), disk: self.context.disk }
     }
 
@@ -144,8 +148,8 @@ impl<M: Machine> Consensus<M> {
     ///
     /// # Errors
     /// Returns an error if the state can't be encoded or the file can't be written.
-    pub async fn backup(&self, file: &Path) -> Result<(), DiskFault> {
-        let (meta, data) = self.applied.snapshot().map_err(DiskFault::io("encoding the state"))?;
+    pub async fn backup(&self, file: &Path) -> Result<(), DiskError> {
+        let (meta, data) = self.applied.snapshot().map_err(DiskError::io("encoding the state"))?;
         backup::write(file, self.context.disk, &stored(&meta, data)).await
     }
 

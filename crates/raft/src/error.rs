@@ -5,15 +5,15 @@ use std::time::Duration;
 use spillway_codec::{DecodeError, EncodeError};
 use thiserror::Error;
 
-use crate::disk::DiskFault;
-use crate::ids::{NoRandomness, NodeId};
+use crate::disk::DiskError;
+use crate::ids::{NodeId, RandomnessError};
 
 /// A node's log can't start.
 #[derive(Debug, Error)]
-pub enum StartFault {
+pub enum RaftStartError {
     /// The node's folder can't be used.
     #[error(transparent)]
-    Disk(#[from] DiskFault),
+    Disk(#[from] DiskError),
     /// A setting contradicts another one.
     #[error("the log's settings: {0}")]
     Config(String),
@@ -122,10 +122,10 @@ pub enum FormError {
     Refused(String),
     /// The disk refused.
     #[error(transparent)]
-    Disk(#[from] DiskFault),
+    Disk(#[from] DiskError),
     /// The cluster can't be named.
     #[error(transparent)]
-    Random(#[from] NoRandomness),
+    Random(#[from] RandomnessError),
     /// This node's log has stopped.
     #[error("the log of this node has stopped: {0}")]
     Stopped(String),

@@ -24,11 +24,11 @@ pub struct DiskId(pub u128);
 /// Error of a system that has no random numbers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no random numbers: {0}")]
-pub struct NoRandomness(String);
+pub struct RandomnessError(String);
 
-fn random() -> Result<u128, NoRandomness> {
+fn random() -> Result<u128, RandomnessError> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| NoRandomness(error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| RandomnessError(error.to_string()))?;
     Ok(u128::from_le_bytes(bytes))
 }
 
@@ -37,7 +37,7 @@ impl ClusterId {
     ///
     /// # Errors
     /// Returns an error if the system has no random numbers.
-    pub fn random() -> Result<Self, NoRandomness> {
+    pub fn random() -> Result<Self, RandomnessError> {
         random().map(Self)
     }
 }
@@ -47,7 +47,7 @@ impl DiskId {
     ///
     /// # Errors
     /// Returns an error if the system has no random numbers.
-    pub fn random() -> Result<Self, NoRandomness> {
+    pub fn random() -> Result<Self, RandomnessError> {
         random().map(Self)
     }
 }

@@ -40,13 +40,13 @@ pub trait Machine: Send + 'static {
     ///
     /// # Errors
     /// If the state can't be encoded; the node then stops with the reason.
-    fn snapshot(&self) -> Result<Bytes, MachineFault>;
+    fn snapshot(&self) -> Result<Bytes, MachineError>;
 
     /// Takes over the state of a snapshot, whatever it was before.
     ///
     /// # Errors
     /// If these bytes are no snapshot that this version reads; the state is then as before.
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineFault>;
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineError>;
 
     /// A number that is equal on all nodes at equal index, and nearly surely differs if the state
     /// does.
@@ -56,4 +56,4 @@ pub trait Machine: Send + 'static {
 /// A state can't be made into a snapshot or read from one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct MachineFault(pub String);
+pub struct MachineError(pub String);

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::ids::NodeId;
 use crate::machine::Machine;
 use crate::net::Context;
-use crate::raft::{Command, Types};
+use crate::raft::{CommandFrame, Types};
 use crate::rules::isolation::Voice;
 use crate::state_machine::Applier;
 use crate::status;
@@ -62,7 +62,7 @@ async fn propose_once<M: Machine>(
     command: Bytes,
     limit: Duration,
 ) -> Result<(u64, Bytes), NotDone> {
-    let writing = raft.client_write(Command(command));
+    let writing = raft.client_write(CommandFrame(command));
     let isolated = async {
         // An error means that the log ends, which the write notices too.
         if voice.wait_for(|voice| *voice != Voice::Confirmed).await.is_err() {

@@ -11,7 +11,7 @@ use crate::ids::{Member, NodeId};
 
 openraft::declare_raft_types!(
     pub(crate) Types:
-        D = Command,
+        D = CommandFrame,
         R = Answered,
         NodeId = NodeId,
         Node = Member,
@@ -23,7 +23,7 @@ openraft::declare_raft_types!(
 pub(crate) type LogId = LogIdOf<Types>;
 pub(crate) type Vote = VoteOf<Types>;
 pub(crate) type Entry = EntryOf<Types>;
-pub(crate) type Payload = EntryPayload<Command, NodeId, Member>;
+pub(crate) type Payload = EntryPayload<CommandFrame, NodeId, Member>;
 pub(crate) type Members = Membership<NodeId, Member>;
 pub(crate) type StoredMembers = openraft::type_config::alias::StoredMembershipOf<Types>;
 pub(crate) type SnapshotMeta = SnapshotMetaOf<Types>;
@@ -31,9 +31,9 @@ pub(crate) type Snapshot = SnapshotOf<Types, Bytes>;
 
 /// The frame of a machine's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Command(pub(crate) Bytes);
+pub(crate) struct CommandFrame(pub(crate) Bytes);
 
-impl fmt::Display for Command {
+impl fmt::Display for CommandFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} bytes", self.0.len())
     }

@@ -12,26 +12,26 @@ use tokio::task::spawn_blocking;
 use crate::disk::{LogStore, Snapshots, StoredSnapshot};
 use crate::machine::Machine;
 use crate::raft::{
-    Answered, Command, LogId, Payload, Snapshot, SnapshotMeta, StoredMembers, Types,
+    Answered, CommandFrame, LogId, Payload, Snapshot, SnapshotMeta, StoredMembers, Types,
 };
 use crate::wire::{Point, SnapshotHead};
 
 /// The machine, and how far it has come. Shared by the log, which changes it, and by readers.
 #[derive(Debug)]
 pub(crate) struct Applied<M> {
-    state: Mutex<State<M>>,
+    state: Mutex<MachineState<M>>,
     /// The index after the last entry that was applied: told on each change.
     next_index: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
-struct State<M> {
+struct MachineState<M> {
     machine: M,
     last: Option<LogId>,
     members: StoredMembers,
 }
 
-impl<M: Machine> State<M> {
+impl<M: Machine> MachineState<M> {
     /// Tells the machine who is a member of the log from here on.
     fn tell_members(&mut self) {
         let members = self.members.membership().nodes().map(|(_, member)| member.name.clone());
@@ -42,7 +42,7 @@ impl<M: Machine> State<M> {
 
 impl<M: Machine> Applied<M> {
     pub(crate) fn new(machine: M) -> Arc<Self> {
-        let state = State { machine, last: None, members: StoredMembers::default() };
+        let state = MachineState { machine, last: None, members: StoredMembers::default() };
         Arc::new(Self { state: Mutex::new(state), next_index: watch::Sender::new(0) })
     }
 
@@ -57,7 +57,7 @@ impl<M: Machine> Applied<M> {
         self.next_index.subscribe()
     }
 
-    fn state(&self) -> MutexGuard<'_, State<M>> {
+    fn state(&self) -> MutexGuard<'_, MachineState<M>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,7 +74,7 @@ impl<M: Machine> Applied<M> {
                 state.tell_members();
                 None
             }
-            Payload::Normal(Command(frame)) => {
+            Payload::Normal(CommandFrame(frame)) => {
                 let command = spillway_codec::decode::<M::Command>(&frame).map_err(|error| {
                     io::Error::other(format!(
                         "entry {} can't be applied: {error}. Start a version that reads it",

@@ -6,10 +6,10 @@ use std::time::Duration;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 
-use crate::disk::DiskFault;
+use crate::disk::DiskError;
 use crate::ids::{ClusterId, DiskId, Member, NodeId};
 use crate::machine::Machine;
-use crate::net::{Context, Heard};
+use crate::net::{Context, LeaderContact};
 use crate::proposer::Raft;
 use crate::rules::isolation::Voice;
 use crate::wire::Ballot;
@@ -74,7 +74,7 @@ pub struct Status {
     /// Reason why the log has stopped, or why this node is in no cluster.
     pub fault: Option<String>,
     /// Fault of the disk, if that is the reason.
-    pub disk_fault: Option<DiskFault>,
+    pub disk_fault: Option<DiskError>,
 }
 
 impl Status {
@@ -108,7 +108,7 @@ impl Status {
 pub(crate) fn status<M: Machine>(
     raft: &Raft<M>,
     context: &Context,
-    heard: &Heard,
+    heard: &LeaderContact,
     applied_index: Option<u64>,
 ) -> Status {
     let metrics = raft.metrics().borrow_watched().clone();
@@ -155,7 +155,7 @@ pub(crate) fn status<M: Machine>(
 
 /// Returns the greatest possible age of this node's knowledge. Knowledge from a time as leader
 /// still counts for a follower.
-fn age(context: &Context, heard: &Heard, applied_index: Option<u64>) -> Option<Duration> {
+fn age(context: &Context, heard: &LeaderContact, applied_index: Option<u64>) -> Option<Duration> {
     let applied_next = applied_index.map_or(0, |index| index + 1);
     let word = context.word().filter(|word| word.next_index <= applied_next);
     let as_of = heard.as_of(applied_next).max(word.map(|word| word.as_of))?;

@@ -8,7 +8,7 @@ use spillway_types::{LoadReport, ModelsPage, ReplicaName};
 use tokio::sync::mpsc;
 
 use crate::check::{CheckKind, CheckResult};
-use crate::http::Failure;
+use crate::http::RequestError;
 use crate::identity::Engine;
 use crate::scrape::CacheReport;
 
@@ -38,7 +38,7 @@ pub enum FactKind {
     /// Load of the replica, read from a page. A number that this page lacks is `None`; another page
     /// may have it.
     Report {
-        /// Position in [`crate::Target::scrapes`].
+        /// Position in [`crate::ReplicaTarget::scrapes`].
         page: usize,
         /// Load that the page reports.
         report: LoadReport,
@@ -49,10 +49,10 @@ pub enum FactKind {
     },
     /// A page could not be read. Earlier reports stay and get older.
     ScrapeFailed {
-        /// Position in [`crate::Target::scrapes`].
+        /// Position in [`crate::ReplicaTarget::scrapes`].
         page: usize,
         /// Reason of the failure.
-        failure: Failure,
+        failure: RequestError,
     },
     /// Server software that the replica's pages show; `None` if they do not tell. Sent after each
     /// look.

@@ -51,7 +51,7 @@ pub struct MetricsPage {
 /// Error: no kind of server has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no kind of server called {0:?}")]
-pub struct UnknownKind(pub String);
+pub struct UnknownKindError(pub String);
 
 impl ServerKind {
     /// All kinds.
@@ -177,11 +177,11 @@ impl fmt::Display for ServerKind {
 }
 
 impl FromStr for ServerKind {
-    type Err = UnknownKind;
+    type Err = UnknownKindError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownKind> {
+    fn from_str(name: &str) -> Result<Self, UnknownKindError> {
         let known = Self::ALL.into_iter().find(|kind| kind.as_str() == name);
-        known.ok_or_else(|| UnknownKind(name.to_owned()))
+        known.ok_or_else(|| UnknownKindError(name.to_owned()))
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
             assert_eq!(json, kind.as_str());
             assert_eq!(serde_json::from_value::<ServerKind>(json).unwrap(), kind);
         }
-        assert_eq!("ollama".parse::<ServerKind>(), Err(UnknownKind("ollama".to_owned())));
+        assert_eq!("ollama".parse::<ServerKind>(), Err(UnknownKindError("ollama".to_owned())));
     }
 
     #[test]

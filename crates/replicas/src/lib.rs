@@ -25,10 +25,10 @@ pub use check::{
 };
 pub use fact::{Fact, FactKind, FactSender};
 pub use file_watch::FileWatch;
-pub use http::{Failure, HttpProtocol, TlsTarget};
+pub use http::{HttpProtocol, RequestError, TlsTarget};
 pub use identity::{Engine, IdentityCheck};
-pub use kind::{MetricsPage, ServerKind, UnknownKind};
+pub use kind::{MetricsPage, ServerKind, UnknownKindError};
 pub use monitor::{Monitor, Monitors, Reconciled};
-pub use scrape::{BadSelector, CacheReport, Combine, FieldMapping, Mapping, Scrape, Selector};
-pub use target::Target;
+pub use scrape::{CacheReport, Combine, FieldMapping, Mapping, Scrape, Selector, SelectorError};
+pub use target::ReplicaTarget;
 pub use warm_up::{WarmUpError, warm_up};

@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue};
 use spillway_types::{ModelName, ReplicaName};
 
 use crate::check::{ActiveCheck, DeepCheck, NoticeCheck};
-use crate::http::{HttpProtocol, Server, TlsTarget};
+use crate::http::{HttpProtocol, HttpServer, TlsTarget};
 use crate::identity::IdentityCheck;
 use crate::scrape::Scrape;
 
@@ -13,7 +13,7 @@ use crate::scrape::Scrape;
 /// Two targets are equal if their monitors would do the same; then [`crate::Monitors::reconcile`]
 /// keeps the running monitor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Target {
+pub struct ReplicaTarget {
     /// Name of the replica in facts.
     pub replica: ReplicaName,
     /// Host name or address, IPv6 without brackets.
@@ -41,11 +41,11 @@ pub struct Target {
     pub scrapes: Vec<Scrape>,
 }
 
-impl Target {
+impl ReplicaTarget {
     /// Returns the server of the replica's API, or `port` on the same host, which gets HTTP/1.1.
-    pub(crate) fn server(&self, port: Option<u16>) -> Server {
+    pub(crate) fn server(&self, port: Option<u16>) -> HttpServer {
         let protocol = if port.is_some() { HttpProtocol::Http1 } else { self.protocol };
-        Server {
+        HttpServer {
             host: self.host.clone(),
             port: port.unwrap_or(self.port),
             tls: self.tls.clone(),

@@ -5,9 +5,9 @@ use std::time::Duration;
 use spillway_types::ModelName;
 
 use crate::check::one_token;
-use crate::http::{Client, Failure};
+use crate::http::{HttpClient, RequestError};
 use crate::identity::{IdentityCheck, ModelsReading};
-use crate::target::Target;
+use crate::target::ReplicaTarget;
 
 /// Error of a warm-up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub struct WarmUpError {
     /// Position of the prompt that failed.
     pub prompt: usize,
     /// Reason of the failure.
-    pub failure: Failure,
+    pub failure: RequestError,
 }
 
 /// Sends each prompt to each of the replica's models as a chat completion of one token, one after
@@ -28,11 +28,11 @@ pub struct WarmUpError {
 /// Returns the first prompt that failed; later prompts were not sent. The caller decides if it
 /// tries again or goes on without.
 pub async fn warm_up(
-    target: &Target,
+    target: &ReplicaTarget,
     prompts: &[String],
     bound: Duration,
 ) -> Result<(), WarmUpError> {
-    let mut client = Client::new(target.server(None));
+    let mut client = HttpClient::new(target.server(None));
     for model in &models_of(target, bound).await {
         for (index, prompt) in prompts.iter().enumerate() {
             one_token(&mut client, model, prompt, bound).await.map_err(|failure| WarmUpError {
@@ -46,7 +46,7 @@ pub async fn warm_up(
 }
 
 /// Returns the models of a replica, read from its page if the target names none.
-async fn models_of(target: &Target, bound: Duration) -> Vec<ModelName> {
+async fn models_of(target: &ReplicaTarget, bound: Duration) -> Vec<ModelName> {
     match target.identity {
         Some(check) if target.models.is_empty() => {
             let check = IdentityCheck { timeout: bound, ..check };

@@ -15,7 +15,7 @@ use spillway_route::{
     Waiting, plan, spill,
 };
 use spillway_types::{Inquiry, ModelLoad, RAMP_FULL, ShedState};
-use world::{REPLICAS, Table, candidate, inquiry};
+use world::{REPLICAS, ReplicaTable, candidate, inquiry};
 
 const REGIONS: usize = 50;
 const DECISIONS: usize = 50_000;
@@ -34,9 +34,9 @@ fn quantiles(sorted_ns: &[u64]) -> String {
 }
 
 /// Input of every decision that is measured.
-struct World {
+struct DecisionWorld {
     group: Group,
-    loads: Table,
+    loads: ReplicaTable,
     now: Instant,
     inquiry: Inquiry,
     /// The own region and the other regions; `None` if regions are not weighed.
@@ -47,9 +47,9 @@ struct World {
 #[expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 fn measure(policy: Policy, has_regions: bool) -> String {
     let now = Instant::now();
-    let world = World {
+    let world = DecisionWorld {
         group: Group::new(policy, (0..REPLICAS).map(candidate).collect()),
-        loads: Table::new(),
+        loads: ReplicaTable::new(),
         now,
         inquiry: inquiry(now),
         regions: has_regions.then(|| (own(), others())),
@@ -69,8 +69,8 @@ fn measure(policy: Policy, has_regions: bool) -> String {
     format!("{}, {allocations:.3} allocations", quantiles(&times_ns))
 }
 
-fn decide(world: &World, ticket: u64, rng: &mut fastrand::Rng) {
-    let World { group, loads, now, inquiry, regions } = world;
+fn decide(world: &DecisionWorld, ticket: u64, rng: &mut fastrand::Rng) {
+    let DecisionWorld { group, loads, now, inquiry, regions } = world;
     let moment = Moment { now: *now, loads, ticket, rng };
     let planned = black_box(plan(black_box(inquiry), group, &[], moment));
     let Some((own, others)) = regions else { return };

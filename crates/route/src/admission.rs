@@ -24,7 +24,7 @@ pub use outage::Outage;
 pub use promises::{Promise, Promises};
 pub use retry_after::{RetryAfter, retry_after_s};
 
-use crate::waiting::{Load, class};
+use crate::queue::{QueueLoad, class};
 use crate::{CLASSES, Entered, Full, WaitEntry, WaitLimits, WaitQueue, WaitTicket, Waiting};
 
 /// Queue of one route and model, with its service rate and its promises to refused clients.
@@ -298,7 +298,7 @@ impl<T> Admission<T> {
         let Some(all) = self.drain.rate_per_s(now).filter(|&rate| rate > 0.0) else {
             return self.foresight.wait_s(before.all);
         };
-        let is_other = |&(tenant, ..): &(u64, u16, Load, Load)| tenant != asker.tenant;
+        let is_other = |&(tenant, ..): &(u64, u16, QueueLoad, QueueLoad)| tenant != asker.tenant;
         let lines = self.queue.lines(asker.priority).filter(is_other);
         let others: u32 = lines.map(|(_, weight, ..)| u32::from(weight)).sum();
         let own = u32::from(asker.weight.max(1));

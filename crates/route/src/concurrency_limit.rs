@@ -14,7 +14,7 @@ pub use part::{Sharer, own_part};
 pub use seen_load::{SeenLoad, SeenQueue};
 use serde::{Deserialize, Serialize};
 use standing_queue::StandingQueue;
-use step::Step;
+use step::LimitStep;
 use trial::{Remedy, Trial};
 
 /// Concurrency limit of a replica: the number of requests in flight at which it is busy and hardly
@@ -46,7 +46,7 @@ pub struct ConcurrencyLimit {
     enough: StandingQueue,
     /// Replies to this node that begin per second, smoothed.
     began_per_s: f32,
-    step: Step,
+    step: LimitStep,
     raised_at: Option<Instant>,
     lowered_at: Option<Instant>,
     updated_at: Option<Instant>,
@@ -97,7 +97,7 @@ impl ConcurrencyLimit {
             too_many: StandingQueue::default(),
             enough: StandingQueue::default(),
             began_per_s: 0.0,
-            step: Step::search(),
+            step: LimitStep::search(),
             raised_at: None,
             lowered_at: None,
             updated_at: None,

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use spillway_types::{BlockHashes, Reading, Signals, Speed};
 
 use crate::test_world::{Prompt, World};
-use crate::{LatencyModel, Policy, Seen};
+use crate::{LatencyModel, ObservedLatency, Policy};
 
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000 * MS;
@@ -190,7 +190,7 @@ impl Loop {
         let first_token_ms = first as f64 / MS as f64;
         if let Some(prediction) = predicted {
             self.models[replica]
-                .learn(&Seen::of(&prediction, first_token_ms as f32), self.now / MS);
+                .learn(&ObservedLatency::of(&prediction, first_token_ms as f32), self.now / MS);
         }
         // The first quarter is the warm-up.
         if self.now > SECONDS * SECOND / 4 {

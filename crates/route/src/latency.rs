@@ -1,6 +1,6 @@
 //! Speed of replicas, learned from their replies.
 //!
-//! A [`LatencyModel`] of one replica and model takes in every reply ([`Seen`]) and estimates the
+//! A [`LatencyModel`] of one replica and model takes in every reply ([`ObservedLatency`]) and estimates the
 //! replica's [`spillway_types::Speed`]. [`PredictionError`] keeps the errors of predictions. Pure:
 //! time is an argument, and the state is a few hundred bytes that can be saved and loaded.
 
@@ -12,7 +12,7 @@ mod seen;
 
 pub use model::LatencyModel;
 pub use prediction_error::PredictionError;
-pub use seen::Seen;
+pub use seen::ObservedLatency;
 
 #[cfg(test)]
 mod model_test;

@@ -30,6 +30,7 @@ mod moment;
 mod plan;
 mod policy;
 mod predict;
+mod queue;
 mod refusals;
 mod rendezvous;
 mod reported;
@@ -40,7 +41,6 @@ mod spill;
 mod split;
 mod tenant_room;
 mod tuning;
-mod waiting;
 mod work;
 
 pub use admission::{
@@ -57,11 +57,12 @@ pub use explain::{Obstacle, Weighed, plan_explained};
 pub use foresee::late_ms;
 pub use group::Group;
 pub use late_probes::LateProbes;
-pub use latency::{LatencyModel, PredictionError, Seen};
+pub use latency::{LatencyModel, ObservedLatency, PredictionError};
 pub use moment::{Loads, Moment, Snapshot};
-pub use plan::{Attempt, Plan, Reason, Refusal, plan};
-pub use policy::{Policy, UnknownPolicy};
+pub use plan::{Attempt, Plan, PlanError, Reason, plan};
+pub use policy::{Policy, UnknownPolicyError};
 pub use predict::{Cost, Fit};
+pub use queue::{CLASSES, Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket};
 pub use refusals::{RefusalScope, Refusals};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
 pub use shed_reason::ShedReason;
@@ -74,9 +75,6 @@ pub use split::{ArmChoice, ArmKey, ArmReason, ArmWeight, Split, SplitError};
 pub use tenant_room::{KeptRoom, TenantRoom, TenantRooms, TenantUse};
 pub use tuning::{
     Goal, LeastLoadedWeights, PredictedTuning, PrefixAwareTuning, PrequalTuning, Push, Tuning,
-};
-pub use waiting::{
-    CLASSES, Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket,
 };
 pub use work::Work;
 

@@ -34,7 +34,7 @@ pub fn plan(
     mut moment: Moment<'_>,
 ) -> Plan {
     if inquiry.deadline.has_passed(moment.now) {
-        return Plan::Refuse(Refusal::DeadlinePassed);
+        return Plan::Refuse(PlanError::DeadlinePassed);
     }
     match group.choose(inquiry, tried, &mut moment) {
         Some(attempt) => Plan::Attempt(attempt),
@@ -48,7 +48,7 @@ pub enum Plan {
     /// Send the request to a replica.
     Attempt(Attempt),
     /// Answer that the request can't be served.
-    Refuse(Refusal),
+    Refuse(PlanError),
 }
 
 /// Replica to send a request to, and the reason for it.
@@ -119,7 +119,7 @@ impl fmt::Display for Reason {
 /// Reason why no replica was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
-pub enum Refusal {
+pub enum PlanError {
     /// The group is empty.
     #[error("no replica serves this request")]
     NoReplica,
@@ -138,7 +138,7 @@ pub enum Refusal {
     DeadlinePassed,
 }
 
-impl Refusal {
+impl PlanError {
     /// Returns the name used in logs and metric labels, e.g. `all_busy`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -152,13 +152,13 @@ impl Refusal {
     }
 }
 
-fn why_nobody(group: &Group, tried: &[ReplicaSlot]) -> Refusal {
+fn why_nobody(group: &Group, tried: &[ReplicaSlot]) -> PlanError {
     if group.candidates().is_empty() {
-        Refusal::NoReplica
+        PlanError::NoReplica
     } else if group.candidates().iter().all(|candidate| tried.contains(&candidate.slot)) {
-        Refusal::AllTried
+        PlanError::AllTried
     } else {
-        Refusal::AllBusy
+        PlanError::AllBusy
     }
 }
 
@@ -189,9 +189,9 @@ mod tests {
                     let all = world.group.candidates();
                     let is_untried = |candidate: &Candidate| !world.tried.contains(&candidate.slot);
                     let expected = match (all.is_empty(), all.iter().any(is_untried)) {
-                        (true, _) => Refusal::NoReplica,
-                        (false, true) => Refusal::AllBusy,
-                        (false, false) => Refusal::AllTried,
+                        (true, _) => PlanError::NoReplica,
+                        (false, true) => PlanError::AllBusy,
+                        (false, false) => PlanError::AllTried,
                     };
                     prop_assert_eq!(refusal, expected);
                 }
@@ -221,7 +221,7 @@ mod tests {
                 assert!(!world.tried.contains(&slot), "{policy} chose {slot:?} twice");
                 world.tried.push(slot);
             }
-            assert_eq!(world.plan(5), Plan::Refuse(Refusal::AllTried), "{policy}");
+            assert_eq!(world.plan(5), Plan::Refuse(PlanError::AllTried), "{policy}");
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
                 let moment =
                     Moment { now: *NOW, loads: &world.loads, ticket: 0, rng: &mut world.rng };
                 let plan = plan(&late, &world.group, &[], moment);
-                assert_eq!(plan, Plan::Refuse(Refusal::DeadlinePassed), "{policy}");
+                assert_eq!(plan, Plan::Refuse(PlanError::DeadlinePassed), "{policy}");
             }
         }
     }
@@ -273,7 +273,7 @@ mod tests {
             };
             let mut world = World::idle(policy, &[1]);
             world.group = Group::new(policy, vec![candidate]);
-            assert_eq!(world.plan(0), Plan::Refuse(Refusal::AllBusy), "{policy}");
+            assert_eq!(world.plan(0), Plan::Refuse(PlanError::AllBusy), "{policy}");
         }
     }
 }

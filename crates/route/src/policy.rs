@@ -206,18 +206,18 @@ impl fmt::Display for Policy {
 }
 
 impl FromStr for Policy {
-    type Err = UnknownPolicy;
+    type Err = UnknownPolicyError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+    fn from_str(text: &str) -> Result<Self, UnknownPolicyError> {
         let known = Self::ALL.iter().find(|policy| policy.name() == text);
-        known.copied().ok_or_else(|| UnknownPolicy(text.to_owned()))
+        known.copied().ok_or_else(|| UnknownPolicyError(text.to_owned()))
     }
 }
 
 /// Error for a name that no policy has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown policy `{0}`, expected one of {names}", names = known_names())]
-pub struct UnknownPolicy(String);
+pub struct UnknownPolicyError(String);
 
 fn known_names() -> String {
     Policy::ALL.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ")

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use crate::Asker;
 pub(crate) use class::cost;
 pub use entry::{Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitTicket};
-pub(crate) use line::Load;
+pub(crate) use line::QueueLoad;
 pub use order::CLASSES;
 pub(crate) use order::class;
-use order::{Order, Place};
+use order::{QueueOrder, QueuePosition};
 
 /// Bounded queue of requests, the most urgent first.
 ///
@@ -35,7 +35,7 @@ pub struct WaitQueue<T> {
     /// Requests by arrival.
     entries: BTreeMap<u64, Waiter<T>>,
     /// Places of all requests that may still be served.
-    order: Order,
+    order: QueueOrder,
     /// Requests that may still be served, by the moment of leaving.
     leaving: BTreeSet<(Instant, u64)>,
     /// Requests that had to leave and were not taken out yet.
@@ -48,7 +48,7 @@ pub struct WaitQueue<T> {
 #[derive(Debug)]
 struct Waiter<T> {
     entry: WaitEntry<T>,
-    place: Place,
+    place: QueuePosition,
 }
 
 impl<T> WaitQueue<T> {
@@ -61,7 +61,7 @@ impl<T> WaitQueue<T> {
         Self {
             limits,
             entries: BTreeMap::new(),
-            order: Order::default(),
+            order: QueueOrder::default(),
             leaving: BTreeSet::new(),
             lapsed: BTreeSet::new(),
             bytes: 0,
@@ -233,7 +233,10 @@ impl<T> WaitQueue<T> {
 
     /// Returns the tenants that wait in this class: name, weight, load of promised requests, load
     /// of others.
-    pub(crate) fn lines(&self, priority: u8) -> impl Iterator<Item = (u64, u16, Load, Load)> + '_ {
+    pub(crate) fn lines(
+        &self,
+        priority: u8,
+    ) -> impl Iterator<Item = (u64, u16, QueueLoad, QueueLoad)> + '_ {
         self.order.lines(priority)
     }
 
@@ -255,7 +258,7 @@ impl<T> WaitQueue<T> {
         // A request that can never fit must not push others out.
         let is_possible =
             asker.bytes <= self.limits.bytes_max && self.limits.count_max(asker.is_promised) > 0;
-        let place = Place::new(asker, &self.limits, (now, now), self.arrivals);
+        let place = QueuePosition::new(asker, &self.limits, (now, now), self.arrivals);
         is_possible.then(|| self.order.victim(&place)).flatten()
     }
 
@@ -263,7 +266,7 @@ impl<T> WaitQueue<T> {
     /// promised: its tenant has less than its share of the queue in its class. So promises to
     /// others keep no tenant out.
     fn has_room_beyond(&self, asker: &Asker, now: Instant) -> bool {
-        let place = Place::new(asker, &self.limits, (now, now), self.arrivals);
+        let place = QueuePosition::new(asker, &self.limits, (now, now), self.arrivals);
         let (own, lines) = self.order.share(&place);
         let count_max = self.limits.count_max_in_need();
         self.room_of(asker.bytes, count_max).is_ok() && own * lines < self.limits.count_max
@@ -276,7 +279,7 @@ impl<T> WaitQueue<T> {
         let told = entry.turn_by.or_else(|| entry.is_promised.then_some(now));
         let turn_by = told.map_or(leave_by, |turn_by| turn_by.min(leave_by));
         let moments = (turn_by, leave_by);
-        let place = Place::new(&entry.asker(), &self.limits, moments, self.arrivals);
+        let place = QueuePosition::new(&entry.asker(), &self.limits, moments, self.arrivals);
         self.arrivals += 1;
         let ticket = WaitTicket(place.seat.arrival);
         self.order.insert(place);
@@ -332,6 +335,6 @@ const WAIT_MS_END: u64 = 86_400_000;
 const PUSHED_OUT_MAX: usize = 8;
 
 #[cfg(test)]
-mod test_model;
+mod queue_test;
 #[cfg(test)]
-mod waiting_test;
+mod test_model;

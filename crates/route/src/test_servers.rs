@@ -9,8 +9,8 @@ use spillway_types::{Inquiry, Prediction, RAMP_FULL, Reading, ReplicaSlot, Signa
 
 use crate::test_world::{Array, NOW, identity, inquiry};
 use crate::{
-    Attempt, BucketConfig, Candidate, Group, LatencyModel, Moment, Plan, Policy, Seen, Tuning,
-    plan, refill,
+    Attempt, BucketConfig, Candidate, Group, LatencyModel, Moment, ObservedLatency, Plan, Policy,
+    Tuning, plan, refill,
 };
 
 const MS: u64 = 1_000;
@@ -231,7 +231,7 @@ impl<'s> Servers<'s> {
         let gateway = &mut self.gateways[request.gateway];
         gateway.loads.in_flight[replica] -= 1;
         gateway.latencies[replica].add(self.now, latency_ms);
-        let seen = Seen::of(&self.predictions[request.number], latency_ms as f32);
+        let seen = ObservedLatency::of(&self.predictions[request.number], latency_ms as f32);
         gateway.models[replica].learn(&seen, self.now / MS);
         if self.is_measured(request) {
             self.results.latencies_ms.push(latency_ms);

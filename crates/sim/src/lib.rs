@@ -19,13 +19,13 @@ pub use agenda::{Agenda, Time};
 pub use capacity::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures, Work};
 pub use quantiles::Quantiles;
 pub use router::{
-    Ask, Ended, Knowledge, Queue, RegionSight, ReplicaSight, Replied, Router, RouterConfig, Sent,
-    Sight, SpillwayRouter, Truth, Verdict, region_name,
+    Ask, Ended, Knowledge, Queue, RegionSight, ReplicaSight, Replied, Router, RouterConfig,
+    RouterVerdict, Sent, Sight, SpillwayRouter, Truth, region_name,
 };
 pub use scenario::{Scale, Scenario};
 pub use setup::{Hearing, Setup};
 pub use text::{BYTES_PER_TOKEN, ENGINE_BLOCK_TOKENS, Piece, Text, router_chain};
 pub use workload::{
-    Demand, Session, TraceError, TraceOptions, Turn, UnknownWorkload, WorkloadKind, read_trace,
+    Demand, Session, TraceError, TraceOptions, Turn, UnknownWorkloadError, WorkloadKind, read_trace,
 };
 pub use world::{Figures, News, RegionConfig, RegionFigures, World, WorldConfig};

@@ -28,7 +28,12 @@ use crate::text::BYTES_PER_TOKEN;
 /// node learns something. Replicas are numbered within their region, regions within the world.
 pub trait Router: fmt::Debug {
     /// Decides what happens to a request next.
-    fn decide(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, rng: &mut fastrand::Rng) -> Verdict;
+    fn decide(
+        &mut self,
+        ask: &Ask<'_>,
+        sight: &Sight<'_>,
+        rng: &mut fastrand::Rng,
+    ) -> RouterVerdict;
 
     /// Notes the result of the last verdict about a request. Unless a reply began that is for the
     /// client, the world asks for another verdict when that one is carried out.
@@ -112,7 +117,7 @@ impl Ask<'_> {
 
 /// Act that the world carries out for a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
+pub enum RouterVerdict {
     /// Send the request to a replica of the region, and report [`Event::Asked`] first.
     Serve {
         /// Number of the replica.

@@ -8,7 +8,7 @@ mod kind;
 mod system_prompts;
 mod trace;
 
-pub use kind::{UnknownWorkload, WorkloadKind};
+pub use kind::{UnknownWorkloadError, WorkloadKind};
 pub use trace::{TraceError, TraceOptions, read_trace};
 
 use crate::{Piece, Text, Time};

@@ -17,27 +17,27 @@ pub use figures::{Figures, RegionFigures};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use spillway_engine::Event as EngineEvent;
+use spillway_engine::EngineEvent;
 use spillway_prefix::{HotDelta, HotTrie};
 use spillway_types::{ModelLoad, ModelName};
 
 use crate::router::Router;
 use crate::{Agenda, Session, Time};
-use node::{Names, Node};
-use replica::Replica;
+use node::{Names, SimNode};
+use replica::SimReplica;
 use request::Request;
 
 /// Run in progress.
 #[derive(Debug)]
 pub struct World {
     config: WorldConfig,
-    agenda: Agenda<Event>,
+    agenda: Agenda<WorldEvent>,
     now: Time,
     sessions: Vec<Session>,
     requests: Vec<Request>,
     regions: Vec<Region>,
-    nodes: Vec<Node>,
-    replicas: Vec<Replica>,
+    nodes: Vec<SimNode>,
+    replicas: Vec<SimReplica>,
     /// Hot trie that all regions agree on, and changes on their way into it.
     trie: HotTrie,
     deltas: BTreeMap<usize, HotDelta>,
@@ -77,7 +77,7 @@ impl Average {
 
 /// Events of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Event {
+enum WorldEvent {
     /// A client sends a request to its region.
     Asked { session: usize, turn: usize },
     /// A forwarded request arrives at a node of this region.
@@ -130,11 +130,12 @@ impl World {
             let (first_node, first_replica) = (nodes.len(), replicas.len());
             for _ in 0..region.nodes {
                 let made = router(number, region.replicas, rng.u64(..));
-                nodes.push(Node::new(number, made, (region.replicas, count), rng.u64(..)));
+                nodes.push(SimNode::new(number, made, (region.replicas, count), rng.u64(..)));
             }
             for at in first_replica..first_replica + region.replicas {
                 let slow = config.slow.iter().find(|(replica, _)| *replica == at);
-                replicas.push(Replica::new(config.engine, slow.map_or(1.0, |(_, factor)| *factor)));
+                replicas
+                    .push(SimReplica::new(config.engine, slow.map_or(1.0, |(_, factor)| *factor)));
             }
             regions.push(Region {
                 nodes: first_node..nodes.len(),
@@ -147,13 +148,13 @@ impl World {
         let mut agenda = Agenda::default();
         let end = Time::from_s(config.end_s);
         for (session, asked) in sessions.iter().enumerate().filter(|(_, one)| one.start < end) {
-            agenda.put(asked.start, Event::Asked { session, turn: 0 });
+            agenda.put(asked.start, WorldEvent::Asked { session, turn: 0 });
         }
-        (0..count).for_each(|region| agenda.put(Time(0), Event::Look { region }));
+        (0..count).for_each(|region| agenda.put(Time(0), WorldEvent::Look { region }));
         if let Some(every_ms) = config.news.hot_ms {
             // Regions propose one after the other, as in a cluster.
             let at = |region| Time::from_ms(every_ms * (1.0 + region as f64 / count as f64));
-            (0..count).for_each(|region| agenda.put(at(region), Event::Propose { region }));
+            (0..count).for_each(|region| agenda.put(at(region), WorldEvent::Propose { region }));
         }
         Self {
             config,
@@ -183,25 +184,25 @@ impl World {
         self.figures()
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: WorldEvent) {
         match event {
-            Event::Asked { session, turn } => self.ask(session, turn),
-            Event::Guest { request, region } => self.welcome(request, region),
-            Event::Refused { request, region } => self.turn_back(request, region),
-            Event::Answered { request } => self.answered(request),
-            Event::Again { request } => self.ask_again(request),
-            Event::Paused { request, pause } => self.pause_over(request, pause),
-            Event::Rejected { request } => self.reject(request),
-            Event::Submitted { request } => self.submit(request),
-            Event::Step { replica } => self.step(replica),
-            Event::Begun { request, cached_tokens } => self.begin(request, cached_tokens),
-            Event::Ended { request } => self.end(request),
-            Event::GivenUp { request } => self.give_up(request),
-            Event::Shared { request, node, replica } => self.share(request, node, replica),
-            Event::Look { region } => self.look(region),
-            Event::Propose { region } => self.propose(region),
-            Event::Agreed { region, proposal } => self.agree(region, proposal),
-            Event::Report { from, to, load, made } => {
+            WorldEvent::Asked { session, turn } => self.ask(session, turn),
+            WorldEvent::Guest { request, region } => self.welcome(request, region),
+            WorldEvent::Refused { request, region } => self.turn_back(request, region),
+            WorldEvent::Answered { request } => self.answered(request),
+            WorldEvent::Again { request } => self.ask_again(request),
+            WorldEvent::Paused { request, pause } => self.pause_over(request, pause),
+            WorldEvent::Rejected { request } => self.reject(request),
+            WorldEvent::Submitted { request } => self.submit(request),
+            WorldEvent::Step { replica } => self.step(replica),
+            WorldEvent::Begun { request, cached_tokens } => self.begin(request, cached_tokens),
+            WorldEvent::Ended { request } => self.end(request),
+            WorldEvent::GivenUp { request } => self.give_up(request),
+            WorldEvent::Shared { request, node, replica } => self.share(request, node, replica),
+            WorldEvent::Look { region } => self.look(region),
+            WorldEvent::Propose { region } => self.propose(region),
+            WorldEvent::Agreed { region, proposal } => self.agree(region, proposal),
+            WorldEvent::Report { from, to, load, made } => {
                 self.regions[to].heard[from] = Some((load, made));
             }
         }
@@ -220,12 +221,12 @@ impl World {
             match event {
                 EngineEvent::FirstToken { id, cached_tokens } => {
                     let request = usize::try_from(id.0).unwrap_or(usize::MAX);
-                    self.agenda.put(heard, Event::Begun { request, cached_tokens });
+                    self.agenda.put(heard, WorldEvent::Begun { request, cached_tokens });
                 }
                 EngineEvent::Finished { id, .. } => {
                     let request = usize::try_from(id.0).unwrap_or(usize::MAX);
                     self.replicas[replica].forget(request);
-                    self.agenda.put(heard, Event::Ended { request });
+                    self.agenda.put(heard, WorldEvent::Ended { request });
                 }
                 EngineEvent::Token { .. } | EngineEvent::Preempted { .. } => {}
             }
@@ -240,7 +241,7 @@ impl World {
         if next != self.replicas[replica].due || next == Some(self.now) {
             self.replicas[replica].due = next;
             if let Some(at) = next {
-                self.agenda.put(at, Event::Step { replica });
+                self.agenda.put(at, WorldEvent::Step { replica });
             }
         }
     }

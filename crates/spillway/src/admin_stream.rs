@@ -14,15 +14,15 @@ use tokio_rustls::TlsConnector;
 use crate::cluster::Connect;
 
 /// Connection that carries requests.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait AdminStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> AdminStream for S {}
 
 /// Connects to the admin listener.
 ///
 /// # Errors
 /// Returns an error if nothing listens there, or its certificate can't be trusted.
-pub(crate) async fn open(connect: &Connect) -> Result<Box<dyn Stream>> {
+pub(crate) async fn open(connect: &Connect) -> Result<Box<dyn AdminStream>> {
     let admin = &connect.admin;
     let tcp = TcpStream::connect(&admin.authority).await.with_context(|| {
         format!("no node at {admin}: is [admin] set in its config? give its URL with --admin")

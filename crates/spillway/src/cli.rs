@@ -23,20 +23,20 @@ pub(crate) struct Cli {
     #[arg(long, global = true)]
     pub(crate) log_json: bool,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 impl Cli {
     /// Returns the log filter.
     pub(crate) fn log(&self) -> &str {
         // The demo draws over its own lines, and usual log lines would tear its table.
-        let usual = if matches!(self.command, Command::Demo(_)) { "warn" } else { "info" };
+        let usual = if matches!(self.command, CliCommand::Demo(_)) { "warn" } else { "info" };
         self.log.as_deref().unwrap_or(usual)
     }
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Runs a gateway node until it is told to stop.
     Run(RunArgs),
     /// Runs three regions with emulated replicas, overloads one, loses another, and shows what happens.

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 
 use anyhow::{Result, anyhow};
 use serde_json::json;
-use spillway_emulator::{Config, Emulator, EngineConfig, StartError};
-use spillway_node::{Transport, holder_of};
+use spillway_emulator::{Emulator, EmulatorConfig, EmulatorStartError, EngineConfig};
+use spillway_node::{PortTransport, holder_of};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::EmulateArgs;
@@ -13,24 +13,24 @@ use crate::output;
 
 /// Runs emulated replicas until told to stop.
 pub(crate) fn run(args: &EmulateArgs) -> Result<()> {
-    let config = Config {
+    let config = EmulatorConfig {
         listen: args.listen,
         replicas: args.replicas,
         models: args.models.clone(),
         engine: EngineConfig::from_profile(args.profile.into()),
         time_scale: args.time_scale,
         seed: args.seed,
-        ..Config::default()
+        ..EmulatorConfig::default()
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(config, args.json))
 }
 
 /// Adds the process that has the port, if the port is taken.
-fn with_holder(error: StartError) -> anyhow::Error {
+fn with_holder(error: EmulatorStartError) -> anyhow::Error {
     let holder = match &error {
-        StartError::Listen { address, cause } if cause.kind() == ErrorKind::AddrInUse => {
-            holder_of(*address, Transport::Tcp)
+        EmulatorStartError::Listen { address, cause } if cause.kind() == ErrorKind::AddrInUse => {
+            holder_of(*address, PortTransport::Tcp)
         }
         _ => None,
     };
@@ -38,7 +38,7 @@ fn with_holder(error: StartError) -> anyhow::Error {
     anyhow!("can't start the emulator: {error}{told}")
 }
 
-async fn serve(config: Config, as_json: bool) -> Result<()> {
+async fn serve(config: EmulatorConfig, as_json: bool) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let emulator = Emulator::start(config).await.map_err(with_holder)?;

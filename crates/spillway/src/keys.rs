@@ -81,12 +81,12 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command, KeysCommand};
+    use crate::cli::{Cli, CliCommand, KeysCommand};
 
     fn args(words: &[&str]) -> KeysMakeArgs {
         let words = [&["spillway", "keys", "make", "--tenant", "acme"], words].concat();
         match Cli::try_parse_from(words).unwrap().command {
-            Command::Keys { command: KeysCommand::Make(args) } => args,
+            CliCommand::Keys { command: KeysCommand::Make(args) } => args,
             _ => panic!("another command"),
         }
     }

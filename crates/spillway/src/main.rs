@@ -21,7 +21,7 @@ mod service;
 use std::process::ExitCode;
 
 use clap::Parser;
-use cli::{Cli, Command, ConfigCommand, KeysCommand};
+use cli::{Cli, CliCommand, ConfigCommand, KeysCommand};
 use spillway_config::ConfigError;
 use spillway_node::StartError;
 use spillway_telemetry::logs;
@@ -41,22 +41,22 @@ fn main() -> ExitCode {
         return ExitCode::from(EXIT_CONFIG);
     }
     let result = match cli.command {
-        Command::Run(args) => run::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Anycast(args) => anycast::run(&args),
-        Command::Emulate(args) => emulate::run(&args),
-        Command::Health(args) => health::run(&args),
-        Command::Replicas(args) => replicas::run(&args),
-        Command::Cluster(command) => cluster::run(&command),
-        Command::Trie(args) => cluster::trie(&args),
-        Command::Geo(args) => geo::run(&args),
-        Command::Explain(args) => cluster::explain(&args),
-        Command::Certs { command } => certs::run(&command),
-        Command::Keys { command: KeysCommand::Make(args) } => keys::make(&args),
-        Command::Keys { command: KeysCommand::Cluster(command) } => cluster::keys(&command),
-        Command::Config { command: ConfigCommand::Check(args) } => check::check(&args),
-        Command::Config { command: ConfigCommand::Schema } => check::schema(),
-        Command::Config { command: ConfigCommand::Reference } => check::reference(),
+        CliCommand::Run(args) => run::run(&args),
+        CliCommand::Demo(args) => demo::run(&args),
+        CliCommand::Anycast(args) => anycast::run(&args),
+        CliCommand::Emulate(args) => emulate::run(&args),
+        CliCommand::Health(args) => health::run(&args),
+        CliCommand::Replicas(args) => replicas::run(&args),
+        CliCommand::Cluster(command) => cluster::run(&command),
+        CliCommand::Trie(args) => cluster::trie(&args),
+        CliCommand::Geo(args) => geo::run(&args),
+        CliCommand::Explain(args) => cluster::explain(&args),
+        CliCommand::Certs { command } => certs::run(&command),
+        CliCommand::Keys { command: KeysCommand::Make(args) } => keys::make(&args),
+        CliCommand::Keys { command: KeysCommand::Cluster(command) } => cluster::keys(&command),
+        CliCommand::Config { command: ConfigCommand::Check(args) } => check::check(&args),
+        CliCommand::Config { command: ConfigCommand::Schema } => check::schema(),
+        CliCommand::Config { command: ConfigCommand::Reference } => check::reference(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

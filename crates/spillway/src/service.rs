@@ -19,7 +19,7 @@ const PINGS: u32 = 3;
 
 /// State of a node, as a service manager sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ServicePhase {
     /// The node listens, and waits for its shares of limits.
     Starting,
     /// The node is ready for clients.
@@ -28,7 +28,7 @@ enum Phase {
     Stopping,
 }
 
-impl Phase {
+impl ServicePhase {
     // Starting => (Serving | Stopping), Serving => Stopping
     fn after(self, is_leaving: bool, has_shares: bool) -> Self {
         match self {
@@ -50,8 +50,8 @@ impl Phase {
 
 /// Content of the status line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Sight {
-    phase: Phase,
+struct ServiceSight {
+    phase: ServicePhase,
     /// Requests that run or wait.
     unfinished: u64,
     /// Replicas that take requests.
@@ -59,7 +59,7 @@ struct Sight {
     hung: Vec<Hung>,
 }
 
-impl Sight {
+impl ServiceSight {
     /// Returns the line for `systemctl status`.
     fn words(&self) -> String {
         let Self { phase, unfinished, replicas, hung } = self;
@@ -67,19 +67,19 @@ impl Sight {
             return format!("Hangs: no answer from {names}; the watchdog is not fed");
         }
         match phase {
-            Phase::Starting => "Listens; waits for its shares of limits".to_owned(),
-            Phase::Serving => {
+            ServicePhase::Starting => "Listens; waits for its shares of limits".to_owned(),
+            ServicePhase::Serving => {
                 format!(
                     "Serves {unfinished} requests; {replicas} replicas of this region take more"
                 )
             }
-            Phase::Stopping => format!("Drains; {unfinished} requests are to finish"),
+            ServicePhase::Stopping => format!("Drains; {unfinished} requests are to finish"),
         }
     }
 
     /// Returns true if the watchdog may be fed. A node that ends has threads that ended already.
     fn is_alive(&self) -> bool {
-        self.hung.is_empty() || self.phase == Phase::Stopping
+        self.hung.is_empty() || self.phase == ServicePhase::Stopping
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) async fn report(gateway: Arc<Gateway>, mut liveness: Liveness) -> Inf
     let every = watchdog.unwrap_or(TELL);
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut phase = Phase::Starting;
+    let mut phase = ServicePhase::Starting;
     let mut due = Instant::now() + every;
     loop {
         looks.tick().await;
@@ -127,13 +127,13 @@ pub(crate) async fn report(gateway: Arc<Gateway>, mut liveness: Liveness) -> Inf
 
 /// Reports that the node ends, before that happens: the end may come within a moment.
 pub(crate) fn stopping(gateway: &Gateway) {
-    let words = sight(gateway, Phase::Stopping, Vec::new()).words();
+    let words = sight(gateway, ServicePhase::Stopping, Vec::new()).words();
     tell(&[NotifyState::Stopping, NotifyState::Status(&words)]);
 }
 
-fn sight(gateway: &Gateway, phase: Phase, hung: Vec<Hung>) -> Sight {
+fn sight(gateway: &Gateway, phase: ServicePhase, hung: Vec<Hung>) -> ServiceSight {
     let replicas = gateway.view().replicas().len();
-    Sight { phase, unfinished: gateway.unfinished(), replicas, hung }
+    ServiceSight { phase, unfinished: gateway.unfinished(), replicas, hung }
 }
 
 fn tell(states: &[NotifyState<'_>]) {
@@ -148,27 +148,36 @@ mod tests {
 
     #[test]
     fn a_node_is_ready_once_it_has_its_shares_and_stays_so_until_it_is_told_to_end() {
-        let waits = Phase::Starting.after(false, false);
-        assert_eq!(waits, Phase::Starting);
+        let waits = ServicePhase::Starting.after(false, false);
+        assert_eq!(waits, ServicePhase::Starting);
         assert!(waits.told().is_none());
         let serves = waits.after(false, true);
         assert!(matches!(serves.told(), Some(NotifyState::Ready)));
-        assert_eq!(serves.after(false, false), Phase::Serving, "lost shares are no new start");
+        assert_eq!(
+            serves.after(false, false),
+            ServicePhase::Serving,
+            "lost shares are no new start"
+        );
         for phase in [waits, serves] {
             assert!(matches!(phase.after(true, true).told(), Some(NotifyState::Stopping)));
         }
-        assert_eq!(Phase::Stopping.after(false, true), Phase::Stopping);
+        assert_eq!(ServicePhase::Stopping.after(false, true), ServicePhase::Stopping);
     }
 
     #[test]
     fn the_line_says_what_hangs_before_anything_else() {
-        let well = Sight { phase: Phase::Serving, unfinished: 2, replicas: 3, hung: Vec::new() };
+        let well = ServiceSight {
+            phase: ServicePhase::Serving,
+            unfinished: 2,
+            replicas: 3,
+            hung: Vec::new(),
+        };
         assert_eq!(well.words(), "Serves 2 requests; 3 replicas of this region take more");
         assert!(well.is_alive());
-        let hung = Sight { hung: vec![Hung::Worker(1), Hung::Keeper], ..well };
+        let hung = ServiceSight { hung: vec![Hung::Worker(1), Hung::Keeper], ..well };
         assert_eq!(hung.words(), "Hangs: no answer from worker 1, keeper; the watchdog is not fed");
         assert!(!hung.is_alive());
-        let ending = Sight { phase: Phase::Stopping, ..well };
+        let ending = ServiceSight { phase: ServicePhase::Stopping, ..well };
         assert_eq!(ending.words(), "Drains; 2 requests are to finish");
     }
 }

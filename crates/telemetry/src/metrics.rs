@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
-use spillway_types::{Admission, AwayReason, End, Fault, Outcome, Steering};
+use spillway_types::{Admission, AwayReason, End, Outcome, SignFault, Steering};
 
 use crate::certificate_metrics::{CertificateMetrics, LiveCertificates};
 use crate::choices::ChoiceMetrics;
@@ -22,7 +22,7 @@ use crate::places::{PlaceFamilies, Places};
 use crate::region_metrics::{LiveCluster, RegionMetrics};
 use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
 use crate::shed_metrics::ShedMetrics;
-use crate::usage::{Usage, UsageLine, UsageMetrics};
+use crate::usage::{TenantUsage, UsageLine, UsageMetrics};
 
 /// Label pairs. The config, never a client, bounds the number of distinct values.
 pub(crate) type Labels = Vec<(&'static str, String)>;
@@ -35,7 +35,7 @@ pub struct Metrics {
     families: PlaceFamilies,
     choices: ChoiceMetrics,
     sheds: ShedMetrics,
-    usage: Mutex<Usage>,
+    usage: Mutex<TenantUsage>,
     tenants: UsageMetrics,
     retries: Family<Labels, Counter>,
     cancels: Family<Labels, Counter>,
@@ -228,7 +228,7 @@ impl Metrics {
     }
 
     /// Counts a request that failed through the fault of `replica`.
-    pub fn record_fault(&self, replica: &str, fault: Fault) {
+    pub fn record_fault(&self, replica: &str, fault: SignFault) {
         self.replicas.fault(replica, fault);
     }
 
@@ -577,7 +577,7 @@ mod tests {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
         assert!(!text.contains(r#"signal="kv_use""#), "unknown is not zero");
-        metrics.record_fault("a", Fault::Cut);
+        metrics.record_fault("a", SignFault::Cut);
         let text = metrics.scrape(&Live { outcomes_dropped: 5, ..Live::default() });
         assert!(!text.contains(r#"replica="a""#), "{text}");
         assert!(text.contains("spillway_outcomes_dropped_total 5"), "{text}");

@@ -74,15 +74,19 @@ impl PlaceFamilies {
 
 /// Routes and models seen so far; the config bounds their number.
 #[derive(Debug, Default)]
-pub(crate) struct Places(BTreeMap<Key, Place>);
+pub(crate) struct Places(BTreeMap<Key, RouteModelMetrics>);
 
 impl Places {
-    pub(crate) fn of(&mut self, outcome: &Outcome, families: &PlaceFamilies) -> &mut Place {
+    pub(crate) fn of(
+        &mut self,
+        outcome: &Outcome,
+        families: &PlaceFamilies,
+    ) -> &mut RouteModelMetrics {
         let key = (outcome.route.clone(), outcome.model.clone());
         self.0.entry(key).or_insert_with_key(|(route, model)| {
             let route = route.as_ref().map_or(UNKNOWN, |name| name.as_str());
             let model = model.as_ref().map_or(UNKNOWN, |name| name.as_str());
-            Place::new(route, model, families)
+            RouteModelMetrics::new(route, model, families)
         })
     }
 }
@@ -96,7 +100,7 @@ impl Places {
 
 /// Metrics of one route and model.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct RouteModelMetrics {
     route: String,
     model: String,
     requests: BTreeMap<(u16, End), Counter>,
@@ -110,7 +114,7 @@ pub(crate) struct Place {
     predictions: Option<Box<PredictionError>>,
 }
 
-impl Place {
+impl RouteModelMetrics {
     fn new(route: &str, model: &str, families: &PlaceFamilies) -> Self {
         let labels = vec![("route", route.to_owned()), ("model", model.to_owned())];
         Self {

@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use spillway_types::{Admission, Fault, Outcome, RAMP_FULL, Reading, ReplicaName, Signals};
+use spillway_types::{Admission, Outcome, RAMP_FULL, Reading, ReplicaName, SignFault, Signals};
 
 use crate::metrics::{Labels, metric};
 use crate::names;
@@ -99,7 +99,7 @@ impl ReplicaMetrics {
         self.count(replica, &self.transitions, labels);
     }
 
-    pub(crate) fn fault(&self, replica: &str, fault: Fault) {
+    pub(crate) fn fault(&self, replica: &str, fault: SignFault) {
         let labels = vec![("replica", replica.to_owned()), ("fault", fault.as_str().to_owned())];
         self.count(replica, &self.faults, labels);
     }

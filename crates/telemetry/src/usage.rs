@@ -56,11 +56,11 @@ struct Used {
 
 /// Usage by tenant, key and model.
 #[derive(Debug, Default)]
-pub(crate) struct Usage {
+pub(crate) struct TenantUsage {
     lines: BTreeMap<Key, Used>,
 }
 
-impl Usage {
+impl TenantUsage {
     /// Counts a request of this node's own clients. Requests of other nodes' clients are counted
     /// there.
     pub(crate) fn record(&mut self, outcome: &Outcome) {
@@ -125,7 +125,7 @@ impl UsageMetrics {
         Self { tokens: metric(registry, names::TENANT_TOKENS, "Tokens by tenant") }
     }
 
-    pub(crate) fn show(&self, usage: &Usage) {
+    pub(crate) fn show(&self, usage: &TenantUsage) {
         for (tenant, sums) in usage.by_tenant() {
             let kinds = ["prompt", "completion", "cached"].into_iter().zip(sums);
             for (kind, sum) in kinds.filter(|(_, sum)| *sum > 0) {

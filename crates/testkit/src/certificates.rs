@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
-use spillway_link::{CertificateFiles, Config, Identity, Link};
+use spillway_link::{CertificateFiles, Identity, Link, LinkConfig};
 use tempfile::TempDir;
 
 use crate::link::RefuseAll;
@@ -76,10 +76,10 @@ impl Certificates {
     /// # Panics
     /// If [`Self::issue`] does.
     #[must_use]
-    pub fn link_config(&self, region: &str, node: &str) -> Config {
+    pub fn link_config(&self, region: &str, node: &str) -> LinkConfig {
         let files = self.issue(region, node);
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut config = Config::new(identity(region, node), any_port, files);
+        let mut config = LinkConfig::new(identity(region, node), any_port, files);
         // What is lost on loopback is sent again at once.
         config.transport.rtt_default_ms = 5;
         config

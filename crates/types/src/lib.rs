@@ -43,7 +43,7 @@ pub use outcome::{End, Hedge, Outcome, Shed, SplitArm, TokenCounts};
 pub use percent::{NoPercent, Percent};
 pub use prediction::Prediction;
 pub use residency::Residency;
-pub use sign::{Fault, Sign, SignKind, Worked};
+pub use sign::{Sign, SignFault, SignKind, Worked};
 pub use signals::{Reading, Signals};
 pub use speed::Speed;
 pub use standing::{Admission, ModelStanding, RAMP_FULL, Standing};

@@ -35,7 +35,7 @@ pub enum SignKind {
         retry_after: Option<Duration>,
     },
     /// The attempt or the reply failed through the replica's fault.
-    Failed(Fault),
+    Failed(SignFault),
     /// A reply that had begun well reached its end.
     Finished {
         /// Tokens, where the reply told them.
@@ -62,7 +62,7 @@ pub struct Worked {
 
 /// Manner in which a replica failed a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fault {
+pub enum SignFault {
     /// No connection: refused, unreachable or timed out.
     Connect,
     /// The connection broke before a reply.
@@ -79,7 +79,7 @@ pub enum Fault {
     Stalled,
 }
 
-impl Fault {
+impl SignFault {
     /// Returns the name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use spillway_emulator::{Config as EmulatorConfig, Emulator, EngineConfig, Profile};
+use spillway_emulator::{Emulator, EmulatorConfig, EngineConfig, Profile};
 use spillway_node::Node;
 use spillway_tests::{Cluster, Setup, knows};
 use tokio::task::JoinSet;

@@ -12,7 +12,7 @@ use spillway_cluster_state::{
     Outcome, Proposer, RecordKey, RefusalCode, RevokedCertificate,
 };
 use spillway_codec::Wire;
-use spillway_link::{ForwardHead, Link, Room};
+use spillway_link::{ForwardHead, Link, PeerRoom};
 use spillway_node::Node;
 use spillway_raft::{ClusterId, DiskId, NodeId};
 use spillway_tests::{Cluster, OK, Scripted, Serving, Setup, eventually};
@@ -256,9 +256,9 @@ async fn is_served(link: &Link, to: usize) -> bool {
     let mut head = ForwardHead::new(Method::GET, "/v1/models".parse().expect("a path"));
     (head.model, head.hop) = (Some("tiny".into()), 1);
     let name = format!("n{to}").as_str().into();
-    let forwarding = link.forward(&name, head, Empty::<Bytes>::new(), Room::Unknown);
+    let forwarding = link.forward(&name, head, Empty::<Bytes>::new(), PeerRoom::Unknown);
     let answer = tokio::time::timeout(Duration::from_secs(5), forwarding).await;
-    matches!(answer, Ok(Ok(spillway_link::Answer::Reply(_))))
+    matches!(answer, Ok(Ok(spillway_link::ForwardAnswer::Reply(_))))
 }
 
 /// It has dialled again, more than once.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use http::HeaderValue;
-use spillway_emulator::{Emulator, Fault, Outcome};
+use spillway_emulator::{CallOutcome, Emulator, Fault};
 use spillway_tests::{Client, Page, Reply, Setup, chat, eventually, post, slow_emulator, spawn};
 
 const REQUESTS: usize = 200;
@@ -109,7 +109,7 @@ async fn check_replicas(emulator: &Emulator, page: &Page) {
     let (mut ends, mut arrivals) = (BTreeMap::<String, u32>::new(), 0);
     for record in emulator.replicas().iter().flat_map(|replica| replica.stats().last_requests) {
         arrivals += 1;
-        if record.outcome == Outcome::Finished {
+        if record.outcome == CallOutcome::Finished {
             *ends.entry(record.request_id.expect("an id")).or_default() += 1;
         }
     }

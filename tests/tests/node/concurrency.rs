@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_node::Node;
 use spillway_tests::{Client, Page, Setup, chat, eventually, get, spawn};
 use tokio::task::JoinHandle;

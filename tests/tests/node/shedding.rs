@@ -66,7 +66,7 @@ async fn slow(lines: &str) -> (Node, Emulator, String) {
         let fields = format!(",\"stream\":true,\"max_tokens\":1,\"seed\":{number}");
         assert_eq!(ask(&node, chat("tiny", &fields)).await.expect("a reply").status, 200);
     }
-    let trust = || node.gateway().view().board().speed(ReplicaSlot(0)).trust;
+    let trust = || node.gateway().view().replica_loads().speed(ReplicaSlot(0)).trust;
     eventually("it has learned how fast the replica is", || trust() > 0.1).await;
     (node, emulator, "Once upon a time there was a gateway. ".repeat(2_500))
 }

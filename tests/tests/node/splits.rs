@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::{HeaderValue, Method, Request};
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_node::Node;
 use spillway_tests::{
     Client, ClientBody, OK, Page, Reply, Scripted, Setup, both, chat, eventually, full, get,

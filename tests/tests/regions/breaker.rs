@@ -9,7 +9,7 @@ async fn ask(node: &Node) -> Reply {
 }
 
 fn is_let_through(node: &Node) -> bool {
-    node.gateway().regions().others[0].gate.is_open()
+    node.gateway().regions().others[0].breaker.is_open()
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ fn knows_it_lives(edge: &Node) -> bool {
 
 /// Asks until the region is judged well again.
 async fn eventually_served(edge: &Node, served: &mut u32) {
-    while edge.gateway().regions().others[0].gate.tally().0 < 3 {
+    while edge.gateway().regions().others[0].breaker.tally().0 < 3 {
         let reply = ask(edge).await;
         assert!(matches!(reply.status, 200 | 503), "{}", reply.text());
         *served += u32::from(reply.status == 200);
@@ -84,7 +84,7 @@ async fn a_region_that_is_only_busy_is_no_broken_one() {
         assert_eq!(ask(&edge).await.status, 503);
     }
     assert!(is_let_through(&edge));
-    assert_eq!(edge.gateway().regions().others[0].gate.tally().1, 0);
+    assert_eq!(edge.gateway().regions().others[0].breaker.tally().1, 0);
     wire.send(OK).await;
     assert_eq!(held.await.expect("a reply").status, 200);
     edge.stop().await;

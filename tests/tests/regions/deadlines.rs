@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use spillway_emulator::{Emulator, Fault};
-use spillway_link::{Answer, ForwardError, ForwardHead, Link, RefusedReason, Room};
+use spillway_link::{ForwardAnswer, ForwardError, ForwardHead, Link, PeerRoom, RefusedReason};
 use spillway_node::Node;
 use spillway_tests::{
     Client, ClientBody, Cluster, Reply, Setup, chat, eventually, full, knows, slow_emulator, spawn,
@@ -156,19 +156,19 @@ async fn time_spent_at_home_is_taken_off_before_a_replica_far_away_is_told() {
 pub(crate) async fn forward(
     link: &Link,
     change: impl FnOnce(&mut ForwardHead),
-) -> Result<Answer, ForwardError> {
+) -> Result<ForwardAnswer, ForwardError> {
     let (parts, body) = chat("tiny", "").into_parts();
     let mut head = ForwardHead::new(parts.method, parts.uri);
     head.headers = parts.headers;
     head.model = Some("tiny".into());
     change(&mut head);
-    link.forward(&"n1".into(), head, body, Room::Unknown).await
+    link.forward(&"n1".into(), head, body, PeerRoom::Unknown).await
 }
 
-fn refusal(answer: Result<Answer, ForwardError>) -> RefusedReason {
+fn refusal(answer: Result<ForwardAnswer, ForwardError>) -> RefusedReason {
     match answer.expect("an answer") {
-        Answer::Refused(refused) => refused.reason,
-        Answer::Reply(reply) => panic!("it was served: {}", reply.status()),
+        ForwardAnswer::Refused(refused) => refused.reason,
+        ForwardAnswer::Reply(reply) => panic!("it was served: {}", reply.status()),
     }
 }
 
@@ -191,7 +191,7 @@ async fn a_node_refuses_what_was_passed_on_before_whatever_room_it_has() {
         eventually("it is at the replica", || gate.held("") == 1).await;
         gate.release("", 1);
     });
-    let Ok(Answer::Reply(reply)) = answer else { panic!("it was not taken") };
+    let Ok(ForwardAnswer::Reply(reply)) = answer else { panic!("it was not taken") };
     assert_eq!(reply.status(), 200);
     drop(reply);
     drop(link);

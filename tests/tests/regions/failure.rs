@@ -41,7 +41,7 @@ fn finished(emulators: &[Emulator]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for replica in emulators.iter().flat_map(Emulator::replicas) {
         for record in replica.stats().last_requests {
-            let is_finished = record.outcome == spillway_emulator::Outcome::Finished;
+            let is_finished = record.outcome == spillway_emulator::CallOutcome::Finished;
             if let Some(id) = record.request_id.filter(|id| is_finished && id.starts_with("load-"))
             {
                 *counts.entry(id).or_default() += 1;

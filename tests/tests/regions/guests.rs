@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue, Method};
-use spillway_link::{Answer, ForwardHead, Link, RefusedReason};
+use spillway_link::{ForwardAnswer, ForwardHead, Link, RefusedReason};
 use spillway_node::Node;
 use spillway_tests::{
     Client, Cluster, OK, Page, Reply, SLOWDOWN, Scripted, Setup, chat, eventually, knows, spawn,
@@ -151,7 +151,7 @@ async fn guests_of_a_region_with_two_nodes_get_what_its_own_clients_and_the_rese
 }
 
 /// Asks one node as another region does that knows nothing of its load.
-async fn visit(link: &Link) -> Answer {
+async fn visit(link: &Link) -> ForwardAnswer {
     let mark = |head: &mut ForwardHead| {
         head.headers.insert("x-request-id", HeaderValue::from_static("guest"));
     };
@@ -160,11 +160,11 @@ async fn visit(link: &Link) -> Answer {
 
 async fn is_refused(link: &Link) {
     match visit(link).await {
-        Answer::Refused(refused) => {
+        ForwardAnswer::Refused(refused) => {
             assert_eq!(refused.reason, RefusedReason::Busy);
             assert!(refused.wait_ms.is_some_and(|wait_ms| wait_ms > 0), "{refused:?}");
         }
-        Answer::Reply(reply) => panic!("it was served: {}", reply.status()),
+        ForwardAnswer::Reply(reply) => panic!("it was served: {}", reply.status()),
     }
 }
 
@@ -173,8 +173,8 @@ fn is_taken(link: &Arc<Link>) -> JoinHandle<u16> {
     let link = Arc::clone(link);
     spawn(async move {
         match visit(&link).await {
-            Answer::Reply(reply) => reply.status().as_u16(),
-            Answer::Refused(refused) => panic!("it was refused: {refused:?}"),
+            ForwardAnswer::Reply(reply) => reply.status().as_u16(),
+            ForwardAnswer::Refused(refused) => panic!("it was refused: {refused:?}"),
         }
     })
 }
@@ -256,7 +256,7 @@ async fn headers_of_a_guest_are_checked_as_if_its_client_had_come_here() {
             head.headers.insert(name, HeaderValue::from_static(value));
         }
     });
-    let Answer::Reply(reply) = answer.await.expect("an answer") else { panic!("refused") };
+    let ForwardAnswer::Reply(reply) = answer.await.expect("an answer") else { panic!("refused") };
     assert_eq!(reply.status(), 200);
     let seen = replica.requests.last();
     for (name, _) in ended {
@@ -282,7 +282,7 @@ async fn headers_of_a_guest_are_checked_as_if_its_client_had_come_here() {
         ),
     ] {
         match forward(&link, change).await {
-            Ok(Answer::Reply(reply)) => assert_eq!(reply.status().as_u16(), status),
+            Ok(ForwardAnswer::Reply(reply)) => assert_eq!(reply.status().as_u16(), status),
             // The link has a limit of its own for heads.
             other => assert_eq!(status, 431, "{other:?}"),
         }

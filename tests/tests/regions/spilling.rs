@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_node::Node;
 use spillway_tests::{
     Client, Cluster, OK, Reply, Scripted, Setup, Wire, chat, eventually, knows, spawn,
@@ -103,7 +103,7 @@ async fn a_limit_that_is_a_guess_sends_nobody_away() {
     let home = &nodes[0];
     knows(home, "away").await;
     eventually("its engine has said that nothing waits", || {
-        home.gateway().view().board().signals(ReplicaSlot(0)).queued.is_known()
+        home.gateway().view().replica_loads().signals(ReplicaSlot(0)).queued.is_known()
     })
     .await;
     let request = || chat("tiny", ",\"max_tokens\":64,\"ignore_eos\":true");

@@ -9,13 +9,13 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{Release, pack};
 use crate::command::{command, first_line};
-use crate::report::Outcome;
+use crate::report::CheckOutcome;
 
 /// Largest binary of profile `dist`, in bytes, since every new node pulls it with its image.
 const BINARY_BYTES_MAX: u64 = 40 << 20;
 
 /// File of a package.
-struct Part {
+struct PackagePart {
     /// Source, below the workspace root; the binary is below the folder of all results.
     from: &'static str,
     to: &'static str,
@@ -31,14 +31,18 @@ const NAMES: &str = "deploy/systemd/nsswitch.conf";
 const CHANGELOG: &str = "usr/share/doc/spillway/changelog.Debian";
 
 /// Files of the Debian package.
-const DEB: [Part; 7] = [
-    Part { from: BINARY, to: "usr/bin/spillway", mode: 0o755 },
-    Part { from: UNIT, to: "lib/systemd/system/spillway.service", mode: 0o644 },
-    Part { from: CONFIG, to: "etc/spillway/spillway.toml", mode: 0o644 },
-    Part { from: NAMES, to: "usr/lib/spillway/nsswitch.conf", mode: 0o644 },
-    Part { from: "deploy/debian/copyright", to: "usr/share/doc/spillway/copyright", mode: 0o644 },
-    Part { from: "CHANGELOG.md", to: "usr/share/doc/spillway/changelog", mode: 0o644 },
-    Part {
+const DEB: [PackagePart; 7] = [
+    PackagePart { from: BINARY, to: "usr/bin/spillway", mode: 0o755 },
+    PackagePart { from: UNIT, to: "lib/systemd/system/spillway.service", mode: 0o644 },
+    PackagePart { from: CONFIG, to: "etc/spillway/spillway.toml", mode: 0o644 },
+    PackagePart { from: NAMES, to: "usr/lib/spillway/nsswitch.conf", mode: 0o644 },
+    PackagePart {
+        from: "deploy/debian/copyright",
+        to: "usr/share/doc/spillway/copyright",
+        mode: 0o644,
+    },
+    PackagePart { from: "CHANGELOG.md", to: "usr/share/doc/spillway/changelog", mode: 0o644 },
+    PackagePart {
         from: "deploy/debian/lintian-overrides",
         to: "usr/share/lintian/overrides/spillway",
         mode: 0o644,
@@ -46,28 +50,28 @@ const DEB: [Part; 7] = [
 ];
 
 /// Files and scripts that dpkg uses, beside `control`.
-const DEB_CONTROL: [Part; 4] = [
-    Part { from: "deploy/debian/conffiles", to: "DEBIAN/conffiles", mode: 0o644 },
-    Part { from: "deploy/debian/postinst", to: "DEBIAN/postinst", mode: 0o755 },
-    Part { from: "deploy/debian/prerm", to: "DEBIAN/prerm", mode: 0o755 },
-    Part { from: "deploy/debian/postrm", to: "DEBIAN/postrm", mode: 0o755 },
+const DEB_CONTROL: [PackagePart; 4] = [
+    PackagePart { from: "deploy/debian/conffiles", to: "DEBIAN/conffiles", mode: 0o644 },
+    PackagePart { from: "deploy/debian/postinst", to: "DEBIAN/postinst", mode: 0o755 },
+    PackagePart { from: "deploy/debian/prerm", to: "DEBIAN/prerm", mode: 0o755 },
+    PackagePart { from: "deploy/debian/postrm", to: "DEBIAN/postrm", mode: 0o755 },
 ];
 
 /// Files of the tarball, which `install.sh` puts into place on machines without dpkg.
-const TARBALL: [Part; 7] = [
-    Part { from: BINARY, to: "spillway", mode: 0o755 },
-    Part { from: UNIT, to: "spillway.service", mode: 0o644 },
-    Part { from: CONFIG, to: "spillway.toml", mode: 0o644 },
-    Part { from: NAMES, to: "nsswitch.conf", mode: 0o644 },
-    Part { from: "deploy/tarball/install.sh", to: "install.sh", mode: 0o755 },
-    Part { from: "LICENSE", to: "LICENSE", mode: 0o644 },
-    Part { from: "CHANGELOG.md", to: "CHANGELOG.md", mode: 0o644 },
+const TARBALL: [PackagePart; 7] = [
+    PackagePart { from: BINARY, to: "spillway", mode: 0o755 },
+    PackagePart { from: UNIT, to: "spillway.service", mode: 0o644 },
+    PackagePart { from: CONFIG, to: "spillway.toml", mode: 0o644 },
+    PackagePart { from: NAMES, to: "nsswitch.conf", mode: 0o644 },
+    PackagePart { from: "deploy/tarball/install.sh", to: "install.sh", mode: 0o755 },
+    PackagePart { from: "LICENSE", to: "LICENSE", mode: 0o644 },
+    PackagePart { from: "CHANGELOG.md", to: "CHANGELOG.md", mode: 0o644 },
 ];
 
 /// All files of the container image, which has no base image.
-const ROOT_FILES: [Part; 2] = [
-    Part { from: BINARY, to: "usr/bin/spillway", mode: 0o755 },
-    Part { from: CONFIG, to: "etc/spillway/spillway.toml", mode: 0o644 },
+const ROOT_FILES: [PackagePart; 2] = [
+    PackagePart { from: BINARY, to: "usr/bin/spillway", mode: 0o755 },
+    PackagePart { from: CONFIG, to: "etc/spillway/spillway.toml", mode: 0o644 },
 ];
 
 /// Folders of the image that belong to the node. Volumes mounted there get this owner, too.
@@ -82,7 +86,7 @@ struct Stage(PathBuf);
 ///
 /// # Errors
 /// Returns an error if the binary is too large, or there is no GNU tar.
-pub(super) fn tarball(root: &Path, release: &Release, out: &Path) -> Result<Outcome> {
+pub(super) fn tarball(root: &Path, release: &Release, out: &Path) -> Result<CheckOutcome> {
     let size = fs::metadata(out.join(BINARY))?.len();
     if release.profile == "dist" && size > BINARY_BYTES_MAX {
         bail!("the binary has {size} bytes; at most {BINARY_BYTES_MAX} are allowed");
@@ -94,14 +98,14 @@ pub(super) fn tarball(root: &Path, release: &Release, out: &Path) -> Result<Outc
     let file = out.join(format!("{name}.tar"));
     tar(&stage, release, &file, (0, &[&name]))?;
     compress(&file, release)?;
-    Ok(Outcome::Passed)
+    Ok(CheckOutcome::Passed)
 }
 
 /// Packs the root folder of a container's image.
 ///
 /// # Errors
 /// Returns an error if there is no GNU tar.
-pub(super) fn image_root(root: &Path, release: &Release, out: &Path) -> Result<Outcome> {
+pub(super) fn image_root(root: &Path, release: &Release, out: &Path) -> Result<CheckOutcome> {
     let stage = Stage::new(out)?;
     stage.fill((root, out), "", &ROOT_FILES)?;
     for folder in NODE_FOLDERS {
@@ -116,7 +120,7 @@ pub(super) fn image_root(root: &Path, release: &Release, out: &Path) -> Result<O
     tar(&stage, release, &file, (0, &shared))?;
     tar(&stage, release, &file, (NODE_USER, &NODE_FOLDERS))?;
     compress(&file, release)?;
-    Ok(Outcome::Passed)
+    Ok(CheckOutcome::Passed)
 }
 
 /// Adds the staged files under `names` to an archive, with `owner` as user and group.
@@ -138,9 +142,11 @@ fn tar(
 ///
 /// # Errors
 /// Returns an error if a file is missing.
-pub(super) fn deb(root: &Path, release: &Release, out: &Path) -> Result<Outcome> {
+pub(super) fn deb(root: &Path, release: &Release, out: &Path) -> Result<CheckOutcome> {
     if first_line(&mut command(root, "dpkg-deb --version")).is_none() {
-        return Ok(Outcome::Skipped("no dpkg-deb here: the tarball has the same files".to_owned()));
+        return Ok(CheckOutcome::Skipped(
+            "no dpkg-deb here: the tarball has the same files".to_owned(),
+        ));
     }
     let architecture = release.debian_architecture()?;
     let version = format!("{}-{}", release.version, release.revision);
@@ -169,7 +175,7 @@ pub(super) fn deb(root: &Path, release: &Release, out: &Path) -> Result<Outcome>
     dpkg_deb.env("DPKG_DEB_THREADS_MAX", "1").arg(&stage.0);
     dpkg_deb.arg(out.join(format!("spillway_{version}_{architecture}.deb")));
     pack(&mut dpkg_deb, release)?;
-    Ok(Outcome::Passed)
+    Ok(CheckOutcome::Passed)
 }
 
 /// Sets the mode of a file, whatever this machine's umask is.
@@ -217,7 +223,7 @@ impl Stage {
     }
 
     /// Copies `parts` into the folder `below`. All users may read their folders.
-    fn fill(&self, (root, out): (&Path, &Path), below: &str, parts: &[Part]) -> Result<()> {
+    fn fill(&self, (root, out): (&Path, &Path), below: &str, parts: &[PackagePart]) -> Result<()> {
         for part in parts {
             let from = if part.from == BINARY { out } else { root }.join(part.from);
             let to = self.0.join(below).join(part.to);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{Release, package};
 use crate::command::{command, first_line};
 use crate::metadata::{Metadata, Package};
-use crate::report::Outcome;
+use crate::report::CheckOutcome;
 
 /// Content of `Cargo.lock`, as far as it is used here.
 #[derive(Debug, Deserialize)]
@@ -34,7 +34,7 @@ type Checksums = BTreeMap<(String, String), String>;
 ///
 /// # Errors
 /// Returns an error if the graph of packages or a checksum is missing.
-pub(super) fn write(root: &Path, release: &Release, out: &Path) -> Result<Outcome> {
+pub(super) fn write(root: &Path, release: &Release, out: &Path) -> Result<CheckOutcome> {
     let metadata = Metadata::load_for(root, Some(&release.target))?;
     let checksums = checksums(&fs::read_to_string(root.join("Cargo.lock"))?)?;
     let date = format!("date --utc --date=@{} +%FT%TZ", release.epoch);
@@ -43,7 +43,7 @@ pub(super) fn write(root: &Path, release: &Release, out: &Path) -> Result<Outcom
     let path = out.join(format!("spillway-{}.cdx.json", release.version));
     fs::write(&path, serde_json::to_string_pretty(&list)? + "\n")?;
     package::date(&path, release.epoch)?;
-    Ok(Outcome::Passed)
+    Ok(CheckOutcome::Passed)
 }
 
 fn checksums(lock: &str) -> Result<Checksums> {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use super::{Release, make};
 use crate::command::command;
 use crate::metadata::Metadata;
-use crate::report::{Outcome, Report};
+use crate::report::{CheckOutcome, Report};
 
 /// Builds twice from copies of the sources and compares the files. The folders' paths differ in
 /// length and depth. The files of the first build are left in `out`.
@@ -20,7 +20,7 @@ pub(super) fn run(report: &mut Report, root: &Path, release: &Release, out: &Pat
         let copied = report.step(format!("sources in {name}"), || {
             copy = Metadata::load(root)?.target_directory.join("verify").join(name);
             copy_sources(root, &copy)?;
-            Ok(Outcome::Passed)
+            Ok(CheckOutcome::Passed)
         });
         let files = if made.is_empty() { out.to_owned() } else { copy.join("target/packages") };
         if !copied || !make(report, &copy, release, (None, &files)) {
@@ -31,9 +31,9 @@ pub(super) fn run(report: &mut Report, root: &Path, release: &Release, out: &Pat
     report.step("both are equal", || {
         let differences = differences(&made[0], &made[1])?;
         if differences.is_empty() {
-            return Ok(Outcome::Passed);
+            return Ok(CheckOutcome::Passed);
         }
-        Ok(Outcome::Failed(differences.join("; ")))
+        Ok(CheckOutcome::Failed(differences.join("; ")))
     });
 }
 

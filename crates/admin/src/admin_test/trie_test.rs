@@ -11,7 +11,7 @@ use spillway_types::{AwayReason, Steering};
 use super::client::Client;
 use super::world::{World, listen};
 use crate::{
-    Admin, AdminConfig, Explain, ExplainFault, ExplainRequest, Explaining, Steered, SteeredRegion,
+    Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, Steered, SteeredRegion,
     parse_token_file,
 };
 
@@ -41,7 +41,7 @@ impl Explain for Teller {
         Box::pin(async move {
             if request.body.starts_with(b"[") {
                 let (cause, remedy) = ("the body is no object".into(), "send one".into());
-                return Err(ExplainFault { cause, remedy });
+                return Err(ExplainError { cause, remedy });
             }
             let heard = json!({
                 "path": request.path,

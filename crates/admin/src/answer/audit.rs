@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use spillway_cluster_state::{Actor, AuditRecord, Outcome, State};
 
 use super::{Cluster, Freshness};
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::query::Trail;
 use crate::reply::{Reply, json};
@@ -42,7 +42,7 @@ pub(crate) struct Deed {
     pub(crate) cause: Option<String>,
 }
 
-pub(super) async fn audit(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+pub(super) async fn audit(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     let query = &call.query;
     let before: Option<u64> = match &query.after {
         None => None,

@@ -12,7 +12,7 @@ use spillway_types::{NoCountry, Percent};
 
 use super::Cluster;
 use super::read::not_found;
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::endpoint::Operation;
 use crate::error::ApiError;
 use crate::forms::{
@@ -42,7 +42,7 @@ pub(crate) struct ReplicaWeight {
 /// Returns the record that a request is about, and the command that it asks for.
 pub(super) async fn command(
     cluster: &Cluster<'_>,
-    call: &Call,
+    call: &AdminCall,
 ) -> Result<(RecordKey, Command), ApiError> {
     let key = subject(cluster, call).await?;
     let (expect, about) = (call.expect, key.clone());
@@ -78,7 +78,7 @@ pub(super) async fn command(
 }
 
 /// Returns the record that a request is about.
-async fn subject(cluster: &Cluster<'_>, call: &Call) -> Result<RecordKey, ApiError> {
+async fn subject(cluster: &Cluster<'_>, call: &AdminCall) -> Result<RecordKey, ApiError> {
     if call.endpoint.operation == Operation::RotatePrefixKey {
         return Ok(RecordKey::Setting(KEY_EPOCH.to_owned()));
     }
@@ -99,7 +99,7 @@ async fn subject(cluster: &Cluster<'_>, call: &Call) -> Result<RecordKey, ApiErr
     key.ok_or_else(|| not_found(resource, &call.path))
 }
 
-async fn put(cluster: &Cluster<'_>, call: &Call, key: RecordKey) -> Result<Command, ApiError> {
+async fn put(cluster: &Cluster<'_>, call: &AdminCall, key: RecordKey) -> Result<Command, ApiError> {
     let expect = call.expect;
     let item = match key {
         RecordKey::Node(node) => {
@@ -139,7 +139,7 @@ async fn put(cluster: &Cluster<'_>, call: &Call, key: RecordKey) -> Result<Comma
 
 /// Reads a limit. A limit in the log counts requests over one time window, so a request with both
 /// is refused here.
-fn limit(call: &Call) -> Result<spillway_cluster_state::Limit, ApiError> {
+fn limit(call: &AdminCall) -> Result<spillway_cluster_state::Limit, ApiError> {
     let record: LimitRecord = call.json()?;
     if record.requests_per_s.is_some() && record.requests_per_min.is_some() {
         let (cause, remedy) =
@@ -149,7 +149,7 @@ fn limit(call: &Call) -> Result<spillway_cluster_state::Limit, ApiError> {
     Ok(record.into())
 }
 
-fn route(call: &Call) -> Result<spillway_cluster_state::Route, ApiError> {
+fn route(call: &AdminCall) -> Result<spillway_cluster_state::Route, ApiError> {
     let record: RouteRecord = call.json()?;
     if !record.policy.is_empty() {
         let unknown = |error| {
@@ -170,7 +170,7 @@ fn no_country(error: NoCountry) -> ApiError {
 /// Returns the key in the request, with the secret of the stored key. The version must be named:
 /// rights of a key must not overwrite a change that the caller has not seen, and a key that was
 /// removed meanwhile must not come back.
-async fn key_over(cluster: &Cluster<'_>, call: &Call, id: &KeyId) -> Result<Key, ApiError> {
+async fn key_over(cluster: &Cluster<'_>, call: &AdminCall, id: &KeyId) -> Result<Key, ApiError> {
     if !matches!(call.expect, Expect::Version(_)) {
         let remedy = "read it, and send its version as If-Match; POST /v1/keys makes new ones";
         let cause = "a key is only written over a version that was read";

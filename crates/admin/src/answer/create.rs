@@ -7,7 +7,7 @@ use spillway_cluster_state::{
 
 use super::Cluster;
 use super::write::{carry_out, write};
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::forms::{NewJoinToken, NewKey, Secret};
 use crate::reply::{Reply, json};
@@ -18,7 +18,7 @@ const VALID_S_MAX: u64 = 30 * 24 * 3_600;
 /// Most nodes that may join by one token: as many as a cluster may have.
 const USES_MAX: u32 = 512;
 
-pub(super) async fn key(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+pub(super) async fn key(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     let new: NewKey = call.json_or_default()?;
     let id = new.key.map_or_else(fresh_id, Ok)?;
     let fresh = fresh_key(&id)?;
@@ -38,7 +38,7 @@ pub(super) async fn key(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, Api
     create(cluster, call, (RecordKey::Key(key), item), (id, fresh.shown)).await
 }
 
-pub(super) async fn join_token(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+pub(super) async fn join_token(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     let new: NewJoinToken = call.json_or_default()?;
     if !(1..=VALID_S_MAX).contains(&new.valid_s) || !(1..=USES_MAX).contains(&new.uses) {
         let remedy = format!("use 1 to {VALID_S_MAX} seconds and 1 to {USES_MAX} uses");
@@ -70,7 +70,7 @@ fn token(new: &NewJoinToken, text: JoinText<'_>) -> Item {
 /// nowhere.
 async fn create(
     cluster: &Cluster<'_>,
-    call: &Call,
+    call: &AdminCall,
     (about, item): (RecordKey, Item),
     (key, secret): (String, String),
 ) -> Result<Reply, ApiError> {

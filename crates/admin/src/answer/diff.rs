@@ -9,7 +9,7 @@ use spillway_raft::{Consistency, Read, ReadError};
 use tokio::time::timeout;
 
 use super::{Cluster, Freshness, trie, write};
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::fault;
 use crate::records::{name_of, shown};
@@ -42,7 +42,7 @@ pub(crate) struct Diff {
 
 pub(super) async fn dry_run(
     cluster: &Cluster<'_>,
-    call: &Call,
+    call: &AdminCall,
     about: &RecordKey,
     command: &Command,
 ) -> Result<Reply, ApiError> {

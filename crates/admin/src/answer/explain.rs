@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use spillway_types::TenantName;
 
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::error::ApiError;
-use crate::explain::{Explain, ExplainFault, ExplainRequest};
+use crate::explain::{Explain, ExplainError, ExplainRequest};
 use crate::reply::{Reply, json};
 
 /// Most headers of one request, as many as the front door takes.
@@ -108,7 +108,7 @@ pub(crate) struct ExplainedCandidate {
 }
 
 /// Answers a request for an explanation. Needs no cluster: routing is this node's own decision.
-pub(crate) async fn explain(by: Option<&dyn Explain>, call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn explain(by: Option<&dyn Explain>, call: &AdminCall) -> Result<Reply, ApiError> {
     let by = by.ok_or_else(no_explanation)?;
     let request = request(call.json()?)?;
     let explained = by.explain(request).await.map_err(of_fault)?;
@@ -141,8 +141,8 @@ fn header((name, value): (&String, &String)) -> Result<(HeaderName, HeaderValue)
     Ok((name, value))
 }
 
-fn of_fault(fault: ExplainFault) -> ApiError {
-    let ExplainFault { cause, remedy } = fault;
+fn of_fault(fault: ExplainError) -> ApiError {
+    let ExplainError { cause, remedy } = fault;
     ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", cause, remedy)
 }
 

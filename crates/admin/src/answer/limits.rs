@@ -3,11 +3,11 @@
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_quota::{LimitTerms, Usage};
+use spillway_quota::{LimitTerms, LimitUsage};
 
 use super::Freshness;
 use super::read::{Many, One, not_found};
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::forms::{Item, LimitInfo, LimitRecord};
 use crate::own_limits::OwnLimits;
@@ -44,7 +44,7 @@ pub(super) fn list<T: Serialize>(own: Option<&dyn OwnLimits>, agreed: Many<T>) -
 /// Returns an error if the config file has no limit of that name.
 pub(super) fn show(
     own: Option<&dyn OwnLimits>,
-    call: &Call,
+    call: &AdminCall,
     freshness: Freshness,
 ) -> Result<Reply, ApiError> {
     let name = call.path.first().map(String::as_str).unwrap_or_default();
@@ -56,7 +56,11 @@ pub(super) fn show(
 }
 
 /// Answers for a node that is in no cluster.
-pub(crate) fn alone(own: &dyn OwnLimits, call: &Call, is_list: bool) -> Result<Reply, ApiError> {
+pub(crate) fn alone(
+    own: &dyn OwnLimits,
+    call: &AdminCall,
+    is_list: bool,
+) -> Result<Reply, ApiError> {
     // A config file is never behind, so the answer counts as linearizable.
     let consistency = "linearizable".to_owned();
     let freshness = Freshness { index: 0, age_ms: Some(0), consistency };
@@ -67,7 +71,7 @@ pub(crate) fn alone(own: &dyn OwnLimits, call: &Call, is_list: bool) -> Result<R
     show(Some(own), call, freshness)
 }
 
-fn item(terms: &LimitTerms, usage: Option<&Usage>) -> LimitItem {
+fn item(terms: &LimitTerms, usage: Option<&LimitUsage>) -> LimitItem {
     Item {
         key: terms.scope.label(),
         version: None,

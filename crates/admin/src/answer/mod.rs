@@ -26,7 +26,7 @@ use spillway_raft::{Consistency, Read};
 use tokio::sync::Semaphore;
 
 use crate::access::Credential;
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::config::AdminConfig;
 use crate::endpoint::Operation;
 use crate::error::{ApiError, LeaderHint};
@@ -70,7 +70,7 @@ pub(crate) struct Freshness {
 }
 
 /// Carries a request out.
-pub(crate) async fn answer(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     match call.endpoint.operation {
         Operation::List(resource) => read::list(cluster, call, resource).await,
         Operation::Show(resource) => read::show(cluster, call, resource).await,

@@ -8,7 +8,7 @@ use spillway_cluster_state::State;
 use spillway_raft::Read;
 
 use super::{Cluster, Freshness, limits};
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::fault;
 use crate::records;
@@ -39,7 +39,7 @@ pub(crate) struct Many<T> {
 
 pub(super) async fn list(
     cluster: &Cluster<'_>,
-    call: &Call,
+    call: &AdminCall,
     resource: Resource,
 ) -> Result<Reply, ApiError> {
     let query = &call.query;
@@ -60,7 +60,7 @@ pub(super) async fn list(
 
 pub(super) async fn show(
     cluster: &Cluster<'_>,
-    call: &Call,
+    call: &AdminCall,
     resource: Resource,
 ) -> Result<Reply, ApiError> {
     let look = |state: &State| {
@@ -95,7 +95,7 @@ impl Cluster<'_> {
     /// Calls `look` with the state, as fresh as the request asks for.
     pub(super) async fn read<R>(
         &self,
-        call: &Call,
+        call: &AdminCall,
         look: impl FnOnce(&State) -> R,
     ) -> Result<Read<R>, ApiError> {
         let read = self.control_plane.read(call.query.consistency, self.config.time_limit, look);

@@ -7,7 +7,7 @@ use spillway_raft::{NodeId, Role, Status};
 use spillway_types::NodeName;
 
 use super::{Cluster, Freshness, whole_ms};
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::error::{ApiError, LeaderHint};
 use crate::fault;
 use crate::reply::{Reply, json};
@@ -113,7 +113,7 @@ pub(super) fn leader(cluster: &Cluster<'_>) -> Reply {
     json(StatusCode::OK, &LeaderAnswer { leader: cluster.leader(), term })
 }
 
-pub(super) async fn transfer(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+pub(super) async fn transfer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     let TransferOrder { to } = call.json()?;
     let to = NodeName::from(to.as_str());
     let transfer = cluster.control_plane.transfer_leader(&to, cluster.config.time_limit);

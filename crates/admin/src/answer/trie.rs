@@ -9,7 +9,7 @@ use spillway_types::RegionName;
 use tokio::task::spawn_blocking;
 
 use super::{Cluster, Freshness};
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::records;
 use crate::reply::{Reply, json};
@@ -64,7 +64,7 @@ pub(crate) struct TrieBlock {
     pub(crate) regions: Vec<String>,
 }
 
-pub(super) async fn trie(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+pub(super) async fn trie(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     // The trie is shared, so cloning it holds nothing up.
     let read = cluster.read(call, |state| (state.key_epoch(), state.hot().clone())).await?;
     let freshness = Freshness::of(&read, call.query.consistency);

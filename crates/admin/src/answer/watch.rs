@@ -12,14 +12,14 @@ use http_body_util::{BodyExt, StreamBody};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_cluster_state::ChangeKind;
-use spillway_control_plane::{Changed, ControlPlane, TooOld};
+use spillway_control_plane::{Changed, ControlPlane, TooOldError};
 use spillway_raft::Consistency;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::{Cluster, Freshness};
 use crate::access::Credential;
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::fault;
 use crate::records::name_of;
@@ -89,7 +89,7 @@ enum WatchState {
     Ended,
 }
 
-pub(super) async fn watch(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+pub(super) async fn watch(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     let from = match call.last_event.as_ref().or(call.query.after.as_ref()) {
         None => None,
         Some(text) => Some(text.parse::<u64>().map_err(|_| wrong())?),
@@ -205,7 +205,7 @@ fn change(changed: &Changed) -> ChangeInfo {
     ChangeInfo { resource: resource.to_owned(), key, kind: kind.to_owned() }
 }
 
-fn lost(too_old: TooOld, freshness: &Freshness) -> String {
+fn lost(too_old: TooOldError, freshness: &Freshness) -> String {
     let index = freshness.index.max(too_old.oldest);
     let lost = Lost {
         index,

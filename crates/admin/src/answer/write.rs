@@ -11,7 +11,7 @@ use spillway_raft::{ProposeError, Proposed};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{Cluster, diff};
-use crate::call::Call;
+use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::fault;
 use crate::reply::{Reply, json};
@@ -34,7 +34,7 @@ pub(crate) struct Written {
 /// Carries `command` out, or, for a dry run, shows its changes.
 pub(super) async fn write(
     cluster: &Cluster<'_>,
-    call: &Call,
+    call: &AdminCall,
     about: &RecordKey,
     command: Command,
 ) -> Result<Reply, ApiError> {
@@ -46,7 +46,7 @@ pub(super) async fn write(
 
 pub(super) async fn carry_out(
     cluster: &Cluster<'_>,
-    call: &Call,
+    call: &AdminCall,
     about: &RecordKey,
     command: Command,
 ) -> Result<Written, ApiError> {
@@ -67,7 +67,7 @@ pub(super) async fn carry_out(
     Ok(Written { index: done.index, outcome: outcome.to_owned(), version })
 }
 
-pub(super) fn actor(call: &Call) -> Actor {
+pub(super) fn actor(call: &AdminCall) -> Actor {
     Actor::Operator(call.caller.name.clone())
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_cluster_state::{LimitScope, State};
-use spillway_quota::{LimitKind, RequestWindow, Units, Usage};
+use spillway_quota::{LimitKind, LimitUsage, RequestWindow, Units};
 use spillway_types::{NodeName, RegionName};
 
 /// Shares of a limit, as the cluster agreed on them.
@@ -85,7 +85,7 @@ impl LimitInfo {
 
     /// Returns the state of a limit of the node's config file; without `usage`, a limit of the
     /// cluster replaces it.
-    pub(crate) fn of_file(requests: RequestWindow, usage: Option<&Usage>) -> Self {
+    pub(crate) fn of_file(requests: RequestWindow, usage: Option<&LimitUsage>) -> Self {
         let mut used = LimitUnits::default();
         used.add(usage.map(|usage| usage.in_use).unwrap_or_default(), requests);
         let file = FileLimit { is_replaced: usage.is_none(), used };

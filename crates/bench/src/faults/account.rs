@@ -12,7 +12,7 @@ use super::{
     ending::{Ending, Failure, Loss},
     exchange::Observation,
     fault::Fault,
-    ledger::{Ledger, Outcome},
+    ledger::{LedgerOutcome, RequestLedger},
     plan,
 };
 
@@ -55,12 +55,12 @@ pub(crate) struct Account {
     /// First of the inexcusable errors.
     pub(crate) listed: Vec<Inexcusable>,
     /// Errors and losses by the replica where they happened.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<ReplicaErrors>,
 }
 
 /// Errors of one kind at one replica, during one trouble or outside of any.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Place {
+pub(crate) struct ReplicaErrors {
     /// Replica that had the requests; `None` if no replica had received them.
     pub(crate) replica: Option<u16>,
     /// Fault of the replica at the time; `None` if it was healthy.
@@ -121,7 +121,7 @@ impl Account {
 /// Builds the account of a run. `ledgers[i]` belongs to replica i.
 pub(crate) fn account(
     observations: &[Observation],
-    ledgers: &[Ledger],
+    ledgers: &[RequestLedger],
     troubles: &[Trouble],
 ) -> Account {
     let visits = visits(ledgers);
@@ -154,7 +154,7 @@ pub(crate) fn account(
     }
     let place = |((culprit, error), count): ((Culprit, String), usize)| {
         let trouble = culprit.trouble.map(|index| &troubles[index]);
-        Place {
+        ReplicaErrors {
             replica: culprit.replica,
             fault: trouble.map(|trouble| trouble.fault),
             since_s: trouble.map(|trouble| trouble.from.as_secs_f64()),
@@ -222,7 +222,7 @@ struct Visits {
     finished: usize,
 }
 
-fn visits(ledgers: &[Ledger]) -> BTreeMap<u32, Visits> {
+fn visits(ledgers: &[RequestLedger]) -> BTreeMap<u32, Visits> {
     let mut all: BTreeMap<u32, Visits> = BTreeMap::new();
     for (replica, ledger) in (0..).zip(ledgers) {
         for receipt in ledger.receipts() {
@@ -231,7 +231,7 @@ fn visits(ledgers: &[Ledger]) -> BTreeMap<u32, Visits> {
             };
             let visits = all.entry(number).or_default();
             visits.replicas.insert(replica);
-            visits.finished += usize::from(receipt.outcome == Outcome::Finished);
+            visits.finished += usize::from(receipt.outcome == LedgerOutcome::Finished);
         }
     }
     all

@@ -1,7 +1,7 @@
 //! Account of hand-made ledgers.
 
 use super::{super::ledger::testing::ledger, *};
-use Outcome::{Aborted, Finished, InFlight, Rejected};
+use LedgerOutcome::{Aborted, Finished, InFlight, Rejected};
 
 fn at(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
@@ -37,12 +37,12 @@ const TROUBLES: [Trouble; 1] = [Trouble {
 }];
 
 /// Returns the account of request 0, which was on the replicas whose ledgers name it.
-fn account_of(observation: Observation, ledgers: &[&[(&str, Outcome)]]) -> Account {
-    let ledgers: Vec<Ledger> = ledgers.iter().map(|receipts| ledger(receipts)).collect();
+fn account_of(observation: Observation, ledgers: &[&[(&str, LedgerOutcome)]]) -> Account {
+    let ledgers: Vec<RequestLedger> = ledgers.iter().map(|receipts| ledger(receipts)).collect();
     account(&[observation], &ledgers, &TROUBLES)
 }
 
-fn why(observation: Observation, ledgers: &[&[(&str, Outcome)]]) -> Option<Why> {
+fn why(observation: Observation, ledgers: &[&[(&str, LedgerOutcome)]]) -> Option<Why> {
     let account = account_of(observation, ledgers);
     assert_eq!(account.excused + account.inexcusable, 1);
     account.listed.first().map(|error| error.why)
@@ -71,7 +71,7 @@ fn every_request_is_one_of_complete_lost_and_failed() {
 #[test]
 fn doubled_is_finished_twice_wherever() {
     let complete = || seen(0, 1.0, 2.0, Ending::Complete);
-    let doubled = |ledgers: &[&[(&str, Outcome)]]| account_of(complete(), ledgers).doubled;
+    let doubled = |ledgers: &[&[(&str, LedgerOutcome)]]| account_of(complete(), ledgers).doubled;
     assert_eq!(doubled(&[&[(ID, Finished)], &[(ID, Finished)]]), 1);
     assert_eq!(doubled(&[&[(ID, Finished), (ID, Finished)], &[]]), 1);
     assert_eq!(doubled(&[&[(ID, Finished)], &[(ID, Finished)], &[(ID, Finished)]]), 1);
@@ -110,14 +110,14 @@ fn a_request_that_nobody_received_could_have_gone_elsewhere() {
 
 #[test]
 fn a_break_before_the_first_byte_must_be_sent_again() {
-    let on_broken: &[&[(&str, Outcome)]] = &[&[], &[(ID, Aborted)]];
+    let on_broken: &[&[(&str, LedgerOutcome)]] = &[&[], &[(ID, Aborted)]];
     assert_eq!(why(seen(0, 12.0, 13.0, resendable(false)), on_broken), Some(Why::Resendable));
     assert_eq!(why(seen(0, 12.0, 13.0, resendable(true)), on_broken), None);
 }
 
 #[test]
 fn the_reply_s_own_word_about_its_replica_counts_before_the_ledgers() {
-    let receipts: &[&[(&str, Outcome)]] = &[&[(ID, Rejected)], &[(ID, Aborted)]];
+    let receipts: &[&[(&str, LedgerOutcome)]] = &[&[(ID, Rejected)], &[(ID, Aborted)]];
     let mut error = seen(0, 12.0, 13.0, failure("500 from the replica"));
     // Sent again from the broken replica 1 to the healthy replica 0, which failed.
     error.replica = Some(0);
@@ -146,7 +146,7 @@ fn every_error_has_a_place() {
     let receipts = [0, 1, 2, 4].map(|number| (plan::id(number), Rejected));
     let receipts = receipts.each_ref().map(|(id, outcome)| (id.as_str(), *outcome));
     let account = account(&observations, &[ledger(&[]), ledger(&receipts)], &TROUBLES);
-    let place = |replica, is_broken: bool, error: &str, count| Place {
+    let place = |replica, is_broken: bool, error: &str, count| ReplicaErrors {
         replica,
         fault: is_broken.then_some(Fault::Hung),
         since_s: is_broken.then_some(10.0),

@@ -63,7 +63,7 @@ pub(crate) struct FaultsArguments {
 
 /// Part of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum Part {
+pub(crate) enum FaultsPart {
     /// Each policy against each fault.
     Matrix,
     /// Faults in random order.
@@ -87,7 +87,7 @@ impl FaultsArguments {
     ///
     /// # Errors
     /// Returns an error for an unknown name.
-    pub(crate) fn parts(&self) -> anyhow::Result<BTreeSet<Part>> {
+    pub(crate) fn parts(&self) -> anyhow::Result<BTreeSet<FaultsPart>> {
         Ok(chosen(&self.parts).context("--parts")?.into_iter().collect())
     }
 

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::plan::Kind;
+use super::plan::FaultKind;
 
 /// End of one request as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,7 +46,7 @@ pub(crate) enum Loss {
 
 /// End of a reply's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum FaultsTransport {
     /// The message ended as HTTP requires.
     Whole,
     /// The connection ended before the end of the message.
@@ -57,7 +57,7 @@ pub(crate) enum Transport {
 
 /// Received part of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct ExchangeReply {
     /// Status; `None` if no head arrived.
     pub(crate) status: Option<StatusCode>,
     /// Header `x-spillway-code`.
@@ -77,13 +77,13 @@ impl fmt::Display for Loss {
 }
 
 /// Decides how a request of this kind ended.
-pub(crate) fn judge(kind: Kind, reply: &Reply, transport: Transport) -> Ending {
+pub(crate) fn judge(kind: FaultKind, reply: &ExchangeReply, transport: FaultsTransport) -> Ending {
     let Some(status) = reply.status else {
-        let is_late = transport == Transport::TooLate;
+        let is_late = transport == FaultsTransport::TooLate;
         return Ending::Lost(if is_late { Loss::TooLate } else { Loss::NoReply });
     };
     // A head in time does not help a client whose reply does not end.
-    if transport == Transport::TooLate {
+    if transport == FaultsTransport::TooLate {
         return Ending::Lost(Loss::TooLate);
     }
     if status != StatusCode::OK {
@@ -93,11 +93,15 @@ pub(crate) fn judge(kind: Kind, reply: &Reply, transport: Transport) -> Ending {
     }
     let is_begun = !reply.body.is_empty();
     match (kind, transport) {
-        (Kind::Stream, _) => judge_stream(&reply.body, transport),
-        (Kind::Unary | Kind::Infer, Transport::Whole) if is_whole(kind, &reply.body) => {
+        (FaultKind::Stream, _) => judge_stream(&reply.body, transport),
+        (FaultKind::Unary | FaultKind::Infer, FaultsTransport::Whole)
+            if is_whole(kind, &reply.body) =>
+        {
             Ending::Complete
         }
-        (Kind::Unary | Kind::Infer, Transport::Whole) => Ending::Lost(Loss::Truncated),
+        (FaultKind::Unary | FaultKind::Infer, FaultsTransport::Whole) => {
+            Ending::Lost(Loss::Truncated)
+        }
         _ => failed("broken off".to_owned(), is_begun, false),
     }
 }
@@ -107,7 +111,7 @@ fn failed(kind: String, is_begun: bool, is_resendable: bool) -> Ending {
 }
 
 /// Decides how a stream ended: `[DONE]` makes it whole, an event with an error makes it fail.
-fn judge_stream(body: &[u8], transport: Transport) -> Ending {
+fn judge_stream(body: &[u8], transport: FaultsTransport) -> Ending {
     let text = String::from_utf8_lossy(body);
     // Bytes after the last empty line are no complete event.
     let complete = text.rfind("\n\n").map_or("", |end| &text[..end]);
@@ -123,16 +127,16 @@ fn judge_stream(body: &[u8], transport: Transport) -> Ending {
         }
     }
     match transport {
-        Transport::Whole => Ending::Lost(Loss::Truncated),
-        Transport::Broken | Transport::TooLate => {
+        FaultsTransport::Whole => Ending::Lost(Loss::Truncated),
+        FaultsTransport::Broken | FaultsTransport::TooLate => {
             failed("stream broken off".to_owned(), !body.is_empty(), false)
         }
     }
 }
 
 /// Returns true if the body is a complete answer to a request of this kind.
-fn is_whole(kind: Kind, body: &[u8]) -> bool {
-    let field = if kind == Kind::Infer { "outputs" } else { "choices" };
+fn is_whole(kind: FaultKind, body: &[u8]) -> bool {
+    let field = if kind == FaultKind::Infer { "outputs" } else { "choices" };
     serde_json::from_slice::<Value>(body).is_ok_and(|value| value[field].is_array())
 }
 
@@ -140,9 +144,9 @@ fn is_whole(kind: Kind, body: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn check(kind: Kind, status: u16, body: &str, transport: Transport) -> Ending {
+    fn check(kind: FaultKind, status: u16, body: &str, transport: FaultsTransport) -> Ending {
         let status = (status > 0).then(|| StatusCode::from_u16(status).unwrap());
-        let reply = Reply { status, code: None, body: body.as_bytes().to_vec() };
+        let reply = ExchangeReply { status, code: None, body: body.as_bytes().to_vec() };
         judge(kind, &reply, transport)
     }
 
@@ -151,56 +155,60 @@ mod tests {
         (failure.kind, failure.is_begun, failure.is_resendable)
     }
 
-    const WHOLE: Transport = Transport::Whole;
-    const BROKEN: Transport = Transport::Broken;
+    const WHOLE: FaultsTransport = FaultsTransport::Whole;
+    const BROKEN: FaultsTransport = FaultsTransport::Broken;
 
     #[test]
     fn a_whole_reply_is_what_was_asked_for() {
-        assert_eq!(check(Kind::Unary, 200, r#"{"choices":[]}"#, WHOLE), Ending::Complete);
-        assert_eq!(check(Kind::Infer, 200, r#"{"outputs":[]}"#, WHOLE), Ending::Complete);
+        assert_eq!(check(FaultKind::Unary, 200, r#"{"choices":[]}"#, WHOLE), Ending::Complete);
+        assert_eq!(check(FaultKind::Infer, 200, r#"{"outputs":[]}"#, WHOLE), Ending::Complete);
         let stream = "data: {\"a\":1}\n\ndata: [DONE]\n\n";
-        assert_eq!(check(Kind::Stream, 200, stream, WHOLE), Ending::Complete);
+        assert_eq!(check(FaultKind::Stream, 200, stream, WHOLE), Ending::Complete);
         let says_done = "data: {\"a\":\"[DONE]\"}\n\n";
-        assert_eq!(check(Kind::Stream, 200, says_done, WHOLE), Ending::Lost(Loss::Truncated));
+        assert_eq!(check(FaultKind::Stream, 200, says_done, WHOLE), Ending::Lost(Loss::Truncated));
         // Everything that matters has arrived.
-        assert_eq!(check(Kind::Stream, 200, stream, BROKEN), Ending::Complete);
+        assert_eq!(check(FaultKind::Stream, 200, stream, BROKEN), Ending::Complete);
     }
 
     #[test]
     fn a_short_reply_that_looks_whole_is_lost() {
         let truncated = Ending::Lost(Loss::Truncated);
-        assert_eq!(check(Kind::Unary, 200, r#"{"choi"#, WHOLE), truncated);
-        assert_eq!(check(Kind::Unary, 200, "{}", WHOLE), truncated);
-        assert_eq!(check(Kind::Stream, 200, "data: {\"a\":1}\n\n", WHOLE), truncated);
-        assert_eq!(check(Kind::Stream, 200, "data: [DONE]", WHOLE), truncated);
+        assert_eq!(check(FaultKind::Unary, 200, r#"{"choi"#, WHOLE), truncated);
+        assert_eq!(check(FaultKind::Unary, 200, "{}", WHOLE), truncated);
+        assert_eq!(check(FaultKind::Stream, 200, "data: {\"a\":1}\n\n", WHOLE), truncated);
+        assert_eq!(check(FaultKind::Stream, 200, "data: [DONE]", WHOLE), truncated);
     }
 
     #[test]
     fn what_breaks_off_for_all_to_see_is_a_failure() {
-        let seen = failure(check(Kind::Unary, 200, r#"{"choi"#, BROKEN));
+        let seen = failure(check(FaultKind::Unary, 200, r#"{"choi"#, BROKEN));
         assert_eq!(seen, ("broken off".to_owned(), true, false));
-        let seen = failure(check(Kind::Infer, 200, "", BROKEN));
+        let seen = failure(check(FaultKind::Infer, 200, "", BROKEN));
         assert_eq!(seen, ("broken off".to_owned(), false, false));
         let stream = "data: {\"a\":1}\n\ndata: {\"error\":{\"code\":\"stream_cut\"}}\n\n";
-        let seen = failure(check(Kind::Stream, 200, stream, WHOLE));
+        let seen = failure(check(FaultKind::Stream, 200, stream, WHOLE));
         assert_eq!(seen, ("stream stream_cut".to_owned(), true, false));
     }
 
     #[test]
     fn silence_is_loss() {
-        assert_eq!(check(Kind::Unary, 0, "", BROKEN), Ending::Lost(Loss::NoReply));
-        assert_eq!(check(Kind::Unary, 0, "", Transport::TooLate), Ending::Lost(Loss::TooLate));
-        let late = check(Kind::Stream, 200, "data: 1\n\n", Transport::TooLate);
+        assert_eq!(check(FaultKind::Unary, 0, "", BROKEN), Ending::Lost(Loss::NoReply));
+        assert_eq!(
+            check(FaultKind::Unary, 0, "", FaultsTransport::TooLate),
+            Ending::Lost(Loss::TooLate)
+        );
+        let late = check(FaultKind::Stream, 200, "data: 1\n\n", FaultsTransport::TooLate);
         assert_eq!(late, Ending::Lost(Loss::TooLate));
     }
 
     #[test]
     fn errors_are_told_apart_by_who_made_them() {
-        let seen = failure(check(Kind::Unary, 500, "{}", WHOLE));
+        let seen = failure(check(FaultKind::Unary, 500, "{}", WHOLE));
         assert_eq!(seen, ("500 from the replica".to_owned(), false, false));
         let status = Some(StatusCode::BAD_GATEWAY);
-        let reply = Reply { status, code: Some("replica_reset".to_owned()), body: b"{}".to_vec() };
-        let seen = failure(judge(Kind::Unary, &reply, WHOLE));
+        let reply =
+            ExchangeReply { status, code: Some("replica_reset".to_owned()), body: b"{}".to_vec() };
+        let seen = failure(judge(FaultKind::Unary, &reply, WHOLE));
         assert_eq!(seen, ("502 replica_reset".to_owned(), false, true));
     }
 }

@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 
 use super::{
     config::replica_index,
-    ending::{Ending, Reply, Transport, judge},
-    plan::{Kind, Planned, Workload},
+    ending::{Ending, ExchangeReply, FaultsTransport, judge},
+    plan::{FaultKind, Planned, Workload},
 };
 use crate::client::connect;
 
@@ -31,7 +31,7 @@ type Sender = SendRequest<Full<Bytes>>;
 
 /// Pool of connections to the gateway, as many as are needed at a time.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct ExchangePool {
     target: SocketAddr,
     idle: Mutex<Vec<Sender>>,
     drivers: Mutex<JoinSet<()>>,
@@ -58,13 +58,13 @@ pub(crate) struct Observation {
 
 /// Received part of a reply. Kept outside the exchange, which the time limit may cut off.
 #[derive(Debug, Default)]
-struct Progress {
-    reply: Reply,
+struct ExchangeProgress {
+    reply: ExchangeReply,
     replica: Option<u16>,
     first_byte: Option<Duration>,
 }
 
-impl Pool {
+impl ExchangePool {
     /// Returns a pool without connections.
     pub(crate) fn new(target: SocketAddr) -> Self {
         Self { target, idle: Mutex::default(), drivers: Mutex::default() }
@@ -119,12 +119,12 @@ impl Pool {
         start: Instant,
     ) -> Observation {
         let sent = start.elapsed();
-        let mut progress = Progress::default();
+        let mut progress = ExchangeProgress::default();
         let carried = self.carry(request, &mut progress, start);
         let transport = match tokio::time::timeout(DEADLINE, carried).await {
-            Ok(Ok(())) => Transport::Whole,
-            Ok(Err(_)) => Transport::Broken,
-            Err(_) => Transport::TooLate,
+            Ok(Ok(())) => FaultsTransport::Whole,
+            Ok(Err(_)) => FaultsTransport::Broken,
+            Err(_) => FaultsTransport::TooLate,
         };
         Observation {
             number: planned.number,
@@ -141,7 +141,7 @@ impl Pool {
     async fn carry(
         &self,
         request: Request<Full<Bytes>>,
-        progress: &mut Progress,
+        progress: &mut ExchangeProgress,
         start: Instant,
     ) -> anyhow::Result<()> {
         let (response, sender) = self.ask(request).await?;
@@ -214,7 +214,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// None in practice.
 pub(crate) fn trial(workload: &Workload) -> anyhow::Result<Request<Full<Bytes>>> {
     let plan = Workload { length: Duration::from_secs(60), ..*workload }.plan();
-    let planned = plan.into_iter().find(|planned| planned.kind == Kind::Infer);
+    let planned = plan.into_iter().find(|planned| planned.kind == FaultKind::Infer);
     let mut request = workload.request(&planned.context("no V2 request planned")?)?;
     request.headers_mut().insert("x-request-id", http::HeaderValue::from_static("trial"));
     Ok(request)
@@ -249,7 +249,7 @@ mod tests {
 
     async fn observe(answers: &'static [&'static str]) -> Vec<Observation> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let pool = Arc::new(Pool::new(listener.local_addr().unwrap()));
+        let pool = Arc::new(ExchangePool::new(listener.local_addr().unwrap()));
         let planned = WORKLOAD.plan();
         tokio::select! {
             seen = pool.send_all(&WORKLOAD, &planned, Instant::now()) => seen.unwrap(),

@@ -11,7 +11,7 @@ use super::{
     machine::Conditions,
     plan::Workload,
     run::{Bench, RunSpec},
-    script::{Action, Step},
+    script::{Action, ScriptStep},
     slow::ratio,
 };
 
@@ -90,7 +90,7 @@ pub(crate) async fn run(
             prefixes: PREFIXES,
             prefix_bytes: PREFIX_BYTES,
         },
-        steps: vec![Step { at: joins_at, action: Action::Join(WARM, COLD) }],
+        steps: vec![ScriptStep { at: joins_at, action: Action::Join(WARM, COLD) }],
     };
     let record = bench.run(&spec).await?;
     let latency =

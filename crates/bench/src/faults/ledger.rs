@@ -17,13 +17,13 @@ pub(crate) struct Receipt {
     /// Header `x-request-id`.
     pub(crate) request_id: Option<String>,
     /// End of the request at the replica.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: LedgerOutcome,
 }
 
 /// End of a request at a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum LedgerOutcome {
     /// The request has not ended.
     InFlight,
     /// The whole reply was handed over.
@@ -36,12 +36,12 @@ pub(crate) enum Outcome {
 
 /// All requests that one replica received.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct RequestLedger {
     receipts: Vec<Receipt>,
     missed: u64,
 }
 
-impl Ledger {
+impl RequestLedger {
     /// Adds the requests of one read. A request that is there already is replaced, because it may
     /// have ended meanwhile. Requests that leave the replica's list between two reads are missed,
     /// so reads must be frequent.
@@ -76,15 +76,15 @@ pub(crate) mod testing {
     use super::*;
 
     /// Returns a ledger with these receipts.
-    pub(crate) fn ledger(receipts: &[(&str, Outcome)]) -> Ledger {
-        let mut ledger = Ledger::default();
+    pub(crate) fn ledger(receipts: &[(&str, LedgerOutcome)]) -> RequestLedger {
+        let mut ledger = RequestLedger::default();
         ledger.absorb(stats(receipts.len() as u64, receipts));
         ledger
     }
 
     /// Returns one read with these receipts.
-    pub(crate) fn stats(received: u64, shown: &[(&str, Outcome)]) -> Stats {
-        let receipt = |(id, outcome): &(&str, Outcome)| Receipt {
+    pub(crate) fn stats(received: u64, shown: &[(&str, LedgerOutcome)]) -> Stats {
+        let receipt = |(id, outcome): &(&str, LedgerOutcome)| Receipt {
             request_id: Some((*id).to_owned()),
             outcome: *outcome,
         };
@@ -95,9 +95,9 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     use super::{testing::stats, *};
-    use Outcome::{Finished, InFlight};
+    use LedgerOutcome::{Finished, InFlight};
 
-    fn names(ledger: &Ledger) -> Vec<(&str, Outcome)> {
+    fn names(ledger: &RequestLedger) -> Vec<(&str, LedgerOutcome)> {
         ledger
             .receipts
             .iter()
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_later_look_adds_what_is_new_and_corrects_what_was_under_way() {
-        let mut ledger = Ledger::default();
+        let mut ledger = RequestLedger::default();
         ledger.absorb(stats(2, &[("a", Finished), ("b", InFlight)]));
         ledger.absorb(stats(4, &[("b", Finished), ("c", Finished), ("d", InFlight)]));
         let expected = [("a", Finished), ("b", Finished), ("c", Finished), ("d", InFlight)];
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_fell_out_between_two_looks_is_missed_and_counted_once() {
-        let mut ledger = Ledger::default();
+        let mut ledger = RequestLedger::default();
         ledger.absorb(stats(1, &[("a", Finished)]));
         ledger.absorb(stats(5, &[("d", Finished), ("e", InFlight)]));
         assert_eq!(ledger.missed(), 2);

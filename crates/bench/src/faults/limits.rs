@@ -16,7 +16,7 @@ pub(crate) struct Limit {
     /// Text of the limit.
     pub(crate) demand: String,
     /// Verdict.
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: LimitVerdict,
     /// Figures behind the verdict.
     pub(crate) evidence: String,
     /// True if missing the limit fails the command.
@@ -26,7 +26,7 @@ pub(crate) struct Limit {
 /// Verdict on a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
+pub(crate) enum LimitVerdict {
     /// The limit is kept.
     Holds,
     /// The limit is broken.
@@ -75,7 +75,7 @@ pub(crate) fn limits(results: &Results) -> Vec<Limit> {
 
 /// Returns true if no limit that must hold is broken.
 pub(crate) fn is_sound(limits: &[Limit]) -> bool {
-    limits.iter().all(|limit| !limit.is_must || limit.verdict != Verdict::Fails)
+    limits.iter().all(|limit| !limit.is_must || limit.verdict != LimitVerdict::Fails)
 }
 
 /// Returns true if another run could change the verdict: the machine was too busy, and there is no
@@ -114,10 +114,12 @@ fn correctness(demand: &str, runs: &[(String, &dyn Run)], of: fn(&Account) -> Br
     }
     let sent: usize = runs.iter().map(|(_, run)| run.account().sent).sum();
     let (verdict, mut evidence) = match (runs.len(), broken.is_empty(), doubtful.is_empty()) {
-        (0, _, _) => (Verdict::Unknown, vec!["nothing was run".to_owned()]),
-        (_, false, _) => (Verdict::Fails, vec![broken.join(", ")]),
-        (_, true, false) => (Verdict::Unknown, Vec::new()),
-        (runs, true, true) => (Verdict::Holds, vec![format!("{sent} requests in {runs} runs")]),
+        (0, _, _) => (LimitVerdict::Unknown, vec!["nothing was run".to_owned()]),
+        (_, false, _) => (LimitVerdict::Fails, vec![broken.join(", ")]),
+        (_, true, false) => (LimitVerdict::Unknown, Vec::new()),
+        (runs, true, true) => {
+            (LimitVerdict::Holds, vec![format!("{sent} requests in {runs} runs")])
+        }
     };
     if !doubtful.is_empty() {
         evidence.push(format!("in invalid runs, not judged: {}", doubtful.join(", ")));
@@ -128,7 +130,7 @@ fn correctness(demand: &str, runs: &[(String, &dyn Run)], of: fn(&Account) -> Br
 
 fn every_run_carried_out(results: &Results) -> Limit {
     let broken = results.broken();
-    let verdict = if broken.is_empty() { Verdict::Holds } else { Verdict::Fails };
+    let verdict = if broken.is_empty() { LimitVerdict::Holds } else { LimitVerdict::Fails };
     let demand = "every run could be carried out".to_owned();
     Limit { demand, verdict, evidence: broken.join("; "), is_must: true }
 }
@@ -139,9 +141,9 @@ fn every_run_valid(runs: &[(String, &dyn Run)]) -> Limit {
     let spoilt = runs.iter().filter(|(_, run)| !run.conditions().spoilt.is_empty());
     let invalid: Vec<&str> = spoilt.map(|(name, _)| name.as_str()).collect();
     let verdict = match (runs.is_empty(), invalid.is_empty()) {
-        (true, _) => Verdict::Unknown,
-        (false, true) => Verdict::Holds,
-        (false, false) => Verdict::Fails,
+        (true, _) => LimitVerdict::Unknown,
+        (false, true) => LimitVerdict::Holds,
+        (false, false) => LimitVerdict::Fails,
     };
     let demand = "the machine had time for every run".to_owned();
     let count =
@@ -154,13 +156,13 @@ fn every_run_valid(runs: &[(String, &dyn Run)]) -> Limit {
 fn speed(demand: String, max: f64, seen: Option<(Option<f64>, &Conditions)>) -> Limit {
     let demand = format!("{demand} ≤ {max} × before");
     let (verdict, evidence) = match seen {
-        None => (Verdict::Unknown, "not measured".to_owned()),
-        Some((None, _)) => (Verdict::Unknown, "too few requests".to_owned()),
+        None => (LimitVerdict::Unknown, "not measured".to_owned()),
+        Some((None, _)) => (LimitVerdict::Unknown, "too few requests".to_owned()),
         Some((Some(ratio), conditions)) if conditions.spoilt.is_empty() => {
-            let verdict = if ratio <= max { Verdict::Holds } else { Verdict::Fails };
+            let verdict = if ratio <= max { LimitVerdict::Holds } else { LimitVerdict::Fails };
             (verdict, format!("{ratio:.2}"))
         }
-        Some((Some(ratio), _)) => (Verdict::Unknown, format!("{ratio:.2} in an invalid run")),
+        Some((Some(ratio), _)) => (LimitVerdict::Unknown, format!("{ratio:.2} in an invalid run")),
     };
     Limit { demand, verdict, evidence, is_must: false }
 }

@@ -3,18 +3,18 @@
 use super::{
     super::{
         fault::Fault,
-        results::{Outcome, Row, tests as by_hand},
+        results::{ResultOutcome, ResultRow, tests as by_hand},
     },
     *,
 };
 
 fn with_cell(account: Account, spoilt: &[&str]) -> Results {
-    let outcome = Outcome::Measured(by_hand::cell(account, spoilt));
-    let row = Row { policy: "random".to_owned(), about: Fault::Hung, outcome };
+    let outcome = ResultOutcome::Measured(by_hand::cell(account, spoilt));
+    let row = ResultRow { policy: "random".to_owned(), about: Fault::Hung, outcome };
     Results { matrix: vec![row], ..by_hand::nothing() }
 }
 
-fn verdicts(results: &Results) -> Vec<Verdict> {
+fn verdicts(results: &Results) -> Vec<LimitVerdict> {
     limits(results).into_iter().map(|limit| limit.verdict).collect()
 }
 
@@ -22,7 +22,7 @@ fn verdicts(results: &Results) -> Vec<Verdict> {
 fn breach(account: Account, spoilt: &[&str]) -> (usize, String) {
     let limits = limits(&with_cell(account, spoilt));
     assert!(!is_sound(&limits));
-    let fails = |at: &usize| limits[*at].is_must && limits[*at].verdict == Verdict::Fails;
+    let fails = |at: &usize| limits[*at].is_must && limits[*at].verdict == LimitVerdict::Fails;
     let broken: Vec<usize> = (0..limits.len()).filter(fails).collect();
     assert_eq!(broken.len(), 1);
     (broken[0], limits[broken[0]].evidence.clone())
@@ -32,7 +32,7 @@ fn breach(account: Account, spoilt: &[&str]) -> (usize, String) {
 fn a_clean_run_holds_everything_and_excused_errors_are_no_breach() {
     let account = Account { sent: 9, complete: 5, excused: 4, ..Account::default() };
     let results = with_cell(account, &[]);
-    assert_eq!(verdicts(&results), [Verdict::Holds; 5]);
+    assert_eq!(verdicts(&results), [LimitVerdict::Holds; 5]);
     assert!(is_sound(&limits(&results)));
     assert_eq!(limits(&results)[0].evidence, "9 requests in 1 runs");
 }
@@ -52,9 +52,12 @@ fn a_machine_without_time_excuses_lateness_and_nothing_else() {
     let results = with_cell(late.clone(), &["busy"]);
     let limits = limits(&results);
     assert!(is_sound(&limits));
-    assert_eq!((limits[0].verdict, limits[2].verdict), (Verdict::Unknown, Verdict::Unknown));
+    assert_eq!(
+        (limits[0].verdict, limits[2].verdict),
+        (LimitVerdict::Unknown, LimitVerdict::Unknown)
+    );
     assert_eq!(limits[0].evidence, "in invalid runs, not judged: random × hung 3");
-    assert_eq!((limits[4].verdict, limits[4].is_must), (Verdict::Fails, false));
+    assert_eq!((limits[4].verdict, limits[4].is_must), (LimitVerdict::Fails, false));
     assert_eq!(limits[4].evidence, "1 of 1 runs are invalid: random × hung");
 
     let unheard = Account { lost: 4, ..late };
@@ -83,15 +86,15 @@ fn only_invalid_runs_without_a_certain_breach_are_repeated() {
 #[test]
 fn a_run_that_broke_fails_and_one_that_this_binary_can_t_do_does_not() {
     let with = |outcome| {
-        let row = Row { policy: "random".to_owned(), about: Fault::DrainedByAdmin, outcome };
+        let row = ResultRow { policy: "random".to_owned(), about: Fault::DrainedByAdmin, outcome };
         limits(&Results { matrix: vec![row], ..by_hand::nothing() })
     };
-    let broken = with(Outcome::Broken("the gateway ended".to_owned()));
+    let broken = with(ResultOutcome::Broken("the gateway ended".to_owned()));
     assert!(!is_sound(&broken));
     assert_eq!(broken[3].evidence, "random: the gateway ended");
-    let unavailable = with(Outcome::Unavailable("no GET /replicas".to_owned()));
+    let unavailable = with(ResultOutcome::Unavailable("no GET /replicas".to_owned()));
     assert!(is_sound(&unavailable));
-    assert!(unavailable[..3].iter().all(|limit| limit.verdict == Verdict::Unknown));
+    assert!(unavailable[..3].iter().all(|limit| limit.verdict == LimitVerdict::Unknown));
 }
 
 #[test]
@@ -103,7 +106,10 @@ fn speed_limits_are_for_load_aware_policies_on_a_machine_with_time() {
         by_hand::slow_row("new_policy", 1.0, &["busy"]),
     ];
     let results = Results { slow, ..by_hand::nothing() };
-    assert_eq!(verdicts(&results)[5..], [Verdict::Holds, Verdict::Fails, Verdict::Unknown]);
+    assert_eq!(
+        verdicts(&results)[5..],
+        [LimitVerdict::Holds, LimitVerdict::Fails, LimitVerdict::Unknown]
+    );
     // A missed aim is shown, but does not fail the command.
     let limits = limits(&results);
     assert!(is_sound(&limits));
@@ -116,7 +122,7 @@ fn the_limit_on_the_herd_is_for_slow_start() {
         let herd = vec![by_hand::herd_row(about, ratio)];
         verdicts(&Results { herd, ..by_hand::nothing() })[5..].to_vec()
     };
-    assert_eq!(herd(SlowStart::On, 2.0), [Verdict::Holds]);
-    assert_eq!(herd(SlowStart::On, 2.1), [Verdict::Fails]);
+    assert_eq!(herd(SlowStart::On, 2.0), [LimitVerdict::Holds]);
+    assert_eq!(herd(SlowStart::On, 2.1), [LimitVerdict::Fails]);
     assert_eq!(herd(SlowStart::Off, 9.0), []);
 }

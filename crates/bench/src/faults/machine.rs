@@ -44,13 +44,13 @@ pub(crate) struct Conditions {
 
 /// Sampler of the machine's load, once a second.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct MachineWatch {
     first: (MachineTime, TreeUsage),
     last: MachineTime,
     busy: Vec<f64>,
 }
 
-impl Watch {
+impl MachineWatch {
     /// Starts the measurement now.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use super::{
     machine::Conditions,
     matrix,
     run::{Bench, RunSpec},
-    script::{Step, Timeline, mixed},
+    script::{ScriptStep, Timeline, mixed},
 };
 
 /// Number of replicas in the config at first; one more comes and goes.
@@ -27,7 +27,7 @@ pub(crate) struct Mixed {
     /// Number of retries.
     pub(crate) retries: Option<u64>,
     /// Steps of the script.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ScriptStep>,
     /// Times in which replicas were broken.
     pub(crate) troubles: Vec<Trouble>,
     /// Load of the machine.

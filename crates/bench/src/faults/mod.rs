@@ -44,11 +44,11 @@ use futures_util::{StreamExt as _, stream};
 
 pub(crate) use self::arguments::FaultsArguments;
 use self::{
-    arguments::Part,
+    arguments::FaultsPart,
     config::PolicyChoice,
     fault::Fault,
     machine::Origin,
-    results::{Outcome, Results, Row, Run, SlowStart},
+    results::{ResultOutcome, ResultRow, Results, Run, SlowStart},
     run::{Bench, Unavailable},
     schema::Features,
 };
@@ -71,13 +71,13 @@ pub(crate) async fn run(arguments: &FaultsArguments) -> anyhow::Result<ExitCode>
     };
     let policies = choices(arguments, &features)?;
     let mut results = empty(&bench, arguments);
-    let session = Session { arguments, bench, policies };
+    let session = FaultsSession { arguments, bench, policies };
     for part in arguments.parts()? {
         match part {
-            Part::Matrix => session.matrix(&mut results).await?,
-            Part::Mixed => session.mixed(&mut results).await?,
-            Part::Slow => session.slow(&mut results).await?,
-            Part::Herd => session.herd(&mut results).await?,
+            FaultsPart::Matrix => session.matrix(&mut results).await?,
+            FaultsPart::Mixed => session.mixed(&mut results).await?,
+            FaultsPart::Slow => session.slow(&mut results).await?,
+            FaultsPart::Herd => session.herd(&mut results).await?,
         }
     }
     session.publish(&results)?;
@@ -109,13 +109,13 @@ fn empty(bench: &Bench<'_>, arguments: &FaultsArguments) -> Results {
 }
 
 /// Measurement in progress.
-struct Session<'a> {
+struct FaultsSession<'a> {
     arguments: &'a FaultsArguments,
     bench: Bench<'a>,
     policies: Vec<PolicyChoice>,
 }
 
-impl Session<'_> {
+impl FaultsSession<'_> {
     async fn matrix(&self, results: &mut Results) -> anyhow::Result<()> {
         let timeline = &matrix::timeline(self.arguments.seconds);
         let faults = self.arguments.faults()?;
@@ -124,7 +124,11 @@ impl Session<'_> {
         let row = async |(policy, about): (&PolicyChoice, Fault)| {
             let name = format!("{} × {}", policy.name, about.name());
             let run = || matrix::run(&self.bench, policy, about, timeline);
-            Row { policy: policy.name.clone(), about, outcome: self.attempt(&name, run).await }
+            ResultRow {
+                policy: policy.name.clone(),
+                about,
+                outcome: self.attempt(&name, run).await,
+            }
         };
         self.carry_out(cells.map(row), results, |results| &mut results.matrix).await
     }
@@ -133,7 +137,7 @@ impl Session<'_> {
         let row = async |policy: &PolicyChoice| {
             let run = || mixed::run(&self.bench, policy, self.arguments.mixed_seconds);
             let outcome = self.attempt(&format!("{} × mixed", policy.name), run).await;
-            Row { policy: policy.name.clone(), about: (), outcome }
+            ResultRow { policy: policy.name.clone(), about: (), outcome }
         };
         self.carry_out(self.policies.iter().map(row), results, |results| &mut results.mixed).await
     }
@@ -142,7 +146,7 @@ impl Session<'_> {
         let row = async |policy: &PolicyChoice| {
             let run = || slow::run(&self.bench, policy);
             let outcome = self.attempt(&format!("{} × slow", policy.name), run).await;
-            Row { policy: policy.name.clone(), about: (), outcome }
+            ResultRow { policy: policy.name.clone(), about: (), outcome }
         };
         self.carry_out(self.policies.iter().map(row), results, |results| &mut results.slow).await
     }
@@ -160,11 +164,11 @@ impl Session<'_> {
             let run = || herd::run(&self.bench, policy, setting);
             let outcome = match about {
                 SlowStart::On if !knows_slow_start => {
-                    Outcome::Unavailable("this binary has no health.slow_start_ms".to_owned())
+                    ResultOutcome::Unavailable("this binary has no health.slow_start_ms".to_owned())
                 }
                 SlowStart::On | SlowStart::Off => self.attempt(&name, run).await,
             };
-            Row { policy: policy.name.clone(), about, outcome }
+            ResultRow { policy: policy.name.clone(), about, outcome }
         };
         self.carry_out(rows.map(row), results, |results| &mut results.herd).await
     }
@@ -185,7 +189,7 @@ impl Session<'_> {
     }
 
     /// Runs a measurement, and repeats it while the machine was too busy.
-    async fn attempt<T, F>(&self, name: &str, run: impl Fn() -> F) -> Outcome<T>
+    async fn attempt<T, F>(&self, name: &str, run: impl Fn() -> F) -> ResultOutcome<T>
     where
         T: Run,
         F: Future<Output = anyhow::Result<T>>,
@@ -197,16 +201,16 @@ impl Session<'_> {
                 Ok(seen) => {
                     say(name, &in_short(&seen));
                     if left == 0 || !limits::is_worth_repeating(&seen) {
-                        return Outcome::Measured(seen);
+                        return ResultOutcome::Measured(seen);
                     }
                 }
                 Err(error) if error.is::<Unavailable>() => {
                     say(name, &format!("n/a: {error}"));
-                    return Outcome::Unavailable(error.to_string());
+                    return ResultOutcome::Unavailable(error.to_string());
                 }
                 Err(error) => {
                     say(name, &format!("broken: {error:#}"));
-                    return Outcome::Broken(format!("{error:#}"));
+                    return ResultOutcome::Broken(format!("{error:#}"));
                 }
             }
         }

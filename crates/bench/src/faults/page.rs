@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use super::{
     herd,
-    limits::{Limit, Verdict, limits},
+    limits::{Limit, LimitVerdict, limits},
     results::{Results, SlowStart},
     slow::{self, is_load_aware},
     svg::{self, Bars, Panel},
@@ -48,9 +48,9 @@ fn write_file(file: &Path, text: &str) -> anyhow::Result<()> {
 pub(crate) fn limit_lines(limits: &[Limit]) -> Vec<String> {
     let line = |limit: &Limit| {
         let verdict = match limit.verdict {
-            Verdict::Holds => "holds",
-            Verdict::Fails => "DOES NOT HOLD",
-            Verdict::Unknown => "not known",
+            LimitVerdict::Holds => "holds",
+            LimitVerdict::Fails => "DOES NOT HOLD",
+            LimitVerdict::Unknown => "not known",
         };
         let must = if limit.is_must { " (must)" } else { "" };
         let evidence =
@@ -120,7 +120,7 @@ fn settings(results: &Results) -> String {
 }
 
 fn slow_chart(results: &Results) -> Option<String> {
-    let bar = |row: &super::results::Row<(), slow::Slow>| {
+    let bar = |row: &super::results::ResultRow<(), slow::Slow>| {
         let ratio = row.outcome.measured()?.ratio?;
         Some((row.policy.clone(), ratio, is_load_aware(&row.policy)))
     };
@@ -158,10 +158,10 @@ mod tests {
         let mut results = by_hand::nothing();
         results.origin.overrides = vec!["SPILLWAY__HEALTH__FALL=3".to_owned()];
         let account = Account { sent: 7, lost: 3, ..Account::default() };
-        results.matrix = vec![Row {
+        results.matrix = vec![ResultRow {
             policy: "random".to_owned(),
             about: Fault::Hung,
-            outcome: Outcome::Measured(by_hand::cell(account, &[])),
+            outcome: ResultOutcome::Measured(by_hand::cell(account, &[])),
         }];
         results.slow = vec![by_hand::slow_row("least_connections", 1.8, &[])];
         let folder = tempfile::tempdir().unwrap();

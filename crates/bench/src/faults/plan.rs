@@ -30,7 +30,7 @@ const FILLER: &str = "answer briefly, name your sources, and say so when you do 
 
 /// Kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FaultKind {
     /// Chat with a whole reply.
     Unary,
     /// Chat with a streamed reply.
@@ -62,7 +62,7 @@ pub(crate) struct Planned {
     /// Due time from the start of the load.
     pub(crate) at: Duration,
     /// Kind of request.
-    pub(crate) kind: Kind,
+    pub(crate) kind: FaultKind,
     user: u32,
     tokens: u32,
     question: u64,
@@ -98,8 +98,8 @@ impl Workload {
     /// None for a planned request.
     pub(crate) fn request(&self, planned: &Planned) -> http::Result<Request<Full<Bytes>>> {
         let (path, body) = match planned.kind {
-            Kind::Infer => (format!("/v2/models/{MODEL}/infer"), tensor(planned)),
-            Kind::Unary | Kind::Stream => (PATH.to_owned(), self.chat(planned)),
+            FaultKind::Infer => (format!("/v2/models/{MODEL}/infer"), tensor(planned)),
+            FaultKind::Unary | FaultKind::Stream => (PATH.to_owned(), self.chat(planned)),
         };
         Request::post(path)
             .header(header::HOST, "faults")
@@ -124,7 +124,7 @@ impl Workload {
             "model": MODEL,
             "max_tokens": planned.tokens,
             "ignore_eos": true,
-            "stream": planned.kind == Kind::Stream,
+            "stream": planned.kind == FaultKind::Stream,
         })
     }
 }
@@ -146,11 +146,11 @@ pub(crate) fn number(id: &str) -> Option<u32> {
     id.strip_prefix("fault-")?.parse().ok()
 }
 
-fn kind(of_10: u32) -> Kind {
+fn kind(of_10: u32) -> FaultKind {
     match of_10 {
-        n if n < UNARY_OF_10 => Kind::Unary,
-        n if n < UNARY_OF_10 + STREAMS_OF_10 => Kind::Stream,
-        _ => Kind::Infer,
+        n if n < UNARY_OF_10 => FaultKind::Unary,
+        n if n < UNARY_OF_10 + STREAMS_OF_10 => FaultKind::Stream,
+        _ => FaultKind::Infer,
     }
 }
 
@@ -186,7 +186,11 @@ mod tests {
         let share = short.count() as f64 / planned.len() as f64;
         assert!((0.08..0.11).contains(&share), "{share}");
         let of = |kind| planned.iter().filter(|request| request.kind == kind).count();
-        assert!(of(Kind::Unary) > 4_700 && of(Kind::Stream) > 2_700 && of(Kind::Infer) > 1_700);
+        assert!(
+            of(FaultKind::Unary) > 4_700
+                && of(FaultKind::Stream) > 2_700
+                && of(FaultKind::Infer) > 1_700
+        );
     }
 
     #[test]
@@ -200,7 +204,7 @@ mod tests {
         let prompt = |user| {
             let at = Duration::ZERO;
             let planned =
-                Planned { number: 0, at, kind: Kind::Stream, user, tokens: 12, question: 5 };
+                Planned { number: 0, at, kind: FaultKind::Stream, user, tokens: 12, question: 5 };
             let body = WORKLOAD.chat(&planned);
             assert_eq!((&body["stream"], &body["max_tokens"]), (&true.into(), &12.into()));
             body["messages"][0]["content"].as_str().unwrap().to_owned()

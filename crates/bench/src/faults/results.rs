@@ -16,7 +16,7 @@ use super::{
 /// Result of an attempt to measure.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome<T> {
+pub(crate) enum ResultOutcome<T> {
     /// The run was measured.
     Measured(T),
     /// The binary lacks a feature that the run needs.
@@ -27,13 +27,13 @@ pub(crate) enum Outcome<T> {
 
 /// Result of one run.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row<K, T> {
+pub(crate) struct ResultRow<K, T> {
     /// Policy of the run.
     pub(crate) policy: String,
     /// Key that distinguishes the rows of one policy.
     pub(crate) about: K,
     /// Result.
-    pub(crate) outcome: Outcome<T>,
+    pub(crate) outcome: ResultOutcome<T>,
 }
 
 /// Slow start of new replicas.
@@ -62,13 +62,13 @@ pub(crate) struct Results {
     /// Settings of `[health]`; `None` if the binary has no health checks.
     pub(crate) health: Option<Health>,
     /// Results of each policy with each fault.
-    pub(crate) matrix: Vec<Row<Fault, Cell>>,
+    pub(crate) matrix: Vec<ResultRow<Fault, Cell>>,
     /// Results with faults in random order.
-    pub(crate) mixed: Vec<Row<(), Mixed>>,
+    pub(crate) mixed: Vec<ResultRow<(), Mixed>>,
     /// Results with one slow replica.
-    pub(crate) slow: Vec<Row<(), Slow>>,
+    pub(crate) slow: Vec<ResultRow<(), Slow>>,
     /// Results with ten cold replicas.
-    pub(crate) herd: Vec<Row<SlowStart, Herd>>,
+    pub(crate) herd: Vec<ResultRow<SlowStart, Herd>>,
 }
 
 /// Common part of all kinds of runs.
@@ -94,7 +94,7 @@ macro_rules! run {
 
 run!(Cell, Mixed, Slow, Herd);
 
-impl<T> Outcome<T> {
+impl<T> ResultOutcome<T> {
     /// Returns the measured run; `None` if there is none.
     pub(crate) fn measured(&self) -> Option<&T> {
         match self {
@@ -127,20 +127,20 @@ impl Results {
 }
 
 fn collect<'a, K, T: Run>(
-    rows: &'a [Row<K, T>],
-    about: impl Fn(&Row<K, T>) -> &'static str,
+    rows: &'a [ResultRow<K, T>],
+    about: impl Fn(&ResultRow<K, T>) -> &'static str,
     runs: &mut Vec<(String, &'a dyn Run)>,
 ) {
     for row in rows {
-        if let Outcome::Measured(run) = &row.outcome {
+        if let ResultOutcome::Measured(run) = &row.outcome {
             runs.push((format!("{} × {}", row.policy, about(row)), run));
         }
     }
 }
 
-fn collect_broken<K, T>(rows: &[Row<K, T>], broken: &mut Vec<String>) {
+fn collect_broken<K, T>(rows: &[ResultRow<K, T>], broken: &mut Vec<String>) {
     for row in rows {
-        if let Outcome::Broken(why) = &row.outcome {
+        if let ResultOutcome::Broken(why) = &row.outcome {
             broken.push(format!("{}: {why}", row.policy));
         }
     }

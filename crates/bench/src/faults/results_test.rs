@@ -45,8 +45,8 @@ pub(crate) fn cell(account: Account, spoilt: &[&str]) -> Cell {
 }
 
 /// Returns a row of the slow part with this ratio.
-pub(crate) fn slow_row(policy: &str, ratio: f64, spoilt: &[&str]) -> Row<(), Slow> {
-    let outcome = Outcome::Measured(Slow {
+pub(crate) fn slow_row(policy: &str, ratio: f64, spoilt: &[&str]) -> ResultRow<(), Slow> {
+    let outcome = ResultOutcome::Measured(Slow {
         healthy: Latency { total_p99_ms: Some(100.0), ..Latency::default() },
         transition: Latency::default(),
         slowed: Latency { total_p99_ms: Some(100.0 * ratio), ..Latency::default() },
@@ -56,12 +56,12 @@ pub(crate) fn slow_row(policy: &str, ratio: f64, spoilt: &[&str]) -> Row<(), Slo
         account: Account::default(),
         conditions: conditions(spoilt),
     });
-    Row { policy: policy.to_owned(), about: (), outcome }
+    ResultRow { policy: policy.to_owned(), about: (), outcome }
 }
 
 /// Returns a row of the herd part with this ratio.
-pub(crate) fn herd_row(about: SlowStart, ratio: f64) -> Row<SlowStart, Herd> {
-    let outcome = Outcome::Measured(Herd {
+pub(crate) fn herd_row(about: SlowStart, ratio: f64) -> ResultRow<SlowStart, Herd> {
+    let outcome = ResultOutcome::Measured(Herd {
         before: Latency::default(),
         joined: Latency::default(),
         later: Latency::default(),
@@ -72,7 +72,7 @@ pub(crate) fn herd_row(about: SlowStart, ratio: f64) -> Row<SlowStart, Herd> {
         account: Account::default(),
         conditions: conditions(&[]),
     });
-    Row { policy: "power_of_two".to_owned(), about, outcome }
+    ResultRow { policy: "power_of_two".to_owned(), about, outcome }
 }
 
 fn conditions(spoilt: &[&str]) -> Conditions {
@@ -82,11 +82,13 @@ fn conditions(spoilt: &[&str]) -> Conditions {
 
 #[test]
 fn every_measured_run_has_a_name_and_every_broken_one_a_reason() {
-    let row = |about, outcome| Row { policy: "random".to_owned(), about, outcome };
-    let measured = Outcome::Measured(cell(Account::default(), &[]));
+    let row = |about, outcome| ResultRow { policy: "random".to_owned(), about, outcome };
+    let measured = ResultOutcome::Measured(cell(Account::default(), &[]));
     let mut results = nothing();
-    results.matrix =
-        vec![row(Fault::Hung, measured), row(Fault::Cut, Outcome::Broken("it ended".to_owned()))];
+    results.matrix = vec![
+        row(Fault::Hung, measured),
+        row(Fault::Cut, ResultOutcome::Broken("it ended".to_owned())),
+    ];
     results.slow = vec![slow_row("power_of_two", 1.0, &[])];
     results.herd = vec![herd_row(SlowStart::On, 1.0)];
     let runs = results.runs();

@@ -14,15 +14,15 @@ use super::{
     account::{Account, Trouble, account},
     config::{ConfigSpec, Health, PolicyChoice},
     emulators::Emulators,
-    exchange::{Observation, Pool, trial},
+    exchange::{ExchangePool, Observation, trial},
     gateway::Gateway,
-    ledger::Ledger,
-    machine::{Conditions, Watch},
+    ledger::RequestLedger,
+    machine::{Conditions, MachineWatch},
     plan::Workload,
     schema::Features,
-    script::{Action, Step},
-    share::Traffic,
-    stage::Stage,
+    script::{Action, ScriptStep},
+    share::ReceivedRequests,
+    stage::FaultsStage,
 };
 
 /// Longest wait in milliseconds until the gateway answers; the next constant is the pause between
@@ -67,7 +67,7 @@ pub(crate) struct RunSpec<'a> {
     /// Load.
     pub(crate) workload: Workload,
     /// Steps of the script.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ScriptStep>,
 }
 
 /// Record of one run.
@@ -76,7 +76,7 @@ pub(crate) struct RunRecord {
     /// Results that the clients saw, in order of number.
     pub(crate) observations: Vec<Observation>,
     /// Replicas that the requests went to.
-    pub(crate) traffic: Traffic,
+    pub(crate) traffic: ReceivedRequests,
     /// Account of the requests.
     pub(crate) account: Account,
     /// Times in which replicas were broken.
@@ -111,9 +111,9 @@ impl Bench<'_> {
             health: &spec.health,
         };
         let mut gateway = Gateway::start(self.spillway, &config, folder.path())?;
-        let pool = Arc::new(Pool::new(gateway.address()));
+        let pool = Arc::new(ExchangePool::new(gateway.address()));
         wait_until_ready(&pool, &spec.workload, &mut gateway).await?;
-        let needs_drain = |step: &Step| matches!(step.action, Action::Drain(_));
+        let needs_drain = |step: &ScriptStep| matches!(step.action, Action::Drain(_));
         if spec.steps.iter().any(needs_drain) && !gateway.has_drain().await {
             return Err(Unavailable("the admin listener has no GET /replicas").into());
         }
@@ -130,17 +130,17 @@ async fn carry(
     spec: &RunSpec<'_>,
     emulators: &Emulators,
     gateway: &mut Gateway,
-    pool: &Arc<Pool>,
+    pool: &Arc<ExchangePool>,
 ) -> anyhow::Result<RunRecord> {
     let planned = spec.workload.plan();
     let retries_before = gateway.retries().await;
     let mut books = Books::new(spec);
-    let mut watch = Watch::start()?;
+    let mut watch = MachineWatch::start()?;
     let start = Instant::now();
     let load = async {
         tokio::try_join!(
             pool.send_all(&spec.workload, &planned, start),
-            Stage::new(start).play(&spec.steps, emulators, gateway),
+            FaultsStage::new(start).play(&spec.steps, emulators, gateway),
         )
     };
     let (observations, troubles) = tokio::select! {
@@ -154,7 +154,7 @@ async fn carry(
     let ledgers = books.close(emulators).await?;
     let retries = gateway.retries().await.zip(retries_before);
     Ok(RunRecord {
-        traffic: Traffic::new(&observations, &ledgers),
+        traffic: ReceivedRequests::new(&observations, &ledgers),
         account: account(&observations, &ledgers, &troubles),
         observations,
         troubles,
@@ -164,7 +164,7 @@ async fn carry(
 }
 
 async fn wait_until_ready(
-    pool: &Arc<Pool>,
+    pool: &Arc<ExchangePool>,
     workload: &Workload,
     gateway: &mut Gateway,
 ) -> anyhow::Result<()> {
@@ -182,13 +182,13 @@ async fn wait_until_ready(
 /// Ledgers of the replicas, as far as they have been read.
 #[derive(Debug)]
 struct Books {
-    ledgers: Vec<Ledger>,
+    ledgers: Vec<RequestLedger>,
     pause: Duration,
 }
 
 impl Books {
     fn new(spec: &RunSpec<'_>) -> Self {
-        let ledgers = vec![Ledger::default(); usize::from(spec.replicas)];
+        let ledgers = vec![RequestLedger::default(); usize::from(spec.replicas)];
         let pause = Duration::from_secs_f64(LEDGER_REQUESTS / spec.workload.rate_per_s);
         Self { ledgers, pause }
     }
@@ -207,7 +207,7 @@ impl Books {
     }
 
     /// Reads all stats a last time. Returns an error if a request was missed.
-    async fn close(mut self, emulators: &Emulators) -> anyhow::Result<Vec<Ledger>> {
+    async fn close(mut self, emulators: &Emulators) -> anyhow::Result<Vec<RequestLedger>> {
         for (replica, ledger) in (0..).zip(&mut self.ledgers) {
             ledger.absorb(emulators.stats(replica).await?);
             let missed = ledger.missed();

@@ -67,7 +67,7 @@ pub(crate) enum Action {
 
 /// Action with its due time from the start of the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Step {
+pub(crate) struct ScriptStep {
     pub(crate) at: Duration,
     pub(crate) action: Action,
 }
@@ -95,7 +95,7 @@ impl Timeline {
 }
 
 /// Returns the steps of one cell of the matrix.
-pub(crate) fn single(fault: Fault, replica: u16, timeline: &Timeline) -> Vec<Step> {
+pub(crate) fn single(fault: Fault, replica: u16, timeline: &Timeline) -> Vec<ScriptStep> {
     episode(fault, replica, timeline.fault_at(), timeline.recovery_at())
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn first_members(fault: Fault, replica: u16, count: u16) -> BTreeSet<
 
 /// Returns faults in random order on the replicas `0..members`, each in at most one episode at a
 /// time. The replica `members` is in the config only during episodes of [`Fault::Added`].
-pub(crate) fn mixed(seed: u64, timeline: &Timeline, members: u16) -> Vec<Step> {
+pub(crate) fn mixed(seed: u64, timeline: &Timeline, members: u16) -> Vec<ScriptStep> {
     let mut dice = fastrand::Rng::with_seed(seed);
     let last = timeline.end_at().saturating_sub(Duration::from_millis(QUIET_MS));
     let mut busy_until: BTreeMap<u16, Duration> = BTreeMap::new();
@@ -137,7 +137,7 @@ pub(crate) fn mixed(seed: u64, timeline: &Timeline, members: u16) -> Vec<Step> {
         steps.extend(episode(fault, replica, at, until));
         if fault == Fault::Added {
             // So that a later episode can add the replica again.
-            steps.push(Step { at: until, action: Action::Leave(replica) });
+            steps.push(ScriptStep { at: until, action: Action::Leave(replica) });
         }
     }
     steps.sort_by_key(|step| step.at);
@@ -149,12 +149,13 @@ fn millis(dice: &mut fastrand::Rng, (from, to): (u64, u64)) -> Duration {
 }
 
 /// Returns the steps of one fault of one replica, from its start to its end.
-fn episode(fault: Fault, replica: u16, from: Duration, until: Duration) -> Vec<Step> {
-    let both =
-        |first, last| vec![Step { at: from, action: first }, Step { at: until, action: last }];
+fn episode(fault: Fault, replica: u16, from: Duration, until: Duration) -> Vec<ScriptStep> {
+    let both = |first, last| {
+        vec![ScriptStep { at: from, action: first }, ScriptStep { at: until, action: last }]
+    };
     match fault {
         Fault::None => Vec::new(),
-        Fault::Added => vec![Step { at: from, action: Action::Join(replica, 1) }],
+        Fault::Added => vec![ScriptStep { at: from, action: Action::Join(replica, 1) }],
         Fault::Drained => both(Action::Leave(replica), Action::Join(replica, 1)),
         Fault::DrainedByAdmin => both(Action::Drain(replica), Action::Resume(replica)),
         Fault::Flapping => flaps(replica, from, until),
@@ -168,19 +169,19 @@ fn episode(fault: Fault, replica: u16, from: Duration, until: Duration) -> Vec<S
     }
 }
 
-fn flaps(replica: u16, from: Duration, until: Duration) -> Vec<Step> {
+fn flaps(replica: u16, from: Duration, until: Duration) -> Vec<ScriptStep> {
     let mut steps = Vec::new();
     let mut at = from;
     while at < until {
         let is_down = steps.len() % 2 == 1;
         let action =
             if is_down { Action::Heal(replica) } else { Action::Break(replica, Fault::Flapping) };
-        steps.push(Step { at, action });
+        steps.push(ScriptStep { at, action });
         at += Duration::from_millis(FLAP_MS);
     }
     if steps.len() % 2 == 1 {
         // The last flap broke the replica.
-        steps.push(Step { at: until, action: Action::Heal(replica) });
+        steps.push(ScriptStep { at: until, action: Action::Heal(replica) });
     }
     steps
 }
@@ -202,7 +203,7 @@ mod tests {
 
     /// Goes through the steps, and panics at one that makes no sense. Returns the largest number of
     /// replicas that were broken, added or removed at a time.
-    fn replay(steps: &[Step], members: u16) -> usize {
+    fn replay(steps: &[ScriptStep], members: u16) -> usize {
         let usual: BTreeSet<u16> = (0..members).collect();
         let mut in_config = usual.clone();
         let mut broken = BTreeSet::new();
@@ -246,7 +247,7 @@ mod tests {
         assert_eq!(steps, mixed(7, &timeline(60), 5));
         assert_ne!(steps, mixed(8, &timeline(60), 5));
         for fault in MIXED_FAULTS {
-            let is_it = |step: &Step| match step.action {
+            let is_it = |step: &ScriptStep| match step.action {
                 Action::Break(_, kind) => kind == fault,
                 Action::Join(replica, _) => (fault == Fault::Added) == (replica == 5),
                 _ => false,
@@ -276,8 +277,8 @@ mod tests {
         };
         let steps = single(Fault::Hung, 1, &timeline);
         let expected = [
-            Step { at: 8 * second, action: Action::Break(1, Fault::Hung) },
-            Step { at: 15 * second, action: Action::Heal(1) },
+            ScriptStep { at: 8 * second, action: Action::Break(1, Fault::Hung) },
+            ScriptStep { at: 15 * second, action: Action::Heal(1) },
         ];
         assert_eq!(steps, expected);
         assert_eq!(timeline.end_at(), 20 * second);

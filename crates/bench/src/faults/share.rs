@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::Duration};
 
-use super::{exchange::Observation, ledger::Ledger, plan};
+use super::{exchange::Observation, ledger::RequestLedger, plan};
 
 /// Shortest time over which shares are computed: some dozens of requests at the rates used here.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -14,20 +14,20 @@ const BACK_PART: f64 = 0.8;
 /// Requests that replicas received, in order of time. The time is that of sending: replicas record
 /// none, and the gateway adds less than a millisecond unless it retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Traffic {
+pub(crate) struct ReceivedRequests {
     visits: Vec<(Duration, u16)>,
 }
 
-impl Traffic {
+impl ReceivedRequests {
     /// Combines the records of both sides. `ledgers[i]` belongs to replica i; `observations` are in
     /// order of number.
-    pub(crate) fn new(observations: &[Observation], ledgers: &[Ledger]) -> Self {
+    pub(crate) fn new(observations: &[Observation], ledgers: &[RequestLedger]) -> Self {
         let sent = |id: &str| {
             let number = plan::number(id)?;
             let at = observations.binary_search_by_key(&number, |seen| seen.number).ok()?;
             Some(observations[at].sent)
         };
-        let visits_of = |(replica, ledger): (u16, &Ledger)| {
+        let visits_of = |(replica, ledger): (u16, &RequestLedger)| {
             let ids = ledger.receipts().iter().filter_map(|receipt| receipt.request_id.as_deref());
             ids.filter_map(sent).map(|at| (at, replica)).collect::<Vec<_>>()
         };
@@ -99,15 +99,17 @@ impl Traffic {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::ending::Ending, super::ledger::Outcome, super::ledger::testing::ledger, *};
+    use super::{
+        super::ending::Ending, super::ledger::LedgerOutcome, super::ledger::testing::ledger, *,
+    };
 
     const REPLICA: u16 = 1;
 
     /// Returns one request every 10 ms; `is_own` selects those of replica 1, the rest go to replica
     /// 0.
-    fn traffic(seconds: u64, is_own: impl Fn(u64) -> bool) -> Traffic {
+    fn traffic(seconds: u64, is_own: impl Fn(u64) -> bool) -> ReceivedRequests {
         let visit = |n| (Duration::from_millis(10 * n), u16::from(is_own(n)) * REPLICA);
-        Traffic { visits: (0..seconds * 100).map(visit).collect() }
+        ReceivedRequests { visits: (0..seconds * 100).map(visit).collect() }
     }
 
     fn seconds(from: f64, until: f64) -> Range<Duration> {
@@ -126,12 +128,12 @@ mod tests {
             replica: None,
             ending: Ending::Complete,
         };
-        let done = Outcome::Finished;
+        let done = LedgerOutcome::Finished;
         let ledgers = [
             ledger(&[("fault-0000001", done), ("trial", done)]),
-            ledger(&[("fault-0000000", done), ("fault-0000001", Outcome::Aborted)]),
+            ledger(&[("fault-0000000", done), ("fault-0000001", LedgerOutcome::Aborted)]),
         ];
-        let traffic = Traffic::new(&[seen(0), seen(1)], &ledgers);
+        let traffic = ReceivedRequests::new(&[seen(0), seen(1)], &ledgers);
         assert_eq!(traffic.visits, [(at(1), 1), (at(2), 0), (at(2), 1)]);
     }
 

@@ -4,7 +4,7 @@ use super::{
     fault::Fault,
     grid::{Grid, figure, percent},
     latency::Latency,
-    results::{Outcome, Results, SlowStart},
+    results::{ResultOutcome, Results, SlowStart},
     slow::is_load_aware,
     tables::{Section, cpu, kinds, pair, retries, why},
 };
@@ -45,7 +45,7 @@ fn mixed(results: &Results) -> Section {
     ]);
     for row in &results.mixed {
         let name = row.policy.clone();
-        let Outcome::Measured(seen) = &row.outcome else {
+        let ResultOutcome::Measured(seen) = &row.outcome else {
             grid.push(vec![name, why(&row.outcome)]);
             continue;
         };
@@ -135,7 +135,7 @@ fn slow(results: &Results) -> Section {
     for row in &results.slow {
         let name = row.policy.clone();
         let limit = if is_load_aware(&row.policy) { "1.5" } else { "contrast" };
-        let Outcome::Measured(seen) = &row.outcome else {
+        let ResultOutcome::Measured(seen) = &row.outcome else {
             grid.push(vec![name, limit.to_owned(), why(&row.outcome)]);
             continue;
         };
@@ -178,7 +178,7 @@ fn herd(results: &Results) -> Section {
     ]);
     for row in &results.herd {
         let start = if row.about == SlowStart::On { "10 s" } else { "off" };
-        let Outcome::Measured(seen) = &row.outcome else {
+        let ResultOutcome::Measured(seen) = &row.outcome else {
             grid.push(vec![row.policy.clone(), start.to_owned(), why(&row.outcome)]);
             continue;
         };

@@ -13,18 +13,18 @@ use super::{
     emulators::Emulators,
     fault::Fault,
     gateway::Gateway,
-    script::{Action, Step},
+    script::{Action, ScriptStep},
 };
 
 /// Script in progress, with the troubles so far.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct FaultsStage {
     start: Instant,
     open: BTreeMap<u16, (Fault, Duration)>,
     troubles: Vec<Trouble>,
 }
 
-impl Stage {
+impl FaultsStage {
     /// Returns a stage without troubles; the load starts at `start`.
     pub(crate) fn new(start: Instant) -> Self {
         Self { start, open: BTreeMap::new(), troubles: Vec::new() }
@@ -37,7 +37,7 @@ impl Stage {
     /// Returns an error if an action is refused.
     pub(crate) async fn play(
         mut self,
-        steps: &[Step],
+        steps: &[ScriptStep],
         emulators: &Emulators,
         gateway: &mut Gateway,
     ) -> anyhow::Result<Vec<Trouble>> {

@@ -8,7 +8,7 @@ use super::{
     grid::{Grid, figure, percent},
     machine::Conditions,
     matrix::Cell,
-    results::{Outcome, Results, Row},
+    results::{ResultOutcome, ResultRow, Results},
     slow::ratio,
     special,
 };
@@ -55,7 +55,7 @@ fn overview(results: &Results) -> Section {
     let mut grid = Grid::new(names);
     for policy in policies(results) {
         let of = |fault: &Fault| {
-            let is_it = |row: &&Row<Fault, Cell>| row.policy == policy && row.about == *fault;
+            let is_it = |row: &&ResultRow<Fault, Cell>| row.policy == policy && row.about == *fault;
             results.matrix.iter().find(is_it).map_or_else(String::new, |row| glance(&row.outcome))
         };
         grid.push(std::iter::once(policy.to_owned()).chain(faults.iter().map(of)).collect());
@@ -69,11 +69,11 @@ fn overview(results: &Results) -> Section {
     }
 }
 
-fn glance(outcome: &Outcome<Cell>) -> String {
+fn glance(outcome: &ResultOutcome<Cell>) -> String {
     let cell = match outcome {
-        Outcome::Measured(cell) => cell,
-        Outcome::Unavailable(_) => return "n/a".to_owned(),
-        Outcome::Broken(_) => return "broken".to_owned(),
+        ResultOutcome::Measured(cell) => cell,
+        ResultOutcome::Unavailable(_) => return "n/a".to_owned(),
+        ResultOutcome::Broken(_) => return "broken".to_owned(),
     };
     let account = &cell.account;
     let slower = ratio(cell.during.total_p99_ms, cell.before.total_p99_ms);
@@ -170,8 +170,10 @@ fn fill(grid: &mut Grid, results: &Results, policy: &str, cells: impl Fn(&Cell) 
     for row in results.matrix.iter().filter(|row| row.policy == policy) {
         let mut line = vec![row.about.name().to_owned()];
         match &row.outcome {
-            Outcome::Measured(cell) => line.extend(cells(cell)),
-            Outcome::Unavailable(_) | Outcome::Broken(_) => line.push(why(&row.outcome)),
+            ResultOutcome::Measured(cell) => line.extend(cells(cell)),
+            ResultOutcome::Unavailable(_) | ResultOutcome::Broken(_) => {
+                line.push(why(&row.outcome))
+            }
         }
         grid.push(line);
     }
@@ -194,11 +196,11 @@ pub(super) fn kinds(account: &Account) -> String {
     kinds.collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn why<T>(outcome: &Outcome<T>) -> String {
+pub(super) fn why<T>(outcome: &ResultOutcome<T>) -> String {
     match outcome {
-        Outcome::Measured(_) => String::new(),
-        Outcome::Unavailable(why) => format!("n/a: {why}"),
-        Outcome::Broken(why) => format!("broken: {why}"),
+        ResultOutcome::Measured(_) => String::new(),
+        ResultOutcome::Unavailable(why) => format!("n/a: {why}"),
+        ResultOutcome::Broken(why) => format!("broken: {why}"),
     }
 }
 
@@ -214,17 +216,18 @@ mod tests {
 
     #[test]
     fn a_glance_shows_what_must_not_be_overlooked() {
-        let glance_at = |account| glance(&Outcome::Measured(by_hand::cell(account, &[])));
+        let glance_at = |account| glance(&ResultOutcome::Measured(by_hand::cell(account, &[])));
         let clean = Account { sent: 9, complete: 9, ..Account::default() };
         assert_eq!(glance_at(clean), "2.5×");
         let bad = Account { excused: 3, inexcusable: 2, lost: 1, doubled: 4, ..Account::default() };
         assert_eq!(glance_at(bad), "2.5× 5 !2 L1 D4");
-        assert_eq!(glance(&Outcome::Unavailable(String::new())), "n/a");
+        assert_eq!(glance(&ResultOutcome::Unavailable(String::new())), "n/a");
     }
 
     #[test]
     fn every_row_of_the_results_stands_in_a_table() {
-        let row = |policy: &str, about, outcome| Row { policy: policy.to_owned(), about, outcome };
+        let row =
+            |policy: &str, about, outcome| ResultRow { policy: policy.to_owned(), about, outcome };
         let error = Inexcusable {
             id: "fault-0000007".to_owned(),
             sent_s: 1.25,
@@ -235,9 +238,9 @@ mod tests {
         let account = Account { inexcusable: 1, listed: vec![error], ..Account::default() };
         let mut results = by_hand::nothing();
         results.matrix = vec![
-            row("random", Fault::Hung, Outcome::Measured(by_hand::cell(account, &[]))),
-            row("random", Fault::Killed, Outcome::Broken("it ended".to_owned())),
-            row("other", Fault::Killed, Outcome::Unavailable("not there".to_owned())),
+            row("random", Fault::Hung, ResultOutcome::Measured(by_hand::cell(account, &[]))),
+            row("random", Fault::Killed, ResultOutcome::Broken("it ended".to_owned())),
+            row("other", Fault::Killed, ResultOutcome::Unavailable("not there".to_owned())),
         ];
         results.slow = vec![by_hand::slow_row("random", 3.25, &["busy"])];
         let sections = sections(&results);

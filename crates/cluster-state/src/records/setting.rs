@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{KEY_EPOCH, LEASE_MS, PLACE_MS, Refusal};
+use crate::{CommandError, KEY_EPOCH, LEASE_MS, PLACE_MS};
 
 /// The value of a setting, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ impl SettingRule {
     ///
     /// # Errors
     /// Returns an error if `value` is not of the rule's kind, or out of its bounds.
-    pub(crate) fn check(&self, value: &str) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, value: &str) -> Result<(), CommandError> {
         let (is_right, remedy) = match self.kind {
             SettingKind::Bool => {
                 (matches!(value, "true" | "false"), "use true or false".to_owned())
@@ -135,6 +135,9 @@ impl SettingRule {
         if is_right {
             return Ok(());
         }
-        Err(Refusal::invalid(format!("the setting {} can't have that value", self.name), remedy))
+        Err(CommandError::invalid(
+            format!("the setting {} can't have that value", self.name),
+            remedy,
+        ))
     }
 }

@@ -9,8 +9,8 @@ use crate::limits::{
     REGIONS_MAX, TEXT_BYTES_MAX, URL_BYTES_MAX,
 };
 use crate::{
-    Actor, CertificateSerial, LimitScope, Proposer, RecordKey, Refusal, RefusalCode, ReplicaId,
-    ResidencyRule,
+    Actor, CertificateSerial, CommandError, LimitScope, Proposer, RecordKey, RefusalCode,
+    ReplicaId, ResidencyRule,
 };
 
 /// Most characters of a wrong text that a refusal shows.
@@ -20,14 +20,14 @@ const SHOWN_CHARS_MAX: usize = 32;
 ///
 /// # Errors
 /// Returns an error that names `what`, the kind of record.
-pub(crate) fn name(text: &str, what: &str) -> Result<(), Refusal> {
+pub(crate) fn name(text: &str, what: &str) -> Result<(), CommandError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain) {
         return Ok(());
     }
     let remedy =
         format!("use 1 to {NAME_BYTES_MAX} letters, digits, hyphens, underscores and dots");
-    Err(Refusal::invalid(format!("{:?} can't be the name of a {what}", shown(text)), remedy))
+    Err(CommandError::invalid(format!("{:?} can't be the name of a {what}", shown(text)), remedy))
 }
 
 /// Checks that `name` can be a model's: 1 to 256 bytes without spaces and control characters. Names
@@ -35,14 +35,14 @@ pub(crate) fn name(text: &str, what: &str) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Returns an error if `name` can't be a model's.
-pub(crate) fn model(name: &ModelName) -> Result<(), Refusal> {
+pub(crate) fn model(name: &ModelName) -> Result<(), CommandError> {
     let text = name.as_str();
     let is_plain = |character: char| !character.is_control() && !character.is_whitespace();
     if (1..=MODEL_NAME_BYTES_MAX).contains(&text.len()) && text.chars().all(is_plain) {
         return Ok(());
     }
     let remedy = format!("use 1 to {MODEL_NAME_BYTES_MAX} bytes without spaces");
-    Err(Refusal::invalid(format!("{:?} can't be the name of a model", shown(text)), remedy))
+    Err(CommandError::invalid(format!("{:?} can't be the name of a model", shown(text)), remedy))
 }
 
 /// Returns the models that a registration may name: those with a valid name, at most 256.
@@ -54,7 +54,7 @@ pub fn registrable(models: impl IntoIterator<Item = ModelName>) -> BTreeSet<Mode
 ///
 /// # Errors
 /// Returns an error if there are too many, or one can't be a model's.
-pub(crate) fn models(names: &BTreeSet<ModelName>) -> Result<(), Refusal> {
+pub(crate) fn models(names: &BTreeSet<ModelName>) -> Result<(), CommandError> {
     count(names.len(), MODELS_EACH_MAX, "models")?;
     names.iter().try_for_each(model)
 }
@@ -63,7 +63,7 @@ pub(crate) fn models(names: &BTreeSet<ModelName>) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Returns an error if one of them can't be a name.
-pub(crate) fn replica(id: &ReplicaId) -> Result<(), Refusal> {
+pub(crate) fn replica(id: &ReplicaId) -> Result<(), CommandError> {
     name(id.region.as_str(), "region")?;
     name(id.name.as_str(), "replica")
 }
@@ -72,7 +72,7 @@ pub(crate) fn replica(id: &ReplicaId) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Returns an error if no record can have the key.
-pub(crate) fn key(key: &RecordKey) -> Result<(), Refusal> {
+pub(crate) fn key(key: &RecordKey) -> Result<(), CommandError> {
     match key {
         RecordKey::Node(_) => Ok(()),
         RecordKey::Region(region) => name(region.as_str(), "region"),
@@ -95,20 +95,20 @@ pub(crate) fn key(key: &RecordKey) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Returns an error if it has another form.
-pub(crate) fn serial(number: &CertificateSerial) -> Result<(), Refusal> {
+pub(crate) fn serial(number: &CertificateSerial) -> Result<(), CommandError> {
     if CertificateSerial::read(number.as_str()).as_ref() == Some(number) {
         return Ok(());
     }
     let cause = format!("{:?} is no serial number of a certificate", shown(number.as_str()));
     let remedy = "use up to 40 hexadecimal digits in lower case, without leading zeros";
-    Err(Refusal::invalid(cause, remedy))
+    Err(CommandError::invalid(cause, remedy))
 }
 
 /// Checks the name in a limit's scope.
 ///
 /// # Errors
 /// Returns an error if it can't be a name.
-pub(crate) fn limit_scope(scope: &LimitScope) -> Result<(), Refusal> {
+pub(crate) fn limit_scope(scope: &LimitScope) -> Result<(), CommandError> {
     match scope {
         LimitScope::Global => Ok(()),
         LimitScope::Tenant(tenant) => name(tenant.as_str(), "tenant"),
@@ -121,11 +121,11 @@ pub(crate) fn limit_scope(scope: &LimitScope) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Returns an error if the name is empty, too long, or has control characters.
-pub(crate) fn actor(actor: &Actor) -> Result<(), Refusal> {
+pub(crate) fn actor(actor: &Actor) -> Result<(), CommandError> {
     match actor {
         Actor::Node => Ok(()),
         Actor::Operator(who) if who.is_empty() => {
-            Err(Refusal::invalid("the actor has no name", "say in whose name it is done"))
+            Err(CommandError::invalid("the actor has no name", "say in whose name it is done"))
         }
         Actor::Operator(who) => text(who, "actor"),
     }
@@ -135,7 +135,7 @@ pub(crate) fn actor(actor: &Actor) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Returns an error if one of them can't be a name.
-pub(crate) fn proposer(proposer: &Proposer) -> Result<(), Refusal> {
+pub(crate) fn proposer(proposer: &Proposer) -> Result<(), CommandError> {
     name(proposer.node.as_str(), "node")?;
     name(proposer.region.as_str(), "region")
 }
@@ -144,19 +144,19 @@ pub(crate) fn proposer(proposer: &Proposer) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Returns an error if the text has more than 128 bytes or control characters.
-pub(crate) fn text(text: &str, what: &str) -> Result<(), Refusal> {
+pub(crate) fn text(text: &str, what: &str) -> Result<(), CommandError> {
     if text.len() <= TEXT_BYTES_MAX && !text.chars().any(char::is_control) {
         return Ok(());
     }
     let remedy = format!("use up to {TEXT_BYTES_MAX} bytes without control characters");
-    Err(Refusal::invalid(format!("{:?} can't be the {what}", shown(text)), remedy))
+    Err(CommandError::invalid(format!("{:?} can't be the {what}", shown(text)), remedy))
 }
 
 /// Checks a residency rule. Regions that do not exist may be named: they may come later.
 ///
 /// # Errors
 /// Returns an error if there are too many regions or countries, or a region's name can't be one.
-pub(crate) fn residency(rule: &ResidencyRule) -> Result<(), Refusal> {
+pub(crate) fn residency(rule: &ResidencyRule) -> Result<(), CommandError> {
     count(rule.regions.len(), REGIONS_MAX, "regions")?;
     count(rule.countries.len(), COUNTRIES_EACH_MAX, "countries")?;
     rule.regions.iter().try_for_each(|region| name(region.as_str(), "region"))
@@ -166,12 +166,12 @@ pub(crate) fn residency(rule: &ResidencyRule) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Returns an error if it is not.
-pub(crate) fn address(text: &str) -> Result<(), Refusal> {
+pub(crate) fn address(text: &str) -> Result<(), CommandError> {
     if text.len() <= URL_BYTES_MAX && is_host_and_port(text) {
         return Ok(());
     }
     let cause = format!("{:?} is no address", shown(text));
-    Err(Refusal::invalid(cause, "write it as host:port"))
+    Err(CommandError::invalid(cause, "write it as host:port"))
 }
 
 /// Checks that `text` is the URL of a host. A user or password in it is refused, since it would
@@ -179,7 +179,7 @@ pub(crate) fn address(text: &str) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Returns an error if it is no such URL.
-pub(crate) fn url(text: &str) -> Result<(), Refusal> {
+pub(crate) fn url(text: &str) -> Result<(), CommandError> {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     let is_host = |rest: &str| {
         let host = rest.strip_suffix('/').unwrap_or(rest);
@@ -190,39 +190,39 @@ pub(crate) fn url(text: &str) -> Result<(), Refusal> {
     }
     // The refusal does not show the text, which may have a password.
     let remedy = "write it as http://host:port or https://host:port, without user or path";
-    Err(Refusal::invalid("the URL can't be used", remedy))
+    Err(CommandError::invalid("the URL can't be used", remedy))
 }
 
 /// Checks that `text` is a path without query and fragment.
 ///
 /// # Errors
 /// Returns an error if it is not.
-pub(crate) fn path(text: &str) -> Result<(), Refusal> {
+pub(crate) fn path(text: &str) -> Result<(), CommandError> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"?#".contains(&byte);
     if text.len() <= URL_BYTES_MAX && text.starts_with('/') && text.bytes().all(is_plain) {
         return Ok(());
     }
     let cause = format!("{:?} can't be a path", shown(text));
-    Err(Refusal::invalid(cause, "begin with a slash, without spaces, query or fragment"))
+    Err(CommandError::invalid(cause, "begin with a slash, without spaces, query or fragment"))
 }
 
 /// Checks that `count` is at most `max`.
 ///
 /// # Errors
 /// Returns [`RefusalCode::LimitReached`] otherwise.
-pub(crate) fn count(count: usize, max: usize, what: &str) -> Result<(), Refusal> {
+pub(crate) fn count(count: usize, max: usize, what: &str) -> Result<(), CommandError> {
     if count <= max {
         return Ok(());
     }
     let cause = format!("{count} {what} are more than {max}");
-    Err(Refusal::new(RefusalCode::LimitReached, cause, "leave some out, or divide them"))
+    Err(CommandError::new(RefusalCode::LimitReached, cause, "leave some out, or divide them"))
 }
 
 /// Checks the length of a batch.
 ///
 /// # Errors
 /// Returns [`RefusalCode::LimitReached`] if the batch has more than [`BATCH_MAX`] parts.
-pub(crate) fn batch(parts: usize) -> Result<(), Refusal> {
+pub(crate) fn batch(parts: usize) -> Result<(), CommandError> {
     count(parts, BATCH_MAX, "parts")
 }
 
@@ -230,12 +230,15 @@ pub(crate) fn batch(parts: usize) -> Result<(), Refusal> {
 ///
 /// # Errors
 /// Returns an error if it is out of them.
-pub(crate) fn range(number: u64, bounds: (u64, u64), what: &str) -> Result<(), Refusal> {
+pub(crate) fn range(number: u64, bounds: (u64, u64), what: &str) -> Result<(), CommandError> {
     let (min, max) = bounds;
     if (min..=max).contains(&number) {
         return Ok(());
     }
-    Err(Refusal::invalid(format!("{number} can't be the {what}"), format!("use {min} to {max}")))
+    Err(CommandError::invalid(
+        format!("{number} can't be the {what}"),
+        format!("use {min} to {max}"),
+    ))
 }
 
 fn is_host_and_port(text: &str) -> bool {

@@ -7,7 +7,7 @@ use spillway_types::{NodeName, RegionName};
 use crate::limits::NODES_MAX;
 use crate::rules::{check, leases};
 use crate::state::{Done, Turn};
-use crate::{Belief, Fault, Health, NodeId, Observation, Observed, Replica};
+use crate::{ApplyError, Belief, Health, NodeId, Observation, Observed, Replica};
 
 /// Independent signals that a node needs to report a replica as down if it is the only living node.
 const SIGNALS_MIN: u8 = 2;
@@ -22,7 +22,7 @@ pub(super) fn report(
     region: &RegionName,
     live: &BTreeSet<NodeName>,
     observations: &[Observation],
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     let reporter = turn.check_owner(region)?;
     check::batch(observations.len())?;
     check::count(live.len(), NODES_MAX, "nodes")?;

@@ -6,7 +6,7 @@ use spillway_types::RegionName;
 use crate::limits::HOT_BATCH_MAX;
 use crate::rules::check;
 use crate::state::{Done, Turn};
-use crate::{Expect, Fault, KEY_EPOCH, Refusal, RefusalCode, Setting, SettingRule};
+use crate::{ApplyError, CommandError, Expect, KEY_EPOCH, RefusalCode, Setting, SettingRule};
 
 /// Takes in the blocks that became hot in a region and those that are hot no more. Only the
 /// region's own nodes know them. Hashes made with another key have no meaning here and are refused.
@@ -15,7 +15,7 @@ pub(super) fn report(
     region: &RegionName,
     key_epoch: u64,
     delta: &HotDelta,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     turn.check_owner(region)?;
     for blocks in [delta.enter.len(), delta.leave.len()] {
         check::count(blocks, HOT_BATCH_MAX, "hot blocks")?;
@@ -24,7 +24,7 @@ pub(super) fn report(
     if key_epoch != current {
         let cause = format!("the hashes are of key epoch {key_epoch}, the cluster is at {current}");
         let remedy = "hash with the key of this epoch";
-        return Err(Refusal::new(RefusalCode::StaleEpoch, cause, remedy).into());
+        return Err(CommandError::new(RefusalCode::StaleEpoch, cause, remedy).into());
     }
     // The trie is no record: the entry counts as applied without a change for watchers.
     if turn.hot.apply(region, delta, turn.ledger.stamp_ms).is_change {
@@ -34,7 +34,7 @@ pub(super) fn report(
 }
 
 /// Counts the setting [`KEY_EPOCH`] up, so that nodes hash prompts with the next key.
-pub(super) fn rotate(turn: &mut Turn<'_>, expect: Expect) -> Result<Done, Fault> {
+pub(super) fn rotate(turn: &mut Turn<'_>, expect: Expect) -> Result<Done, ApplyError> {
     turn.check_operator()?;
     let name = KEY_EPOCH.to_owned();
     turn.expect::<Setting>(&name, expect)?;

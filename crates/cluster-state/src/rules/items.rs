@@ -9,11 +9,11 @@ use crate::records::{REQUESTS_ANY, REQUESTS_MAX};
 use crate::rules::{check, members, regions, tokens};
 use crate::state::{Done, Turn};
 use crate::{
-    Expect, Fault, Item, JoinToken, Key, KeyId, KeyRole, Limit, LimitScope, Model, RecordKey,
-    Refusal, RefusalCode, RevokedCertificate, Route, Setting, SettingRule, Split, Tenant,
+    ApplyError, CommandError, Expect, Item, JoinToken, Key, KeyId, KeyRole, Limit, LimitScope,
+    Model, RecordKey, RefusalCode, RevokedCertificate, Route, Setting, SettingRule, Split, Tenant,
 };
 
-pub(super) fn put(turn: &mut Turn<'_>, item: &Item, expect: Expect) -> Result<Done, Fault> {
+pub(super) fn put(turn: &mut Turn<'_>, item: &Item, expect: Expect) -> Result<Done, ApplyError> {
     turn.check_operator()?;
     match item {
         Item::Region(name, region) => return regions::put(turn, name, region, expect),
@@ -62,7 +62,7 @@ pub(super) fn put(turn: &mut Turn<'_>, item: &Item, expect: Expect) -> Result<Do
         Item::Setting(name, value) => {
             turn.expect::<Setting>(name, expect)?;
             let key = RecordKey::Setting(name.clone());
-            let rule = SettingRule::find(name).ok_or_else(|| Refusal::unknown(&key))?;
+            let rule = SettingRule::find(name).ok_or_else(|| CommandError::unknown(&key))?;
             rule.check(value)?;
             turn.put(name.clone(), Setting(value.clone()))?;
         }
@@ -71,7 +71,7 @@ pub(super) fn put(turn: &mut Turn<'_>, item: &Item, expect: Expect) -> Result<Do
 }
 
 /// Revokes a key. Its record stays, so that its id is not used again.
-pub(super) fn revoke(turn: &mut Turn<'_>, id: &KeyId, expect: Expect) -> Result<Done, Fault> {
+pub(super) fn revoke(turn: &mut Turn<'_>, id: &KeyId, expect: Expect) -> Result<Done, ApplyError> {
     turn.check_operator()?;
     let key = turn.take::<Key>(id, expect)?;
     turn.put(id.clone(), Key { is_revoked: true, ..key })?;
@@ -79,13 +79,13 @@ pub(super) fn revoke(turn: &mut Turn<'_>, id: &KeyId, expect: Expect) -> Result<
 }
 
 /// Checks a model. An alias leads to a model in one step, so that no request goes round in circles.
-fn check_model(turn: &Turn<'_>, name: &ModelName, model: &Model) -> Result<(), Refusal> {
+fn check_model(turn: &Turn<'_>, name: &ModelName, model: &Model) -> Result<(), CommandError> {
     check::count(model.fallbacks.len(), FALLBACKS_MAX, "fallbacks")?;
     model.fallbacks.iter().try_for_each(check::model)?;
     let distinct: BTreeSet<_> = model.fallbacks.iter().chain([name]).collect();
     if distinct.len() <= model.fallbacks.len() {
         let cause = format!("a model would be tried again for {name}");
-        return Err(Refusal::new(RefusalCode::Loop, cause, "name each fallback once"));
+        return Err(CommandError::new(RefusalCode::Loop, cause, "name each fallback once"));
     }
     let Some(target) = &model.alias_of else { return Ok(()) };
     check::model(target)?;
@@ -96,11 +96,11 @@ fn check_model(turn: &Turn<'_>, name: &ModelName, model: &Model) -> Result<(), R
         turn.records.models.iter().any(|(_, other)| other.alias_of.as_ref() == Some(name));
     if leads_on || is_target {
         let cause = format!("{name} would be an alias of an alias");
-        return Err(Refusal::new(RefusalCode::Loop, cause, "name the model itself"));
+        return Err(CommandError::new(RefusalCode::Loop, cause, "name the model itself"));
     }
     if turn.get::<Split>(name).is_some() {
         let cause = format!("{name} is a split");
-        return Err(Refusal::new(
+        return Err(CommandError::new(
             RefusalCode::InUse,
             cause,
             "remove the split, or rename the alias",
@@ -109,7 +109,7 @@ fn check_model(turn: &Turn<'_>, name: &ModelName, model: &Model) -> Result<(), R
     Ok(())
 }
 
-fn check_route(route: &Route) -> Result<(), Refusal> {
+fn check_route(route: &Route) -> Result<(), CommandError> {
     check::residency(&route.residency)?;
     check::models(&route.models)?;
     route.path_prefix.as_deref().map_or(Ok(()), check::path)?;
@@ -122,7 +122,7 @@ fn check_route(route: &Route) -> Result<(), Refusal> {
 }
 
 /// Checks a split. Its arms lead to models, not to further splits.
-fn check_split(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), Refusal> {
+fn check_split(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), CommandError> {
     check::count(split.arms.len(), ARMS_MAX, "arms")?;
     for arm in &split.arms {
         check::name(arm.name.as_str(), "arm")?;
@@ -136,18 +136,18 @@ fn check_split(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), R
         let percent = f64::from(whole) / 10.0;
         let cause = format!("arms share a name, or their weights make {percent} %");
         let remedy = "give each arm its own name, and weights that make 100 %";
-        return Err(Refusal::invalid(cause, remedy));
+        return Err(CommandError::invalid(cause, remedy));
     }
     let is_split = |model: &ModelName| model != name && turn.get::<Split>(model).is_some();
     let is_arm = |other: &Split| other.arms.iter().any(|arm| arm.model == *name);
     let mut others = turn.records.splits.iter().filter(|(other, _)| *other != name);
     if split.arms.iter().any(|arm| is_split(&arm.model)) || others.any(|(_, it)| is_arm(it)) {
         let cause = format!("an arm of {name} would be a split itself");
-        return Err(Refusal::new(RefusalCode::Loop, cause, "name models in arms"));
+        return Err(CommandError::new(RefusalCode::Loop, cause, "name models in arms"));
     }
     if turn.get::<Model>(name).is_some_and(|model| model.alias_of.is_some()) {
         let cause = format!("{name} is an alias");
-        return Err(Refusal::new(
+        return Err(CommandError::new(
             RefusalCode::InUse,
             cause,
             "remove the alias, or rename the split",
@@ -156,7 +156,7 @@ fn check_split(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), R
     Ok(())
 }
 
-fn check_limit(turn: &Turn<'_>, scope: &LimitScope, limit: &Limit) -> Result<(), Refusal> {
+fn check_limit(turn: &Turn<'_>, scope: &LimitScope, limit: &Limit) -> Result<(), CommandError> {
     let owner = match scope {
         LimitScope::Tenant(tenant) => Some(RecordKey::Tenant(tenant.clone())),
         LimitScope::Key(key) => Some(RecordKey::Key(key.clone())),
@@ -164,7 +164,7 @@ fn check_limit(turn: &Turn<'_>, scope: &LimitScope, limit: &Limit) -> Result<(),
     };
     // The limit of a tenant or key is removed with it, so it needs one.
     if let Some(owner) = owner.filter(|owner| turn.records.version(owner).is_none()) {
-        return Err(Refusal::unknown(&owner));
+        return Err(CommandError::unknown(&owner));
     }
     check::count(limit.floors_permille.len(), REGIONS_MAX, "floors")?;
     for region in limit.floors_permille.keys() {
@@ -174,7 +174,7 @@ fn check_limit(turn: &Turn<'_>, scope: &LimitScope, limit: &Limit) -> Result<(),
     check::range(whole, (0, PERMILLE.into()), "sum of floors in thousandths")?;
     if limit.requests_per_s.is_some() && limit.requests_per_min.is_some() {
         let remedy = "say requests_per_s or requests_per_min";
-        return Err(Refusal::invalid("requests are limited twice", remedy));
+        return Err(CommandError::invalid("requests are limited twice", remedy));
     }
     // The value that stands for no limit is above the bound.
     let per_s = limit.requests_per_s.filter(|count| *count != REQUESTS_ANY);
@@ -183,12 +183,12 @@ fn check_limit(turn: &Turn<'_>, scope: &LimitScope, limit: &Limit) -> Result<(),
     }
     if limit.requests().is_none() && limit.tokens_per_min.is_none() && limit.concurrency.is_none() {
         let remedy = "name a rate or a number, or remove the limit";
-        return Err(Refusal::invalid("the limit limits nothing", remedy));
+        return Err(CommandError::invalid("the limit limits nothing", remedy));
     }
     Ok(())
 }
 
-fn check_key(turn: &Turn<'_>, id: &KeyId, key: &Key) -> Result<(), Refusal> {
+fn check_key(turn: &Turn<'_>, id: &KeyId, key: &Key) -> Result<(), CommandError> {
     check::models(&key.models)?;
     check::count(key.regions.len(), MODELS_EACH_MAX, "regions")?;
     for region in &key.regions {
@@ -198,16 +198,16 @@ fn check_key(turn: &Turn<'_>, id: &KeyId, key: &Key) -> Result<(), Refusal> {
     let is_back = turn.get::<Key>(id).is_some_and(|known| known.is_revoked && !key.is_revoked);
     if is_back {
         let cause = format!("key {id} is revoked");
-        return Err(Refusal::new(RefusalCode::Transition, cause, "make a new key"));
+        return Err(CommandError::new(RefusalCode::Transition, cause, "make a new key"));
     }
     match &key.tenant {
         Some(tenant) => {
             check::name(tenant.as_str(), "tenant")?;
             let owner = RecordKey::Tenant(tenant.clone());
-            turn.records.version(&owner).map(|_| ()).ok_or_else(|| Refusal::unknown(&owner))
+            turn.records.version(&owner).map(|_| ()).ok_or_else(|| CommandError::unknown(&owner))
         }
         None if key.role == KeyRole::Client => {
-            Err(Refusal::invalid("a client's key has no tenant", "name its tenant"))
+            Err(CommandError::invalid("a client's key has no tenant", "name its tenant"))
         }
         None => Ok(()),
     }

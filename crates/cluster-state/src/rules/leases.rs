@@ -5,7 +5,7 @@ use spillway_types::RegionName;
 use crate::limits::EXPIRED_MAX;
 use crate::rules::check;
 use crate::state::{Done, Turn};
-use crate::{Fault, Health, Lease, LeaseRenewal, LeaseSource, Replica, ReplicaId};
+use crate::{ApplyError, Health, Lease, LeaseRenewal, LeaseSource, Replica, ReplicaId};
 
 /// Starts or renews the lease of a replica that registers, or ends it if the replica now has none.
 pub(super) fn start(turn: &mut Turn<'_>, id: &ReplicaId, epoch: u64, source: LeaseSource) {
@@ -25,7 +25,7 @@ pub(super) fn renew(
     turn: &mut Turn<'_>,
     region: &RegionName,
     renewals: &[LeaseRenewal],
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     turn.check_owner(region)?;
     check::batch(renewals.len())?;
     let mut skipped = 0;
@@ -41,7 +41,7 @@ pub(super) fn renew(
 }
 
 /// Takes out replicas of the region whose lease has ended, at most [`EXPIRED_MAX`].
-pub(super) fn expire(turn: &mut Turn<'_>, region: &RegionName) -> Result<Done, Fault> {
+pub(super) fn expire(turn: &mut Turn<'_>, region: &RegionName) -> Result<Done, ApplyError> {
     turn.check_owner(region)?;
     let now_ms = now_ms(turn, region);
     let is_over =

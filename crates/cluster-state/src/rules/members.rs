@@ -5,8 +5,8 @@ use spillway_types::NodeName;
 use crate::limits::REMOVED_NODES_MAX;
 use crate::state::{Done, Ledger, Turn, node_named, proposing_node};
 use crate::{
-    Actor, Command, Entry, Expect, Fault, Node, NodeId, NodeRight, NodeSpec, Records, Refusal,
-    RefusalCode, RemovedNode, TokenId, TokenOrigin,
+    Actor, ApplyError, Command, CommandError, Entry, Expect, Node, NodeId, NodeRight, NodeSpec,
+    Records, RefusalCode, RemovedNode, TokenId, TokenOrigin,
 };
 
 /// Most nodes that a refusal names: as many as a person needs.
@@ -18,7 +18,7 @@ const NAMED_MAX: usize = 5;
 ///
 /// # Errors
 /// Returns [`RefusalCode::NotPermitted`]; the remedy names nodes that may give operators' orders.
-pub(crate) fn admit(records: &Records, ledger: &Ledger, entry: &Entry) -> Result<(), Refusal> {
+pub(crate) fn admit(records: &Records, ledger: &Ledger, entry: &Entry) -> Result<(), CommandError> {
     if !ledger.is_enforced {
         return Ok(());
     }
@@ -30,12 +30,12 @@ pub(crate) fn admit(records: &Records, ledger: &Ledger, entry: &Entry) -> Result
     if !is_joining && proposing_node(records, proposer).is_none() {
         let cause = format!("{} of {} is no node of the cluster", proposer.node, proposer.region);
         let remedy = "let it join by token, or ask a node of the cluster";
-        return Err(Refusal::new(RefusalCode::NotPermitted, cause, remedy));
+        return Err(CommandError::new(RefusalCode::NotPermitted, cause, remedy));
     }
     let is_order = matches!(entry.actor, Actor::Operator(_));
     if is_order && !is_operator(records, &proposer.node) {
         let cause = format!("node {} may not give operators' orders", proposer.node);
-        return Err(Refusal::new(RefusalCode::NotPermitted, cause, remedy(records, proposer)));
+        return Err(CommandError::new(RefusalCode::NotPermitted, cause, remedy(records, proposer)));
     }
     Ok(())
 }
@@ -60,10 +60,10 @@ pub(crate) fn is_operator(records: &Records, name: &NodeName) -> bool {
 
 /// Takes in a node's declaration about itself. Only the first one decides on the node's right. A
 /// node that got its right by token or from an operator can only declare itself an edge node.
-pub(super) fn declare(turn: &mut Turn<'_>, is_operator: bool) -> Result<Done, Fault> {
+pub(super) fn declare(turn: &mut Turn<'_>, is_operator: bool) -> Result<Done, ApplyError> {
     let Some(id) = proposing_node(turn.records, &turn.entry.proposer) else {
         let (cause, remedy) = ("the proposer is no node of the cluster", "let it join first");
-        return Err(Refusal::new(RefusalCode::NotPermitted, cause, remedy).into());
+        return Err(CommandError::new(RefusalCode::NotPermitted, cause, remedy).into());
     };
     match turn.get::<NodeRight>(&id).copied() {
         None => {
@@ -99,7 +99,7 @@ pub(super) fn set_operators(
     id: NodeId,
     is_operator: bool,
     expect: Expect,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     turn.check_operator()?;
     turn.take::<Node>(&id, expect)?;
     if turn.get::<NodeRight>(&id).is_some_and(|right| right.is_operator == is_operator) {
@@ -152,7 +152,7 @@ fn allow_all(turn: &mut Turn<'_>, but: Option<NodeId>) {
 ///
 /// # Errors
 /// Returns [`RefusalCode::InUse`] if none is left.
-pub(super) fn check_not_last(turn: &Turn<'_>, gone: &[NodeId]) -> Result<(), Refusal> {
+pub(super) fn check_not_last(turn: &Turn<'_>, gone: &[NodeId]) -> Result<(), CommandError> {
     if !turn.ledger.is_enforced {
         return Ok(());
     }
@@ -165,7 +165,7 @@ pub(super) fn check_not_last(turn: &Turn<'_>, gone: &[NodeId]) -> Result<(), Ref
     }
     let cause = "no other node may give operators' orders";
     let remedy = "allow another node first: `spillway nodes set NAME --operators allow`";
-    Err(Refusal::new(RefusalCode::InUse, cause, remedy))
+    Err(CommandError::new(RefusalCode::InUse, cause, remedy))
 }
 
 /// Remembers the origin of a token. A token that is written anew counts as made by this entry.
@@ -211,7 +211,7 @@ pub(super) fn check_return(
     turn: &Turn<'_>,
     spec: &NodeSpec,
     token: Option<&TokenId>,
-) -> Result<(), Refusal> {
+) -> Result<(), CommandError> {
     // A removed node that takes another name still has its certificate.
     let is_it = |name: &NodeName, removed: &RemovedNode| {
         *name == spec.name || removed.fingerprint == spec.fingerprint
@@ -225,7 +225,7 @@ pub(super) fn check_return(
     }
     let cause = format!("node {} was removed from the cluster", spec.name);
     let remedy = "make a new join token for it, or allow it: `spillway nodes readmit NAME`";
-    Err(Refusal::new(RefusalCode::TokenRefused, cause, remedy))
+    Err(CommandError::new(RefusalCode::TokenRefused, cause, remedy))
 }
 
 /// Forgets that a node of this name was removed, since it is a member again.
@@ -237,12 +237,12 @@ pub(super) fn forget_removed(turn: &mut Turn<'_>, spec: &NodeSpec) {
 ///
 /// # Errors
 /// Returns [`RefusalCode::NotOwner`] if another node proposes the change.
-pub(super) fn check_own_record(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), Refusal> {
+pub(super) fn check_own_record(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), CommandError> {
     if !turn.ledger.is_enforced || turn.is_operator() || turn.entry.proposer.node == spec.name {
         return Ok(());
     }
     let cause = format!("only node {} itself says how it is reached", spec.name);
-    Err(Refusal::new(RefusalCode::NotOwner, cause, "let that node propose it"))
+    Err(CommandError::new(RefusalCode::NotOwner, cause, "let that node propose it"))
 }
 
 /// Returns true if nodes that join by this token get the right to propose operators' orders. The

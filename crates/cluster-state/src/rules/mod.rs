@@ -16,16 +16,16 @@ pub(crate) mod tokens;
 mod voters;
 
 use crate::state::{Done, Turn};
-use crate::{Command, Fault, Refusal, RefusalCode};
+use crate::{ApplyError, Command, CommandError, RefusalCode};
 
 pub(crate) use shares::book;
-pub use voters::{Membership, MembershipPlan, Sight, voters};
+pub use voters::{Membership, MembershipPlan, VoterSight, voters};
 
 /// Carries out the entry's command.
 ///
 /// # Errors
 /// Returns an error if the command may not be carried out. No record has changed then.
-pub(crate) fn carry_out(turn: &mut Turn<'_>) -> Result<Done, Fault> {
+pub(crate) fn carry_out(turn: &mut Turn<'_>) -> Result<Done, ApplyError> {
     let key_epoch = turn.key_epoch();
     let done = carry_out_command(turn)?;
     // Hashes made with the old key match no prompt any more.
@@ -35,12 +35,12 @@ pub(crate) fn carry_out(turn: &mut Turn<'_>) -> Result<Done, Fault> {
     Ok(done)
 }
 
-fn carry_out_command(turn: &mut Turn<'_>) -> Result<Done, Fault> {
+fn carry_out_command(turn: &mut Turn<'_>) -> Result<Done, ApplyError> {
     let command = &turn.entry.command;
     let is_formation = matches!(command, Command::Form(_));
     if turn.ledger.cluster.is_none() && !is_formation {
         let (cause, remedy) = ("the cluster is not formed", "wait until the seeds have formed it");
-        return Err(Refusal::new(RefusalCode::NotFormed, cause, remedy).into());
+        return Err(CommandError::new(RefusalCode::NotFormed, cause, remedy).into());
     }
     match command {
         Command::Form(form) => nodes::form(turn, form),

@@ -6,12 +6,12 @@ use crate::limits::SEEDS_MAX;
 use crate::rules::{check, members, regions, remove, tokens};
 use crate::state::{Done, Turn, node_named, setting};
 use crate::{
-    ClusterId, Expect, Fault, Form, Node, NodeId, NodeRole, NodeSpec, Refusal, RefusalCode, Region,
-    TokenSignature,
+    ApplyError, ClusterId, CommandError, Expect, Form, Node, NodeId, NodeRole, NodeSpec,
+    RefusalCode, Region, TokenSignature,
 };
 
 /// Forms the cluster. Forming the same cluster again changes nothing; another cluster is refused.
-pub(super) fn form(turn: &mut Turn<'_>, form: &Form) -> Result<Done, Fault> {
+pub(super) fn form(turn: &mut Turn<'_>, form: &Form) -> Result<Done, ApplyError> {
     match turn.ledger.cluster {
         Some(cluster) if cluster == form.cluster => return Ok(Done::default()),
         Some(cluster) => return Err(other_cluster(cluster).into()),
@@ -21,7 +21,7 @@ pub(super) fn form(turn: &mut Turn<'_>, form: &Form) -> Result<Done, Fault> {
     form.nodes.iter().try_for_each(check_spec)?;
     let distinct = |count: usize, what: &str| {
         let cause = format!("two nodes have the same {what}, or there is none");
-        let refusal = || Refusal::invalid(cause, "name each node once");
+        let refusal = || CommandError::invalid(cause, "name each node once");
         (count == form.nodes.len() && count > 0).then_some(()).ok_or_else(refusal)
     };
     distinct(form.nodes.iter().map(|node| &node.name).collect::<BTreeSet<_>>().len(), "name")?;
@@ -41,7 +41,7 @@ pub(super) fn set_role(
     id: NodeId,
     role: NodeRole,
     expect: Expect,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     turn.check_operator()?;
     let node = turn.take::<Node>(&id, expect)?;
     turn.put(id, Node { role, ..node })?;
@@ -56,7 +56,7 @@ pub(super) fn replace_cluster(
     turn: &mut Turn<'_>,
     from: ClusterId,
     to: ClusterId,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     match turn.ledger.cluster {
         Some(cluster) if cluster == from => {}
         Some(cluster) => return Err(other_cluster(cluster).into()),
@@ -66,7 +66,7 @@ pub(super) fn replace_cluster(
     let Some((id, _)) = node_named(turn.records, founder) else {
         let cause = format!("{founder} is no node of the old cluster");
         let remedy = "begin with a node that the old cluster had";
-        return Err(Refusal::new(RefusalCode::NotPermitted, cause, remedy).into());
+        return Err(CommandError::new(RefusalCode::NotPermitted, cause, remedy).into());
     };
     let others = turn.records.nodes.iter().filter(|(_, node)| node.spec.name != *founder);
     let others: Vec<NodeId> = others.map(|(id, _)| *id).collect();
@@ -84,7 +84,7 @@ pub(super) fn register(
     turn: &mut Turn<'_>,
     spec: &NodeSpec,
     token: Option<&TokenSignature>,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     check_spec(spec)?;
     check_wire(turn, spec)?;
     check_disk(turn, spec)?;
@@ -97,7 +97,7 @@ pub(super) fn register(
     if known.spec.region != spec.region {
         let cause = format!("node {} belongs to region {}", spec.name, known.spec.region);
         let remedy = "remove the node first, then let it join as a new one";
-        return Err(Refusal::new(RefusalCode::InUse, cause, remedy).into());
+        return Err(CommandError::new(RefusalCode::InUse, cause, remedy).into());
     }
     let node = Node { spec: spec.clone(), ..known.clone() };
     if node != *known {
@@ -111,7 +111,7 @@ fn join(
     turn: &mut Turn<'_>,
     spec: &NodeSpec,
     token: Option<&TokenSignature>,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     let is_free =
         turn.is_operator() || setting(turn.records, "join.token_required") == Some("false");
     let used = match token {
@@ -137,7 +137,7 @@ fn join(
 }
 
 /// Adds a node whose right to join was checked.
-fn admit(turn: &mut Turn<'_>, spec: &NodeSpec) -> Result<NodeId, Refusal> {
+fn admit(turn: &mut Turn<'_>, spec: &NodeSpec) -> Result<NodeId, CommandError> {
     regions::ensure(turn, &spec.region)?;
     let id = turn.ledger.next_node();
     let joined = turn.ledger.applied;
@@ -145,18 +145,18 @@ fn admit(turn: &mut Turn<'_>, spec: &NodeSpec) -> Result<NodeId, Refusal> {
     Ok(id)
 }
 
-fn check_spec(spec: &NodeSpec) -> Result<(), Refusal> {
+fn check_spec(spec: &NodeSpec) -> Result<(), CommandError> {
     check::name(spec.name.as_str(), "node")?;
     check::name(spec.region.as_str(), "region")?;
     check::address(&spec.address)?;
     if spec.wire_oldest <= spec.wire_newest {
         return Ok(());
     }
-    Err(Refusal::invalid("the oldest wire version is newer than the newest", "exchange them"))
+    Err(CommandError::invalid("the oldest wire version is newer than the newest", "exchange them"))
 }
 
 /// Checks that a node reads all versions that the log and the snapshot need.
-fn check_wire(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), Refusal> {
+fn check_wire(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), CommandError> {
     let used = turn.ledger.wire_used;
     if spec.wire_newest >= used {
         return Ok(());
@@ -165,28 +165,32 @@ fn check_wire(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), Refusal> {
         "node {} reads wire version {}, the cluster uses {used}",
         spec.name, spec.wire_newest
     );
-    Err(Refusal::new(RefusalCode::WireVersion, cause, "upgrade that node"))
+    Err(CommandError::new(RefusalCode::WireVersion, cause, "upgrade that node"))
 }
 
-fn check_disk(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), Refusal> {
+fn check_disk(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), CommandError> {
     let is_other = |node: &Node| node.spec.disk == spec.disk && node.spec.name != spec.name;
     let is_in_use = turn.records.nodes.iter().any(|(_, node)| is_other(node));
     if !is_in_use && !turn.ledger.is_retired(spec.disk) {
         return Ok(());
     }
     let cause = format!("the disk of node {} belongs to another node or a removed one", spec.name);
-    Err(Refusal::new(RefusalCode::RetiredDisk, cause, "empty its data folder and start it again"))
+    Err(CommandError::new(
+        RefusalCode::RetiredDisk,
+        cause,
+        "empty its data folder and start it again",
+    ))
 }
 
-fn wiped_disk(id: NodeId, spec: &NodeSpec) -> Refusal {
+fn wiped_disk(id: NodeId, spec: &NodeSpec) -> CommandError {
     let cause = format!("node {} is known as {id} with another disk", spec.name);
     let name = &spec.name;
     let remedy =
         format!("remove node {id} (`spillway nodes remove {name}`), then it joins anew by token");
-    Refusal::new(RefusalCode::WipedDisk, cause, remedy)
+    CommandError::new(RefusalCode::WipedDisk, cause, remedy)
 }
 
-fn other_cluster(cluster: ClusterId) -> Refusal {
+fn other_cluster(cluster: ClusterId) -> CommandError {
     let cause = format!("this is cluster {cluster}");
-    Refusal::new(RefusalCode::OtherCluster, cause, "use that id, or empty the data folder")
+    CommandError::new(RefusalCode::OtherCluster, cause, "use that id, or empty the data folder")
 }

@@ -5,10 +5,10 @@ use spillway_types::{Country, RegionName};
 use crate::limits::{REGION_WEIGHT_PERMILLE_MAX, REGIONS_MAX};
 use crate::rules::check;
 use crate::state::{Done, RegionClock, Turn};
-use crate::{Expect, Fault, Refusal, RefusalCode, Region, RegionState};
+use crate::{ApplyError, CommandError, Expect, RefusalCode, Region, RegionState};
 
 /// Makes the region if it does not exist.
-pub(super) fn ensure(turn: &mut Turn<'_>, name: &RegionName) -> Result<(), Refusal> {
+pub(super) fn ensure(turn: &mut Turn<'_>, name: &RegionName) -> Result<(), CommandError> {
     if turn.get::<Region>(name).is_some() {
         return Ok(());
     }
@@ -23,13 +23,13 @@ pub(super) fn put(
     name: &RegionName,
     region: &Region,
     expect: Expect,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     turn.check_operator()?;
     turn.expect::<Region>(name, expect)?;
     check_weight(region.weight_permille)?;
     if !matches!(region.country.as_bytes(), [] | [b'A'..=b'Z', b'A'..=b'Z']) {
         let remedy = "use two capital letters, e.g. DE, or nothing";
-        return Err(Refusal::invalid("that is no country", remedy).into());
+        return Err(CommandError::invalid("that is no country", remedy).into());
     }
     check::count(region.rtt_hints_ms.len(), REGIONS_MAX, "round trips")?;
     for other in region.rtt_hints_ms.keys() {
@@ -45,7 +45,7 @@ pub(super) fn set_state(
     name: &RegionName,
     state: RegionState,
     expect: Expect,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     turn.check_operator()?;
     let region = turn.take::<Region>(name, expect)?;
     turn.put(name.clone(), Region { state, ..region })?;
@@ -57,7 +57,7 @@ pub(super) fn set_weight(
     name: &RegionName,
     weight_permille: u16,
     expect: Expect,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     turn.check_operator()?;
     let region = turn.take::<Region>(name, expect)?;
     check_weight(weight_permille)?;
@@ -72,19 +72,19 @@ pub(super) fn declare_country(
     turn: &mut Turn<'_>,
     name: &RegionName,
     country: Country,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     turn.check_owner(name)?;
     let region = turn.take::<Region>(name, Expect::Any)?;
     if !region.country.is_empty() && region.country != country.as_str() {
         let cause = format!("region {name} is said to be in {}, not in {country}", region.country);
         let remedy = "correct the region's record, or `country` in the node's config";
-        return Err(Refusal::new(RefusalCode::Transition, cause, remedy).into());
+        return Err(CommandError::new(RefusalCode::Transition, cause, remedy).into());
     }
     turn.put(name.clone(), Region { country: country.to_string(), ..region })?;
     Ok(Done::default())
 }
 
-fn check_weight(weight_permille: u16) -> Result<(), Refusal> {
+fn check_weight(weight_permille: u16) -> Result<(), CommandError> {
     check::range(weight_permille.into(), (0, REGION_WEIGHT_PERMILLE_MAX.into()), "weight")
 }
 

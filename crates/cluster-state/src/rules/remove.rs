@@ -6,12 +6,16 @@ use crate::records::Stored;
 use crate::rules::{leases, members};
 use crate::state::{Done, Turn};
 use crate::{
-    Expect, Fault, Health, JoinToken, Key, KeyId, Lease, Limit, LimitScope, Model, Node, NodeId,
-    RecordKey, Refusal, RefusalCode, Region, RegionState, RemovedNode, Replica, ReplicaId,
-    RevokedCertificate, Route, Setting, Split, Tenant, TenantName, TokenId, TokenOrigin,
+    ApplyError, CommandError, Expect, Health, JoinToken, Key, KeyId, Lease, Limit, LimitScope,
+    Model, Node, NodeId, RecordKey, RefusalCode, Region, RegionState, RemovedNode, Replica,
+    ReplicaId, RevokedCertificate, Route, Setting, Split, Tenant, TenantName, TokenId, TokenOrigin,
 };
 
-pub(super) fn remove(turn: &mut Turn<'_>, key: &RecordKey, expect: Expect) -> Result<Done, Fault> {
+pub(super) fn remove(
+    turn: &mut Turn<'_>,
+    key: &RecordKey,
+    expect: Expect,
+) -> Result<Done, ApplyError> {
     if let RecordKey::Replica(id) = key {
         return remove_replica(turn, id, expect);
     }
@@ -40,7 +44,7 @@ pub(super) fn remove(turn: &mut Turn<'_>, key: &RecordKey, expect: Expect) -> Re
 }
 
 /// Removes a replica. Nodes may remove replicas that their config file has no more.
-fn remove_replica(turn: &mut Turn<'_>, id: &ReplicaId, expect: Expect) -> Result<Done, Fault> {
+fn remove_replica(turn: &mut Turn<'_>, id: &ReplicaId, expect: Expect) -> Result<Done, ApplyError> {
     if !turn.is_operator() {
         turn.check_owner(&id.region)?;
     }
@@ -50,7 +54,7 @@ fn remove_replica(turn: &mut Turn<'_>, id: &ReplicaId, expect: Expect) -> Result
 }
 
 /// Removes a node and retires its disk, which still has what the node promised as a voter.
-fn remove_node(turn: &mut Turn<'_>, id: NodeId, expect: Expect) -> Result<(), Fault> {
+fn remove_node(turn: &mut Turn<'_>, id: NodeId, expect: Expect) -> Result<(), ApplyError> {
     turn.take::<Node>(&id, expect)?;
     if turn.records.nodes.len() == 1 {
         let remedy = "keep one node, or form another cluster";
@@ -62,7 +66,7 @@ fn remove_node(turn: &mut Turn<'_>, id: NodeId, expect: Expect) -> Result<(), Fa
 }
 
 /// Removes a region with all that is in it. Unless it is empty, it must be evacuated.
-fn remove_region(turn: &mut Turn<'_>, name: &RegionName, expect: Expect) -> Result<(), Fault> {
+fn remove_region(turn: &mut Turn<'_>, name: &RegionName, expect: Expect) -> Result<(), ApplyError> {
     let region = turn.take::<Region>(name, expect)?;
     let (nodes, others): (Vec<_>, Vec<_>) =
         turn.records.nodes.iter().partition(|(_, node)| node.spec.region == *name);
@@ -95,7 +99,7 @@ fn remove_region(turn: &mut Turn<'_>, name: &RegionName, expect: Expect) -> Resu
     Ok(())
 }
 
-fn remove_tenant(turn: &mut Turn<'_>, name: &TenantName, expect: Expect) -> Result<(), Fault> {
+fn remove_tenant(turn: &mut Turn<'_>, name: &TenantName, expect: Expect) -> Result<(), ApplyError> {
     turn.take::<Tenant>(name, expect)?;
     if turn.records.keys.iter().any(|(_, key)| key.tenant.as_ref() == Some(name)) {
         let cause = format!("tenant {name} has keys");
@@ -106,36 +110,40 @@ fn remove_tenant(turn: &mut Turn<'_>, name: &TenantName, expect: Expect) -> Resu
     Ok(())
 }
 
-fn remove_key(turn: &mut Turn<'_>, id: &KeyId, expect: Expect) -> Result<(), Fault> {
+fn remove_key(turn: &mut Turn<'_>, id: &KeyId, expect: Expect) -> Result<(), ApplyError> {
     turn.take::<Key>(id, expect)?;
     turn.remove::<Limit>(&LimitScope::Key(id.clone()));
     turn.remove::<Key>(id);
     Ok(())
 }
 
-fn remove_token(turn: &mut Turn<'_>, id: &TokenId, expect: Expect) -> Result<(), Fault> {
+fn remove_token(turn: &mut Turn<'_>, id: &TokenId, expect: Expect) -> Result<(), ApplyError> {
     remove_one::<JoinToken>(turn, id, expect)?;
     turn.remove_quietly::<TokenOrigin>(id);
     Ok(())
 }
 
-fn refuse_right(key: &RecordKey) -> Result<(), Refusal> {
+fn refuse_right(key: &RecordKey) -> Result<(), CommandError> {
     crate::rules::check::key(key)?;
     let cause = format!("{key} goes with what it is about");
     let remedy = "remove the node or the token, or set the node's right";
-    Err(Refusal::new(RefusalCode::NotPermitted, cause, remedy))
+    Err(CommandError::new(RefusalCode::NotPermitted, cause, remedy))
 }
 
-fn remove_one<V: Stored>(turn: &mut Turn<'_>, key: &V::Key, expect: Expect) -> Result<(), Fault> {
+fn remove_one<V: Stored>(
+    turn: &mut Turn<'_>,
+    key: &V::Key,
+    expect: Expect,
+) -> Result<(), ApplyError> {
     turn.take::<V>(key, expect)?;
     turn.remove::<V>(key);
     Ok(())
 }
 
-fn refuse_part<V: Stored>(key: &V::Key) -> Result<(), Refusal> {
+fn refuse_part<V: Stored>(key: &V::Key) -> Result<(), CommandError> {
     crate::rules::check::key(&V::key(key))?;
     let cause = format!("{} goes with its replica", V::key(key));
-    Err(Refusal::new(RefusalCode::NotPermitted, cause, "remove the replica"))
+    Err(CommandError::new(RefusalCode::NotPermitted, cause, "remove the replica"))
 }
 
 /// Takes a node out for good, and remembers its name as removed.
@@ -157,6 +165,6 @@ fn owned<'a>(turn: &'a Turn<'_>, region: &'a RegionName) -> impl Iterator<Item =
     turn.records.replicas.keys().filter(move |id| id.region == *region)
 }
 
-fn in_use(cause: String, remedy: &str) -> Refusal {
-    Refusal::new(RefusalCode::InUse, cause, remedy)
+fn in_use(cause: String, remedy: &str) -> CommandError {
+    CommandError::new(RefusalCode::InUse, cause, remedy)
 }

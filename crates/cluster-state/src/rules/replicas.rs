@@ -4,7 +4,7 @@ use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN, REPLICA_WEIGHT_MAX};
 use crate::rules::{check, leases, room};
 use crate::state::{Done, Turn};
 use crate::{
-    Expect, Fault, Health, LeaseSource, Refusal, RefusalCode, Region, Replica, ReplicaId,
+    ApplyError, CommandError, Expect, Health, LeaseSource, RefusalCode, Region, Replica, ReplicaId,
     ReplicaSpec, ReplicaState,
 };
 
@@ -16,14 +16,14 @@ pub(super) fn register(
     id: &ReplicaId,
     (spec, incarnation): (&ReplicaSpec, u64),
     expect: Expect,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     if !turn.is_operator() {
         turn.check_owner(&id.region)?;
     }
     turn.expect::<Replica>(id, expect)?;
     check_spec(spec)?;
     if turn.get::<Region>(&id.region).is_none() {
-        return Err(Refusal::unknown(&crate::RecordKey::Region(id.region.clone())).into());
+        return Err(CommandError::unknown(&crate::RecordKey::Region(id.region.clone())).into());
     }
     let known = turn.get::<Replica>(id).cloned();
     let is_same = |known: &Replica| known.spec == *spec && known.incarnation == incarnation;
@@ -49,7 +49,7 @@ pub(super) fn set_state(
     id: &ReplicaId,
     state: ReplicaState,
     expect: Expect,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     if !turn.is_operator() {
         turn.check_owner(&id.region)?;
         // Without an operator, a region may only report that draining is done.
@@ -61,7 +61,7 @@ pub(super) fn set_state(
     if replica.state != state && !replica.state.may_become(state) {
         let cause = format!("replica {id} is {}, it can't become {state}", replica.state);
         let remedy = "drain an active one; take back a draining or drained one";
-        return Err(Refusal::new(RefusalCode::Transition, cause, remedy).into());
+        return Err(CommandError::new(RefusalCode::Transition, cause, remedy).into());
     }
     turn.put(id.clone(), Replica { state, ..replica })?;
     Ok(Done::default())
@@ -72,7 +72,7 @@ pub(super) fn set_weight(
     id: &ReplicaId,
     weight: Option<u32>,
     expect: Expect,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     turn.check_operator()?;
     let replica = turn.take::<Replica>(id, expect)?;
     weight.map_or(Ok(()), check_weight)?;
@@ -80,7 +80,7 @@ pub(super) fn set_weight(
     Ok(Done::default())
 }
 
-fn check_spec(spec: &ReplicaSpec) -> Result<(), Refusal> {
+fn check_spec(spec: &ReplicaSpec) -> Result<(), CommandError> {
     check::url(&spec.url)?;
     check::name(&spec.engine, "server software")?;
     check::name(&spec.pool, "pool")?;
@@ -93,6 +93,6 @@ fn check_spec(spec: &ReplicaSpec) -> Result<(), Refusal> {
     spec.capacity.map_or(Ok(()), |capacity| check::range(capacity.into(), (1, 1 << 20), "capacity"))
 }
 
-fn check_weight(weight: u32) -> Result<(), Refusal> {
+fn check_weight(weight: u32) -> Result<(), CommandError> {
     check::range(weight.into(), (1, REPLICA_WEIGHT_MAX.into()), "weight")
 }

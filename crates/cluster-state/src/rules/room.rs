@@ -6,14 +6,14 @@ use crate::limits::{
     NODES_REPLICAS_BYTES_MAX, REGION_REPLICAS_BYTES_MIN, REPLICAS_BYTES_MAX, STATE_BYTES_MAX,
 };
 use crate::state::Turn;
-use crate::{Command, Records, Refusal, RefusalCode};
+use crate::{Command, CommandError, Records, RefusalCode};
 
 /// Checks that `command` may make a state of `bytes` larger. Replicas with their leases and health
 /// have room of their own, see [`check_replica`].
 ///
 /// # Errors
 /// Returns [`RefusalCode::StateFull`] if there is no room.
-pub(crate) fn check(records: &Records, bytes: u64, command: &Command) -> Result<(), Refusal> {
+pub(crate) fn check(records: &Records, bytes: u64, command: &Command) -> Result<(), CommandError> {
     let is_replica = matches!(command, Command::RegisterReplica { .. });
     if !command.is_growth() || is_replica {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn check(records: &Records, bytes: u64, command: &Command) -> Result<
 ///
 /// # Errors
 /// Returns [`RefusalCode::StateFull`] if there is no room.
-pub(super) fn check_replica(turn: &Turn<'_>, region: &RegionName) -> Result<(), Refusal> {
+pub(super) fn check_replica(turn: &Turn<'_>, region: &RegionName) -> Result<(), CommandError> {
     let all = turn.records.replicas.bytes();
     if turn.is_operator() {
         let is_room = all <= REPLICAS_BYTES_MAX;
@@ -56,8 +56,8 @@ fn replica_bytes(records: &Records) -> u64 {
     records.replicas.bytes() + records.leases.bytes() + records.health.bytes()
 }
 
-fn full(what: &str, bytes_max: u64) -> Refusal {
+fn full(what: &str, bytes_max: u64) -> CommandError {
     let (cause, remedy) =
         (format!("{what} have more than {bytes_max} bytes"), "remove records that nobody needs");
-    Refusal::new(RefusalCode::StateFull, cause, remedy)
+    CommandError::new(RefusalCode::StateFull, cause, remedy)
 }

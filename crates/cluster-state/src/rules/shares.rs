@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spillway_quota::{
-    Book, Ground, LimitKind, PoolTerms, ROWS_MAX, Scope, Statement, StatementFault, UNITS_MAX,
+    Book, Ground, LimitKind, PoolTerms, ROWS_MAX, Scope, Statement, StatementError, UNITS_MAX,
     floors,
 };
 use spillway_types::{NodeName, RegionName};
 
 use crate::rules::check;
 use crate::state::{Done, Turn, setting};
-use crate::{Fault, LEASE_MS, Limit, LimitScope, PLACE_MS, Records, Refusal, RefusalCode};
+use crate::{
+    ApplyError, CommandError, LEASE_MS, Limit, LimitScope, PLACE_MS, Records, RefusalCode,
+};
 
 /// Takes in a statement of a process of the proposing node. No other node may speak for it: only
 /// the node itself knows which shares may still be in use.
@@ -18,11 +20,11 @@ pub(super) fn lease(
     turn: &mut Turn<'_>,
     region: &RegionName,
     said: &Statement,
-) -> Result<Done, Fault> {
+) -> Result<Done, ApplyError> {
     turn.check_owner(region)?;
     if said.run.node != turn.entry.proposer.node {
         let cause = format!("node {} speaks for {}", turn.entry.proposer.node, said.run.node);
-        return Err(Refusal::new(RefusalCode::NotOwner, cause, "let the node say it").into());
+        return Err(CommandError::new(RefusalCode::NotOwner, cause, "let the node say it").into());
     }
     for line in &said.lines {
         check::limit_scope(&LimitScope::from(&line.scope))?;
@@ -83,19 +85,19 @@ fn terms_of(limit: &Limit, roster: &BTreeMap<RegionName, Vec<NodeName>>) -> Pool
     }
 }
 
-fn refusal(fault: StatementFault) -> Refusal {
+fn refusal(fault: StatementError) -> CommandError {
     match fault {
-        StatementFault::Stale => Refusal::new(
+        StatementError::Stale => CommandError::new(
             RefusalCode::StaleEpoch,
             "the node has said something newer",
             "go by the state as it is now",
         ),
-        StatementFault::TooLong => Refusal::new(
+        StatementError::TooLong => CommandError::new(
             RefusalCode::LimitReached,
             "the statement speaks of too much",
             "say the rest in the next one",
         ),
-        StatementFault::TooManyRuns => Refusal::new(
+        StatementError::TooManyRuns => CommandError::new(
             RefusalCode::LimitReached,
             "earlier processes of the node may still be using what they had",
             "wait until their leases have ended",

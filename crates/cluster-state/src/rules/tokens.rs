@@ -4,14 +4,14 @@ use crate::limits::TOKEN_MS_MAX;
 use crate::rules::check;
 use crate::state::Turn;
 use crate::{
-    JoinToken, NodeSpec, Records, Refusal, RefusalCode, TokenId, TokenSignature, TokenTerms,
+    CommandError, JoinToken, NodeSpec, Records, RefusalCode, TokenId, TokenSignature, TokenTerms,
 };
 
 /// Returns the record of a new token. Its life begins now, by the cluster's clock.
 ///
 /// # Errors
 /// Returns an error if the region's name can't be one, or the life is too long.
-pub(super) fn made(turn: &Turn<'_>, terms: &TokenTerms) -> Result<JoinToken, Refusal> {
+pub(super) fn made(turn: &Turn<'_>, terms: &TokenTerms) -> Result<JoinToken, CommandError> {
     let TokenTerms { key, region, valid_ms, uses, is_operator: _ } = terms;
     region.as_ref().map_or(Ok(()), |it| check::name(it.as_str(), "region"))?;
     check::range(*valid_ms, (1, TOKEN_MS_MAX), "life of a join token")?;
@@ -27,7 +27,7 @@ pub(super) fn used(
     turn: &Turn<'_>,
     signature: &TokenSignature,
     spec: &NodeSpec,
-) -> Result<JoinToken, Refusal> {
+) -> Result<JoinToken, CommandError> {
     check::name(signature.id.as_str(), "join token")?;
     let token = turn.get::<JoinToken>(&signature.id).ok_or_else(unknown)?;
     // The signature is checked first: other refusals tell something about the token.
@@ -50,7 +50,7 @@ fn check_signature(
     turn: &Turn<'_>,
     signature: &TokenSignature,
     (token, spec): (&JoinToken, &NodeSpec),
-) -> Result<(), Refusal> {
+) -> Result<(), CommandError> {
     let cluster = turn.ledger.cluster;
     let is_signed = cluster.is_some_and(|cluster| signature.is_by(&token.key, cluster, spec));
     is_signed.then_some(()).ok_or_else(unknown)
@@ -74,10 +74,10 @@ pub(crate) fn shorten(records: &mut Records, back_ms: u64, index: u64) {
     }
 }
 
-pub(super) fn refused(cause: &str) -> Refusal {
-    Refusal::new(RefusalCode::TokenRefused, cause, "make one with `spillway join-token`")
+pub(super) fn refused(cause: &str) -> CommandError {
+    CommandError::new(RefusalCode::TokenRefused, cause, "make one with `spillway join-token`")
 }
 
-fn unknown() -> Refusal {
+fn unknown() -> CommandError {
     refused("there is no such join token")
 }

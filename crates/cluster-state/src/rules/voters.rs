@@ -19,7 +19,7 @@ pub struct Membership {
 /// The leader's view of nodes. A node counts as dead if nothing was heard of it for the time in the
 /// setting `voters.dead_after_ms`; the leader itself lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct VoterSight {
     /// Nodes that live.
     pub live: BTreeSet<NodeId>,
     /// Learners whose log is nearly the leader's, so that their vote would not delay commits.
@@ -51,7 +51,7 @@ pub enum MembershipPlan {
 /// With fewer than three regions, nodes of one region fill the group up to three voters. A dead
 /// voter without a replacement keeps its place unless the rest would survive more failures without
 /// it. Neither the present nor the planned voters ever lack a living majority.
-pub fn voters(state: &State, sight: &Sight, current: &Membership) -> MembershipPlan {
+pub fn voters(state: &State, sight: &VoterSight, current: &Membership) -> MembershipPlan {
     if !has_majority(&current.voters, &sight.live) {
         return MembershipPlan::NoMajority;
     }
@@ -69,7 +69,7 @@ fn has_majority(voters: &BTreeSet<NodeId>, live: &BTreeSet<NodeId>) -> bool {
 
 struct View<'a> {
     state: &'a State,
-    sight: &'a Sight,
+    sight: &'a VoterSight,
     current: &'a Membership,
     /// True if no edge node votes. A voter can become leader, and a leader can write anything, so
     /// edge nodes are not trusted with a vote. With fewer than three other nodes they vote too, or
@@ -78,7 +78,7 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(state: &'a State, sight: &'a Sight, current: &'a Membership) -> Self {
+    fn new(state: &'a State, sight: &'a VoterSight, current: &'a Membership) -> Self {
         let view = Self { state, sight, current, is_strict: true };
         let nodes = state.records().nodes.iter();
         let trusted = nodes.filter(|(id, node)| view.may_vote(**id, node)).count();

@@ -1,9 +1,9 @@
 //! Application of entries to the state.
 
 use crate::rules;
-use crate::state::audit::Seen;
+use crate::state::audit::AuditedEffect;
 use crate::state::{Done, State, Turn};
-use crate::{Digest, Effect, Entry, Fault, Outcome, Refusal, RefusalCode, wire};
+use crate::{ApplyError, CommandError, Digest, Effect, Entry, Outcome, RefusalCode, wire};
 
 impl State {
     /// Applies the entry at `index` of the log. Indices grow, with gaps for entries of the log
@@ -29,7 +29,8 @@ impl State {
         }
         let effect = self.carry_out(entry);
         let stamp_ms = self.settle(moment, entry, &effect.outcome);
-        let seen = Seen { outcome: &effect.outcome, is_change: !effect.changes.is_empty() };
+        let seen =
+            AuditedEffect { outcome: &effect.outcome, is_change: !effect.changes.is_empty() };
         self.requests.remember((index, stamp_ms), entry, &effect.outcome);
         self.audit.record(index, stamp_ms, entry, seen);
         effect
@@ -75,7 +76,7 @@ impl State {
     }
 
     /// Checks the conditions of all commands: proposer, wire version, membership and room.
-    pub(super) fn admit(&self, entry: &Entry) -> Result<(), Refusal> {
+    pub(super) fn admit(&self, entry: &Entry) -> Result<(), CommandError> {
         rules::check::actor(&entry.actor)?;
         rules::check::proposer(&entry.proposer)?;
         wire::admits(self, &entry.command)?;
@@ -86,17 +87,21 @@ impl State {
 
 fn already_applied(applied: u64) -> Outcome {
     let cause = format!("entries up to {applied} were applied before");
-    Outcome::Refused(Refusal::new(RefusalCode::AlreadyApplied, cause, "apply the next one"))
+    Outcome::Refused(CommandError::new(RefusalCode::AlreadyApplied, cause, "apply the next one"))
 }
 
 /// Returns the refusal of a batch without any part about a present registration.
-pub(super) fn all_stale(skipped: u32) -> Refusal {
+pub(super) fn all_stale(skipped: u32) -> CommandError {
     let cause = format!("all {skipped} parts are about replicas or epochs that are not registered");
-    Refusal::new(RefusalCode::StaleEpoch, cause, "read the replicas, register those that are gone")
+    CommandError::new(
+        RefusalCode::StaleEpoch,
+        cause,
+        "read the replicas, register those that are gone",
+    )
 }
 
-impl From<Refusal> for Outcome {
-    fn from(refusal: Refusal) -> Self {
-        Fault::from(refusal).into()
+impl From<CommandError> for Outcome {
+    fn from(refusal: CommandError) -> Self {
+        ApplyError::from(refusal).into()
     }
 }

@@ -39,7 +39,13 @@ impl Audit {
     /// Records the outcome of an entry. Commands of operators are always recorded; commands of
     /// nodes, unless the outcome is [`Outcome::Unchanged`]; routine commands, only if watchers see
     /// a change.
-    pub(crate) fn record(&mut self, index: u64, stamp_ms: u64, entry: &Entry, seen: Seen<'_>) {
+    pub(crate) fn record(
+        &mut self,
+        index: u64,
+        stamp_ms: u64,
+        entry: &Entry,
+        seen: AuditedEffect<'_>,
+    ) {
         let (ring, max, is_due) = match &entry.actor {
             Actor::Operator(_) => (&mut self.operators, OPERATOR_AUDIT_MAX, true),
             Actor::Node => {
@@ -98,7 +104,7 @@ fn write(
 
 /// The facts of an entry's effect that decide on its audit record.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct AuditedEffect<'a> {
     pub(crate) outcome: &'a Outcome,
     pub(crate) is_change: bool,
 }

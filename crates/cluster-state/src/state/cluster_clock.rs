@@ -20,12 +20,12 @@ pub(crate) struct ClusterClock {
     /// The latest time that enough members have confirmed, milliseconds since 1970.
     confirmed_ms: u64,
     /// Last stamp of each member.
-    said: BTreeMap<NodeId, Said>,
+    said: BTreeMap<NodeId, MemberStamp>,
 }
 
 /// Last stamp of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Said {
+struct MemberStamp {
     stamp_ms: u64,
     /// True if the stamp was too far behind the clock of that moment.
     is_behind: bool,
@@ -74,7 +74,7 @@ impl ClusterClock {
             self.said.extend(before.get(&member).map(|said| (member, *said)));
         }
         let is_behind = stamp_ms.saturating_add(CLOCK_LEAD_MS_MAX) < self.confirmed_ms;
-        self.said.insert(node, Said { stamp_ms, is_behind });
+        self.said.insert(node, MemberStamp { stamp_ms, is_behind });
         let most = count / 2 + 1;
         self.go_forward(most.min(CLOCK_WITNESSES_MAX));
         self.go_back(most)

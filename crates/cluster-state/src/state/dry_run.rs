@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use crate::rules;
 use crate::state::apply::all_stale;
 use crate::state::{Done, State, Turn};
-use crate::{ChangeDiff, Entry, Fault};
+use crate::{ApplyError, ChangeDiff, Entry};
 
 /// Returns the changes that `entry` would make as the next one, record by record. The state stays
 /// as it is, and request ids are not looked at.
 ///
 /// # Errors
 /// Returns the refusal or conflict that [`State::apply`] would answer.
-pub fn dry_run(state: &State, entry: &Entry) -> Result<Vec<ChangeDiff>, Fault> {
+pub fn dry_run(state: &State, entry: &Entry) -> Result<Vec<ChangeDiff>, ApplyError> {
     state.admit(entry)?;
     let mut next = state.clone();
     next.begin(state.ledger.applied + 1, entry);

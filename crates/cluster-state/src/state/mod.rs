@@ -22,7 +22,7 @@ use spillway_types::{NodeName, RegionName};
 use crate::limits::CLOCK_DRIFT_MS;
 use crate::rules::{book, members};
 use crate::{
-    ClusterId, DiskId, Entry, KEY_EPOCH, Node, NodeId, Record, RecordKey, Records, Refusal,
+    ClusterId, CommandError, DiskId, Entry, KEY_EPOCH, Node, NodeId, Record, RecordKey, Records,
     Setting, SettingRule, WIRE,
 };
 
@@ -157,7 +157,7 @@ impl State {
     /// # Errors
     /// Returns [`crate::RefusalCode::NotPermitted`]; the remedy names nodes that may give
     /// operators' orders.
-    pub fn check_proposer(&self, entry: &Entry) -> Result<(), Refusal> {
+    pub fn check_proposer(&self, entry: &Entry) -> Result<(), CommandError> {
         members::admit(&self.records, &self.ledger, entry)
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::limits::{REQUEST_AGE_MS, REQUESTS_KEYED_MAX, REQUESTS_MAX};
 use crate::state::table::Table;
-use crate::{Actor, Digest, Entry, Outcome, Refusal, RefusalCode, RequestId};
+use crate::{Actor, CommandError, Digest, Entry, Outcome, RefusalCode, RequestId};
 
 /// Outcomes by request id of the last [`REQUEST_AGE_MS`]: the newest [`REQUESTS_KEYED_MAX`] of
 /// requests that operators named, and the newest [`REQUESTS_MAX`] of the others. Each kind pushes
@@ -56,7 +56,7 @@ impl Requests {
             return Some(remembered.outcome.clone());
         }
         // The first command's outcome would hide that this command was never carried out.
-        Some(Outcome::Refused(Refusal::new(
+        Some(Outcome::Refused(CommandError::new(
             RefusalCode::RequestIdReused,
             "the request id stood for another command",
             "use a new id for each request, the same one only for its retries",

@@ -8,7 +8,7 @@ use crate::records::Stored;
 use crate::rules::check;
 use crate::state::{Ledger, key_epoch, node_named, setting};
 use crate::{
-    Actor, Change, ChangeKind, Entry, Expect, Fault, NodeId, Proposer, Records, Refusal,
+    Actor, ApplyError, Change, ChangeKind, CommandError, Entry, Expect, NodeId, Proposer, Records,
     RefusalCode,
 };
 
@@ -51,17 +51,17 @@ impl<'a> Turn<'a> {
     ///
     /// # Errors
     /// Returns an error if the record is not as the command expects, or does not exist.
-    pub(crate) fn take<V: Stored>(&self, key: &V::Key, expect: Expect) -> Result<V, Fault> {
+    pub(crate) fn take<V: Stored>(&self, key: &V::Key, expect: Expect) -> Result<V, ApplyError> {
         self.expect::<V>(key, expect)?;
         let value = self.get::<V>(key).cloned();
-        value.ok_or_else(|| Refusal::unknown(&V::key(key)).into())
+        value.ok_or_else(|| CommandError::unknown(&V::key(key)).into())
     }
 
     /// Checks the command's condition on a record.
     ///
     /// # Errors
     /// Returns an error if the record is not as expected, or if no record can have the key.
-    pub(crate) fn expect<V: Stored>(&self, key: &V::Key, expect: Expect) -> Result<(), Fault> {
+    pub(crate) fn expect<V: Stored>(&self, key: &V::Key, expect: Expect) -> Result<(), ApplyError> {
         let key = V::key(key);
         check::key(&key)?;
         let current = self.records.version(&key);
@@ -70,19 +70,19 @@ impl<'a> Turn<'a> {
             Expect::Absent => current.is_none(),
             Expect::Version(version) => current == Some(version),
         };
-        if is_expected { Ok(()) } else { Err(Fault::Conflict { key, current }) }
+        if is_expected { Ok(()) } else { Err(ApplyError::Conflict { key, current }) }
     }
 
     /// Checks that the table has room for `more` records.
     ///
     /// # Errors
     /// Returns [`RefusalCode::LimitReached`] if there would be too many.
-    pub(crate) fn check_room<V: Stored>(&self, more: usize) -> Result<(), Refusal> {
+    pub(crate) fn check_room<V: Stored>(&self, more: usize) -> Result<(), CommandError> {
         if V::table(self.records).len() + more <= V::COUNT_MAX {
             return Ok(());
         }
         let cause = format!("there are {} records of this kind, which is the limit", V::COUNT_MAX);
-        Err(Refusal::new(RefusalCode::LimitReached, cause, "remove some that nobody needs"))
+        Err(CommandError::new(RefusalCode::LimitReached, cause, "remove some that nobody needs"))
     }
 
     /// Writes a record. A record with an equal value stays as it is, version included.
@@ -90,7 +90,7 @@ impl<'a> Turn<'a> {
     /// # Errors
     /// Returns [`RefusalCode::LimitReached`] if the record is new and the table is full. Rules that
     /// write several records call [`Self::check_room`] first.
-    pub(crate) fn put<V: Stored>(&mut self, key: V::Key, value: V) -> Result<(), Refusal> {
+    pub(crate) fn put<V: Stored>(&mut self, key: V::Key, value: V) -> Result<(), CommandError> {
         let kind = match self.get::<V>(&key) {
             // The version stays, so that conditions of other commands still hold.
             Some(old) if *old == value => return Ok(()),
@@ -146,11 +146,11 @@ impl<'a> Turn<'a> {
     ///
     /// # Errors
     /// Returns [`RefusalCode::NotOwner`] otherwise.
-    pub(crate) fn check_owner(&self, region: &RegionName) -> Result<NodeId, Refusal> {
+    pub(crate) fn check_owner(&self, region: &RegionName) -> Result<NodeId, CommandError> {
         check::name(region.as_str(), "region")?;
         match proposing_node(self.records, &self.entry.proposer) {
             Some(id) if self.entry.proposer.region == *region => Ok(id),
-            _ => Err(Refusal::new(
+            _ => Err(CommandError::new(
                 RefusalCode::NotOwner,
                 format!("the proposer is no registered node of region {region}"),
                 "let a node of that region propose it",
@@ -162,12 +162,12 @@ impl<'a> Turn<'a> {
     ///
     /// # Errors
     /// Returns [`RefusalCode::NotPermitted`] for commands of nodes.
-    pub(crate) fn check_operator(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_operator(&self) -> Result<(), CommandError> {
         if self.is_operator() {
             return Ok(());
         }
         let (cause, remedy) = ("only operators may do this", "use the admin API");
-        Err(Refusal::new(RefusalCode::NotPermitted, cause, remedy))
+        Err(CommandError::new(RefusalCode::NotPermitted, cause, remedy))
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use spillway_cluster_state::{ClusterId, JoinText};
-use spillway_link::{Identity, KnockFault, PeerConfig};
+use spillway_link::{Identity, JoinError, PeerConfig};
 use spillway_raft::NodeId;
 
-use super::message::{Answer, Membership, Question, Wish};
+use super::message::{JoinAnswer, Membership, Question, Wish};
 use crate::control_plane::ControlPlane;
 
 /// Time limit of one node's answer; a little longer than its gate serves one node.
@@ -72,15 +72,17 @@ impl ControlPlane {
         for peer in &self.contacts {
             let at = &peer.identity;
             match self.ask(peer, token.as_deref()).await {
-                Ok(Answer::Member(membership)) => return Ok((peer.clone(), membership)),
+                Ok(JoinAnswer::Member(membership)) => return Ok((peer.clone(), membership)),
                 // The refusal comes from the agreed state, so every other node would refuse, too.
-                Ok(Answer::Refused(refusal)) => {
+                Ok(JoinAnswer::Refused(refusal)) => {
                     why.push(format!("{at} refuses: {refusal}"));
                     break;
                 }
-                Ok(Answer::NotFormed) => why.push(format!("{at} is in no cluster itself")),
-                Ok(Answer::Cluster(_)) => why.push(format!("{at} answers something else")),
-                Ok(Answer::NotNow(reason)) => why.push(format!("{at} can't take it in: {reason}")),
+                Ok(JoinAnswer::NotFormed) => why.push(format!("{at} is in no cluster itself")),
+                Ok(JoinAnswer::Cluster(_)) => why.push(format!("{at} answers something else")),
+                Ok(JoinAnswer::NotNow(reason)) => {
+                    why.push(format!("{at} can't take it in: {reason}"))
+                }
                 Err(fault) => why.push(format!("{at} at {}: {fault}", peer.address)),
             }
         }
@@ -89,18 +91,18 @@ impl ControlPlane {
 
     /// Asks `peer` to take this node in. With a token, first asks for the cluster's id: a signature
     /// is valid for one cluster alone.
-    async fn ask(&self, peer: &PeerConfig, token: Option<&str>) -> Result<Answer, KnockFault> {
+    async fn ask(&self, peer: &PeerConfig, token: Option<&str>) -> Result<JoinAnswer, JoinError> {
         let node = self.spec();
-        let knock = async |cluster: Option<ClusterId>, wish: Wish| {
+        let ask_to_join = async |cluster: Option<ClusterId>, wish: Wish| {
             let question = Question { cluster, node: node.clone(), wish };
-            self.link.knock::<_, Answer>(peer, &question, ASK_LIMIT).await
+            self.link.ask_to_join::<_, JoinAnswer>(peer, &question, ASK_LIMIT).await
         };
         let Some(token) = token.and_then(JoinText::read) else {
-            return knock(None, Wish::Join).await;
+            return ask_to_join(None, Wish::Join).await;
         };
-        match knock(None, Wish::Cluster).await {
-            Ok(Answer::Cluster(cluster)) => {
-                knock(Some(cluster), Wish::JoinSigned(token.sign(cluster, &node))).await
+        match ask_to_join(None, Wish::Cluster).await {
+            Ok(JoinAnswer::Cluster(cluster)) => {
+                ask_to_join(Some(cluster), Wish::JoinSigned(token.sign(cluster, &node))).await
             }
             other => other,
         }

@@ -2,7 +2,7 @@
 
 use spillway_codec::fuzz::check_message;
 
-use super::message::{Answer, Question};
+use super::message::{JoinAnswer, Question};
 
 /// Name of a target's folder of inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -15,7 +15,7 @@ fn question(input: &[u8]) {
 }
 
 fn answer(input: &[u8]) {
-    drop(check_message::<Answer>(input));
+    drop(check_message::<JoinAnswer>(input));
 }
 
 #[cfg(test)]

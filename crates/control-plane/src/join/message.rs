@@ -1,7 +1,7 @@
-//! Questions at a gate, and the answers.
+//! Questions of the join protocol, and the answers.
 
 use serde::{Deserialize, Serialize};
-use spillway_cluster_state::{ClusterId, NodeId, NodeSpec, Refusal, TokenSignature};
+use spillway_cluster_state::{ClusterId, CommandError, NodeId, NodeSpec, TokenSignature};
 use spillway_codec::Wire;
 use spillway_types::{NodeName, RegionName};
 
@@ -15,7 +15,7 @@ pub(super) struct Question {
     pub(super) wish: Wish,
 }
 
-/// Wish of a node at a gate. New variants go to the end; nodes that don't know them give no answer.
+/// Wish of a joining node. New variants go to the end; nodes that don't know them give no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Wish {
     /// Learn the node's standing. Nothing is written.
@@ -28,13 +28,13 @@ pub(super) enum Wish {
     JoinSigned(TokenSignature),
 }
 
-/// Answer at a gate. New variants go to the end, and answer new wishes alone.
+/// Answer of the join protocol. New variants go to the end, and answer new wishes alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum JoinAnswer {
     /// The node is a member from now on, or was already.
     Member(Membership),
     /// The node is no member, and cannot become one unless an operator acts.
-    Refused(Refusal),
+    Refused(CommandError),
     /// The node that was asked is in no cluster yet.
     NotFormed,
     /// Nothing can be written now, or the result is unknown. Another try does no harm.
@@ -68,7 +68,7 @@ impl Wire for Question {
     const BYTES_MAX: usize = 4 << 10;
 }
 
-impl Wire for Answer {
+impl Wire for JoinAnswer {
     const KIND: u16 = 0x0502;
     const VERSION: u16 = 1;
     /// 512 members with the longest names and addresses.

@@ -7,15 +7,15 @@
 mod asking;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod gate;
 mod message;
 mod note;
+mod server;
 mod standing;
 
 pub(crate) use asking::run;
-pub(crate) use gate::Porter;
 pub(crate) use note::disk_to_join_with;
+pub(crate) use server::JoinServer;
 pub(crate) use standing::{removed_reason, run as watch_standing};
 
 #[cfg(test)]
-mod gate_test;
+mod server_test;

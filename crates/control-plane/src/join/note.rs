@@ -5,16 +5,16 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use spillway_raft::{DiskFault, DiskId, StartFault, private};
+use spillway_raft::{DiskError, DiskId, RaftStartError, private};
 
 /// Name of the note, beside the log's own files.
 const NOTE: &str = "joining";
 
 /// Returns the disk id that the folder is to have: the one in the note, or a new one.
-pub(crate) fn disk_to_join_with(folder: &Path) -> Result<DiskId, StartFault> {
+pub(crate) fn disk_to_join_with(folder: &Path) -> Result<DiskId, RaftStartError> {
     let fault = |what: &str, error: io::Error| {
         let what = format!("{what} {}", folder.join(NOTE).display());
-        StartFault::Disk(DiskFault::Io { what, cause: error.to_string() })
+        RaftStartError::Disk(DiskError::Io { what, cause: error.to_string() })
     };
     match fs::read_to_string(folder.join(NOTE)) {
         Ok(text) => {

@@ -4,13 +4,14 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use spillway_cluster_state::{
-    Actor, ClusterId, Command, Fault, NodeSpec, Outcome, Refusal, RefusalCode, State, dry_run,
+    Actor, ApplyError, ClusterId, Command, CommandError, NodeSpec, Outcome, RefusalCode, State,
+    dry_run,
 };
-use spillway_link::{Gate, Identity, Served, StreamFault, StreamReceiver, StreamSender};
+use spillway_link::{Identity, JoinHandler, Served, StreamError, StreamReceiver, StreamSender};
 use spillway_raft::{Consistency, ProposeError};
 use tokio::time::timeout;
 
-use super::message::{Answer, Contact, Membership, Question, Wish};
+use super::message::{Contact, JoinAnswer, Membership, Question, Wish};
 use crate::control_plane::ControlPlane;
 
 /// Time limit of one step of an answer; three steps fit into the link's limit.
@@ -20,10 +21,10 @@ const QUESTION_LIMIT: Duration = Duration::from_secs(3);
 
 /// The gate of one node: answers questions from nodes that are no peers.
 #[derive(Debug)]
-pub(crate) struct Porter(pub(crate) Weak<ControlPlane>);
+pub(crate) struct JoinServer(pub(crate) Weak<ControlPlane>);
 
-impl Gate for Porter {
-    fn knocked(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
+impl JoinHandler for JoinServer {
+    fn asked_to_join(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
         let control_plane = self.0.clone();
         Box::pin(async move {
             if let Err(fault) = serve(control_plane, &from, streams).await {
@@ -37,7 +38,7 @@ async fn serve(
     control_plane: Weak<ControlPlane>,
     from: &Identity,
     (mut sender, mut receiver): (StreamSender, StreamReceiver),
-) -> Result<(), StreamFault> {
+) -> Result<(), StreamError> {
     // A question that comes too late gets no answer.
     let asked = timeout(QUESTION_LIMIT, receiver.message::<Question>()).await;
     let Some(question) = asked.unwrap_or(Ok(None))? else { return Ok(()) };
@@ -45,10 +46,10 @@ async fn serve(
     let is_join = matches!(question.wish, Wish::Join | Wish::JoinSigned(_));
     let answer = control_plane.answer(from, question).await;
     match &answer {
-        Answer::Member(Membership { number, .. }) if is_join => {
+        JoinAnswer::Member(Membership { number, .. }) if is_join => {
             tracing::info!(%from, %number, "a node is taken in");
         }
-        Answer::Refused(refusal) => tracing::warn!(%from, %refusal, "a node is not taken in"),
+        JoinAnswer::Refused(refusal) => tracing::warn!(%from, %refusal, "a node is not taken in"),
         _ => tracing::debug!(%from, ?answer, "answered at the gate"),
     }
     sender.message(&answer).await?;
@@ -57,7 +58,7 @@ async fn serve(
 }
 
 impl ControlPlane {
-    async fn answer(&self, from: &Identity, question: Question) -> Answer {
+    async fn answer(&self, from: &Identity, question: Question) -> JoinAnswer {
         let Question { cluster, node, wish } = question;
         // Only the certificate proves who asks; any node can claim the rest.
         if (from.node(), from.region()) != (&node.name, &node.region) {
@@ -69,7 +70,7 @@ impl ControlPlane {
         // A cluster that is being made anew still has the old one's state for a moment. A node that
         // joins that state would be retired with the rest.
         let Some(own) = self.published().cluster().filter(|own| Some(*own) == log) else {
-            return Answer::NotFormed;
+            return JoinAnswer::NotFormed;
         };
         if let Some(theirs) = cluster.filter(|theirs| *theirs != own) {
             let cause = format!("this is cluster {own}, the folder of {from} is of {theirs}");
@@ -80,15 +81,15 @@ impl ControlPlane {
         // A member that asks again: its first answer may be lost. It registers its address itself
         // later.
         if let Some(membership) = membership(&state, &node) {
-            return Answer::Member(membership);
+            return JoinAnswer::Member(membership);
         }
         self.taken_in(own, node, wish).await
     }
 
     /// Answers a node that is no member.
-    async fn taken_in(&self, own: ClusterId, node: NodeSpec, wish: Wish) -> Answer {
+    async fn taken_in(&self, own: ClusterId, node: NodeSpec, wish: Wish) -> JoinAnswer {
         let command = match wish {
-            Wish::Cluster => return Answer::Cluster(own),
+            Wish::Cluster => return JoinAnswer::Cluster(own),
             Wish::Join => Command::RegisterNode { node: node.clone() },
             Wish::JoinSigned(token) => Command::JoinNode { node: node.clone(), token },
             Wish::Standing => return self.standing_of_stranger(&node),
@@ -99,12 +100,12 @@ impl ControlPlane {
         }
     }
 
-    fn standing_of_stranger(&self, node: &NodeSpec) -> Answer {
+    fn standing_of_stranger(&self, node: &NodeSpec) -> JoinAnswer {
         // Why it could not just register, as any member does when it starts.
         let command = Command::RegisterNode { node: node.clone() };
         match self.dry_run(&command, Actor::Node) {
-            Err(Fault::Refused(refusal)) => Answer::Refused(refusal),
-            Ok(_) | Err(Fault::Conflict { .. }) => {
+            Err(ApplyError::Refused(refusal)) => JoinAnswer::Refused(refusal),
+            Ok(_) | Err(ApplyError::Conflict { .. }) => {
                 let cause = format!("{} is no member", node.name);
                 let remedy = "let it join: name a `join_token_file` in [cluster]";
                 refused(RefusalCode::Unknown, cause, remedy)
@@ -113,12 +114,12 @@ impl ControlPlane {
     }
 
     /// Writes the registration. A refusal is found before anything is written to the log.
-    async fn register(&self, command: Command) -> Result<(), Answer> {
+    async fn register(&self, command: Command) -> Result<(), JoinAnswer> {
         let entry = self.entry(command.clone(), Actor::Node, None);
         // A linearizable read: a token that was just made at another node counts.
         let would = self.read(Consistency::Linearizable, LIMIT, |state| dry_run(state, &entry));
         match would.await {
-            Err(error) => return Err(Answer::NotNow(error.to_string())),
+            Err(error) => return Err(JoinAnswer::NotNow(error.to_string())),
             Ok(read) => read.value.map(drop).map_err(|fault| of_outcome(fault.into()))?,
         }
         match self.propose(command, Actor::Node, None, LIMIT).await {
@@ -127,13 +128,13 @@ impl ControlPlane {
                 outcome => Err(of_outcome(outcome)),
             },
             Err(ProposeError::NoQuorum { .. }) => {
-                Err(Answer::NotNow("there is no quorum".to_owned()))
+                Err(JoinAnswer::NotNow("there is no quorum".to_owned()))
             }
-            Err(error) => Err(Answer::NotNow(error.to_string())),
+            Err(error) => Err(JoinAnswer::NotNow(error.to_string())),
         }
     }
 
-    async fn membership_once_known(&self, node: &NodeSpec) -> Answer {
+    async fn membership_once_known(&self, node: &NodeSpec) -> JoinAnswer {
         let mut publications = self.publications();
         let known = async {
             loop {
@@ -146,8 +147,8 @@ impl ControlPlane {
             }
         };
         match timeout(LIMIT, known).await {
-            Ok(Some(membership)) => Answer::Member(membership),
-            _ => Answer::NotNow("it is registered, and not known here yet".to_owned()),
+            Ok(Some(membership)) => JoinAnswer::Member(membership),
+            _ => JoinAnswer::NotNow("it is registered, and not known here yet".to_owned()),
         }
     }
 }
@@ -166,13 +167,13 @@ fn membership(state: &State, node: &NodeSpec) -> Option<Membership> {
     Some(Membership { cluster: state.cluster()?, number, others }).filter(|_| is_it)
 }
 
-fn of_outcome(outcome: Outcome) -> Answer {
+fn of_outcome(outcome: Outcome) -> JoinAnswer {
     match outcome {
-        Outcome::Refused(refusal) => Answer::Refused(refusal),
-        other => Answer::NotNow(format!("{other:?}")),
+        Outcome::Refused(refusal) => JoinAnswer::Refused(refusal),
+        other => JoinAnswer::NotNow(format!("{other:?}")),
     }
 }
 
-fn refused(code: RefusalCode, cause: String, remedy: &str) -> Answer {
-    Answer::Refused(Refusal { code, cause, remedy: remedy.to_owned() })
+fn refused(code: RefusalCode, cause: String, remedy: &str) -> JoinAnswer {
+    JoinAnswer::Refused(CommandError { code, cause, remedy: remedy.to_owned() })
 }

@@ -1,4 +1,4 @@
-//! Tests of the answers at a gate.
+//! Tests of the answers of the join protocol.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use spillway_link::{Link, PeerConfig};
 use spillway_raft::{Consistency, Role};
 use spillway_testkit::eventually;
 
-use super::message::{Answer, Question, Wish};
+use super::message::{JoinAnswer, Question, Wish};
 use crate::control_plane_test::{World, agreed};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -39,10 +39,10 @@ fn spec(disk: u8) -> NodeSpec {
     }
 }
 
-async fn ask(world: &World, at: usize, link: &Link, question: &Question) -> Answer {
+async fn ask(world: &World, at: usize, link: &Link, question: &Question) -> JoinAnswer {
     let address = world.nodes[at].as_ref().unwrap().link.local_address().unwrap().to_string();
     let peer = PeerConfig { identity: world.identity(at), address, rtt_ms: None };
-    link.knock(&peer, question, LIMIT).await.unwrap()
+    link.ask_to_join(&peer, question, LIMIT).await.unwrap()
 }
 
 /// Makes the question of a node without a token.
@@ -66,9 +66,9 @@ fn standing(node: NodeSpec) -> Question {
     Question { cluster: None, node, wish: Wish::Standing }
 }
 
-fn code(answer: Answer) -> RefusalCode {
+fn code(answer: JoinAnswer) -> RefusalCode {
     match answer {
-        Answer::Refused(refusal) => refusal.code,
+        JoinAnswer::Refused(refusal) => refusal.code,
         other => panic!("{other:?}"),
     }
 }
@@ -115,7 +115,7 @@ async fn a_token_lets_one_in_and_whoever_is_refused_costs_the_log_nothing() {
     assert!(!was_written(&world).await, "a stranger wrote to the log");
 
     let taken = ask(&world, 1, &link, &join(&world, spec(1), 0xaa)).await;
-    let Answer::Member(membership) = taken.clone() else { panic!("{taken:?}") };
+    let JoinAnswer::Member(membership) = taken.clone() else { panic!("{taken:?}") };
     assert!(was_written(&world).await);
     assert_eq!((membership.number.0, membership.others.len()), (4, 3));
     assert_eq!(Some(membership.cluster), world.control_plane(0).published().cluster());
@@ -141,7 +141,7 @@ async fn a_token_lets_one_in_and_whoever_is_refused_costs_the_log_nothing() {
     assert_eq!(code(again), RefusalCode::TokenRefused);
     put_token(&world, 3).await;
     let again = ask(&world, 0, &link, &join(&world, spec(2), 0xaa)).await;
-    assert!(matches!(again, Answer::Member(it) if it.number.0 == 5), "ids are not given twice");
+    assert!(matches!(again, JoinAnswer::Member(it) if it.number.0 == 5), "ids are not given twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,9 +149,9 @@ async fn who_is_in_no_cluster_or_has_no_quorum_says_so() {
     let mut world = World::new(3);
     world.start(0).await;
     let link = stranger(&world);
-    assert_eq!(ask(&world, 0, &link, &join_freely(spec(1))).await, Answer::NotFormed);
+    assert_eq!(ask(&world, 0, &link, &join_freely(spec(1))).await, JoinAnswer::NotFormed);
     let which = Question { wish: Wish::Cluster, ..join_freely(spec(1)) };
-    assert_eq!(ask(&world, 0, &link, &which).await, Answer::NotFormed);
+    assert_eq!(ask(&world, 0, &link, &which).await, JoinAnswer::NotFormed);
     world.start(1).await;
     world.start(2).await;
     world.settled().await;
@@ -164,7 +164,7 @@ async fn who_is_in_no_cluster_or_has_no_quorum_says_so() {
     let node = world.control_plane(0);
     eventually("it knows that it is alone", || node.status().role != Role::Leader).await;
     let refused = ask(&world, 0, &link, &join(&world, spec(1), 0xaa)).await;
-    assert!(matches!(refused, Answer::NotNow(_)), "{refused:?}");
+    assert!(matches!(refused, JoinAnswer::NotNow(_)), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,11 +175,11 @@ async fn a_signature_that_another_node_has_used_lets_nobody_in() {
     let (link, thief) = (stranger(&world), stranger_named(&world, "y"));
     let which = Question { wish: Wish::Cluster, ..join_freely(spec(1)) };
     let cluster = world.control_plane(0).published().cluster().unwrap();
-    let told = Answer::Cluster(cluster);
+    let told = JoinAnswer::Cluster(cluster);
     assert_eq!(ask(&world, 1, &link, &which).await, told);
     let signed = join(&world, spec(1), 0xaa);
     let taken = ask(&world, 1, &link, &signed).await;
-    assert!(matches!(taken, Answer::Member(_)), "{taken:?}");
+    assert!(matches!(taken, JoinAnswer::Member(_)), "{taken:?}");
     assert_eq!(ask(&world, 1, &link, &which).await, taken, "who is in need not sign again");
     // A reader of the log has the signature, and a certificate of its own.
     for node in [

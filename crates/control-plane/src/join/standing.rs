@@ -7,7 +7,7 @@ use spillway_cluster_state::RefusalCode;
 use spillway_link::PeerConfig;
 use spillway_raft::{Role, Status};
 
-use super::message::{Answer, Question, Wish};
+use super::message::{JoinAnswer, Question, Wish};
 use crate::control_plane::ControlPlane;
 
 /// Time between two looks at the own state.
@@ -76,8 +76,8 @@ impl ControlPlane {
         let cluster = status.cluster.map(|cluster| cluster.0.into());
         for peer in self.everybody() {
             let question = Question { cluster, node: self.spec(), wish: Wish::Standing };
-            match self.link.knock::<_, Answer>(&peer, &question, ASK_LIMIT).await {
-                Ok(Answer::Member(membership)) => {
+            match self.link.ask_to_join::<_, JoinAnswer>(&peer, &question, ASK_LIMIT).await {
+                Ok(JoinAnswer::Member(membership)) => {
                     self.trouble.store(None);
                     if cluster == Some(membership.cluster) {
                         // The leader may be newer than everything that this node's state knows.
@@ -85,7 +85,7 @@ impl ControlPlane {
                     }
                     return false;
                 }
-                Ok(Answer::Refused(refusal)) => {
+                Ok(JoinAnswer::Refused(refusal)) => {
                     let at = &peer.identity;
                     tracing::error!(asked = %at, "this node is not in the cluster: {refusal}");
                     let why = format!("{at} says that this node is not in the cluster: {refusal}");
@@ -117,7 +117,7 @@ impl ControlPlane {
             "{REMOVED}: it takes no part any more and serves its own replicas alone. Stop it; to \
              let it join again, empty its data folder and give it a join token"
         );
-        self.link.open_gate(None);
+        self.link.serve_joins(None);
         self.removed.send_replace(true);
         if let Some(log) = self.log.get() {
             log.shutdown().await;

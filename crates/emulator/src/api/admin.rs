@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::fault::{Fault, FaultError};
-use crate::replica::Replica;
+use crate::replica::EmulatedReplica;
 
-use super::{ApiError, Call, Reply, json};
+use super::{ApiCall, ApiError, Reply, json};
 
 /// Delay before a crash, so that the replica can answer the request that orders it.
 const CRASH_DELAY: Duration = Duration::from_millis(20);
@@ -25,16 +25,16 @@ struct FaultRequest {
     for_ms: Option<u64>,
 }
 
-pub(crate) fn stats(call: &Call) -> Reply {
+pub(crate) fn stats(call: &ApiCall) -> Reply {
     Ok(json(StatusCode::OK, &call.replica.stats()))
 }
 
-pub(crate) fn fault(call: &Call) -> Reply {
+pub(crate) fn fault(call: &ApiCall) -> Reply {
     let replica = &call.replica;
     Ok(json(StatusCode::OK, &json!({ "replica": replica.index, "fault": replica.fault() })))
 }
 
-pub(crate) async fn set_fault(call: &Call) -> Reply {
+pub(crate) async fn set_fault(call: &ApiCall) -> Reply {
     let request: FaultRequest = call.json()?;
     let index = request.replica.unwrap_or(call.replica.index);
     let target = call.replica.sibling(index);
@@ -59,7 +59,7 @@ pub(crate) async fn set_fault(call: &Call) -> Reply {
 }
 
 async fn apply(
-    target: Arc<Replica>,
+    target: Arc<EmulatedReplica>,
     request: FaultRequest,
     delay: Option<Duration>,
 ) -> Result<(), FaultError> {

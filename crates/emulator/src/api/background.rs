@@ -4,24 +4,24 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use crate::body::{EventStream, Track};
-use crate::driver::{Generation, Progress};
-use crate::replica::Replica;
+use crate::driver::{DriverProgress, Generation};
+use crate::replica::EmulatedReplica;
 
-use super::response_store::Stored;
+use super::response_store::StoredResponse;
 use super::responses::Draft;
 use super::responses_stream::ResponseEvents;
-use super::{ApiError, Call};
+use super::{ApiCall, ApiError};
 
 /// Stores a response and generates it until it is complete or cancelled, or the replica stops.
-pub(crate) fn begin(replica: &Arc<Replica>, draft: &Arc<Draft>, generation: Generation) {
+pub(crate) fn begin(replica: &Arc<EmulatedReplica>, draft: &Arc<Draft>, generation: Generation) {
     let work = work(Arc::clone(replica), draft.id.clone(), generation);
     // The lock is held until the response is stored, so that its first token finds it there.
     let mut responses = replica.responses();
     let task = replica.tasks.spawn(work).abort_handle();
-    responses.insert(Stored::worked_on(Arc::clone(draft), task));
+    responses.insert(StoredResponse::worked_on(Arc::clone(draft), task));
 }
 
-async fn work(replica: Arc<Replica>, id: String, mut generation: Generation) {
+async fn work(replica: Arc<EmulatedReplica>, id: String, mut generation: Generation) {
     let stop = replica.stop.clone();
     loop {
         let progress = tokio::select! {
@@ -30,7 +30,7 @@ async fn work(replica: Arc<Replica>, id: String, mut generation: Generation) {
         };
         let goes_on = replica.responses().tell(&id, progress);
         // Every progress except a token is the last one.
-        if !goes_on || progress != Some(Progress::Token) {
+        if !goes_on || progress != Some(DriverProgress::Token) {
             return;
         }
     }
@@ -40,7 +40,7 @@ async fn work(replica: Arc<Replica>, id: String, mut generation: Generation) {
 ///
 /// # Errors
 /// Returns 404 for an unknown response, and 400 if too many streams follow it.
-pub(crate) fn follow(call: &Call, id: &str, first: u64) -> Result<EventStream, ApiError> {
+pub(crate) fn follow(call: &ApiCall, id: &str, first: u64) -> Result<EventStream, ApiError> {
     let mut responses = call.replica.responses();
     let stored = responses.find_mut(id).ok_or_else(|| ApiError::unknown_response(id))?;
     let too_many = || ApiError::invalid("too many streams follow this response", None);

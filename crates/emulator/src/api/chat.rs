@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use spillway_engine::RequestId;
 
 use crate::answer::Answer;
-use crate::text::{Content, Conversation, opaque_id};
+use crate::text::{Conversation, TextContent, opaque_id};
 
 use super::chat_stream::ChatEvents;
 use super::chunks::Chunks;
@@ -15,7 +15,7 @@ use super::sampling::{Sampling, chat_logprobs};
 use super::shape::{Shape, call_text};
 use super::tools::Tools;
 use super::{
-    ApiError, Call, Reply, event_stream, fields_of, generate, json, logprobs, unix_seconds,
+    ApiCall, ApiError, Reply, event_stream, fields_of, generate, json, logprobs, unix_seconds,
 };
 
 /// Fields of a chat request that are read by name. The others are read from the body itself.
@@ -37,7 +37,7 @@ struct Message {
     tool_calls: Option<Vec<Value>>,
 }
 
-pub(crate) async fn answer(call: &Call) -> Reply {
+pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let body: Value = call.json()?;
     let mut request: ChatRequest = fields_of(&body)?;
     call.check_model(&request.model)?;
@@ -122,7 +122,7 @@ fn conversation(messages: &[Message], tools: Option<&str>) -> Result<Conversatio
             let function = &call["function"];
             let name = function["name"].as_str().unwrap_or("");
             let arguments = function["arguments"].as_str().unwrap_or("{}");
-            parts.push(Content::Text(call_text(name, arguments)));
+            parts.push(TextContent::Text(call_text(name, arguments)));
         }
         conversation.push_parts(&message.role, &parts);
     }
@@ -130,7 +130,7 @@ fn conversation(messages: &[Message], tools: Option<&str>) -> Result<Conversatio
 }
 
 /// Returns ids for the first `count` tool calls of an answer.
-pub(crate) fn call_ids(call: &Call, id: RequestId, count: usize) -> Vec<String> {
+pub(crate) fn call_ids(call: &ApiCall, id: RequestId, count: usize) -> Vec<String> {
     let instance = call.replica.instance;
     (1..).take(count).map(|at| opaque_id("call_", instance.rotate_left(at), id)).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Part};
+use crate::answer::{Answer, AnswerPart};
 use crate::body::EventFormat;
 
 use super::chunks::Chunks;
@@ -15,14 +15,14 @@ use super::sse::TextEvent;
 /// Writer of the events of one chat completion.
 pub(crate) struct ChatEvents {
     chunks: Chunks,
-    choices: Vec<Choice>,
+    choices: Vec<ChatChoice>,
     /// Number of alternatives reported with each token; `None` without logprobs.
     logprobs: Option<usize>,
     has_begun: bool,
 }
 
 /// Progress of one answer.
-struct Choice {
+struct ChatChoice {
     /// Template of an event with a piece of content.
     content: TextEvent,
     /// Ids of the tool calls that the answer will make.
@@ -36,7 +36,7 @@ impl ChatEvents {
     pub(crate) fn new(chunks: Chunks, call_ids: Vec<Vec<String>>, logprobs: Option<usize>) -> Self {
         let choice = |(index, call_ids)| {
             let content = chunks.template(index, delta(&json!({ "content": TextEvent::MARK })));
-            Choice { content, call_ids, calls_begun: 0 }
+            ChatChoice { content, call_ids, calls_begun: 0 }
         };
         let choices = call_ids.into_iter().enumerate().map(choice).collect();
         Self { chunks, choices, logprobs, has_begun: false }
@@ -98,12 +98,12 @@ impl EventFormat for ChatEvents {
         let mut scored = self.logprobs.map(|top| Scored::said(answer, token, top).to_chat());
         for (part, text) in answer.pieces(token) {
             match part {
-                Part::Said => events.push_back(self.content(index, text, scored.take())),
-                Part::Arguments(call) => {
+                AnswerPart::Said => events.push_back(self.content(index, text, scored.take())),
+                AnswerPart::Arguments(call) => {
                     let name = answer.calls.names.get(call).map_or("", String::as_str);
                     self.call(index, (call, name), text, events);
                 }
-                Part::Unsaid => {}
+                AnswerPart::Unsaid => {}
             }
         }
         // A token without content of its own still has a logprob.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::generate::{Started, Usage};
+use super::generate::{GenerateUsage, Started};
 use super::sampling::Sampling;
 use super::sse::{self, TextEvent};
 
@@ -18,7 +18,7 @@ pub(crate) struct Chunks {
     /// Id, object kind, time and model.
     head: Value,
     /// Usage of the whole request; `None` if the client did not ask for it.
-    usage: Option<Usage>,
+    usage: Option<GenerateUsage>,
     /// True if each event reports the usage so far.
     throughout: bool,
     /// Number of prompt tokens and of generated tokens so far, for each answer.
@@ -59,7 +59,7 @@ impl Chunks {
             return event;
         }
         let (prompt_tokens, completion_tokens) = self.counts[index];
-        let usage = Usage { prompt_tokens, completion_tokens, cached_tokens: 0 };
+        let usage = GenerateUsage { prompt_tokens, completion_tokens, cached_tokens: 0 };
         let mut usage = usage.to_json();
         // As in vLLM, cached tokens are reported only at the end.
         usage.as_object_mut().map(|fields| fields.remove("prompt_tokens_details"));
@@ -72,7 +72,7 @@ impl Chunks {
         if let Some(usage) = self.usage {
             let mut chunk = self.head.clone();
             chunk["choices"] = json!([]);
-            chunk["usage"] = Usage { cached_tokens, ..usage }.to_json();
+            chunk["usage"] = GenerateUsage { cached_tokens, ..usage }.to_json();
             events.push_back(sse::data(&chunk));
         }
         events.push_back(sse::DONE);

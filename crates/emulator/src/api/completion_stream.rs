@@ -6,36 +6,36 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Part};
+use crate::answer::{Answer, AnswerPart};
 use crate::body::EventFormat;
 
 use super::chunks::Chunks;
-use super::completions::Echo;
+use super::completions::PromptEcho;
 use super::logprobs::Lists;
 use super::sse::TextEvent;
 
 /// Writer of the events of one text completion.
 pub(crate) struct CompletionEvents {
     chunks: Chunks,
-    choices: Vec<Choice>,
+    choices: Vec<CompletionChoice>,
     /// Number of alternatives reported with each token; `None` without logprobs.
     logprobs: Option<usize>,
 }
 
-struct Choice {
+struct CompletionChoice {
     /// Template of an event with a piece of text.
     text: TextEvent,
     /// Echo of the prompt; empty without echo.
-    echo: Echo,
+    echo: PromptEcho,
     has_begun: bool,
 }
 
 impl CompletionEvents {
     /// Creates a writer with one answer for each echo.
-    pub(crate) fn new(chunks: Chunks, echoes: Vec<Echo>, logprobs: Option<usize>) -> Self {
+    pub(crate) fn new(chunks: Chunks, echoes: Vec<PromptEcho>, logprobs: Option<usize>) -> Self {
         let choice = |(index, echo)| {
             let text = chunks.template(index, choice(TextEvent::MARK));
-            Choice { text, echo, has_begun: false }
+            CompletionChoice { text, echo, has_begun: false }
         };
         let choices = echoes.into_iter().enumerate().map(choice).collect();
         Self { chunks, choices, logprobs }
@@ -43,7 +43,7 @@ impl CompletionEvents {
 
     /// Writes the echo of a prompt before the first token of its answer.
     fn begin(&mut self, index: usize, events: &mut VecDeque<Bytes>) {
-        let Choice { echo, has_begun, .. } = &mut self.choices[index];
+        let CompletionChoice { echo, has_begun, .. } = &mut self.choices[index];
         if std::mem::replace(has_begun, true) || echo.tokens.is_empty() {
             return;
         }
@@ -63,7 +63,7 @@ impl EventFormat for CompletionEvents {
     fn token(&mut self, index: usize, answer: &Answer, token: u32, events: &mut VecDeque<Bytes>) {
         self.begin(index, events);
         self.chunks.count(index);
-        let mut pieces = answer.pieces(token).filter(|(part, _)| *part == Part::Said);
+        let mut pieces = answer.pieces(token).filter(|(part, _)| *part == AnswerPart::Said);
         let text = pieces.next().map(|(_, text)| text);
         let state = &self.choices[index];
         match (self.logprobs, text) {

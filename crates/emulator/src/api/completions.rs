@@ -12,7 +12,7 @@ use super::completion_stream::CompletionEvents;
 use super::logprobs::Lists;
 use super::sampling::{Sampling, alternatives};
 use super::shape::Shape;
-use super::{ApiError, Call, Reply, event_stream, fields_of, generate, json, unix_seconds};
+use super::{ApiCall, ApiError, Reply, event_stream, fields_of, generate, json, unix_seconds};
 
 #[derive(Debug, Deserialize)]
 struct CompletionRequest {
@@ -48,12 +48,12 @@ impl TextOrTokens {
 
 /// Prompt that is repeated before an answer; empty without echo.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Echo {
+pub(crate) struct PromptEcho {
     pub(crate) text: String,
     pub(crate) tokens: Vec<u32>,
 }
 
-pub(crate) async fn answer(call: &Call) -> Reply {
+pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let body: Value = call.json()?;
     let request: CompletionRequest = fields_of(&body)?;
     call.check_model(&request.model)?;
@@ -65,7 +65,7 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     if prompts.is_empty() {
         return Err(ApiError::invalid("prompt must not be empty", Some("prompt")));
     }
-    let echoes: Vec<Echo> = prompts.iter().map(|prompt| echo(prompt, echoes)).collect();
+    let echoes: Vec<PromptEcho> = prompts.iter().map(|prompt| echo(prompt, echoes)).collect();
     let prompts = match request.suffix.as_deref().filter(|suffix| !suffix.is_empty()) {
         // The echo is that of the prompt alone, without the suffix.
         Some(suffix) => prompts.into_iter().map(|prompt| between(prompt, suffix)).collect(),
@@ -96,11 +96,11 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     Ok(json(StatusCode::OK, &body))
 }
 
-fn echo(prompt: &[u32], echoes: bool) -> Echo {
+fn echo(prompt: &[u32], echoes: bool) -> PromptEcho {
     if !echoes {
-        return Echo::default();
+        return PromptEcho::default();
     }
-    Echo { text: detokenize(prompt), tokens: prompt.to_vec() }
+    PromptEcho { text: detokenize(prompt), tokens: prompt.to_vec() }
 }
 
 /// Returns the prompt for a text between `prompt` and `suffix`, in the form that code models use.
@@ -111,7 +111,7 @@ fn between(prompt: Vec<u32>, suffix: &str) -> Vec<u32> {
     conversation.into_tokens()
 }
 
-fn choice(index: usize, answer: &Answer, (echo, top): (&Echo, Option<usize>)) -> Value {
+fn choice(index: usize, answer: &Answer, (echo, top): (&PromptEcho, Option<usize>)) -> Value {
     let logprobs = top.map(|top| {
         let mut lists = Lists::default();
         lists.push_prompt(&echo.tokens, top);

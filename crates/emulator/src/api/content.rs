@@ -4,7 +4,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
 use serde_json::Value;
 
-use crate::text::{Content, hash_tokens, tokens_of};
+use crate::text::{TextContent, hash_tokens, tokens_of};
 
 use super::ApiError;
 
@@ -28,30 +28,30 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 ///
 /// # Errors
 /// Returns 400 if a part is malformed.
-pub(crate) fn parts_of(content: &Value) -> Result<Vec<Content>, ApiError> {
+pub(crate) fn parts_of(content: &Value) -> Result<Vec<TextContent>, ApiError> {
     match content {
         Value::Null => Ok(Vec::new()),
-        Value::String(text) => Ok(vec![Content::Text(text.clone())]),
+        Value::String(text) => Ok(vec![TextContent::Text(text.clone())]),
         Value::Array(parts) => parts.iter().map(part_of).collect(),
-        other => Ok(vec![Content::Text(other.to_string())]),
+        other => Ok(vec![TextContent::Text(other.to_string())]),
     }
 }
 
 /// Returns the texts of the parts, joined.
-pub(crate) fn text_of(parts: &[Content]) -> String {
+pub(crate) fn text_of(parts: &[TextContent]) -> String {
     let texts = parts.iter().filter_map(|part| match part {
-        Content::Text(text) => Some(text.as_str()),
-        Content::Media { .. } => None,
+        TextContent::Text(text) => Some(text.as_str()),
+        TextContent::Media { .. } => None,
     });
     texts.collect()
 }
 
-fn part_of(part: &Value) -> Result<Content, ApiError> {
+fn part_of(part: &Value) -> Result<TextContent, ApiError> {
     let field = |name: &str| part.get(name).filter(|value| !value.is_null());
     let url_of =
         |value: &Value| value["url"].as_str().or_else(|| value.as_str()).map(str::to_owned);
     if let Some(text) = field("text").or_else(|| field("refusal")).and_then(Value::as_str) {
-        return Ok(Content::Text(text.to_owned()));
+        return Ok(TextContent::Text(text.to_owned()));
     }
     if let Some(image) = field("image_url").or_else(|| field("image")) {
         let url = url_of(image).ok_or_else(|| invalid("image_url must have a url"))?;
@@ -72,7 +72,7 @@ fn part_of(part: &Value) -> Result<Content, ApiError> {
         return Ok(media(&url, tokens));
     }
     // Unknown parts become text, so that they still count as prompt.
-    Ok(Content::Text(part.to_string()))
+    Ok(TextContent::Text(part.to_string()))
 }
 
 /// Returns the data in a data URL; `None` for other URLs, which are never fetched.
@@ -88,8 +88,8 @@ fn decode(data: &str) -> Result<Vec<u8>, ApiError> {
     decoded.ok_or_else(|| invalid("the data is not valid base64"))
 }
 
-fn media(source: &str, tokens: u32) -> Content {
-    Content::Media { hash: hash_tokens(&tokens_of(source)), tokens }
+fn media(source: &str, tokens: u32) -> TextContent {
+    TextContent::Media { hash: hash_tokens(&tokens_of(source)), tokens }
 }
 
 fn file_tokens(data: &[u8]) -> u32 {
@@ -144,7 +144,7 @@ mod tests {
 
     fn tokens(part: Value) -> Result<u32, ApiError> {
         match parts_of(&json!([part]))?.first() {
-            Some(Content::Media { tokens, .. }) => Ok(*tokens),
+            Some(TextContent::Media { tokens, .. }) => Ok(*tokens),
             other => panic!("{other:?} is no image"),
         }
     }

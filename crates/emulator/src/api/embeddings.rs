@@ -10,7 +10,7 @@ use crate::text::hash_tokens;
 
 use super::completions::TextOrTokens;
 use super::generate::{prefill, token_count};
-use super::{ApiError, Call, Reply, json};
+use super::{ApiCall, ApiError, Reply, json};
 
 /// Numbers in a vector if the client does not choose.
 const DIMENSIONS: usize = 256;
@@ -36,7 +36,7 @@ enum Encoding {
     Base64,
 }
 
-pub(crate) async fn answer(call: &Call) -> Reply {
+pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let request: EmbeddingsRequest = call.json()?;
     call.check_model(&request.model)?;
     let dimensions = request.dimensions.unwrap_or(DIMENSIONS);

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
-use spillway_engine::Rejected;
+use spillway_engine::RejectedError;
 
 use crate::body::ReplyBody;
 use crate::driver::Lost;
@@ -153,19 +153,19 @@ impl ApiError {
     }
 }
 
-impl From<Rejected> for ApiError {
-    fn from(rejected: Rejected) -> Self {
+impl From<RejectedError> for ApiError {
+    fn from(rejected: RejectedError) -> Self {
         let message = rejected.to_string();
         match rejected {
             // SGLang answers a full queue with this status.
-            Rejected::QueueFull { .. } => {
+            RejectedError::QueueFull { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", message)
             }
-            Rejected::TooLong { .. } => {
+            RejectedError::TooLong { .. } => {
                 Self { code: Some("context_length_exceeded"), ..Self::invalid(message, None) }
             }
-            Rejected::Empty => Self::invalid(message, None),
-            Rejected::DuplicateId(_) => Self::internal(message),
+            RejectedError::Empty => Self::invalid(message, None),
+            RejectedError::DuplicateId(_) => Self::internal(message),
         }
     }
 }

@@ -5,12 +5,12 @@ use spillway_engine::RequestId;
 
 use crate::answer::{Answer, Finish, Length};
 use crate::body::{EventFormat, EventStream, Track};
-use crate::driver::Job;
+use crate::driver::DriverJob;
 use crate::text::opaque_id;
 
 use super::sampling::Sampling;
 use super::shape::Shape;
-use super::{ApiError, Call, logprobs};
+use super::{ApiCall, ApiError, logprobs};
 
 /// Largest number of prompts of one request that are in the engine at the same time.
 const PREFILLS_AT_ONCE: usize = 64;
@@ -31,7 +31,11 @@ pub(crate) struct Started {
 ///
 /// # Errors
 /// Returns the errors of [`start_all`].
-pub(crate) fn start(call: &Call, prompt: &[u32], sampling: &Sampling) -> Result<Started, ApiError> {
+pub(crate) fn start(
+    call: &ApiCall,
+    prompt: &[u32],
+    sampling: &Sampling,
+) -> Result<Started, ApiError> {
     start_all(call, &[prompt.to_vec()], (sampling, &Shape::Prose))
 }
 
@@ -40,7 +44,7 @@ pub(crate) fn start(call: &Call, prompt: &[u32], sampling: &Sampling) -> Result<
 /// # Errors
 /// Returns an error if the request asks for too much, or if the engine refuses it.
 pub(crate) fn start_all(
-    call: &Call,
+    call: &ApiCall,
     prompts: &[Vec<u32>],
     (sampling, shape): (&Sampling, &Shape),
 ) -> Result<Started, ApiError> {
@@ -62,7 +66,7 @@ pub(crate) fn start_all(
     }
     let outputs: Vec<Vec<u32>> = answers.iter().map(Answer::to_tokens).collect();
     let salt = sampling.cache_salt();
-    let jobs = answers.iter().zip(&outputs).enumerate().map(|(at, (answer, output))| Job {
+    let jobs = answers.iter().zip(&outputs).enumerate().map(|(at, (answer, output))| DriverJob {
         prompt: &prompts[at / each],
         output,
         finish: answer.finish,
@@ -104,11 +108,11 @@ fn lengths(
 /// Submits prompts that are only read, without an answer, and waits for them.
 ///
 /// They are submitted in groups, since one request must not fill the queue.
-pub(crate) async fn prefill(call: &Call, prompts: &[Vec<u32>]) -> Result<(), ApiError> {
+pub(crate) async fn prefill(call: &ApiCall, prompts: &[Vec<u32>]) -> Result<(), ApiError> {
     for group in prompts.chunks(PREFILLS_AT_ONCE) {
         let mut generations = Vec::with_capacity(group.len());
         for prompt in group {
-            let job = Job { prompt, output: &[], finish: Finish::Stop, salt: 0 };
+            let job = DriverJob { prompt, output: &[], finish: Finish::Stop, salt: 0 };
             generations.push(call.replica.driver.submit(job)?);
         }
         call.start();
@@ -121,14 +125,14 @@ pub(crate) async fn prefill(call: &Call, prompts: &[Vec<u32>]) -> Result<(), Api
 
 impl Started {
     /// Returns the id of the response.
-    pub(crate) fn id(&self, call: &Call, prefix: &str) -> String {
+    pub(crate) fn id(&self, call: &ApiCall, prefix: &str) -> String {
         let first = self.tracks.first().map(|track| track.generation.id());
         opaque_id(prefix, call.replica.instance, first.unwrap_or(RequestId(0)))
     }
 
     /// Returns the usage of the complete request.
-    pub(crate) fn usage(&self, cached_tokens: u32) -> Usage {
-        Usage {
+    pub(crate) fn usage(&self, cached_tokens: u32) -> GenerateUsage {
+        GenerateUsage {
             prompt_tokens: self.prompt_tokens.iter().sum(),
             completion_tokens: self.tracks.iter().map(|track| track.answer.tokens).sum(),
             cached_tokens,
@@ -136,7 +140,7 @@ impl Started {
     }
 
     /// Waits until all answers are complete.
-    pub(crate) async fn finished(self) -> Result<(Vec<Answer>, Usage), ApiError> {
+    pub(crate) async fn finished(self) -> Result<(Vec<Answer>, GenerateUsage), ApiError> {
         let mut usage = self.usage(0);
         let mut answers = Vec::with_capacity(self.tracks.len());
         for track in self.tracks {
@@ -173,14 +177,14 @@ pub(crate) fn best(answers: &[Answer], sampling: &Sampling) -> Vec<usize> {
 
 /// Token counts of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub(crate) struct GenerateUsage {
     pub(crate) prompt_tokens: u32,
     pub(crate) completion_tokens: u32,
     /// Tokens of the prompt that were in the prefix cache.
     pub(crate) cached_tokens: u32,
 }
 
-impl Usage {
+impl GenerateUsage {
     /// Returns the usage in the form of chat and text completions.
     pub(crate) fn to_json(self) -> Value {
         json!({

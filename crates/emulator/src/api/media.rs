@@ -15,7 +15,7 @@ use crate::text::{hash_tokens, tokenize};
 use super::content::BYTES_PER_TOKEN;
 use super::generate::{self, prefill};
 use super::sampling::Sampling;
-use super::{ApiError, Call, Reply, json, png, unix_seconds, with_type};
+use super::{ApiCall, ApiError, Reply, json, png, unix_seconds, with_type};
 
 /// Sample rate of the returned speech.
 const SAMPLE_RATE_HZ: u32 = 24_000;
@@ -29,7 +29,7 @@ const IMAGE_TOKENS: usize = 1_024;
 const IMAGES_MAX: u32 = 10;
 
 /// Handles `POST /v1/audio/transcriptions`, a multipart form.
-pub(crate) async fn transcribe(call: &Call) -> Reply {
+pub(crate) async fn transcribe(call: &ApiCall) -> Reply {
     let form = read_form(call).await?;
     call.check_model(&form.model)?;
     // Each audio token is a piece of the file, so the prefix cache recognises a file that comes
@@ -60,7 +60,7 @@ struct SpeechRequest {
 }
 
 /// Handles `POST /v1/audio/speech`: silence of the right length.
-pub(crate) async fn speak(call: &Call) -> Reply {
+pub(crate) async fn speak(call: &ApiCall) -> Reply {
     let request: SpeechRequest = call.json()?;
     call.check_model(&request.model)?;
     let characters = request.input.chars().count();
@@ -90,7 +90,7 @@ struct ImageRequest {
 }
 
 /// Handles `POST /v1/images/generations`: squares of one colour.
-pub(crate) async fn draw(call: &Call) -> Reply {
+pub(crate) async fn draw(call: &ApiCall) -> Reply {
     let request: ImageRequest = call.json()?;
     if let Some(model) = &request.model {
         call.check_model(model)?;
@@ -115,19 +115,19 @@ pub(crate) async fn draw(call: &Call) -> Reply {
 }
 
 #[derive(Debug, Default)]
-struct Form {
+struct MediaForm {
     model: String,
     response_format: String,
     file: Bytes,
 }
 
-async fn read_form(call: &Call) -> Result<Form, ApiError> {
+async fn read_form(call: &ApiCall) -> Result<MediaForm, ApiError> {
     let content_type = call.headers.get(header::CONTENT_TYPE);
     let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or("");
     let boundary = multer::parse_boundary(content_type).map_err(malformed)?;
     let stream = Full::new(call.body.clone()).into_data_stream();
     let mut parts = multer::Multipart::new(stream, boundary);
-    let mut form = Form::default();
+    let mut form = MediaForm::default();
     while let Some(part) = parts.next_field().await.map_err(malformed)? {
         match part.name() {
             Some("model") => form.model = part.text().await.map_err(malformed)?,

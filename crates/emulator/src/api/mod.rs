@@ -42,17 +42,17 @@ use serde_json::Value;
 
 use crate::body::{EventStream, OpenRequest, ReplyBody};
 use crate::fault::Fault;
-use crate::ledger::{Outcome, Ticket};
-use crate::replica::Replica;
+use crate::ledger::{CallOutcome, Ticket};
+use crate::replica::EmulatedReplica;
 use crate::socket::SocketSwitch;
 
 pub(crate) use error::ApiError;
-pub(crate) use grpc::{Piece, Pieces};
+pub(crate) use grpc::{Pieces, StreamPiece};
 pub(crate) use response_store::ResponseStore;
 
 /// Request on its way through the endpoints.
-pub(crate) struct Call {
-    pub(crate) replica: Arc<Replica>,
+pub(crate) struct ApiCall {
+    pub(crate) replica: Arc<EmulatedReplica>,
     pub(crate) method: Method,
     pub(crate) path: String,
     /// Query string without the question mark; empty if there is none.
@@ -70,12 +70,12 @@ pub(crate) type Reply = Result<Response<ReplyBody>, ApiError>;
 
 /// Answers one request.
 pub(crate) async fn serve(
-    replica: Arc<Replica>,
+    replica: Arc<EmulatedReplica>,
     socket: SocketSwitch,
     request: Request<Incoming>,
 ) -> Response<ReplyBody> {
     let (head, body) = request.into_parts();
-    let mut call = Call {
+    let mut call = ApiCall {
         replica,
         method: head.method,
         path: head.uri.path().to_owned(),
@@ -111,7 +111,7 @@ pub(crate) async fn serve(
     call.close(reply)
 }
 
-impl Call {
+impl ApiCall {
     /// Parses the body as JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         serde_json::from_slice(&self.body).map_err(|error| malformed(&error))
@@ -173,7 +173,7 @@ impl Call {
     }
 
     fn close(self, reply: Reply) -> Response<ReplyBody> {
-        let outcome = if reply.is_ok() { Outcome::Finished } else { Outcome::Rejected };
+        let outcome = if reply.is_ok() { CallOutcome::Finished } else { CallOutcome::Rejected };
         let mut response = match reply {
             Ok(response) => response,
             Err(error) if self.is_grpc() => error.into_grpc(),
@@ -188,7 +188,7 @@ impl Call {
     }
 }
 
-async fn answer(call: &mut Call, body: Incoming) -> Reply {
+async fn answer(call: &mut ApiCall, body: Incoming) -> Reply {
     if call.is_grpc() {
         return grpc::answer(call, body).await;
     }
@@ -224,7 +224,7 @@ async fn answer(call: &mut Call, body: Incoming) -> Reply {
 }
 
 /// Answers requests for one response or one model.
-fn answer_one_of(call: &Call, method: &str, path: &str) -> Reply {
+fn answer_one_of(call: &ApiCall, method: &str, path: &str) -> Reply {
     if let Some(rest) = path.strip_prefix(responses::BY_ID) {
         let (id, action) = rest.split_once('/').unwrap_or((rest, ""));
         return match (method, action) {
@@ -258,7 +258,7 @@ async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, ApiError> {
     }
 }
 
-fn metrics(call: &Call) -> Reply {
+fn metrics(call: &ApiCall) -> Reply {
     let page = ReplyBody::whole(call.replica.driver.render_metrics());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(with_type(page, kind))

@@ -5,19 +5,19 @@ use serde_json::{Value, json};
 
 use crate::text::{hash_tokens, tokens_of};
 
-use super::{Call, Reply, json};
+use super::{ApiCall, Reply, json};
 
-pub(crate) fn list(call: &Call) -> Reply {
+pub(crate) fn list(call: &ApiCall) -> Reply {
     let models: Vec<Value> = call.replica.models.iter().map(|model| card(call, model)).collect();
     Ok(json(StatusCode::OK, &json!({ "object": "list", "data": models })))
 }
 
-pub(crate) fn fetch(call: &Call, id: &str) -> Reply {
+pub(crate) fn fetch(call: &ApiCall, id: &str) -> Reply {
     call.check_model(id)?;
     Ok(json(StatusCode::OK, &card(call, id)))
 }
 
-fn card(call: &Call, model: &str) -> Value {
+fn card(call: &ApiCall, model: &str) -> Value {
     json!({
         "id": model,
         "object": "model",

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::text::{hash_tokens, tokenize};
 
 use super::generate::{prefill, token_count};
-use super::{ApiError, Call, Reply, json};
+use super::{ApiCall, ApiError, Reply, json};
 
 /// Largest number of documents in one request.
 const DOCUMENTS_MAX: usize = 1000;
@@ -35,7 +35,7 @@ impl Document {
     }
 }
 
-pub(crate) async fn answer(call: &Call) -> Reply {
+pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let request: RerankRequest = call.json()?;
     call.check_model(&request.model)?;
     if !(1..=DOCUMENTS_MAX).contains(&request.documents.len()) {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::driver::Progress;
+use crate::driver::DriverProgress;
 
 use super::responses::Draft;
 
@@ -19,7 +19,7 @@ const FOLLOWERS_MAX: usize = 16;
 /// Stored responses by id. Beyond the limits, the oldest is removed.
 #[derive(Debug)]
 pub(crate) struct ResponseStore {
-    responses: BTreeMap<String, Stored>,
+    responses: BTreeMap<String, StoredResponse>,
     /// Ids by age, oldest first. Some may belong to deleted responses.
     order: VecDeque<String>,
     responses_max: usize,
@@ -29,7 +29,7 @@ pub(crate) struct ResponseStore {
 
 /// State of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum StoreState {
     // Working => (Done | Cancelled | Failed)
     /// The response is being generated; `tokens` exist so far.
     Working { tokens: u32 },
@@ -43,14 +43,14 @@ pub(crate) enum State {
 
 /// Stored response. Dropping the value stops its generation.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredResponse {
     pub(crate) draft: Arc<Draft>,
-    pub(crate) state: State,
-    followers: Vec<mpsc::Sender<Progress>>,
+    pub(crate) state: StoreState,
+    followers: Vec<mpsc::Sender<DriverProgress>>,
     task: Option<AbortHandle>,
 }
 
-impl Drop for Stored {
+impl Drop for StoredResponse {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -58,15 +58,15 @@ impl Drop for Stored {
     }
 }
 
-impl Stored {
+impl StoredResponse {
     /// Creates a stored response in a given state.
-    pub(crate) fn new(draft: Arc<Draft>, state: State) -> Self {
+    pub(crate) fn new(draft: Arc<Draft>, state: StoreState) -> Self {
         Self { draft, state, followers: Vec::new(), task: None }
     }
 
     /// Creates a stored response that `task` generates.
     pub(crate) fn worked_on(draft: Arc<Draft>, task: AbortHandle) -> Self {
-        let mut stored = Self::new(draft, State::Working { tokens: 0 });
+        let mut stored = Self::new(draft, StoreState::Working { tokens: 0 });
         stored.task = Some(task);
         stored
     }
@@ -74,11 +74,11 @@ impl Stored {
     /// Returns the response in its current state.
     pub(crate) fn body(&self) -> Value {
         match self.state {
-            State::Working { tokens: 0 } => self.draft.body("queued"),
-            State::Working { .. } => self.draft.body("in_progress"),
-            State::Done { cached_tokens } => self.draft.completed(cached_tokens),
-            State::Cancelled => self.draft.body("cancelled"),
-            State::Failed => {
+            StoreState::Working { tokens: 0 } => self.draft.body("queued"),
+            StoreState::Working { .. } => self.draft.body("in_progress"),
+            StoreState::Done { cached_tokens } => self.draft.completed(cached_tokens),
+            StoreState::Cancelled => self.draft.body("cancelled"),
+            StoreState::Failed => {
                 let mut body = self.draft.body("failed");
                 body["error"] =
                     json!({ "code": "server_error", "message": "the engine lost the response" });
@@ -89,19 +89,21 @@ impl Stored {
 
     /// Returns a stream of all past and future progress; `None` if too many streams follow the
     /// response.
-    pub(crate) fn follow(&mut self) -> Option<mpsc::Receiver<Progress>> {
+    pub(crate) fn follow(&mut self) -> Option<mpsc::Receiver<DriverProgress>> {
         self.followers.retain(|follower| !follower.is_closed());
         let tokens = self.draft.answer.tokens;
         let (sender, receiver) = mpsc::channel(tokens as usize + 1);
         let (said, end) = match self.state {
-            State::Working { tokens } => (tokens, None),
-            State::Done { cached_tokens } => (tokens, Some(Progress::Finished { cached_tokens })),
-            State::Cancelled => (0, Some(Progress::Cancelled)),
+            StoreState::Working { tokens } => (tokens, None),
+            StoreState::Done { cached_tokens } => {
+                (tokens, Some(DriverProgress::Finished { cached_tokens }))
+            }
+            StoreState::Cancelled => (0, Some(DriverProgress::Cancelled)),
             // The sender is dropped, so the stream breaks off.
-            State::Failed => return Some(receiver),
+            StoreState::Failed => return Some(receiver),
         };
         // The channel has room for all of it.
-        let past = (0..said).map(|_| Progress::Token).chain(end);
+        let past = (0..said).map(|_| DriverProgress::Token).chain(end);
         past.for_each(|progress| sender.try_send(progress).unwrap_or_default());
         if end.is_none() {
             if self.followers.len() >= FOLLOWERS_MAX {
@@ -113,14 +115,14 @@ impl Stored {
     }
 
     /// Changes the state and informs the followers. Without `progress`, their streams break off.
-    fn tell(&mut self, state: State, progress: Option<Progress>) {
+    fn tell(&mut self, state: StoreState, progress: Option<DriverProgress>) {
         self.state = state;
         if let Some(progress) = progress {
             // Fails only if the follower has disconnected.
             let tell = |follower: &mpsc::Sender<_>| follower.try_send(progress).unwrap_or_default();
             self.followers.iter().for_each(tell);
         }
-        if !matches!(state, State::Working { .. }) {
+        if !matches!(state, StoreState::Working { .. }) {
             self.followers.clear();
         }
     }
@@ -131,7 +133,7 @@ impl ResponseStore {
         Self { responses: BTreeMap::new(), order: VecDeque::new(), responses_max, bytes: 0 }
     }
 
-    pub(crate) fn insert(&mut self, stored: Stored) {
+    pub(crate) fn insert(&mut self, stored: StoredResponse) {
         let id = stored.draft.id.clone();
         self.bytes += stored.draft.bytes;
         self.order.push_back(id.clone());
@@ -143,11 +145,11 @@ impl ResponseStore {
         }
     }
 
-    pub(crate) fn find(&self, id: &str) -> Option<&Stored> {
+    pub(crate) fn find(&self, id: &str) -> Option<&StoredResponse> {
         self.responses.get(id)
     }
 
-    pub(crate) fn find_mut(&mut self, id: &str) -> Option<&mut Stored> {
+    pub(crate) fn find_mut(&mut self, id: &str) -> Option<&mut StoredResponse> {
         self.responses.get_mut(id)
     }
 
@@ -159,15 +161,15 @@ impl ResponseStore {
 
     /// Applies the engine's progress of a response; `None` means that the engine lost it. Returns
     /// false if the response is no longer being generated.
-    pub(crate) fn tell(&mut self, id: &str, progress: Option<Progress>) -> bool {
+    pub(crate) fn tell(&mut self, id: &str, progress: Option<DriverProgress>) -> bool {
         let Some(stored) = self.responses.get_mut(id) else { return false };
         // Progress after a cancellation is late and has no effect.
-        let State::Working { tokens } = stored.state else { return false };
+        let StoreState::Working { tokens } = stored.state else { return false };
         let state = match progress {
-            Some(Progress::Token) => State::Working { tokens: tokens + 1 },
-            Some(Progress::Finished { cached_tokens }) => State::Done { cached_tokens },
-            Some(Progress::Cancelled) => State::Cancelled,
-            None => State::Failed,
+            Some(DriverProgress::Token) => StoreState::Working { tokens: tokens + 1 },
+            Some(DriverProgress::Finished { cached_tokens }) => StoreState::Done { cached_tokens },
+            Some(DriverProgress::Cancelled) => StoreState::Cancelled,
+            None => StoreState::Failed,
         };
         stored.tell(state, progress);
         true
@@ -176,8 +178,8 @@ impl ResponseStore {
     /// Cancels a response that is still being generated.
     pub(crate) fn cancel(&mut self, id: &str) {
         let Some(stored) = self.responses.get_mut(id) else { return };
-        if matches!(stored.state, State::Working { .. }) {
-            stored.tell(State::Cancelled, Some(Progress::Cancelled));
+        if matches!(stored.state, StoreState::Working { .. }) {
+            stored.tell(StoreState::Cancelled, Some(DriverProgress::Cancelled));
             if let Some(task) = stored.task.take() {
                 task.abort();
             }
@@ -195,11 +197,11 @@ impl ResponseStore {
 mod tests {
     use super::*;
 
-    fn stored(id: &str, bytes: usize) -> Stored {
-        Stored::new(Arc::new(Draft::example(id, bytes)), State::Working { tokens: 0 })
+    fn stored(id: &str, bytes: usize) -> StoredResponse {
+        StoredResponse::new(Arc::new(Draft::example(id, bytes)), StoreState::Working { tokens: 0 })
     }
 
-    fn heard(receiver: &mut mpsc::Receiver<Progress>) -> Vec<Progress> {
+    fn heard(receiver: &mut mpsc::Receiver<DriverProgress>) -> Vec<DriverProgress> {
         std::iter::from_fn(|| receiver.try_recv().ok()).collect()
     }
 
@@ -247,16 +249,16 @@ mod tests {
     fn who_comes_late_hears_all_that_happened() {
         let mut store = ResponseStore::new(3);
         store.insert(stored("a", 1));
-        store.tell("a", Some(Progress::Token));
+        store.tell("a", Some(DriverProgress::Token));
         let mut early = store.find_mut("a").unwrap().follow().unwrap();
-        store.tell("a", Some(Progress::Token));
-        let end = Progress::Finished { cached_tokens: 3 };
+        store.tell("a", Some(DriverProgress::Token));
+        let end = DriverProgress::Finished { cached_tokens: 3 };
         assert_eq!(store.find("a").unwrap().body()["status"], "in_progress");
         assert!(store.tell("a", Some(end)));
-        assert_eq!(heard(&mut early), [Progress::Token, Progress::Token, end]);
+        assert_eq!(heard(&mut early), [DriverProgress::Token, DriverProgress::Token, end]);
         let mut late = store.find_mut("a").unwrap().follow().unwrap();
-        assert_eq!(heard(&mut late), [Progress::Token, Progress::Token, end]);
-        assert!(!store.tell("a", Some(Progress::Token)), "it is over");
+        assert_eq!(heard(&mut late), [DriverProgress::Token, DriverProgress::Token, end]);
+        assert!(!store.tell("a", Some(DriverProgress::Token)), "it is over");
     }
 
     #[test]
@@ -265,8 +267,8 @@ mod tests {
         store.insert(stored("a", 1));
         let mut follower = store.find_mut("a").unwrap().follow().unwrap();
         store.cancel("a");
-        assert_eq!(heard(&mut follower), [Progress::Cancelled]);
-        assert!(!store.tell("a", Some(Progress::Token)));
+        assert_eq!(heard(&mut follower), [DriverProgress::Cancelled]);
+        assert!(!store.tell("a", Some(DriverProgress::Token)));
         assert_eq!(store.find("a").unwrap().body()["status"], "cancelled");
     }
 

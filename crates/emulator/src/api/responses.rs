@@ -14,12 +14,12 @@ use super::background;
 use super::chat::call_ids;
 use super::generate::{self, Started, token_count};
 use super::response_items::{OutputIds, input_items as items_of, last_said, push_items, status};
-use super::response_store::{State, Stored};
+use super::response_store::{StoreState, StoredResponse};
 use super::responses_stream::ResponseEvents;
 use super::sampling::{Sampling, alternatives};
 use super::shape::Shape;
 use super::tools::Tools;
-use super::{ApiError, Call, Reply, event_stream, fields_of, json, unix_seconds};
+use super::{ApiCall, ApiError, Reply, event_stream, fields_of, json, unix_seconds};
 
 /// Path prefix of single responses.
 pub(crate) const BY_ID: &str = "/v1/responses/";
@@ -41,7 +41,7 @@ struct ResponsesRequest {
 }
 
 /// Handles `POST /v1/responses`.
-pub(crate) async fn answer(call: &Call) -> Reply {
+pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let body: Value = call.json()?;
     let request: ResponsesRequest = fields_of(&body)?;
     call.check_model(&request.model)?;
@@ -76,14 +76,14 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     let (_, usage) = started.finished().await?;
     let cached_tokens = usage.cached_tokens;
     if let Some(replica) = store {
-        let stored = Stored::new(Arc::clone(&draft), State::Done { cached_tokens });
+        let stored = StoredResponse::new(Arc::clone(&draft), StoreState::Done { cached_tokens });
         replica.responses().insert(stored);
     }
     Ok(json(StatusCode::OK, &draft.completed(cached_tokens)))
 }
 
 /// Handles `POST /v1/responses/input_tokens`.
-pub(crate) fn count(call: &Call) -> Reply {
+pub(crate) fn count(call: &ApiCall) -> Reply {
     let body: Value = call.json()?;
     let request: ResponsesRequest = fields_of(&body)?;
     call.check_model(&request.model)?;
@@ -93,7 +93,7 @@ pub(crate) fn count(call: &Call) -> Reply {
 }
 
 /// Handles `GET /v1/responses/{id}`, also as a stream of all its events.
-pub(crate) fn fetch(call: &Call, id: &str) -> Reply {
+pub(crate) fn fetch(call: &ApiCall, id: &str) -> Reply {
     if call.parameter("stream") == Some("true") {
         let after = call.parameter("starting_after").map(str::parse::<u64>).transpose();
         let after = after.map_err(|_| {
@@ -108,7 +108,7 @@ pub(crate) fn fetch(call: &Call, id: &str) -> Reply {
 }
 
 /// Handles `DELETE /v1/responses/{id}`.
-pub(crate) fn delete(call: &Call, id: &str) -> Reply {
+pub(crate) fn delete(call: &ApiCall, id: &str) -> Reply {
     if !call.replica.responses().remove(id) {
         return Err(ApiError::unknown_response(id));
     }
@@ -116,7 +116,7 @@ pub(crate) fn delete(call: &Call, id: &str) -> Reply {
 }
 
 /// Handles `POST /v1/responses/{id}/cancel`. A second call changes nothing, as in OpenAI's API.
-pub(crate) fn cancel(call: &Call, id: &str) -> Reply {
+pub(crate) fn cancel(call: &ApiCall, id: &str) -> Reply {
     let mut responses = call.replica.responses();
     let stored = responses.find(id).ok_or_else(|| ApiError::unknown_response(id))?;
     // OpenAI refuses this too.
@@ -127,13 +127,13 @@ pub(crate) fn cancel(call: &Call, id: &str) -> Reply {
         ));
     }
     responses.cancel(id);
-    let body = responses.find(id).map(Stored::body);
+    let body = responses.find(id).map(StoredResponse::body);
     Ok(json(StatusCode::OK, &body))
 }
 
 /// Handles `GET /v1/responses/{id}/input_items`: the newest item first unless the client asks
 /// otherwise.
-pub(crate) fn input_items(call: &Call, id: &str) -> Reply {
+pub(crate) fn input_items(call: &ApiCall, id: &str) -> Reply {
     let responses = call.replica.responses();
     let stored = responses.find(id).ok_or_else(|| ApiError::unknown_response(id))?;
     let limit = call.parameter("limit").map_or(Ok(ITEMS), str::parse);
@@ -166,7 +166,7 @@ struct Read {
     items: Vec<Value>,
 }
 
-fn read(call: &Call, request: &ResponsesRequest, body: &Value) -> Result<Read, ApiError> {
+fn read(call: &ApiCall, request: &ResponsesRequest, body: &Value) -> Result<Read, ApiError> {
     let mut conversation = previous(call, request.previous_response_id.as_deref())?;
     if let Some(tools) = Tools::prompt(body) {
         conversation.push("tools", &tools);
@@ -179,12 +179,12 @@ fn read(call: &Call, request: &ResponsesRequest, body: &Value) -> Result<Read, A
     Ok(Read { prompt: conversation.into_prompt(), items })
 }
 
-fn previous(call: &Call, id: Option<&str>) -> Result<Conversation, ApiError> {
+fn previous(call: &ApiCall, id: Option<&str>) -> Result<Conversation, ApiError> {
     let Some(id) = id else { return Ok(Conversation::default()) };
     let responses = call.replica.responses();
     let stored = responses.find(id).ok_or_else(|| ApiError::unknown_response(id))?;
     // Its answer would be missing from the conversation.
-    if !matches!(stored.state, State::Done { .. }) {
+    if !matches!(stored.state, StoreState::Done { .. }) {
         let message = format!("Response with id '{id}' is not complete.");
         return Err(ApiError::invalid(message, Some("previous_response_id")));
     }
@@ -213,7 +213,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     fn of(
-        call: &Call,
+        call: &ApiCall,
         body: &Value,
         (started, prompt, items): (&Started, Vec<u32>, Vec<Value>),
     ) -> Result<Self, ApiError> {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Part};
+use crate::answer::{Answer, AnswerPart};
 use crate::body::EventFormat;
-use crate::replica::Replica;
+use crate::replica::EmulatedReplica;
 
 use super::logprobs::Scored;
 use super::response_items::{empty_part, status, text_part};
-use super::response_store::{State, Stored};
+use super::response_store::{StoreState, StoredResponse};
 use super::responses::Draft;
 use super::sse;
 
@@ -20,7 +20,7 @@ use super::sse;
 pub(crate) struct ResponseEvents {
     draft: Arc<Draft>,
     /// Replica that stores the response at its end; `None` if it must not be stored, or already is.
-    store: Option<Arc<Replica>>,
+    store: Option<Arc<EmulatedReplica>>,
     next_number: u64,
     /// Number of the first event that is written; earlier ones are skipped.
     first_number: u64,
@@ -29,7 +29,7 @@ pub(crate) struct ResponseEvents {
 }
 
 impl ResponseEvents {
-    pub(crate) fn new(draft: Arc<Draft>, store: Option<Arc<Replica>>) -> Self {
+    pub(crate) fn new(draft: Arc<Draft>, store: Option<Arc<EmulatedReplica>>) -> Self {
         Self { draft, store, next_number: 0, first_number: 0, has_begun: false, calls_begun: 0 }
     }
 
@@ -122,13 +122,13 @@ impl EventFormat for ResponseEvents {
         }
         for (part, text) in answer.pieces(token) {
             match part {
-                Part::Said => {
+                AnswerPart::Said => {
                     let scored = self.draft.logprobs.map(|top| Scored::said(answer, token, top));
                     let scored: Vec<Value> = scored.iter().map(Scored::to_chat).collect();
                     let delta = self.about_text(json!({ "delta": text, "logprobs": scored }));
                     self.push(events, "response.output_text.delta", delta);
                 }
-                Part::Arguments(call) => {
+                AnswerPart::Arguments(call) => {
                     if self.calls_begun <= call {
                         self.calls_begun = call + 1;
                         self.begin_call(call, answer, events);
@@ -137,7 +137,7 @@ impl EventFormat for ResponseEvents {
                     let delta = json!({ "item_id": item_id, "output_index": call, "delta": text });
                     self.push(events, "response.function_call_arguments.delta", delta);
                 }
-                Part::Unsaid => {}
+                AnswerPart::Unsaid => {}
             }
         }
     }
@@ -156,7 +156,8 @@ impl EventFormat for ResponseEvents {
         // Stored before the client hears of the end, since the client may fetch the response at
         // once.
         if let Some(replica) = &self.store {
-            let stored = Stored::new(Arc::clone(&self.draft), State::Done { cached_tokens });
+            let stored =
+                StoredResponse::new(Arc::clone(&self.draft), StoreState::Done { cached_tokens });
             replica.responses().insert(stored);
         }
         let status = status(self.draft.answer.finish);

@@ -26,7 +26,7 @@ pub(crate) struct Sampling {
     best_of: Option<i64>,
     ignore_eos: Option<bool>,
     seed: Option<i64>,
-    stop: Option<Stop>,
+    stop: Option<StopSequences>,
     include_stop_str_in_output: Option<bool>,
     temperature: Option<f64>,
     top_p: Option<f64>,
@@ -49,7 +49,7 @@ struct StreamOptions {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-enum Stop {
+enum StopSequences {
     One(String),
     Several(Vec<String>),
 }
@@ -159,8 +159,8 @@ impl Sampling {
     pub(crate) fn stops(&self) -> &[String] {
         match &self.stop {
             None => &[],
-            Some(Stop::One(stop)) => std::slice::from_ref(stop),
-            Some(Stop::Several(stops)) => stops,
+            Some(StopSequences::One(stop)) => std::slice::from_ref(stop),
+            Some(StopSequences::Several(stops)) => stops,
         }
     }
 

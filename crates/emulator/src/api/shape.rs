@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Calls, Length, Part};
+use crate::answer::{Answer, AnswerPart, Calls, Length};
 use crate::text::{TOKEN_BYTES, after_last_mark, detokenize, hash_tokens, mixed};
 use crate::{pattern, schema};
 
@@ -109,16 +109,16 @@ impl Shape {
             Self::Prose => Answer::new(prompt, seed, length),
             Self::Json(schema) => {
                 let text = schema::sample(schema, form_seed, bytes_max).to_string();
-                Answer::of_parts(vec![(Part::Said, text)], &said, most)
+                Answer::of_parts(vec![(AnswerPart::Said, text)], &said, most)
             }
             Self::OneOf(texts) => {
                 let text = fastrand::Rng::with_seed(form_seed).choice(texts).cloned();
-                Answer::of_parts(vec![(Part::Said, text.unwrap_or_default())], &said, most)
+                Answer::of_parts(vec![(AnswerPart::Said, text.unwrap_or_default())], &said, most)
             }
             Self::Pattern(regex) => {
                 let mut rng = fastrand::Rng::with_seed(form_seed);
                 let text = pattern::sample(regex, &mut rng, bytes_max).unwrap_or_default();
-                Answer::of_parts(vec![(Part::Said, text)], &said, most)
+                Answer::of_parts(vec![(AnswerPart::Said, text)], &said, most)
             }
             Self::Calls { tools, is_named } => {
                 let parts = tools.iter().enumerate().flat_map(|(at, tool)| {
@@ -141,12 +141,12 @@ pub(crate) fn call_text(name: &str, arguments: &str) -> String {
     call_parts(0, name, arguments.to_owned()).into_iter().map(|(_, text)| text).collect()
 }
 
-fn call_parts(at: usize, name: &str, arguments: String) -> [(Part, String); 3] {
+fn call_parts(at: usize, name: &str, arguments: String) -> [(AnswerPart, String); 3] {
     let name = Value::from(name);
     [
-        (Part::Unsaid, format!("<tool_call>{{\"name\": {name}, \"arguments\": ")),
-        (Part::Arguments(at), arguments),
-        (Part::Unsaid, "}</tool_call>".to_owned()),
+        (AnswerPart::Unsaid, format!("<tool_call>{{\"name\": {name}, \"arguments\": ")),
+        (AnswerPart::Arguments(at), arguments),
+        (AnswerPart::Unsaid, "}</tool_call>".to_owned()),
     ]
 }
 

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::text::{detokenize, tokens_of};
 
 use super::chat::conversation_of;
-use super::{ApiError, Call, Reply, json};
+use super::{ApiCall, ApiError, Reply, json};
 
 /// Returns the tokens of a text, or of a conversation as a chat completion would read it.
-pub(crate) fn tokenize(call: &Call) -> Reply {
+pub(crate) fn tokenize(call: &ApiCall) -> Reply {
     let body: Value = call.json()?;
     check_model(call, &body)?;
     let tokens = match &body["prompt"] {
@@ -35,7 +35,7 @@ pub(crate) fn tokenize(call: &Call) -> Reply {
 }
 
 /// Returns the text of tokens.
-pub(crate) fn detokenize_all(call: &Call) -> Reply {
+pub(crate) fn detokenize_all(call: &ApiCall) -> Reply {
     let body: Value = call.json()?;
     check_model(call, &body)?;
     let tokens: Vec<u32> = serde_json::from_value(body["tokens"].clone())
@@ -44,6 +44,6 @@ pub(crate) fn detokenize_all(call: &Call) -> Reply {
 }
 
 /// Checks the model's name, which may be left out.
-fn check_model(call: &Call, body: &Value) -> Result<(), ApiError> {
+fn check_model(call: &ApiCall, body: &Value) -> Result<(), ApiError> {
     body["model"].as_str().map_or(Ok(()), |model| call.check_model(model))
 }

@@ -12,12 +12,12 @@ const CALLS_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Tools {
     tools: Vec<Tool>,
-    choice: Choice,
+    choice: ToolChoice,
     in_parallel: bool,
 }
 
 #[derive(Debug, PartialEq)]
-enum Choice {
+enum ToolChoice {
     None,
     Auto,
     Required,
@@ -35,10 +35,10 @@ impl Tools {
         let tools: Vec<Tool> = given.iter().filter_map(tool_of).collect();
         let choice = choice_of(&body["tool_choice"], !tools.is_empty())?;
         // A call cannot be demanded without tools.
-        if tools.is_empty() && !matches!(choice, Choice::None | Choice::Auto) {
+        if tools.is_empty() && !matches!(choice, ToolChoice::None | ToolChoice::Auto) {
             return Err(invalid("When using `tool_choice`, `tools` must be set."));
         }
-        if let Choice::Named(name) = &choice
+        if let ToolChoice::Named(name) = &choice
             && !tools.iter().any(|tool| tool.name == *name)
         {
             return Err(invalid("`tool_choice` names a tool that is not in `tools`"));
@@ -61,16 +61,16 @@ impl Tools {
     /// parallel calls.
     pub(crate) fn calls(&self, asked: &str, was_user: bool) -> Option<Shape> {
         let (tools, is_named) = match &self.choice {
-            Choice::None => return None,
-            Choice::Auto if !was_user || self.tools.is_empty() => return None,
-            Choice::Named(name) => {
+            ToolChoice::None => return None,
+            ToolChoice::Auto if !was_user || self.tools.is_empty() => return None,
+            ToolChoice::Named(name) => {
                 let named = self.tools.iter().filter(|tool| tool.name == *name);
                 (named.take(1).cloned().collect(), true)
             }
-            Choice::Auto | Choice::Required if self.in_parallel => {
+            ToolChoice::Auto | ToolChoice::Required if self.in_parallel => {
                 (self.tools.iter().take(CALLS_MAX).cloned().collect(), false)
             }
-            Choice::Auto | Choice::Required => {
+            ToolChoice::Auto | ToolChoice::Required => {
                 let asked = asked.to_lowercase();
                 // Of several best tools, the first one wins.
                 let best = self.tools.iter().rev().max_by_key(|tool| words_in(&tool.name, &asked));
@@ -98,20 +98,20 @@ fn tool_of(value: &Value) -> Option<Tool> {
     is_function.then_some(Tool { name, parameters })
 }
 
-fn choice_of(value: &Value, has_tools: bool) -> Result<Choice, ApiError> {
+fn choice_of(value: &Value, has_tools: bool) -> Result<ToolChoice, ApiError> {
     match value {
-        Value::Null if has_tools => Ok(Choice::Auto),
-        Value::Null => Ok(Choice::None),
+        Value::Null if has_tools => Ok(ToolChoice::Auto),
+        Value::Null => Ok(ToolChoice::None),
         Value::String(word) => match word.as_str() {
-            "none" => Ok(Choice::None),
-            "auto" => Ok(Choice::Auto),
-            "required" => Ok(Choice::Required),
+            "none" => Ok(ToolChoice::None),
+            "auto" => Ok(ToolChoice::Auto),
+            "required" => Ok(ToolChoice::Required),
             _ => Err(invalid("`tool_choice` must be none, auto, required or name a function")),
         },
         _ => {
             let name = value["function"]["name"].as_str().or_else(|| value["name"].as_str());
             let wrong = || invalid("`tool_choice` must be none, auto, required or name a function");
-            name.map(|name| Choice::Named(name.to_owned())).ok_or_else(wrong)
+            name.map(|name| ToolChoice::Named(name.to_owned())).ok_or_else(wrong)
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::text::TOKEN_BYTES;
 
 use super::generate::prefill;
 use super::tensor::{self, Datatype};
-use super::{ApiError, Call, Reply, json, with_type};
+use super::{ApiCall, ApiError, Reply, json, with_type};
 
 /// Header with the length of a body's JSON part, if binary tensors follow it.
 const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -19,7 +19,7 @@ const HEADER_LENGTH: &str = "inference-header-content-length";
 const VERSION: &str = "1";
 
 /// Answers a request for the path `/v2` + `rest`.
-pub(crate) async fn answer(call: &Call, rest: &str) -> Reply {
+pub(crate) async fn answer(call: &ApiCall, rest: &str) -> Reply {
     let segments: Vec<&str> = rest.split('/').skip(1).collect();
     let method = call.method.as_str();
     match (method, segments.as_slice()) {
@@ -38,7 +38,7 @@ pub(crate) async fn answer(call: &Call, rest: &str) -> Reply {
     }
 }
 
-async fn answer_model(call: &Call, model: &str, tail: &[&str]) -> Reply {
+async fn answer_model(call: &ApiCall, model: &str, tail: &[&str]) -> Reply {
     call.check_model(model).map_err(|_| {
         ApiError::not_found(format!("Request for unknown model: '{model}' is not found"))
     })?;
@@ -117,7 +117,7 @@ struct Tensor {
     json: Option<Value>,
 }
 
-async fn infer(call: &Call, model: &str) -> Reply {
+async fn infer(call: &ApiCall, model: &str) -> Reply {
     if call.headers.contains_key(header::CONTENT_ENCODING) {
         return Err(ApiError::unsupported_encoding());
     }
@@ -145,7 +145,7 @@ async fn infer(call: &Call, model: &str) -> Reply {
 }
 
 /// Splits the body into its JSON part and the binary data behind it.
-fn split_body(call: &Call) -> Result<(Bytes, Bytes), ApiError> {
+fn split_body(call: &ApiCall) -> Result<(Bytes, Bytes), ApiError> {
     let mut body = call.body.clone();
     let Some(value) = call.headers.get(HEADER_LENGTH) else {
         return Ok((body, Bytes::new()));

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use spillway_emulator::{Outcome, ReplicaHandle, ReplicaStats};
+use spillway_emulator::{CallOutcome, ReplicaHandle, ReplicaStats};
 use tokio::net::TcpStream;
 
 use crate::client::{
@@ -29,12 +29,15 @@ async fn requests_are_recorded_by_id_with_their_outcome() {
     send("good", body.clone()).await;
     send("bad", "{}".to_owned()).await;
     let stats = until(replica, |stats| stats.finished == 1).await;
-    let records: Vec<(Option<&str>, Outcome)> = stats
+    let records: Vec<(Option<&str>, CallOutcome)> = stats
         .last_requests
         .iter()
         .map(|record| (record.request_id.as_deref(), record.outcome))
         .collect();
-    assert_eq!(records, [(Some("good"), Outcome::Finished), (Some("bad"), Outcome::Rejected)]);
+    assert_eq!(
+        records,
+        [(Some("good"), CallOutcome::Finished), (Some("bad"), CallOutcome::Rejected)]
+    );
     assert_balanced(&stats);
     emulator.shutdown().await;
 }

@@ -7,7 +7,9 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
-use spillway_emulator::{Config, Emulator, EngineConfig, Profile, ReplicaHandle, ReplicaStats};
+use spillway_emulator::{
+    Emulator, EmulatorConfig, EngineConfig, Profile, ReplicaHandle, ReplicaStats,
+};
 use spillway_testkit::{Client, within};
 pub(crate) use spillway_testkit::{PATIENCE, Reply};
 
@@ -25,9 +27,15 @@ pub(crate) async fn slow(replicas: u16) -> Emulator {
 async fn start(replicas: u16, time_scale: f64) -> Emulator {
     let engine = EngineConfig::from_profile(Profile::L4);
     let models = vec!["tiny".to_owned(), "small".to_owned()];
-    Emulator::start(Config { replicas, models, engine, time_scale, ..Config::default() })
-        .await
-        .unwrap()
+    Emulator::start(EmulatorConfig {
+        replicas,
+        models,
+        engine,
+        time_scale,
+        ..EmulatorConfig::default()
+    })
+    .await
+    .unwrap()
 }
 
 /// One connection; dropping it closes the socket.

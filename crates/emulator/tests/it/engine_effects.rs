@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use spillway_emulator::{Config, Emulator, EngineConfig, Profile};
+use spillway_emulator::{Emulator, EmulatorConfig, EngineConfig, Profile};
 
 use crate::client::{Connection, Reply, chat, chat_text, post, until};
 
@@ -12,7 +12,9 @@ const CHAT: &str = "/v1/chat/completions";
 async fn with_engine(time_scale: f64, change: impl FnOnce(&mut EngineConfig)) -> Emulator {
     let mut engine = EngineConfig::from_profile(Profile::L4);
     change(&mut engine);
-    Emulator::start(Config { engine, time_scale, ..Config::default() }).await.unwrap()
+    Emulator::start(EmulatorConfig { engine, time_scale, ..EmulatorConfig::default() })
+        .await
+        .unwrap()
 }
 
 #[tokio::test]

@@ -9,11 +9,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use prost::Message;
 use spillway_emulator::kserve::{
-    Contents, FlagResponse, HealthRequest, HealthResponse, InferRequest, InferResponse,
+    FlagResponse, HealthRequest, HealthResponse, InferRequest, InferResponse, KserveContents,
     ModelConfigResponse, ModelMetadata, ModelRequest, ModelStatisticsResponse, Parameter,
     ParameterValue, RequestedOutput, ServerMetadata, StreamInferResponse, Tensor,
 };
-use spillway_emulator::{Close, Fault, Outcome, ReplicaHandle};
+use spillway_emulator::{CallOutcome, Close, Fault, ReplicaHandle};
 
 use crate::client::{Connection, PATIENCE, fast, slow, until};
 
@@ -169,7 +169,7 @@ async fn tensors_come_back_as_they_went() {
     assert_eq!(raw.outputs, [tensor("x", "UINT8", &[3])]);
     assert_eq!(raw.raw_output_contents, [Bytes::from_static(&[1, 2, 3])]);
 
-    let contents = Contents { floats: vec![1.5, -2.0], ..Contents::default() };
+    let contents = KserveContents { floats: vec![1.5, -2.0], ..KserveContents::default() };
     let floats = Tensor { contents: Some(contents), ..tensor("y", "FP32", &[2]) };
     let wanted = RequestedOutput { name: "z".to_owned(), ..RequestedOutput::default() };
     let typed = InferRequest {
@@ -333,7 +333,7 @@ async fn faults_strike_here_too_and_are_counted_once() {
     assert!(third.is_err(), "stalled");
     let stats = replica.stats();
     assert_eq!(stats.received, stats.aborted + stats.rejected + stats.finished + 1);
-    assert_eq!(stats.last_requests.last().map(|last| last.outcome), Some(Outcome::InFlight));
+    assert_eq!(stats.last_requests.last().map(|last| last.outcome), Some(CallOutcome::InFlight));
     drop(response);
     until(replica, |stats| stats.aborted == 2).await;
     emulator.shutdown().await;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use spillway_emulator::{Config, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 
 use crate::client::{call, chat, fast, get, post};
 
@@ -144,7 +144,7 @@ async fn metrics_tell_the_truth() {
 
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused() {
-    let config = Config { body_bytes_max: 1000, ..Config::default() };
+    let config = EmulatorConfig { body_bytes_max: 1000, ..EmulatorConfig::default() };
     let emulator = Emulator::start(config).await.unwrap();
     let body = chat(&"x".repeat(2000), 1, false);
     let reply = post(emulator.replica(0), "/v1/chat/completions", &body).await;

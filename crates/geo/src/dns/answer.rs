@@ -8,11 +8,11 @@ use hickory_proto::rr::rdata::opt::{ClientSubnet, EdnsOption};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
 use crate::Place;
-use crate::dns::client::{Network, V4_BITS, V6_BITS};
+use crate::dns::client::{ClientNetwork, V4_BITS, V6_BITS};
 use crate::dns::nearest::{Asking, addresses, choose};
-use crate::dns::query::{Ask, Parsed, read};
-use crate::dns::zone::{Found, STATIC_TTL_S, address_records, alias_record};
-use crate::dns::{DnsView, Outcome, QueryKind, Transport, Zone, ZoneRegion};
+use crate::dns::query::{Parsed, QueryAsk, read};
+use crate::dns::zone::{STATIC_TTL_S, ZoneMatch, address_records, alias_record};
+use crate::dns::{DnsView, QueryKind, QueryOutcome, QueryTransport, Zone, ZoneRegion};
 
 /// Largest UDP answer in bytes for clients that speak EDNS, as the DNS flag day of 2020 recommends:
 /// no network cuts such a datagram into fragments.
@@ -33,13 +33,13 @@ pub struct Sources<'a> {
 
 /// Answer to one query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct DnsReply {
     /// Bytes of the message to send back; `None` if no answer is sent.
     pub bytes: Option<Vec<u8>>,
     /// Kind of record that the query asked for.
     pub kind: QueryKind,
     /// Outcome of the query, for metrics.
-    pub outcome: Outcome,
+    pub outcome: QueryOutcome,
     /// Index in [`Zone::regions`] of the region whose addresses the answer has; `None` if there is
     /// none.
     pub region: Option<usize>,
@@ -56,7 +56,7 @@ struct Content {
     scope: u8,
 }
 
-impl Reply {
+impl DnsReply {
     /// Returns the region whose addresses the answer has; `None` if the answer has none.
     #[must_use]
     pub fn region<'z>(&self, zone: &'z Zone) -> Option<&'z ZoneRegion> {
@@ -78,16 +78,20 @@ impl std::fmt::Debug for Sources<'_> {
 pub fn answer(
     message: &[u8],
     source: IpAddr,
-    transport: Transport,
+    transport: QueryTransport,
     sources: &Sources<'_>,
-) -> Reply {
-    let silence =
-        Reply { bytes: None, kind: QueryKind::Other, outcome: Outcome::Dropped, region: None };
+) -> DnsReply {
+    let silence = DnsReply {
+        bytes: None,
+        kind: QueryKind::Other,
+        outcome: QueryOutcome::Dropped,
+        region: None,
+    };
     let ask = match read(message) {
         Parsed::Silence => return silence,
         Parsed::Fault(head, code) => {
             let bytes = fault(head, code).to_vec().ok();
-            return Reply { bytes, outcome: outcome_of(code, true), ..silence };
+            return DnsReply { bytes, outcome: outcome_of(code, true), ..silence };
         }
         Parsed::Ask(ask) => ask,
     };
@@ -100,11 +104,11 @@ pub fn answer(
     let limit = bytes_max(&ask, transport);
     let bytes = whole.to_vec().ok().filter(|bytes| bytes.len() <= limit);
     if bytes.is_some() {
-        return Reply { bytes, kind, outcome, region };
+        return DnsReply { bytes, kind, outcome, region };
     }
     // All or nothing: a client could take a part of the records for all of them.
     let bytes = whole.truncate().to_vec().ok().filter(|bytes| bytes.len() <= limit);
-    Reply { bytes, kind, outcome: Outcome::Truncated, region: None }
+    DnsReply { bytes, kind, outcome: QueryOutcome::Truncated, region: None }
 }
 
 /// Returns an answer without records that makes the resolver ask again by TCP, for networks over
@@ -124,31 +128,31 @@ pub fn truncated(message: &[u8]) -> Option<Vec<u8>> {
     reply.to_vec().ok().filter(|bytes| bytes.len() <= message.len())
 }
 
-fn outcome_of(code: ResponseCode, has_records: bool) -> Outcome {
+fn outcome_of(code: ResponseCode, has_records: bool) -> QueryOutcome {
     match code {
-        ResponseCode::NoError if has_records => Outcome::Answered,
-        ResponseCode::NoError => Outcome::NoData,
-        ResponseCode::NXDomain => Outcome::NoName,
-        ResponseCode::NotImp => Outcome::NotImplemented,
-        ResponseCode::FormErr => Outcome::Malformed,
-        ResponseCode::BADVERS => Outcome::BadVersion,
-        ResponseCode::ServFail => Outcome::Unready,
-        _ => Outcome::Refused,
+        ResponseCode::NoError if has_records => QueryOutcome::Answered,
+        ResponseCode::NoError => QueryOutcome::NoData,
+        ResponseCode::NXDomain => QueryOutcome::NoName,
+        ResponseCode::NotImp => QueryOutcome::NotImplemented,
+        ResponseCode::FormErr => QueryOutcome::Malformed,
+        ResponseCode::BADVERS => QueryOutcome::BadVersion,
+        ResponseCode::ServFail => QueryOutcome::Unready,
+        _ => QueryOutcome::Refused,
     }
 }
 
-fn bytes_max(ask: &Ask, transport: Transport) -> usize {
+fn bytes_max(ask: &QueryAsk, transport: QueryTransport) -> usize {
     let told = ask.edns.as_ref().map_or(PLAIN_BYTES_MAX, Edns::max_payload);
     match transport {
         // A resolver may announce less than every client has to accept, or more than networks carry
         // whole.
-        Transport::Udp => told.clamp(PLAIN_BYTES_MAX, DATAGRAM_BYTES_MAX).into(),
-        Transport::Tcp => usize::from(u16::MAX),
+        QueryTransport::Udp => told.clamp(PLAIN_BYTES_MAX, DATAGRAM_BYTES_MAX).into(),
+        QueryTransport::Tcp => usize::from(u16::MAX),
     }
 }
 
 /// Chooses the records of the answer, or its error code.
-fn content(ask: &Ask, kind: QueryKind, source: IpAddr, sources: &Sources<'_>) -> Content {
+fn content(ask: &QueryAsk, kind: QueryKind, source: IpAddr, sources: &Sources<'_>) -> Content {
     let only = |code| Content { code, ..Content::default() };
     if ask.edns.as_ref().is_some_and(|edns| edns.version() > 0) {
         return only(ResponseCode::BADVERS);
@@ -160,11 +164,11 @@ fn content(ask: &Ask, kind: QueryKind, source: IpAddr, sources: &Sources<'_>) ->
     let zone = sources.zone;
     let fixed = |answers| Content { answers, ttl_s: STATIC_TTL_S, ..Content::default() };
     let (is_apex, is_service, host) = match zone.find(ask.query.name()) {
-        Found::Elsewhere => return only(ResponseCode::Refused),
-        Found::Nothing => return only(ResponseCode::NXDomain),
-        Found::Empty => return only(ResponseCode::NoError),
-        Found::Alias(target) => return fixed(vec![alias_record(target)]),
-        Found::Name { is_apex, is_service, host } => (is_apex, is_service, host),
+        ZoneMatch::Elsewhere => return only(ResponseCode::Refused),
+        ZoneMatch::Nothing => return only(ResponseCode::NXDomain),
+        ZoneMatch::Empty => return only(ResponseCode::NoError),
+        ZoneMatch::Alias(target) => return fixed(vec![alias_record(target)]),
+        ZoneMatch::Name { is_apex, is_service, host } => (is_apex, is_service, host),
     };
     match kind {
         QueryKind::A | QueryKind::Aaaa if is_service => region_content(ask, kind, source, sources),
@@ -184,7 +188,7 @@ fn content(ask: &Ask, kind: QueryKind, source: IpAddr, sources: &Sources<'_>) ->
 /// Returns the addresses of the region that the client is led to. Returns the code SERVFAIL until
 /// the state of the other regions is known.
 fn region_content(
-    ask: &Ask,
+    ask: &QueryAsk,
     kind: QueryKind,
     source: IpAddr,
     Sources { zone, view, locate }: &Sources<'_>,
@@ -201,7 +205,7 @@ fn region_content(
     // The resolver stands for its clients where the query names no network, or one in no known
     // place.
     let at = told.map(|(_, at)| at).or_else(|| place(source));
-    let network = Network::of(told.map_or(source, |(subnet, _)| subnet.addr()));
+    let network = ClientNetwork::of(told.map_or(source, |(subnet, _)| subnet.addr()));
     let name = ask.query.name().to_lowercase().to_ascii();
     let asking = Asking { at, network, name: name.as_bytes() };
     let region = choose(zone, view, &asking);
@@ -220,7 +224,7 @@ fn region_content(
 }
 
 /// Returns the prefix length that the answer holds for: not longer than the prefix that the
-/// resolver told, and not longer than a [`Network`].
+/// resolver told, and not longer than a [`ClientNetwork`].
 fn scope(subnet: &ClientSubnet) -> u8 {
     let finest = if subnet.addr().is_ipv4() { V4_BITS } else { V6_BITS };
     subnet.source_prefix().min(finest)
@@ -233,7 +237,7 @@ fn fault(head: Metadata, code: ResponseCode) -> Message {
     message
 }
 
-fn compose(ask: &Ask, content: Content, zone: &Zone) -> Message {
+fn compose(ask: &QueryAsk, content: Content, zone: &Zone) -> Message {
     let mut message = Message::response(ask.metadata.id, OpCode::Query);
     let code = content.code;
     message.metadata.recursion_desired = ask.metadata.recursion_desired;

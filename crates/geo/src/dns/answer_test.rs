@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use crate::dns::test_zone::{AP, EU, US, locate, name, spec, view, zone};
 use crate::dns::{
-    DnsView, Outcome, QueryKind, Reply, Sources, Transport, Zone, ZoneSpec, answer, truncated,
+    DnsReply, DnsView, QueryKind, QueryOutcome, QueryTransport, Sources, Zone, ZoneSpec, answer,
+    truncated,
 };
 
 const SERVICE: &str = "infer.example.com.";
@@ -34,13 +35,13 @@ fn with_edns(mut message: Message, payload: u16, subnet: Option<&str>) -> Messag
     message
 }
 
-fn ask_of(bytes: &[u8], from: &str, zone: &Zone, view: &DnsView) -> Reply {
+fn ask_of(bytes: &[u8], from: &str, zone: &Zone, view: &DnsView) -> DnsReply {
     let sources = Sources { zone, view, locate: &locate };
-    answer(bytes, from.parse().unwrap(), Transport::Udp, &sources)
+    answer(bytes, from.parse().unwrap(), QueryTransport::Udp, &sources)
 }
 
 /// Asks from Paris and returns the reply, also as a parsed message.
-fn ask(message: &Message) -> (Reply, Message) {
+fn ask(message: &Message) -> (DnsReply, Message) {
     let reply = ask_of(&message.to_vec().unwrap(), PARIS, &zone(), &view());
     let bytes = reply.bytes.as_ref().expect("an answer");
     let answer = Message::from_vec(bytes).unwrap();
@@ -70,7 +71,7 @@ fn the_nearest_region_answers_with_all_its_addresses_of_the_family() {
     assert!(answer.answers.iter().all(|record| record.ttl == 20));
     assert_eq!(
         (reply.kind, reply.outcome, reply.region),
-        (QueryKind::A, Outcome::Answered, Some(EU))
+        (QueryKind::A, QueryOutcome::Answered, Some(EU))
     );
     assert_eq!(reply.region(&zone()).unwrap().name.as_str(), "eu-central-1");
     let (reply, answer) = ask(&query("api.v1.infer.example.com.", RecordType::AAAA));
@@ -97,7 +98,7 @@ fn each_kind_of_record_has_its_answer() {
         assert_eq!(texts(&answer.answers), expected, "{name} {kind}");
         assert_eq!(
             (reply.outcome, answer.response_code),
-            (Outcome::Answered, ResponseCode::NoError)
+            (QueryOutcome::Answered, ResponseCode::NoError)
         );
     }
     let (_, answer) = ask(&query(SERVICE, RecordType::HTTPS));
@@ -108,13 +109,13 @@ fn each_kind_of_record_has_its_answer() {
 #[test]
 fn what_does_not_exist_is_told_with_the_start_of_authority() {
     for (name, kind, outcome) in [
-        ("nobody.infer.example.com.", RecordType::A, Outcome::NoName),
-        ("a.ns1.infer.example.com.", RecordType::A, Outcome::NoName),
-        ("v1.infer.example.com.", RecordType::A, Outcome::NoData),
-        (SERVICE, RecordType::TXT, Outcome::NoData),
-        ("ns1.infer.example.com.", RecordType::AAAA, Outcome::NoData),
-        ("api.v1.infer.example.com.", RecordType::NS, Outcome::NoData),
-        ("ns1.infer.example.com.", RecordType::HTTPS, Outcome::NoData),
+        ("nobody.infer.example.com.", RecordType::A, QueryOutcome::NoName),
+        ("a.ns1.infer.example.com.", RecordType::A, QueryOutcome::NoName),
+        ("v1.infer.example.com.", RecordType::A, QueryOutcome::NoData),
+        (SERVICE, RecordType::TXT, QueryOutcome::NoData),
+        ("ns1.infer.example.com.", RecordType::AAAA, QueryOutcome::NoData),
+        ("api.v1.infer.example.com.", RecordType::NS, QueryOutcome::NoData),
+        ("ns1.infer.example.com.", RecordType::HTTPS, QueryOutcome::NoData),
     ] {
         let (reply, answer) = ask(&query(name, kind));
         assert_eq!(reply.outcome, outcome, "{name} {kind}");
@@ -142,7 +143,7 @@ fn what_is_not_this_servers_business_is_refused() {
         let (reply, answer) = ask(&message);
         assert_eq!(
             (reply.outcome, answer.response_code),
-            (Outcome::Refused, ResponseCode::Refused)
+            (QueryOutcome::Refused, ResponseCode::Refused)
         );
         assert!(!answer.authoritative && answer.answers.is_empty());
         assert!(answer.authorities.is_empty(), "a referral to the root would be amplified");
@@ -156,7 +157,7 @@ fn other_operations_and_broken_messages_are_told_so() {
     let (reply, answer) = ask(&update);
     assert_eq!(
         (reply.outcome, answer.response_code),
-        (Outcome::NotImplemented, ResponseCode::NotImp)
+        (QueryOutcome::NotImplemented, ResponseCode::NotImp)
     );
     let mut two = query(SERVICE, RecordType::A);
     two.add_query(Query::query(name("a.b").name().clone(), RecordType::A));
@@ -166,13 +167,13 @@ fn other_operations_and_broken_messages_are_told_so() {
         let (reply, answer) = ask(&message);
         assert_eq!(
             (reply.outcome, answer.response_code),
-            (Outcome::Malformed, ResponseCode::FormErr)
+            (QueryOutcome::Malformed, ResponseCode::FormErr)
         );
     }
     let whole = query(SERVICE, RecordType::A).to_vec().unwrap();
     for length in 0..whole.len() {
         let reply = ask_of(&whole[..length], PARIS, &zone(), &view());
-        let expected = if length < 12 { Outcome::Dropped } else { Outcome::Malformed };
+        let expected = if length < 12 { QueryOutcome::Dropped } else { QueryOutcome::Malformed };
         assert_eq!((reply.outcome, reply.bytes.is_some()), (expected, length >= 12), "{length}");
     }
     let response = Message::response(1, OpCode::Query).to_vec().unwrap();
@@ -189,7 +190,7 @@ fn a_version_of_edns_that_does_not_exist_is_told_so() {
     message.edns.as_mut().unwrap().set_version(1);
     let (reply, answer) = ask(&message);
     // The code 16 has two names in the library.
-    assert_eq!((reply.outcome, u16::from(answer.response_code)), (Outcome::BadVersion, 16));
+    assert_eq!((reply.outcome, u16::from(answer.response_code)), (QueryOutcome::BadVersion, 16));
     assert_eq!(answer.edns.unwrap().version(), 0);
 }
 
@@ -226,9 +227,9 @@ fn a_client_subnet_that_breaks_the_rules_is_a_fault_of_form() {
         message.set_edns(edns);
         ask(&message).0.outcome
     };
-    assert_eq!(subnet("198.51.2.0", 24, 0), Outcome::Answered);
-    assert_eq!(subnet("198.51.2.0", 24, 24), Outcome::Malformed);
-    assert_eq!(subnet("198.51.3.0", 23, 0), Outcome::Malformed, "a bit behind the prefix");
+    assert_eq!(subnet("198.51.2.0", 24, 0), QueryOutcome::Answered);
+    assert_eq!(subnet("198.51.2.0", 24, 24), QueryOutcome::Malformed);
+    assert_eq!(subnet("198.51.3.0", 23, 0), QueryOutcome::Malformed, "a bit behind the prefix");
 }
 
 #[test]
@@ -250,11 +251,11 @@ fn an_answer_that_does_not_fit_a_datagram_is_truncated_and_whole_by_tcp() {
     let sources = Sources { zone: &zone, view: &view, locate: &locate };
     let plain = query(SERVICE, RecordType::A);
     for (message, transport, is_whole, most) in [
-        (plain.clone(), Transport::Udp, false, 512),
-        (with_edns(plain.clone(), 600, None), Transport::Udp, false, 600),
-        (with_edns(plain.clone(), 4_096, None), Transport::Udp, true, 1_232),
-        (with_edns(plain.clone(), 0, None), Transport::Udp, false, 512),
-        (plain, Transport::Tcp, true, 65_535),
+        (plain.clone(), QueryTransport::Udp, false, 512),
+        (with_edns(plain.clone(), 600, None), QueryTransport::Udp, false, 600),
+        (with_edns(plain.clone(), 4_096, None), QueryTransport::Udp, true, 1_232),
+        (with_edns(plain.clone(), 0, None), QueryTransport::Udp, false, 512),
+        (plain, QueryTransport::Tcp, true, 65_535),
     ] {
         let bytes = message.to_vec().unwrap();
         let reply = answer(&bytes, PARIS.parse().unwrap(), transport, &sources);
@@ -265,7 +266,7 @@ fn an_answer_that_does_not_fit_a_datagram_is_truncated_and_whole_by_tcp() {
             (answer.truncation, answer.answers.len()),
             if is_whole { (false, 60) } else { (true, 0) }
         );
-        assert_eq!(reply.outcome == Outcome::Truncated, !is_whole);
+        assert_eq!(reply.outcome == QueryOutcome::Truncated, !is_whole);
     }
 }
 
@@ -273,9 +274,9 @@ fn an_answer_that_does_not_fit_a_datagram_is_truncated_and_whole_by_tcp() {
 fn before_regions_are_heard_the_resolver_is_sent_to_another_server() {
     let unsettled = DnsView { is_settled: false, ..view() };
     let bytes = query(SERVICE, RecordType::A).to_vec().unwrap();
-    assert_eq!(ask_of(&bytes, PARIS, &zone(), &unsettled).outcome, Outcome::Unready);
+    assert_eq!(ask_of(&bytes, PARIS, &zone(), &unsettled).outcome, QueryOutcome::Unready);
     let bytes = query(SERVICE, RecordType::NS).to_vec().unwrap();
-    assert_eq!(ask_of(&bytes, PARIS, &zone(), &unsettled).outcome, Outcome::Answered);
+    assert_eq!(ask_of(&bytes, PARIS, &zone(), &unsettled).outcome, QueryOutcome::Answered);
 }
 
 #[test]
@@ -310,7 +311,11 @@ fn a_resolver_of_unknown_place_gets_this_nodes_region() {
 fn a_region_without_ipv6_is_no_reason_to_lead_clients_far_away() {
     let bytes = query(SERVICE, RecordType::AAAA).to_vec().unwrap();
     let reply = ask_of(&bytes, "192.0.3.53", &zone(), &view());
-    assert_eq!((reply.outcome, reply.region), (Outcome::NoData, None), "Singapore has IPv4 alone");
+    assert_eq!(
+        (reply.outcome, reply.region),
+        (QueryOutcome::NoData, None),
+        "Singapore has IPv4 alone"
+    );
 }
 
 #[test]

@@ -4,14 +4,14 @@ use std::net::IpAddr;
 
 /// Transport of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
+pub enum QueryTransport {
     /// UDP: the source address may be forged.
     Udp,
     /// TCP: the handshake has proved the source address.
     Tcp,
 }
 
-impl Transport {
+impl QueryTransport {
     /// Returns the label for metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -22,21 +22,21 @@ impl Transport {
     }
 }
 
-/// Length in bits of an IPv4 [`Network`]. RFC 7871 (section 11.1) recommends that resolvers tell no
+/// Length in bits of an IPv4 [`ClientNetwork`]. RFC 7871 (section 11.1) recommends that resolvers tell no
 /// more of a client's address.
 pub(crate) const V4_BITS: u8 = 24;
-/// Length in bits of an IPv6 [`Network`], from the same section.
+/// Length in bits of an IPv6 [`ClientNetwork`], from the same section.
 pub(crate) const V6_BITS: u8 = 56;
 
 /// Network of an address: the first 24 bits of an IPv4 address, or 56 of an IPv6 address. An
 /// IPv4-mapped IPv6 address counts as its IPv4 address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Network {
+pub struct ClientNetwork {
     bits: u128,
     is_v6: bool,
 }
 
-impl Network {
+impl ClientNetwork {
     /// Returns the network of `address`.
     #[must_use]
     pub fn of(address: IpAddr) -> Self {
@@ -72,8 +72,8 @@ fn mix(value: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Network {
-        Network::of(text.parse().unwrap())
+    fn of(text: &str) -> ClientNetwork {
+        ClientNetwork::of(text.parse().unwrap())
     }
 
     #[test]

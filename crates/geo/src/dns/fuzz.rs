@@ -9,7 +9,7 @@ use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 
 use crate::dns::query::{Parsed, read};
 use crate::dns::test_zone::{EU, locate, view, zone};
-use crate::dns::{Outcome, Reply, Sources, Transport, answer, truncated};
+use crate::dns::{DnsReply, QueryOutcome, QueryTransport, Sources, answer, truncated};
 
 /// Largest ratio of answer bytes to query bytes for a query without EDNS: the gain of a forged
 /// query.
@@ -24,7 +24,7 @@ pub(crate) fn dns_query(message: &[u8]) {
     }
     let sources = Sources { zone: &zone, view: &view, locate: &locate };
     let source = IpAddr::from([192, 0, 1, 1]);
-    for transport in [Transport::Udp, Transport::Tcp] {
+    for transport in [QueryTransport::Udp, QueryTransport::Tcp] {
         let reply = answer(message, source, transport, &sources);
         assert_eq!(reply, answer(message, source, transport, &sources), "by chance");
         assert!(reply.region != Some(EU), "a region that is not offered");
@@ -37,7 +37,7 @@ pub(crate) fn dns_query(message: &[u8]) {
     }
 }
 
-fn check(message: &[u8], reply: &Reply, transport: Transport) {
+fn check(message: &[u8], reply: &DnsReply, transport: QueryTransport) {
     let Some(bytes) = &reply.bytes else { return };
     assert_eq!(bytes[..2], message[..2], "another id");
     assert_eq!(bytes[2] & 0x80, 0x80, "no answer");
@@ -61,10 +61,10 @@ fn check(message: &[u8], reply: &Reply, transport: Transport) {
         _ => 0,
     };
     assert!(scope <= ask.subnet.map_or(0, |subnet| subnet.source_prefix()));
-    if transport == Transport::Udp {
+    if transport == QueryTransport::Udp {
         let told = ask.edns.as_ref().map_or(512, Edns::max_payload).clamp(512, 1_232);
         assert!(bytes.len() <= told.into(), "{} bytes", bytes.len());
         assert!(bytes.len() <= message.len() * AMPLIFICATION_MAX, "{} bytes", bytes.len());
-        assert_eq!(answer.truncation, reply.outcome == Outcome::Truncated);
+        assert_eq!(answer.truncation, reply.outcome == QueryOutcome::Truncated);
     }
 }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::dns::client::Network;
+use crate::dns::client::ClientNetwork;
 
 /// Number of token buckets in the table, 16 bytes each (1 MiB).
 const NETWORKS_MAX: usize = 65_536;
@@ -22,7 +22,7 @@ pub struct LimiterConfig {
 
 /// Decision of the rate limiter on one query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
+pub enum QueryAdmission {
     /// The query is answered.
     Answer,
     /// The answer is empty and asks for TCP. A real resolver follows, and the victim of a forged
@@ -67,10 +67,10 @@ impl ResponseLimiter {
 
     /// Takes one answer from the token bucket of `source` at time `now`, or refuses the query.
     #[must_use]
-    pub fn admit(&mut self, source: IpAddr, now: Instant) -> Admission {
+    pub fn admit(&mut self, source: IpAddr, now: Instant) -> QueryAdmission {
         // Zero switches the rate limit off.
         if self.config.answers_per_s == 0 {
-            return Admission::Answer;
+            return QueryAdmission::Answer;
         }
         let now_ms = millis(now.saturating_duration_since(self.start));
         let each_s = self.config.answers_per_s;
@@ -82,18 +82,18 @@ impl ResponseLimiter {
         bucket.seen_ms = now_ms;
         if let Some(rest) = bucket.left.checked_sub(1_000) {
             bucket.left = rest;
-            return Admission::Answer;
+            return QueryAdmission::Answer;
         }
         bucket.refused = bucket.refused.wrapping_add(1);
         // Every second refusal asks for TCP, which a real resolver follows. The others save the
         // reply.
-        if bucket.refused % 2 == 1 { Admission::Truncate } else { Admission::Drop }
+        if bucket.refused % 2 == 1 { QueryAdmission::Truncate } else { QueryAdmission::Drop }
     }
 
     /// Returns the bucket of a network. A new bucket replaces a free slot, or else the slot that
     /// was quiet the longest.
     fn bucket(&mut self, source: IpAddr, now_ms: u32, full: u32) -> &mut Bucket {
-        let hash = Network::of(source).hash(self.seed, b"limit");
+        let hash = ClientNetwork::of(source).hash(self.seed, b"limit");
         // The tag 0 means a free slot.
         let tag = u32::try_from(hash >> 32).unwrap_or_default().max(1);
         let sets = NETWORKS_MAX / WAYS;
@@ -145,7 +145,7 @@ mod tests {
         let mut admit =
             |address: &str, ms: u64| limiter.admit(ip(address), start + Duration::from_millis(ms));
         let burst: Vec<_> = (0..7).map(|n| admit(&format!("192.0.2.{n}"), 0)).collect();
-        use Admission::{Answer, Drop, Truncate};
+        use QueryAdmission::{Answer, Drop, Truncate};
         assert_eq!(burst, [Answer, Answer, Answer, Truncate, Drop, Truncate, Drop]);
         assert_eq!(admit("198.51.100.1", 0), Answer, "another network");
         assert_eq!(admit("192.0.2.9", 99), Truncate, "a tenth of a second has not passed");
@@ -159,16 +159,16 @@ mod tests {
     #[test]
     fn a_rest_of_two_months_is_a_rest() {
         let (mut limiter, start) = limiter(1, 1);
-        assert_eq!(limiter.admit(ip("192.0.2.1"), start), Admission::Answer);
+        assert_eq!(limiter.admit(ip("192.0.2.1"), start), QueryAdmission::Answer);
         let later = start + Duration::from_secs(60 * 86_400);
-        assert_eq!(limiter.admit(ip("192.0.2.1"), later), Admission::Answer);
-        assert_eq!(limiter.admit(ip("192.0.2.1"), later), Admission::Truncate);
+        assert_eq!(limiter.admit(ip("192.0.2.1"), later), QueryAdmission::Answer);
+        assert_eq!(limiter.admit(ip("192.0.2.1"), later), QueryAdmission::Truncate);
     }
 
     #[test]
     fn without_a_limit_all_are_answered() {
         let (mut limiter, start) = limiter(0, 0);
-        assert!((0..1_000).all(|_| limiter.admit(ip("::1"), start) == Admission::Answer));
+        assert!((0..1_000).all(|_| limiter.admit(ip("::1"), start) == QueryAdmission::Answer));
     }
 
     #[test]
@@ -179,9 +179,9 @@ mod tests {
             let at = start + Duration::from_micros(u64::from(n));
             let _admission = limiter.admit(busy, at);
             let forged = std::net::Ipv4Addr::from(0x0b00_0000 + (n << 8));
-            assert_eq!(limiter.admit(forged.into(), at), Admission::Answer);
+            assert_eq!(limiter.admit(forged.into(), at), QueryAdmission::Answer);
         }
         assert_eq!(limiter.buckets.len(), NETWORKS_MAX);
-        assert_ne!(limiter.admit(busy, start + Duration::from_millis(200)), Admission::Answer);
+        assert_ne!(limiter.admit(busy, start + Duration::from_millis(200)), QueryAdmission::Answer);
     }
 }

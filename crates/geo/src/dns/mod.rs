@@ -20,11 +20,11 @@ mod test_zone;
 mod view;
 mod zone;
 
-pub use answer::{Reply, Sources, answer, truncated};
-pub use client::{Network, Transport};
-pub use limiter::{Admission, LimiterConfig, ResponseLimiter};
+pub use answer::{DnsReply, Sources, answer, truncated};
+pub use client::{ClientNetwork, QueryTransport};
+pub use limiter::{LimiterConfig, QueryAdmission, ResponseLimiter};
 pub use name::{NameError, ZoneName};
 pub use nearest::{DETOUR, rtt_by_distance_ms};
-pub use outcome::{Outcome, QueryKind};
+pub use outcome::{QueryKind, QueryOutcome};
 pub use view::{DnsView, RegionState};
 pub use zone::{CaaRecord, HostRecord, Zone, ZoneRegion, ZoneSpec};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::Coordinates;
-use crate::dns::client::Network;
+use crate::dns::client::ClientNetwork;
 use crate::dns::{DnsView, Zone};
 
 /// Kilometres that light travels in a fibre in one millisecond: two thirds of its speed in a
@@ -27,7 +27,7 @@ pub(crate) struct Asking<'a> {
     /// Coordinates of the client; `None` if no database has them.
     pub(crate) at: Option<Coordinates>,
     /// Network of the client, or of its resolver.
-    pub(crate) network: Network,
+    pub(crate) network: ClientNetwork,
     /// Name that the query asks for, in lower case.
     pub(crate) name: &'a [u8],
 }

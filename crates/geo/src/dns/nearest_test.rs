@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use proptest::prelude::*;
 
 use crate::Coordinates;
-use crate::dns::client::Network;
+use crate::dns::client::ClientNetwork;
 use crate::dns::nearest::{Asking, addresses, choose, rtt_by_distance_ms};
 use crate::dns::test_zone::{AP, EU, US, spec, view, zone};
 use crate::dns::{DnsView, RegionState, Zone};
@@ -19,7 +19,7 @@ fn asking(at: Option<(f64, f64)>, network: [u8; 3]) -> Asking<'static> {
     let [a, b, c] = network;
     Asking {
         at: at.map(|(latitude, longitude)| Coordinates::new(latitude, longitude).unwrap()),
-        network: Network::of(IpAddr::from([a, b, c, 1])),
+        network: ClientNetwork::of(IpAddr::from([a, b, c, 1])),
         name: b"infer.example.com.",
     }
 }

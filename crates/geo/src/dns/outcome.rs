@@ -59,7 +59,7 @@ impl QueryKind {
 
 /// Outcome of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum QueryOutcome {
     /// The answer has records.
     Answered,
     /// The name exists, but has no records of the requested kind.
@@ -86,7 +86,7 @@ pub enum Outcome {
     Dropped,
 }
 
-impl Outcome {
+impl QueryOutcome {
     /// All outcomes, in the order of their numbers.
     pub const ALL: [Self; 12] = [
         Self::Answered,

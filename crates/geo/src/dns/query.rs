@@ -21,12 +21,12 @@ pub(crate) enum Parsed {
     /// read.
     Fault(Metadata, ResponseCode),
     /// A query with one question.
-    Ask(Ask),
+    Ask(QueryAsk),
 }
 
 /// Query that can be answered.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct QueryAsk {
     /// Head of the message.
     pub(crate) metadata: Metadata,
     /// Question of the query, in the letter case of the client.
@@ -73,7 +73,7 @@ pub(crate) fn read(message: &[u8]) -> Parsed {
         Some(_) => return fault,
         None => None,
     };
-    Parsed::Ask(Ask { metadata, query, edns, subnet })
+    Parsed::Ask(QueryAsk { metadata, query, edns, subnet })
 }
 
 /// Returns true if RFC 7871 (section 6) allows this client subnet in a query: the scope is 0, and

@@ -99,7 +99,7 @@ pub struct Zone {
 
 /// Result of looking up a name in the zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found<'z> {
+pub(crate) enum ZoneMatch<'z> {
     /// The name is outside the zone.
     Elsewhere,
     /// The name does not exist, and no name exists below it.
@@ -164,26 +164,30 @@ impl Zone {
         RData::SOA(self.soa.clone())
     }
 
-    pub(crate) fn find(&self, name: &Name) -> Found<'_> {
+    pub(crate) fn find(&self, name: &Name) -> ZoneMatch<'_> {
         let spec = &self.spec;
         if !spec.origin.name().zone_of(name) {
-            return Found::Elsewhere;
+            return ZoneMatch::Elsewhere;
         }
         // An alias has no other records, so it is looked up first.
         if let Some((_, target)) = spec.aliases.iter().find(|(alias, _)| alias.name() == name) {
-            return Found::Alias(target);
+            return ZoneMatch::Alias(target);
         }
         let is_apex = spec.origin.name() == name;
         let is_service = spec.services.iter().any(|service| service.name() == name);
         let host = spec.hosts.iter().find(|host| host.name.name() == name);
         if is_apex || is_service || host.is_some() {
-            return Found::Name { is_apex, is_service, host };
+            return ZoneMatch::Name { is_apex, is_service, host };
         }
         let hosts = spec.hosts.iter().map(|host| &host.name);
         let aliases = spec.aliases.iter().map(|(alias, _)| alias);
         let mut all = spec.services.iter().chain(hosts).chain(aliases);
         // RFC 8020: a name exists if names below it exist.
-        if all.any(|other| name.zone_of(other.name())) { Found::Empty } else { Found::Nothing }
+        if all.any(|other| name.zone_of(other.name())) {
+            ZoneMatch::Empty
+        } else {
+            ZoneMatch::Nothing
+        }
     }
 
     /// Returns the records of a kind at the apex or a service that are equal for every client.

@@ -20,9 +20,9 @@ pub struct Database {
 }
 
 /// Location database in memory.
-pub(super) struct Source(Reader<Vec<u8>>);
+pub(super) struct DatabaseSource(Reader<Vec<u8>>);
 
-impl Source {
+impl DatabaseSource {
     /// Reads a database, and checks that it is whole and of one of the expected types.
     ///
     /// # Errors

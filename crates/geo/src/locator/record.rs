@@ -31,20 +31,20 @@ pub(super) struct InCountry<'a> {
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct Location {
-    pub(super) latitude: Number,
-    pub(super) longitude: Number,
+    pub(super) latitude: RecordNumber,
+    pub(super) longitude: RecordNumber,
 }
 
 /// Record of a database of autonomous systems.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 pub(super) struct AsnRecord {
-    pub(super) autonomous_system_number: Number,
+    pub(super) autonomous_system_number: RecordNumber,
 }
 
 /// Number of any type and width; `None` for a value that is no number.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Number(pub(super) Option<f64>);
+pub(super) struct RecordNumber(pub(super) Option<f64>);
 
 impl InCountry<'_> {
     pub(super) fn code(&self) -> Option<Country> {
@@ -61,7 +61,7 @@ impl AsnRecord {
     }
 }
 
-impl<'de> Deserialize<'de> for Number {
+impl<'de> Deserialize<'de> for RecordNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NumberVisitor)
     }
@@ -70,29 +70,29 @@ impl<'de> Deserialize<'de> for Number {
 struct NumberVisitor;
 
 impl Visitor<'_> for NumberVisitor {
-    type Value = Number;
+    type Value = RecordNumber;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number")
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Number, E> {
-        Ok(Number(Some(value)))
+    fn visit_f64<E>(self, value: f64) -> Result<RecordNumber, E> {
+        Ok(RecordNumber(Some(value)))
     }
 
-    fn visit_f32<E>(self, value: f32) -> Result<Number, E> {
-        Ok(Number(Some(value.into())))
+    fn visit_f32<E>(self, value: f32) -> Result<RecordNumber, E> {
+        Ok(RecordNumber(Some(value.into())))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Number, E> {
-        Ok(Number(Some(value as f64)))
+    fn visit_u64<E>(self, value: u64) -> Result<RecordNumber, E> {
+        Ok(RecordNumber(Some(value as f64)))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Number, E> {
-        Ok(Number(Some(value as f64)))
+    fn visit_i64<E>(self, value: i64) -> Result<RecordNumber, E> {
+        Ok(RecordNumber(Some(value as f64)))
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Number, E> {
-        Ok(Number(None))
+    fn visit_str<E>(self, _: &str) -> Result<RecordNumber, E> {
+        Ok(RecordNumber(None))
     }
 }

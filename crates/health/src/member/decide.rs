@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use spillway_types::Admission;
 
-use super::{Effect, Member, Shared};
+use super::{Effect, FleetShared, Member};
 use crate::cache_share::CacheShare;
-use crate::condition::{Cause, Evidence, Shift, State};
+use crate::condition::{Cause, ConditionState, Evidence, Shift};
 use crate::life::{Life, LifeStep};
 use crate::quantile::Samples;
 use crate::ramp::Ramp;
@@ -25,7 +25,7 @@ const SURE_STALL_MIN: Duration = Duration::from_secs(1);
 
 impl Member {
     /// Draws the conclusions from the state at `now`.
-    pub(crate) fn settle(&mut self, now: Instant, shared: &mut Shared<'_>) {
+    pub(crate) fn settle(&mut self, now: Instant, shared: &mut FleetShared<'_>) {
         for _ in 0..STEPS_MAX {
             if !self.step(now, shared) {
                 return;
@@ -36,14 +36,14 @@ impl Member {
     /// Returns true if traffic speaks for ejecting the replica. The caller checks the pool's limit.
     pub(crate) fn wants_ejection(&self) -> bool {
         self.life.is_serving()
-            && self.condition.state() == State::Well
+            && self.condition.state() == ConditionState::Well
             && self.admission() == Admission::Open
-            && self.passive.complaint(&self.spec.health).is_some()
+            && self.outliers.complaint(&self.spec.health).is_some()
     }
 
     /// Ejects the replica because of its traffic.
-    pub(crate) fn eject(&mut self, now: Instant, shared: &mut Shared<'_>) {
-        self.why = self.passive.complaint(&self.spec.health).unwrap_or("faults_in_a_row");
+    pub(crate) fn eject(&mut self, now: Instant, shared: &mut FleetShared<'_>) {
+        self.why = self.outliers.complaint(&self.spec.health).unwrap_or("faults_in_a_row");
         self.condition.eject(now, &self.spec.health, shared.rng);
     }
 
@@ -78,7 +78,7 @@ impl Member {
     /// Forgets all evidence about the replica's health, because it starts anew.
     pub(super) fn start_over(&mut self, why: &'static str) {
         self.condition.reset();
-        self.passive.forgive();
+        self.outliers.forgive();
         self.paces.forget();
         self.why = why;
     }
@@ -92,11 +92,11 @@ impl Member {
     pub(super) fn evidence(&self, now: Instant) -> Evidence {
         let votes = Votes {
             active: self.checks.active_vote(now, &self.spec),
-            passive: self.passive.vote(now, &self.spec.health),
+            passive: self.outliers.vote(now, &self.spec.health),
             deep: self.checks.deep_vote(now, &self.spec),
             scrape: self.checks.scrape_vote(now, &self.spec),
         };
-        Evidence { votes, others: self.others, is_stalled: self.passive.is_stalled() }
+        Evidence { votes, others: self.others, is_stalled: self.outliers.is_stalled() }
     }
 
     /// Returns the silence, with requests in flight, after which the replica counts as stalled.
@@ -108,7 +108,7 @@ impl Member {
             return longest;
         }
         // The window of usual times is soon empty once the replica is silent.
-        if self.passive.is_stalled() {
+        if self.outliers.is_stalled() {
             return longest.min(SURE_STALL_MIN);
         }
         let mut samples = Samples::new();
@@ -120,7 +120,7 @@ impl Member {
         })
     }
 
-    fn step(&mut self, now: Instant, shared: &mut Shared<'_>) -> bool {
+    fn step(&mut self, now: Instant, shared: &mut FleetShared<'_>) -> bool {
         let is_ready = self.life == Life::Starting && self.is_ready(now);
         if let Some(step) = self.life.advance(now, is_ready, &self.spec) {
             self.take(now, step);
@@ -144,13 +144,13 @@ impl Member {
             Shift::Out(why) | Shift::Recovered(why) => self.why = why,
             // The trial is judged by new answers alone.
             Shift::ToTrial(why) => {
-                self.passive.forgive();
+                self.outliers.forgive();
                 self.paces.forget();
                 self.why = why;
             }
             // A replica that was down starts anew, with warm-up and slow start.
             Shift::Reborn(why) => {
-                self.passive.forgive();
+                self.outliers.forgive();
                 self.paces.forget();
                 let step = self.life.begin(now, &self.spec, why);
                 self.take(now, step);

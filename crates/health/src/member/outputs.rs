@@ -5,13 +5,13 @@ use std::time::Instant;
 use spillway_types::{Admission, RAMP_FULL, Reading, Signals, Standing};
 
 use super::{Effect, Member, Shown};
-use crate::condition::State;
+use crate::condition::ConditionState;
 use crate::life::Life;
 use crate::quantile::Samples;
 use crate::ramp::Ramp;
 use crate::report::{BreakerReport, CheckReport, FaultReport, MemberReport, MemberState};
 use crate::standby::Reserve;
-use crate::tally::Tally;
+use crate::tally::CheckTally;
 use crate::{Live, Vote};
 
 impl Member {
@@ -65,9 +65,9 @@ impl Member {
             Life::Draining { .. } | Life::Drained { .. } => Admission::Draining,
         };
         let by_condition = match self.condition.state() {
-            State::Well | State::Trial { .. } => Admission::Open,
-            State::Ejected { .. } => Admission::Ejected,
-            State::Down { .. } => Admission::Down,
+            ConditionState::Well | ConditionState::Trial { .. } => Admission::Open,
+            ConditionState::Ejected { .. } => Admission::Ejected,
+            ConditionState::Down { .. } => Admission::Down,
         };
         let by_pressure =
             if self.pressure.until().is_some() { Admission::Busy } else { Admission::Open };
@@ -112,7 +112,7 @@ impl Member {
             is_against: self.condition.is_against(now, evidence.votes),
             is_spared: self.is_spared,
             ejections: self.condition.repeats(),
-            faults_in_a_row: self.passive.run(),
+            faults_in_a_row: self.outliers.run(),
             busy_for_ms: self.pressure.until().map(|until| age_ms(until, now)),
             in_flight: self.live.in_flight,
             // The caller fills in this field and the next four.
@@ -133,7 +133,7 @@ impl Member {
             ],
             breakers: self.breaker_reports(),
             faults: self
-                .passive
+                .outliers
                 .faults()
                 .map(|(fault, at)| FaultReport { fault: fault.as_str(), age_ms: age_ms(now, at) })
                 .collect(),
@@ -158,12 +158,12 @@ impl Member {
                 MemberState::Draining
             }
             (Life::Drained { .. }, ..) => MemberState::Drained,
-            (Life::Serving, State::Down { .. }, _) => MemberState::Down,
+            (Life::Serving, ConditionState::Down { .. }, _) => MemberState::Down,
             (Life::Serving, ..) if self.pressure.until().is_some() => MemberState::Busy,
-            (Life::Serving, State::Ejected { .. }, _) => MemberState::Ejected,
+            (Life::Serving, ConditionState::Ejected { .. }, _) => MemberState::Ejected,
             (Life::Serving, _, Some(Reserve::Held)) => MemberState::Standby,
-            (Life::Serving, State::Trial { .. }, _) => MemberState::Trial,
-            (Life::Serving, State::Well, _) => match self.ramp {
+            (Life::Serving, ConditionState::Trial { .. }, _) => MemberState::Trial,
+            (Life::Serving, ConditionState::Well, _) => match self.ramp {
                 Ramp::Rising { .. } => MemberState::Ramping,
                 Ramp::Full => MemberState::Serving,
             },
@@ -184,7 +184,7 @@ impl Member {
     }
 }
 
-fn check_report(check: &'static str, tally: &Tally, vote: Vote, now: Instant) -> CheckReport {
+fn check_report(check: &'static str, tally: &CheckTally, vote: Vote, now: Instant) -> CheckReport {
     let fault = tally.last_fault();
     CheckReport {
         check,

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use spillway_route::{Attempt, Refusal, SpillReason};
+use spillway_route::{Attempt, PlanError, SpillReason};
 use spillway_types::RegionName;
 
-use super::{Journey, State};
+use super::{Journey, JourneyState};
 use crate::decision::{Decision, Way};
 use crate::ending::{Ending, RefusedRequest};
 use crate::sight::Sight;
@@ -15,14 +15,14 @@ use crate::step::Connection;
 impl Journey {
     /// Chooses the step that ends the planning.
     pub(super) fn choose<S: Sight>(&mut self, sight: &S, now: Instant, rng: &mut fastrand::Rng) {
-        while self.state == State::Planning {
+        while self.state == JourneyState::Planning {
             if let Some(region) = sight.only_region() {
                 match self.has_refused(region) {
                     true => self.end(Ending::OnlyRegionGone),
                     false => self.forward(region.clone(), None, sight, now),
                 }
             } else if self.leaves_model(sight) && sight.has_stand_in() {
-                self.state = State::Renaming;
+                self.state = JourneyState::Renaming;
             } else {
                 let decision = self.consider(sight, now, rng);
                 self.decide(&decision, sight, (now, rng));
@@ -38,14 +38,14 @@ impl Journey {
         sight: &S,
         (now, rng): (Instant, &mut fastrand::Rng),
     ) {
-        self.state = State::Listening(first);
+        self.state = JourneyState::Listening(first);
         if !sight.is_quiet() {
             return;
         }
         if let Ok(second) = self.plan(sight, now, rng)
             && sight.take_hedge(now)
         {
-            self.state = State::Hedging { first, second };
+            self.state = JourneyState::Hedging { first, second };
         }
     }
 
@@ -75,7 +75,7 @@ impl Journey {
             (Way::Wait { .. } | Way::Shed { .. } | Way::TooLate { .. }, _)
                 if sight.has_stand_in() =>
             {
-                self.state = State::Renaming;
+                self.state = JourneyState::Renaming;
             }
             (Way::TooLate { reason, first_token_ms }, _) => {
                 self.end(Ending::TooLate { reason, first_token_ms });
@@ -96,7 +96,7 @@ impl Journey {
         if connection == Connection::KeptOrNew {
             self.tried.push(attempt.slot);
         }
-        self.state = State::Placing { attempt, connection };
+        self.state = JourneyState::Placing { attempt, connection };
     }
 
     fn forward<S: Sight>(
@@ -113,24 +113,24 @@ impl Journey {
         }
         // Otherwise the queue would call the request while it is served elsewhere.
         self.standing.position = Position::Outside;
-        self.state = State::Forwarding { region, reason };
+        self.state = JourneyState::Forwarding { region, reason };
     }
 
     /// Goes on without a replica of the group: with another connection, model, standing or ending.
     fn refuse<S: Sight>(
         &mut self,
-        refusal: Refusal,
+        refusal: PlanError,
         sight: &S,
         (now, rng): (Instant, &mut fastrand::Rng),
     ) {
         if let Some(attempt) = self.worn.take() {
             return self.ask(attempt, Connection::New, sight);
         }
-        let is_late = refusal == Refusal::DeadlinePassed;
+        let is_late = refusal == PlanError::DeadlinePassed;
         // The reason for refusing the first model says more than what became of its stand-ins.
         let first = *self.refusal.get_or_insert(refusal);
         if !is_late && sight.has_stand_in() {
-            self.state = State::Renaming;
+            self.state = JourneyState::Renaming;
             return;
         }
         if let Some(attempt) = self.plan_among_next(refusal, sight, (now, rng)) {
@@ -140,7 +140,7 @@ impl Journey {
             return self.end(Ending::LastFailure);
         }
         let refusal = if is_late { refusal } else { first };
-        let waits = matches!(refusal, Refusal::AllBusy | Refusal::AllResting);
+        let waits = matches!(refusal, PlanError::AllBusy | PlanError::AllResting);
         let retry_at = self.busy_until.filter(|_| waits);
         let was_tried = self.attempts > 0;
         self.end(Ending::Refused(RefusedRequest { refusal, was_tried, retry_at }));

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use spillway_route::{Attempt, Loads, Moment, Plan, Reason, Refusal, plan};
+use spillway_route::{Attempt, Loads, Moment, Plan, PlanError, Reason, plan};
 
 use super::Journey;
 use crate::decision::Decision;
@@ -40,16 +40,16 @@ impl Journey {
         sight: &S,
         now: Instant,
         rng: &mut fastrand::Rng,
-    ) -> Result<Attempt, Refusal> {
+    ) -> Result<Attempt, PlanError> {
         if let Some(slot) = sight.pinned() {
             let attempt = Attempt { slot, reason: Reason::Session, prediction: None };
             let is_new = !self.tried.contains(&slot);
-            return if is_new { Ok(attempt) } else { Err(Refusal::AllTried) };
+            return if is_new { Ok(attempt) } else { Err(PlanError::AllTried) };
         }
-        let Some(group) = sight.group() else { return Err(Refusal::NoReplica) };
+        let Some(group) = sight.group() else { return Err(PlanError::NoReplica) };
         self.busy_until = group.busy_until.or_else(|| tenant_rests_until(sight));
         if self.busy_until.is_some() {
-            return Err(Refusal::AllResting);
+            return Err(PlanError::AllResting);
         }
         let room = self.room(sight);
         // Places that others leave to the tenant are tried before all others.
@@ -76,11 +76,11 @@ impl Journey {
     /// such a replica than none.
     pub(super) fn plan_among_next<S: Sight>(
         &self,
-        refusal: Refusal,
+        refusal: PlanError,
         sight: &S,
         (now, rng): (Instant, &mut fastrand::Rng),
     ) -> Option<Attempt> {
-        if refusal != Refusal::AllTried || self.attempts == 0 || sight.pinned().is_some() {
+        if refusal != PlanError::AllTried || self.attempts == 0 || sight.pinned().is_some() {
             return None;
         }
         let next = sight.group()?.next?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use spillway_route::ShedReason;
 
-use super::{Journey, State};
+use super::{Journey, JourneyState};
 use crate::ending::Ending;
 use crate::sight::Sight;
 use crate::standing::Position;
@@ -46,14 +46,14 @@ impl Journey {
             passes_turn_on: self.standing.position == Position::AtTurn,
         };
         self.standing.position = Position::Queued;
-        self.state = State::Waiting(terms);
+        self.state = JourneyState::Waiting(terms);
     }
 
     /// Pauses before the next look for a place. Another replica may have one at once; the only one
     /// that can serve the request is asked again after some time.
     pub(super) fn pause_without_place<S: Sight>(&mut self, sight: &S, now: Instant) {
         if sight.pinned().is_none() {
-            self.state = State::Pausing(Duration::ZERO);
+            self.state = JourneyState::Pausing(Duration::ZERO);
             return;
         }
         let since = *self.standing.since.get_or_insert(now);
@@ -61,7 +61,7 @@ impl Journey {
         if now >= until {
             return self.end(Ending::NoPlaceInTime(over));
         }
-        self.state = State::Pausing(PINNED_PAUSE.min(until - now));
+        self.state = JourneyState::Pausing(PINNED_PAUSE.min(until - now));
     }
 
     /// Forgets refusals of regions after some time: they may have room by now, as their reports

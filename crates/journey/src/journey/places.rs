@@ -1,6 +1,6 @@
 //! Places at replicas: which of them count for the request, and how soon they come free.
 
-use spillway_route::{Attempt, Candidate, Loads, Refusal, Turnover, expected_rate};
+use spillway_route::{Attempt, Candidate, Loads, PlanError, Turnover, expected_rate};
 
 use super::Journey;
 use crate::decision::Way;
@@ -53,10 +53,10 @@ impl Journey {
     pub(super) fn leaves_for_a_guess<S: Sight>(
         &self,
         way: Way,
-        planned: Result<Attempt, Refusal>,
+        planned: Result<Attempt, PlanError>,
         sight: &S,
     ) -> bool {
-        let leaves = matches!(way, Way::Region { .. }) && planned == Err(Refusal::AllBusy);
+        let leaves = matches!(way, Way::Region { .. }) && planned == Err(PlanError::AllBusy);
         if self.is_past_guesses || !leaves {
             return false;
         }

@@ -16,7 +16,7 @@ use spillway_types::{
 };
 
 use crate::{
-    Claim, Connection, Conversation, Ending, Event, Journey, Kept, Permission, Position,
+    Claim, Connection, Conversation, Ending, Event, Journey, KeptPlaces, Permission, Position,
     QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, Room, RoomLoads, RouteRules,
     Step,
 };
@@ -324,7 +324,7 @@ impl ReplicaSight for TestSight {
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
         self.replica(slot).is_guess
     }
-    fn kept_from_tenant(&self) -> Option<Kept> {
+    fn kept_from_tenant(&self) -> Option<KeptPlaces> {
         None
     }
     fn kept_for_tenant(&self) -> Option<ReplicaSlot> {

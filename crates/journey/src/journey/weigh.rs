@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 use spillway_route::{
-    Access, Attempt, Degraded, Moment, OwnRegion, Refusal, RegionCandidate, ShedReason, SpillPlan,
-    SpillReason, SpillVerdict, Waiting, late_ms, spill,
+    Access, Attempt, Degraded, Moment, OwnRegion, PlanError, RegionCandidate, ShedReason,
+    SpillPlan, SpillReason, SpillVerdict, Waiting, late_ms, spill,
 };
 use spillway_types::{ModelName, RegionName, Speed};
 
@@ -35,7 +35,7 @@ impl Journey {
     /// comparison, if one was needed.
     pub(super) fn weigh<S: Sight>(
         &self,
-        planned: Result<Attempt, Refusal>,
+        planned: Result<Attempt, PlanError>,
         sight: &S,
         (now, rng): (Instant, &mut fastrand::Rng),
     ) -> (Way, Option<SpillPlan>) {
@@ -63,14 +63,14 @@ impl Journey {
     /// better.
     fn stays_anyway<S: Sight>(
         &self,
-        planned: Result<Attempt, Refusal>,
+        planned: Result<Attempt, PlanError>,
         late_ms: Option<f32>,
         (sight, now): (&S, Instant),
     ) -> bool {
         match planned {
-            Err(Refusal::DeadlinePassed) => true,
-            Err(Refusal::AllBusy) => false,
-            Err(Refusal::AllResting) if self.waits_for_rest(sight, now) => false,
+            Err(PlanError::DeadlinePassed) => true,
+            Err(PlanError::AllBusy) => false,
+            Err(PlanError::AllResting) if self.waits_for_rest(sight, now) => false,
             Err(_) => sight.is_alone(),
             Ok(attempt) => {
                 let is_roomy = |model| sight.is_roomy(model);
@@ -89,7 +89,7 @@ impl Journey {
     /// lost.
     fn late_ms<S: Sight>(
         &self,
-        planned: Result<Attempt, Refusal>,
+        planned: Result<Attempt, PlanError>,
         sight: &S,
         now: Instant,
     ) -> Option<f32> {
@@ -106,7 +106,7 @@ impl Journey {
     fn scales<S: Sight>(
         &self,
         model: &ModelName,
-        planned: Result<Attempt, Refusal>,
+        planned: Result<Attempt, PlanError>,
         (sight, now): (&S, Instant),
     ) -> Scales {
         let mut own = self.own_region(model, planned, (sight, now));
@@ -143,7 +143,7 @@ impl Journey {
     fn own_region<S: Sight>(
         &self,
         model: &ModelName,
-        planned: Result<Attempt, Refusal>,
+        planned: Result<Attempt, PlanError>,
         (sight, now): (&S, Instant),
     ) -> OwnRegion {
         let rate_per_s = |tokens| self.certain_rate(sight, tokens);
@@ -156,8 +156,8 @@ impl Journey {
         own.first_token_ms_max = self.first_token_left_ms(sight, now);
         match planned {
             Ok(_) => {}
-            Err(Refusal::AllBusy) => own.places = Some(0),
-            Err(Refusal::AllResting) if self.waits_for_rest(sight, now) => {
+            Err(PlanError::AllBusy) => own.places = Some(0),
+            Err(PlanError::AllResting) if self.waits_for_rest(sight, now) => {
                 own.places = Some(0);
                 // Replicas that rest are no candidates, and yet they are there.
                 own.replicas = own.replicas.max(1);
@@ -180,7 +180,7 @@ impl Journey {
     fn own_prefill_ms<S: Sight>(
         &self,
         model: &ModelName,
-        planned: Result<Attempt, Refusal>,
+        planned: Result<Attempt, PlanError>,
         (sight, has_room): (&S, bool),
     ) -> f32 {
         let prediction = planned.ok().and_then(|attempt| attempt.prediction);
@@ -315,7 +315,7 @@ fn add_prefill<S: Sight>(
 }
 
 /// Returns the speed of this region's replicas; if unknown, of the chosen one.
-fn own_speed<S: Sight>(model: &ModelName, planned: Result<Attempt, Refusal>, sight: &S) -> Speed {
+fn own_speed<S: Sight>(model: &ModelName, planned: Result<Attempt, PlanError>, sight: &S) -> Speed {
     let known = sight.own_speed(model).filter(|speed| speed.trust > 0.0);
     let chosen = || planned.ok().map(|attempt| sight.replica_speed(attempt.slot));
     known.or_else(chosen).unwrap_or_default()

@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// Reason for which a certificate can't be made.
 #[derive(Debug, Error)]
-pub enum CertsFault {
+pub enum CertsError {
     /// A name can't be part of an identity.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -65,9 +65,9 @@ impl Validity {
     /// it.
     ///
     /// # Errors
-    /// Returns [`CertsFault::Clock`] if `now` is before 1970.
-    pub fn days(now: SystemTime, days: u32) -> Result<Self, CertsFault> {
-        let now = now.duration_since(SystemTime::UNIX_EPOCH).or(Err(CertsFault::Clock))?;
+    /// Returns [`CertsError::Clock`] if `now` is before 1970.
+    pub fn days(now: SystemTime, days: u32) -> Result<Self, CertsError> {
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).or(Err(CertsError::Clock))?;
         Ok(Self { not_before: now.saturating_sub(CLOCK_SKEW), not_after: now + DAY * days })
     }
 
@@ -96,7 +96,7 @@ impl Authority {
     ///
     /// # Errors
     /// Returns an error if the name can't be part of an identity, or the key can't be made.
-    pub fn new(cluster: &str, validity: Validity) -> Result<Self, CertsFault> {
+    pub fn new(cluster: &str, validity: Validity) -> Result<Self, CertsError> {
         check_label("cluster", cluster)?;
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -116,14 +116,14 @@ impl Authority {
     ///
     /// # Errors
     /// Returns an error if a text can't be read, or the key belongs to none of the certificates.
-    pub fn open(certificates: &str, key: &str) -> Result<Self, CertsFault> {
+    pub fn open(certificates: &str, key: &str) -> Result<Self, CertsError> {
         let der = |pem: &str| {
             CertificateDer::from_pem_slice(pem.as_bytes())
-                .map_err(|error| CertsFault::Pem(error.to_string()))
+                .map_err(|error| CertsError::Pem(error.to_string()))
         };
         let blocks = certificate_blocks(certificates);
         if blocks.is_empty() {
-            return Err(CertsFault::Pem("there is no certificate in PEM form".to_owned()));
+            return Err(CertsError::Pem("there is no certificate in PEM form".to_owned()));
         }
         for certificate in blocks {
             let der = der(&certificate)?;
@@ -134,7 +134,7 @@ impl Authority {
                 return Ok(Self { cluster, certificate, issuer });
             }
         }
-        Err(CertsFault::OtherKey)
+        Err(CertsError::OtherKey)
     }
 
     /// Returns the name of the CA's cluster.
@@ -164,7 +164,7 @@ impl Authority {
         region: &str,
         node: &str,
         validity: Validity,
-    ) -> Result<(String, String), CertsFault> {
+    ) -> Result<(String, String), CertsError> {
         let identity = Identity::new(&self.cluster, region, node)?;
         self.issue_for(&identity, validity)
     }
@@ -179,7 +179,7 @@ impl Authority {
         (region, node): (&str, &str),
         key_pem: &str,
         validity: Validity,
-    ) -> Result<(String, String), CertsFault> {
+    ) -> Result<(String, String), CertsError> {
         let identity = Identity::new(&self.cluster, region, node)?;
         let key = KeyPair::from_pem(key_pem)?;
         Ok((self.certify(&identity, &key, validity)?, key_pem.to_owned()))
@@ -190,10 +190,10 @@ impl Authority {
     ///
     /// # Errors
     /// Returns an error if the request is of another cluster, or signing fails.
-    pub fn sign(&self, request: &SigningRequest, validity: Validity) -> Result<String, CertsFault> {
+    pub fn sign(&self, request: &SigningRequest, validity: Validity) -> Result<String, CertsError> {
         if request.identity.cluster() != self.cluster {
             let found = request.identity.cluster().to_owned();
-            return Err(CertsFault::OtherCluster { found, expected: self.cluster.clone() });
+            return Err(CertsError::OtherCluster { found, expected: self.cluster.clone() });
         }
         self.certify(&request.identity, &request.public_key, validity)
     }
@@ -203,7 +203,7 @@ impl Authority {
         &self,
         identity: &Identity,
         validity: Validity,
-    ) -> Result<(String, String), CertsFault> {
+    ) -> Result<(String, String), CertsError> {
         let key = KeyPair::generate()?;
         Ok((self.certify(identity, &key, validity)?, key.serialize_pem()))
     }
@@ -213,7 +213,7 @@ impl Authority {
         identity: &Identity,
         key: &impl PublicKeyData,
         validity: Validity,
-    ) -> Result<String, CertsFault> {
+    ) -> Result<String, CertsError> {
         let mut params = names_of(identity)?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         // A node both dials and is dialled.
@@ -229,16 +229,16 @@ impl Authority {
 }
 
 /// Returns a random number of 127 bits: positive, as X.509 requires, and never zero.
-fn serial_number() -> Result<SerialNumber, CertsFault> {
+fn serial_number() -> Result<SerialNumber, CertsError> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(CertsFault::NoRandomness)?;
+    getrandom::fill(&mut bytes).map_err(CertsError::NoRandomness)?;
     bytes[0] = (bytes[0] & 0x7f) | 0x40;
     Ok(SerialNumber::from_slice(&bytes))
 }
 
-fn cluster_of(certificate: &CertificateDer<'_>) -> Result<String, CertsFault> {
+fn cluster_of(certificate: &CertificateDer<'_>) -> Result<String, CertsError> {
     let parsed = webpki::EndEntityCert::try_from(certificate)
-        .map_err(|error| CertsFault::Pem(error.to_string()))?;
+        .map_err(|error| CertsError::Pem(error.to_string()))?;
     let mut clusters = parsed.valid_uri_names().filter_map(cluster_of_authority);
-    clusters.next().map(str::to_owned).ok_or(CertsFault::NoCluster)
+    clusters.next().map(str::to_owned).ok_or(CertsError::NoCluster)
 }

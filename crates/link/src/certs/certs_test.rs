@@ -48,7 +48,7 @@ fn nothing_is_replaced_unless_asked_for() {
     let authority = Authority::new("prod", days(30)).unwrap();
     let secret = PrefixKey::random().unwrap();
     let refused = files.write(&authority, &secret, IfExists::Refuse);
-    assert!(matches!(refused, Err(WriteFault::Exists(_))), "{refused:?}");
+    assert!(matches!(refused, Err(CertificateWriteError::Exists(_))), "{refused:?}");
     assert_eq!(std::fs::read(&files.key).unwrap(), before);
     assert!(!files.certificate.exists(), "all or nothing");
     files.write(&authority, &secret, IfExists::Replace).unwrap();
@@ -59,17 +59,17 @@ fn nothing_is_replaced_unless_asked_for() {
 
 #[test]
 fn names_that_no_certificate_can_carry_are_refused() {
-    assert!(matches!(Authority::new("Prod", days(1)), Err(CertsFault::Name(_))));
+    assert!(matches!(Authority::new("Prod", days(1)), Err(CertsError::Name(_))));
     let authority = Authority::new("prod", days(1)).unwrap();
-    assert!(matches!(authority.issue("eu/..", "a", days(1)), Err(CertsFault::Name(_))));
-    assert!(matches!(authority.issue("eu", "", days(1)), Err(CertsFault::Name(_))));
+    assert!(matches!(authority.issue("eu/..", "a", days(1)), Err(CertsError::Name(_))));
+    assert!(matches!(authority.issue("eu", "", days(1)), Err(CertsError::Name(_))));
 }
 
 #[test]
 fn files_of_something_else_are_no_authority() {
     let authority = Authority::new("prod", days(1)).unwrap();
     let (node, key) = authority.issue("eu", "a", days(1)).unwrap();
-    assert!(matches!(Authority::open(&node, &key), Err(CertsFault::NoCluster)));
+    assert!(matches!(Authority::open(&node, &key), Err(CertsError::NoCluster)));
     assert!(Authority::open("no PEM", &key).is_err());
     assert!(Authority::open(authority.certificate_pem(), "no key").is_err());
 }

@@ -2,7 +2,7 @@
 
 use crate::config::CertificateFiles;
 use crate::identity::Identity;
-use crate::tls::{CertificateFault, FileContents, Material};
+use crate::tls::{CredentialError, FileContents, Material};
 
 /// Checks that the node `me` could run with these certificates and this key, as a node does when it
 /// reads its files. `files` only names the files in errors.
@@ -13,7 +13,7 @@ pub fn check_node(
     me: &Identity,
     files: &CertificateFiles,
     [authority, certificate, key]: [&[u8]; 3],
-) -> Result<(), CertificateFault> {
+) -> Result<(), CredentialError> {
     let contents = FileContents::of([authority, certificate, key]);
     Material::parse(files, &contents, me).map(drop)
 }

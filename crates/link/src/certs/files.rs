@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::authority::{Authority, CertsFault};
+use super::authority::{Authority, CertsError};
 use super::secret::PrefixKey;
 use crate::config::CertificateFiles;
 
@@ -21,7 +21,7 @@ pub enum IfExists {
 
 /// Error while files are written or read.
 #[derive(Debug, Error)]
-pub enum WriteFault {
+pub enum CertificateWriteError {
     /// A file exists and was not to be replaced.
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
@@ -35,7 +35,7 @@ pub enum WriteFault {
     },
     /// The content of a file can't be used.
     #[error(transparent)]
-    Certs(#[from] CertsFault),
+    Certs(#[from] CertsError),
 }
 
 /// Files that `spillway certs init` makes.
@@ -70,7 +70,7 @@ impl AuthorityFiles {
         authority: &Authority,
         prefix_key: &PrefixKey,
         if_exists: IfExists,
-    ) -> Result<(), WriteFault> {
+    ) -> Result<(), CertificateWriteError> {
         write_all(
             if_exists,
             [
@@ -97,7 +97,7 @@ impl AuthorityFiles {
     ///
     /// # Errors
     /// Returns an error if a file can't be read, or its content can't be used.
-    pub fn open(&self) -> Result<Authority, WriteFault> {
+    pub fn open(&self) -> Result<Authority, CertificateWriteError> {
         Ok(Authority::open(&read(&self.certificate)?, &read(&self.key)?)?)
     }
 }
@@ -132,7 +132,7 @@ impl NodeFiles {
         &self,
         (certificate, key): (String, String),
         if_exists: IfExists,
-    ) -> Result<(), WriteFault> {
+    ) -> Result<(), CertificateWriteError> {
         write_all(
             if_exists,
             [(&self.key, key, Secrecy::Secret), (&self.certificate, certificate, Secrecy::Public)],
@@ -154,7 +154,11 @@ impl NodeFiles {
 ///
 /// # Errors
 /// Returns an error if the file exists and is not to be replaced, or the system refuses.
-pub fn write_public(path: &Path, text: String, if_exists: IfExists) -> Result<(), WriteFault> {
+pub fn write_public(
+    path: &Path,
+    text: String,
+    if_exists: IfExists,
+) -> Result<(), CertificateWriteError> {
     write_all(if_exists, [(&path.to_owned(), text, Secrecy::Public)])
 }
 
@@ -162,7 +166,11 @@ pub fn write_public(path: &Path, text: String, if_exists: IfExists) -> Result<()
 ///
 /// # Errors
 /// Returns an error if the file exists and is not to be replaced, or the system refuses.
-pub fn write_secret(path: &Path, text: String, if_exists: IfExists) -> Result<(), WriteFault> {
+pub fn write_secret(
+    path: &Path,
+    text: String,
+    if_exists: IfExists,
+) -> Result<(), CertificateWriteError> {
     write_all(if_exists, [(&path.to_owned(), text, Secrecy::Secret)])
 }
 
@@ -172,8 +180,9 @@ pub(super) enum Secrecy {
     Secret,
 }
 
-pub(super) fn read(path: &Path) -> Result<String, WriteFault> {
-    std::fs::read_to_string(path).map_err(|cause| WriteFault::Io { path: path.to_owned(), cause })
+pub(super) fn read(path: &Path) -> Result<String, CertificateWriteError> {
+    std::fs::read_to_string(path)
+        .map_err(|cause| CertificateWriteError::Io { path: path.to_owned(), cause })
 }
 
 /// Writes all files, or none if one of them must not be replaced. All are on the disk before the
@@ -181,16 +190,16 @@ pub(super) fn read(path: &Path) -> Result<String, WriteFault> {
 pub(super) fn write_all<const N: usize>(
     if_exists: IfExists,
     files: [(&PathBuf, String, Secrecy); N],
-) -> Result<(), WriteFault> {
+) -> Result<(), CertificateWriteError> {
     if if_exists == IfExists::Refuse
         && let Some((path, ..)) = files.iter().find(|(path, ..)| path.exists())
     {
-        return Err(WriteFault::Exists((*path).clone()));
+        return Err(CertificateWriteError::Exists((*path).clone()));
     }
     let fault = |path: &PathBuf, cause: io::Error| match cause.kind() {
         // Another process created the file after the check above.
-        io::ErrorKind::AlreadyExists => WriteFault::Exists(path.clone()),
-        _ => WriteFault::Io { path: path.clone(), cause },
+        io::ErrorKind::AlreadyExists => CertificateWriteError::Exists(path.clone()),
+        _ => CertificateWriteError::Io { path: path.clone(), cause },
     };
     for (path, text, secrecy) in &files {
         write_beside(path, text, *secrecy).map_err(|cause| fault(path, cause))?;

@@ -18,14 +18,16 @@ mod request_test;
 #[cfg(test)]
 mod rotation_test;
 
-pub use authority::{Authority, CertsFault, Validity};
+pub use authority::{Authority, CertsError, Validity};
 pub use check::check_node;
 pub use facts::{
     CertificateFacts, CertificateKind, authority_of, certificates_of_pem, fingerprint, is_key_of,
 };
-pub use files::{AuthorityFiles, IfExists, NodeFiles, WriteFault, write_public, write_secret};
+pub use files::{
+    AuthorityFiles, CertificateWriteError, IfExists, NodeFiles, write_public, write_secret,
+};
 pub use request::{RequestError, SigningRequest};
 pub use rotation::{Rotation, RotationError, RotationPhase};
 pub use rustls::pki_types::CertificateDer;
-pub use secret::{NoPrefixKey, PrefixKey};
+pub use secret::{PrefixKey, PrefixKeyError};
 pub use serial::serial_of_pem;

@@ -10,7 +10,7 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 
-use super::authority::CertsFault;
+use super::authority::CertsError;
 use crate::identity::Identity;
 
 /// Reason for which a signing request is not signed.
@@ -59,7 +59,7 @@ impl SigningRequest {
     pub fn make(
         identity: &Identity,
         key_pem: Option<&str>,
-    ) -> Result<(String, String), CertsFault> {
+    ) -> Result<(String, String), CertsError> {
         let key = match key_pem {
             Some(pem) => KeyPair::from_pem(pem)?,
             None => KeyPair::generate()?,
@@ -99,7 +99,7 @@ impl SigningRequest {
 }
 
 /// Returns the names of a node for its certificate and its requests.
-pub(super) fn names_of(identity: &Identity) -> Result<CertificateParams, CertsFault> {
+pub(super) fn names_of(identity: &Identity) -> Result<CertificateParams, CertsError> {
     let name = |text: String| Ia5String::try_from(text);
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, identity.dns_name());

@@ -36,7 +36,7 @@ fn check(
     authority: &Authority,
     certificate: &str,
     key: &str,
-) -> Result<(), crate::CertificateFault> {
+) -> Result<(), crate::CredentialError> {
     let named = |name: &str| name.into();
     let files = CertificateFiles {
         authority: named("ca.pem"),

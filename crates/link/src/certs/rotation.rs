@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::authority::{Authority, CertsFault, Validity};
-use super::files::{AuthorityFiles, IfExists, Secrecy, WriteFault, read, write_all};
+use super::authority::{Authority, CertsError, Validity};
+use super::files::{AuthorityFiles, CertificateWriteError, IfExists, Secrecy, read, write_all};
 use super::pem_blocks::certificate_blocks;
 
 /// Phase of a rotation of the CA.
@@ -42,10 +42,10 @@ impl RotationPhase {
 pub enum RotationError {
     /// A file can't be read or written.
     #[error(transparent)]
-    Files(#[from] WriteFault),
+    Files(#[from] CertificateWriteError),
     /// A CA can't be made or read.
     #[error(transparent)]
-    Certs(#[from] CertsFault),
+    Certs(#[from] CertsError),
     /// Another step comes first.
     #[error("{0}")]
     Order(&'static str),
@@ -178,7 +178,7 @@ impl Rotation {
 fn remove(path: PathBuf) -> Result<(), RotationError> {
     match std::fs::remove_file(&path) {
         Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
-            Err(WriteFault::Io { path, cause }.into())
+            Err(CertificateWriteError::Io { path, cause }.into())
         }
         _ => Ok(()),
     }

@@ -12,7 +12,7 @@ pub struct PrefixKey([u8; 32]);
 /// Error: the text is no prefix key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a prefix key is 64 hexadecimal digits")]
-pub struct NoPrefixKey;
+pub struct PrefixKeyError;
 
 impl PrefixKey {
     /// Draws a key from the operating system's randomness.
@@ -41,10 +41,10 @@ impl PrefixKey {
     ///
     /// # Errors
     /// Returns an error for any other text.
-    pub fn from_hex(text: &str) -> Result<Self, NoPrefixKey> {
+    pub fn from_hex(text: &str) -> Result<Self, PrefixKeyError> {
         let digits = text.trim().as_bytes();
         if digits.len() != 64 {
-            return Err(NoPrefixKey);
+            return Err(PrefixKeyError);
         }
         let mut key = [0; 32];
         for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
@@ -60,12 +60,12 @@ impl fmt::Debug for PrefixKey {
     }
 }
 
-fn hex_digit(digit: u8) -> Result<u8, NoPrefixKey> {
+fn hex_digit(digit: u8) -> Result<u8, PrefixKeyError> {
     match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
         b'a'..=b'f' => Ok(digit - b'a' + 10),
         b'A'..=b'F' => Ok(digit - b'A' + 10),
-        _ => Err(NoPrefixKey),
+        _ => Err(PrefixKeyError),
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn what_is_no_key_is_refused() {
         for text in ["", "00", &"0g".repeat(32), &"00".repeat(33), &"é".repeat(32)] {
-            assert_eq!(PrefixKey::from_hex(text), Err(NoPrefixKey), "{text}");
+            assert_eq!(PrefixKey::from_hex(text), Err(PrefixKeyError), "{text}");
         }
     }
 

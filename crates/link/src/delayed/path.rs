@@ -68,10 +68,10 @@ pub struct PathCounts {
 /// Paths from one node to all addresses. Clones of the `Arc` are handles: a change holds from the
 /// next packet on.
 pub struct Paths {
-    state: Mutex<State>,
+    state: Mutex<PathState>,
 }
 
-struct State {
+struct PathState {
     random: fastrand::Rng,
     paths: BTreeMap<SocketAddr, Road>,
     counts: PathCounts,
@@ -89,7 +89,7 @@ impl Paths {
     /// Makes perfect paths to all addresses; random numbers are drawn from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Arc<Self> {
-        let state = State {
+        let state = PathState {
             random: fastrand::Rng::with_seed(seed),
             paths: BTreeMap::new(),
             counts: PathCounts::default(),
@@ -133,7 +133,7 @@ impl Paths {
         self.lock().fate(to, bytes, now)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PathState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -155,7 +155,7 @@ pub(super) enum Fate {
     Lost,
 }
 
-impl State {
+impl PathState {
     fn fate(&mut self, to: SocketAddr, bytes: usize, now: Instant) -> Fate {
         // A dual-stack socket writes IPv4 addresses in the form of IPv6.
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());

@@ -9,14 +9,14 @@ use quinn::ReadError;
 use thiserror::Error;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::piece::{Piece, PieceFault, PieceReader};
+use super::piece::{Piece, PieceError, PieceReader};
 use super::streams::Receiver;
 use crate::code::StreamCode;
 use crate::peer::OpenStream;
 
 /// Reason for which a body ended too early.
 #[derive(Debug, Error)]
-pub enum BodyFault {
+pub enum BodyError {
     /// The peer gave the body up.
     #[error("the peer gave up: {0:?}")]
     Reset(StreamCode),
@@ -25,7 +25,7 @@ pub enum BodyFault {
     Lost,
     /// The body breaks the rules of pieces.
     #[error(transparent)]
-    Malformed(#[from] PieceFault),
+    Malformed(#[from] PieceError),
     /// The body does not have the announced length.
     #[error("the body has not the announced length")]
     Length,
@@ -38,11 +38,11 @@ pub enum BodyFault {
 /// this also gives the request up.
 #[derive(Debug)]
 pub struct ForwardBody {
-    state: State,
+    state: ForwardBodyState,
     reader: PieceReader,
     chunk: Bytes,
     /// Fault that was found while looking ahead; returned by the next poll.
-    fault: Option<BodyFault>,
+    fault: Option<BodyError>,
     /// Bytes that are still to come, if the length was announced.
     bytes_left: Option<u64>,
     /// Task that still sends the request's body; aborted with the reply.
@@ -51,7 +51,7 @@ pub struct ForwardBody {
 }
 
 #[derive(Debug)]
-enum State {
+enum ForwardBodyState {
     /// More is to come. // => Ended
     Coming(Receiver),
     /// The end was read, or the body failed and returned its error. // => Ended
@@ -62,7 +62,7 @@ impl ForwardBody {
     /// Makes an empty body.
     pub(super) fn empty() -> Self {
         Self {
-            state: State::Ended,
+            state: ForwardBodyState::Ended,
             reader: PieceReader::default(),
             chunk: Bytes::new(),
             fault: None,
@@ -74,7 +74,7 @@ impl ForwardBody {
 
     /// Makes the body of a request, with its announced length if there is one.
     pub(super) fn of_request(receiver: Receiver, bytes: Option<u64>) -> Self {
-        Self { state: State::Coming(receiver), bytes_left: bytes, ..Self::empty() }
+        Self { state: ForwardBodyState::Coming(receiver), bytes_left: bytes, ..Self::empty() }
     }
 
     /// Makes the body of a reply; `upload` is the task that still sends the request's body.
@@ -84,7 +84,7 @@ impl ForwardBody {
         open: OpenStream,
     ) -> Self {
         Self {
-            state: State::Coming(receiver),
+            state: ForwardBodyState::Coming(receiver),
             bytes_left: None,
             _upload: upload,
             _open: Some(open),
@@ -94,14 +94,14 @@ impl ForwardBody {
 
     /// Gives the body up with `code` instead of [`StreamCode::Cancelled`].
     pub fn abandon(mut self, code: StreamCode) {
-        if let State::Coming(receiver) = &mut self.state {
+        if let ForwardBodyState::Coming(receiver) = &mut self.state {
             receiver.if_dropped(code);
         }
     }
 
     /// Polls for the next piece; [`Piece::End`] once the body has ended.
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, BodyFault>> {
-        let State::Coming(receiver) = &mut self.state else {
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, BodyError>> {
+        let ForwardBodyState::Coming(receiver) = &mut self.state else {
             return Poll::Ready(Ok(Piece::End));
         };
         loop {
@@ -119,7 +119,7 @@ impl ForwardBody {
             }
             match ready!(receiver.poll_chunk(context)) {
                 Ok(Some(chunk)) => self.chunk = chunk,
-                Ok(None) => return Poll::Ready(Err(PieceFault::CutOff.into())),
+                Ok(None) => return Poll::Ready(Err(PieceError::CutOff.into())),
                 Err(error) => return Poll::Ready(Err(fault_of(&error))),
             }
         }
@@ -128,12 +128,12 @@ impl ForwardBody {
     /// Takes the end if it is right behind the data. A reader that knows the length of a body drops
     /// it after the last byte, and the peer must not take that for giving up.
     fn look_for_end(&mut self, context: &mut Context<'_>) {
-        let State::Coming(receiver) = &mut self.state else { return };
+        let ForwardBodyState::Coming(receiver) = &mut self.state else { return };
         if self.chunk.is_empty() {
             match receiver.poll_chunk(context) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(Some(chunk))) => self.chunk = chunk,
-                Poll::Ready(Ok(None)) => self.fault = Some(PieceFault::CutOff.into()),
+                Poll::Ready(Ok(None)) => self.fault = Some(PieceError::CutOff.into()),
                 Poll::Ready(Err(error)) => self.fault = Some(fault_of(&error)),
             }
         }
@@ -159,46 +159,46 @@ impl ForwardBody {
 
     /// Ends the body with an error; the drop of the receiver tells the peer if the stream has not
     /// ended.
-    fn fail(&mut self, fault: BodyFault) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
-        self.state = State::Ended;
+    fn fail(&mut self, fault: BodyError) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.state = ForwardBodyState::Ended;
         Poll::Ready(Some(Err(fault)))
     }
 
     /// Ends the body. Takes the end of the stream too, if it is there, so that the peer sees no
     /// giving up.
     fn end(&mut self, context: &mut Context<'_>) {
-        if let State::Coming(receiver) = &mut self.state {
+        if let ForwardBodyState::Coming(receiver) = &mut self.state {
             // The poll is not waited for, because the body has ended in any case.
             drop(receiver.poll_chunk(context));
         }
-        self.state = State::Ended;
+        self.state = ForwardBodyState::Ended;
         self._upload = None;
         self._open = None;
     }
 }
 
-fn fault_of(error: &ReadError) -> BodyFault {
+fn fault_of(error: &ReadError) -> BodyError {
     match error {
-        ReadError::Reset(code) => BodyFault::Reset(StreamCode::from_number(*code)),
-        _ => BodyFault::Lost,
+        ReadError::Reset(code) => BodyError::Reset(StreamCode::from_number(*code)),
+        _ => BodyError::Lost,
     }
 }
 
 impl Body for ForwardBody {
     type Data = Bytes;
-    type Error = BodyFault;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
-        if matches!(self.state, State::Ended) {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if matches!(self.state, ForwardBodyState::Ended) {
             return Poll::Ready(None);
         }
         match ready!(self.poll_piece(context)) {
             Ok(Piece::Data(data)) => {
                 if !self.count(data.len()) {
-                    return self.fail(BodyFault::Length);
+                    return self.fail(BodyError::Length);
                 }
                 self.look_for_end(context);
                 Poll::Ready(Some(Ok(Frame::data(data))))
@@ -206,7 +206,7 @@ impl Body for ForwardBody {
             Ok(Piece::Trailers(headers)) => Poll::Ready(Some(Ok(Frame::trailers(headers)))),
             Ok(Piece::End) => {
                 if self.bytes_left.is_some_and(|left| left > 0) {
-                    return self.fail(BodyFault::Length);
+                    return self.fail(BodyError::Length);
                 }
                 self.end(context);
                 Poll::Ready(None)
@@ -216,7 +216,7 @@ impl Body for ForwardBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.state, State::Ended)
+        matches!(self.state, ForwardBodyState::Ended)
     }
 
     fn size_hint(&self) -> SizeHint {

@@ -15,20 +15,20 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::body::ForwardBody;
-use super::error::{ForwardError, Stage};
+use super::error::{ForwardError, ForwardStage};
 use super::handler::BoxError;
 use super::head::{BodyPlan, ForwardHead, HeadMessage};
-use super::send_body::{Parts, SendFault, send_body};
-use super::streams::{MessageFault, Receiver, Sender};
-use super::word::{Refused, ReplyHead, Word};
+use super::send_body::{Parts, SendError, send_body};
+use super::streams::{MessageError, Receiver, Sender};
+use super::word::{ForwardWord, Refused, ReplyHead};
 use crate::code::{CloseCode, StreamCode};
-use crate::config::{Limits, ms};
-use crate::peer::{Live, OpenStream};
+use crate::config::{LinkLimits, ms};
+use crate::peer::{LiveConnection, OpenStream};
 
 /// Result of a forwarded request.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly always a reply, and moved once")]
-pub enum Answer {
+pub enum ForwardAnswer {
     /// The peer's reply, whose body arrives as it is read.
     Reply(http::Response<ForwardBody>),
     /// The peer refused the request and has done no work for it.
@@ -37,7 +37,7 @@ pub enum Answer {
 
 /// Expectation of the caller about room at the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Room {
+pub enum PeerRoom {
     /// The peer may refuse: a long body waits until the peer has accepted.
     #[default]
     Unknown,
@@ -46,28 +46,28 @@ pub enum Room {
 }
 
 /// Inputs of forwarding besides the request.
-pub(crate) struct Call<'a> {
-    pub(crate) live: &'a Arc<Live>,
+pub(crate) struct ForwardCall<'a> {
+    pub(crate) live: &'a Arc<LiveConnection>,
     /// Returns true while the peer is alive, by the connection that notices a failure first.
     pub(crate) is_heard: &'a (dyn Fn() -> bool + Send + Sync),
     pub(crate) open: OpenStream,
-    pub(crate) limits: &'a Limits,
+    pub(crate) limits: &'a LinkLimits,
     pub(crate) tracker: &'a TaskTracker,
     pub(crate) runtime: &'a tokio::runtime::Handle,
 }
 
 /// Future that sends the request's body.
-type Upload = Pin<Box<dyn Future<Output = Result<(), SendFault>> + Send>>;
+type Upload = Pin<Box<dyn Future<Output = Result<(), SendError>> + Send>>;
 
-impl Call<'_> {
+impl ForwardCall<'_> {
     /// Forwards a request and waits for the head of the reply. A dropped future gives the request
     /// up.
     pub(crate) async fn run<B>(
         self,
         mut head: ForwardHead,
         body: B,
-        room: Room,
-    ) -> Result<Answer, ForwardError>
+        room: PeerRoom,
+    ) -> Result<ForwardAnswer, ForwardError>
     where
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
@@ -85,8 +85,8 @@ impl Call<'_> {
         let answer = self.answer(&mut receiver, accept, deadline);
         let answer = race(answer, &mut upload).await;
         match answer {
-            Ok(Heard::Refused(refused)) => Ok(Answer::Refused(refused)),
-            Ok(Heard::Reply(head)) => {
+            Ok(ForwardDecision::Refused(refused)) => Ok(ForwardAnswer::Refused(refused)),
+            Ok(ForwardDecision::Reply(head)) => {
                 let upload = upload.map(|upload| self.go_on(upload));
                 reply_of(head, ForwardBody::of_reply(receiver, upload, self.open))
             }
@@ -104,7 +104,7 @@ impl Call<'_> {
         // To wait for a stream would be a queue without a limit that no load report shows.
         match self.live.connection.open_bi().now_or_never() {
             None => Err(ForwardError::Saturated),
-            Some(Err(_)) => Err(ForwardError::Lost(Stage::NotSent)),
+            Some(Err(_)) => Err(ForwardError::Lost(ForwardStage::NotSent)),
             Some(Ok(streams)) => Ok(streams),
         }
     }
@@ -115,28 +115,33 @@ impl Call<'_> {
         receiver: &mut Receiver,
         accept: oneshot::Sender<()>,
         deadline: Option<Instant>,
-    ) -> Result<Heard, ForwardError> {
+    ) -> Result<ForwardDecision, ForwardError> {
         let patience = Instant::now() + ms(self.limits.word_wait_ms);
         let word_by = deadline.map_or(patience, |deadline| deadline.min(patience));
-        let word = match timeout_at(word_by, message::<Word>(receiver, Stage::Undecided)).await {
-            Ok(word) => word?,
-            // The deadline was the earlier of the two limits.
-            Err(_) if word_by < patience => return Err(ForwardError::Deadline(Stage::Undecided)),
-            Err(_) => return Err(ForwardError::NoWord),
-        };
-        if let Word::Refused(refused) = word {
-            return Ok(Heard::Refused(refused));
+        let word =
+            match timeout_at(word_by, message::<ForwardWord>(receiver, ForwardStage::Undecided))
+                .await
+            {
+                Ok(word) => word?,
+                // The deadline was the earlier of the two limits.
+                Err(_) if word_by < patience => {
+                    return Err(ForwardError::Deadline(ForwardStage::Undecided));
+                }
+                Err(_) => return Err(ForwardError::NoWord),
+            };
+        if let ForwardWord::Refused(refused) = word {
+            return Ok(ForwardDecision::Refused(refused));
         }
         // An error means that the body was sent without waiting.
         let _ = accept.send(());
-        let head = self.while_heard(message::<ReplyHead>(receiver, Stage::Accepted));
+        let head = self.while_heard(message::<ReplyHead>(receiver, ForwardStage::Accepted));
         let head = match deadline {
             None => head.await?,
             Some(deadline) => timeout_at(deadline, head)
                 .await
-                .map_err(|_| ForwardError::Deadline(Stage::Accepted))??,
+                .map_err(|_| ForwardError::Deadline(ForwardStage::Accepted))??,
         };
-        Ok(Heard::Reply(head))
+        Ok(ForwardDecision::Reply(head))
     }
 
     /// Waits for the head of a reply, but gives up when the peer is gone. The connection itself
@@ -153,7 +158,7 @@ impl Call<'_> {
                 return head;
             }
             if silence.look((self.is_heard)(), Instant::now()) >= gone {
-                return Err(ForwardError::Lost(Stage::Accepted));
+                return Err(ForwardError::Lost(ForwardStage::Accepted));
             }
         }
     }
@@ -162,7 +167,7 @@ impl Call<'_> {
     fn go_on(&self, upload: Upload) -> AbortOnDropHandle<()> {
         let rest = async move {
             // If the peer stopped the body, its reply tells why.
-            if let Err(SendFault::Body(error)) = upload.await {
+            if let Err(SendError::Body(error)) = upload.await {
                 tracing::debug!(%error, "the body of a forwarded request failed");
             }
         };
@@ -194,18 +199,20 @@ impl Silence {
 }
 
 /// Peer's decision on a request, with the head of the reply.
-enum Heard {
+enum ForwardDecision {
     Refused(Refused),
     Reply(ReplyHead),
 }
 
 /// Decides if the body is sent at once or waits for the peer's decision.
-fn plan(body: &impl Body, room: Room, eager_body_bytes: u64) -> BodyPlan {
+fn plan(body: &impl Body, room: PeerRoom, eager_body_bytes: u64) -> BodyPlan {
     let hint = body.size_hint();
     let bytes = hint.exact();
     if body.is_end_stream() {
         BodyPlan::Absent
-    } else if room == Room::Likely || hint.upper().is_some_and(|upper| upper <= eager_body_bytes) {
+    } else if room == PeerRoom::Likely
+        || hint.upper().is_some_and(|upper| upper <= eager_body_bytes)
+    {
         BodyPlan::Follows(bytes)
     } else {
         BodyPlan::Waits(bytes)
@@ -223,7 +230,7 @@ async fn upload<B>(
     frame: Bytes,
     body: B,
     (plan, accepted): (BodyPlan, oneshot::Receiver<()>),
-) -> Result<(), SendFault>
+) -> Result<(), SendError>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -247,7 +254,7 @@ where
     }
     let sent = send_body(&mut sender, first, body).await;
     // A body that failed must not look complete.
-    if let Err(SendFault::Body(_)) = sent {
+    if let Err(SendError::Body(_)) = sent {
         sender.abort(StreamCode::Internal);
     }
     sent
@@ -256,9 +263,9 @@ where
 /// Waits for the answer while the body is sent. Afterwards `upload` is the rest of the sending,
 /// `None` if all is sent.
 async fn race(
-    answer: impl Future<Output = Result<Heard, ForwardError>>,
+    answer: impl Future<Output = Result<ForwardDecision, ForwardError>>,
     upload: &mut Option<Upload>,
-) -> Result<Heard, ForwardError> {
+) -> Result<ForwardDecision, ForwardError> {
     let mut answer = pin!(answer);
     poll_fn(|context| {
         if let Some(sending) = upload
@@ -266,7 +273,7 @@ async fn race(
         {
             *upload = None;
             // If the peer does not want the body, its answer says so.
-            if let Err(SendFault::Body(error)) = sent {
+            if let Err(SendError::Body(error)) = sent {
                 return std::task::Poll::Ready(Err(ForwardError::Body(error)));
             }
         }
@@ -281,40 +288,40 @@ fn is_farewell(error: &ConnectionError) -> bool {
     close.error_code == CloseCode::Shutdown.number()
 }
 
-async fn message<T: Wire>(receiver: &mut Receiver, stage: Stage) -> Result<T, ForwardError> {
+async fn message<T: Wire>(receiver: &mut Receiver, stage: ForwardStage) -> Result<T, ForwardError> {
     let fault = match receiver.message::<T>().await {
         Ok(message) => return Ok(message),
         Err(fault) => fault,
     };
     Err(match fault {
-        MessageFault::Read(ReadError::Reset(code)) => {
+        MessageError::Read(ReadError::Reset(code)) => {
             ForwardError::Reset(StreamCode::from_number(code), stage)
         }
-        MessageFault::Read(ReadError::ConnectionLost(error)) if is_farewell(&error) => {
+        MessageError::Read(ReadError::ConnectionLost(error)) if is_farewell(&error) => {
             // The peer has answered all requests that it accepted, so it did not accept this one.
-            let is_open = stage == Stage::Accepted;
-            ForwardError::Lost(if is_open { stage } else { Stage::NotSent })
+            let is_open = stage == ForwardStage::Accepted;
+            ForwardError::Lost(if is_open { stage } else { ForwardStage::NotSent })
         }
-        MessageFault::Read(_) => ForwardError::Lost(stage),
-        MessageFault::CutOff | MessageFault::Decode(_) => {
+        MessageError::Read(_) => ForwardError::Lost(stage),
+        MessageError::CutOff | MessageError::Decode(_) => {
             receiver.if_dropped(StreamCode::Malformed);
             ForwardError::Malformed(fault.to_string(), stage)
         }
     })
 }
 
-fn reply_of(head: ReplyHead, body: ForwardBody) -> Result<Answer, ForwardError> {
+fn reply_of(head: ReplyHead, body: ForwardBody) -> Result<ForwardAnswer, ForwardError> {
     let (status, headers) = match head.into_parts() {
         Ok(parts) => parts,
         Err(why) => {
             body.abandon(StreamCode::Malformed);
-            return Err(ForwardError::Malformed(why.to_owned(), Stage::Accepted));
+            return Err(ForwardError::Malformed(why.to_owned(), ForwardStage::Accepted));
         }
     };
     let mut reply = http::Response::new(body);
     *reply.status_mut() = status;
     *reply.headers_mut() = headers;
-    Ok(Answer::Reply(reply))
+    Ok(ForwardAnswer::Reply(reply))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::code::StreamCode;
 
 /// Stage that a request had reached when forwarding it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum ForwardStage {
     /// The peer did not receive the request or never accepted it: the request can go to any other
     /// node.
     NotSent,
@@ -34,16 +34,16 @@ pub enum ForwardError {
     NoWord,
     /// The request's own deadline has passed.
     #[error("the deadline has passed")]
-    Deadline(Stage),
+    Deadline(ForwardStage),
     /// The connection was lost.
     #[error("the connection is lost")]
-    Lost(Stage),
+    Lost(ForwardStage),
     /// The peer gave the request up.
     #[error("the peer gave up: {0:?}")]
-    Reset(StreamCode, Stage),
+    Reset(StreamCode, ForwardStage),
     /// The peer broke the protocol.
     #[error("the peer broke the protocol: {0}")]
-    Malformed(String, Stage),
+    Malformed(String, ForwardStage),
     /// The request's own body failed.
     #[error("the request's body failed: {0}")]
     Body(BoxError),
@@ -52,10 +52,10 @@ pub enum ForwardError {
 impl ForwardError {
     /// Returns the stage that the request had reached.
     #[must_use]
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> ForwardStage {
         match self {
-            Self::NotConnected | Self::Saturated | Self::Head(_) => Stage::NotSent,
-            Self::NoWord | Self::Body(_) => Stage::Undecided,
+            Self::NotConnected | Self::Saturated | Self::Head(_) => ForwardStage::NotSent,
+            Self::NoWord | Self::Body(_) => ForwardStage::Undecided,
             Self::Deadline(stage)
             | Self::Lost(stage)
             | Self::Reset(_, stage)

@@ -5,7 +5,7 @@ use spillway_codec::fuzz::check_message;
 
 use super::head::HeadMessage;
 use super::piece::{Piece, PieceReader};
-use super::word::{ReplyHead, Trailers, Word};
+use super::word::{ForwardWord, ReplyHead, Trailers};
 use crate::hello::Hello;
 use crate::identity::Identity;
 
@@ -30,7 +30,7 @@ fn forward_head(input: &[u8]) {
 }
 
 fn forward_reply(input: &[u8]) {
-    let _word = check_message::<Word>(input);
+    let _word = check_message::<ForwardWord>(input);
     if let Some(reply) = check_message::<ReplyHead>(input) {
         drop(reply.into_parts());
     }

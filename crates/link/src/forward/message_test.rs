@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use spillway_codec::{Wire, decode, encode, golden};
 
 use super::head::{BodyPlan, ForwardHead, HeadMessage};
-use super::word::{Refused, RefusedReason, ReplyHead, Trailers, Word};
+use super::word::{ForwardWord, Refused, RefusedReason, ReplyHead, Trailers};
 use crate::hello::Hello;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
@@ -38,7 +38,7 @@ fn the_bytes_of_all_messages_are_those_on_file() {
     golden::check(FOLDER, "hello", &Hello { process: 0x0123_4567_89ab_cdef });
     golden::check(FOLDER, "head", &HeadMessage::of(head()).unwrap());
     let refused = Refused { reason: RefusedReason::Reserved, wait_ms: Some(250) };
-    golden::check(FOLDER, "word", &Word::Refused(refused));
+    golden::check(FOLDER, "word", &ForwardWord::Refused(refused));
     let reply = ReplyHead::of(StatusCode::TOO_MANY_REQUESTS, &headers()).unwrap();
     golden::check(FOLDER, "reply_head", &reply);
     golden::check(FOLDER, "trailers", &Trailers::of(&headers()).unwrap());
@@ -63,9 +63,9 @@ fn every_word_survives() {
         RefusedReason::Hops,
         RefusedReason::Deadline,
     ];
-    let refusals = reasons.map(|reason| Word::Refused(Refused { reason, wait_ms: None }));
-    for word in refusals.into_iter().chain([Word::Accepted]) {
-        assert_eq!(decode::<Word>(&encode(&word).unwrap()).unwrap(), word);
+    let refusals = reasons.map(|reason| ForwardWord::Refused(Refused { reason, wait_ms: None }));
+    for word in refusals.into_iter().chain([ForwardWord::Accepted]) {
+        assert_eq!(decode::<ForwardWord>(&encode(&word).unwrap()).unwrap(), word);
     }
 }
 
@@ -83,7 +83,7 @@ fn the_longest_of_each_fits_its_limit() {
     encode(&HeadMessage::of(head).unwrap()).unwrap();
     encode(&ReplyHead::of(StatusCode::OK, &longest).unwrap()).unwrap();
     let word = Refused { reason: RefusedReason::Deadline, wait_ms: Some(u32::MAX) };
-    encode(&Word::Refused(word)).unwrap();
+    encode(&ForwardWord::Refused(word)).unwrap();
 }
 
 /// Checks a frame whose payload was changed and whose checksum is right again, as only a peer could
@@ -117,7 +117,7 @@ fn tampered_messages_never_panic() {
         tamper(&head, &mut random, |message| drop(message.into_head()));
         tamper(&reply, &mut random, |message| drop(message.into_parts()));
         tamper(&trailers, &mut random, |message| drop(message.into_map()));
-        tamper(&Word::Accepted, &mut random, |_| {});
+        tamper(&ForwardWord::Accepted, &mut random, |_| {});
     }
 }
 

@@ -24,13 +24,13 @@ mod message_test;
 #[cfg(test)]
 mod piece_test;
 
-pub use body::{BodyFault, ForwardBody};
-pub(crate) use client::Call;
-pub use client::{Answer, Room};
-pub use error::{ForwardError, Stage};
+pub use body::{BodyError, ForwardBody};
+pub(crate) use client::ForwardCall;
+pub use client::{ForwardAnswer, PeerRoom};
+pub use error::{ForwardError, ForwardStage};
 pub use handler::{BoxBody, BoxError, Deciding, Handler, Serving};
 pub use head::{BodyPlan, ForwardHead};
-pub use piece::PieceFault;
+pub use piece::PieceError;
 pub(crate) use server::Service;
 pub use word::{Refused, RefusedReason};
 

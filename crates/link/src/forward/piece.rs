@@ -34,7 +34,7 @@ pub(super) enum Piece {
 
 /// Breach of the rules of pieces.
 #[derive(Debug, PartialEq, Eq, Error)]
-pub enum PieceFault {
+pub enum PieceError {
     /// The kind of the piece is unknown.
     #[error("a piece has the unknown kind {0}")]
     Kind(u8),
@@ -86,12 +86,12 @@ fn head(kind: u8, bytes: u32) -> Bytes {
 /// Parser that splits a stream's bytes into pieces, wherever the bytes are cut.
 #[derive(Debug, Default)]
 pub(super) struct PieceReader {
-    state: State,
+    state: PieceState,
     trailers_seen: bool,
 }
 
 #[derive(Debug)]
-enum State {
+enum PieceState {
     /// So many bytes of a piece's head have come. // => (Data | Trailers | Ended)
     Head([u8; PIECE_HEAD_BYTES], usize),
     /// So many bytes of data are still to come. // => Head
@@ -102,7 +102,7 @@ enum State {
     Ended,
 }
 
-impl Default for State {
+impl Default for PieceState {
     fn default() -> Self {
         Self::Head([0; PIECE_HEAD_BYTES], 0)
     }
@@ -114,10 +114,10 @@ impl PieceReader {
     ///
     /// # Errors
     /// Returns an error if the input breaks the rules; the reader must not be used afterwards.
-    pub(super) fn next(&mut self, input: &mut Bytes) -> Result<Option<Piece>, PieceFault> {
+    pub(super) fn next(&mut self, input: &mut Bytes) -> Result<Option<Piece>, PieceError> {
         while !input.is_empty() {
             match &mut self.state {
-                State::Head(head, filled) => {
+                PieceState::Head(head, filled) => {
                     let count = (PIECE_HEAD_BYTES - *filled).min(input.len());
                     input.copy_to_slice(&mut head[*filled..*filled + count]);
                     *filled += count;
@@ -129,26 +129,26 @@ impl PieceReader {
                         }
                     }
                 }
-                State::Data(left) => {
+                PieceState::Data(left) => {
                     let count = input.len().min(*left as usize);
                     *left -= count as u32;
                     if *left == 0 {
-                        self.state = State::default();
+                        self.state = PieceState::default();
                     }
                     return Ok(Some(Piece::Data(input.split_to(count))));
                 }
-                State::Trailers(buffer, left) => {
+                PieceState::Trailers(buffer, left) => {
                     let count = input.len().min(*left);
                     buffer.extend_from_slice(&input.split_to(count));
                     *left -= count;
                     if *left == 0 {
                         let trailers: Trailers = spillway_codec::decode(buffer)?;
-                        self.state = State::default();
-                        let headers = trailers.into_map().map_err(PieceFault::TrailerHeaders)?;
+                        self.state = PieceState::default();
+                        let headers = trailers.into_map().map_err(PieceError::TrailerHeaders)?;
                         return Ok(Some(Piece::Trailers(headers)));
                     }
                 }
-                State::Ended => return Err(PieceFault::Late(input[0])),
+                PieceState::Ended => return Err(PieceError::Late(input[0])),
             }
         }
         Ok(None)
@@ -156,28 +156,28 @@ impl PieceReader {
 
     /// Takes the end from `input` if it comes next. Returns true if so.
     pub(super) fn take_end(&mut self, input: &mut Bytes) -> bool {
-        let at_head = matches!(self.state, State::Head(_, 0));
+        let at_head = matches!(self.state, PieceState::Head(_, 0));
         let is_next = at_head && input.starts_with(&[END, 0, 0, 0, 0]);
         is_next && matches!(self.next(input), Ok(Some(Piece::End)))
     }
 
     /// Begins a piece. Returns the end at once, because it is a whole piece by itself.
-    fn begin(&mut self, kind: u8, bytes: u32) -> Result<Option<Piece>, PieceFault> {
+    fn begin(&mut self, kind: u8, bytes: u32) -> Result<Option<Piece>, PieceError> {
         if self.trailers_seen && kind != END {
-            return Err(PieceFault::Late(kind));
+            return Err(PieceError::Late(kind));
         }
         match (kind, bytes) {
-            (DATA, 1..=DATA_BYTES_MAX) => self.state = State::Data(bytes),
+            (DATA, 1..=DATA_BYTES_MAX) => self.state = PieceState::Data(bytes),
             (TRAILERS, 1..=TRAILERS_BYTES_MAX) => {
                 self.trailers_seen = true;
-                self.state = State::Trailers(BytesMut::new(), bytes as usize);
+                self.state = PieceState::Trailers(BytesMut::new(), bytes as usize);
             }
             (END, 0) => {
-                self.state = State::Ended;
+                self.state = PieceState::Ended;
                 return Ok(Some(Piece::End));
             }
-            (DATA | TRAILERS | END, _) => return Err(PieceFault::Length { kind, bytes }),
-            _ => return Err(PieceFault::Kind(kind)),
+            (DATA | TRAILERS | END, _) => return Err(PieceError::Length { kind, bytes }),
+            _ => return Err(PieceError::Kind(kind)),
         }
         Ok(None)
     }

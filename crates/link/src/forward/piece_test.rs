@@ -26,7 +26,7 @@ fn body_of(pieces: &[Vec<u8>], with_trailers: bool) -> Vec<u8> {
 }
 
 /// Returns all pieces that come out when `wire` goes in, cut at `cuts`.
-fn read(wire: &[u8], cuts: &[usize]) -> Result<(Vec<u8>, Option<HeaderMap>, bool), PieceFault> {
+fn read(wire: &[u8], cuts: &[usize]) -> Result<(Vec<u8>, Option<HeaderMap>, bool), PieceError> {
     let mut reader = PieceReader::default();
     let (mut data, mut found, mut ended) = (Vec::new(), None, false);
     let mut rest = wire;
@@ -63,21 +63,21 @@ fn pieces_against_the_rules_are_refused() {
         [&[kind][..], &bytes.to_le_bytes(), payload].concat()
     };
     let refused = |wire: &[u8]| read(wire, &[]).unwrap_err();
-    assert_eq!(refused(&piece(0, 0, b"")), PieceFault::Kind(0));
-    assert_eq!(refused(&piece(4, 1, b"x")), PieceFault::Kind(4));
-    assert_eq!(refused(&piece(1, 0, b"")), PieceFault::Length { kind: 1, bytes: 0 });
+    assert_eq!(refused(&piece(0, 0, b"")), PieceError::Kind(0));
+    assert_eq!(refused(&piece(4, 1, b"x")), PieceError::Kind(4));
+    assert_eq!(refused(&piece(1, 0, b"")), PieceError::Length { kind: 1, bytes: 0 });
     let long = DATA_BYTES_MAX + 1;
-    assert_eq!(refused(&piece(1, long, b"x")), PieceFault::Length { kind: 1, bytes: long });
-    assert_eq!(refused(&piece(2, 0, b"")), PieceFault::Length { kind: 2, bytes: 0 });
+    assert_eq!(refused(&piece(1, long, b"x")), PieceError::Length { kind: 1, bytes: long });
+    assert_eq!(refused(&piece(2, 0, b"")), PieceError::Length { kind: 2, bytes: 0 });
     let long = u32::MAX;
-    assert_eq!(refused(&piece(2, long, b"x")), PieceFault::Length { kind: 2, bytes: long });
-    assert_eq!(refused(&piece(3, 1, b"x")), PieceFault::Length { kind: 3, bytes: 1 });
-    assert!(matches!(refused(&piece(2, 3, b"abc")), PieceFault::Trailers(_)));
+    assert_eq!(refused(&piece(2, long, b"x")), PieceError::Length { kind: 2, bytes: long });
+    assert_eq!(refused(&piece(3, 1, b"x")), PieceError::Length { kind: 3, bytes: 1 });
+    assert!(matches!(refused(&piece(2, 3, b"abc")), PieceError::Trailers(_)));
     let after_end = [body_of(&[], false), piece(1, 1, b"x")].concat();
-    assert_eq!(refused(&after_end), PieceFault::Late(1));
+    assert_eq!(refused(&after_end), PieceError::Late(1));
     let after_trailers = body_of(&[], true);
     let after_trailers = [&after_trailers[..after_trailers.len() - 5], &piece(1, 1, b"x")].concat();
-    assert_eq!(refused(&after_trailers), PieceFault::Late(1));
+    assert_eq!(refused(&after_trailers), PieceError::Late(1));
 }
 
 #[test]

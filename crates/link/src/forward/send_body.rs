@@ -15,14 +15,14 @@ use super::streams::Sender;
 
 /// Reason for which a body could not be sent.
 #[derive(Debug)]
-pub(super) enum SendFault {
+pub(super) enum SendError {
     /// The peer does not want the body, or is gone.
     Peer,
     /// The body itself failed.
     Body(BoxError),
 }
 
-impl From<WriteError> for SendFault {
+impl From<WriteError> for SendError {
     fn from(_: WriteError) -> Self {
         Self::Peer
     }
@@ -41,7 +41,7 @@ pub(super) async fn send_body<B>(
     sender: &mut Sender,
     first: Parts,
     body: B,
-) -> Result<(), SendFault>
+) -> Result<(), SendError>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -65,7 +65,7 @@ where
                 // A frame that is neither data nor trailers does not exist in HTTP yet.
                 let Ok(trailers) = frame.into_trailers() else { continue };
                 let parts =
-                    piece::trailers(&trailers).map_err(|error| SendFault::Body(error.into()))?;
+                    piece::trailers(&trailers).map_err(|error| SendError::Body(error.into()))?;
                 batch.parts.extend(parts);
             }
         }
@@ -110,13 +110,13 @@ impl Batch<'_> {
 /// Returns the next frame. The error is converted inside, so that its type need not be `Send`.
 fn next_frame<B>(
     mut body: Pin<&mut B>,
-) -> impl Future<Output = Result<Option<Frame<Bytes>>, SendFault>>
+) -> impl Future<Output = Result<Option<Frame<Bytes>>, SendError>>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
     poll_fn(move |context| {
         let frame = body.as_mut().poll_frame(context);
-        frame.map(|frame| frame.transpose().map_err(|error| SendFault::Body(error.into())))
+        frame.map(|frame| frame.transpose().map_err(|error| SendError::Body(error.into())))
     })
 }

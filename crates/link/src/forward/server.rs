@@ -10,12 +10,12 @@ use tokio::time::timeout;
 use super::body::ForwardBody;
 use super::handler::{BoxBody, Handler, Serving};
 use super::head::{BodyPlan, ForwardHead, HeadMessage};
-use super::send_body::{Parts, SendFault, send_body};
-use super::streams::{MessageFault, Receiver, Sender};
-use super::word::{ReplyHead, Word};
+use super::send_body::{Parts, SendError, send_body};
+use super::streams::{MessageError, Receiver, Sender};
+use super::word::{ForwardWord, ReplyHead};
 use crate::code::StreamCode;
-use crate::config::{Limits, ms};
-use crate::counters::{Counters, add};
+use crate::config::{LinkLimits, ms};
+use crate::counters::{LinkCounters, add};
 use crate::identity::Identity;
 use crate::peer::OpenStream;
 
@@ -30,12 +30,12 @@ const WORD_DELAY: Duration = Duration::from_millis(5);
 pub(crate) struct Service {
     pub(crate) from: Identity,
     pub(crate) handler: Arc<dyn Handler>,
-    pub(crate) limits: Limits,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) limits: LinkLimits,
+    pub(crate) counters: Arc<LinkCounters>,
 }
 
 /// Reason for which a request got no whole reply.
-enum Failure {
+enum ForwardError {
     /// The head of the request did not come, or was not valid.
     Head(String),
     /// The peer gave the request up, or is gone.
@@ -54,7 +54,7 @@ impl Service {
         let outcome = tokio::select! {
             // The handler's future is dropped when the peer gives up, with all work that it has
             // begun.
-            _ = stopped => Err(Failure::GivenUp),
+            _ = stopped => Err(ForwardError::GivenUp),
             outcome = self.answer(&mut sender, receiver) => outcome,
         };
         match outcome {
@@ -63,16 +63,16 @@ impl Service {
                 // does not cut it off.
                 drop(timeout(LAST_BYTES_WAIT, sender.stopped()).await);
             }
-            Err(Failure::Head(error)) => {
+            Err(ForwardError::Head(error)) => {
                 add(&self.counters.malformed);
                 tracing::warn!(peer = %self.from, %error, "a forwarded request has no valid head");
                 sender.abort(StreamCode::Malformed);
             }
-            Err(Failure::GivenUp) => {
+            Err(ForwardError::GivenUp) => {
                 add(&self.counters.given_up);
                 sender.abort(StreamCode::Cancelled);
             }
-            Err(Failure::Handler(error)) => {
+            Err(ForwardError::Handler(error)) => {
                 add(&self.counters.failed);
                 tracing::debug!(peer = %self.from, %error, "a forwarded request failed");
                 sender.abort(StreamCode::Internal);
@@ -80,7 +80,11 @@ impl Service {
         }
     }
 
-    async fn answer(&self, sender: &mut Sender, mut receiver: Receiver) -> Result<(), Failure> {
+    async fn answer(
+        &self,
+        sender: &mut Sender,
+        mut receiver: Receiver,
+    ) -> Result<(), ForwardError> {
         let head = self.head(&mut receiver).await?;
         let plan = head.body;
         let body = match plan {
@@ -93,31 +97,31 @@ impl Service {
             Ok(serving) => {
                 let (first, body) = accept(sender, serving, plan).await?;
                 send_body(sender, first, body).await.map_err(|fault| match fault {
-                    SendFault::Peer => Failure::GivenUp,
-                    SendFault::Body(error) => Failure::Handler(error.to_string()),
+                    SendError::Peer => ForwardError::GivenUp,
+                    SendError::Body(error) => ForwardError::Handler(error.to_string()),
                 })
             }
             Err(refused) => {
                 add(&self.counters.refused);
-                send(sender, frame_of(&Word::Refused(refused))?).await?;
+                send(sender, frame_of(&ForwardWord::Refused(refused))?).await?;
                 sender.finish();
                 Ok(())
             }
         }
     }
 
-    async fn head(&self, receiver: &mut Receiver) -> Result<ForwardHead, Failure> {
+    async fn head(&self, receiver: &mut Receiver) -> Result<ForwardHead, ForwardError> {
         let wait = ms(self.limits.head_wait_ms);
         let read = match timeout(wait, receiver.message::<HeadMessage>()).await {
             Ok(Ok(message)) => message.into_head().map_err(str::to_owned),
             // The stream or the connection ended, which is no fault of the message.
-            Ok(Err(MessageFault::Read(_))) => return Err(Failure::GivenUp),
+            Ok(Err(MessageError::Read(_))) => return Err(ForwardError::GivenUp),
             Ok(Err(fault)) => Err(fault.to_string()),
             Err(_) => Err("it did not come in time".to_owned()),
         };
         read.map_err(|why| {
             receiver.if_dropped(StreamCode::Malformed);
-            Failure::Head(why)
+            ForwardError::Head(why)
         })
     }
 }
@@ -128,8 +132,8 @@ async fn accept(
     sender: &mut Sender,
     mut serving: Serving,
     plan: BodyPlan,
-) -> Result<(Parts, BoxBody), Failure> {
-    let mut first = Parts::from_iter([frame_of(&Word::Accepted)?]);
+) -> Result<(Parts, BoxBody), ForwardError> {
+    let mut first = Parts::from_iter([frame_of(&ForwardWord::Accepted)?]);
     // A body that waits for the word must not wait longer.
     let soon = match plan {
         BodyPlan::Waits(_) => None,
@@ -138,22 +142,23 @@ async fn accept(
     let reply = match soon {
         Some(reply) => reply,
         None => {
-            sender.write(&mut first).await.or(Err(Failure::GivenUp))?;
+            sender.write(&mut first).await.or(Err(ForwardError::GivenUp))?;
             first.clear();
             serving.await
         }
     };
-    let (parts, body) = reply.map_err(|error| Failure::Handler(error.to_string()))?.into_parts();
+    let (parts, body) =
+        reply.map_err(|error| ForwardError::Handler(error.to_string()))?.into_parts();
     let head = ReplyHead::of(parts.status, &parts.headers)
-        .map_err(|why| Failure::Handler(why.to_owned()))?;
+        .map_err(|why| ForwardError::Handler(why.to_owned()))?;
     first.push(frame_of(&head)?);
     Ok((first, body))
 }
 
-fn frame_of<T: spillway_codec::Wire>(message: &T) -> Result<Bytes, Failure> {
-    spillway_codec::encode(message).map_err(|error| Failure::Handler(error.to_string()))
+fn frame_of<T: spillway_codec::Wire>(message: &T) -> Result<Bytes, ForwardError> {
+    spillway_codec::encode(message).map_err(|error| ForwardError::Handler(error.to_string()))
 }
 
-async fn send(sender: &mut Sender, frame: Bytes) -> Result<(), Failure> {
-    sender.write(&mut [frame]).await.or(Err(Failure::GivenUp))
+async fn send(sender: &mut Sender, frame: Bytes) -> Result<(), ForwardError> {
+    sender.write(&mut [frame]).await.or(Err(ForwardError::GivenUp))
 }

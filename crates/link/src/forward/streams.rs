@@ -94,7 +94,7 @@ pub(super) struct Receiver {
 
 /// Reason for which a message can't be read from a stream.
 #[derive(Debug, Error)]
-pub(super) enum MessageFault {
+pub(super) enum MessageError {
     #[error("the stream ended inside a message")]
     CutOff,
     #[error(transparent)]
@@ -131,7 +131,7 @@ impl Receiver {
     }
 
     /// Reads one message. Buffers no more bytes than the message may have.
-    pub(super) async fn message<T: Wire>(&mut self) -> Result<T, MessageFault> {
+    pub(super) async fn message<T: Wire>(&mut self) -> Result<T, MessageError> {
         let mut head = [0; HEADER_BYTES];
         let bytes = self.exactly(HEADER_BYTES).await?;
         head.copy_from_slice(&bytes);
@@ -141,12 +141,12 @@ impl Receiver {
         Ok(header.open(&payload)?)
     }
 
-    async fn exactly(&mut self, bytes: usize) -> Result<Bytes, MessageFault> {
+    async fn exactly(&mut self, bytes: usize) -> Result<Bytes, MessageError> {
         // The buffer grows with the bytes that come, not with the announced length.
         let mut gathered = BytesMut::new();
         while gathered.len() < bytes {
             let chunk = std::future::poll_fn(|context| self.poll_chunk(context)).await?;
-            let mut chunk = chunk.ok_or(MessageFault::CutOff)?;
+            let mut chunk = chunk.ok_or(MessageError::CutOff)?;
             let part = chunk.split_to(chunk.len().min(bytes - gathered.len()));
             self.chunk = chunk;
             if gathered.is_empty() && part.len() == bytes {

@@ -8,14 +8,14 @@ use super::headers::{HEADERS_MAX, HeaderList};
 
 /// Decision of a node on a request from another node, sent before any work on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Word {
+pub(super) enum ForwardWord {
     /// The request will be answered.
     Accepted,
     /// The request is refused, and no work was done for it.
     Refused(Refused),
 }
 
-impl Wire for Word {
+impl Wire for ForwardWord {
     const KIND: u16 = 0x0202;
     const VERSION: u16 = 1;
     const BYTES_MAX: usize = 64;

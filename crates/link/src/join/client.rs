@@ -13,9 +13,9 @@ use super::PROTOCOL;
 use crate::code::CloseCode;
 use crate::config::{PeerConfig, ms};
 use crate::kind::Kind;
-use crate::peer::{DialFault, Target, look_up};
-use crate::rpc::{StreamFault, StreamReceiver, StreamSender};
-use crate::shared::Shared;
+use crate::peer::{DialError, PeerTarget, look_up};
+use crate::rpc::{StreamError, StreamReceiver, StreamSender};
+use crate::shared::LinkShared;
 use crate::transport;
 
 /// TLS alerts that tell what is wrong with a certificate, as QUIC numbers them.
@@ -26,7 +26,7 @@ const NO_PROTOCOL: u64 = 0x100 + 120;
 
 /// Reason for which a node gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum KnockFault {
+pub enum JoinError {
     /// The node can't be reached, or not in time. Another try may work.
     #[error("it can't be reached: {0}")]
     Unreachable(String),
@@ -42,12 +42,12 @@ pub enum KnockFault {
 }
 
 /// Asks the node that `peer` names one question. That node need not know this node.
-pub(crate) async fn knock<Q: Wire, A: Wire>(
-    shared: &Arc<Shared>,
+pub(crate) async fn ask_to_join<Q: Wire, A: Wire>(
+    shared: &Arc<LinkShared>,
     peer: &PeerConfig,
     question: &Q,
     limit: Duration,
-) -> Result<A, KnockFault> {
+) -> Result<A, JoinError> {
     let asking = async {
         let connection = dial(shared, peer, PROTOCOL).await?;
         let answer = ask(&connection, question).await;
@@ -55,18 +55,18 @@ pub(crate) async fn knock<Q: Wire, A: Wire>(
         connection.close(CloseCode::Double.number(), b"");
         answer
     };
-    let late = || KnockFault::Unreachable("no answer in time".to_owned());
+    let late = || JoinError::Unreachable("no answer in time".to_owned());
     tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| Err(late()))
 }
 
 /// Returns the certificate chain that a peer shows to a new connection. Sends no question: the
 /// connection ends before either side has said hello.
 pub(crate) async fn shown_by(
-    shared: &Arc<Shared>,
+    shared: &Arc<LinkShared>,
     peer: &NodeName,
     limit: Duration,
-) -> Result<Vec<CertificateDer<'static>>, KnockFault> {
-    let peer = shared.peer(peer).ok_or_else(|| KnockFault::Closed("it is no peer".to_owned()))?;
+) -> Result<Vec<CertificateDer<'static>>, JoinError> {
+    let peer = shared.peer(peer).ok_or_else(|| JoinError::Closed("it is no peer".to_owned()))?;
     let target = peer.target.load();
     let (identity, address) = (peer.identity.clone(), target.address.clone());
     let config = PeerConfig { identity, address, rtt_ms: target.rtt_ms };
@@ -74,23 +74,23 @@ pub(crate) async fn shown_by(
         let connection = dial(shared, &config, Kind::Control.protocol()).await?;
         let chain = connection.peer_identity().and_then(|shown| shown.downcast().ok());
         connection.close(CloseCode::Double.number(), b"");
-        let unseen = || KnockFault::Garbled("it shows no certificate".to_owned());
+        let unseen = || JoinError::Garbled("it shows no certificate".to_owned());
         chain.map(|chain| *chain).ok_or_else(unseen)
     };
-    let late = || KnockFault::Unreachable("no answer in time".to_owned());
+    let late = || JoinError::Unreachable("no answer in time".to_owned());
     tokio::time::timeout(limit, looking).await.unwrap_or_else(|_| Err(late()))
 }
 
 async fn dial(
-    shared: &Arc<Shared>,
+    shared: &Arc<LinkShared>,
     peer: &PeerConfig,
     protocol: &[u8],
-) -> Result<Connection, KnockFault> {
-    let target = Target { address: peer.address.clone(), rtt_ms: peer.rtt_ms };
-    let unreachable = |fault: &dyn std::error::Error| KnockFault::Unreachable(fault.to_string());
+) -> Result<Connection, JoinError> {
+    let target = PeerTarget { address: peer.address.clone(), rtt_ms: peer.rtt_ms };
+    let unreachable = |fault: &dyn std::error::Error| JoinError::Unreachable(fault.to_string());
     let address = look_up(shared, &target, 0).await.map_err(|fault| unreachable(&fault))?;
     let tls = shared.sessions.dialling(&peer.identity, protocol);
-    let tls = tls.map_err(|fault| unreachable(&DialFault::from(fault)))?;
+    let tls = tls.map_err(|fault| unreachable(&DialError::from(fault)))?;
     let mut config = quinn::ClientConfig::new(Arc::new(tls));
     let rtt = ms(peer.rtt_ms.unwrap_or(shared.transport.rtt_default_ms).max(1));
     config.transport_config(transport::dialled(&shared.transport, Kind::Control, rtt));
@@ -98,9 +98,9 @@ async fn dial(
     connecting.map_err(|fault| unreachable(&fault))?.await.map_err(|error| reason(&error))
 }
 
-async fn ask<Q: Wire, A: Wire>(connection: &Connection, question: &Q) -> Result<A, KnockFault> {
+async fn ask<Q: Wire, A: Wire>(connection: &Connection, question: &Q) -> Result<A, JoinError> {
     let asking = async {
-        let streams = connection.open_bi().await.or(Err(StreamFault::Lost))?;
+        let streams = connection.open_bi().await.or(Err(StreamError::Lost))?;
         let (mut sender, mut receiver) =
             (StreamSender::new(streams.0), StreamReceiver::new(streams.1));
         sender.message(question).await?;
@@ -109,20 +109,20 @@ async fn ask<Q: Wire, A: Wire>(connection: &Connection, question: &Q) -> Result<
     };
     match asking.await {
         Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err(KnockFault::Closed("it gave no answer".to_owned())),
+        Ok(None) => Err(JoinError::Closed("it gave no answer".to_owned())),
         // TLS lets this node send before the other node has judged its certificate.
-        Err(StreamFault::Lost) => match connection.close_reason() {
+        Err(StreamError::Lost) => match connection.close_reason() {
             Some(error) => Err(reason(&error)),
-            None => Err(KnockFault::Closed(StreamFault::Lost.to_string())),
+            None => Err(JoinError::Closed(StreamError::Lost.to_string())),
         },
-        Err(StreamFault::GivenUp(code)) => Err(KnockFault::Closed(format!("{code:?}"))),
-        Err(fault) => Err(KnockFault::Garbled(fault.to_string())),
+        Err(StreamError::GivenUp(code)) => Err(JoinError::Closed(format!("{code:?}"))),
+        Err(fault) => Err(JoinError::Garbled(fault.to_string())),
     }
 }
 
 /// Returns the reason for which a connection was not made, or ended.
-fn reason(error: &ConnectionError) -> KnockFault {
-    let certificate = |text: &str| KnockFault::Certificate(text.to_owned());
+fn reason(error: &ConnectionError) -> JoinError {
+    let certificate = |text: &str| JoinError::Certificate(text.to_owned());
     match error {
         ConnectionError::TransportError(fault) if is_certificate(fault.code.into()) => {
             certificate(&format!(
@@ -143,12 +143,12 @@ fn reason(error: &ConnectionError) -> KnockFault {
             EXPIRED => certificate(
                 "it does not accept this node's certificate: its time is over or has not begun",
             ),
-            NO_PROTOCOL => KnockFault::Closed("its version takes nobody in".to_owned()),
-            _ => KnockFault::Unreachable(error.to_string()),
+            NO_PROTOCOL => JoinError::Closed("its version takes nobody in".to_owned()),
+            _ => JoinError::Unreachable(error.to_string()),
         },
         ConnectionError::ApplicationClosed(close) => {
             let code = close.error_code;
-            KnockFault::Closed(if code == CloseCode::TooMany.number() {
+            JoinError::Closed(if code == CloseCode::TooMany.number() {
                 "too many nodes ask at a time".to_owned()
             } else if code == CloseCode::NotMember.number() {
                 "it takes nobody in".to_owned()
@@ -156,7 +156,7 @@ fn reason(error: &ConnectionError) -> KnockFault {
                 error.to_string()
             })
         }
-        _ => KnockFault::Unreachable(error.to_string()),
+        _ => JoinError::Unreachable(error.to_string()),
     }
 }
 

@@ -5,13 +5,13 @@
 //! does not know the content of questions. A joining node gets nothing else: no datagrams, no
 //! requests and no streams of peers, and only a few such nodes are served at a time.
 
-mod gate;
-mod knock;
+mod client;
+mod server;
 
-pub use gate::Gate;
-pub(crate) use gate::{Guest, Places, serve};
-pub use knock::KnockFault;
-pub(crate) use knock::{knock, shown_by};
+pub use client::JoinError;
+pub(crate) use client::{ask_to_join, shown_by};
+pub use server::JoinHandler;
+pub(crate) use server::{Guest, JoinPermits, serve};
 
 /// Name of the join protocol, besides those of [`Kind`](crate::Kind).
 pub(crate) const PROTOCOL: &[u8] = b"spillway-join/1";

@@ -12,8 +12,8 @@ use crate::code::CloseCode;
 use crate::counters::add;
 use crate::identity::Identity;
 use crate::rpc::{Served, StreamReceiver, StreamSender};
-use crate::shared::Shared;
-use crate::tls::Refusal;
+use crate::shared::LinkShared;
+use crate::tls::HandshakeError;
 
 /// Time limit for a joining node: a write to the log takes up to 10 s, and paths are long.
 const STAY_LIMIT: Duration = Duration::from_secs(15);
@@ -26,27 +26,27 @@ const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Handler of the questions of nodes that ask to join. The link's own tasks call it, so it must not
 /// block.
-pub trait Gate: Send + Sync + 'static {
+pub trait JoinHandler: Send + Sync + 'static {
     /// Answers a question of a node with a valid certificate of this cluster. The node may be a
     /// peer or unknown: only its name and region are verified.
-    fn knocked(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served;
+    fn asked_to_join(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served;
 }
 
 /// Places of the joining nodes that are served now.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Arc<Mutex<BTreeMap<NodeName, usize>>>);
+pub(crate) struct JoinPermits(Arc<Mutex<BTreeMap<NodeName, usize>>>);
 
 /// Place of one joining node that is served; it ends when the value is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct JoinPermit {
     places: Arc<Mutex<BTreeMap<NodeName, usize>>>,
     name: NodeName,
 }
 
-impl Places {
+impl JoinPermits {
     /// Takes a place for a node; `None` if no place is free or the node has enough. One certificate
     /// can't take the places of all others.
-    fn take(&self, name: &NodeName) -> Option<Place> {
+    fn take(&self, name: &NodeName) -> Option<JoinPermit> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let taken: usize = places.values().sum();
         let own = places.entry(name.clone()).or_default();
@@ -56,11 +56,11 @@ impl Places {
             return None;
         }
         *own += 1;
-        Some(Place { places: Arc::clone(&self.0), name: name.clone() })
+        Some(JoinPermit { places: Arc::clone(&self.0), name: name.clone() })
     }
 }
 
-impl Drop for Place {
+impl Drop for JoinPermit {
     fn drop(&mut self) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = places.get_mut(&self.name) {
@@ -78,16 +78,16 @@ pub(crate) struct Guest {
 }
 
 /// Answers one question, then waits until the node has the answer and leaves.
-pub(crate) async fn serve(shared: &Arc<Shared>, guest: Guest) {
+pub(crate) async fn serve(shared: &Arc<LinkShared>, guest: Guest) {
     let Guest { connection, from } = guest;
-    let code = match (shared.gate.load_full(), shared.strangers.take(from.node())) {
+    let code = match (shared.join_handler.load_full(), shared.strangers.take(from.node())) {
         // Without a gate, not even members are answered.
         (None, _) => CloseCode::NotMember,
         (Some(_), None) => {
-            shared.refusals.count(Refusal::Busy);
+            shared.refusals.count(HandshakeError::Busy);
             CloseCode::TooMany
         }
-        (Some(gate), Some(_place)) => {
+        (Some(join_handler), Some(_place)) => {
             add(&shared.counters.strangers);
             tracing::info!(%from, "a node knocks");
             let stay = Instant::now() + STAY_LIMIT;
@@ -96,7 +96,7 @@ pub(crate) async fn serve(shared: &Arc<Shared>, guest: Guest) {
                     return;
                 };
                 let streams = (StreamSender::new(streams.0), StreamReceiver::new(streams.1));
-                gate.knocked(from, streams).await;
+                join_handler.asked_to_join(from, streams).await;
                 // An error means that the node has not left within its time.
                 drop(timeout(FAREWELL_LIMIT, connection.closed()).await);
             };

@@ -12,7 +12,9 @@ use tokio::sync::mpsc;
 use super::raw::RawClient;
 use super::relay::Relay;
 use super::world::{TestNode, World, accept, identity, pattern, until};
-use crate::{Answer, BodyFault, ForwardHead, Kind, PeerConfig, PieceFault, Refusal, Room};
+use crate::{
+    BodyError, ForwardAnswer, ForwardHead, HandshakeError, Kind, PeerConfig, PeerRoom, PieceError,
+};
 
 const MALFORMED: u32 = 0x14;
 
@@ -148,7 +150,7 @@ async fn a_head_that_does_not_come_is_not_waited_for_for_ever() {
 }
 
 /// Returns what a handler finds in the body of a request whose stream goes on with `bytes`.
-async fn body_fault(adverse: &Adverse, announced: Option<u64>, bytes: &[u8]) -> BodyFault {
+async fn body_fault(adverse: &Adverse, announced: Option<u64>, bytes: &[u8]) -> BodyError {
     let (fault, mut faults) = mpsc::channel(1);
     adverse.node.react(move |_, body| {
         let fault = fault.clone();
@@ -171,15 +173,15 @@ async fn a_body_against_the_rules_is_an_error_and_not_an_end() {
     let end = [3, 0, 0, 0, 0];
 
     let fault = body_fault(&adverse, None, b"").await;
-    assert!(matches!(fault, BodyFault::Malformed(PieceFault::CutOff)), "{fault:?}");
+    assert!(matches!(fault, BodyError::Malformed(PieceError::CutOff)), "{fault:?}");
     let fault = body_fault(&adverse, None, &data(b"half")).await;
-    assert!(matches!(fault, BodyFault::Malformed(PieceFault::CutOff)), "{fault:?}");
+    assert!(matches!(fault, BodyError::Malformed(PieceError::CutOff)), "{fault:?}");
     let fault = body_fault(&adverse, None, &[9, 0, 0, 0, 0]).await;
-    assert!(matches!(fault, BodyFault::Malformed(PieceFault::Kind(9))), "{fault:?}");
+    assert!(matches!(fault, BodyError::Malformed(PieceError::Kind(9))), "{fault:?}");
     let fault = body_fault(&adverse, Some(3), &[data(b"four"), end.to_vec()].concat()).await;
-    assert!(matches!(fault, BodyFault::Length), "{fault:?}");
+    assert!(matches!(fault, BodyError::Length), "{fault:?}");
     let fault = body_fault(&adverse, Some(5), &[data(b"four"), end.to_vec()].concat()).await;
-    assert!(matches!(fault, BodyFault::Length), "{fault:?}");
+    assert!(matches!(fault, BodyError::Length), "{fault:?}");
     adverse.node.react(|head, body| accept(super::world::echo(head, body)));
     adverse.still_serves().await;
 }
@@ -241,8 +243,9 @@ async fn garbage_on_the_port_harms_nobody() {
         }
     }
     let head = ForwardHead::new(Method::POST, "/".parse().unwrap());
-    let answer = a.link.forward(b.node(), head, Full::new(pattern(50_000)), Room::Unknown).await;
-    let Answer::Reply(reply) = answer.unwrap() else { panic!("refused") };
+    let answer =
+        a.link.forward(b.node(), head, Full::new(pattern(50_000)), PeerRoom::Unknown).await;
+    let ForwardAnswer::Reply(reply) = answer.unwrap() else { panic!("refused") };
     assert_eq!(reply.into_body().collect().await.unwrap().to_bytes(), pattern(50_000));
     assert!(b.no_more_datagrams().await);
     assert_eq!(b.link.status().totals.received, 1);
@@ -266,7 +269,7 @@ async fn what_somebody_recorded_and_sends_again_does_nothing() {
         assert_eq!(b.next_datagram().await.1[..], [number]);
     }
     let head = ForwardHead::new(Method::GET, "/".parse().unwrap());
-    a.link.forward(b.node(), head, Empty::new(), Room::Unknown).await.unwrap();
+    a.link.forward(b.node(), head, Empty::new(), PeerRoom::Unknown).await.unwrap();
     let recorded = relay.passed();
     assert!(recorded.len() > 25);
     let before = b.link.status().totals;
@@ -283,6 +286,6 @@ async fn what_somebody_recorded_and_sends_again_does_nothing() {
     let after = b.link.status().totals;
     assert_eq!(after.received, before.received);
     assert_eq!(after.datagrams_received, before.datagrams_received + 1);
-    assert_eq!(b.refusals(Refusal::UnknownNode), 0);
+    assert_eq!(b.refusals(HandshakeError::UnknownNode), 0);
     assert!(a.link.peers()[0].is_connected());
 }

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 
 use super::world::{PATIENCE, World, pattern, until, until_within};
 use crate::delayed::Path;
-use crate::{Answer, DatagramFault, ForwardHead, Room};
+use crate::{DatagramError, ForwardAnswer, ForwardHead, PeerRoom};
 
 fn head() -> ForwardHead {
     ForwardHead::new(Method::POST, "/".parse().unwrap())
@@ -31,12 +31,12 @@ async fn what_can_not_be_sent_is_said_at_once() {
     let world = World::new();
     let (a, b) = world.pair().await;
     let too_long = a.link.send_datagram(b.node(), pattern(70_000));
-    assert_eq!(too_long, Err(DatagramFault::TooLong));
+    assert_eq!(too_long, Err(DatagramError::TooLong));
     let stranger = a.link.send_datagram(&"stranger".into(), Bytes::new());
-    assert_eq!(stranger, Err(DatagramFault::NotConnected));
+    assert_eq!(stranger, Err(DatagramError::NotConnected));
     b.link.shutdown(Duration::ZERO).await;
     until("the end is noticed", || {
-        a.link.send_datagram(b.node(), Bytes::new()) == Err(DatagramFault::NotConnected)
+        a.link.send_datagram(b.node(), Bytes::new()) == Err(DatagramError::NotConnected)
     })
     .await;
     assert!(a.link.status().totals.datagrams_unsent >= 3);
@@ -55,8 +55,8 @@ async fn a_packet_that_arrives_twice_is_delivered_once() {
     }
     // A request is sent after the datagrams: doubled packets have arrived by its end.
     let body = Full::new(pattern(100_000));
-    let answer = a.link.forward(b.node(), head(), body, Room::Unknown).await.unwrap();
-    let Answer::Reply(reply) = answer else { panic!("refused") };
+    let answer = a.link.forward(b.node(), head(), body, PeerRoom::Unknown).await.unwrap();
+    let ForwardAnswer::Reply(reply) = answer else { panic!("refused") };
     assert_eq!(reply.into_body().collect().await.unwrap().to_bytes(), pattern(100_000));
     assert!(b.no_more_datagrams().await);
     assert!(a.paths().counts().doubled > 20);
@@ -74,8 +74,8 @@ async fn control_goes_on_while_bulk_fills_the_path() {
     let (a, b) = world.distant_pair(way).await;
     let bulk = async {
         let body = Full::new(pattern(20 << 20));
-        let answer = a.link.forward(b.node(), head(), body, Room::Likely).await;
-        let Answer::Reply(reply) = answer.unwrap() else { panic!("refused") };
+        let answer = a.link.forward(b.node(), head(), body, PeerRoom::Likely).await;
+        let ForwardAnswer::Reply(reply) = answer.unwrap() else { panic!("refused") };
         reply.into_body().collect().await.unwrap().to_bytes().len()
     };
     let start = Instant::now();
@@ -209,8 +209,8 @@ async fn a_request_in_use_survives_a_cut_of_five_seconds() {
     let (a, b) = world.distant_pair(Path::of(Duration::from_millis(5))).await;
     let (sender, receiver) = tokio::sync::mpsc::channel::<Bytes>(4);
     let body = super::pressure_test::ChannelBody(receiver);
-    let answer = a.link.forward(b.node(), head(), body, Room::Likely).await.unwrap();
-    let Answer::Reply(reply) = answer else { panic!("refused") };
+    let answer = a.link.forward(b.node(), head(), body, PeerRoom::Likely).await.unwrap();
+    let ForwardAnswer::Reply(reply) = answer else { panic!("refused") };
     let mut reply = reply.into_body();
     sender.send(Bytes::from_static(b"before")).await.unwrap();
     let before = reply.frame().await.unwrap().unwrap().into_data().unwrap();

@@ -4,16 +4,16 @@ use http_body::Body;
 use http_body_util::{BodyExt, Empty, Full};
 
 use super::world::{TestNode, World, accept, echo, pattern, until};
-use crate::{Answer, BodyPlan, ForwardBody, ForwardHead, Room};
+use crate::{BodyPlan, ForwardAnswer, ForwardBody, ForwardHead, PeerRoom};
 
 fn head() -> ForwardHead {
     ForwardHead::new(Method::POST, "/v1/chat/completions?x=1".parse().unwrap())
 }
 
-fn reply(answer: Answer) -> http::Response<ForwardBody> {
+fn reply(answer: ForwardAnswer) -> http::Response<ForwardBody> {
     match answer {
-        Answer::Reply(reply) => reply,
-        Answer::Refused(refused) => panic!("refused: {refused:?}"),
+        ForwardAnswer::Reply(reply) => reply,
+        ForwardAnswer::Refused(refused) => panic!("refused: {refused:?}"),
     }
 }
 
@@ -24,7 +24,7 @@ async fn a_request_goes_there_and_its_reply_comes_back() {
     let mut head = head();
     head.headers.insert("x-client", "yes".parse().unwrap());
     let body = Full::new(Bytes::from_static(b"hello"));
-    let answer = a.link.forward(b.node(), head, body, Room::Unknown).await.unwrap();
+    let answer = a.link.forward(b.node(), head, body, PeerRoom::Unknown).await.unwrap();
     let reply = reply(answer);
     assert_eq!(reply.status(), StatusCode::OK);
     assert_eq!(reply.headers()["x-client"], "yes");
@@ -37,7 +37,7 @@ async fn bodies_of_all_sizes_arrive_intact_both_ways() {
     let world = World::new();
     let (a, b) = world.pair().await;
     for bytes in [0, 1 << 10, 64 << 10, (64 << 10) + 1, 1 << 20, 20 << 20] {
-        for room in [Room::Unknown, Room::Likely] {
+        for room in [PeerRoom::Unknown, PeerRoom::Likely] {
             let sent = pattern(bytes);
             let body = Full::new(sent.clone());
             let answer = b.link.forward(a.node(), head(), body, room).await.unwrap();
@@ -46,7 +46,7 @@ async fn bodies_of_all_sizes_arrive_intact_both_ways() {
         }
     }
     let empty = Empty::<Bytes>::new();
-    let answer = a.link.forward(b.node(), head(), empty, Room::Unknown).await.unwrap();
+    let answer = a.link.forward(b.node(), head(), empty, PeerRoom::Unknown).await.unwrap();
     assert!(reply(answer).into_body().collect().await.unwrap().to_bytes().is_empty());
 }
 
@@ -66,7 +66,7 @@ async fn trailers_go_both_ways() {
         let body = Full::new(Bytes::from_static(data))
             .with_trailers(std::future::ready(Some(Ok(trailers()))));
         // The echo sends back all that it read, trailers included.
-        let answer = a.link.forward(b.node(), head(), body, Room::Likely).await.unwrap();
+        let answer = a.link.forward(b.node(), head(), body, PeerRoom::Likely).await.unwrap();
         let collected = reply(answer).into_body().collect().await.unwrap();
         assert_eq!(collected.trailers(), Some(&trailers()));
         assert_eq!(collected.to_bytes(), data);
@@ -84,11 +84,11 @@ async fn a_body_says_its_length_if_it_is_known() {
         accept(echo(head, body))
     });
     let plans = [
-        (0, Room::Unknown, BodyPlan::Absent),
-        (10, Room::Unknown, BodyPlan::Follows(Some(10))),
-        (64 << 10, Room::Unknown, BodyPlan::Follows(Some(64 << 10))),
-        ((64 << 10) + 1, Room::Unknown, BodyPlan::Waits(Some((64 << 10) + 1))),
-        ((64 << 10) + 1, Room::Likely, BodyPlan::Follows(Some((64 << 10) + 1))),
+        (0, PeerRoom::Unknown, BodyPlan::Absent),
+        (10, PeerRoom::Unknown, BodyPlan::Follows(Some(10))),
+        (64 << 10, PeerRoom::Unknown, BodyPlan::Follows(Some(64 << 10))),
+        ((64 << 10) + 1, PeerRoom::Unknown, BodyPlan::Waits(Some((64 << 10) + 1))),
+        ((64 << 10) + 1, PeerRoom::Likely, BodyPlan::Follows(Some((64 << 10) + 1))),
     ];
     for (bytes, room, plan) in plans {
         let body = Full::new(pattern(bytes));
@@ -105,7 +105,7 @@ async fn a_reader_that_stops_after_the_last_byte_gives_nothing_up() {
     let (a, b) = world.pair().await;
     for bytes in [1, 1_000, 5_000, 100_000] {
         let body = Full::new(pattern(bytes));
-        let answer = a.link.forward(b.node(), head(), body, Room::Unknown).await.unwrap();
+        let answer = a.link.forward(b.node(), head(), body, PeerRoom::Unknown).await.unwrap();
         let mut body = reply(answer).into_body();
         let mut left = bytes;
         while left > 0 {
@@ -139,7 +139,7 @@ async fn all_of_the_head_arrives() {
     sent.client = Some("192.0.2.7".parse().unwrap());
     sent.prefix = (0..4_000).map(|block| block * 0x9e37_79b9).collect();
     let empty = Empty::<Bytes>::new();
-    a.link.forward(b.node(), sent.clone(), empty, Room::Unknown).await.unwrap();
+    a.link.forward(b.node(), sent.clone(), empty, PeerRoom::Unknown).await.unwrap();
     let mut arrived = seen.recv().await.unwrap();
     arrived.headers.remove("x-from");
     assert_eq!(arrived, sent);
@@ -151,7 +151,7 @@ async fn many_requests_at_a_time_keep_to_themselves() {
     let (a, b) = world.pair().await;
     let one = async |from: &TestNode, to: &TestNode, bytes: usize| {
         let body = Full::new(pattern(bytes));
-        let answer = from.link.forward(to.node(), head(), body, Room::Unknown).await.unwrap();
+        let answer = from.link.forward(to.node(), head(), body, PeerRoom::Unknown).await.unwrap();
         let back = reply(answer).into_body().collect().await.unwrap().to_bytes();
         assert!(back == pattern(bytes), "{bytes}");
     };

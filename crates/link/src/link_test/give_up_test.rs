@@ -15,18 +15,18 @@ use tokio::sync::mpsc;
 use super::pressure_test::ChannelBody;
 use super::world::{World, accept, boxed, pattern, refuse, until};
 use crate::{
-    Answer, BodyFault, BoxError, ForwardBody, ForwardError, ForwardHead, Refused, RefusedReason,
-    Room, Stage, StreamCode,
+    BodyError, BoxError, ForwardAnswer, ForwardBody, ForwardError, ForwardHead, ForwardStage,
+    PeerRoom, Refused, RefusedReason, StreamCode,
 };
 
 fn head() -> ForwardHead {
     ForwardHead::new(Method::POST, "/".parse().unwrap())
 }
 
-fn reply(answer: Answer) -> http::Response<ForwardBody> {
+fn reply(answer: ForwardAnswer) -> http::Response<ForwardBody> {
     match answer {
-        Answer::Reply(reply) => reply,
-        Answer::Refused(refused) => panic!("refused: {refused:?}"),
+        ForwardAnswer::Reply(reply) => reply,
+        ForwardAnswer::Refused(refused) => panic!("refused: {refused:?}"),
     }
 }
 
@@ -76,11 +76,12 @@ async fn a_refusal_comes_with_its_reason_and_a_long_body_is_never_sent() {
         seen.store(true, Ordering::SeqCst);
         Poll::Ready(None::<Result<Frame<Bytes>, BoxError>>)
     });
-    let answer = a.link.forward(b.node(), head(), StreamBody::new(frames), Room::Unknown).await;
-    assert!(matches!(answer.unwrap(), Answer::Refused(found) if found == refused));
+    let answer = a.link.forward(b.node(), head(), StreamBody::new(frames), PeerRoom::Unknown).await;
+    assert!(matches!(answer.unwrap(), ForwardAnswer::Refused(found) if found == refused));
     assert!(!polled.load(Ordering::SeqCst), "a body of unknown length waits");
-    let eager = a.link.forward(b.node(), head(), Full::new(pattern(64 << 10)), Room::Unknown).await;
-    assert!(matches!(eager.unwrap(), Answer::Refused(found) if found == refused));
+    let eager =
+        a.link.forward(b.node(), head(), Full::new(pattern(64 << 10)), PeerRoom::Unknown).await;
+    assert!(matches!(eager.unwrap(), ForwardAnswer::Refused(found) if found == refused));
     let totals = (a.link.status().totals, b.link.status().totals);
     assert_eq!((totals.0.forward_refused, totals.1.refused), (2, 2));
     until("nothing is left open", || a.link.status().streams + b.link.status().streams == 0).await;
@@ -101,7 +102,7 @@ async fn a_request_future_that_is_dropped_drops_the_work_at_the_peer() {
         });
         let before = started.load(Ordering::SeqCst);
         let body = Full::new(pattern(1_000));
-        let request = a.link.forward(b.node(), head(), body, Room::Unknown);
+        let request = a.link.forward(b.node(), head(), body, PeerRoom::Unknown);
         tokio::select! {
             _ = request => panic!("it can't end"),
             () = until("it is worked on", || started.load(Ordering::SeqCst) > before) => {}
@@ -123,7 +124,7 @@ async fn a_reply_that_is_dropped_drops_the_body_at_the_peer() {
         accept(async { Ok(http::Response::new(body)) })
     });
     sender.send(Bytes::from_static(b"token")).await.unwrap();
-    let answer = a.link.forward(b.node(), head(), Empty::new(), Room::Unknown).await.unwrap();
+    let answer = a.link.forward(b.node(), head(), Empty::new(), PeerRoom::Unknown).await.unwrap();
     let mut body = reply(answer).into_body();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "token");
     drop(body);
@@ -154,11 +155,11 @@ async fn a_reply_that_is_dropped_stops_the_request_that_is_still_sent() {
     });
     let (sender, receiver) = mpsc::channel(1);
     let body = ChannelBody(receiver);
-    let answer = a.link.forward(b.node(), head(), body, Room::Likely).await.unwrap();
+    let answer = a.link.forward(b.node(), head(), body, PeerRoom::Likely).await.unwrap();
     sender.send(Bytes::from_static(b"part")).await.unwrap();
     drop(reply(answer));
     let fault = tokio::time::timeout(Duration::from_secs(5), faults.recv()).await.unwrap().unwrap();
-    assert!(matches!(fault, BodyFault::Reset(StreamCode::Cancelled)), "{fault:?}");
+    assert!(matches!(fault, BodyError::Reset(StreamCode::Cancelled)), "{fault:?}");
     tokio::time::timeout(Duration::from_secs(5), sender.closed()).await.expect("dropped at once");
 }
 
@@ -167,7 +168,7 @@ async fn a_peer_whose_handler_fails_says_so_and_never_ends_a_reply_properly() {
     let world = World::new();
     let (a, b) = world.pair().await;
     b.react(|_, _| accept(async { Err(failing()) }));
-    let failed = a.link.forward(b.node(), head(), Empty::new(), Room::Unknown).await;
+    let failed = a.link.forward(b.node(), head(), Empty::new(), PeerRoom::Unknown).await;
     // The reset may overtake the word that was on its way.
     assert!(matches!(failed, Err(ForwardError::Reset(StreamCode::Internal, _))), "{failed:?}");
     let (sender, receiver) = mpsc::channel(1);
@@ -176,13 +177,13 @@ async fn a_peer_whose_handler_fails_says_so_and_never_ends_a_reply_properly() {
         let body = boxed(FallibleBody(receiver.lock().unwrap().take().unwrap()));
         accept(async { Ok(http::Response::new(body)) })
     });
-    let answer = a.link.forward(b.node(), head(), Empty::new(), Room::Unknown).await.unwrap();
+    let answer = a.link.forward(b.node(), head(), Empty::new(), PeerRoom::Unknown).await.unwrap();
     let mut body = reply(answer).into_body();
     sender.send(Ok(Bytes::from_static(b"half"))).await.unwrap();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "half");
     sender.send(Err(failing())).await.unwrap();
     let failed = body.frame().await;
-    assert!(matches!(failed, Some(Err(BodyFault::Reset(StreamCode::Internal)))), "{failed:?}");
+    assert!(matches!(failed, Some(Err(BodyError::Reset(StreamCode::Internal)))), "{failed:?}");
     assert!(body.frame().await.is_none(), "an error is the last that comes");
     until("it is counted", || b.link.status().totals.failed == 2).await;
 }
@@ -192,10 +193,10 @@ async fn a_peer_whose_handler_panics_gives_the_request_up() {
     let world = World::new();
     let (a, b) = world.pair().await;
     b.react(|_, _| accept(async { panic!("on purpose") }));
-    let failed = a.link.forward(b.node(), head(), Empty::new(), Room::Unknown).await;
+    let failed = a.link.forward(b.node(), head(), Empty::new(), PeerRoom::Unknown).await;
     assert!(matches!(failed, Err(ForwardError::Reset(StreamCode::Internal, _))), "{failed:?}");
     b.react(|head, body| accept(super::world::echo(head, body)));
-    let answer = a.link.forward(b.node(), head(), Full::new(pattern(10)), Room::Unknown).await;
+    let answer = a.link.forward(b.node(), head(), Full::new(pattern(10)), PeerRoom::Unknown).await;
     assert_eq!(reply(answer.unwrap()).into_body().collect().await.unwrap().to_bytes(), pattern(10));
 }
 
@@ -207,13 +208,13 @@ async fn a_request_whose_body_fails_is_an_error_on_both_sides() {
         accept(async move {
             // The network decides if the handler first sees the failed body or is dropped.
             let collected = body.collect().await;
-            assert!(matches!(collected, Err(BodyFault::Reset(StreamCode::Internal))));
+            assert!(matches!(collected, Err(BodyError::Reset(StreamCode::Internal))));
             std::future::pending().await
         })
     });
     let (sender, receiver) = mpsc::channel(1);
     let body = FallibleBody(receiver);
-    let failing_request = a.link.forward(b.node(), head(), body, Room::Likely);
+    let failing_request = a.link.forward(b.node(), head(), body, PeerRoom::Likely);
     let feeding = async {
         sender.send(Ok(Bytes::from_static(b"half"))).await.unwrap();
         until("it is there", || b.link.status().totals.received == 1).await;
@@ -232,13 +233,13 @@ async fn a_body_that_fails_beside_the_reply_is_an_error_at_the_peer() {
     // The reply is the body of the request.
     b.react(|head, body| accept(super::world::echo(head, body)));
     let (sender, receiver) = mpsc::channel(1);
-    let answer = a.link.forward(b.node(), head(), FallibleBody(receiver), Room::Likely);
+    let answer = a.link.forward(b.node(), head(), FallibleBody(receiver), PeerRoom::Likely);
     let mut body = reply(answer.await.unwrap()).into_body();
     sender.send(Ok(Bytes::from_static(b"half"))).await.unwrap();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "half");
     sender.send(Err(failing())).await.unwrap();
     let failed = tokio::time::timeout(Duration::from_secs(5), body.frame()).await.unwrap();
-    assert!(matches!(failed, Some(Err(BodyFault::Reset(StreamCode::Internal)))), "{failed:?}");
+    assert!(matches!(failed, Some(Err(BodyError::Reset(StreamCode::Internal)))), "{failed:?}");
     until("nothing is left open", || b.link.status().streams == 0).await;
     assert_eq!(b.link.status().totals.failed, 1);
 }
@@ -247,7 +248,7 @@ async fn a_body_that_fails_beside_the_reply_is_an_error_at_the_peer() {
 async fn a_deadline_ends_waiting_on_both_sides() {
     let world = World::new();
     let (a, b) = world.pair().await;
-    for (accepts, stage) in [(true, Stage::Accepted), (false, Stage::Undecided)] {
+    for (accepts, stage) in [(true, ForwardStage::Accepted), (false, ForwardStage::Undecided)] {
         let dropped = Arc::new(AtomicUsize::new(0));
         let guard = Arc::clone(&dropped);
         b.react(move |_, _| {
@@ -257,7 +258,7 @@ async fn a_deadline_ends_waiting_on_both_sides() {
         let mut head = head();
         head.deadline_ms = Some(150);
         let begin = Instant::now();
-        let failed = a.link.forward(b.node(), head, Empty::new(), Room::Unknown).await;
+        let failed = a.link.forward(b.node(), head, Empty::new(), PeerRoom::Unknown).await;
         assert!(matches!(failed, Err(ForwardError::Deadline(found)) if found == stage));
         assert!(begin.elapsed() >= Duration::from_millis(150));
         until("the work is dropped", || dropped.load(Ordering::SeqCst) == 1).await;
@@ -273,7 +274,7 @@ async fn a_peer_that_does_not_decide_is_given_up() {
     super::world::meet(&a, &b);
     a.connected(&b).await;
     b.react(|_, _| Box::pin(std::future::pending()));
-    let failed = a.link.forward(b.node(), head(), Empty::new(), Room::Unknown).await;
+    let failed = a.link.forward(b.node(), head(), Empty::new(), PeerRoom::Unknown).await;
     assert!(matches!(failed, Err(ForwardError::NoWord)), "{failed:?}");
     until("it is counted", || b.link.status().totals.given_up == 1).await;
 }
@@ -287,7 +288,7 @@ async fn more_requests_than_the_peer_allows_are_turned_away_at_once() {
     super::world::meet(&a, &b);
     a.connected(&b).await;
     b.react(|_, _| accept(std::future::pending()));
-    let open = || Box::pin(a.link.forward(b.node(), head(), Empty::new(), Room::Unknown));
+    let open = || Box::pin(a.link.forward(b.node(), head(), Empty::new(), PeerRoom::Unknown));
     let (mut one, mut two) = (open(), open());
     tokio::select! {
         _ = &mut one => panic!("it can't end"),
@@ -315,12 +316,12 @@ async fn a_head_that_no_peer_takes_is_not_sent() {
     let (a, b) = world.pair().await;
     let mut long = head();
     long.prefix = vec![1; 20_000];
-    let failed = a.link.forward(b.node(), long, Empty::new(), Room::Unknown).await;
+    let failed = a.link.forward(b.node(), long, Empty::new(), PeerRoom::Unknown).await;
     assert!(matches!(&failed, Err(ForwardError::Head(_))), "{failed:?}");
-    assert_eq!(failed.unwrap_err().stage(), Stage::NotSent);
+    assert_eq!(failed.unwrap_err().stage(), ForwardStage::NotSent);
     let mut long = head();
     long.tenant = Some("x".repeat(300 << 10));
-    let failed = a.link.forward(b.node(), long, Empty::new(), Room::Unknown).await;
+    let failed = a.link.forward(b.node(), long, Empty::new(), PeerRoom::Unknown).await;
     assert!(matches!(failed, Err(ForwardError::Head(_))), "{failed:?}");
     assert_eq!(b.link.status().totals.received, 0);
 }
@@ -337,7 +338,7 @@ async fn a_link_that_ends_lets_requests_finish_and_then_cuts_off_the_rest() {
         };
         accept(async { Ok(http::Response::new(boxed(ChannelBody(receiver)))) })
     });
-    let answer = a.link.forward(b.node(), head(), Empty::new(), Room::Unknown).await.unwrap();
+    let answer = a.link.forward(b.node(), head(), Empty::new(), PeerRoom::Unknown).await.unwrap();
     let body = reply(answer).into_body();
     let ending = b.link.shutdown(Duration::from_secs(20));
     let finishing = async {
@@ -355,11 +356,11 @@ async fn a_link_that_ends_lets_requests_finish_and_then_cuts_off_the_rest() {
     super::world::meet(&a, &c);
     a.connected(&c).await;
     c.react(|_, _| accept(std::future::pending()));
-    let stuck = a.link.forward(c.node(), head(), Empty::new(), Room::Unknown);
+    let stuck = a.link.forward(c.node(), head(), Empty::new(), PeerRoom::Unknown);
     let ending = async {
         until("it is there", || c.link.status().totals.received == 1).await;
         c.link.shutdown(Duration::from_millis(100)).await;
     };
     let (stuck, ()) = tokio::join!(stuck, ending);
-    assert!(matches!(stuck, Err(ForwardError::Lost(Stage::Accepted))), "{stuck:?}");
+    assert!(matches!(stuck, Err(ForwardError::Lost(ForwardStage::Accepted))), "{stuck:?}");
 }

@@ -13,7 +13,8 @@ use super::raw::RawClient;
 use super::world::{PATIENCE, TestNode, World, days, identity, until};
 use crate::certs::Authority;
 use crate::{
-    Gate, Identity, Kind, KnockFault, PeerConfig, Refusal, Served, StreamReceiver, StreamSender,
+    HandshakeError, Identity, JoinError, JoinHandler, Kind, PeerConfig, Served, StreamReceiver,
+    StreamSender,
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,8 +32,8 @@ struct Echo {
     served: Arc<AtomicUsize>,
 }
 
-impl Gate for Echo {
-    fn knocked(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
+impl JoinHandler for Echo {
+    fn asked_to_join(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
         let (permits, (mut sender, mut receiver)) = (Arc::clone(&self.permits), streams);
         self.served.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
@@ -46,13 +47,14 @@ impl Gate for Echo {
 
 fn open(node: &TestNode, permits: usize) -> (Arc<Semaphore>, Arc<AtomicUsize>) {
     let (permits, served) = (Arc::new(Semaphore::new(permits)), Arc::<AtomicUsize>::default());
-    let gate = Echo { permits: Arc::clone(&permits), served: Arc::clone(&served) };
-    node.link.open_gate(Some(Arc::new(gate)));
+    let join_handler = Echo { permits: Arc::clone(&permits), served: Arc::clone(&served) };
+    node.link.serve_joins(Some(Arc::new(join_handler)));
     (permits, served)
 }
 
-async fn knock(from: &TestNode, to: &PeerConfig) -> Result<String, KnockFault> {
-    let answer = from.link.knock::<Word, Word>(to, &Word("may I?".to_owned()), PATIENCE).await;
+async fn ask_to_join(from: &TestNode, to: &PeerConfig) -> Result<String, JoinError> {
+    let answer =
+        from.link.ask_to_join::<Word, Word>(to, &Word("may I?".to_owned()), PATIENCE).await;
     answer.map(|Word(word)| word)
 }
 
@@ -62,7 +64,7 @@ async fn a_stranger_is_answered_and_gets_nothing_else() {
     let (node, stranger) = (world.start("eu", "a"), world.start("us", "z"));
     let (_permits, served) = open(&node, 9);
     for _ in 0..3 {
-        let answer = knock(&stranger, &node.as_peer()).await;
+        let answer = ask_to_join(&stranger, &node.as_peer()).await;
         assert_eq!(answer, Ok("test/us/z: may I?".to_owned()));
     }
     assert_eq!(served.load(Ordering::SeqCst), 3);
@@ -72,31 +74,31 @@ async fn a_stranger_is_answered_and_gets_nothing_else() {
     for (count, kind) in Kind::ALL.into_iter().enumerate() {
         let client = RawClient::new();
         assert!(client.dial(&node, Some(&files), kind.protocol()).await.is_err(), "{kind}");
-        until("it is counted", || node.refusals(Refusal::UnknownNode) > count as u64).await;
+        until("it is counted", || node.refusals(HandshakeError::UnknownNode) > count as u64).await;
     }
     stranger.link.set_peers(vec![node.as_peer()]);
-    until("it was refused as a peer", || node.refusals(Refusal::UnknownNode) > 3).await;
+    until("it was refused as a peer", || node.refusals(HandshakeError::UnknownNode) > 3).await;
     assert!(!stranger.link.peers()[0].is_connected());
     assert!(node.no_more_datagrams().await && node.link.peers().is_empty());
     // The stranger may still ask, and a peer may too.
-    assert!(knock(&stranger, &node.as_peer()).await.is_ok());
+    assert!(ask_to_join(&stranger, &node.as_peer()).await.is_ok());
     node.link.set_peers(vec![stranger.as_peer()]);
     stranger.connected(&node).await;
-    assert!(knock(&stranger, &node.as_peer()).await.is_ok());
+    assert!(ask_to_join(&stranger, &node.as_peer()).await.is_ok());
 }
 
 #[tokio::test]
 async fn without_a_gate_strangers_are_refused_in_the_handshake() {
     let world = World::new();
     let (node, stranger) = (world.start("eu", "a"), world.start("us", "z"));
-    let refused = knock(&stranger, &node.as_peer()).await.unwrap_err();
-    let KnockFault::Certificate(why) = refused else { panic!("{refused}") };
+    let refused = ask_to_join(&stranger, &node.as_peer()).await.unwrap_err();
+    let JoinError::Certificate(why) = refused else { panic!("{refused}") };
     assert!(why.contains("takes no strangers in"), "{why}");
-    until("it is counted", || node.refusals(Refusal::UnknownNode) == 1).await;
+    until("it is counted", || node.refusals(HandshakeError::UnknownNode) == 1).await;
     open(&node, 9);
-    assert!(knock(&stranger, &node.as_peer()).await.is_ok());
-    node.link.open_gate(None);
-    assert!(knock(&stranger, &node.as_peer()).await.is_err());
+    assert!(ask_to_join(&stranger, &node.as_peer()).await.is_ok());
+    node.link.serve_joins(None);
+    assert!(ask_to_join(&stranger, &node.as_peer()).await.is_err());
 }
 
 #[tokio::test]
@@ -106,24 +108,24 @@ async fn who_is_not_of_the_cluster_never_reaches_the_gate() {
     let (_permits, served) = open(&node, 9);
     // Another CA: neither node trusts the other.
     let stranger = elsewhere.start("us", "z");
-    let refused = knock(&stranger, &node.as_peer()).await.unwrap_err();
-    assert!(matches!(&refused, KnockFault::Certificate(why) if why.contains("CA")), "{refused}");
+    let refused = ask_to_join(&stranger, &node.as_peer()).await.unwrap_err();
+    assert!(matches!(&refused, JoinError::Certificate(why) if why.contains("CA")), "{refused}");
     // Another cluster's name under the same CA.
     let other = Identity::new("other", "us", "b").unwrap();
     let files = world.issue(&other, &world.authority);
     let client = RawClient::new();
     assert!(client.dial(&node, Some(&files), b"spillway-join/1").await.is_err());
-    until("it is counted", || node.refusals(Refusal::OtherCluster) == 1).await;
+    until("it is counted", || node.refusals(HandshakeError::OtherCluster) == 1).await;
     let files =
         world.issue_valid(&identity("us", "b"), &Authority::new("test", days(5)).unwrap(), days(5));
     assert!(RawClient::new().dial(&node, Some(&files), b"spillway-join/1").await.is_err());
-    until("it is counted", || node.refusals(Refusal::WrongAuthority) >= 1).await;
+    until("it is counted", || node.refusals(HandshakeError::WrongAuthority) >= 1).await;
     assert_eq!(served.load(Ordering::SeqCst), 0);
     // Another node answers than the expected one.
     let local = world.start("us", "z");
     let wrong = PeerConfig { identity: identity("eu", "b"), ..node.as_peer() };
-    let refused = knock(&local, &wrong).await.unwrap_err();
-    assert!(matches!(refused, KnockFault::Certificate(_)), "{refused}");
+    let refused = ask_to_join(&local, &wrong).await.unwrap_err();
+    assert!(matches!(refused, JoinError::Certificate(_)), "{refused}");
 }
 
 #[tokio::test]
@@ -134,19 +136,19 @@ async fn only_a_few_strangers_are_served_at_a_time() {
     let (permits, served) = open(&node, 0);
     let ask_as = |at: usize| {
         let (stranger, peer) = (Arc::clone(&strangers[at]), node.as_peer());
-        TaskTracker::new().spawn(async move { knock(&stranger, &peer).await })
+        TaskTracker::new().spawn(async move { ask_to_join(&stranger, &peer).await })
     };
     let ask = || ask_as(4);
     let mut waiting = vec![ask_as(0), ask_as(0)];
     until("two are served", || served.load(Ordering::SeqCst) == 2).await;
     // The same certificate gets no third place.
     let refused = ask_as(0).await.unwrap().unwrap_err();
-    assert!(matches!(&refused, KnockFault::Closed(why) if why.contains("too many")), "{refused}");
+    assert!(matches!(&refused, JoinError::Closed(why) if why.contains("too many")), "{refused}");
     waiting.extend([1, 1, 2, 2, 3, 3].map(ask_as));
     until("eight are served", || served.load(Ordering::SeqCst) == 8).await;
     let refused = ask().await.unwrap().unwrap_err();
-    assert!(matches!(&refused, KnockFault::Closed(why) if why.contains("too many")), "{refused}");
-    assert_eq!(node.refusals(Refusal::Busy), 2);
+    assert!(matches!(&refused, JoinError::Closed(why) if why.contains("too many")), "{refused}");
+    assert_eq!(node.refusals(HandshakeError::Busy), 2);
     permits.add_permits(9);
     for task in waiting {
         task.await.unwrap().unwrap();
@@ -162,8 +164,8 @@ async fn only_a_few_strangers_are_served_at_a_time() {
 /// Gate that sends nothing and reads nothing.
 struct Mute;
 
-impl Gate for Mute {
-    fn knocked(&self, _from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
+impl JoinHandler for Mute {
+    fn asked_to_join(&self, _from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
         Box::pin(async move {
             std::future::pending::<()>().await;
             drop(streams);
@@ -175,7 +177,7 @@ impl Gate for Mute {
 async fn a_stranger_has_one_stream_and_a_little_room() {
     let world = World::new();
     let node = world.start("eu", "a");
-    node.link.open_gate(Some(Arc::new(Mute)));
+    node.link.serve_joins(Some(Arc::new(Mute)));
     let files = world.issue(&identity("us", "z"), &world.authority);
     let client = RawClient::new();
     let connection = client.connection(&node, &files, b"spillway-join/1").await;

@@ -3,8 +3,8 @@
 mod adverse_test;
 mod control_test;
 mod forward_test;
-mod gate_test;
 mod give_up_test;
+mod join_test;
 mod pressure_test;
 mod raw;
 mod refusal_test;

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::world::{World, accept, boxed, echo, pattern, until};
 use crate::delayed::Path;
-use crate::{Answer, BoxError, ForwardBody, ForwardHead, Room};
+use crate::{BoxError, ForwardAnswer, ForwardBody, ForwardHead, PeerRoom};
 
 /// Body of the frames that are sent into a channel.
 pub(super) struct ChannelBody(pub(super) mpsc::Receiver<Bytes>);
@@ -51,10 +51,10 @@ fn head() -> ForwardHead {
     ForwardHead::new(Method::POST, "/".parse().unwrap())
 }
 
-fn reply(answer: Answer) -> http::Response<ForwardBody> {
+fn reply(answer: ForwardAnswer) -> http::Response<ForwardBody> {
     match answer {
-        Answer::Reply(reply) => reply,
-        Answer::Refused(refused) => panic!("refused: {refused:?}"),
+        ForwardAnswer::Reply(reply) => reply,
+        ForwardAnswer::Refused(refused) => panic!("refused: {refused:?}"),
     }
 }
 
@@ -85,7 +85,7 @@ async fn a_reply_that_nobody_reads_stops_its_writer() {
         let body = boxed(Endless(Arc::clone(&counter)));
         accept(async { Ok(http::Response::new(body)) })
     });
-    let answer = a.link.forward(b.node(), head(), Empty::new(), Room::Unknown).await.unwrap();
+    let answer = a.link.forward(b.node(), head(), Empty::new(), PeerRoom::Unknown).await.unwrap();
     let mut body = reply(answer).into_body();
     let stood = standstill(&made).await;
     assert!((1 << 20..=WINDOW).contains(&stood), "{stood} bytes were made");
@@ -112,13 +112,13 @@ async fn a_request_that_nobody_reads_stops_its_writer_and_no_other_request() {
         })
     });
     let body = Endless(Arc::clone(&made));
-    let stuck = a.link.forward(b.node(), head(), body, Room::Unknown);
+    let stuck = a.link.forward(b.node(), head(), body, PeerRoom::Unknown);
     let others = async {
         let stood = standstill(&made).await;
         assert!((1 << 20..=WINDOW).contains(&stood), "{stood} bytes were made");
         b.react(|head, body| accept(echo(head, body)));
         let sent = pattern(1 << 20);
-        let answer = a.link.forward(b.node(), head(), Full::new(sent.clone()), Room::Unknown);
+        let answer = a.link.forward(b.node(), head(), Full::new(sent.clone()), PeerRoom::Unknown);
         let back = reply(answer.await.unwrap()).into_body().collect().await.unwrap();
         assert_eq!(back.to_bytes(), sent);
     };
@@ -139,12 +139,13 @@ async fn ten_stuck_replies_leave_room_for_others() {
     });
     let mut stuck = Vec::new();
     for _ in 0..10 {
-        let answer = a.link.forward(b.node(), head(), Empty::new(), Room::Unknown).await.unwrap();
+        let answer =
+            a.link.forward(b.node(), head(), Empty::new(), PeerRoom::Unknown).await.unwrap();
         stuck.push(reply(answer));
     }
     b.react(|head, body| accept(echo(head, body)));
     let sent = pattern(256 << 10);
-    let answer = a.link.forward(b.node(), head(), Full::new(sent.clone()), Room::Likely);
+    let answer = a.link.forward(b.node(), head(), Full::new(sent.clone()), PeerRoom::Likely);
     let back = reply(answer.await.unwrap()).into_body().collect().await.unwrap();
     assert_eq!(back.to_bytes(), sent);
     assert_eq!(a.link.status().streams, 10, "the stuck ones are still open");
@@ -169,7 +170,8 @@ async fn a_small_reply_overtakes_bulk() {
         accept(echo(head, body))
     });
     let bulk_head = ForwardHead::new(Method::GET, "/bulk".parse().unwrap());
-    let answer = a.link.forward(b.node(), bulk_head, Empty::new(), Room::Unknown).await.unwrap();
+    let answer =
+        a.link.forward(b.node(), bulk_head, Empty::new(), PeerRoom::Unknown).await.unwrap();
     let mut bulk = reply(answer).into_body();
     let reading = async {
         while let Some(frame) = bulk.frame().await {
@@ -181,7 +183,7 @@ async fn a_small_reply_overtakes_bulk() {
         for _ in 0..20 {
             let begin = Instant::now();
             let body = Full::new(pattern(1 << 10));
-            let answer = a.link.forward(b.node(), head(), body, Room::Unknown).await.unwrap();
+            let answer = a.link.forward(b.node(), head(), body, PeerRoom::Unknown).await.unwrap();
             reply(answer).into_body().collect().await.unwrap();
             times.push(begin.elapsed());
         }

@@ -5,14 +5,14 @@ use std::time::{Duration, SystemTime};
 use super::raw::{RawClient, RawServer};
 use super::world::{TestNode, World, days, identity, until};
 use crate::certs::{Authority, Validity};
-use crate::{CertificateFiles, ForwardHead, Identity, Kind, PeerConfig, Refusal, Room};
+use crate::{CertificateFiles, ForwardHead, HandshakeError, Identity, Kind, PeerConfig, PeerRoom};
 
 /// Node that knows `us/b`, with the certificates that a dialler shows.
 async fn check_dialler(
     world: &World,
     files: Option<&CertificateFiles>,
     protocol: &[u8],
-    expected: Refusal,
+    expected: HandshakeError,
 ) {
     let node = world.start("eu", "a");
     let peer = PeerConfig {
@@ -42,7 +42,7 @@ async fn a_dialler_of_another_authority_is_refused() {
     let world = World::new();
     let other = Authority::new("test", days(5)).unwrap();
     let files = world.issue(&identity("us", "b"), &other);
-    check_dialler(&world, Some(&files), data(), Refusal::WrongAuthority).await;
+    check_dialler(&world, Some(&files), data(), HandshakeError::WrongAuthority).await;
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn a_dialler_whose_certificate_has_expired_is_refused() {
     let long_ago = SystemTime::now() - Duration::from_secs(3 * 86_400);
     let validity = Validity::days(long_ago, 1).unwrap();
     let files = world.issue_valid(&identity("us", "b"), &world.authority, validity);
-    check_dialler(&world, Some(&files), data(), Refusal::Expired).await;
+    check_dialler(&world, Some(&files), data(), HandshakeError::Expired).await;
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn a_dialler_whose_certificate_is_of_tomorrow_is_refused() {
     let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
     let validity = Validity::days(tomorrow, 1).unwrap();
     let files = world.issue_valid(&identity("us", "b"), &world.authority, validity);
-    check_dialler(&world, Some(&files), data(), Refusal::NotYetValid).await;
+    check_dialler(&world, Some(&files), data(), HandshakeError::NotYetValid).await;
 }
 
 #[tokio::test]
@@ -68,34 +68,34 @@ async fn a_dialler_of_another_cluster_is_refused_even_if_the_authority_is_the_sa
     let world = World::new();
     let other = Identity::new("other", "us", "b").unwrap();
     let files = world.issue(&other, &world.authority);
-    check_dialler(&world, Some(&files), data(), Refusal::OtherCluster).await;
+    check_dialler(&world, Some(&files), data(), HandshakeError::OtherCluster).await;
 }
 
 #[tokio::test]
 async fn a_dialler_that_is_not_configured_is_refused() {
     let world = World::new();
     let files = world.issue(&identity("us", "c"), &world.authority);
-    check_dialler(&world, Some(&files), data(), Refusal::UnknownNode).await;
+    check_dialler(&world, Some(&files), data(), HandshakeError::UnknownNode).await;
 }
 
 #[tokio::test]
 async fn a_dialler_of_another_region_than_configured_is_refused() {
     let world = World::new();
     let files = world.issue(&identity("ap", "b"), &world.authority);
-    check_dialler(&world, Some(&files), data(), Refusal::WrongRegion).await;
+    check_dialler(&world, Some(&files), data(), HandshakeError::WrongRegion).await;
 }
 
 #[tokio::test]
 async fn a_dialler_without_a_certificate_is_refused() {
     let world = World::new();
-    check_dialler(&world, None, data(), Refusal::NoCertificate).await;
+    check_dialler(&world, None, data(), HandshakeError::NoCertificate).await;
 }
 
 #[tokio::test]
 async fn a_dialler_of_another_protocol_is_refused() {
     let world = World::new();
     let files = world.issue(&identity("us", "b"), &world.authority);
-    check_dialler(&world, Some(&files), b"h3", Refusal::NoProtocol).await;
+    check_dialler(&world, Some(&files), b"h3", HandshakeError::NoProtocol).await;
 }
 
 #[tokio::test]
@@ -107,7 +107,7 @@ async fn the_authority_itself_is_no_node() {
         key: world.path().join("ca-key.pem"),
     };
     std::fs::write(&files.key, world.authority.key_pem()).unwrap();
-    check_dialler(&world, Some(&files), data(), Refusal::BadCertificate).await;
+    check_dialler(&world, Some(&files), data(), HandshakeError::BadCertificate).await;
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn a_valid_dialler_is_let_in() {
 }
 
 /// Starts a node that dials `us/b`, where a server answers with `files`.
-async fn check_answer(world: &World, files: &CertificateFiles, expected: Refusal) {
+async fn check_answer(world: &World, files: &CertificateFiles, expected: HandshakeError) {
     let server = RawServer::new(files);
     let node = world.start("eu", "a");
     let peer = PeerConfig {
@@ -149,7 +149,7 @@ async fn check_answer(world: &World, files: &CertificateFiles, expected: Refusal
     let head = ForwardHead::new(http::Method::GET, "/".parse().unwrap());
     let body = http_body_util::Empty::<bytes::Bytes>::new();
     let to = identity("us", "b");
-    let forwarded = node.link.forward(to.node(), head, body, Room::Unknown).await;
+    let forwarded = node.link.forward(to.node(), head, body, PeerRoom::Unknown).await;
     assert!(matches!(forwarded, Err(crate::ForwardError::NotConnected)), "{forwarded:?}");
 }
 
@@ -158,7 +158,7 @@ async fn an_answer_of_another_authority_is_refused() {
     let world = World::new();
     let other = Authority::new("test", days(5)).unwrap();
     let files = world.issue(&identity("us", "b"), &other);
-    check_answer(&world, &files, Refusal::WrongAuthority).await;
+    check_answer(&world, &files, HandshakeError::WrongAuthority).await;
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn an_answer_with_an_expired_certificate_is_refused() {
     let long_ago = SystemTime::now() - Duration::from_secs(3 * 86_400);
     let validity = Validity::days(long_ago, 1).unwrap();
     let files = world.issue_valid(&identity("us", "b"), &world.authority, validity);
-    check_answer(&world, &files, Refusal::Expired).await;
+    check_answer(&world, &files, HandshakeError::Expired).await;
 }
 
 #[tokio::test]
@@ -175,16 +175,16 @@ async fn an_answer_of_another_cluster_is_refused_even_if_all_else_is_the_same() 
     let world = World::new();
     let other = Identity::new("other", "us", "b").unwrap();
     let files = world.issue(&other, &world.authority);
-    check_answer(&world, &files, Refusal::OtherCluster).await;
+    check_answer(&world, &files, HandshakeError::OtherCluster).await;
 }
 
 #[tokio::test]
 async fn an_answer_of_another_node_or_region_is_refused() {
     let world = World::new();
     let files = world.issue(&identity("us", "c"), &world.authority);
-    check_answer(&world, &files, Refusal::WrongNode).await;
+    check_answer(&world, &files, HandshakeError::WrongNode).await;
     let files = world.issue(&identity("ap", "b"), &world.authority);
-    check_answer(&world, &files, Refusal::WrongRegion).await;
+    check_answer(&world, &files, HandshakeError::WrongRegion).await;
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn two_links_of_different_authorities_never_connect_and_both_say_why() {
     let (a, b) = (one.start("eu", "a"), other.start("us", "b"));
     super::world::meet(&a, &b);
     until("both refuse", || {
-        let refused = |node: &TestNode| node.refusals(Refusal::WrongAuthority) > 0;
+        let refused = |node: &TestNode| node.refusals(HandshakeError::WrongAuthority) > 0;
         refused(&a) && refused(&b)
     })
     .await;
@@ -206,7 +206,7 @@ async fn a_peer_that_is_no_member_any_more_is_disconnected_and_refused() {
     let (a, b) = world.pair().await;
     a.link.set_peers(Vec::new());
     until("it is disconnected", || !b.link.peers()[0].is_connected()).await;
-    until("it is refused", || a.refusals(Refusal::UnknownNode) > 0).await;
+    until("it is refused", || a.refusals(HandshakeError::UnknownNode) > 0).await;
     assert!(a.link.peers().is_empty());
     a.link.set_peers(vec![b.as_peer()]);
     b.connected(&a).await;

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use super::raw::RawClient;
 use super::world::{TestNode, World, days, identity, meet, until};
 use crate::certs::{Authority, Validity};
-use crate::{Answer, ForwardHead, Kind, PeerConfig, ReloadFault, Room};
+use crate::{ForwardAnswer, ForwardHead, Kind, PeerConfig, PeerRoom, ReloadError};
 
 /// Returns the certificate that a node shows to a dialler.
 async fn shown(world: &World, node: &TestNode) -> Vec<u8> {
@@ -87,7 +87,7 @@ async fn files_that_can_not_be_used_change_nothing() {
     ] {
         std::fs::copy(&wrong, world.path().join("a.eu.pem")).unwrap();
         let failed = a.link.reload().await;
-        assert!(matches!(failed, Err(ReloadFault::Certificates(_))), "{}", wrong.display());
+        assert!(matches!(failed, Err(ReloadError::Certificates(_))), "{}", wrong.display());
         assert_eq!(shown(&world, &a).await, old);
     }
     std::fs::remove_file(world.path().join("a.eu.pem")).unwrap();
@@ -139,8 +139,8 @@ async fn an_authority_can_be_changed_without_an_interruption() {
     a.connected(&b).await;
     b.connected(&a).await;
     let head = ForwardHead::new(Method::GET, "/".parse().unwrap());
-    let answer = a.link.forward(b.node(), head, Empty::new(), Room::Unknown).await.unwrap();
-    let Answer::Reply(reply) = answer else { panic!("refused") };
+    let answer = a.link.forward(b.node(), head, Empty::new(), PeerRoom::Unknown).await.unwrap();
+    let ForwardAnswer::Reply(reply) = answer else { panic!("refused") };
     reply.into_body().collect().await.unwrap();
     let refused: u64 = a.link.status().refusals.iter().map(|(_, count)| count).sum();
     assert_eq!(refused, 0, "nobody was ever refused");

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::raw::RawServer;
 use super::world::{World, identity, until};
 use crate::certs::serial_of_pem;
-use crate::{DatagramFault, ForwardHead, PeerConfig, Refusal, Room};
+use crate::{DatagramError, ForwardHead, HandshakeError, PeerConfig, PeerRoom};
 
 fn serial(world: &World, region: &str, node: &str) -> String {
     let files = crate::certs::NodeFiles::in_folder(world.path(), region, node);
@@ -22,7 +22,7 @@ async fn a_revoked_certificate_ends_its_connections_and_makes_no_new_ones() {
     a.link.set_revoked([revoked].into());
     until("it is disconnected", || !b.link.peers()[0].is_connected()).await;
     // Either side may dial: both refuse to go on.
-    until("new connections are refused", || a.refusals(Refusal::Revoked) > 2).await;
+    until("new connections are refused", || a.refusals(HandshakeError::Revoked) > 2).await;
     assert!(!a.link.peers()[0].is_connected() && !b.link.peers()[0].is_connected());
     a.link.set_revoked(BTreeSet::new());
     a.connected(&b).await;
@@ -44,7 +44,7 @@ async fn a_node_that_answers_with_a_revoked_certificate_is_refused() {
     let address = server.address().to_string();
     node.link.set_peers(vec![PeerConfig { identity: me, address, rtt_ms: None }]);
     assert!(server.accept().await.is_err(), "the handshake went through");
-    until("it is counted", || node.refusals(Refusal::Revoked) > 0).await;
+    until("it is counted", || node.refusals(HandshakeError::Revoked) > 0).await;
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn a_revoked_certificate_may_not_even_knock() {
     };
     let client = super::raw::RawClient::new();
     assert!(client.dial(&node, Some(&files), b"spillway-join/1").await.is_err());
-    until("it is counted", || node.refusals(Refusal::Revoked) == 1).await;
+    until("it is counted", || node.refusals(HandshakeError::Revoked) == 1).await;
     drop(stranger);
 }
 
@@ -83,11 +83,11 @@ async fn a_peer_that_leaves_is_neither_told_nor_heard() {
     let received = || a.link.status().totals.datagrams_received;
     until("the first has come", || received() == 1).await;
     let told = a.link.send_datagram(b.me.node(), Bytes::from_static(b"three"));
-    assert_eq!(told, Err(DatagramFault::NotConnected));
+    assert_eq!(told, Err(DatagramError::NotConnected));
     assert!(a.link.connected_in(b.me.region()).is_empty());
     let head = ForwardHead::new(http::Method::GET, "/".parse().unwrap());
     let body = http_body_util::Empty::<Bytes>::new();
-    let asked = b.link.forward(a.me.node(), head, body, Room::Unknown).await;
+    let asked = b.link.forward(a.me.node(), head, body, PeerRoom::Unknown).await;
     assert!(asked.is_err(), "a request of a peer that leaves is served");
     assert!(a.link.open_control(b.me.node()).is_ok(), "the log goes on");
     a.link.set_leaving(BTreeSet::new());

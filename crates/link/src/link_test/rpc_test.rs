@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::world::{PATIENCE, TestNode, World, pattern};
 use crate::delayed::Path;
 use crate::{
-    Identity, OpenFault, Served, StreamFault, StreamHandler, StreamReceiver, StreamSender,
+    Identity, OpenError, Served, StreamError, StreamHandler, StreamReceiver, StreamSender,
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,8 +31,8 @@ fn word(number: u64) -> Word {
 
 /// Handler that sends messages back, reports how serving ended, and hands on bulk.
 struct Echo {
-    ended: mpsc::Sender<Result<(), StreamFault>>,
-    bulk: mpsc::Sender<(Identity, Result<bytes::Bytes, StreamFault>)>,
+    ended: mpsc::Sender<Result<(), StreamError>>,
+    bulk: mpsc::Sender<(Identity, Result<bytes::Bytes, StreamError>)>,
 }
 
 impl StreamHandler for Echo {
@@ -49,7 +49,7 @@ impl StreamHandler for Echo {
 
 async fn echo(
     (mut sender, mut receiver): (StreamSender, StreamReceiver),
-) -> Result<(), StreamFault> {
+) -> Result<(), StreamError> {
     while let Some(word) = receiver.message::<Word>().await? {
         sender.message(&word).await?;
     }
@@ -57,8 +57,8 @@ async fn echo(
     Ok(())
 }
 
-type Ended = mpsc::Receiver<Result<(), StreamFault>>;
-type Bulk = mpsc::Receiver<(Identity, Result<bytes::Bytes, StreamFault>)>;
+type Ended = mpsc::Receiver<Result<(), StreamError>>;
+type Bulk = mpsc::Receiver<(Identity, Result<bytes::Bytes, StreamError>)>;
 
 fn serve(node: &TestNode) -> (Ended, Bulk) {
     let (ended, ends) = mpsc::channel(16);
@@ -119,7 +119,7 @@ async fn a_half_that_is_dropped_is_no_end() {
     sender.message(&word(1)).await.unwrap();
     drop(sender);
     let fault = within(ended.recv()).await.unwrap().unwrap_err();
-    assert!(matches!(fault, StreamFault::GivenUp(_)), "{fault:?}");
+    assert!(matches!(fault, StreamError::GivenUp(_)), "{fault:?}");
 }
 
 #[tokio::test]
@@ -164,8 +164,8 @@ async fn bulk_arrives_whole_and_says_from_whom() {
 async fn without_a_connection_nothing_is_opened() {
     let world = World::new();
     let (a, b) = (world.start("eu", "a"), world.start("us", "b"));
-    assert_eq!(a.link.open_control(b.node()).unwrap_err(), OpenFault::NotConnected);
-    assert_eq!(a.link.open_bulk(b.node()).unwrap_err(), OpenFault::NotConnected);
+    assert_eq!(a.link.open_control(b.node()).unwrap_err(), OpenError::NotConnected);
+    assert_eq!(a.link.open_bulk(b.node()).unwrap_err(), OpenError::NotConnected);
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn more_streams_than_allowed_are_not_waited_for() {
         match a.link.open_control(b.node()) {
             Ok(streams) => open.push(streams),
             Err(fault) => {
-                assert_eq!(fault, OpenFault::Saturated);
+                assert_eq!(fault, OpenError::Saturated);
                 break;
             }
         }

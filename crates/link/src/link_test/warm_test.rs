@@ -13,22 +13,22 @@ use super::pressure_test::ChannelBody;
 use super::relay::Relay;
 use super::world::{PATIENCE, TestNode, World, meet, pattern, until, until_within};
 use crate::delayed::{Path, Paths};
-use crate::{Answer, ForwardBody, ForwardHead, Kind, Room};
+use crate::{ForwardAnswer, ForwardBody, ForwardHead, Kind, PeerRoom};
 
 fn head() -> ForwardHead {
     ForwardHead::new(Method::POST, "/".parse().unwrap())
 }
 
-fn reply(answer: Answer) -> http::Response<ForwardBody> {
+fn reply(answer: ForwardAnswer) -> http::Response<ForwardBody> {
     match answer {
-        Answer::Reply(reply) => reply,
-        Answer::Refused(refused) => panic!("refused: {refused:?}"),
+        ForwardAnswer::Reply(reply) => reply,
+        ForwardAnswer::Refused(refused) => panic!("refused: {refused:?}"),
     }
 }
 
 async fn echo_once(from: &TestNode, to: &TestNode) {
     let body = Full::new(pattern(3_000));
-    let answer = from.link.forward(to.node(), head(), body, Room::Unknown).await.unwrap();
+    let answer = from.link.forward(to.node(), head(), body, PeerRoom::Unknown).await.unwrap();
     assert_eq!(reply(answer).into_body().collect().await.unwrap().to_bytes(), pattern(3_000));
 }
 
@@ -103,7 +103,7 @@ async fn a_request_on_the_double_that_loses_finishes() {
     assert!(b.link.peers()[0].data.unwrap().dialled, "the higher name's connection stands");
     let (sender, receiver) = mpsc::channel(1);
     let body = ChannelBody(receiver);
-    let answer = b.link.forward(a.node(), head(), body, Room::Likely).await.unwrap();
+    let answer = b.link.forward(a.node(), head(), body, PeerRoom::Likely).await.unwrap();
     let mut body = reply(answer).into_body();
     // The lower name's connection comes, as if it had been on its way: with the same process, by
     // hand.
@@ -170,7 +170,8 @@ async fn a_peer_that_crashes_and_starts_again_is_connected_at_once() {
         crashes.connected(&stays).await;
         let (sender, receiver) = mpsc::channel(1);
         let body = ChannelBody(receiver);
-        let answer = stays.link.forward(crashes.node(), head(), body, Room::Likely).await.unwrap();
+        let answer =
+            stays.link.forward(crashes.node(), head(), body, PeerRoom::Likely).await.unwrap();
         let mut body = reply(answer).into_body();
         // The last packets of the process are lost, as when it is killed.
         crashes.paths().cut(stays.address(), true);
@@ -195,7 +196,7 @@ async fn a_peer_that_crashes_and_starts_again_is_connected_at_once() {
 }
 
 /// A task closes the socket of the earlier node, which may take a moment.
-async fn start_once_free(config: crate::Config) -> TestNode {
+async fn start_once_free(config: crate::LinkConfig) -> TestNode {
     let address = config.listen;
     until("the port is free", || std::net::UdpSocket::bind(address).is_ok()).await;
     TestNode::start(config)
@@ -216,7 +217,7 @@ async fn a_dialler_whose_address_changes_keeps_its_requests() {
     a.connected(&b).await;
     let (sender, receiver) = mpsc::channel(1);
     let body = ChannelBody(receiver);
-    let answer = a.link.forward(b.node(), head(), body, Room::Likely).await.unwrap();
+    let answer = a.link.forward(b.node(), head(), body, PeerRoom::Likely).await.unwrap();
     let mut body = reply(answer).into_body();
     for round in 0..3 {
         sender.send(Bytes::from_static(b"token")).await.unwrap();
@@ -239,7 +240,7 @@ async fn methods_work_from_another_runtime_than_the_links_own() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async move {
             let body = Full::new(pattern(300_000));
-            let answer = link.forward(&to, head(), body, Room::Unknown).await.unwrap();
+            let answer = link.forward(&to, head(), body, PeerRoom::Unknown).await.unwrap();
             reply(answer).into_body().collect().await.unwrap().to_bytes()
         })
     });

@@ -20,8 +20,8 @@ pub(super) use spillway_testkit::{
 use crate::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, Validity};
 use crate::delayed::Paths;
 use crate::{
-    BoxBody, BoxError, CertificateFiles, Config, Deciding, ForwardBody, ForwardHead, Handler,
-    Identity, Link, PeerConfig, Refused, Serving,
+    BoxBody, BoxError, CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity,
+    Link, LinkConfig, PeerConfig, Refused, Serving,
 };
 
 pub(super) const CLUSTER: &str = "test";
@@ -69,10 +69,10 @@ impl World {
         files.with_authority(&AuthorityFiles::in_folder(self.path()))
     }
 
-    pub(super) fn config(&self, region: &str, node: &str) -> Config {
+    pub(super) fn config(&self, region: &str, node: &str) -> LinkConfig {
         let me = identity(region, node);
         let files = self.issue(&me, &self.authority);
-        let mut config = Config::new(me, "127.0.0.1:0".parse().unwrap(), files);
+        let mut config = LinkConfig::new(me, "127.0.0.1:0".parse().unwrap(), files);
         config.transport.rtt_default_ms = 5;
         config
     }
@@ -152,7 +152,7 @@ impl Handler for TestHandler {
 }
 
 impl TestNode {
-    pub(super) fn start(config: Config) -> Self {
+    pub(super) fn start(config: LinkConfig) -> Self {
         let (datagrams, receiver) = mpsc::channel(10_000);
         let reaction: Arc<Reaction> = Arc::new(|head, body| accept(echo(head, body)));
         let reaction = Arc::new(std::sync::Mutex::new(reaction));
@@ -210,7 +210,7 @@ impl TestNode {
         self.datagrams.lock().await.try_recv().is_err()
     }
 
-    pub(super) fn refusals(&self, refusal: crate::Refusal) -> u64 {
+    pub(super) fn refusals(&self, refusal: crate::HandshakeError) -> u64 {
         let counts = self.link.status().refusals;
         counts.iter().find(|(reason, _)| *reason == refusal).unwrap().1
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Limits, ms};
+use crate::config::{LinkLimits, ms};
 
 /// Exponential backoff: waits that double with each failure, between two bounds and with jitter, so
 /// that the nodes of a region don't all dial a returning peer at the same moment.
@@ -14,7 +14,7 @@ pub(super) struct BackOff {
 }
 
 impl BackOff {
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &LinkLimits) -> Self {
         Self { min: ms(limits.back_off_min_ms), max: ms(limits.back_off_max_ms), failures: 0 }
     }
 
@@ -49,7 +49,7 @@ mod tests {
     fn waits_grow_within_their_bounds_and_start_again_after_a_success() {
         for seed in 0..200 {
             let mut random = fastrand::Rng::with_seed(seed);
-            let limits = Limits::default();
+            let limits = LinkLimits::default();
             let mut back_off = BackOff::new(&limits);
             let (min, max) = (Duration::from_millis(100), Duration::from_secs(5));
             let waits: Vec<_> = (0..20).map(|_| back_off.after_failure(&mut random)).collect();
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn two_nodes_do_not_wait_the_same() {
         let wait = |seed| {
-            let mut back_off = BackOff::new(&Limits::default());
+            let mut back_off = BackOff::new(&LinkLimits::default());
             (0..3).map(|_| back_off.after_failure(&mut fastrand::Rng::with_seed(seed))).sum()
         };
         let waits: std::collections::BTreeSet<Duration> = (0..50).map(wait).collect();

@@ -7,29 +7,29 @@ use std::time::Duration;
 use quinn::{ConnectError, ConnectionError};
 use thiserror::Error;
 
-use super::{Arrival, Origin, Peer, Target};
+use super::{Arrival, Origin, Peer, PeerTarget};
 use crate::config::ms;
-use crate::hello::{self, HelloFault};
+use crate::hello::{self, HelloError};
 use crate::kind::Kind;
-use crate::shared::Shared;
-use crate::tls::TlsFault;
+use crate::shared::LinkShared;
+use crate::tls::TlsSetupError;
 use crate::transport;
 
 /// Reason for which a dial failed.
 #[derive(Debug, Error)]
-pub(crate) enum DialFault {
+pub(crate) enum DialError {
     #[error("`{0}` can't be looked up: {1}")]
     LookUp(String, std::io::Error),
     #[error("`{0}` has no address that this node's socket can reach")]
     NoAddress(String),
     #[error(transparent)]
-    Tls(#[from] TlsFault),
+    Tls(#[from] TlsSetupError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error(transparent)]
     Connection(#[from] ConnectionError),
     #[error(transparent)]
-    Hello(#[from] HelloFault),
+    Hello(#[from] HelloError),
     #[error("it took too long")]
     TimedOut,
 }
@@ -37,11 +37,11 @@ pub(crate) enum DialFault {
 /// Connects to `peer` and waits for its hello: only then has it accepted this node's certificate.
 /// `attempt` chooses among several addresses of a name.
 pub(super) async fn dial(
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
     peer: Arc<Peer>,
     kind: Kind,
     attempt: u32,
-) -> Result<Arrival, DialFault> {
+) -> Result<Arrival, DialError> {
     let limit = ms(shared.limits.dial_ms);
     let connecting = async {
         let target = peer.target.load_full();
@@ -55,27 +55,27 @@ pub(super) async fn dial(
         let process = hello::exchange(&connection, shared.process).await?;
         Ok(Arrival { connection, process, origin: Origin::Us })
     };
-    tokio::time::timeout(limit, connecting).await.unwrap_or(Err(DialFault::TimedOut))
+    tokio::time::timeout(limit, connecting).await.unwrap_or(Err(DialError::TimedOut))
 }
 
-fn rtt_of(shared: &Shared, target: &Target) -> Duration {
+fn rtt_of(shared: &LinkShared, target: &PeerTarget) -> Duration {
     ms(target.rtt_ms.unwrap_or(shared.transport.rtt_default_ms).max(1))
 }
 
 /// Returns an address of `target` that this node's socket reaches; `attempt` chooses among several.
 pub(crate) async fn look_up(
-    shared: &Shared,
-    target: &Target,
+    shared: &LinkShared,
+    target: &PeerTarget,
     attempt: u32,
-) -> Result<SocketAddr, DialFault> {
+) -> Result<SocketAddr, DialError> {
     let name = &target.address;
     let found = tokio::net::lookup_host(name)
         .await
-        .map_err(|error| DialFault::LookUp(name.clone(), error))?;
+        .map_err(|error| DialError::LookUp(name.clone(), error))?;
     // A socket of IPv6 reaches IPv4 addresses too.
     let both = shared.endpoint.local_addr().is_ok_and(|local| local.is_ipv6());
     let reachable: Vec<_> = found.filter(|address| both || address.is_ipv4()).collect();
     // Each attempt takes the next address, because one of them may be dead.
     let chosen = (attempt as usize).checked_rem(reachable.len());
-    chosen.map(|at| reachable[at]).ok_or_else(|| DialFault::NoAddress(name.clone()))
+    chosen.map(|at| reachable[at]).ok_or_else(|| DialError::NoAddress(name.clone()))
 }

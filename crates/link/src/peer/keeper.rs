@@ -11,16 +11,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 
 use super::back_off::BackOff;
-use super::dial::{DialFault, dial};
-use super::live::{Live, Origin};
+use super::dial::{DialError, dial};
+use super::live::{LiveConnection, Origin};
 use super::watch::AckWatch;
 use super::{Arrival, Peer};
 use crate::code::CloseCode;
 use crate::config::ms;
 use crate::kind::Kind;
 use crate::serve;
-use crate::shared::Shared;
-use crate::tls::{Refusal, peer_certificate};
+use crate::shared::LinkShared;
+use crate::tls::{HandshakeError, peer_certificate};
 
 /// Most connections of one kind to one peer at a time: the one in use and those that only finish
 /// their requests. A healthy peer never needs a third.
@@ -36,7 +36,7 @@ const HEAD_START: Duration = Duration::from_millis(50);
 
 /// Keeper of one connection of one kind to one peer.
 pub(super) struct Keeper {
-    shared: Arc<Shared>,
+    shared: Arc<LinkShared>,
     peer: Arc<Peer>,
     kind: Kind,
     arrivals: mpsc::Receiver<Arrival>,
@@ -51,14 +51,14 @@ pub(super) struct Keeper {
 
 /// Connection with its role and its watch.
 struct Held {
-    live: Arc<Live>,
-    role: Role,
+    live: Arc<LiveConnection>,
+    role: PeerRole,
     watch: AckWatch,
 }
 
 /// Role of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Role {
+enum PeerRole {
     /// New requests use this connection. // => Retiring
     Current,
     /// The connection only finishes its requests. // => Current, if the other one ends first
@@ -72,14 +72,14 @@ enum Dialling {
     /// The next dial begins at that time. // => (Underway | Not)
     Due(Instant),
     /// A dial is under way. // => (Not | Due)
-    Underway(Pin<Box<dyn Future<Output = Result<Arrival, DialFault>> + Send>>),
+    Underway(Pin<Box<dyn Future<Output = Result<Arrival, DialError>> + Send>>),
 }
 
-enum Event {
+enum PeerEvent {
     Stop,
     Ended(u64),
     Arrived(Arrival),
-    Dialled(Result<Arrival, DialFault>),
+    Dialled(Result<Arrival, DialError>),
     DialDue,
     Sweep,
     Revoked,
@@ -87,7 +87,7 @@ enum Event {
 
 impl Keeper {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<LinkShared>,
         peer: Arc<Peer>,
         kind: Kind,
         arrivals: mpsc::Receiver<Arrival>,
@@ -113,17 +113,17 @@ impl Keeper {
     pub(super) async fn run(mut self) {
         loop {
             match self.next().await {
-                Event::Stop => break,
-                Event::Ended(serial) => self.forget(serial),
-                Event::Arrived(arrival) => self.adopt(arrival),
-                Event::Dialled(Ok(arrival)) => {
+                PeerEvent::Stop => break,
+                PeerEvent::Ended(serial) => self.forget(serial),
+                PeerEvent::Arrived(arrival) => self.adopt(arrival),
+                PeerEvent::Dialled(Ok(arrival)) => {
                     self.dialling = Dialling::Not;
                     self.adopt(arrival);
                 }
-                Event::Dialled(Err(fault)) => self.dial_failed(&fault),
-                Event::DialDue => self.dial(),
-                Event::Sweep => self.sweep(),
-                Event::Revoked => self.close_revoked(),
+                PeerEvent::Dialled(Err(fault)) => self.dial_failed(&fault),
+                PeerEvent::DialDue => self.dial(),
+                PeerEvent::Sweep => self.sweep(),
+                PeerEvent::Revoked => self.close_revoked(),
             }
         }
         // If the link goes on, the keeper stops only because its peer was removed.
@@ -139,18 +139,18 @@ impl Keeper {
         self.publish();
     }
 
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self) -> PeerEvent {
         let sweep = self.needs_sweep().then(|| Instant::now() + SWEEP);
         tokio::select! {
             // The order matters: an ended connection is forgotten before a new one is taken in.
             biased;
-            () = self.peer.stop.cancelled() => Event::Stop,
+            () = self.peer.stop.cancelled() => PeerEvent::Stop,
             // An error means that the link ends; the branch above handles that.
-            Ok(()) = self.revocations.changed() => Event::Revoked,
-            Some(serial) = self.ended.1.recv() => Event::Ended(serial),
-            Some(arrival) = self.arrivals.recv() => Event::Arrived(arrival),
+            Ok(()) = self.revocations.changed() => PeerEvent::Revoked,
+            Some(serial) = self.ended.1.recv() => PeerEvent::Ended(serial),
+            Some(arrival) = self.arrivals.recv() => PeerEvent::Arrived(arrival),
             event = dialling(&mut self.dialling) => event,
-            () = at(sweep) => Event::Sweep,
+            () = at(sweep) => PeerEvent::Sweep,
         }
     }
 
@@ -180,17 +180,19 @@ impl Keeper {
         let we_are_lower = self.shared.me.node() < self.peer.identity.node();
         // True if the node with the lower name has dialled.
         let by_lower = (origin == Origin::Us) == we_are_lower;
-        let live = Arc::new(Live::new(arrival, by_lower, self.serial));
+        let live = Arc::new(LiveConnection::new(arrival, by_lower, self.serial));
         tracing::debug!(peer = %self.peer.identity, kind = %self.kind, ?origin, "connected");
         let now = live.since;
         let double = ms(self.shared.limits.double_ms);
-        let role = match self.held.iter_mut().find(|held| held.role == Role::Current) {
-            Some(current) if !current.live.is_displaced_by(&live, double) => Role::Retiring(now),
-            Some(current) => {
-                current.role = Role::Retiring(now);
-                Role::Current
+        let role = match self.held.iter_mut().find(|held| held.role == PeerRole::Current) {
+            Some(current) if !current.live.is_displaced_by(&live, double) => {
+                PeerRole::Retiring(now)
             }
-            None => Role::Current,
+            Some(current) => {
+                current.role = PeerRole::Retiring(now);
+                PeerRole::Current
+            }
+            None => PeerRole::Current,
         };
         let watch = AckWatch::new(&live.connection, now);
         self.held.push(Held { live: Arc::clone(&live), role, watch });
@@ -214,7 +216,7 @@ impl Keeper {
 
     /// Closes the oldest retiring connection if there are too many.
     fn close_surplus(&self) {
-        let retiring = |held: &&Held| held.role != Role::Current;
+        let retiring = |held: &&Held| held.role != PeerRole::Current;
         if self.held.len() > LIVES_MAX
             && let Some(held) =
                 self.held.iter().filter(retiring).min_by_key(|held| held.live.serial)
@@ -239,10 +241,10 @@ impl Keeper {
         let reason = gone.live.connection.close_reason();
         let age = gone.live.since.elapsed();
         tracing::debug!(peer = %self.peer.identity, kind = %self.kind, ?reason, ?age, "disconnected");
-        if gone.role == Role::Current {
+        if gone.role == PeerRole::Current {
             let newest = self.held.iter_mut().max_by_key(|held| held.live.serial);
             if let Some(newest) = newest {
-                newest.role = Role::Current;
+                newest.role = PeerRole::Current;
             }
         }
         if self.held.is_empty() && matches!(self.dialling, Dialling::Not) {
@@ -281,7 +283,7 @@ impl Keeper {
         )));
     }
 
-    fn dial_failed(&mut self, fault: &DialFault) {
+    fn dial_failed(&mut self, fault: &DialError) {
         tracing::debug!(peer = %self.peer.identity, kind = %self.kind, %fault, "dialling failed");
         self.peer.slot(self.kind).note_fault(fault);
         let wait = self.back_off.after_failure(&mut self.random);
@@ -293,7 +295,7 @@ impl Keeper {
     }
 
     fn needs_sweep(&self) -> bool {
-        let retiring = self.held.iter().any(|held| held.role != Role::Current);
+        let retiring = self.held.iter().any(|held| held.role != PeerRole::Current);
         retiring || (self.kind == Kind::Control && !self.held.is_empty())
     }
 
@@ -306,10 +308,10 @@ impl Keeper {
         for held in &mut self.held {
             let connection = &held.live.connection;
             let unused = match held.role {
-                Role::Current => false,
+                PeerRole::Current => false,
                 // Only its dialler closes a retiring connection, because the other node can't know
                 // if a request is on its way.
-                Role::Retiring(since) => {
+                PeerRole::Retiring(since) => {
                     held.live.origin == Origin::Us
                         && held.live.streams() == 0
                         && now.saturating_duration_since(since) > retire
@@ -325,25 +327,26 @@ impl Keeper {
 
     /// Publishes the connection to use.
     fn publish(&self) {
-        let current = self.held.iter().find(|held| held.role == Role::Current);
+        let current = self.held.iter().find(|held| held.role == PeerRole::Current);
         self.peer.slot(self.kind).current.store(current.map(|held| Arc::clone(&held.live)));
     }
 }
 
-fn is_revoked(shared: &Shared, connection: &quinn::Connection) -> bool {
+fn is_revoked(shared: &LinkShared, connection: &quinn::Connection) -> bool {
     let certificate = peer_certificate(connection);
-    certificate.is_some_and(|it| shared.members.check_certificate(&it) == Err(Refusal::Revoked))
+    certificate
+        .is_some_and(|it| shared.members.check_certificate(&it) == Err(HandshakeError::Revoked))
 }
 
 /// Waits for the next event of dialling; for ever while no dial is needed.
-async fn dialling(dialling: &mut Dialling) -> Event {
+async fn dialling(dialling: &mut Dialling) -> PeerEvent {
     match dialling {
         Dialling::Not => pending().await,
         Dialling::Due(due) => {
             sleep_until((*due).into()).await;
-            Event::DialDue
+            PeerEvent::DialDue
         }
-        Dialling::Underway(attempt) => Event::Dialled(attempt.await),
+        Dialling::Underway(attempt) => PeerEvent::Dialled(attempt.await),
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) enum Origin {
 
 /// Live connection to a peer.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveConnection {
     pub(crate) connection: quinn::Connection,
     pub(crate) origin: Origin,
     /// True if the node with the lower name of the two has dialled the connection.
@@ -32,7 +32,7 @@ pub(crate) struct Live {
     streams: AtomicUsize,
 }
 
-impl Live {
+impl LiveConnection {
     pub(super) fn new(arrival: Arrival, by_lower: bool, serial: u64) -> Self {
         let Arrival { connection, process, origin } = arrival;
         let (since, streams) = (Instant::now(), AtomicUsize::new(0));
@@ -93,12 +93,12 @@ impl OpenStreams {
 /// Open request, which counts until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
-    live: Arc<Live>,
+    live: Arc<LiveConnection>,
     all: Arc<OpenStreams>,
 }
 
 impl OpenStream {
-    pub(crate) fn on(live: &Arc<Live>, all: &Arc<OpenStreams>) -> Self {
+    pub(crate) fn on(live: &Arc<LiveConnection>, all: &Arc<OpenStreams>) -> Self {
         live.streams.fetch_add(1, Ordering::Relaxed);
         all.count.fetch_add(1, Ordering::AcqRel);
         Self { live: Arc::clone(live), all: Arc::clone(all) }

@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::config::PeerConfig;
 use crate::identity::Identity;
 use crate::kind::Kind;
-use crate::shared::Shared;
-pub(crate) use dial::{DialFault, look_up};
-pub(crate) use live::{Live, OpenStream, OpenStreams, Origin};
+use crate::shared::LinkShared;
+pub(crate) use dial::{DialError, look_up};
+pub(crate) use live::{LiveConnection, OpenStream, OpenStreams, Origin};
 pub use status::{ConnectionStatus, DialStatus, PeerStatus};
 
 /// Connections of one kind that may wait for the keeper; a healthy peer has one or two.
@@ -38,7 +38,7 @@ pub(crate) struct Arrival {
 
 /// Address of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct PeerTarget {
     pub(crate) address: String,
     pub(crate) rtt_ms: Option<u32>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) identity: Identity,
-    pub(crate) target: ArcSwap<Target>,
+    pub(crate) target: ArcSwap<PeerTarget>,
     slots: [Slot; 2],
     stop: CancellationToken,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Peer {
 /// Connection of one kind to a peer, with its counters.
 #[derive(Debug)]
 struct Slot {
-    current: ArcSwapOption<Live>,
+    current: ArcSwapOption<LiveConnection>,
     arrivals: mpsc::Sender<Arrival>,
     dials: AtomicU64,
     dials_failed: AtomicU64,
@@ -64,12 +64,12 @@ struct Slot {
 
 impl Peer {
     /// Starts the keepers of a peer's connections.
-    pub(crate) fn start(shared: &Arc<Shared>, config: PeerConfig) -> Arc<Self> {
+    pub(crate) fn start(shared: &Arc<LinkShared>, config: PeerConfig) -> Arc<Self> {
         let (control, control_arrivals) = Slot::new();
         let (data, data_arrivals) = Slot::new();
         let peer = Arc::new(Self {
             identity: config.identity,
-            target: ArcSwap::from_pointee(Target {
+            target: ArcSwap::from_pointee(PeerTarget {
                 address: config.address,
                 rtt_ms: config.rtt_ms,
             }),
@@ -85,7 +85,7 @@ impl Peer {
 
     /// Takes over a new address. Existing connections go on.
     pub(crate) fn move_to(&self, config: &PeerConfig) {
-        let target = Target { address: config.address.clone(), rtt_ms: config.rtt_ms };
+        let target = PeerTarget { address: config.address.clone(), rtt_ms: config.rtt_ms };
         self.target.store(target.into());
     }
 
@@ -101,13 +101,13 @@ impl Peer {
 
     /// Dials as the keeper does, even if there is a connection.
     #[cfg(test)]
-    pub(crate) async fn dial_for_tests(self: &Arc<Self>, shared: &Arc<Shared>, kind: Kind) {
+    pub(crate) async fn dial_for_tests(self: &Arc<Self>, shared: &Arc<LinkShared>, kind: Kind) {
         let arrival = dial::dial(Arc::clone(shared), Arc::clone(self), kind, 0).await.unwrap();
         assert!(self.arrive(kind, arrival));
     }
 
     /// Returns the connection to use for new requests.
-    pub(crate) fn current(&self, kind: Kind) -> Option<Arc<Live>> {
+    pub(crate) fn current(&self, kind: Kind) -> Option<Arc<LiveConnection>> {
         self.slot(kind).current.load_full()
     }
 

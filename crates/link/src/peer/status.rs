@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::live::{Live, Origin};
+use super::live::{LiveConnection, Origin};
 use super::{Peer, Slot};
 use crate::identity::Identity;
 use crate::kind::Kind;
@@ -87,7 +87,7 @@ impl Peer {
     }
 }
 
-fn connection_status(live: &Live) -> ConnectionStatus {
+fn connection_status(live: &LiveConnection) -> ConnectionStatus {
     let stats = live.connection.stats();
     ConnectionStatus {
         age: live.since.elapsed(),

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 /// Detector of a connection whose packets are not acknowledged.
 #[derive(Debug)]
 pub(super) struct AckWatch {
-    seen: Seen,
+    seen: AckStats,
     /// Time of the last acknowledgement, or when none was awaited.
     at: Instant,
 }
 
 /// Statistics of a connection that show acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct AckStats {
     /// Smoothed round trip: each new acknowledgement changes it by some nanoseconds. The count of
     /// acknowledgements does not help, because a peer repeats the last one in all it sends.
     rtt: Duration,
@@ -23,7 +23,7 @@ struct Seen {
     asked: u64,
 }
 
-impl Seen {
+impl AckStats {
     fn of(connection: &quinn::Connection) -> Self {
         let stats = connection.stats();
         let sent = stats.frame_tx;
@@ -34,15 +34,15 @@ impl Seen {
 
 impl AckWatch {
     pub(super) fn new(connection: &quinn::Connection, now: Instant) -> Self {
-        Self { seen: Seen::of(connection), at: now }
+        Self { seen: AckStats::of(connection), at: now }
     }
 
     /// Returns the time for which acknowledgements have been awaited in vain.
     pub(super) fn silence(&mut self, connection: &quinn::Connection, now: Instant) -> Duration {
-        self.silence_of(Seen::of(connection), now)
+        self.silence_of(AckStats::of(connection), now)
     }
 
-    fn silence_of(&mut self, seen: Seen, now: Instant) -> Duration {
+    fn silence_of(&mut self, seen: AckStats, now: Instant) -> Duration {
         // An acknowledgement came, or none was awaited: the silence starts anew.
         if seen.rtt != self.seen.rtt || seen.asked == self.seen.asked {
             self.seen = seen;
@@ -60,9 +60,9 @@ mod tests {
     fn only_asking_in_vain_counts_as_silence() {
         let start = Instant::now();
         let mut watch =
-            AckWatch { seen: Seen { rtt: Duration::from_nanos(5), asked: 5 }, at: start };
+            AckWatch { seen: AckStats { rtt: Duration::from_nanos(5), asked: 5 }, at: start };
         let mut silence_s = |rtt_ns: u64, asked: u64, after_s: u64| {
-            let seen = Seen { rtt: Duration::from_nanos(rtt_ns), asked };
+            let seen = AckStats { rtt: Duration::from_nanos(rtt_ns), asked };
             watch.silence_of(seen, start + Duration::from_secs(after_s)).as_secs()
         };
         // Nothing was awaited for ten seconds.

@@ -8,7 +8,7 @@ mod stream;
 pub(crate) use open::{open_bulk, open_control};
 pub(crate) use server::Serving;
 pub use server::{Served, StreamHandler};
-pub use stream::{StreamFault, StreamReceiver, StreamSender};
+pub use stream::{StreamError, StreamReceiver, StreamSender};
 
 /// Streams that a peer may have open on a control connection at a time: one for the log, a
 /// heartbeat, votes, and proposals that a node forwards for its clients.
@@ -19,7 +19,7 @@ pub(crate) const BULK_STREAMS_MAX: u32 = 4;
 
 /// Reason for which no stream could be opened. Nothing was sent, so another try does no harm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenFault {
+pub enum OpenError {
     /// The peer is unknown, or there is no connection to it now.
     #[error("not connected")]
     NotConnected,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::{StreamReceiver, StreamSender};
 use crate::identity::Identity;
-use crate::peer::Live;
-use crate::shared::Shared;
+use crate::peer::LiveConnection;
+use crate::shared::LinkShared;
 
 /// Future that serves one stream; dropped when the link ends.
 pub type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -24,9 +24,9 @@ pub trait StreamHandler: Send + Sync + 'static {
 
 /// Server of the streams of one connection.
 pub(crate) struct Serving<'a> {
-    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) shared: &'a Arc<LinkShared>,
     pub(crate) from: &'a Identity,
-    pub(crate) live: &'a Live,
+    pub(crate) live: &'a LiveConnection,
 }
 
 impl Serving<'_> {

@@ -10,7 +10,7 @@ use crate::code::StreamCode;
 
 /// Reason for which a message could not be sent or received; the stream can't be used any more.
 #[derive(Debug, Error)]
-pub enum StreamFault {
+pub enum StreamError {
     /// The peer gave the stream up.
     #[error("the peer gave up: {0:?}")]
     GivenUp(StreamCode),
@@ -46,7 +46,7 @@ impl StreamSender {
     /// # Errors
     /// Returns an error if the message is too long, the peer gave the stream up, or the connection
     /// is lost.
-    pub async fn message<T: Wire>(&mut self, message: &T) -> Result<(), StreamFault> {
+    pub async fn message<T: Wire>(&mut self, message: &T) -> Result<(), StreamError> {
         let mut frame = spillway_codec::encode(message)?;
         while !frame.is_empty() {
             self.some(&mut frame).await?;
@@ -59,10 +59,10 @@ impl StreamSender {
     ///
     /// # Errors
     /// Returns an error if the peer gave the stream up, or the connection is lost.
-    pub async fn some(&mut self, bytes: &mut Bytes) -> Result<(), StreamFault> {
+    pub async fn some(&mut self, bytes: &mut Bytes) -> Result<(), StreamError> {
         let written = self.stream.write(bytes).await.map_err(|error| match error {
-            WriteError::Stopped(code) => StreamFault::GivenUp(StreamCode::from_number(code)),
-            _ => StreamFault::Lost,
+            WriteError::Stopped(code) => StreamError::GivenUp(StreamCode::from_number(code)),
+            _ => StreamError::Lost,
         })?;
         bytes.advance(written);
         Ok(())
@@ -121,11 +121,11 @@ impl StreamReceiver {
     /// # Errors
     /// Returns an error if the message is no `T`, the peer gave the stream up, or the connection is
     /// lost.
-    pub async fn message<T: Wire>(&mut self) -> Result<Option<T>, StreamFault> {
+    pub async fn message<T: Wire>(&mut self) -> Result<Option<T>, StreamError> {
         while self.buffer.len() < HEADER_BYTES {
             if !self.fill().await? {
                 // A proper end comes only between two messages.
-                return if self.buffer.is_empty() { Ok(None) } else { Err(StreamFault::CutOff) };
+                return if self.buffer.is_empty() { Ok(None) } else { Err(StreamError::CutOff) };
             }
         }
         let mut head = [0; HEADER_BYTES];
@@ -134,7 +134,7 @@ impl StreamReceiver {
         let bytes = HEADER_BYTES + header.admit::<T>()?;
         while self.buffer.len() < bytes {
             if !self.fill().await? {
-                return Err(StreamFault::CutOff);
+                return Err(StreamError::CutOff);
             }
         }
         let frame = self.buffer.split_to(bytes);
@@ -146,24 +146,24 @@ impl StreamReceiver {
     ///
     /// # Errors
     /// Returns the same errors as [`Self::message`].
-    pub async fn exactly(&mut self, bytes: usize) -> Result<Bytes, StreamFault> {
+    pub async fn exactly(&mut self, bytes: usize) -> Result<Bytes, StreamError> {
         while self.buffer.len() < bytes {
             if !self.fill().await? {
-                return Err(StreamFault::CutOff);
+                return Err(StreamError::CutOff);
             }
         }
         Ok(self.buffer.split_to(bytes).freeze())
     }
 
     /// Reads more bytes; returns false at the end.
-    async fn fill(&mut self) -> Result<bool, StreamFault> {
+    async fn fill(&mut self) -> Result<bool, StreamError> {
         if self.is_ended {
             return Ok(false);
         }
         let chunk =
             self.stream.read_chunk(usize::MAX, true).await.map_err(|error| match error {
-                ReadError::Reset(code) => StreamFault::GivenUp(StreamCode::from_number(code)),
-                _ => StreamFault::Lost,
+                ReadError::Reset(code) => StreamError::GivenUp(StreamCode::from_number(code)),
+                _ => StreamError::Lost,
             })?;
         match chunk {
             Some(chunk) => self.buffer.extend_from_slice(&chunk.bytes),

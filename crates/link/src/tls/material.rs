@@ -26,7 +26,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Reason for which this node's own certificates can't be used.
 #[derive(Debug, Error)]
-pub enum CertificateFault {
+pub enum CredentialError {
     /// A file can't be read.
     #[error("{}: {cause}", path.display())]
     Unreadable {
@@ -101,7 +101,7 @@ impl FileContents {
     }
 
     /// Reads the files; blocks for as long as the disk needs.
-    pub(crate) fn read(files: &CertificateFiles) -> Result<Self, CertificateFault> {
+    pub(crate) fn read(files: &CertificateFiles) -> Result<Self, CredentialError> {
         Ok(Self {
             authority: read(&files.authority)?,
             certificate: read(&files.certificate)?,
@@ -116,8 +116,8 @@ impl fmt::Debug for FileContents {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, CertificateFault> {
-    let unreadable = |cause| CertificateFault::Unreadable { path: path.to_owned(), cause };
+fn read(path: &Path) -> Result<Vec<u8>, CredentialError> {
+    let unreadable = |cause| CredentialError::Unreadable { path: path.to_owned(), cause };
     let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
     if bytes > FILE_BYTES_MAX {
         return Err(malformed(path, format!("{bytes} bytes are too many for it")));
@@ -149,7 +149,7 @@ impl Material {
         files: &CertificateFiles,
         contents: &FileContents,
         me: &Identity,
-    ) -> Result<Self, CertificateFault> {
+    ) -> Result<Self, CredentialError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let authorities = certificates(&files.authority, &contents.authority)?;
         let roots = roots(&files.authority, &authorities)?;
@@ -182,7 +182,7 @@ impl Material {
 fn roots(
     path: &Path,
     authorities: &[CertificateDer<'static>],
-) -> Result<Arc<RootCertStore>, CertificateFault> {
+) -> Result<Arc<RootCertStore>, CredentialError> {
     let mut roots = RootCertStore::empty();
     for certificate in authorities {
         roots.add(certificate.clone()).map_err(|error| malformed(path, error.to_string()))?;
@@ -191,7 +191,7 @@ fn roots(
 }
 
 /// Reads the certificates of a file, at least one.
-fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CredentialError> {
     let found = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| malformed(path, error.to_string()))?;
@@ -207,17 +207,17 @@ fn check_own(
     chain: &[CertificateDer<'static>],
     me: &Identity,
     verifier: &dyn ClientCertVerifier,
-) -> Result<(), CertificateFault> {
+) -> Result<(), CredentialError> {
     let (own, intermediates) = split(chain);
     let vouched = verifier.verify_client_cert(own, intermediates, UnixTime::now());
-    vouched.map_err(|cause| CertificateFault::NotVouchedFor { path: path.to_owned(), cause })?;
+    vouched.map_err(|cause| CredentialError::NotVouchedFor { path: path.to_owned(), cause })?;
     let found = match identity_of(own) {
         Ok(found) if found == *me => return Ok(()),
         Ok(found) => found.to_string(),
         Err(_) => "nobody".to_owned(),
     };
     let path = path.to_owned();
-    Err(CertificateFault::OtherIdentity { path, found, expected: me.clone() })
+    Err(CredentialError::OtherIdentity { path, found, expected: me.clone() })
 }
 
 /// Verifies the own certificate as nodes do that dial this one. A certificate for clients alone, or
@@ -227,12 +227,12 @@ fn check_answer(
     chain: &[CertificateDer<'static>],
     me: &Identity,
     verifier: &WebPkiServerVerifier,
-) -> Result<(), CertificateFault> {
+) -> Result<(), CredentialError> {
     let (own, intermediates) = split(chain);
     let name =
         ServerName::try_from(me.dns_name()).map_err(|error| malformed(path, error.to_string()))?;
     let vouched = verifier.verify_server_cert(own, intermediates, &name, &[], UnixTime::now());
-    vouched.map(drop).map_err(|cause| CertificateFault::Unanswerable {
+    vouched.map(drop).map_err(|cause| CredentialError::Unanswerable {
         path: path.to_owned(),
         name: me.dns_name(),
         cause,
@@ -267,10 +267,10 @@ fn split<'a>(
     (&chain[0], &chain[1..])
 }
 
-fn malformed(path: &Path, message: String) -> CertificateFault {
-    CertificateFault::Malformed { path: path.to_owned(), message }
+fn malformed(path: &Path, message: String) -> CredentialError {
+    CredentialError::Malformed { path: path.to_owned(), message }
 }
 
-fn unusable(path: &Path, cause: rustls::Error) -> CertificateFault {
-    CertificateFault::Unusable { path: path.to_owned(), cause }
+fn unusable(path: &Path, cause: rustls::Error) -> CredentialError {
+    CredentialError::Unusable { path: path.to_owned(), cause }
 }

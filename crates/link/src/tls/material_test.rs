@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use super::{CertificateFault, Members, Refusals, Sessions};
+use super::{CredentialError, Members, Refusals, Sessions};
 use crate::certs::{Authority, IfExists, NodeFiles, Validity};
 use crate::{CertificateFiles, Identity};
 
@@ -40,13 +40,13 @@ impl Desk {
             .unwrap();
     }
 
-    fn open(&self) -> Result<Sessions, CertificateFault> {
+    fn open(&self) -> Result<Sessions, CredentialError> {
         let me = Identity::new("prod", "eu", "a").unwrap();
         let members = Arc::new(Members::new("prod"));
         Sessions::open(me, self.files.clone(), members, Arc::new(Refusals::default()))
     }
 
-    fn fault(&self) -> CertificateFault {
+    fn fault(&self) -> CredentialError {
         self.open().expect_err("a fault")
     }
 }
@@ -66,7 +66,7 @@ fn another_nodes_certificate_is_refused() {
         let other = Identity::new(cluster, region, node).unwrap();
         desk.put(desk.authority.issue_for(&other, days(1)).unwrap());
         let fault = desk.fault();
-        assert!(matches!(fault, CertificateFault::OtherIdentity { .. }), "{fault}");
+        assert!(matches!(fault, CredentialError::OtherIdentity { .. }), "{fault}");
         assert!(fault.to_string().contains(&other.to_string()), "{fault}");
     }
 }
@@ -77,12 +77,12 @@ fn what_the_authority_does_not_vouch_for_is_refused() {
     let other = Authority::new("prod", days(1)).unwrap();
     desk.put(other.issue("eu", "a", days(1)).unwrap());
     let fault = desk.fault();
-    assert!(matches!(fault, CertificateFault::NotVouchedFor { .. }), "{fault}");
+    assert!(matches!(fault, CredentialError::NotVouchedFor { .. }), "{fault}");
     let past = SystemTime::now() - Duration::from_secs(10 * 86_400);
     let expired = Validity::days(past, 1).unwrap();
     desk.put(desk.authority.issue("eu", "a", expired).unwrap());
     let fault = desk.fault();
-    assert!(matches!(fault, CertificateFault::NotVouchedFor { .. }), "{fault}");
+    assert!(matches!(fault, CredentialError::NotVouchedFor { .. }), "{fault}");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_key_of_another_certificate_is_refused() {
     let (_, key) = desk.authority.issue("eu", "a", days(1)).unwrap();
     desk.put((certificate, key));
     let fault = desk.fault();
-    assert!(matches!(fault, CertificateFault::Unusable { .. }), "{fault}");
+    assert!(matches!(fault, CredentialError::Unusable { .. }), "{fault}");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn files_that_are_none_are_named() {
         }
         std::fs::remove_file(&path).unwrap();
         let fault = desk.fault();
-        assert!(matches!(fault, CertificateFault::Unreadable { .. }), "{name}: {fault}");
+        assert!(matches!(fault, CredentialError::Unreadable { .. }), "{name}: {fault}");
         std::fs::write(&path, vec![b'x'; 2 << 20]).unwrap();
         let fault = desk.fault();
         assert!(fault.to_string().contains("too many"), "{name}: {fault}");

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use rustls::pki_types::CertificateDer;
 use spillway_types::{NodeName, RegionName};
 
-use super::refusal::Refusal;
+use super::refusal::HandshakeError;
 use super::verifier::serial_of;
 use crate::identity::Identity;
 
@@ -61,9 +61,9 @@ impl Members {
     pub(crate) fn check_certificate(
         &self,
         certificate: &CertificateDer<'_>,
-    ) -> Result<(), Refusal> {
-        let serial = serial_of(certificate).ok_or(Refusal::BadCertificate)?;
-        if self.revoked.load().contains(&serial) { Err(Refusal::Revoked) } else { Ok(()) }
+    ) -> Result<(), HandshakeError> {
+        let serial = serial_of(certificate).ok_or(HandshakeError::BadCertificate)?;
+        if self.revoked.load().contains(&serial) { Err(HandshakeError::Revoked) } else { Ok(()) }
     }
 
     /// Sets the members; no other node may connect.
@@ -81,9 +81,9 @@ impl Members {
 
     /// Decides if a connection of `identity` is accepted during the handshake. While nodes may ask
     /// to join, the protocol is not known yet, so [`Self::admit`] decides the rest later.
-    pub(crate) fn greet(&self, identity: &Identity) -> Result<(), Refusal> {
+    pub(crate) fn greet(&self, identity: &Identity) -> Result<(), HandshakeError> {
         match self.admit(identity) {
-            Err(Refusal::UnknownNode | Refusal::WrongRegion)
+            Err(HandshakeError::UnknownNode | HandshakeError::WrongRegion)
                 if self.is_open.load(Ordering::Relaxed) =>
             {
                 Ok(())
@@ -93,13 +93,13 @@ impl Members {
     }
 
     /// Checks that `identity` is the member of that name, in this cluster and in its region.
-    pub(crate) fn admit(&self, identity: &Identity) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, identity: &Identity) -> Result<(), HandshakeError> {
         if identity.cluster() != &*self.cluster {
-            return Err(Refusal::OtherCluster);
+            return Err(HandshakeError::OtherCluster);
         }
         match self.regions.load().get(identity.node()) {
-            None => Err(Refusal::UnknownNode),
-            Some(region) if region != identity.region() => Err(Refusal::WrongRegion),
+            None => Err(HandshakeError::UnknownNode),
+            Some(region) if region != identity.region() => Err(HandshakeError::WrongRegion),
             Some(_) => Ok(()),
         }
     }
@@ -117,12 +117,12 @@ mod tests {
     fn only_the_configured_node_in_its_region_is_admitted() {
         let members = Members::new("prod");
         let known = identity("prod", "eu", "a");
-        assert_eq!(members.admit(&known), Err(Refusal::UnknownNode));
+        assert_eq!(members.admit(&known), Err(HandshakeError::UnknownNode));
         members.set([known.clone()].iter());
         assert_eq!(members.admit(&known), Ok(()));
-        assert_eq!(members.admit(&identity("prod", "us", "a")), Err(Refusal::WrongRegion));
-        assert_eq!(members.admit(&identity("prod", "eu", "b")), Err(Refusal::UnknownNode));
-        assert_eq!(members.admit(&identity("test", "eu", "a")), Err(Refusal::OtherCluster));
+        assert_eq!(members.admit(&identity("prod", "us", "a")), Err(HandshakeError::WrongRegion));
+        assert_eq!(members.admit(&identity("prod", "eu", "b")), Err(HandshakeError::UnknownNode));
+        assert_eq!(members.admit(&identity("test", "eu", "a")), Err(HandshakeError::OtherCluster));
     }
 
     #[test]
@@ -130,14 +130,14 @@ mod tests {
         let members = Members::new("prod");
         members.set([identity("prod", "eu", "a")].iter());
         let (stranger, moved) = (identity("prod", "eu", "b"), identity("prod", "us", "a"));
-        assert_eq!(members.greet(&stranger), Err(Refusal::UnknownNode));
+        assert_eq!(members.greet(&stranger), Err(HandshakeError::UnknownNode));
         members.open(true);
         for unknown in [&stranger, &moved] {
             assert_eq!(members.greet(unknown), Ok(()));
             assert!(members.admit(unknown).is_err());
         }
-        assert_eq!(members.greet(&identity("test", "eu", "a")), Err(Refusal::OtherCluster));
+        assert_eq!(members.greet(&identity("test", "eu", "a")), Err(HandshakeError::OtherCluster));
         members.open(false);
-        assert_eq!(members.greet(&moved), Err(Refusal::WrongRegion));
+        assert_eq!(members.greet(&moved), Err(HandshakeError::WrongRegion));
     }
 }

@@ -9,11 +9,11 @@ mod verifier;
 #[cfg(test)]
 mod material_test;
 
-pub use material::CertificateFault;
+pub use material::CredentialError;
 pub(crate) use material::{FileContents, Material};
 pub(crate) use members::Members;
-pub use refusal::Refusal;
+pub use refusal::HandshakeError;
 pub(crate) use refusal::Refusals;
 pub(crate) use session::{Sessions, peer_certificate};
-pub use session::{TlsFault, UsedCertificates};
+pub use session::{TlsSetupError, UsedCertificates};
 pub(crate) use verifier::{identity_of, serial_of};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Reason for which a connection is refused, before anything that the peer sends is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Refusal {
+pub enum HandshakeError {
     /// The certificate is of another CA, or its signature is wrong.
     WrongAuthority,
     /// The certificate has expired.
@@ -35,7 +35,7 @@ pub enum Refusal {
     Busy,
 }
 
-impl Refusal {
+impl HandshakeError {
     /// All reasons.
     pub const ALL: [Self; 14] = [
         Self::WrongAuthority,
@@ -79,15 +79,15 @@ impl Refusal {
 /// Number of connections refused since the start, for each reason.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    counts: [AtomicU64; Refusal::ALL.len()],
+    counts: [AtomicU64; HandshakeError::ALL.len()],
 }
 
 impl Refusals {
-    pub(crate) fn count(&self, refusal: Refusal) {
+    pub(crate) fn count(&self, refusal: HandshakeError) {
         self.counts[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn of(&self, refusal: Refusal) -> u64 {
+    pub(crate) fn of(&self, refusal: HandshakeError) -> u64 {
         self.counts[refusal as usize].load(Ordering::Relaxed)
     }
 }
@@ -99,10 +99,10 @@ mod tests {
     #[test]
     fn each_reason_has_a_count_of_its_own() {
         let refusals = Refusals::default();
-        for (times, refusal) in Refusal::ALL.into_iter().enumerate() {
+        for (times, refusal) in HandshakeError::ALL.into_iter().enumerate() {
             (0..times).for_each(|_| refusals.count(refusal));
         }
-        for (times, refusal) in Refusal::ALL.into_iter().enumerate() {
+        for (times, refusal) in HandshakeError::ALL.into_iter().enumerate() {
             assert_eq!(refusals.of(refusal), times as u64, "{}", refusal.as_str());
         }
     }

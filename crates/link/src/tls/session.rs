@@ -11,7 +11,7 @@ use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
 
-use super::material::{CertificateFault, FileContents, Material};
+use super::material::{CredentialError, FileContents, Material};
 use super::members::Members;
 use super::refusal::Refusals;
 use super::verifier::{AnswerVerifier, DiallerVerifier};
@@ -23,9 +23,9 @@ use crate::kind::Kind;
 /// Error: TLS refuses its own settings.
 #[derive(Debug, Error)]
 #[error("TLS refuses its settings: {0}")]
-pub struct TlsFault(String);
+pub struct TlsSetupError(String);
 
-impl TlsFault {
+impl TlsSetupError {
     fn new(error: &dyn std::error::Error) -> Self {
         Self(error.to_string())
     }
@@ -72,7 +72,7 @@ impl Sessions {
         files: CertificateFiles,
         members: Arc<Members>,
         refusals: Arc<Refusals>,
-    ) -> Result<Self, CertificateFault> {
+    ) -> Result<Self, CredentialError> {
         let contents = FileContents::read(&files)?;
         let material = Material::parse(&files, &contents, &me)?;
         let current = ArcSwap::from_pointee(Current::new(contents, material));
@@ -82,7 +82,7 @@ impl Sessions {
     /// Reads the files again; blocks for as long as the disk needs. Returns true if they have
     /// changed. If the new content can't be used, the old certificates stay and an error is
     /// returned.
-    pub(crate) fn reload(&self) -> Result<bool, CertificateFault> {
+    pub(crate) fn reload(&self) -> Result<bool, CredentialError> {
         let contents = FileContents::read(&self.files)?;
         if contents == self.current.load().contents {
             return Ok(false);
@@ -121,7 +121,7 @@ impl Sessions {
     }
 
     /// Makes the settings for connections that peers dial.
-    pub(crate) fn accepting(&self) -> Result<QuicServerConfig, TlsFault> {
+    pub(crate) fn accepting(&self) -> Result<QuicServerConfig, TlsSetupError> {
         let current = self.current.load();
         let material = &current.material;
         let verifier = DiallerVerifier {
@@ -131,7 +131,7 @@ impl Sessions {
         };
         let mut tls = rustls::ServerConfig::builder_with_provider(Arc::clone(&material.provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| TlsFault::new(&error))?
+            .map_err(|error| TlsSetupError::new(&error))?
             .with_client_cert_verifier(Arc::new(verifier))
             .with_cert_resolver(Arc::new(OwnCertificate(Arc::clone(&material.certified))));
         tls.alpn_protocols = Kind::ALL.map(|kind| kind.protocol().to_vec()).into();
@@ -140,7 +140,7 @@ impl Sessions {
         tls.session_storage = Arc::new(NoServerSessionStorage {});
         tls.send_tls13_tickets = 0;
         tls.max_early_data_size = 0;
-        QuicServerConfig::try_from(tls).map_err(|error| TlsFault::new(&error))
+        QuicServerConfig::try_from(tls).map_err(|error| TlsSetupError::new(&error))
     }
 
     /// Makes the settings for dialling `peer` with the protocol `protocol`.
@@ -148,7 +148,7 @@ impl Sessions {
         &self,
         peer: &Identity,
         protocol: &[u8],
-    ) -> Result<QuicClientConfig, TlsFault> {
+    ) -> Result<QuicClientConfig, TlsSetupError> {
         let current = self.current.load();
         let material = &current.material;
         let verifier = AnswerVerifier {
@@ -159,7 +159,7 @@ impl Sessions {
         };
         let mut tls = rustls::ClientConfig::builder_with_provider(Arc::clone(&material.provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(|error| TlsFault::new(&error))?
+            .map_err(|error| TlsSetupError::new(&error))?
             // "Dangerous" because a custom verifier could check too little. This one asks the
             // verifier of rustls first and then refuses more.
             .dangerous()
@@ -169,7 +169,7 @@ impl Sessions {
         // For the same reasons as in `accepting`.
         tls.resumption = Resumption::disabled();
         tls.enable_early_data = false;
-        QuicClientConfig::try_from(tls).map_err(|error| TlsFault::new(&error))
+        QuicClientConfig::try_from(tls).map_err(|error| TlsSetupError::new(&error))
     }
 }
 

@@ -9,7 +9,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use super::members::Members;
-use super::refusal::{Refusal, Refusals};
+use super::refusal::{HandshakeError, Refusals};
 use crate::identity::Identity;
 
 /// Verifier of nodes that dial this one.
@@ -30,13 +30,14 @@ pub(crate) struct AnswerVerifier {
 }
 
 /// Reads the node that a certificate names. The verifiers decide if the certificate can be trusted.
-pub(crate) fn identity_of(certificate: &CertificateDer<'_>) -> Result<Identity, Refusal> {
-    let parsed = webpki::EndEntityCert::try_from(certificate).or(Err(Refusal::BadCertificate))?;
+pub(crate) fn identity_of(certificate: &CertificateDer<'_>) -> Result<Identity, HandshakeError> {
+    let parsed =
+        webpki::EndEntityCert::try_from(certificate).or(Err(HandshakeError::BadCertificate))?;
     let mut identities = parsed.valid_uri_names().filter_map(Identity::from_uri);
     // A certificate with two identities could be either node, so it is neither.
     match (identities.next(), identities.next()) {
         (Some(identity), None) => Ok(identity),
-        _ => Err(Refusal::NoIdentity),
+        _ => Err(HandshakeError::NoIdentity),
     }
 }
 
@@ -123,7 +124,7 @@ impl ServerCertVerifier for AnswerVerifier {
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => {
-                let refusal = self.compare(end_entity).err().unwrap_or(Refusal::WrongNode);
+                let refusal = self.compare(end_entity).err().unwrap_or(HandshakeError::WrongNode);
                 Err(refuse(&self.refusals, refusal))
             }
             Err(error) => Err(refused_by_webpki(&self.refusals, error)),
@@ -155,27 +156,27 @@ impl ServerCertVerifier for AnswerVerifier {
 
 /// Compares the identity in a certificate with the one that was dialled.
 impl AnswerVerifier {
-    fn compare(&self, certificate: &CertificateDer<'_>) -> Result<(), Refusal> {
+    fn compare(&self, certificate: &CertificateDer<'_>) -> Result<(), HandshakeError> {
         let identity = identity_of(certificate)?;
         if identity == self.expected {
             Ok(())
         } else if identity.cluster() != self.expected.cluster() {
-            Err(Refusal::OtherCluster)
+            Err(HandshakeError::OtherCluster)
         } else if identity.node() != self.expected.node() {
-            Err(Refusal::WrongNode)
+            Err(HandshakeError::WrongNode)
         } else {
-            Err(Refusal::WrongRegion)
+            Err(HandshakeError::WrongRegion)
         }
     }
 }
 
 /// Counts a refusal. The peer only learns that access is denied, or that its certificate is
 /// revoked.
-fn refuse(refusals: &Refusals, refusal: Refusal) -> Error {
+fn refuse(refusals: &Refusals, refusal: HandshakeError) -> Error {
     refusals.count(refusal);
     tracing::warn!(reason = refusal.as_str(), "a peer's certificate is refused");
     match refusal {
-        Refusal::Revoked => CertificateError::Revoked.into(),
+        HandshakeError::Revoked => CertificateError::Revoked.into(),
         _ => CertificateError::ApplicationVerificationFailure.into(),
     }
 }
@@ -184,7 +185,7 @@ fn refuse(refusals: &Refusals, refusal: Refusal) -> Error {
 fn refused_by_webpki(refusals: &Refusals, error: Error) -> Error {
     let refusal = match &error {
         Error::InvalidCertificate(error) => reason_of(error),
-        _ => Refusal::BadCertificate,
+        _ => HandshakeError::BadCertificate,
     };
     refusals.count(refusal);
     tracing::warn!(reason = refusal.as_str(), %error, "a peer's certificate is refused");
@@ -198,14 +199,18 @@ fn refused_by_webpki(refusals: &Refusals, error: Error) -> Error {
     }
 }
 
-fn reason_of(error: &CertificateError) -> Refusal {
+fn reason_of(error: &CertificateError) -> HandshakeError {
     match error {
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => Refusal::WrongAuthority,
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => Refusal::Expired,
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            Refusal::NotYetValid
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            HandshakeError::WrongAuthority
         }
-        _ => Refusal::BadCertificate,
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            HandshakeError::Expired
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            HandshakeError::NotYetValid
+        }
+        _ => HandshakeError::BadCertificate,
     }
 }
 
@@ -229,8 +234,8 @@ mod tests {
         let strange = certificate(&["https://example.com/", &one.uri()]);
         assert_eq!(identity_of(&strange), Ok(one.clone()));
         let both = certificate(&[&one.uri(), &other.uri()]);
-        assert_eq!(identity_of(&both), Err(Refusal::NoIdentity));
+        assert_eq!(identity_of(&both), Err(HandshakeError::NoIdentity));
         let none = certificate(&["https://example.com/"]);
-        assert_eq!(identity_of(&none), Err(Refusal::NoIdentity));
+        assert_eq!(identity_of(&none), Err(HandshakeError::NoIdentity));
     }
 }

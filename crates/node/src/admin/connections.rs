@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Admin;
-use super::places::{Busy, Place, Places};
+use super::places::{Busy, ConnectionPermit, ConnectionPermits};
 
 /// Time after which a client that takes nothing sent to it loses its connection: a watcher that
 /// never reads would keep its place for ever.
@@ -43,7 +43,7 @@ pub(crate) async fn serve_admin(
     stop: CancellationToken,
     tracker: TaskTracker,
 ) {
-    let places = Arc::new(Places::default());
+    let places = Arc::new(ConnectionPermits::default());
     loop {
         let accepted = tokio::select! {
             accepted = listener.socket.accept() => accepted,
@@ -75,7 +75,12 @@ fn say_full(client: IpAddr) {
     tracing::warn!(%client, "the admin listener is full of busy connections: one more is refused");
 }
 
-async fn serve(tcp: TcpStream, tls: Option<Arc<ServerTls>>, admin: Admin, place: &Arc<Place>) {
+async fn serve(
+    tcp: TcpStream,
+    tls: Option<Arc<ServerTls>>,
+    admin: Admin,
+    place: &Arc<ConnectionPermit>,
+) {
     match tls {
         None => serve_stream(tcp, admin, place).await,
         Some(tls) => match tls.accept(tcp).await {
@@ -88,7 +93,7 @@ async fn serve(tcp: TcpStream, tls: Option<Arc<ServerTls>>, admin: Admin, place:
 async fn serve_stream(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     admin: Admin,
-    place: &Arc<Place>,
+    place: &Arc<ConnectionPermit>,
 ) {
     let service = service_fn(move |request| {
         let (admin, place) = (admin.clone(), Arc::clone(place));

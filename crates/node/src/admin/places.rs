@@ -23,30 +23,30 @@ const IPV6_BITS: u32 = 64;
 
 /// The connections of the admin listener.
 #[derive(Debug, Default)]
-pub(super) struct Places(Mutex<Table>);
+pub(super) struct ConnectionPermits(Mutex<PermitTable>);
 
 /// Place of one connection; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     number: u64,
-    places: Arc<Places>,
+    places: Arc<ConnectionPermits>,
     /// Cancelled when another connection needs the place.
     taken_back: CancellationToken,
 }
 
 /// A request in flight. Its connection is not idle until this value is dropped.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Place>);
+pub(super) struct Busy(Arc<ConnectionPermit>);
 
 #[derive(Debug, Default)]
-struct Table {
+struct PermitTable {
     /// Holders by number; an older connection has a lower number.
-    holders: BTreeMap<u64, Holder>,
+    holders: BTreeMap<u64, PermitHolder>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Holder {
+struct PermitHolder {
     client: IpAddr,
     /// True if the last request showed a good token, or needed none.
     is_known: bool,
@@ -57,21 +57,21 @@ struct Holder {
     taken_back: CancellationToken,
 }
 
-impl Places {
+impl ConnectionPermits {
     /// Takes a place for one more connection. If there is none, the oldest connection without a
     /// good token makes room, first among those of the same client, then of the client with most;
     /// else the longest idle one. `None` if all are busy.
-    pub(super) fn take(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<Place> {
+    pub(super) fn take(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<ConnectionPermit> {
         let (number, taken_back) = self.table().take(client_of(client), now)?;
-        Some(Place { number, places: Arc::clone(self), taken_back })
+        Some(ConnectionPermit { number, places: Arc::clone(self), taken_back })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, PermitTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// Notes that a request has come. `is_known` is true if it showed a good token or needs none.
     pub(super) fn busy(self: &Arc<Self>, is_known: bool) -> Busy {
         if let Some(holder) = self.places.table().holders.get_mut(&self.number) {
@@ -115,13 +115,13 @@ impl Drop for Busy {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.places.table().holders.remove(&self.number);
     }
 }
 
-impl Table {
+impl PermitTable {
     fn take(&mut self, client: IpAddr, now: Instant) -> Option<(u64, CancellationToken)> {
         if let Some(number) = self.leaving(client) {
             let leaves = self.holders.remove(&number)?;
@@ -132,7 +132,7 @@ impl Table {
         }
         self.next += 1;
         let (number, taken_back) = (self.next, CancellationToken::new());
-        let holder = Holder {
+        let holder = PermitHolder {
             client,
             is_known: false,
             requests: 0,
@@ -191,18 +191,22 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
-    fn guests(places: &Arc<Places>, client: u8, count: usize) -> Vec<Arc<Place>> {
+    fn guests(
+        places: &Arc<ConnectionPermits>,
+        client: u8,
+        count: usize,
+    ) -> Vec<Arc<ConnectionPermit>> {
         let now = Instant::now();
         (0..count).map(|_| Arc::new(places.take(address(client), now).unwrap())).collect()
     }
 
-    fn left(places: &[Arc<Place>]) -> usize {
+    fn left(places: &[Arc<ConnectionPermit>]) -> usize {
         places.iter().filter(|place| !place.taken_back.is_cancelled()).count()
     }
 
     #[test]
     fn a_newcomer_takes_the_place_of_its_own_client_s_oldest_guest() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(ConnectionPermits::default());
         let other = guests(&places, 2, 1);
         let first = guests(&places, 1, GUESTS_PER_CLIENT_MAX);
         let more = guests(&places, 1, 3);
@@ -212,7 +216,7 @@ mod tests {
 
     #[test]
     fn who_has_shown_a_token_never_makes_room_for_guests() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(ConnectionPermits::default());
         let mut known = Vec::new();
         for _ in 0..100 {
             known.extend(guests(&places, 1, 1));
@@ -228,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_client_with_most_guests_makes_room_when_there_are_too_many() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(ConnectionPermits::default());
         let operator = guests(&places, 9, 1);
         let mut held = guests(&places, 1, GUESTS_PER_CLIENT_MAX);
         held.extend(guests(&places, 2, GUESTS_PER_CLIENT_MAX + 20));
@@ -238,7 +242,7 @@ mod tests {
 
     #[test]
     fn of_known_ones_the_longest_idle_makes_room_and_a_busy_one_never() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(ConnectionPermits::default());
         let mut known = Vec::new();
         for client in 0..=255 {
             let place = guests(&places, client, 1).remove(0);
@@ -265,17 +269,17 @@ mod tests {
 
     #[test]
     fn places_are_given_back() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(ConnectionPermits::default());
         drop(guests(&places, 1, 500));
         assert!(places.table().holders.is_empty());
     }
 
     #[tokio::test]
     async fn a_guest_that_sends_nothing_is_let_go_and_a_known_one_is_not() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(ConnectionPermits::default());
         let [guest, known] = [1, 2].map(|client| guests(&places, client, 1).remove(0));
         drop(known.busy(true));
-        let over = |place: Arc<Place>| async move { place.over().await };
+        let over = |place: Arc<ConnectionPermit>| async move { place.over().await };
         let later = Instant::now() + 2 * GUEST_LIMIT;
         assert!(known.idle_until(later).is_some());
         let known_is_over =

@@ -12,7 +12,7 @@ use spillway_link::Link;
 use spillway_types::{Country, NodeName, RegionName, ReplicaName};
 
 use crate::agreed::witness::{connected, witnesses};
-use crate::agreed::{AgreedParts, Book, Said};
+use crate::agreed::{AgreedParts, RegionFacts, SharedRegionFacts};
 use crate::fold::AgreedWorld;
 use crate::keeper::KeeperHandle;
 
@@ -30,7 +30,7 @@ pub(super) struct Follower {
     config: ClusterConfig,
     me: (NodeName, RegionName),
     link: Arc<Link>,
-    book: Arc<Book>,
+    region_facts: Arc<SharedRegionFacts>,
     keeper: KeeperHandle,
     /// The own region's country by the config.
     country: Option<Country>,
@@ -47,7 +47,7 @@ impl Follower {
             config: parts.config.clone(),
             me: parts.me.clone(),
             link: Arc::clone(&parts.link),
-            book: Arc::clone(&parts.book),
+            region_facts: Arc::clone(&parts.region_facts),
             keeper: parts.keeper.clone(),
             country: parts.feedback.gateway.config().country,
             seen: Arc::new(State::new()),
@@ -87,8 +87,8 @@ impl Follower {
 
     fn take_regions(&self, state: &State) {
         let own = (&self.me.1, self.country);
-        let said = Said::agreed(state, &self.config.regions, own);
-        let before = self.book.load();
+        let said = RegionFacts::agreed(state, &self.config.regions, own);
+        let before = self.region_facts.load();
         for region in said.new_contradictions(&before) {
             let remedy = "correct the region's record or the nodes' configs: until then nobody serves \
                           there what has to stay in certain countries";
@@ -96,7 +96,7 @@ impl Follower {
         }
         if **before != said {
             tracing::info!(%said, "what is said of regions changed");
-            self.book.store(Arc::new(said));
+            self.region_facts.store(Arc::new(said));
         }
     }
 

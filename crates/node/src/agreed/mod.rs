@@ -9,7 +9,7 @@ mod age;
 mod follow;
 mod leases;
 mod peers;
-mod said;
+mod region_facts;
 mod seen;
 mod speak;
 #[cfg(test)]
@@ -24,14 +24,14 @@ use spillway_cluster_state::Fingerprint;
 use spillway_config::ClusterConfig;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
 use spillway_link::Link;
-use spillway_raft::{Seed, StartFault};
+use spillway_raft::{RaftStartError, Seed};
 use spillway_types::{NodeName, RegionName};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use crate::agreed::said::{Book, Said};
+pub(crate) use crate::agreed::region_facts::{RegionFacts, SharedRegionFacts};
 pub(crate) use crate::agreed::watched::WatchedControlPlane;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
@@ -48,7 +48,7 @@ pub(crate) struct AgreedParts<'a> {
     pub(crate) config: ClusterConfig,
     pub(crate) me: (NodeName, RegionName),
     pub(crate) link: Arc<Link>,
-    pub(crate) book: Arc<Book>,
+    pub(crate) region_facts: Arc<SharedRegionFacts>,
     pub(crate) keeper: KeeperHandle,
     pub(crate) feedback: &'a Feedback,
     pub(crate) tasks: TaskTracker,
@@ -60,7 +60,7 @@ impl Agreed {
     ///
     /// # Errors
     /// Returns an error if the folder can't be used.
-    pub(crate) async fn start(parts: AgreedParts<'_>) -> Result<Option<Self>, StartFault> {
+    pub(crate) async fn start(parts: AgreedParts<'_>) -> Result<Option<Self>, RaftStartError> {
         let Some(folder) = parts.config.data.clone() else { return Ok(None) };
         let (name, region) = parts.me.clone();
         let own = Seed { name: name.clone(), region: region.clone() };
@@ -86,8 +86,8 @@ impl Agreed {
         let removed = Removed {
             removal: control_plane.removal(),
             link: Arc::clone(&parts.link),
-            book: Arc::clone(&parts.book),
-            alone: Said::of_config(&parts.config.regions),
+            region_facts: Arc::clone(&parts.region_facts),
+            alone: RegionFacts::of_config(&parts.config.regions),
             part: stop.clone(),
         };
         let node_stops = parts.stop.clone();
@@ -132,9 +132,9 @@ impl Agreed {
 struct Removed {
     removal: watch::Receiver<bool>,
     link: Arc<Link>,
-    book: Arc<Book>,
+    region_facts: Arc<SharedRegionFacts>,
     /// Terms of regions by the config alone.
-    alone: Said,
+    alone: RegionFacts,
     /// Stops all tasks that this node runs as a member.
     part: CancellationToken,
 }
@@ -152,7 +152,7 @@ impl Removed {
                 drop(task.await);
             }
             self.link.set_peers(Vec::new());
-            self.book.store(Arc::new(self.alone));
+            self.region_facts.store(Arc::new(self.alone));
         }
     }
 }

@@ -72,7 +72,8 @@ impl Peers {
         }
         let leaving = self.leaving(state, &status, is_fresh);
         let met = self.control_plane.met();
-        let told = Told { met: &met, connected: &self.link.peers(), leaving: &leaving, is_fresh };
+        let told =
+            PeerSources { met: &met, connected: &self.link.peers(), leaving: &leaving, is_fresh };
         match peers(state, (&status, told), &self.config, &self.me) {
             Ok(peers) => {
                 self.link.set_leaving(leaving);
@@ -122,7 +123,7 @@ fn needed(status: &Status, gone: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
 }
 
 /// Sources of peers besides the agreed state.
-struct Told<'a> {
+struct PeerSources<'a> {
     /// Members that another member has named.
     met: &'a [PeerConfig],
     connected: &'a [PeerStatus],
@@ -137,7 +138,7 @@ struct Told<'a> {
 /// no peer.
 fn peers(
     state: &State,
-    (status, told): (&Status, Told<'_>),
+    (status, told): (&Status, PeerSources<'_>),
     config: &ClusterConfig,
     me: &NodeName,
 ) -> Result<Vec<PeerConfig>, NameError> {

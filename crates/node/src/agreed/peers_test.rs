@@ -102,7 +102,7 @@ fn connected(name: &str) -> PeerStatus {
 }
 
 /// Returns the peers of `a` as `name@address`.
-fn found(status: &Status, told: Told<'_>, config: &ClusterConfig) -> Vec<String> {
+fn found(status: &Status, told: PeerSources<'_>, config: &ClusterConfig) -> Vec<String> {
     let peers = peers(&state(), (status, told), config, &"a".into()).unwrap();
     peers.iter().map(|peer| format!("{}@{}", peer.identity, peer.address)).collect()
 }
@@ -111,7 +111,7 @@ fn found(status: &Status, told: Told<'_>, config: &ClusterConfig) -> Vec<String>
 fn a_config_makes_nobody_a_peer_and_moves_nobody_to_another_region() {
     let (status, none) = (status(&[1, 2], &[(1, "a"), (2, "b")], 1), BTreeSet::new());
     for is_fresh in [true, false] {
-        let told = || Told { met: &[], connected: &[], leaving: &none, is_fresh };
+        let told = || PeerSources { met: &[], connected: &[], leaving: &none, is_fresh };
         assert_eq!(found(&status, told(), &config(&[])), ["test/r/b@b.agreed:1"]);
         let all = config(&[("a", "r"), ("b", "elsewhere"), ("c", "r"), ("z", "r")]);
         assert_eq!(found(&status, told(), &all), ["test/r/b@127.0.0.1:7"]);
@@ -128,7 +128,7 @@ fn a_removed_node_is_no_peer_whoever_still_names_it() {
     };
     let (met, all) = ([peer("c"), peer("e")], ["b", "c", "d"].map(connected));
     let (none, c) = (BTreeSet::new(), BTreeSet::from(["c".into()]));
-    let told = |leaving, is_fresh| Told { met: &met, connected: &all, leaving, is_fresh };
+    let told = |leaving, is_fresh| PeerSources { met: &met, connected: &all, leaving, is_fresh };
     let (b, d) = ("test/r/b@b.agreed:1", "test/r/d@d.connected:1");
     let e = "test/r/e@e.met:1";
     assert_eq!(found(&status, told(&none, false), &config(&[])), [b, d, e]);

@@ -14,7 +14,7 @@ const USUAL_PERMILLE: u16 = 1_000;
 
 /// Terms of all regions.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct RegionFacts {
     /// Terms of each region that is known.
     pub(crate) regions: Vec<RegionConfig>,
     /// True if the terms come from the agreed state; false if they come from the config.
@@ -31,10 +31,10 @@ pub(crate) struct Said {
 pub(crate) type Contradictions = BTreeMap<RegionName, BTreeSet<Country>>;
 
 /// The current terms, shared between tasks.
-pub(crate) type Book = ArcSwap<Said>;
+pub(crate) type SharedRegionFacts = ArcSwap<RegionFacts>;
 
 /// Shows for logs only what differs from the default.
-impl fmt::Display for Said {
+impl fmt::Display for RegionFacts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} regions", self.regions.len())?;
         for region in &self.regions {
@@ -50,7 +50,7 @@ impl fmt::Display for Said {
     }
 }
 
-impl Said {
+impl RegionFacts {
     /// Takes the terms from the config, for a node without a cluster.
     pub(crate) fn of_config(regions: &[RegionConfig]) -> Self {
         Self { regions: regions.to_vec(), ..Self::default() }
@@ -168,7 +168,7 @@ mod tests {
         agree(state, Actor::Operator("ada".to_owned()), command);
     }
 
-    fn weights(said: &Said) -> Vec<(&str, u16)> {
+    fn weights(said: &RegionFacts) -> Vec<(&str, u16)> {
         said.regions.iter().map(|region| (region.name.as_str(), region.weight_permille)).collect()
     }
 
@@ -192,7 +192,7 @@ mod tests {
             let name = RegionName::from("region-b");
             let country = own.and_then(code);
             let config = [RegionConfig { name: name.clone(), country, ..RegionConfig::default() }];
-            let said = Said::agreed(&state, &config, (&"region-a".into(), None));
+            let said = RegionFacts::agreed(&state, &config, (&"region-a".into(), None));
             let found = said.regions.iter().find(|region| region.name == name);
             assert_eq!(found.unwrap().country, code(expected), "{agreed} {own:?}");
         }
@@ -202,13 +202,13 @@ mod tests {
     fn a_node_that_says_otherwise_than_the_cluster_is_in_no_country() {
         let code = |code: &str| code.parse::<Country>().ok();
         let (own, other) = (RegionName::from("region-a"), RegionName::from("region-b"));
-        let alone = Said::of_config(&[]);
+        let alone = RegionFacts::of_config(&[]);
         assert_eq!(alone.own_country(&own, code("DE")), code("DE"));
         assert_eq!(alone.own_country(&own, None), None);
         let mut state = formed();
         let country = code("DE").unwrap();
         agree(&mut state, Actor::Node, Command::DeclareCountry { region: own.clone(), country });
-        let of = |country| Said::agreed(&state, &[], (&own, country));
+        let of = |country| RegionFacts::agreed(&state, &[], (&own, country));
         for (node, expected) in [("DE", "DE"), ("FR", ""), ("", "DE")] {
             let said = of(code(node));
             assert_eq!(said.own_country(&own, code(node)), code(expected), "{node}");
@@ -230,16 +230,16 @@ mod tests {
         let own = (&own, None);
         let rtt = Some(Duration::from_millis(93));
         let config = [RegionConfig { name: "region-b".into(), rtt, ..RegionConfig::default() }];
-        let said = Said::agreed(&state, &config, own);
+        let said = RegionFacts::agreed(&state, &config, own);
         assert_eq!(said.to_string(), "2 regions");
         assert_eq!(weights(&said), [("region-a", 1_000), ("region-b", 1_000)]);
         assert_eq!((said.regions[1].rtt, said.is_evacuated), (rtt, false));
         set(&mut state, "region-b", RegionState::Draining);
-        assert_eq!(weights(&Said::agreed(&state, &config, own))[1], ("region-b", 0));
+        assert_eq!(weights(&RegionFacts::agreed(&state, &config, own))[1], ("region-b", 0));
         set(&mut state, "region-a", RegionState::Draining);
-        assert!(!Said::agreed(&state, &config, own).is_evacuated);
+        assert!(!RegionFacts::agreed(&state, &config, own).is_evacuated);
         set(&mut state, "region-a", RegionState::Evacuating);
-        let said = Said::agreed(&state, &config, own);
+        let said = RegionFacts::agreed(&state, &config, own);
         assert!(said.is_evacuated);
         assert_eq!(weights(&said)[0], ("region-a", 0));
         let shown = "2 regions, region-a at 0 permille, region-b at 0 permille, this one evacuated";

@@ -5,7 +5,7 @@ use spillway_health::{MemberReport, Vote};
 
 /// This node's opinion of a replica.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(super) struct ReplicaOpinion {
     /// Id of this node.
     pub(super) by: NodeId,
     /// Epoch of the replica's registration.
@@ -31,7 +31,7 @@ pub(super) fn seen(member: &MemberReport) -> (Belief, u8) {
     }
 }
 
-impl Seen {
+impl ReplicaOpinion {
     /// Returns true if this opinion differs from the one that this node reported last. A node that
     /// never reported reports only a replica that is down for itself or for the cluster.
     pub(super) fn differs(&self, known: &Health) -> bool {
@@ -70,8 +70,8 @@ mod tests {
         Health { epoch: 7, belief, changed_ms: None, observers: said.collect() }
     }
 
-    fn saw(belief: Belief) -> Seen {
-        Seen { by: OWN, epoch: 7, belief, signals: 1 }
+    fn saw(belief: Belief) -> ReplicaOpinion {
+        ReplicaOpinion { by: OWN, epoch: 7, belief, signals: 1 }
     }
 
     #[test]
@@ -80,8 +80,8 @@ mod tests {
         let said = known(Up, &[(OWN, Up)]);
         assert!(!saw(Up).differs(&said));
         assert!(saw(Down).differs(&said));
-        assert!(Seen { signals: 2, ..saw(Up) }.differs(&said));
-        assert!(Seen { epoch: 8, ..saw(Up) }.differs(&said));
+        assert!(ReplicaOpinion { signals: 2, ..saw(Up) }.differs(&said));
+        assert!(ReplicaOpinion { epoch: 8, ..saw(Up) }.differs(&said));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 
 use crate::agreed::AgreedParts;
 use crate::agreed::leases::Leases;
-use crate::agreed::seen::{Seen, seen};
+use crate::agreed::seen::{ReplicaOpinion, seen};
 use crate::agreed::witness::{connected, observation_ms};
 use crate::fold::is_registered;
 use crate::keeper::KeeperHandle;
@@ -203,7 +203,7 @@ impl Speaker {
             let id = ReplicaId::new(self.me.1.clone(), member.name.clone());
             let epoch = records.replicas.get(&id)?.epoch;
             let (belief, signals) = seen(member);
-            let seen = Seen { by: own, epoch, belief, signals };
+            let seen = ReplicaOpinion { by: own, epoch, belief, signals };
             let was_just_said = self.said.get(&member.name).is_some_and(|at| at.elapsed() < REPEAT);
             let is_new = match (records.health.get(&id), was_just_said) {
                 // Just reported: only a change is reported again at once.

@@ -14,10 +14,10 @@ const SENDERS_MAX: usize = 1_024;
 
 /// Last log line about each sender. Only requests that are refused take the lock.
 #[derive(Debug, Default)]
-pub(super) struct Barred(Mutex<BTreeMap<NodeName, Said>>);
+pub(super) struct Barred(Mutex<BTreeMap<NodeName, BarredReport>>);
 
 #[derive(Debug)]
-struct Said {
+struct BarredReport {
     at: Instant,
     /// Number of refused requests since the last line.
     quiet: u64,
@@ -42,7 +42,7 @@ impl Barred {
             let oldest = oldest.map(|(name, _)| name.clone());
             oldest.map(|name| senders.remove(&name));
         }
-        senders.insert(from.clone(), Said { at: now, quiet: 0 });
+        senders.insert(from.clone(), BarredReport { at: now, quiet: 0 });
         Some(1)
     }
 }

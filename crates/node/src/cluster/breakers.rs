@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spillway_health::{RegionBreaker, RegionPass, RegionTally};
-use spillway_proxy::RegionGate;
+use spillway_proxy::RegionCircuitBreaker;
 use spillway_types::RegionName;
 
 /// Circuit breaker of each other region that requests could be sent to.
@@ -17,7 +17,7 @@ pub(super) struct Breakers {
 
 #[derive(Debug)]
 struct Tracked {
-    gate: Arc<RegionGate>,
+    circuit: Arc<RegionCircuitBreaker>,
     breaker: RegionBreaker,
     /// Time since which operators give the region a weight above 0; `None` while they don't.
     allowed_since: Option<Instant>,
@@ -32,17 +32,17 @@ impl Breakers {
     }
 
     /// Updates a region's breaker by the outcomes of its requests. `weight_permille` is the weight
-    /// that operators give the region. Returns its gate, and since when it may have its share again
+    /// that operators give the region. Returns its breaker, and since when it may have its share again
     /// after operators or the breaker took it away.
     pub(super) fn look(
         &mut self,
         region: &RegionName,
         weight_permille: u16,
         now: Instant,
-    ) -> (Arc<RegionGate>, Option<Instant>) {
+    ) -> (Arc<RegionCircuitBreaker>, Option<Instant>) {
         let is_allowed = weight_permille > 0;
         let tracked = self.regions.entry(region.clone()).or_insert_with(|| Tracked {
-            gate: Arc::default(),
+            circuit: Arc::default(),
             breaker: RegionBreaker::new(now),
             allowed_since: is_allowed.then_some(now),
             was_always_allowed: is_allowed,
@@ -53,12 +53,12 @@ impl Breakers {
         } else if tracked.allowed_since.is_none() {
             tracked.allowed_since = Some(now);
         }
-        let (goods, faults) = tracked.gate.tally();
+        let (goods, faults) = tracked.circuit.tally();
         let pass = tracked.breaker.update(now, RegionTally { goods, faults }, &mut self.dice);
         match pass {
-            Some(RegionPass::All) => tracked.gate.open(),
-            Some(RegionPass::None) => tracked.gate.allow(0),
-            Some(RegionPass::Few(requests)) => tracked.gate.allow(requests),
+            Some(RegionPass::All) => tracked.circuit.open(),
+            Some(RegionPass::None) => tracked.circuit.allow(0),
+            Some(RegionPass::Few(requests)) => tracked.circuit.allow(requests),
             None => {}
         }
         if let Some(pass) = pass {
@@ -67,7 +67,7 @@ impl Breakers {
         let allowed = tracked.allowed_since.filter(|_| !tracked.was_always_allowed);
         // The ramp begins when the last of both stopped holding the region back.
         let since = allowed.into_iter().chain(tracked.breaker.closed_at()).max();
-        (Arc::clone(&tracked.gate), since)
+        (Arc::clone(&tracked.circuit), since)
     }
 
     /// Forgets regions that no longer exist.
@@ -108,12 +108,12 @@ mod tests {
         let (start, region) = (Instant::now(), RegionName::from("us"));
         let mut breakers = Breakers::new(fastrand::Rng::with_seed(1));
         breakers.look(&region, 0, start);
-        let (gate, _) = breakers.look(&region, 1_000, start);
+        let (circuit, _) = breakers.look(&region, 1_000, start);
         breakers.keep(|known| *known == region);
-        assert!(Arc::ptr_eq(&gate, &breakers.look(&region, 1_000, start).0));
+        assert!(Arc::ptr_eq(&circuit, &breakers.look(&region, 1_000, start).0));
         breakers.keep(|_| false);
         let (anew, since) = breakers.look(&region, 1_000, start);
-        assert!(!Arc::ptr_eq(&gate, &anew));
+        assert!(!Arc::ptr_eq(&circuit, &anew));
         assert_eq!(since, None);
     }
 }

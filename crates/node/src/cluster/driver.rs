@@ -8,10 +8,10 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use spillway_config::{ClusterConfig, RegionConfig, SpillConfig};
 use spillway_health::RegionLoad;
-use spillway_link::{DatagramFault, Identity, Link, PeerStatus};
+use spillway_link::{DatagramError, Identity, Link, PeerStatus};
 use spillway_proxy::{Gateway, RegionTerms, Regions};
 use spillway_pulse::{
-    Config as PulseConfig, Content, Counters, Event, Member, NameId, PeerView, Pulse, Reach,
+    Content, NameId, PeerView, Pulse, PulseConfig, PulseCounters, PulseEvent, PulseMember, Reach,
     RegionView, Speeds, SteeringGossip, steering_of_region,
 };
 use spillway_route::Sharer;
@@ -21,16 +21,16 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agreed::{Book, Said};
+use crate::agreed::{RegionFacts, SharedRegionFacts};
 use crate::cluster::breakers::Breakers;
 use crate::cluster::known::Remembered;
 use crate::cluster::learning::Learning;
-use crate::cluster::names::{Names, ask};
-use crate::cluster::others::{Known, Traffic, other_region, served};
+use crate::cluster::names::{ClusterNames, ask};
+use crate::cluster::others::{RegionSources, RegionTraffic, other_region, served};
 use crate::cluster::own::Own;
 use crate::dns::Served;
-use crate::keeper::{Elsewhere, KeeperHandle};
-use crate::knowledge::Knowledge;
+use crate::keeper::{KeeperHandle, OtherRegionModels};
+use crate::knowledge::KnowledgeHandle;
 
 /// Period of measuring the own load: gossip is no fresher than this.
 const TICK: Duration = Duration::from_millis(50);
@@ -42,20 +42,20 @@ const LISTS_MAX: usize = 64;
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Counters of gossip, shared with metrics.
-pub(super) type Gossip = ArcSwap<Counters>;
+pub(super) type Gossip = ArcSwap<PulseCounters>;
 
 /// Parts of the node that a driver works with.
 #[derive(Debug)]
 pub(super) struct Parts {
-    pub(super) me: Member,
+    pub(super) me: PulseMember,
     pub(super) incarnation: u64,
     pub(super) config: ClusterConfig,
-    pub(super) book: Arc<Book>,
+    pub(super) region_facts: Arc<SharedRegionFacts>,
     pub(super) spill: SpillConfig,
     pub(super) dns: Option<Arc<Served>>,
     pub(super) gateway: Arc<Gateway>,
     pub(super) keeper: KeeperHandle,
-    pub(super) knowledge: Arc<Knowledge>,
+    pub(super) knowledge: Arc<KnowledgeHandle>,
     pub(super) gossip: Arc<Gossip>,
     pub(super) link: Arc<Link>,
     pub(super) datagrams: mpsc::Receiver<(Identity, Bytes)>,
@@ -73,15 +73,15 @@ pub(super) struct Driver {
     /// State of regions and sibling nodes: whether they take clients.
     steering: SteeringGossip,
     /// Members that gossip is with, by name.
-    members: Vec<Member>,
+    members: Vec<PulseMember>,
     load: RegionLoad,
-    traffic: Traffic,
+    traffic: RegionTraffic,
     breakers: Breakers,
-    names: Names,
+    names: ClusterNames,
     /// Models that other regions have reported.
     remembered: Remembered,
     /// Models of other regions that the keeper was told last.
-    elsewhere: Elsewhere,
+    elsewhere: OtherRegionModels,
     learning: Learning,
     lists: (mpsc::Sender<Vec<ModelName>>, mpsc::Receiver<Vec<ModelName>>),
     parts: Parts,
@@ -103,11 +103,11 @@ impl Driver {
             steering: SteeringGossip::new(parts.me.region.clone(), parts.incarnation),
             members: Vec::new(),
             load: RegionLoad::default(),
-            traffic: Traffic::default(),
+            traffic: RegionTraffic::default(),
             breakers: Breakers::new(dice_of_breakers),
-            names: Names::default(),
+            names: ClusterNames::default(),
             remembered: Remembered::default(),
-            elsewhere: Elsewhere::default(),
+            elsewhere: OtherRegionModels::default(),
             learning: Learning::new(now, parts.config.data.is_some()),
             lists: mpsc::channel(LISTS_MAX),
             parts,
@@ -154,7 +154,7 @@ impl Driver {
     async fn settle(&mut self) {
         while let Some((to, datagram)) = self.pulse.poll_transmit() {
             // A peer without a connection hears it when it has one.
-            let _: Result<(), DatagramFault> = self.parts.link.send_datagram(&to, datagram);
+            let _: Result<(), DatagramError> = self.parts.link.send_datagram(&to, datagram);
         }
         let mut has_news = false;
         while let Some(event) = self.pulse.poll_event() {
@@ -165,7 +165,7 @@ impl Driver {
             self.publish(Instant::now());
         }
         let served = served(&self.parts.gateway.regions().others);
-        let elsewhere = Elsewhere { served, known: self.remembered.models() };
+        let elsewhere = OtherRegionModels { served, known: self.remembered.models() };
         // The keeper builds a view for each change, so it is told only of changes.
         if elsewhere != self.elsewhere {
             self.elsewhere.clone_from(&elsewhere);
@@ -176,11 +176,11 @@ impl Driver {
     /// Gives gossip the members that the link knows now: nodes join and leave while this one runs.
     fn follow_members(&mut self, now: Instant) {
         let peers = self.parts.link.peers();
-        let member = |peer: &PeerStatus| Member {
+        let member = |peer: &PeerStatus| PulseMember {
             node: peer.identity.node().clone(),
             region: peer.identity.region().clone(),
         };
-        let members: Vec<Member> = peers.iter().map(member).collect();
+        let members: Vec<PulseMember> = peers.iter().map(member).collect();
         if members != self.members {
             self.pulse.set_members(&members, now);
             let is_member = |node: &NodeName| members.iter().any(|member| member.node == *node);
@@ -215,7 +215,7 @@ impl Driver {
         let others = self.members.iter().filter(|member| member.region != self.parts.me.region);
         for member in others {
             for datagram in &datagrams {
-                let _: Result<(), DatagramFault> =
+                let _: Result<(), DatagramError> =
                     self.parts.link.send_datagram(&member.node, datagram.clone());
             }
         }
@@ -232,7 +232,7 @@ impl Driver {
         for member in &self.members {
             let is_sibling = member.region == self.parts.me.region;
             let Some(datagram) = (if is_sibling { &inside } else { &outside }) else { continue };
-            let _: Result<(), DatagramFault> =
+            let _: Result<(), DatagramError> =
                 self.parts.link.send_datagram(&member.node, datagram.clone());
         }
     }
@@ -269,9 +269,9 @@ impl Driver {
         let link = self.parts.link.peers();
         self.names.learn(own.models.keys());
         self.ask_names(&regions, now);
-        let book = self.parts.book.load();
-        let known = Known {
-            regions: &book.regions,
+        let region_facts = self.parts.region_facts.load();
+        let known = RegionSources {
+            regions: &region_facts.regions,
             ramp: self.parts.config.ramp,
             link: &link,
             speeds: &self.speeds,
@@ -283,13 +283,14 @@ impl Driver {
         });
         let others = others.collect();
         self.remember(&regions, now);
-        if book.is_agreed {
+        if region_facts.is_agreed {
             self.learning.agreed(now);
         }
         self.breakers.keep(|name| regions.iter().any(|region| region.region == *name));
-        let has_heard_all = self.has_heard_all(&book, &regions) && self.has_published_models();
+        let has_heard_all =
+            self.has_heard_all(&region_facts, &regions) && self.has_published_models();
         let own_region = &self.pulse.me().region;
-        let said = book.regions.iter().find(|region| region.name == *own_region);
+        let said = region_facts.regions.iter().find(|region| region.name == *own_region);
         gateway.replace_regions(Regions {
             terms: self.parts.spill.terms,
             asked_max: self.parts.spill.asked_max,
@@ -298,10 +299,10 @@ impl Driver {
                 price_ms: said.price_ms,
                 weight_permille: said.weight_permille,
             }),
-            own_country: book.own_country(own_region, gateway.config().country),
+            own_country: region_facts.own_country(own_region, gateway.config().country),
             knows_models: self.learning.knows_models(has_heard_all, now),
-            knows_countries: self.learning.knows_countries(knows_countries(&book), now),
-            is_evacuated: book.is_evacuated,
+            knows_countries: self.learning.knows_countries(knows_countries(&region_facts), now),
+            is_evacuated: region_facts.is_evacuated,
             own_steering: self.own_steering(now),
             others,
             at: now,
@@ -340,11 +341,12 @@ impl Driver {
 
     /// Returns true if every other region has reported its models, those included that the link is
     /// yet to learn of.
-    fn has_heard_all(&self, book: &Said, regions: &[RegionView]) -> bool {
+    fn has_heard_all(&self, region_facts: &RegionFacts, regions: &[RegionView]) -> bool {
         let own = &self.pulse.me().region;
         let is_met =
             |name: &RegionName| name == own || regions.iter().any(|region| region.region == *name);
-        let are_met = !book.is_agreed || book.regions.iter().all(|said| is_met(&said.name));
+        let are_met =
+            !region_facts.is_agreed || region_facts.regions.iter().all(|said| is_met(&said.name));
         are_met && regions.iter().all(|region| self.is_heard(region))
     }
 
@@ -380,20 +382,20 @@ impl Driver {
 }
 
 /// Returns true if the country of every region is known, or contradictory.
-fn knows_countries(book: &Said) -> bool {
+fn knows_countries(region_facts: &RegionFacts) -> bool {
     let is_said = |said: &RegionConfig| {
-        said.country.is_some() || book.contradictions.contains_key(&said.name)
+        said.country.is_some() || region_facts.contradictions.contains_key(&said.name)
     };
-    book.regions.iter().all(is_said)
+    region_facts.regions.iter().all(is_said)
 }
 
-fn tell(event: &Event) {
+fn tell(event: &PulseEvent) {
     match event {
-        Event::Region { region, from, to } => {
+        PulseEvent::Region { region, from, to } => {
             tracing::info!(%region, ?from, ?to, "the way to a region changed");
         }
-        Event::NodeHeard(node) => tracing::info!(%node, "a node of the region is heard"),
-        Event::NodeSilent(node) => tracing::warn!(%node, "a node of the region is silent"),
-        Event::Speaker(_) | Event::Claims => tracing::debug!(?event, "gossip"),
+        PulseEvent::NodeHeard(node) => tracing::info!(%node, "a node of the region is heard"),
+        PulseEvent::NodeSilent(node) => tracing::warn!(%node, "a node of the region is silent"),
+        PulseEvent::Speaker(_) | PulseEvent::Claims => tracing::debug!(?event, "gossip"),
     }
 }

@@ -10,7 +10,7 @@ use spillway_link::{
     BoxBody, Deciding, ForwardBody, ForwardHead, Handler, Identity, Refused, RefusedReason, Serving,
 };
 use spillway_proxy::{
-    BoxError, ComingGuest, Gateway, GuestAnswer, GuestRefusal, GuestTerms, LinkBody, Worker,
+    BoxError, Gateway, GuestAnswer, GuestError, GuestTerms, LinkBody, PendingGuest, Worker,
     admits_guest, serve_guest,
 };
 use spillway_pulse::Content;
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::cluster::barred::Barred;
 use crate::cluster::residency;
-use crate::knowledge::Knowledge;
+use crate::knowledge::KnowledgeHandle;
 
 /// Header of a reply to a request that was accepted and then not worked on. Its value is the
 /// milliseconds after which there might be room. Only between nodes.
@@ -40,7 +40,7 @@ pub(super) struct Guests {
     pub(super) datagrams: mpsc::Sender<(Identity, Bytes)>,
     /// The own region: prompts are taken only from its nodes.
     pub(super) region: RegionName,
-    pub(super) knowledge: Arc<Knowledge>,
+    pub(super) knowledge: Arc<KnowledgeHandle>,
     pub(super) barred: Barred,
 }
 
@@ -74,7 +74,7 @@ impl Handler for Guests {
 }
 
 /// Terms of a request that is accepted, and its place among the coming guests.
-type Decided = (GuestTerms, Option<ComingGuest>);
+type Decided = (GuestTerms, Option<PendingGuest>);
 
 impl Guests {
     fn decide(
@@ -137,7 +137,7 @@ fn request(head: ForwardHead, body: ForwardBody) -> Request<LinkBody> {
     request
 }
 
-fn answer(served: Result<Response<LinkBody>, GuestRefusal>) -> Response<LinkBody> {
+fn answer(served: Result<Response<LinkBody>, GuestError>) -> Response<LinkBody> {
     match served {
         Ok(mut response) => {
             // With these headers of a replica's own, the request would be served once more
@@ -151,7 +151,7 @@ fn answer(served: Result<Response<LinkBody>, GuestRefusal>) -> Response<LinkBody
 }
 
 /// Builds the reply for a request that was accepted, but whose place was taken in the meantime.
-fn not_served(refusal: &GuestRefusal) -> Response<LinkBody> {
+fn not_served(refusal: &GuestError) -> Response<LinkBody> {
     let empty: LinkBody = Empty::new().map_err(|never| match never {}).boxed_unsync();
     let mut response = Response::new(empty);
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 
 use spillway_config::{ClusterConfig, SpillConfig};
 use spillway_link::certs::PrefixKey;
-use spillway_link::{CertificateFiles, Identity, Link, NameError, PeerConfig, StartFault};
+use spillway_link::{CertificateFiles, Identity, Link, LinkStartError, NameError, PeerConfig};
 use spillway_proxy::{Gateway, Worker};
 use spillway_types::unix_ms;
 use tokio::sync::mpsc;
@@ -34,7 +34,7 @@ use tokio_util::task::TaskTracker;
 
 pub use spillway_link::delayed;
 
-use crate::agreed::Book;
+use crate::agreed::SharedRegionFacts;
 use crate::cluster::barred::Barred;
 use crate::cluster::driver::{Driver, Gossip};
 use crate::cluster::guests::Guests;
@@ -43,7 +43,7 @@ pub(crate) use crate::cluster::watched::Watched;
 use crate::dns::Served;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
-use crate::knowledge::Knowledge;
+use crate::knowledge::KnowledgeHandle;
 
 /// Capacity of the driver's queue of datagrams: as many as 500 nodes send within a tenth of a
 /// second.
@@ -59,7 +59,7 @@ pub enum ClusterError {
     Name(#[from] NameError),
     /// Certificates or the UDP port can't be used.
     #[error("can't open the link to other nodes: {0}")]
-    Link(#[from] StartFault),
+    Link(#[from] LinkStartError),
     /// The key that all nodes hash with can't be read.
     #[error("can't read the prefix key {path}: {why}")]
     PrefixKey {
@@ -81,7 +81,7 @@ pub(crate) struct Cluster {
 pub(crate) struct ClusterParts<'a> {
     pub(crate) config: ClusterConfig,
     /// Terms of regions.
-    pub(crate) book: Arc<Book>,
+    pub(crate) region_facts: Arc<SharedRegionFacts>,
     pub(crate) spill: SpillConfig,
     /// The name server, if there is one; told the state of regions.
     pub(crate) dns: Option<Arc<Served>>,
@@ -92,7 +92,7 @@ pub(crate) struct ClusterParts<'a> {
     pub(crate) worker: Arc<Worker>,
     pub(crate) keeper: KeeperHandle,
     /// Takes prompts that siblings report, and gives the speeds of the own region.
-    pub(crate) knowledge: Arc<Knowledge>,
+    pub(crate) knowledge: Arc<KnowledgeHandle>,
     pub(crate) feedback: &'a Feedback,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -106,7 +106,7 @@ impl Cluster {
     pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, ClusterError> {
         let ClusterParts {
             config,
-            book,
+            region_facts,
             spill,
             dns,
             me,
@@ -134,7 +134,7 @@ impl Cluster {
             knowledge: Arc::clone(&knowledge),
             barred: Barred::default(),
         };
-        let mut link_config = spillway_link::Config::new(identity, config.address, files);
+        let mut link_config = spillway_link::LinkConfig::new(identity, config.address, files);
         link_config.paths.clone_from(&config.paths);
         link_config.limits.word_wait_ms = word_wait_ms(config.silence);
         // A node that may be silent for longer keeps its connection for as long.
@@ -147,11 +147,11 @@ impl Cluster {
         let gossip = Arc::<Gossip>::default();
         feedback.watch(Watched { link: Arc::downgrade(&link), gossip: Arc::clone(&gossip) });
         let driver = Driver::new(driver::Parts {
-            me: spillway_pulse::Member::new(node, region),
+            me: spillway_pulse::PulseMember::new(node, region),
             // Larger than at any start of this node before; only ever compared with this node's own.
             incarnation: unix_ms(SystemTime::now()),
             config,
-            book,
+            region_facts,
             spill,
             dns,
             gateway,

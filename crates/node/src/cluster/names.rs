@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::{Method, Uri};
 use http_body_util::{BodyExt, Empty, Limited};
 use serde::Deserialize;
-use spillway_link::{Answer, ForwardHead, Link, Room};
+use spillway_link::{ForwardAnswer, ForwardHead, Link, PeerRoom};
 use spillway_pulse::NameId;
 use spillway_types::{ModelName, NodeName};
 
@@ -19,12 +19,12 @@ const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Names by number, for numbers that are known.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct ClusterNames {
     known: BTreeMap<NameId, ModelName>,
     asked_at: BTreeMap<NodeName, Instant>,
 }
 
-impl Names {
+impl ClusterNames {
     pub(super) fn get(&self, id: NameId) -> Option<&ModelName> {
         self.known.get(&id)
     }
@@ -64,8 +64,8 @@ struct Card {
 pub(super) async fn ask(link: &Link, node: &NodeName) -> Vec<ModelName> {
     let asked = async {
         let head = ForwardHead::new(Method::GET, Uri::from_static("/v1/models"));
-        let answer = link.forward(node, head, Empty::new(), Room::Unknown).await.ok()?;
-        let Answer::Reply(reply) = answer else { return None };
+        let answer = link.forward(node, head, Empty::new(), PeerRoom::Unknown).await.ok()?;
+        let ForwardAnswer::Reply(reply) = answer else { return None };
         let body = Limited::new(reply.into_body(), LIST_BYTES_MAX).collect().await.ok()?;
         Some(read_list(&body.to_bytes()))
     };

@@ -12,12 +12,12 @@ use spillway_route::{TrafficHistory, ramp_permille};
 use spillway_types::{ModelName, RegionName};
 
 use crate::cluster::breakers::Breakers;
-use crate::cluster::names::Names;
+use crate::cluster::names::ClusterNames;
 
 /// Round-trip time of a region for which neither config nor link has one.
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
 /// Sources of a region's state besides its own reports.
-pub(super) struct Known<'a> {
+pub(super) struct RegionSources<'a> {
     /// Terms that operators set.
     pub(super) regions: &'a [RegionConfig],
     /// Time in which a region that came back gets its full share.
@@ -32,7 +32,7 @@ pub(super) struct Known<'a> {
 
 /// Counts and history of this node's requests to other regions, by region and model.
 #[derive(Debug, Default)]
-pub(super) struct Traffic(BTreeMap<(RegionName, ModelName), Tracked>);
+pub(super) struct RegionTraffic(BTreeMap<(RegionName, ModelName), Tracked>);
 
 #[derive(Debug, Default)]
 struct Tracked {
@@ -40,7 +40,7 @@ struct Tracked {
     history: TrafficHistory,
 }
 
-impl Traffic {
+impl RegionTraffic {
     /// Notes the numbers of requests that were sent and have ended by now.
     pub(super) fn record(&mut self, now: Instant) {
         for tracked in self.0.values_mut() {
@@ -53,8 +53,8 @@ impl Traffic {
 /// Puts together the state of region `view` for routing.
 pub(super) fn other_region(
     view: &RegionView,
-    known: &Known<'_>,
-    (names, traffic, breakers): (&Names, &mut Traffic, &mut Breakers),
+    known: &RegionSources<'_>,
+    (names, traffic, breakers): (&ClusterNames, &mut RegionTraffic, &mut Breakers),
     now: Instant,
 ) -> OtherRegion {
     let said = known.regions.iter().find(|region| region.name == view.region);
@@ -62,7 +62,7 @@ pub(super) fn other_region(
         price_ms: said.price_ms,
         weight_permille: said.weight_permille,
     });
-    let (gate, given_since) = breakers.look(&view.region, terms.weight_permille, now);
+    let (breaker, given_since) = breakers.look(&view.region, terms.weight_permille, now);
     let since = view.reachable_since.map(|since| given_since.map_or(since, |it| it.max(since)));
     let nodes = || known.link.iter().filter(|peer| *peer.identity.region() == view.region);
     // The nearest node counts; without a measurement, the config's round trip.
@@ -90,7 +90,7 @@ pub(super) fn other_region(
         is_reachable: view.reach == Reach::Both && nodes().any(PeerStatus::is_connected),
         rtt_ms: rtt.as_secs_f32() * 1e3,
         terms,
-        gate,
+        breaker,
         country: said.and_then(|said| said.country),
         ramp_permille: ramp_permille(since, known.ramp, now),
         age_ms,

@@ -32,7 +32,7 @@ impl Own {
         (pulse, peers): (&Pulse, &[PeerView]),
         now: Instant,
     ) -> Self {
-        let board = view.board();
+        let replica_loads = view.replica_loads();
         let replicas: Vec<ReplicaNow<'_>> = view
             .replicas()
             .iter()
@@ -52,7 +52,7 @@ impl Own {
                     in_flight_max: spec
                         .in_flight_max
                         .min(replica.found_limit().unwrap_or(u32::MAX)),
-                    signals: board.signals(slot),
+                    signals: replica_loads.signals(slot),
                 }
             })
             .collect();
@@ -83,12 +83,12 @@ impl Own {
 
     /// Returns the load in the form that gossip tells to other nodes.
     pub(super) fn to_tell(&self, gateway: &Gateway, view: &View) -> OwnLoad {
-        let board = view.board();
+        let replica_loads = view.replica_loads();
         let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
             let spec = replica.spec();
             let in_flight = replica.in_flight();
             let waiting = spec.models.iter().filter_map(|model| self.waiting.get(model));
-            let signals = board.signals(ReplicaSlot(index));
+            let signals = replica_loads.signals(ReplicaSlot(index));
             let told = |reading: Reading| (reading.trust >= TRUST_MIN).then_some(reading.value);
             let load = ReplicaLoad {
                 in_flight,

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http_body_util::BodyExt;
-use spillway_link::{Answer, ForwardError, ForwardHead, Link, RefusedReason, Room, Stage};
+use spillway_link::{
+    ForwardAnswer, ForwardError, ForwardHead, ForwardStage, Link, PeerRoom, RefusedReason,
+};
 use spillway_proxy::{
-    BoxError, Destination, Forwarded, Forwarding, RefusedFor, Remote, RemoteFailure, RemoteReply,
+    BoxError, Destination, Forwarded, Forwarding, RefusedFor, Remote, RemoteError, RemoteReply,
 };
 use spillway_types::NodeName;
 
@@ -62,11 +64,11 @@ impl Remote for Links {
         let found = self.link.upgrade().and_then(|link| Some((self.node(&link, to)?, link)));
         let leaving = Arc::clone(&self.leaving);
         Box::pin(async move {
-            let (node, link) = found.ok_or(RemoteFailure::NotConnected)?;
+            let (node, link) = found.ok_or(RemoteError::NotConnected)?;
             let Forwarded { request, terms, has_room } = forwarded;
             let (mut parts, body) = request.into_parts();
             residency::put(&terms.residency, &mut parts.headers)
-                .map_err(|why| RemoteFailure::Unsent(why.into()))?;
+                .map_err(|why| RemoteError::Unsent(why.into()))?;
             let head = ForwardHead {
                 headers: parts.headers,
                 model: terms.model,
@@ -79,27 +81,27 @@ impl Remote for Links {
                 priority: terms.priority,
                 ..ForwardHead::new(parts.method, parts.uri)
             };
-            let room = if has_room { Room::Likely } else { Room::Unknown };
+            let room = if has_room { PeerRoom::Likely } else { PeerRoom::Unknown };
             match link.forward(&node, head, body, room).await {
-                Ok(Answer::Reply(reply)) => {
+                Ok(ForwardAnswer::Reply(reply)) => {
                     if let Some(wait_ms) = reply.headers().get(&NOT_SERVED) {
                         let wait_ms = wait_ms.to_str().ok().and_then(|text| text.parse().ok());
                         let wait = wait_ms.map(Duration::from_millis);
                         // A node that refuses for load gives no reason.
                         let is_other = reply.headers().contains_key(&NOT_ABLE);
                         let why = if is_other { RefusedFor::Other } else { RefusedFor::Load };
-                        return Err(RemoteFailure::Refused { wait, why });
+                        return Err(RemoteError::Refused { wait, why });
                     }
                     let response = reply.map(|body| body.map_err(BoxError::from).boxed_unsync());
                     Ok(RemoteReply { node, response })
                 }
-                Ok(Answer::Refused(refused)) => {
+                Ok(ForwardAnswer::Refused(refused)) => {
                     if refused.reason == RefusedReason::Draining {
                         note_leaving(&leaving, node);
-                        return Err(RemoteFailure::Leaving);
+                        return Err(RemoteError::Leaving);
                     }
                     let wait = refused.wait_ms.map(|ms| Duration::from_millis(ms.into()));
-                    Err(RemoteFailure::Refused { wait, why: why(refused.reason) })
+                    Err(RemoteError::Refused { wait, why: why(refused.reason) })
                 }
                 Err(error) => Err(failure(error)),
             }
@@ -131,15 +133,13 @@ fn why(reason: RefusedReason) -> RefusedFor {
     }
 }
 
-fn failure(error: ForwardError) -> RemoteFailure {
+fn failure(error: ForwardError) -> RemoteError {
     match (&error, error.stage()) {
-        (ForwardError::NotConnected, _) => RemoteFailure::NotConnected,
+        (ForwardError::NotConnected, _) => RemoteError::NotConnected,
         // The link has as many requests to that node as the node allows.
-        (ForwardError::Saturated, _) => {
-            RemoteFailure::Refused { wait: None, why: RefusedFor::Load }
-        }
-        (ForwardError::Deadline(_), _) => RemoteFailure::DeadlinePassed,
-        (_, Stage::NotSent) => RemoteFailure::Unsent(error.into()),
-        (_, Stage::Undecided | Stage::Accepted) => RemoteFailure::Broken(error.into()),
+        (ForwardError::Saturated, _) => RemoteError::Refused { wait: None, why: RefusedFor::Load },
+        (ForwardError::Deadline(_), _) => RemoteError::DeadlinePassed,
+        (_, ForwardStage::NotSent) => RemoteError::Unsent(error.into()),
+        (_, ForwardStage::Undecided | ForwardStage::Accepted) => RemoteError::Broken(error.into()),
     }
 }

@@ -69,7 +69,7 @@ fn region(other: &OtherRegion, passed_s: f64) -> LiveRegion {
         rtt_s: f64::from(other.rtt_ms) / 1e3,
         age_s: f64::from(other.age_ms) / 1e3 + passed_s,
         ramp_permille: other.ramp_permille,
-        is_broken: !other.gate.is_open(),
+        is_broken: !other.breaker.is_open(),
         models: models.collect(),
     }
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use spillway_config::DnsConfig;
 use spillway_geo::Place;
-use spillway_geo::dns::{DnsView, Outcome, QueryKind, Reply, Sources, Transport, Zone, answer};
+use spillway_geo::dns::{
+    DnsReply, DnsView, QueryKind, QueryOutcome, QueryTransport, Sources, Zone, answer,
+};
 use spillway_telemetry::{LiveDns, LiveDnsRegion};
 
 /// Function that finds the place of an address.
@@ -18,15 +20,15 @@ pub(crate) struct Served {
     config: DnsConfig,
     view: ArcSwap<DnsView>,
     locate: Locate,
-    counters: Counters,
+    counters: DnsCounters,
 }
 
 /// Counters of queries since the start.
 #[derive(Debug, Default)]
-struct Counters {
+struct DnsCounters {
     udp: [AtomicU64; QueryKind::ALL.len()],
     tcp: [AtomicU64; QueryKind::ALL.len()],
-    outcomes: [AtomicU64; Outcome::ALL.len()],
+    outcomes: [AtomicU64; QueryOutcome::ALL.len()],
     regions: Vec<AtomicU64>,
     connections: AtomicU64,
     connections_refused: AtomicU64,
@@ -35,7 +37,7 @@ struct Counters {
 impl Served {
     pub(crate) fn new(config: DnsConfig, locate: Locate) -> Self {
         let regions = config.zone.regions().iter().map(|_| AtomicU64::default()).collect();
-        let counters = Counters { regions, ..Counters::default() };
+        let counters = DnsCounters { regions, ..DnsCounters::default() };
         Self { config, view: ArcSwap::default(), locate, counters }
     }
 
@@ -64,7 +66,7 @@ impl Served {
         &self,
         message: &[u8],
         source: IpAddr,
-        transport: Transport,
+        transport: QueryTransport,
     ) -> Option<Vec<u8>> {
         let view = self.view.load();
         let locate = |address| (self.locate)(address);
@@ -74,17 +76,17 @@ impl Served {
         reply.bytes
     }
 
-    fn count(&self, reply: &Reply, transport: Transport) {
+    fn count(&self, reply: &DnsReply, transport: QueryTransport) {
         let kinds = match transport {
-            Transport::Udp => &self.counters.udp,
-            Transport::Tcp => &self.counters.tcp,
+            QueryTransport::Udp => &self.counters.udp,
+            QueryTransport::Tcp => &self.counters.tcp,
         };
         raise(kinds.get(reply.kind as usize));
         self.count_outcome(reply.outcome);
         raise(reply.region.and_then(|region| self.counters.regions.get(region)));
     }
 
-    pub(super) fn count_outcome(&self, outcome: Outcome) {
+    pub(super) fn count_outcome(&self, outcome: QueryOutcome) {
         raise(self.counters.outcomes.get(outcome as usize));
     }
 
@@ -99,7 +101,7 @@ impl Served {
     /// Returns the current figures.
     pub(crate) fn live(&self) -> LiveDns {
         let counters = &self.counters;
-        let kinds = |transport: Transport, totals: &[AtomicU64]| -> Vec<_> {
+        let kinds = |transport: QueryTransport, totals: &[AtomicU64]| -> Vec<_> {
             let kinds = QueryKind::ALL.iter().zip(totals);
             kinds.map(|(kind, total)| (transport.as_str(), kind.as_str(), read(total))).collect()
         };
@@ -113,9 +115,12 @@ impl Served {
         };
         let regions = self.zone().regions().iter().enumerate().zip(&counters.regions);
         LiveDns {
-            queries: [kinds(Transport::Udp, &counters.udp), kinds(Transport::Tcp, &counters.tcp)]
-                .concat(),
-            answers: Outcome::ALL
+            queries: [
+                kinds(QueryTransport::Udp, &counters.udp),
+                kinds(QueryTransport::Tcp, &counters.tcp),
+            ]
+            .concat(),
+            answers: QueryOutcome::ALL
                 .iter()
                 .zip(&counters.outcomes)
                 .map(|(outcome, total)| (outcome.as_str(), read(total)))

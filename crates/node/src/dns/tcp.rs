@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spillway_geo::dns::{Network, Transport};
+use spillway_geo::dns::{ClientNetwork, QueryTransport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{Id, JoinSet};
@@ -54,13 +54,13 @@ pub(super) async fn serve(listener: TcpListener, served: &Arc<Served>) -> Infall
 #[derive(Debug, Default)]
 struct Open {
     tasks: JoinSet<()>,
-    networks: BTreeMap<Id, Network>,
-    counts: BTreeMap<Network, u32>,
+    networks: BTreeMap<Id, ClientNetwork>,
+    counts: BTreeMap<ClientNetwork, u32>,
 }
 
 impl Open {
     fn add(&mut self, stream: TcpStream, peer: SocketAddr, served: &Arc<Served>) {
-        let network = Network::of(peer.ip());
+        let network = ClientNetwork::of(peer.ip());
         let count = self.counts.entry(network).or_default();
         if self.tasks.len() >= CONNECTIONS_MAX || *count >= CONNECTIONS_EACH_MAX {
             served.count_refused_connection();
@@ -96,7 +96,7 @@ async fn converse(mut stream: TcpStream, peer: SocketAddr, served: &Served) -> i
     let mut query = Vec::new();
     loop {
         timeout(IDLE, read_message(&mut stream, &mut query)).await??;
-        let answer = served.answer(&query, peer.ip().to_canonical(), Transport::Tcp);
+        let answer = served.answer(&query, peer.ip().to_canonical(), QueryTransport::Tcp);
         // A message that gets no answer ends the connection.
         let Some(answer) = answer else { return Ok(()) };
         let Ok(length) = u16::try_from(answer.len()) else { return Ok(()) };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use spillway_geo::dns::{Admission, Outcome, ResponseLimiter, Transport, truncated};
+use spillway_geo::dns::{QueryAdmission, QueryOutcome, QueryTransport, ResponseLimiter, truncated};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -31,7 +31,7 @@ const QUERY_BYTES_MAX: usize = 4_096;
 pub(super) async fn serve(socket: UdpSocket, served: &Arc<Served>) -> io::Result<Infallible> {
     let limiter = served.config().limiter;
     let seed = getrandom::u64().map_err(io::Error::other)?;
-    let mut server = Server {
+    let mut server = UdpServer {
         state: UdpSocketState::new(UdpSockRef::from(&socket))?,
         socket,
         served: Arc::clone(served),
@@ -49,7 +49,7 @@ pub(super) async fn serve(socket: UdpSocket, served: &Arc<Served>) -> io::Result
     }
 }
 
-struct Server {
+struct UdpServer {
     socket: UdpSocket,
     state: UdpSocketState,
     served: Arc<Served>,
@@ -57,7 +57,7 @@ struct Server {
     storage: Vec<u8>,
 }
 
-impl Server {
+impl UdpServer {
     /// Answers the queries that have come, up to some batches.
     fn drain(&mut self) -> io::Result<()> {
         let mut metas = [RecvMeta::default(); BATCH];
@@ -112,17 +112,17 @@ fn reply(
     let source = meta.addr.ip().to_canonical();
     // No client can receive an answer at port 0.
     if query.len() > QUERY_BYTES_MAX || meta.addr.port() == 0 {
-        served.count_outcome(Outcome::Dropped);
+        served.count_outcome(QueryOutcome::Dropped);
         return None;
     }
     match limiter.admit(source, now) {
-        Admission::Answer => served.answer(query, source, Transport::Udp),
-        Admission::Truncate => {
-            served.count_outcome(Outcome::LimitedTruncated);
+        QueryAdmission::Answer => served.answer(query, source, QueryTransport::Udp),
+        QueryAdmission::Truncate => {
+            served.count_outcome(QueryOutcome::LimitedTruncated);
             truncated(query)
         }
-        Admission::Drop => {
-            served.count_outcome(Outcome::LimitedDropped);
+        QueryAdmission::Drop => {
+            served.count_outcome(QueryOutcome::LimitedDropped);
             None
         }
     }

@@ -11,7 +11,7 @@ use spillway_types::ReplicaName;
 
 use super::Keeper;
 use crate::fold::{AgreedWorld, Registered, Use};
-use crate::knowledge::Event;
+use crate::knowledge::KnowledgeEvent;
 
 /// Time limit for a replica that the cluster drains to finish its requests.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -47,7 +47,7 @@ impl Keeper {
             // The connections lead to a server that no longer exists.
             self.replicas.remove(name);
             self.agreed.drained.remove(name);
-            self.knowledge.tell(Event::Emptied(name.clone()));
+            self.knowledge.tell(KnowledgeEvent::Emptied(name.clone()));
             self.identities.identify_again(name);
         }
         if let Err(error) = self.take_world(self.is_starting).await {

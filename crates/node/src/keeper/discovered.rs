@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use spillway_config::{CareDefaults, DiscoveryConfig, Found, ReplicaConfig, read_replicas};
-use spillway_replicas::discovery::{DnsSource, Endpoint, FileSource};
+use spillway_replicas::discovery::{DiscoveredEndpoint, DnsSource, FileSource};
 use spillway_types::ReplicaName;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 /// All discoveries, with the replicas that they have found.
 #[derive(Debug)]
 pub(crate) struct Discovered {
-    sources: Vec<Source>,
+    sources: Vec<DiscoverySource>,
     changes: mpsc::Receiver<()>,
     changed: mpsc::Sender<()>,
     tasks: TaskTracker,
@@ -23,7 +23,7 @@ pub(crate) struct Discovered {
 
 /// A discovery and its feed.
 #[derive(Debug)]
-struct Source {
+struct DiscoverySource {
     config: DiscoveryConfig,
     feed: Feed,
     /// Replicas made of the feed's last value.
@@ -34,8 +34,15 @@ struct Source {
 
 #[derive(Debug)]
 enum Feed {
-    Dns { template: Box<ReplicaConfig>, endpoints: watch::Receiver<Option<Vec<Endpoint>>> },
-    File { path: PathBuf, defaults: Box<CareDefaults>, text: watch::Receiver<Option<Arc<str>>> },
+    Dns {
+        template: Box<ReplicaConfig>,
+        endpoints: watch::Receiver<Option<Vec<DiscoveredEndpoint>>>,
+    },
+    File {
+        path: PathBuf,
+        defaults: Box<CareDefaults>,
+        text: watch::Receiver<Option<Arc<str>>>,
+    },
 }
 
 impl Discovered {
@@ -84,7 +91,7 @@ impl Discovered {
         self.sources.iter().flat_map(|source| source.replicas.iter().cloned())
     }
 
-    fn start_source(&self, config: &DiscoveryConfig) -> Source {
+    fn start_source(&self, config: &DiscoveryConfig) -> DiscoverySource {
         let stop = self.stop.child_token();
         let (feed, replicas) = match &config.source {
             Found::Dns { question, resolver, empty_grace, template } => {
@@ -104,7 +111,7 @@ impl Discovered {
                 (Feed::File { path: path.clone(), defaults, text }, replicas.clone())
             }
         };
-        Source { config: config.clone(), feed, replicas, stop }
+        DiscoverySource { config: config.clone(), feed, replicas, stop }
     }
 
     fn tell_changes<T: Send + Sync + 'static>(
@@ -127,7 +134,7 @@ impl Discovered {
     }
 }
 
-impl Source {
+impl DiscoverySource {
     /// Makes replicas of the feed's current value; a value that can't be read changes nothing.
     fn look(&mut self) {
         match &mut self.feed {
@@ -151,8 +158,12 @@ impl Source {
 }
 
 /// Returns a replica like the template, at this endpoint.
-fn found(discovery: &str, template: &ReplicaConfig, endpoint: &Endpoint) -> ReplicaConfig {
-    let Endpoint { host, address, port, weight } = endpoint;
+fn found(
+    discovery: &str,
+    template: &ReplicaConfig,
+    endpoint: &DiscoveredEndpoint,
+) -> ReplicaConfig {
+    let DiscoveredEndpoint { host, address, port, weight } = endpoint;
     let mut config = template.clone();
     config.may_vanish = true;
     let place = address.map_or_else(|| host.clone(), |address| address.to_string());

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use spillway_health::{Check, CheckFault, DrainReason, Order};
-use spillway_replicas::{CacheReport, CheckKind, CheckResult, Fact, FactKind, Failure};
+use spillway_health::{Check, CheckError, DrainReason, Order};
+use spillway_replicas::{CacheReport, CheckKind, CheckResult, Fact, FactKind, RequestError};
 use spillway_types::ReplicaName;
 
 use super::Keeper;
-use crate::knowledge::Event;
+use crate::knowledge::KnowledgeEvent;
 
 impl Keeper {
     /// Takes a fact in.
@@ -18,7 +18,7 @@ impl Keeper {
             FactKind::Report { report, cache, .. } => {
                 // Most pages tell nothing of caches.
                 if cache != CacheReport::default() {
-                    self.knowledge.tell(Event::Reported(replica.clone(), cache));
+                    self.knowledge.tell(KnowledgeEvent::Reported(replica.clone(), cache));
                 }
                 self.feedback.metrics.record_check(replica.as_str(), "scrape", "good");
                 self.fleet.handle_check(at, &replica, Check::Scrape, Ok(()));
@@ -32,7 +32,10 @@ impl Keeper {
             FactKind::ScrapeFailed { failure, .. } => {
                 self.feedback.metrics.record_check(replica.as_str(), "scrape", failure.as_str());
                 // A server without such a page, or with too long a one, is no less alive.
-                if matches!(failure, Failure::Connect | Failure::TimedOut | Failure::Broken) {
+                if matches!(
+                    failure,
+                    RequestError::Connect | RequestError::TimedOut | RequestError::Broken
+                ) {
                     let result = Err(fault_of(failure));
                     self.fleet.handle_check(at, &replica, Check::Scrape, result);
                 }
@@ -67,7 +70,7 @@ impl Keeper {
         result: CheckResult,
     ) {
         self.feedback.metrics.record_check(replica.as_str(), kind.as_str(), result.as_str());
-        if result == CheckResult::Failed(Failure::BadRequest) {
+        if result == CheckResult::Failed(RequestError::BadRequest) {
             return tracing::warn!(%replica, check = kind.as_str(), "the check can't be made");
         }
         let check = match kind {
@@ -84,8 +87,8 @@ impl Keeper {
             CheckResult::Good => Ok(()),
             // Neither good nor bad: the replica had no time for the check.
             CheckResult::Busy => return,
-            CheckResult::NotReady => Err(CheckFault::NotReady),
-            CheckResult::MemoryFull => Err(CheckFault::MemoryFull),
+            CheckResult::NotReady => Err(CheckError::NotReady),
+            CheckResult::MemoryFull => Err(CheckError::MemoryFull),
             CheckResult::Failed(failure) => Err(fault_of(failure)),
         };
         self.fleet.handle_check(at, replica, check, result);
@@ -106,14 +109,14 @@ impl Keeper {
     }
 }
 
-fn fault_of(failure: Failure) -> CheckFault {
+fn fault_of(failure: RequestError) -> CheckError {
     match failure {
-        Failure::TimedOut => CheckFault::Timeout,
-        Failure::Status(_) | Failure::GrpcStatus(_) => CheckFault::Unhealthy,
-        Failure::WrongAnswer => CheckFault::WrongAnswer,
-        Failure::TooLarge | Failure::BadRequest => CheckFault::Malformed,
-        Failure::Name | Failure::Connect | Failure::Tls | Failure::Broken => {
-            CheckFault::Unreachable
+        RequestError::TimedOut => CheckError::Timeout,
+        RequestError::Status(_) | RequestError::GrpcStatus(_) => CheckError::Unhealthy,
+        RequestError::WrongAnswer => CheckError::WrongAnswer,
+        RequestError::TooLarge | RequestError::BadRequest => CheckError::Malformed,
+        RequestError::Name | RequestError::Connect | RequestError::Tls | RequestError::Broken => {
+            CheckError::Unreachable
         }
     }
 }

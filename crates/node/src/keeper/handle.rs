@@ -3,29 +3,33 @@
 use std::collections::BTreeMap;
 
 use spillway_config::WorldConfig;
-use spillway_health::{MemberReport, Order, UnknownReplica, Witnesses};
+use spillway_health::{MemberReport, Order, UnknownReplicaError, Witnesses};
 use spillway_proxy::ReplicaSpec;
 use spillway_types::{LoadReport, ReplicaName};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::fold::AgreedWorld;
-use crate::keeper::Elsewhere;
+use crate::keeper::OtherRegionModels;
 
 /// Command to the keeper, with the channel of its answer.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum KeeperCommand {
     /// Serve by another config from now on.
     Reload { world: Box<WorldConfig>, done: oneshot::Sender<Result<(), String>> },
     /// Drain or resume a replica.
-    Order { replica: ReplicaName, order: Order, done: oneshot::Sender<Result<(), UnknownReplica>> },
+    Order {
+        replica: ReplicaName,
+        order: Order,
+        done: oneshot::Sender<Result<(), UnknownReplicaError>>,
+    },
     /// Note the load that a replica reports of itself.
     Report {
         replica: ReplicaName,
         report: LoadReport,
-        done: oneshot::Sender<Result<(), UnknownReplica>>,
+        done: oneshot::Sender<Result<(), UnknownReplicaError>>,
     },
     /// Take over the models that other regions serve.
-    Elsewhere { models: Elsewhere, done: oneshot::Sender<()> },
+    Elsewhere { models: OtherRegionModels, done: oneshot::Sender<()> },
     /// Apply the agreed state; the config holds where that says nothing.
     Agreed { world: Box<AgreedWorld>, done: oneshot::Sender<()> },
     /// Note that requests come from now on.
@@ -42,7 +46,7 @@ pub(crate) enum Command {
 
 /// Handle of the keeper; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct KeeperHandle(pub(crate) mpsc::Sender<Command>);
+pub(crate) struct KeeperHandle(pub(crate) mpsc::Sender<KeeperCommand>);
 
 impl KeeperHandle {
     /// Makes the node serve by another config.
@@ -51,7 +55,7 @@ impl KeeperHandle {
     /// Returns the reason if the config can't be used; then nothing has changed.
     pub(crate) async fn reload(&self, world: WorldConfig) -> Result<(), String> {
         let world = Box::new(world);
-        let answer = self.ask(|done| Command::Reload { world, done }).await;
+        let answer = self.ask(|done| KeeperCommand::Reload { world, done }).await;
         answer.unwrap_or_else(|| Err("the node is stopping".to_owned()))
     }
 
@@ -63,10 +67,10 @@ impl KeeperHandle {
         &self,
         replica: ReplicaName,
         order: Order,
-    ) -> Result<(), UnknownReplica> {
+    ) -> Result<(), UnknownReplicaError> {
         let name = replica.clone();
-        let answer = self.ask(|done| Command::Order { replica, order, done }).await;
-        answer.unwrap_or(Err(UnknownReplica(name)))
+        let answer = self.ask(|done| KeeperCommand::Order { replica, order, done }).await;
+        answer.unwrap_or(Err(UnknownReplicaError(name)))
     }
 
     /// Notes the load that a replica reports of itself.
@@ -77,54 +81,54 @@ impl KeeperHandle {
         &self,
         replica: ReplicaName,
         report: LoadReport,
-    ) -> Result<(), UnknownReplica> {
+    ) -> Result<(), UnknownReplicaError> {
         let name = replica.clone();
-        let answer = self.ask(|done| Command::Report { replica, report, done }).await;
-        answer.unwrap_or(Err(UnknownReplica(name)))
+        let answer = self.ask(|done| KeeperCommand::Report { replica, report, done }).await;
+        answer.unwrap_or(Err(UnknownReplicaError(name)))
     }
 
     /// Tells the keeper the models of other regions.
-    pub(crate) async fn set_elsewhere(&self, models: Elsewhere) {
+    pub(crate) async fn set_elsewhere(&self, models: OtherRegionModels) {
         // The keeper has ended if it does not answer.
-        let _: Option<()> = self.ask(|done| Command::Elsewhere { models, done }).await;
+        let _: Option<()> = self.ask(|done| KeeperCommand::Elsewhere { models, done }).await;
     }
 
     /// Tells the keeper the agreed state.
     pub(crate) async fn take_agreed(&self, world: AgreedWorld) {
         let world = Box::new(world);
         // The keeper has ended if it does not answer.
-        let _: Option<()> = self.ask(|done| Command::Agreed { world, done }).await;
+        let _: Option<()> = self.ask(|done| KeeperCommand::Agreed { world, done }).await;
     }
 
     /// Tells the keeper that requests come from now on.
     pub(crate) async fn started(&self) {
-        let _: Option<()> = self.ask(|done| Command::Started { done }).await;
+        let _: Option<()> = self.ask(|done| KeeperCommand::Started { done }).await;
     }
 
     /// Tells the keeper the reports of the region's other nodes about its replicas.
     pub(crate) async fn take_witnesses(&self, said: BTreeMap<ReplicaName, Witnesses>) {
-        let _: Option<()> = self.ask(|done| Command::Witnesses { said, done }).await;
+        let _: Option<()> = self.ask(|done| KeeperCommand::Witnesses { said, done }).await;
     }
 
     /// Returns the replicas that this node has by its config or its discoveries; none, once it
     /// stops.
     pub(crate) async fn own_replicas(&self) -> Vec<ReplicaSpec> {
-        self.ask(|done| Command::OwnReplicas { done }).await.unwrap_or_default()
+        self.ask(|done| KeeperCommand::OwnReplicas { done }).await.unwrap_or_default()
     }
 
     /// Returns a report on each replica; none, once the node stops.
     pub(crate) async fn members(&self) -> Vec<MemberReport> {
-        self.ask(|done| Command::Members { done }).await.unwrap_or_default()
+        self.ask(|done| KeeperCommand::Members { done }).await.unwrap_or_default()
     }
 
     /// Returns true when the keeper takes a command, however long that takes; false once it has
     /// ended.
     pub(crate) async fn answers(&self) -> bool {
-        self.ask(|done| Command::Answer { done }).await.is_some()
+        self.ask(|done| KeeperCommand::Answer { done }).await.is_some()
     }
 
     /// Sends a command and waits for its answer; `None` once the keeper has ended.
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> KeeperCommand) -> Option<T> {
         let (done, answer) = oneshot::channel();
         self.0.send(command(done)).await.ok()?;
         answer.await.ok()

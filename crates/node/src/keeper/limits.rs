@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_config::{Concurrency, ReplicaConfig};
-use spillway_proxy::{CrowdSeen, Replica};
+use spillway_proxy::{ConcurrencySeen, Replica};
 use spillway_route::{ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue};
 use spillway_types::{LoadReport, ReplicaName};
 
@@ -18,21 +18,21 @@ const REPORT_COUNTS_MIN: Duration = Duration::from_secs(5);
 
 /// Adaptive limits, by replica.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
-    found: BTreeMap<ReplicaName, Found>,
+pub(super) struct ReplicaLimits {
+    found: BTreeMap<ReplicaName, FoundLimit>,
 }
 
 /// Adaptive limit of one replica.
 #[derive(Debug)]
-struct Found {
+struct FoundLimit {
     replica: Arc<Replica>,
     limit: ConcurrencyLimit,
-    told: Option<Told>,
+    told: Option<QueueReport>,
 }
 
 /// Newest report of a replica on its queue.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct QueueReport {
     queued: f32,
     running: Option<f32>,
     at: Instant,
@@ -41,7 +41,7 @@ struct Told {
     is_new: bool,
 }
 
-impl Limits {
+impl ReplicaLimits {
     /// Takes over the replicas with an adaptive limit. The state of one that is still there stays.
     pub(super) fn reconcile(
         &mut self,
@@ -58,8 +58,8 @@ impl Limits {
             }
             // Another server under this name has to find its own limit.
             let kept = before.remove(name).filter(|kept| kept.replica.is_same_server(replica));
-            let kept = kept.map(|kept| Found { replica: Arc::clone(replica), ..kept });
-            let found = kept.unwrap_or_else(|| Found::new(replica));
+            let kept = kept.map(|kept| FoundLimit { replica: Arc::clone(replica), ..kept });
+            let found = kept.unwrap_or_else(|| FoundLimit::new(replica));
             found.publish();
             self.found.insert(name.clone(), found);
         }
@@ -73,7 +73,7 @@ impl Limits {
         let running = report.running.filter(|running| sound(*running));
         let before = found.told.map(|told| at.saturating_duration_since(told.at));
         let gap = before.unwrap_or_default();
-        found.told = Some(Told { queued, running, at, gap, is_new: true });
+        found.told = Some(QueueReport { queued, running, at, gap, is_new: true });
     }
 
     /// Updates all limits by what was seen since the last look, and publishes them to the data
@@ -83,19 +83,19 @@ impl Limits {
     }
 }
 
-impl Found {
+impl FoundLimit {
     fn new(replica: &Arc<Replica>) -> Self {
         let most = replica.spec().in_flight_max;
         let tuning = ConcurrencyTuning::default();
         let tuning = ConcurrencyTuning { max: tuning.max.min(most), ..tuning };
         let limit = ConcurrencyLimit::new(tuning);
         // Drops what was counted before: it says nothing of the time from now on.
-        let _: CrowdSeen = replica.take_crowd();
+        let _: ConcurrencySeen = replica.take_concurrency();
         Self { replica: Arc::clone(replica), limit, told: None }
     }
 
     fn look(&mut self, now: Instant) {
-        let crowd = self.replica.take_crowd();
+        let crowd = self.replica.take_concurrency();
         let seen = SeenLoad {
             in_flight: crowd.in_flight,
             elsewhere: crowd.elsewhere,
@@ -113,7 +113,7 @@ impl Found {
     fn queue(&mut self, now: Instant) -> SeenQueue {
         let Some(told) = &mut self.told else { return SeenQueue::Untold };
         let counts = told.gap.saturating_mul(REPORT_COUNTS).max(REPORT_COUNTS_MIN);
-        let Told { queued, running, .. } = *told;
+        let QueueReport { queued, running, .. } = *told;
         if now.saturating_duration_since(told.at) > counts {
             self.told = None;
             SeenQueue::Untold

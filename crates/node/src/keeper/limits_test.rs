@@ -10,7 +10,7 @@ use super::*;
 const TICK: Duration = Duration::from_millis(100);
 
 struct Kept {
-    limits: Limits,
+    limits: ReplicaLimits,
     configs: Vec<ReplicaConfig>,
     replicas: BTreeMap<ReplicaName, Arc<Replica>>,
     now: Instant,
@@ -19,7 +19,7 @@ struct Kept {
 impl Kept {
     fn new(lines: &str) -> Self {
         let mut kept = Self {
-            limits: Limits::default(),
+            limits: ReplicaLimits::default(),
             configs: Vec::new(),
             replicas: BTreeMap::new(),
             now: Instant::now(),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_config::{ReplicaConfig, WorldConfig};
-use spillway_health::{CheckFault, Fleet, Live, MemberSpec, Order, UnknownReplica};
+use spillway_health::{CheckError, Fleet, Live, MemberSpec, Order, UnknownReplicaError};
 use spillway_proxy::{Gateway, Replica, ReplicaTlsError};
 use spillway_replicas::{Fact, FactSender, Monitors};
 use spillway_types::{LoadReport, ModelName, ReplicaName, SignKind};
@@ -27,16 +27,16 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use handle::{Command, KeeperHandle};
+pub(crate) use handle::{KeeperCommand, KeeperHandle};
 
 use crate::feedback::Feedback;
 use crate::fold::{Folded, fold};
 use crate::keeper::agreed::Agreed;
 use crate::keeper::discovered::Discovered;
 use crate::keeper::lapsed::Lapsed;
-use crate::keeper::limits::Limits;
+use crate::keeper::limits::ReplicaLimits;
 use crate::keeper::pages::Pages;
-use crate::knowledge::Knowledge;
+use crate::knowledge::KnowledgeHandle;
 use crate::resolve::resolve_all;
 use crate::world::gather_replicas;
 
@@ -50,7 +50,7 @@ const COMMANDS_MAX: usize = 64;
 
 /// Models of other regions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Elsewhere {
+pub(crate) struct OtherRegionModels {
     /// Models that some replica there takes requests for.
     pub(crate) served: BTreeSet<ModelName>,
     /// Models that are configured there, as far as this node has heard.
@@ -58,14 +58,14 @@ pub(crate) struct Elsewhere {
 }
 
 /// Replica whose warm-up ended, and the result.
-type WarmedUp = (ReplicaName, Result<(), CheckFault>);
+type WarmedUp = (ReplicaName, Result<(), CheckError>);
 
 /// Task that keeps the state of replicas.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     gateway: Arc<Gateway>,
     feedback: Arc<Feedback>,
-    knowledge: Arc<Knowledge>,
+    knowledge: Arc<KnowledgeHandle>,
     units: usize,
     fleet: Fleet,
     /// Version of the fleet's standings that the view was built from.
@@ -81,9 +81,9 @@ pub(crate) struct Keeper {
     /// Replicas of the data path, by name.
     replicas: BTreeMap<ReplicaName, Arc<Replica>>,
     /// Adaptive concurrency limits of replicas.
-    limits: Limits,
+    limits: ReplicaLimits,
     /// Models that other regions have.
-    elsewhere: Elsewhere,
+    elsewhere: OtherRegionModels,
     /// Models of this region whose registrations ended.
     lapsed: Lapsed,
     /// Software and models that replicas report of themselves.
@@ -98,7 +98,7 @@ pub(crate) struct Keeper {
     failing: BTreeSet<ReplicaName>,
     facts: mpsc::Receiver<Fact>,
     fact_sender: FactSender,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<KeeperCommand>,
     /// Warm-ups under way.
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -112,7 +112,7 @@ pub(crate) struct KeeperParts {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) feedback: Arc<Feedback>,
     /// Told of changes that concern caches; source of replicas' speeds.
-    pub(crate) knowledge: Arc<Knowledge>,
+    pub(crate) knowledge: Arc<KnowledgeHandle>,
     pub(crate) world: WorldConfig,
     pub(crate) units: usize,
     pub(crate) tasks: TaskTracker,
@@ -139,8 +139,8 @@ impl Keeper {
             is_starting: true,
             folded: Folded::default(),
             replicas: BTreeMap::new(),
-            limits: Limits::default(),
-            elsewhere: Elsewhere::default(),
+            limits: ReplicaLimits::default(),
+            elsewhere: OtherRegionModels::default(),
             lapsed: Lapsed::default(),
             pages: Pages::default(),
             monitors: Monitors::new(fact_sender.clone(), Handle::current(), seed),
@@ -218,33 +218,35 @@ impl Keeper {
         self.feedback.note_facts_dropped(self.fact_sender.dropped());
     }
 
-    async fn obey(&mut self, command: Command) {
+    async fn obey(&mut self, command: KeeperCommand) {
         match command {
-            Command::Reload { world, done } => {
+            KeeperCommand::Reload { world, done } => {
                 let result = self.reload(*world).await;
                 answer(done, result.map_err(|error| error.to_string()));
             }
-            Command::Order { replica, order, done } => answer(done, self.order(&replica, order)),
-            Command::Report { replica, report, done } => {
+            KeeperCommand::Order { replica, order, done } => {
+                answer(done, self.order(&replica, order))
+            }
+            KeeperCommand::Report { replica, report, done } => {
                 answer(done, self.report(&replica, report));
             }
-            Command::Elsewhere { models, done } => {
+            KeeperCommand::Elsewhere { models, done } => {
                 self.elsewhere = models;
                 self.publish_view();
                 answer(done, ());
             }
-            Command::Members { done } => answer(done, self.members()),
-            Command::Answer { done } => answer(done, ()),
-            Command::OwnReplicas { done } => answer(done, self.own_replicas()),
-            Command::Agreed { world, done } => {
+            KeeperCommand::Members { done } => answer(done, self.members()),
+            KeeperCommand::Answer { done } => answer(done, ()),
+            KeeperCommand::OwnReplicas { done } => answer(done, self.own_replicas()),
+            KeeperCommand::Agreed { world, done } => {
                 self.take_agreed(*world).await;
                 answer(done, ());
             }
-            Command::Started { done } => {
+            KeeperCommand::Started { done } => {
                 self.is_starting = false;
                 answer(done, ());
             }
-            Command::Witnesses { said, done } => {
+            KeeperCommand::Witnesses { said, done } => {
                 self.take_witnesses(&said);
                 answer(done, ());
             }
@@ -346,14 +348,18 @@ impl Keeper {
         self.folded.replicas.iter().map(member).collect()
     }
 
-    fn order(&mut self, replica: &ReplicaName, order: Order) -> Result<(), UnknownReplica> {
+    fn order(&mut self, replica: &ReplicaName, order: Order) -> Result<(), UnknownReplicaError> {
         self.fleet.handle_order(Instant::now(), replica, order)
     }
 
-    fn report(&mut self, replica: &ReplicaName, report: LoadReport) -> Result<(), UnknownReplica> {
+    fn report(
+        &mut self,
+        replica: &ReplicaName,
+        report: LoadReport,
+    ) -> Result<(), UnknownReplicaError> {
         let now = Instant::now();
         let Some(known) = self.replicas.get(replica) else {
-            return Err(UnknownReplica(replica.clone()));
+            return Err(UnknownReplicaError(replica.clone()));
         };
         let in_flight = known.in_flight().saturating_add(known.elsewhere());
         self.limits.reported(replica, &report, now);

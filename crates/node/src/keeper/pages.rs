@@ -17,7 +17,7 @@ const SHOWN_MAX: usize = 5;
 /// Newest pages of all replicas, and what follows from them.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    said: BTreeMap<ReplicaName, Said>,
+    said: BTreeMap<ReplicaName, PageReport>,
     /// Models of the config that replicas say they do not have.
     denied: BTreeMap<ReplicaName, BTreeSet<ModelName>>,
     cards: Arc<ModelCards>,
@@ -25,7 +25,7 @@ pub(super) struct Pages {
 
 /// Newest report of one replica about itself.
 #[derive(Debug)]
-struct Said {
+struct PageReport {
     replica: Arc<Replica>,
     /// Software of the server; `None` while its pages do not tell.
     engine: Option<Engine>,
@@ -44,7 +44,7 @@ enum Models {
     Page(Arc<ModelsPage>),
 }
 
-impl Said {
+impl PageReport {
     fn page(&self) -> Option<&Arc<ModelsPage>> {
         match &self.models {
             Models::Page(page) => Some(page),
@@ -107,8 +107,8 @@ impl Pages {
         true
     }
 
-    fn said(&mut self, name: &ReplicaName, replica: &Arc<Replica>) -> &mut Said {
-        self.said.entry(name.clone()).or_insert_with(|| Said {
+    fn said(&mut self, name: &ReplicaName, replica: &Arc<Replica>) -> &mut PageReport {
+        self.said.entry(name.clone()).or_insert_with(|| PageReport {
             replica: Arc::clone(replica),
             engine: None,
             models: Models::Unread,
@@ -119,7 +119,7 @@ impl Pages {
     pub(super) fn fill(&self, config: ReplicaConfig) -> ReplicaConfig {
         let said = self.said.get(&config.spec.name);
         let engine = said.and_then(|said| said.engine);
-        let listed = said.and_then(Said::page).into_iter().flat_map(|page| page.ids());
+        let listed = said.and_then(PageReport::page).into_iter().flat_map(|page| page.ids());
         // Names of models stand in logs and metrics.
         let usable = listed.filter(|id| !id.as_str().chars().any(char::is_control));
         config.with_found(engine, usable.cloned().collect())
@@ -182,7 +182,7 @@ impl Pages {
     /// Adds the replica's own report to a report on it.
     pub(super) fn complete(&self, member: &mut MemberReport, config: Option<&ReplicaConfig>) {
         let said = self.said.get(&member.name);
-        let page = said.and_then(Said::page);
+        let page = said.and_then(PageReport::page);
         member.models_told = page.map(|page| page.ids().cloned().collect());
         let denied = self.denied.get(&member.name);
         member.models_denied = denied.into_iter().flatten().cloned().collect();

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_health::{Action, CheckFault, MemberReport, MemberState};
-use spillway_proxy::{Board, KnownModels, Replica};
-use spillway_replicas::Target;
+use spillway_health::{Action, CheckError, MemberReport, MemberState};
+use spillway_proxy::{KnownModels, Replica, ReplicaLoads};
+use spillway_replicas::ReplicaTarget;
 use spillway_types::{Admission, ModelStanding, ReplicaName};
 
 use super::{Keeper, live};
-use crate::knowledge::Event;
+use crate::knowledge::KnowledgeEvent;
 use crate::world::{SaidOfModels, build_view};
 
 /// Reason of a change to a replica that loads its model, by its own report.
@@ -49,7 +49,7 @@ impl Keeper {
             replica.set_down(is_down, now);
         }
         // A board of the old view's slots would be wrong for the new one's.
-        let board = self.board(&replicas, now);
+        let replica_loads = self.replica_loads(&replicas, now);
         let previous = self.gateway.view();
         let block_bytes = self.gateway.knowledge().block_bytes();
         let before = (&*previous, self.gateway.seed(), block_bytes);
@@ -61,7 +61,7 @@ impl Keeper {
             denied: self.pages.denied(),
         };
         let view = build_view(&self.folded, replicas, &standings, models, before);
-        view.replace_board(board);
+        view.replace_replica_loads(replica_loads);
         self.gateway.replace_view(view);
     }
 
@@ -75,19 +75,19 @@ impl Keeper {
     /// Publishes the present signals of replicas.
     pub(super) fn publish_board(&self, now: Instant) {
         let view = self.gateway.view();
-        view.replace_board(self.board(view.replicas(), now));
+        view.replace_replica_loads(self.replica_loads(view.replicas(), now));
         // The board may show room that no end of a request has shown.
         self.gateway.review_waiting();
     }
 
-    fn board(&self, replicas: &[Arc<Replica>], now: Instant) -> Board {
+    fn replica_loads(&self, replicas: &[Arc<Replica>], now: Instant) -> ReplicaLoads {
         let signals = replicas.iter().map(|replica| {
             let name = &replica.spec().name;
             self.fleet.signals(now, name, live(&self.replicas, name, now))
         });
         let known = self.knowledge.published();
         let speeds = replicas.iter().map(|replica| known.of_replica(&replica.spec().name));
-        Board::new(signals.collect()).with_speeds(speeds.collect())
+        ReplicaLoads::new(signals.collect()).with_speeds(speeds.collect())
     }
 
     /// Returns a report on each replica, for people.
@@ -105,7 +105,7 @@ impl Keeper {
     }
 
     /// Returns the monitors' target of every replica.
-    pub(super) fn targets(&self) -> Vec<Target> {
+    pub(super) fn targets(&self) -> Vec<ReplicaTarget> {
         self.folded
             .replicas
             .iter()
@@ -114,7 +114,7 @@ impl Keeper {
     }
 
     /// Returns the target of every replica that is asked for its software and models.
-    pub(super) fn identity_targets(&self) -> Vec<Target> {
+    pub(super) fn identity_targets(&self) -> Vec<ReplicaTarget> {
         let asked = self.folded.replicas.iter().filter(|config| config.care.identity.is_some());
         asked
             .filter_map(|config| {
@@ -153,9 +153,9 @@ impl Keeper {
         };
         // A server that loads its model has nothing cached.
         if why == LOADING {
-            self.knowledge.tell(Event::Emptied(replica.clone()));
+            self.knowledge.tell(KnowledgeEvent::Emptied(replica.clone()));
         } else if from == MemberState::Down && !is_gone(to) {
-            self.knowledge.tell(Event::Returned(replica.clone()));
+            self.knowledge.tell(KnowledgeEvent::Returned(replica.clone()));
         }
     }
 
@@ -164,7 +164,7 @@ impl Keeper {
         let config = self.folded.replicas.iter().find(|config| config.spec.name == replica);
         let Some((config, known)) = config.zip(self.replicas.get(&replica)) else { return };
         let identity = config.care.identity;
-        let target = Target { identity, ..config.target(known) };
+        let target = ReplicaTarget { identity, ..config.target(known) };
         let prompts = config.care.warm_up.clone();
         let limit = Duration::from_millis(config.care.health.warm_up_max_ms);
         let sender = self.warm_up_sender.clone();
@@ -177,7 +177,7 @@ impl Keeper {
             };
             let result = result.map_err(|error| {
                 tracing::warn!(%replica, %error, "warm-up failed");
-                CheckFault::Unhealthy
+                CheckError::Unhealthy
             });
             // Sending fails only after the keeper has ended.
             drop(sender.send((replica, result)).await);

@@ -16,7 +16,7 @@ const ABSENT_MAX: Duration = Duration::from_secs(600);
 
 /// Replica that was seen lately.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct KnownAddress {
     pub(super) name: ReplicaName,
     pub(super) id: NameId,
     /// Number in the index; `None` if the index has none left.
@@ -28,7 +28,7 @@ pub(super) struct Known {
 /// All replicas that were seen lately.
 #[derive(Debug, Default)]
 pub(super) struct AddressBook {
-    by_identity: BTreeMap<u64, Known>,
+    by_identity: BTreeMap<u64, KnownAddress>,
     identities: BTreeMap<NameId, u64>,
 }
 
@@ -40,14 +40,14 @@ impl AddressBook {
         replicas: &[Arc<Replica>],
         index: &mut FineIndex,
         now: Instant,
-    ) -> Vec<Known> {
+    ) -> Vec<KnownAddress> {
         for known in self.by_identity.values_mut() {
             known.absent_since = known.absent_since.or(Some(now));
         }
         for replica in replicas {
             let name = &replica.spec().name;
             let identity = Candidate::identity_of(name);
-            let known = self.by_identity.entry(identity).or_insert_with(|| Known {
+            let known = self.by_identity.entry(identity).or_insert_with(|| KnownAddress {
                 name: name.clone(),
                 id: NameId::of_replica(name),
                 holder: index.holder(identity),
@@ -61,11 +61,11 @@ impl AddressBook {
     }
 
     /// Forgets replicas that were absent for too long, and returns them.
-    pub(super) fn forget(&mut self, now: Instant) -> Vec<Known> {
-        let is_gone = |known: &Known| {
+    pub(super) fn forget(&mut self, now: Instant) -> Vec<KnownAddress> {
+        let is_gone = |known: &KnownAddress| {
             known.absent_since.is_some_and(|at| now.saturating_duration_since(at) >= ABSENT_MAX)
         };
-        let gone: Vec<Known> =
+        let gone: Vec<KnownAddress> =
             self.by_identity.extract_if(.., |_, known| is_gone(known)).map(|(_, it)| it).collect();
         for known in &gone {
             self.identities.remove(&known.id);
@@ -74,17 +74,17 @@ impl AddressBook {
     }
 
     /// Returns the replica of an identity on the data path.
-    pub(super) fn of_identity(&self, identity: u64) -> Option<&Known> {
+    pub(super) fn of_identity(&self, identity: u64) -> Option<&KnownAddress> {
         self.by_identity.get(&identity)
     }
 
     /// Returns the replica of a number from another node.
-    pub(super) fn of_id(&self, id: NameId) -> Option<&Known> {
+    pub(super) fn of_id(&self, id: NameId) -> Option<&KnownAddress> {
         self.by_identity.get(self.identities.get(&id)?)
     }
 
     /// Returns the replica of that name.
-    pub(super) fn of_name(&self, name: &ReplicaName) -> Option<&Known> {
+    pub(super) fn of_name(&self, name: &ReplicaName) -> Option<&KnownAddress> {
         self.by_identity.get(&Candidate::identity_of(name))
     }
 }

@@ -14,12 +14,12 @@ pub(crate) struct Conclusions {
     /// Size of the cache in tokens, if that is news.
     pub(crate) tokens: Option<f64>,
     /// Tokens looked up and found since the last report.
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<PrefixCacheCounts>,
 }
 
 /// Tokens that a replica looked up in its prefix cache, and found there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct PrefixCacheCounts {
     pub(crate) queries: f64,
     pub(crate) hits: f64,
 }
@@ -43,7 +43,7 @@ impl CacheWatch {
         let found = (!is_restarted).then(|| {
             let queries = rose(report.queries, before.queries)?;
             let hits = rose(report.hits, before.hits)?;
-            (queries > 0.0).then_some(Found { queries, hits: hits.min(queries) })
+            (queries > 0.0).then_some(PrefixCacheCounts { queries, hits: hits.min(queries) })
         });
         self.0 = CacheReport {
             tokens: report.tokens.or(before.tokens),
@@ -119,7 +119,10 @@ mod tests {
         assert!(!watch.tells_restarts(), "not before its first reply");
         watch.count_anew();
         assert_eq!(watch.record(&counts(9.0, 3.0)), Conclusions::default());
-        assert_eq!(watch.record(&counts(12.0, 5.0)).found, Some(Found { queries: 3.0, hits: 2.0 }));
+        assert_eq!(
+            watch.record(&counts(12.0, 5.0)).found,
+            Some(PrefixCacheCounts { queries: 3.0, hits: 2.0 })
+        );
         assert!(watch.record(&counts(1.0, 0.0)).is_restarted);
     }
 
@@ -128,10 +131,14 @@ mod tests {
         let mut watch = CacheWatch::default();
         watch.record(&report(100.0, 50.0, 20.0));
         let found = watch.record(&report(100.0, 150.0, 90.0)).found;
-        assert_eq!(found, Some(Found { queries: 100.0, hits: 70.0 }));
+        assert_eq!(found, Some(PrefixCacheCounts { queries: 100.0, hits: 70.0 }));
         let other_page = CacheReport { tokens: Some(1.0), ..CacheReport::default() };
         assert_eq!(watch.record(&other_page).tokens, Some(1.0));
         let found = watch.record(&report(100.0, 160.0, 120.0)).found;
-        assert_eq!(found, Some(Found { queries: 10.0, hits: 10.0 }), "no more than was asked");
+        assert_eq!(
+            found,
+            Some(PrefixCacheCounts { queries: 10.0, hits: 10.0 }),
+            "no more than was asked"
+        );
     }
 }

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use spillway_prefix::{FineIndex, HeatConfig, HeatTracker, HotDelta, IndexStats, RegionBlocks};
 use spillway_proxy::{Replica, Replied};
-use spillway_pulse::{Heard, Sharing, SharingCounters};
+use spillway_pulse::{Sharing, SharingCounters, SiblingNews};
 use spillway_replicas::CacheReport;
 use spillway_types::{Holder, NodeName, ReplicaName};
 
-use super::address_book::{AddressBook, Known};
-use super::cache_watch::{CacheWatch, Found};
+use super::address_book::{AddressBook, KnownAddress};
+use super::cache_watch::{CacheWatch, PrefixCacheCounts};
 
 /// Least number of this node's prompt tokens with which a replica's counters are compared: fewer
 /// say nothing.
@@ -80,21 +80,25 @@ impl Caches {
     }
 
     /// Takes over the list of all replicas. Returns those that are forgotten.
-    pub(super) fn reconcile(&mut self, replicas: &[Arc<Replica>], now: Instant) -> Vec<Known> {
+    pub(super) fn reconcile(
+        &mut self,
+        replicas: &[Arc<Replica>],
+        now: Instant,
+    ) -> Vec<KnownAddress> {
         let gone = self.book.reconcile(replicas, &mut self.index, now);
         self.forget(&gone);
         gone
     }
 
     /// Forgets replicas that were absent for too long, and returns them.
-    pub(super) fn forget_absent(&mut self, now: Instant) -> Vec<Known> {
+    pub(super) fn forget_absent(&mut self, now: Instant) -> Vec<KnownAddress> {
         let gone = self.book.forget(now);
         self.forget(&gone);
         gone
     }
 
     /// Returns the replica of an identity on the data path.
-    pub(super) fn known(&self, identity: u64) -> Option<&Known> {
+    pub(super) fn known(&self, identity: u64) -> Option<&KnownAddress> {
         self.book.of_identity(identity)
     }
 
@@ -148,7 +152,7 @@ impl Caches {
         let taken = sharing.handle_datagram(from, datagram, |heard| {
             let holder = |id| book.of_id(id).and_then(|known| known.holder);
             match heard {
-                Heard::Sent(id, chain) => {
+                SiblingNews::Sent(id, chain) => {
                     if let Some(holder) = holder(id) {
                         index.insert(holder, chain);
                     }
@@ -156,7 +160,7 @@ impl Caches {
                         heat.note(chain, now_ms);
                     }
                 }
-                Heard::Cached(id, chain, blocks) => {
+                SiblingNews::Cached(id, chain, blocks) => {
                     if let Some(holder) = holder(id) {
                         index.correct(holder, chain, blocks);
                     }
@@ -261,7 +265,7 @@ impl Caches {
     }
 
     /// Compares a replica's own counters with the hits that the index had predicted.
-    fn compare(&mut self, name: &ReplicaName, found: Found) {
+    fn compare(&mut self, name: &ReplicaName, found: PrefixCacheCounts) {
         let holder = self.holder(name);
         let Some(pages) = self.replicas.get_mut(name) else { return };
         let Expected { prompt_tokens, cached_tokens } = pages.expected;
@@ -280,7 +284,7 @@ impl Caches {
         self.book.of_name(name)?.holder
     }
 
-    fn forget(&mut self, gone: &[Known]) {
+    fn forget(&mut self, gone: &[KnownAddress]) {
         for known in gone {
             self.replicas.remove(&known.name);
             if let Some(holder) = known.holder {

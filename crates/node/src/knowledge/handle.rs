@@ -10,7 +10,7 @@ use spillway_replicas::CacheReport;
 use spillway_types::{NodeName, ReplicaName};
 use tokio::sync::{mpsc, watch};
 
-use super::published::{Figures, Published};
+use super::published::{KnowledgeFigures, Published};
 
 /// Capacity of the queue of events: as many as 1,000 replicas' pages cause in four readings.
 const EVENTS_MAX: usize = 4_096;
@@ -19,7 +19,7 @@ const DATAGRAMS_MAX: usize = 2_048;
 
 /// Event that concerns a replica's caches.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Event {
+pub(crate) enum KnowledgeEvent {
     /// A page of the replica reported on the caches.
     Reported(ReplicaName, CacheReport),
     /// The replica was down, and is back, perhaps as another process.
@@ -30,12 +30,12 @@ pub(crate) enum Event {
 
 /// Channels to the thread that learns, and its published results.
 #[derive(Debug)]
-pub(crate) struct Knowledge {
-    events: mpsc::Sender<Event>,
+pub(crate) struct KnowledgeHandle {
+    events: mpsc::Sender<KnowledgeEvent>,
     datagrams: mpsc::Sender<(NodeName, Bytes)>,
     replicas: watch::Sender<Vec<Arc<Replica>>>,
     pub(super) published: ArcSwap<Published>,
-    pub(super) figures: ArcSwap<Figures>,
+    pub(super) figures: ArcSwap<KnowledgeFigures>,
     /// True if this node speaks for its region.
     pub(super) is_speaker: AtomicBool,
     dropped: AtomicU64,
@@ -44,12 +44,12 @@ pub(crate) struct Knowledge {
 /// Receiving ends of the channels.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    pub(super) events: mpsc::Receiver<Event>,
+    pub(super) events: mpsc::Receiver<KnowledgeEvent>,
     pub(super) datagrams: mpsc::Receiver<(NodeName, Bytes)>,
     pub(super) replicas: watch::Receiver<Vec<Arc<Replica>>>,
 }
 
-impl Knowledge {
+impl KnowledgeHandle {
     /// Creates the handle, without any knowledge yet, and the receiving ends.
     pub(super) fn new() -> (Arc<Self>, Inbox) {
         let (event_sender, events) = mpsc::channel(EVENTS_MAX);
@@ -69,7 +69,7 @@ impl Knowledge {
 
     /// Hands an event over; never waits. An event that finds no room is counted: its content comes
     /// again, or is found out by replies.
-    pub(crate) fn tell(&self, event: Event) {
+    pub(crate) fn tell(&self, event: KnowledgeEvent) {
         if self.events.try_send(event).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -99,8 +99,8 @@ impl Knowledge {
     }
 
     /// Returns figures for metrics, at most 100 ms old.
-    pub(crate) fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> KnowledgeFigures {
         let events_dropped = self.dropped.load(Ordering::Relaxed);
-        Figures { events_dropped, ..Figures::clone(&self.figures.load()) }
+        KnowledgeFigures { events_dropped, ..KnowledgeFigures::clone(&self.figures.load()) }
     }
 }

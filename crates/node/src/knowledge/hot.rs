@@ -19,13 +19,13 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Proposes blocks that became hot or cold, one delta at a time.
 #[derive(Debug, Default)]
 pub(super) struct Proposer {
-    state: State,
+    state: ProposerState,
     pub(super) counts: Proposals,
 }
 
 /// State of a proposer.
 #[derive(Debug, Default)]
-enum State {
+enum ProposerState {
     // Silent => Speaking
     /// Another node of the region speaks.
     #[default]
@@ -56,16 +56,16 @@ impl Proposer {
     ) {
         self.settle(caches, ties);
         if !is_speaker {
-            self.state = State::Silent;
+            self.state = ProposerState::Silent;
             return;
         }
         match self.state {
-            State::Proposed { .. } => return,
-            State::Silent => {
+            ProposerState::Proposed { .. } => return,
+            ProposerState::Silent => {
                 adopt(caches, ties);
-                self.state = State::Speaking;
+                self.state = ProposerState::Speaking;
             }
-            State::Speaking => {}
+            ProposerState::Speaking => {}
         }
         let is_member = ties.control_plane().is_some_and(|it| it.published().cluster().is_some());
         if !is_member {
@@ -74,18 +74,18 @@ impl Proposer {
         if let Some(delta) = caches.hot_delta(now_ms) {
             let bytes = payload_bytes(&delta).unwrap_or(0) as u64;
             let done = propose(ties, epoch, delta);
-            self.state = State::Proposed { bytes, done };
+            self.state = ProposerState::Proposed { bytes, done };
         }
     }
 
     /// Starts over after the key changed: the proposal under way is refused, and its result is not
     /// counted.
     pub(super) fn start_over(&mut self) {
-        self.state = State::Silent;
+        self.state = ProposerState::Silent;
     }
 
     fn settle(&mut self, caches: &mut Caches, ties: &Ties) {
-        let State::Proposed { bytes, done } = &mut self.state else { return };
+        let ProposerState::Proposed { bytes, done } = &mut self.state else { return };
         let came = match done.try_recv() {
             Ok(came) => came,
             Err(oneshot::error::TryRecvError::Empty) => return,
@@ -103,7 +103,7 @@ impl Proposer {
         if came != Came::Applied {
             adopt(caches, ties);
         }
-        self.state = State::Speaking;
+        self.state = ProposerState::Speaking;
     }
 }
 

@@ -17,9 +17,9 @@ mod speeds;
 mod task;
 mod ties;
 
-pub(crate) use handle::{Event, Knowledge};
-pub(crate) use published::{Figures, Published};
-pub(crate) use task::Task;
+pub(crate) use handle::{KnowledgeEvent, KnowledgeHandle};
+pub(crate) use published::{KnowledgeFigures, Published};
+pub(crate) use task::KnowledgeTask;
 pub(crate) use ties::Ties;
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl Published {
 
 /// Figures for metrics.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct KnowledgeFigures {
     pub(crate) index: IndexStats,
     pub(crate) hot: HotStats,
     /// Number of hot blocks of each region.

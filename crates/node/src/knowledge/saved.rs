@@ -7,7 +7,7 @@ use spillway_codec::Wire;
 use spillway_route::LatencyModel;
 use spillway_types::{ModelName, ReplicaName};
 
-use crate::saved::{self, SaveFault};
+use crate::saved::{self, SaveError};
 
 /// Name of the file in the data folder.
 const FILE: &str = "speeds";
@@ -34,7 +34,7 @@ pub(super) fn path(folder: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Returns an error if the file can't be read, or holds something else.
-pub(super) fn load(path: &Path) -> Result<Vec<(ReplicaName, ModelName, LatencyModel)>, SaveFault> {
+pub(super) fn load(path: &Path) -> Result<Vec<(ReplicaName, ModelName, LatencyModel)>, SaveError> {
     Ok(saved::load::<Saved>(path)?.map(|saved| saved.models).unwrap_or_default())
 }
 
@@ -45,7 +45,7 @@ pub(super) fn load(path: &Path) -> Result<Vec<(ReplicaName, ModelName, LatencyMo
 pub(super) fn save(
     path: &Path,
     models: Vec<(ReplicaName, ModelName, LatencyModel)>,
-) -> Result<(), SaveFault> {
+) -> Result<(), SaveError> {
     saved::save(path, &Saved { models })
 }
 

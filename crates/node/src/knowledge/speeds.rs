@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spillway_proxy::{Replica, Replied};
-use spillway_route::{LatencyModel, Seen};
+use spillway_route::{LatencyModel, ObservedLatency};
 use spillway_types::{End, ModelName, ReplicaName, Speed};
 use std::sync::Arc;
 
@@ -116,22 +116,22 @@ impl Speeds {
 
 /// Returns the time to the first token with its circumstances; `None` if the reply does not tell
 /// enough.
-fn seen(replied: &Replied) -> Option<Seen> {
+fn seen(replied: &Replied) -> Option<ObservedLatency> {
     // A reply in one piece begins when it is finished.
     let first_token_ms = replied.first_byte.filter(|_| replied.is_stream)?.as_secs_f32() * 1e3;
     let prompt_tokens = replied.prompt_tokens.map(|tokens| tokens as f32);
     let cached_tokens = replied.cached_tokens.map(|tokens| tokens as f32);
     match &replied.predicted {
         Some(predicted) => {
-            let guess = Seen::of(predicted, first_token_ms);
-            Some(Seen {
+            let guess = ObservedLatency::of(predicted, first_token_ms);
+            Some(ObservedLatency {
                 prompt_tokens: prompt_tokens.unwrap_or(guess.prompt_tokens),
                 cached_tokens: cached_tokens.unwrap_or(guess.cached_tokens),
                 ..guess
             })
         }
         // Without a prediction only the reply tells how much was cached.
-        None => Some(Seen {
+        None => Some(ObservedLatency {
             prompt_tokens: prompt_tokens?,
             cached_tokens: cached_tokens?,
             running: replied.in_flight.saturating_sub(1) as f32,

@@ -16,12 +16,12 @@ use spillway_types::{RegionName, ReplicaName, unix_ms};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::address_book::Known;
+use super::address_book::KnownAddress;
 use super::caches::{Caches, wire_epoch};
 use super::epoch::prompt_key;
-use super::handle::{Event, Inbox, Knowledge};
+use super::handle::{Inbox, KnowledgeEvent, KnowledgeHandle};
 use super::hot::Proposer;
-use super::published::Figures;
+use super::published::KnowledgeFigures;
 use super::saved;
 use super::speeds::Speeds;
 use super::ties::Ties;
@@ -40,11 +40,11 @@ const SAVE: Duration = Duration::from_secs(60);
 
 /// Task that learns from replies, pages and other nodes.
 #[derive(Debug)]
-pub(crate) struct Task {
+pub(crate) struct KnowledgeTask {
     config: KnowledgeConfig,
     gateway: Arc<Gateway>,
     workers: Vec<Arc<Worker>>,
-    handle: Arc<Knowledge>,
+    handle: Arc<KnowledgeHandle>,
     inbox: Inbox,
     caches: Caches,
     speeds: Speeds,
@@ -60,16 +60,16 @@ pub(crate) struct Task {
     began: Instant,
 }
 
-impl Task {
+impl KnowledgeTask {
     /// Creates the task, which learns from `workers`, and lets the gateway read the index.
     pub(crate) fn new(
         config: KnowledgeConfig,
         gateway: &Arc<Gateway>,
         workers: &[Arc<Worker>],
-    ) -> (Self, Arc<Knowledge>) {
+    ) -> (Self, Arc<KnowledgeHandle>) {
         let (index, reader) = FineIndex::new(config.index);
         gateway.knowledge().set_index(reader, config.prefix.block_bytes as u32);
-        let (handle, inbox) = Knowledge::new();
+        let (handle, inbox) = KnowledgeHandle::new();
         let task = Self {
             caches: Caches::new(index, config.prefix.block_bytes),
             config,
@@ -183,15 +183,15 @@ impl Task {
         }
     }
 
-    fn note(&mut self, event: Event) {
+    fn note(&mut self, event: KnowledgeEvent) {
         match event {
-            Event::Reported(replica, report) => {
+            KnowledgeEvent::Reported(replica, report) => {
                 if let Some(tokens) = self.caches.reported(&replica, &report) {
                     self.speeds.set_kv_tokens(&replica, tokens);
                 }
             }
-            Event::Returned(replica) => self.caches.returned(&replica),
-            Event::Emptied(replica) => self.caches.empty(&replica, "it starts anew"),
+            KnowledgeEvent::Returned(replica) => self.caches.returned(&replica),
+            KnowledgeEvent::Emptied(replica) => self.caches.empty(&replica, "it starts anew"),
         }
     }
 
@@ -201,7 +201,7 @@ impl Task {
         self.forget(&gone);
     }
 
-    fn forget(&mut self, gone: &[Known]) {
+    fn forget(&mut self, gone: &[KnownAddress]) {
         gone.iter().for_each(|known| self.speeds.forget(&known.name));
     }
 
@@ -223,7 +223,7 @@ impl Task {
         self.caches.size(|name: &ReplicaName| published.of_replica(name).bytes_per_token);
         self.handle.published.store(Arc::new(published));
         let (index, sharing) = self.caches.figures();
-        self.handle.figures.store(Arc::new(Figures {
+        self.handle.figures.store(Arc::new(KnowledgeFigures {
             index,
             hot: self.hot,
             hot_regions: Arc::clone(&self.hot_regions),

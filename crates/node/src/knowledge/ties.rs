@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use spillway_control_plane::ControlPlane;
-use spillway_link::{DatagramFault, Link};
+use spillway_link::{DatagramError, Link};
 use spillway_pulse::To;
 use spillway_types::{NodeName, RegionName};
 use tokio::runtime::Handle;
@@ -47,7 +47,7 @@ impl Ties {
                 To::Node(one) => one == **node,
             };
             for node in near.iter().filter(is_meant) {
-                let _: Result<(), DatagramFault> = link.send_datagram(node, datagram.clone());
+                let _: Result<(), DatagramError> = link.send_datagram(node, datagram.clone());
             }
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use spillway_config::{AdminListener, DnsConfig, ListenerConfig};
-use spillway_link::StartFault;
+use spillway_link::LinkStartError;
 use spillway_proxy::{Listener, ServerTls};
 use tokio::net::TcpListener;
 
@@ -12,7 +12,7 @@ use super::StartError;
 use crate::admin::AdminSocket;
 use crate::cluster::ClusterError;
 use crate::dns::NameServer;
-use crate::port_holder::{Transport, holder_of};
+use crate::port_holder::{PortTransport, holder_of};
 use crate::workers::{Bound, open_socket};
 
 /// Opens all listeners that clients connect to.
@@ -24,7 +24,9 @@ pub(super) async fn open_listeners(configs: Vec<ListenerConfig>) -> Result<Vec<B
     for config in configs {
         let listener = Listener::new(config.spec)?;
         let opened = Bound::open(listener, config.address, config.shares_port).await;
-        bound.push(opened.map_err(|cause| no_listening((config.address, Transport::Tcp), cause))?);
+        bound.push(
+            opened.map_err(|cause| no_listening((config.address, PortTransport::Tcp), cause))?,
+        );
     }
     Ok(bound)
 }
@@ -32,10 +34,10 @@ pub(super) async fn open_listeners(configs: Vec<ListenerConfig>) -> Result<Vec<B
 /// Converts an error of the cluster: a taken UDP port is reported like any other.
 pub(super) fn no_cluster(error: ClusterError) -> StartError {
     match error {
-        ClusterError::Link(StartFault::Socket { address, cause })
+        ClusterError::Link(LinkStartError::Socket { address, cause })
             if cause.kind() == std::io::ErrorKind::AddrInUse =>
         {
-            no_listening((address, Transport::Udp), cause)
+            no_listening((address, PortTransport::Udp), cause)
         }
         error => error.into(),
     }
@@ -48,11 +50,11 @@ pub(super) fn no_cluster(error: ClusterError) -> StartError {
 pub(super) fn open_dns(config: Option<&DnsConfig>) -> Result<Option<NameServer>, StartError> {
     let Some(config) = config else { return Ok(None) };
     let opened = NameServer::open(config.listen);
-    opened.map(Some).map_err(|cause| no_listening((config.listen, Transport::Udp), cause))
+    opened.map(Some).map_err(|cause| no_listening((config.listen, PortTransport::Udp), cause))
 }
 
 fn no_listening(
-    (address, transport): (SocketAddr, Transport),
+    (address, transport): (SocketAddr, PortTransport),
     cause: std::io::Error,
 ) -> StartError {
     let is_taken = cause.kind() == std::io::ErrorKind::AddrInUse;
@@ -75,7 +77,8 @@ pub(super) async fn open_admin(
     let Some(config) = config else { return Ok(None) };
     let tls = config.tls.as_ref().map(ServerTls::new).transpose()?.map(Arc::new);
     let opened = open_socket(config.address, false).await.and_then(TcpListener::from_std);
-    let socket = opened.map_err(|cause| no_listening((config.address, Transport::Tcp), cause))?;
+    let socket =
+        opened.map_err(|cause| no_listening((config.address, PortTransport::Tcp), cause))?;
     Ok(Some(AdminSocket { socket, tls }))
 }
 

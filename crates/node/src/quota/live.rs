@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use spillway_admin::OwnLimits;
 use spillway_proxy::Gateway;
-use spillway_quota::{LimitKind, LimitTerms, Usage};
+use spillway_quota::{LimitKind, LimitTerms, LimitUsage};
 use spillway_telemetry::LiveLimit;
 
 /// Maximum number of limits that are shown: each is three series a kind. Of more, those with the
@@ -17,7 +17,7 @@ const LIMITS_MAX: usize = 256;
 pub(crate) struct FileLimits(pub(crate) Arc<Gateway>);
 
 impl OwnLimits for FileLimits {
-    fn own_limits(&self, most: usize) -> Vec<(LimitTerms, Option<Usage>)> {
+    fn own_limits(&self, most: usize) -> Vec<(LimitTerms, Option<LimitUsage>)> {
         self.0.quotas().own(Instant::now(), most)
     }
 }

@@ -17,7 +17,7 @@ const OWED_FILE: &str = "limits_owed";
 
 /// Content of the file for the next process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Saved {
+pub(super) struct SavedQuota {
     /// Floors that this node has given a part of, and the units left of them.
     pub(super) lowered: BTreeMap<Scope, Units>,
     /// Charges up to an orderly end of the process; `None` while a process is running.
@@ -47,7 +47,7 @@ impl Wire for Owed {
     const BYTES_MAX: usize = 16 << 20;
 }
 
-impl Wire for Saved {
+impl Wire for SavedQuota {
     const KIND: u16 = 0x0502;
     const VERSION: u16 = 1;
     // As many limits as there may be, with a minute of half seconds each.
@@ -91,11 +91,11 @@ mod tests {
     fn what_was_kept_is_there_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = path(folder.path());
-        assert_eq!(load::<Saved>(&path).unwrap(), None);
+        assert_eq!(load::<SavedQuota>(&path).unwrap(), None);
         let tokens = [(Scope::Global, vec![(500, 7), (20_000, 9)])].into();
         let stopped = Stopped { at: Uptime::default(), tokens };
         let lowered = [(Scope::Model("m".into()), Units([1, 2, 3]))].into();
-        let saved = Saved { lowered, stopped: Some(stopped.clone()) };
+        let saved = SavedQuota { lowered, stopped: Some(stopped.clone()) };
         save(&path, &saved).unwrap();
         assert_eq!(load(&path).unwrap(), Some(saved));
         let charged = stopped.charged(&Scope::Global, &Uptime::default());

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::debts::Debts;
-use super::saved::{self, Saved, Stopped};
+use super::saved::{self, SavedQuota, Stopped};
 use super::spent::Journal;
 use super::uptime::Uptime;
 use crate::saved::{load, save};
@@ -65,7 +65,7 @@ struct Divider {
     seen: Arc<State>,
     book: Book,
     path: PathBuf,
-    saved: Saved,
+    saved: SavedQuota,
     /// Charges of the process before, until they are counted.
     stopped: Option<Stopped>,
     debts: Debts,
@@ -108,7 +108,7 @@ impl Divider {
         let path = saved::path(&parts.folder);
         let before = load(&path).unwrap_or_else(|error| {
             tracing::warn!(%error, path = %path.display(), "what was charged before is not known");
-            Some(Saved::default())
+            Some(SavedQuota::default())
         });
         let kept = before.as_ref().map(|before| before.lowered.clone()).unwrap_or_default();
         let stopped = before.as_ref().and_then(|before| before.stopped.clone());
@@ -129,7 +129,7 @@ impl Divider {
             seen: Arc::new(State::new()),
             book: Book::default(),
             path,
-            saved: Saved { lowered: kept, stopped: None },
+            saved: SavedQuota { lowered: kept, stopped: None },
             stopped: stopped.filter(|_| !journal.is_known()),
             debts: Debts::load(&parts.folder),
             journal,

@@ -22,7 +22,7 @@ const HEAT_STEP: u8 = 4;
 pub struct HeatTracker {
     config: HeatConfig,
     gate: Gate,
-    tracked: BTreeMap<u64, Tracked>,
+    tracked: BTreeMap<u64, TrackedBlock>,
     /// Announced heat by hash: the expected content of the region's part of the trie.
     told: BTreeMap<u64, u8>,
     /// Time that all heat refers to: a request at this time weighs 1.
@@ -30,14 +30,14 @@ pub struct HeatTracker {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Tracked {
+struct TrackedBlock {
     parent: u64,
     heat: f32,
     depth: u16,
 }
 
 /// Verdict on one block on the path from a block to the beginning of its prompt.
-enum Step {
+enum BlockVerdict {
     /// The block is already selected, and so are all blocks before it.
     Arrived,
     /// The block cannot stay, nor any block behind it.
@@ -83,7 +83,7 @@ impl HeatTracker {
                 tracked.heat += weight;
             } else if self.gate.passes(*hash) {
                 // This is the second sight of the block, so both requests count.
-                self.tracked.insert(*hash, Tracked { parent, heat: 2.0 * weight, depth });
+                self.tracked.insert(*hash, TrackedBlock { parent, heat: 2.0 * weight, depth });
             }
             parent = *hash;
         }
@@ -187,11 +187,11 @@ impl HeatTracker {
         for (_, hash) in ranked {
             let (path, is_whole) = self.path(hash, |block, tracked| {
                 if stay.contains(&block) {
-                    Step::Arrived
+                    BlockVerdict::Arrived
                 } else if tracked.heat < heat_stay || refused.contains(&block) || !held(block) {
-                    Step::Refused
+                    BlockVerdict::Refused
                 } else {
-                    Step::Further
+                    BlockVerdict::Further
                 }
             });
             if !is_whole {
@@ -224,14 +224,14 @@ impl HeatTracker {
     fn path(
         &self,
         hash: u64,
-        judge: impl Fn(u64, &Tracked) -> Step,
-    ) -> (Vec<(u64, Tracked)>, bool) {
+        judge: impl Fn(u64, &TrackedBlock) -> BlockVerdict,
+    ) -> (Vec<(u64, TrackedBlock)>, bool) {
         let (mut path, mut hash) = (Vec::new(), hash);
         while let Some(tracked) = self.tracked.get(&hash) {
             match judge(hash, tracked) {
-                Step::Arrived => return (path, true),
-                Step::Refused => return (path, false),
-                Step::Further => path.push((hash, *tracked)),
+                BlockVerdict::Arrived => return (path, true),
+                BlockVerdict::Refused => return (path, false),
+                BlockVerdict::Further => path.push((hash, *tracked)),
             }
             if tracked.depth <= 1 {
                 return (path, true);
@@ -255,7 +255,7 @@ impl HeatTracker {
     }
 }
 
-impl Tracked {
+impl TrackedBlock {
     fn block(self, hash: u64, weight: f32) -> HotBlock {
         let level = (2.0 * (self.heat / weight).max(1.0).log2()).round();
         HotBlock { hash, parent: self.parent, depth: self.depth, heat: level.min(255.0) as u8 }

@@ -108,13 +108,13 @@ struct Lookup<'a> {
 
 /// Slot of a block, and the number of regions that hold it.
 #[derive(Clone, Copy)]
-struct Found {
+struct FoundBlock {
     place: u32,
     regions: u32,
 }
 
 impl Probes for Lookup<'_> {
-    type Found = Found;
+    type Found = FoundBlock;
 
     fn warm(&self, index: usize) {
         let place = self.view.home(self.chain[index]);
@@ -122,18 +122,18 @@ impl Probes for Lookup<'_> {
         std::hint::black_box(self.view.masks.get(place * self.view.words).copied());
     }
 
-    fn probe(&mut self, index: usize) -> Option<Found> {
+    fn probe(&mut self, index: usize) -> Option<FoundBlock> {
         self.probes += 1;
         let place = self.view.place(self.chain[index]);
         let regions = self.view.mask(place).iter().map(|word| word.count_ones()).sum();
-        (self.probes <= PROBES_MAX).then_some(Found { place, regions })
+        (self.probes <= PROBES_MAX).then_some(FoundBlock { place, regions })
     }
 
-    fn is_none(found: Found) -> bool {
+    fn is_none(found: FoundBlock) -> bool {
         found.place == NOWHERE
     }
 
-    fn is_same(left: Found, right: Found) -> bool {
+    fn is_same(left: FoundBlock, right: FoundBlock) -> bool {
         left.regions == right.regions
     }
 

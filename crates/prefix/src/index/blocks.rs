@@ -6,8 +6,8 @@ use super::crowds::{Crowds, NoRoom};
 use super::pair_map::PairMap;
 use super::pairs::Pairs;
 use super::payload::{Crowd, Holding};
-use super::shared::Shared;
-use super::table::Table;
+use super::shared::IndexShared;
+use super::table::BlockTable;
 
 /// Number of home slots of the smallest table.
 const HOMES_MIN: usize = 1_024;
@@ -15,8 +15,8 @@ const HOMES_MIN: usize = 1_024;
 /// All blocks with their holders, and the location of each writer's record.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    table: Arc<Table>,
-    shared: Arc<Shared>,
+    table: Arc<BlockTable>,
+    shared: Arc<IndexShared>,
     crowds: Crowds,
     /// Records of blocks with several holders; the table has the record of a single holder.
     map: PairMap,
@@ -24,14 +24,14 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<IndexShared>) -> Self {
         let crowds = Crowds::new(Arc::clone(&shared.crowds));
         Self { table: shared.table.load_full(), shared, crowds, map: PairMap::new(), len: 0 }
     }
 
     /// Returns the table of an empty index.
-    pub(super) fn smallest_table() -> Table {
-        Table::new(HOMES_MIN)
+    pub(super) fn smallest_table() -> BlockTable {
+        BlockTable::new(HOMES_MIN)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -40,7 +40,7 @@ impl Blocks {
 
     /// Returns the bytes of everything except the sets of replicas.
     pub(super) fn bytes(&self) -> usize {
-        Table::bytes(self.table.homes()) + self.map.bytes()
+        BlockTable::bytes(self.table.homes()) + self.map.bytes()
     }
 
     pub(super) fn crowd_bytes(&self) -> usize {
@@ -123,7 +123,7 @@ impl Blocks {
     /// Returns the bytes that adding one record to table and map would take; 0 if both have room.
     pub(super) fn growth_bytes(&self) -> usize {
         let table = if self.is_full() {
-            Table::bytes(self.grown_homes()) - Table::bytes(self.table.homes())
+            BlockTable::bytes(self.grown_homes()) - BlockTable::bytes(self.table.homes())
         } else {
             0
         };
@@ -151,7 +151,7 @@ impl Blocks {
     }
 
     /// Publishes `table` to readers and retires the old one, so that readers distrust it.
-    fn publish(&mut self, table: Table) {
+    fn publish(&mut self, table: BlockTable) {
         let table = Arc::new(table);
         self.shared.table.store(Arc::clone(&table));
         std::mem::replace(&mut self.table, table).retire();

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::payload::{Crowd, Form};
+use super::payload::{Crowd, PayloadForm};
 
 /// Number of words that are allocated together: 32 KiB, four times the largest set.
 pub(super) const CHUNK_WORDS: usize = 4_096;
@@ -36,11 +36,11 @@ impl CrowdWords {
     }
 
     /// Returns the members of a list, or the words of a bit set.
-    pub(super) fn read(&self, crowd: Crowd) -> Reading<'_> {
+    pub(super) fn read(&self, crowd: Crowd) -> CrowdReading<'_> {
         let words = self.words(crowd);
         match crowd.form {
-            Form::List => Reading::List(words, usize::from(crowd.count)),
-            Form::Bits => Reading::Bits(words),
+            PayloadForm::List => CrowdReading::List(words, usize::from(crowd.count)),
+            PayloadForm::Bits => CrowdReading::Bits(words),
         }
     }
 
@@ -60,14 +60,14 @@ impl CrowdWords {
 
 /// Set of replicas as stored in memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Reading<'a> {
+pub(super) enum CrowdReading<'a> {
     /// Words with this number of members, four to a word.
     List(&'a [AtomicU64], usize),
     /// Words with one bit for each number.
     Bits(&'a [AtomicU64]),
 }
 
-impl Reading<'_> {
+impl CrowdReading<'_> {
     /// Copies the words that hold members.
     pub(super) fn copy_to(self, copy: &mut Vec<u64>) {
         let words = match self {

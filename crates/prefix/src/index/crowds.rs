@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::crowd_words::{CHUNK_WORDS, CLASS_MAX, CrowdWords, Reading};
-use super::payload::{Crowd, Form};
+use super::crowd_words::{CHUNK_WORDS, CLASS_MAX, CrowdReading, CrowdWords};
+use super::payload::{Crowd, PayloadForm};
 
 /// Allocator of places for sets of replicas, in powers of two of words.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ impl Crowds {
         universe: u16,
     ) -> Result<Crowd, NoRoom> {
         let has_room = match crowd.form {
-            Form::List => usize::from(crowd.count) < 4 << crowd.class,
-            Form::Bits => usize::from(holder) < 64 << crowd.class,
+            PayloadForm::List => usize::from(crowd.count) < 4 << crowd.class,
+            PayloadForm::Bits => usize::from(holder) < 64 << crowd.class,
         };
         let mut grown =
             if has_room { crowd } else { self.copied(crowd, crowd.count + 1, universe)? };
@@ -82,7 +82,7 @@ impl Crowds {
         self.copied(crowd, crowd.count, universe).ok()
     }
 
-    pub(super) fn read(&self, crowd: Crowd) -> Reading<'_> {
+    pub(super) fn read(&self, crowd: Crowd) -> CrowdReading<'_> {
         self.words.read(crowd)
     }
 
@@ -140,10 +140,10 @@ impl Crowds {
 }
 
 /// Returns the form that takes fewer words for `count` members below `universe`, and its class.
-fn best(count: u16, universe: u16) -> (Form, u8) {
+fn best(count: u16, universe: u16) -> (PayloadForm, u8) {
     let class = |words: u32| words.next_power_of_two().trailing_zeros() as u8;
     let list = class(u32::from(count).div_ceil(4));
     let bits = class(u32::from(universe).div_ceil(64));
     // At equal size the bit set wins: it finds a member at once.
-    if list < bits { (Form::List, list) } else { (Form::Bits, bits) }
+    if list < bits { (PayloadForm::List, list) } else { (PayloadForm::Bits, bits) }
 }

@@ -10,7 +10,7 @@ use super::crowd_words::{CHUNK_WORDS, CrowdWords};
 use super::expectations::{Expectation, Expectations};
 use super::holders::{Holders, LaneState};
 use super::pairs::{NO_PAIR, Pairs};
-use super::shared::Shared;
+use super::shared::IndexShared;
 use crate::{IndexConfig, IndexReader, IndexStats};
 
 /// Smallest number of bytes that is used, whatever the config has: less is full after a few
@@ -39,7 +39,7 @@ const EVICTIONS_MAX: usize = 64;
 #[derive(Debug)]
 pub struct FineIndex {
     bytes_max: usize,
-    shared: Arc<Shared>,
+    shared: Arc<IndexShared>,
     blocks: Blocks,
     pairs: Pairs,
     holders: Holders,
@@ -59,7 +59,7 @@ impl FineIndex {
         let chunks = (bytes_max / CROWD_SHARE / (CHUNK_WORDS * size_of::<u64>())).max(1);
         // Slots refer to a set by an index of 28 bits.
         let words = Arc::new(CrowdWords::new(chunks.min((1 << 28) / CHUNK_WORDS)));
-        let shared = Arc::new(Shared::new(Blocks::smallest_table(), words));
+        let shared = Arc::new(IndexShared::new(Blocks::smallest_table(), words));
         let index = Self {
             bytes_max,
             blocks: Blocks::new(Arc::clone(&shared)),

@@ -2,7 +2,7 @@
 
 use spillway_types::Holder;
 
-use super::payload::{Crowd, Form};
+use super::payload::{Crowd, PayloadForm};
 
 /// Number of bits of a rank: at most 255 different depths in one look-up.
 const RANK_BITS: usize = 8;
@@ -85,14 +85,14 @@ impl Matches {
         let rank = self.rank(depth);
         let words = std::mem::take(&mut self.words);
         match crowd.form {
-            Form::List => {
+            PayloadForm::List => {
                 for at in 0..usize::from(crowd.count) {
                     let Some(word) = words.get(at / 4) else { break };
                     let holder = (word >> (16 * (at % 4))) as u16;
                     self.mark(usize::from(holder / 64), 1 << (holder % 64), rank);
                 }
             }
-            Form::Bits => {
+            PayloadForm::Bits => {
                 for (word, bits) in words.iter().enumerate().take(self.ranks.len()) {
                     self.mark(word, *bits, rank);
                 }

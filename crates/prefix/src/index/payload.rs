@@ -14,7 +14,7 @@ pub(super) enum Holding {
 /// Location of a set of replicas in the [`CrowdWords`](super::crowd_words::CrowdWords).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Crowd {
-    pub(super) form: Form,
+    pub(super) form: PayloadForm,
     /// Index of the first word, at most 28 bits.
     pub(super) start: u32,
     /// Binary logarithm of the number of words, at most 10.
@@ -25,7 +25,7 @@ pub(super) struct Crowd {
 
 /// Storage form of a set of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum PayloadForm {
     /// Four numbers to a word, unordered.
     List,
     /// A bit for each number.
@@ -49,7 +49,7 @@ impl Payload {
             Holding::Nobody => (0, 0),
             Holding::One { holder, pair } => (1, u64::from(holder) | u64::from(pair) << 16),
             Holding::Crowd(Crowd { form, start, class, count }) => (
-                if form == Form::List { 2 } else { 3 },
+                if form == PayloadForm::List { 2 } else { 3 },
                 u64::from(start) & START_MASK | u64::from(class) << 28 | u64::from(count) << 32,
             ),
         };
@@ -61,8 +61,8 @@ impl Payload {
         let form = match self.0 & 3 {
             0 => return Holding::Nobody,
             1 => return Holding::One { holder: data as u16, pair: (data >> 16) as u32 },
-            2 => Form::List,
-            _ => Form::Bits,
+            2 => PayloadForm::List,
+            _ => PayloadForm::Bits,
         };
         Holding::Crowd(Crowd {
             form,
@@ -101,8 +101,8 @@ mod tests {
             (Holding::Nobody, 0),
             (Holding::One { holder: 65_534, pair: u32::MAX }, 1),
             (Holding::One { holder: 0, pair: 0 }, 1),
-            (crowd(Form::List, (1 << 28) - 1, 10, 65_535), 65_535),
-            (crowd(Form::Bits, 0, 0, 2), 2),
+            (crowd(PayloadForm::List, (1 << 28) - 1, 10, 65_535), 65_535),
+            (crowd(PayloadForm::Bits, 0, 0, 2), 2),
         ];
         for (holding, count) in all {
             for version in [0, 1, VERSION_MASK] {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::payload::{Holding, Payload};
-use super::shared::Shared;
-use super::table::Table;
+use super::shared::IndexShared;
+use super::table::BlockTable;
 use crate::Matches;
 use crate::descend::{Probes, descend};
 
@@ -19,11 +19,11 @@ const READS_MAX: usize = 4;
 /// Reader of a [`FineIndex`](crate::FineIndex), usable while it is written. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct IndexReader {
-    shared: Arc<Shared>,
+    shared: Arc<IndexShared>,
 }
 
 impl IndexReader {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<IndexShared>) -> Self {
         Self { shared }
     }
 
@@ -58,7 +58,12 @@ impl IndexReader {
 impl IndexReader {
     /// Looks up in one table. Returns true if the results are valid: when a new table takes over,
     /// the words of sets may go to other blocks without a trace in the old table.
-    pub(super) fn lookup_in(&self, table: &Table, chain: &[u64], matches: &mut Matches) -> bool {
+    pub(super) fn lookup_in(
+        &self,
+        table: &BlockTable,
+        chain: &[u64],
+        matches: &mut Matches,
+    ) -> bool {
         matches.begin(self.shared.words());
         let mut lookup = Lookup { shared: &self.shared, table, chain, matches, probes: 0 };
         descend(&mut lookup, chain.len());
@@ -66,15 +71,15 @@ impl IndexReader {
     }
 
     #[cfg(test)]
-    pub(super) fn table(&self) -> Arc<Table> {
+    pub(super) fn table(&self) -> Arc<BlockTable> {
         self.shared.table.load_full()
     }
 }
 
 /// Look-up in progress.
 struct Lookup<'a> {
-    shared: &'a Shared,
-    table: &'a Table,
+    shared: &'a IndexShared,
+    table: &'a BlockTable,
     chain: &'a [u64],
     matches: &'a mut Matches,
     probes: u32,

@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 
 use super::crowd_words::CrowdWords;
-use super::table::Table;
+use super::table::BlockTable;
 
 /// Number of words of a bit set of all replica numbers.
 const MASK_WORDS: usize = 1_024;
 
 /// Table, sets, and the replicas whose blocks are hidden.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) table: ArcSwap<Table>,
+pub(super) struct IndexShared {
+    pub(super) table: ArcSwap<BlockTable>,
     pub(super) crowds: Arc<CrowdWords>,
     /// Bit set of flushed replicas whose old blocks are not all removed yet.
     void: Box<[AtomicU64]>,
@@ -23,8 +23,8 @@ pub(super) struct Shared {
     words: AtomicU32,
 }
 
-impl Shared {
-    pub(super) fn new(table: Table, crowds: Arc<CrowdWords>) -> Self {
+impl IndexShared {
+    pub(super) fn new(table: BlockTable, crowds: Arc<CrowdWords>) -> Self {
         Self {
             table: ArcSwap::from_pointee(table),
             crowds,

@@ -19,7 +19,7 @@ const LOOKS_MAX: u32 = 8;
 /// neighbours move, a reader may miss a block for a moment; it never sees the holder of another
 /// block.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct BlockTable {
     slots: Box<[Slot]>,
     homes: usize,
     /// True after a successor took over: the content may no longer be valid.
@@ -34,7 +34,7 @@ struct Slot {
     payload: AtomicU64,
 }
 
-impl Table {
+impl BlockTable {
     pub(super) fn new(homes: usize) -> Self {
         let slots = (0..homes + TAIL_SLOTS).map(|_| Slot::default()).collect();
         Self { slots, homes, is_retired: AtomicBool::new(false) }
@@ -75,7 +75,7 @@ impl Table {
         self.is_retired.load(Ordering::Acquire)
     }
 
-    /// Starts to load the memory that [`Table::find`] reads.
+    /// Starts to load the memory that [`BlockTable::find`] reads.
     pub(super) fn warm(&self, key: u64) {
         if let Some(slot) = self.slots.get(self.home(mix(key))) {
             // Nothing depends on the value, so the processor does not wait for it.
@@ -208,7 +208,7 @@ mod tests {
     /// Gives all blocks the same home slot: each comes and goes in the slots of the others.
     #[test]
     fn a_reader_never_takes_a_block_for_its_successor_in_the_slot() {
-        let (table, stop) = (Table::new(1), AtomicBool::new(false));
+        let (table, stop) = (BlockTable::new(1), AtomicBool::new(false));
         // A block that stays, and moves up for each of the others.
         let after = (3..).find(|key| mix(*key) > mix(1).max(mix(2))).unwrap();
         table.insert(after, one(3));
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_larger_table_says_the_same() {
-        let table = Table::new(100);
+        let table = BlockTable::new(100);
         (0..85).for_each(|key| assert!(table.insert(key, one(key as u16))));
         (0..85).step_by(3).for_each(|key| table.remove(table.find(key).0));
         let grown = table.grown_to(120).unwrap();
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_cluster_that_reaches_the_end_takes_no_more() {
-        let table = Table::new(1);
+        let table = BlockTable::new(1);
         let taken = (0..1_000).filter(|key| table.insert(*key, one(1))).count();
         assert_eq!(taken, 1 + TAIL_SLOTS);
         assert!(table.grown_to(2).is_some());

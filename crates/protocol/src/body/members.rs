@@ -14,7 +14,7 @@ use super::{BodyError, BodyErrorKind, NameTable, TextField};
 const USUAL: usize = 12;
 
 /// Body that was checked to be UTF-8, so that its slices need no further check.
-pub(crate) struct Source<'b> {
+pub(crate) struct CheckedBody<'b> {
     text: &'b str,
     object_start: usize,
 }
@@ -36,7 +36,7 @@ struct Conflict<'b> {
     kind: BodyErrorKind,
 }
 
-impl<'b> Source<'b> {
+impl<'b> CheckedBody<'b> {
     pub(crate) fn new(body: &'b [u8]) -> Result<Self, BodyError> {
         let text = std::str::from_utf8(body)
             .map_err(|error| BodyError::new(body, error.valid_up_to(), BodyErrorKind::NotUtf8))?;

@@ -14,7 +14,7 @@ use crate::sse::event::{field, lines};
 
 /// Complete event.
 #[derive(Clone, Debug)]
-pub(super) enum Event {
+pub(super) enum ChunkEvent {
     /// Event without data: comments or other fields.
     Empty(Bytes),
     /// Event `[DONE]`.
@@ -23,7 +23,7 @@ pub(super) enum Event {
     Data(Bytes, Range<usize>),
 }
 
-impl Event {
+impl ChunkEvent {
     pub(super) fn read(bytes: Bytes) -> Self {
         let mut data: Vec<&[u8]> = Vec::with_capacity(1);
         data.extend(lines(&bytes).filter_map(|line| field(line, b"data")));
@@ -61,11 +61,11 @@ pub(super) struct Chunk<'e> {
     #[serde(borrow)]
     pub(super) error: Option<&'e RawValue>,
     #[serde(borrow, default)]
-    choices: Vec<Choice<'e>>,
+    choices: Vec<ChunkChoice<'e>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Choice<'e> {
+struct ChunkChoice<'e> {
     #[serde(default)]
     index: u64,
     #[serde(borrow)]
@@ -98,14 +98,14 @@ struct Delta<'e> {
 
 /// Error in the middle of a stream.
 #[derive(Debug, Deserialize)]
-struct Fault<'e> {
+struct ChunkError<'e> {
     #[serde(borrow)]
     code: Option<&'e RawValue>,
     #[serde(borrow, rename = "type")]
     kind: Option<&'e RawValue>,
 }
 
-impl Fault<'_> {
+impl ChunkError<'_> {
     /// Returns true if the server is to blame: by the status code, as vLLM and SGLang report it; by
     /// this gateway's own code, if the replica is another node; or else by the error's type.
     fn is_of_server(&self) -> bool {
@@ -131,7 +131,7 @@ const SERVER_TYPES: [&str; 4] = [
 
 /// Content that an event adds to the answer.
 #[derive(Debug)]
-pub(super) struct Said<'e> {
+pub(super) struct ChunkContent<'e> {
     pub(super) text: String,
     /// Delta of the event, if it has a role.
     pub(super) role_in: Option<&'e RawValue>,
@@ -149,7 +149,7 @@ impl<'e> Chunk<'e> {
     /// Returns true if the chunk reports a failure of the server, rather than a wrong request.
     pub(super) fn is_server_fault(&self) -> bool {
         let fault = self.error.and_then(|error| serde_json::from_str(error.get()).ok());
-        fault.is_some_and(|fault: Fault<'_>| fault.is_of_server())
+        fault.is_some_and(|fault: ChunkError<'_>| fault.is_of_server())
     }
 
     /// Returns the usage in the chunk.
@@ -162,13 +162,14 @@ impl<'e> Chunk<'e> {
         self.choices.is_empty() && self.usage.is_some_and(|usage| usage.get() != "null")
     }
 
-    pub(super) fn said(&self, api: CompletionApi) -> Said<'e> {
-        let mut said = Said { text: String::new(), role_in: None, has_finish: false, unfit: None };
+    pub(super) fn said(&self, api: CompletionApi) -> ChunkContent<'e> {
+        let mut said =
+            ChunkContent { text: String::new(), role_in: None, has_finish: false, unfit: None };
         let choice = match self.choices.as_slice() {
             [] => return said,
             [choice] if choice.index == 0 => choice,
             // Several choices, or one that is not the first.
-            _ => return Said { unfit: Some(Unfit::SeveralAnswers), ..said },
+            _ => return ChunkContent { unfit: Some(Unfit::SeveralAnswers), ..said },
         };
         said.has_finish = choice.finish_reason.is_some();
         if is_said(choice.logprobs) {
@@ -186,7 +187,7 @@ impl<'e> Chunk<'e> {
     }
 }
 
-impl<'e> Said<'e> {
+impl<'e> ChunkContent<'e> {
     fn read(&mut self, delta: Delta<'_>, raw: &'e RawValue) {
         self.role_in = is_said(delta.role).then_some(raw);
         let others = [

@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 
 use super::unfit::Unfit;
 use crate::Facts;
-use crate::body::{NameTable, Source};
+use crate::body::{CheckedBody, NameTable};
 use crate::splice::{Changes, UsageWish, asks_throughout, change};
 use crate::splice::{Edit, Segments, apply, json_string};
 
-/// Names of the fields that are read, in the order of [`Field`].
+/// Names of the fields that are read, in the order of [`TermField`].
 const NAMES: [&str; 11] = [
     "messages",
     "prompt",
@@ -32,7 +32,7 @@ static FIELDS: NameTable<{ NAMES.len() }> = NameTable::new(NAMES);
 
 /// Indexes of [`NAMES`].
 #[derive(Clone, Copy)]
-enum Field {
+enum TermField {
     Messages,
     Prompt,
     Stop,
@@ -173,7 +173,7 @@ impl Terms {
     /// # Errors
     /// Returns the reason why its stream cannot be continued.
     pub fn read(body: &[u8], api: CompletionApi) -> Result<Self, Unfit> {
-        let source = Source::new(body).map_err(|_| Unfit::Unreadable)?;
+        let source = CheckedBody::new(body).map_err(|_| Unfit::Unreadable)?;
         let object = source.object().map_err(|_| Unfit::Unreadable)?;
         let found = source.members(object, &BARRED_NAMES).map_err(|_| Unfit::Unreadable)?;
         for (index, (name, unfit)) in BARRED.iter().enumerate() {
@@ -186,24 +186,27 @@ impl Terms {
             }
         }
         let members = source.members(object, &FIELDS).map_err(|_| Unfit::Unreadable)?;
-        let value = |field: Field| members.value(field as usize).filter(|raw| raw.get() != "null");
-        if value(Field::ResponseFormat).is_some_and(|format| !is_plain(format)) {
+        let value =
+            |field: TermField| members.value(field as usize).filter(|raw| raw.get() != "null");
+        if value(TermField::ResponseFormat).is_some_and(|format| !is_plain(format)) {
             return Err(Unfit::Structured);
         }
         // At temperature 0 the seed has no effect, so the text can be continued.
-        if value(Field::Seed).is_some() && !value(Field::Temperature).is_some_and(is_zero) {
+        if value(TermField::Seed).is_some() && !value(TermField::Temperature).is_some_and(is_zero) {
             return Err(Unfit::Seed);
         }
         let is = |field, text| value(field).is_some_and(|raw| raw.get() == text);
-        if is(Field::ContinueFinalMessage, "true") || is(Field::AddGenerationPrompt, "false") {
+        if is(TermField::ContinueFinalMessage, "true")
+            || is(TermField::AddGenerationPrompt, "false")
+        {
             return Err(Unfit::Prefilled);
         }
-        let number = |field: Field| -> Result<Option<(Range<usize>, u64)>, Unfit> {
+        let number = |field: TermField| -> Result<Option<(Range<usize>, u64)>, Unfit> {
             let Some(raw) = value(field) else { return Ok(None) };
             let number = raw.get().parse().map_err(|_| Unfit::Unreadable)?;
             Ok(Some((source.span(raw), number)))
         };
-        let limits = [number(Field::MaxTokens)?, number(Field::MaxCompletionTokens)?];
+        let limits = [number(TermField::MaxTokens)?, number(TermField::MaxCompletionTokens)?];
         let limits: SmallVec<[_; 2]> = limits.into_iter().flatten().collect();
         let tokens_max = limits.iter().map(|(_, limit)| *limit).min();
         // Without a limit the engine's own default holds, which the gateway does not know.
@@ -211,21 +214,24 @@ impl Terms {
             return Err(Unfit::NoLimit);
         }
         let insert_at = source.object_start() + 1;
-        let switch = |field: Field| {
+        let switch = |field: TermField| {
             let value = members.value(field as usize);
             value.map_or(insert_at..insert_at, |raw| source.span(raw))
         };
         Ok(Self {
             api,
             end: match api {
-                CompletionApi::Chat => end_of(&source, value(Field::Messages), ['[', ']'])?,
-                CompletionApi::Text => end_of(&source, value(Field::Prompt), ['"', '"'])?,
+                CompletionApi::Chat => end_of(&source, value(TermField::Messages), ['[', ']'])?,
+                CompletionApi::Text => end_of(&source, value(TermField::Prompt), ['"', '"'])?,
             },
-            stops: value(Field::Stop).map_or(Ok(Vec::new()), read_stops)?,
+            stops: value(TermField::Stop).map_or(Ok(Vec::new()), read_stops)?,
             tokens_max,
             limits,
-            least: number(Field::MinTokens)?,
-            switches: [switch(Field::AddGenerationPrompt), switch(Field::ContinueFinalMessage)],
+            least: number(TermField::MinTokens)?,
+            switches: [
+                switch(TermField::AddGenerationPrompt),
+                switch(TermField::ContinueFinalMessage),
+            ],
             insert_at,
         })
     }
@@ -292,7 +298,7 @@ impl Terms {
 /// # Errors
 /// Returns a reason if the value does not have the delimiters, or if a list of messages is empty.
 fn end_of(
-    source: &Source<'_>,
+    source: &CheckedBody<'_>,
     value: Option<&RawValue>,
     [open, close]: [char; 2],
 ) -> Result<usize, Unfit> {

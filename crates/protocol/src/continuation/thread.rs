@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::chunk::{Chunk, Event, Said};
+use super::chunk::{Chunk, ChunkContent, ChunkEvent};
 use super::rewriter::{Rewriter, usage_json, without_role};
 use super::terms::{CompletionApi, Terms, UsageTelling};
 use super::unfit::Unfit;
@@ -30,7 +30,7 @@ pub struct Thread {
     /// Values that all events have in common, from the first event; `None` before it.
     head: Option<Head>,
     has_role: bool,
-    progress: Progress,
+    progress: ThreadProgress,
     /// True if a second or later replica serves the stream.
     is_taken_up: bool,
     /// Text sent to the client; empty once the stream is unfit.
@@ -53,7 +53,7 @@ pub struct Thread {
 
 /// Stage of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Progress {
+enum ThreadProgress {
     // Speaking => (Finished | Done)
     Speaking,
     /// The answer is complete, and the finish reason was sent.
@@ -82,7 +82,7 @@ struct Passed {
     text: String,
     tokens: u64,
     usage: Option<Usage>,
-    progress: Progress,
+    progress: ThreadProgress,
 }
 
 /// Next step after a replica failed.
@@ -109,7 +109,7 @@ impl Thread {
             boundaries: BoundaryScanner::default(),
             head: None,
             has_role: false,
-            progress: Progress::Speaking,
+            progress: ThreadProgress::Speaking,
             is_taken_up: false,
             text: String::new(),
             tokens_before: 0,
@@ -128,11 +128,11 @@ impl Thread {
     pub fn push(&mut self, events: &Bytes) {
         let mut start = 0;
         while let Some(end) = self.boundaries.next_end(events, start) {
-            self.take(Event::read(events.slice(start..end)));
+            self.take(ChunkEvent::read(events.slice(start..end)));
             start = end;
         }
         if start < events.len() {
-            self.take(Event::read(events.slice(start..)));
+            self.take(ChunkEvent::read(events.slice(start..)));
             self.boundaries = BoundaryScanner::default();
         }
     }
@@ -153,13 +153,13 @@ impl Thread {
     /// Returns true if the answer is complete. A replica that stops before that has failed.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.progress >= Progress::Finished
+        self.progress >= ThreadProgress::Finished
     }
 
     /// Returns true if the client has been sent the last event of the stream.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.progress == Progress::Done
+        self.progress == ThreadProgress::Done
     }
 
     /// Returns the reason why no replica could continue the stream, if one is known already.
@@ -281,13 +281,13 @@ impl Thread {
                 format!("{{\"index\":0,{text},\"logprobs\":null,\"finish_reason\":\"{finish}\"}}");
             self.write_event(&mut events, &choices, None);
         }
-        if self.telling != UsageTelling::Never && self.progress < Progress::Told {
+        if self.telling != UsageTelling::Never && self.progress < ThreadProgress::Told {
             let Some(usage) = self.usage.filter(|usage| usage.prompt_tokens > 0) else {
                 return Next::Unfit(Unfit::UsageUnknown);
             };
             self.write_event(&mut events, "", Some(usage));
         }
-        if self.progress < Progress::Done {
+        if self.progress < ThreadProgress::Done {
             events.push_str("data: [DONE]\n\n");
         }
         Next::Ended(events.into())
@@ -315,21 +315,21 @@ impl Thread {
         events.push_str("}\n\n");
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: ChunkEvent) {
         match event {
-            Event::Empty(bytes) | Event::Done(bytes) | Event::Data(bytes, _)
+            ChunkEvent::Empty(bytes) | ChunkEvent::Done(bytes) | ChunkEvent::Data(bytes, _)
                 if self.has_fault() =>
             {
                 self.fault.push(bytes);
             }
-            Event::Empty(bytes) => self.ready.push_back(bytes),
-            Event::Done(bytes) => {
+            ChunkEvent::Empty(bytes) => self.ready.push_back(bytes),
+            ChunkEvent::Done(bytes) => {
                 self.release();
                 self.tell_usage_late();
-                self.progress = Progress::Done;
+                self.progress = ThreadProgress::Done;
                 self.ready.push_back(bytes);
             }
-            Event::Data(bytes, at) => match Chunk::read(&bytes[at]) {
+            ChunkEvent::Data(bytes, at) => match Chunk::read(&bytes[at]) {
                 Some(chunk) if chunk.error.is_none() => self.take_chunk(&bytes, &chunk),
                 Some(chunk) if chunk.is_server_fault() && self.may_break() => {
                     self.fault.push(bytes);
@@ -344,13 +344,13 @@ impl Thread {
 
     /// Returns true if a failure of the replica at this point could be repaired.
     fn may_break(&self) -> bool {
-        self.progress == Progress::Speaking && self.unfit.is_none()
+        self.progress == ThreadProgress::Speaking && self.unfit.is_none()
     }
 
     /// Sends the usage at the end. Some engines report usage only with the last piece of text,
     /// where the client does not expect it.
     fn tell_usage_late(&mut self) {
-        if self.progress == Progress::Finished
+        if self.progress == ThreadProgress::Finished
             && self.telling == UsageTelling::AtEnd
             && let Some(usage) = self.usage
         {
@@ -374,9 +374,9 @@ impl Thread {
             tokens: usage.map_or(counted, |u| u.completion_tokens - self.tokens_before),
             usage,
             progress: match (said.has_finish, chunk.is_usage_alone()) {
-                (true, _) => Progress::Finished,
-                (false, true) => Progress::Told,
-                (false, false) => Progress::Speaking,
+                (true, _) => ThreadProgress::Finished,
+                (false, true) => ThreadProgress::Told,
+                (false, false) => ThreadProgress::Speaking,
             },
             text: said.text,
         };
@@ -412,7 +412,7 @@ impl Thread {
         &self,
         bytes: &Bytes,
         chunk: &Chunk<'_>,
-        (said, usage): (&Said<'_>, Option<Usage>),
+        (said, usage): (&ChunkContent<'_>, Option<Usage>),
     ) -> Option<Bytes> {
         let mut rewriter = Rewriter::new(bytes);
         // Events of a second replica must look like those of the first.
@@ -460,7 +460,7 @@ impl Thread {
 
     fn must_hold(&self, passed: &Passed) -> bool {
         // At the end, or once unfit, nothing needs to be held.
-        let is_open = passed.progress == Progress::Speaking && self.unfit.is_none();
+        let is_open = passed.progress == ThreadProgress::Speaking && self.unfit.is_none();
         let ends_open = match passed.text.as_str() {
             "" => !self.held.is_empty(),
             text => text.ends_with(char::is_whitespace),

@@ -22,13 +22,13 @@ pub struct Messages {
     rename: Option<Rename>,
     /// Check of parameters; `None` if they are not checked.
     parameters: Option<Parameters>,
-    place: Place,
+    place: MessagePosition,
     ready: VecDeque<Bytes>,
 }
 
 /// Error of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum MessageFault {
+pub enum MessageError {
     /// The message is longer than allowed.
     #[error("a message is larger than the {bytes_max} bytes allowed here")]
     TooLarge {
@@ -69,7 +69,7 @@ enum Others {
 }
 
 #[derive(Debug)]
-enum Place {
+enum MessagePosition {
     // Head => Message, where nothing is changed
     Head { head: [u8; FRAME_HEAD_BYTES], have: usize },
     // Naming => Message, where a name is
@@ -82,7 +82,7 @@ impl Messages {
     /// Creates a relay of messages of at most `bytes_max` bytes each, which pass unchanged.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
-        let place = Place::Head { head: [0; FRAME_HEAD_BYTES], have: 0 };
+        let place = MessagePosition::Head { head: [0; FRAME_HEAD_BYTES], have: 0 };
         Self { bytes_max, rename: None, parameters: None, place, ready: VecDeque::new() }
     }
 
@@ -92,7 +92,7 @@ impl Messages {
     pub fn renaming(bytes_max: u64, from: &str, to: &str, version: Option<&str>) -> Self {
         let rename =
             Rename { from: from.to_owned(), to: model_fields(to, version), others: Others::Pass };
-        let place = Place::Naming { held: BytesMut::new() };
+        let place = MessagePosition::Naming { held: BytesMut::new() };
         Self { bytes_max, rename: Some(rename), parameters: None, place, ready: VecDeque::new() }
     }
 
@@ -118,7 +118,7 @@ impl Messages {
     ///
     /// # Errors
     /// Returns an error if a message in it is too long, or cannot be parsed where that is needed.
-    pub fn push(&mut self, piece: Bytes) -> Result<(), MessageFault> {
+    pub fn push(&mut self, piece: Bytes) -> Result<(), MessageError> {
         if self.rename.is_some() {
             return self.rewrite(piece);
         }
@@ -143,30 +143,30 @@ impl Messages {
     #[must_use]
     pub fn is_within_message(&self) -> bool {
         match &self.place {
-            Place::Head { have, .. } => *have > 0,
-            Place::Naming { held } => !held.is_empty(),
-            Place::Message { .. } => true,
+            MessagePosition::Head { have, .. } => *have > 0,
+            MessagePosition::Naming { held } => !held.is_empty(),
+            MessagePosition::Message { .. } => true,
         }
     }
 
-    fn walk(&mut self, mut piece: &[u8]) -> Result<(), MessageFault> {
+    fn walk(&mut self, mut piece: &[u8]) -> Result<(), MessageError> {
         while !piece.is_empty() {
             match &mut self.place {
-                Place::Head { head, have } => {
+                MessagePosition::Head { head, have } => {
                     let taken = piece.len().min(FRAME_HEAD_BYTES - *have);
                     head[*have..*have + taken].copy_from_slice(&piece[..taken]);
                     *have += taken;
                     piece = &piece[taken..];
                     // Refused as soon as the flag is known, whatever the length is.
                     if head[0] == 1 && self.parameters.is_some() {
-                        return Err(MessageFault::Compressed);
+                        return Err(MessageError::Compressed);
                     }
                     if *have == FRAME_HEAD_BYTES {
                         let bytes_left = length_of(*head, self.bytes_max)?;
                         self.begin(bytes_left, Bytes::new())?;
                     }
                 }
-                Place::Message { bytes_left, walk, .. } => {
+                MessagePosition::Message { bytes_left, walk, .. } => {
                     let (taken, rest) = piece.split_at(limited(piece.len(), *bytes_left));
                     *bytes_left -= taken.len() as u64;
                     piece = rest;
@@ -175,22 +175,22 @@ impl Messages {
                     }
                     self.end_if_done()?;
                 }
-                Place::Naming { .. } => return Ok(()),
+                MessagePosition::Naming { .. } => return Ok(()),
             }
         }
         Ok(())
     }
 
-    fn rewrite(&mut self, mut piece: Bytes) -> Result<(), MessageFault> {
+    fn rewrite(&mut self, mut piece: Bytes) -> Result<(), MessageError> {
         while !piece.is_empty() {
             match &mut self.place {
-                Place::Naming { held } => {
+                MessagePosition::Naming { held } => {
                     let seen = std::mem::take(held);
                     let seen = if seen.is_empty() { piece } else { joined(seen, &piece) };
                     let Some(rest) = self.name(seen)? else { return Ok(()) };
                     piece = rest;
                 }
-                Place::Message { bytes_left, tail, walk } => {
+                MessagePosition::Message { bytes_left, tail, walk } => {
                     let taken = limited(piece.len(), *bytes_left);
                     *bytes_left -= taken as u64;
                     let passed = piece.split_to(taken);
@@ -203,7 +203,7 @@ impl Messages {
                     self.emit(passed);
                     self.end_if_done()?;
                 }
-                Place::Head { .. } => return Ok(()),
+                MessagePosition::Head { .. } => return Ok(()),
             }
         }
         Ok(())
@@ -211,53 +211,55 @@ impl Messages {
 
     /// Decides on a message by its first bytes, and returns the bytes behind its head; `None` if
     /// more are needed.
-    fn name(&mut self, seen: Bytes) -> Result<Option<Bytes>, MessageFault> {
+    fn name(&mut self, seen: Bytes) -> Result<Option<Bytes>, MessageError> {
         let Some(rename) = &self.rename else { return Ok(Some(seen)) };
         let peek = peek_model(&seen);
         // The flag in the first byte is enough, whatever the length is.
         if matches!(peek, Peek::Compressed) {
-            return Err(MessageFault::Compressed);
+            return Err(MessageError::Compressed);
         }
         let head: Option<[u8; FRAME_HEAD_BYTES]> = seen.first_chunk().copied();
         let length = head.map(|head| length_of(head, self.bytes_max)).transpose()?;
         let (model, length) = match (peek, length) {
             (Peek::Found(found), Some(length)) => (found.model, length),
             (Peek::NeedMore, _) if seen.len() < MODEL_BYTES_MAX => {
-                self.place = Place::Naming { held: BytesMut::from(seen) };
+                self.place = MessagePosition::Naming { held: BytesMut::from(seen) };
                 return Ok(None);
             }
-            _ => return Err(MessageFault::Malformed),
+            _ => return Err(MessageError::Malformed),
         };
         let tail = match (model == rename.from, rename.others) {
             (true, _) => rename.to.clone(),
             (false, Others::Pass) => Bytes::new(),
-            (false, Others::Refuse) => return Err(MessageFault::OtherModel),
+            (false, Others::Refuse) => return Err(MessageError::OtherModel),
         };
         // The name is appended, so the frame head must announce a longer message.
         let renamed_length = length.saturating_add(tail.len() as u64);
-        let too_large = MessageFault::TooLarge { bytes_max: self.bytes_max };
+        let too_large = MessageError::TooLarge { bytes_max: self.bytes_max };
         let framed_length = u32::try_from(renamed_length).map_err(|_| too_large)?;
         self.emit(frame_head_of(framed_length));
         self.begin(length, tail)?;
         Ok(Some(seen.slice(FRAME_HEAD_BYTES..)))
     }
 
-    fn begin(&mut self, bytes_left: u64, tail: Bytes) -> Result<(), MessageFault> {
-        self.place = Place::Message { bytes_left, tail, walk: FieldWalk::default() };
+    fn begin(&mut self, bytes_left: u64, tail: Bytes) -> Result<(), MessageError> {
+        self.place = MessagePosition::Message { bytes_left, tail, walk: FieldWalk::default() };
         self.end_if_done()
     }
 
-    fn end_if_done(&mut self) -> Result<(), MessageFault> {
-        let Place::Message { bytes_left: 0, tail, walk } = &mut self.place else { return Ok(()) };
+    fn end_if_done(&mut self) -> Result<(), MessageError> {
+        let MessagePosition::Message { bytes_left: 0, tail, walk } = &mut self.place else {
+            return Ok(());
+        };
         let is_walked = !tail.is_empty() || self.parameters.is_some();
         if is_walked && !walk.is_between_fields() {
-            return Err(MessageFault::Malformed);
+            return Err(MessageError::Malformed);
         }
         let tail = std::mem::take(tail);
         self.emit(tail);
         self.place = match self.rename {
-            Some(_) => Place::Naming { held: BytesMut::new() },
-            None => Place::Head { head: [0; FRAME_HEAD_BYTES], have: 0 },
+            Some(_) => MessagePosition::Naming { held: BytesMut::new() },
+            None => MessagePosition::Head { head: [0; FRAME_HEAD_BYTES], have: 0 },
         };
         Ok(())
     }
@@ -274,38 +276,38 @@ fn look_at(
     parameters: &mut Parameters,
     walk: &mut FieldWalk,
     piece: &[u8],
-) -> Result<(), MessageFault> {
+) -> Result<(), MessageError> {
     walk.push(piece, parameters)?;
-    parameters.refused().map_or(Ok(()), |name| Err(MessageFault::Parameter(name)))
+    parameters.refused().map_or(Ok(()), |name| Err(MessageError::Parameter(name)))
 }
 
-impl From<NoFields> for MessageFault {
+impl From<NoFields> for MessageError {
     fn from(_: NoFields) -> Self {
         Self::Malformed
     }
 }
 
-impl From<MessageFault> for GatewayError {
-    fn from(fault: MessageFault) -> Self {
+impl From<MessageError> for GatewayError {
+    fn from(fault: MessageError) -> Self {
         let kind = match fault {
-            MessageFault::TooLarge { .. } => ErrorKind::BodyTooLarge,
-            MessageFault::Compressed => ErrorKind::UnsupportedMediaType,
-            MessageFault::Malformed => ErrorKind::BadRequest,
-            MessageFault::OtherModel => ErrorKind::ModelNotAllowed,
-            MessageFault::Parameter(name) => return refusal(name),
+            MessageError::TooLarge { .. } => ErrorKind::BodyTooLarge,
+            MessageError::Compressed => ErrorKind::UnsupportedMediaType,
+            MessageError::Malformed => ErrorKind::BadRequest,
+            MessageError::OtherModel => ErrorKind::ModelNotAllowed,
+            MessageError::Parameter(name) => return refusal(name),
         };
         Self::new(kind, fault.to_string())
     }
 }
 
-fn length_of(head: [u8; FRAME_HEAD_BYTES], bytes_max: u64) -> Result<u64, MessageFault> {
+fn length_of(head: [u8; FRAME_HEAD_BYTES], bytes_max: u64) -> Result<u64, MessageError> {
     let [flag, length @ ..] = head;
     // gRPC defines the flags 0 and 1 only.
     if flag > 1 {
-        return Err(MessageFault::Malformed);
+        return Err(MessageError::Malformed);
     }
     let length = u64::from(u32::from_be_bytes(length));
-    if length > bytes_max { Err(MessageFault::TooLarge { bytes_max }) } else { Ok(length) }
+    if length > bytes_max { Err(MessageError::TooLarge { bytes_max }) } else { Ok(length) }
 }
 
 fn limited(available: usize, wanted: u64) -> usize {

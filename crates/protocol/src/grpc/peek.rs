@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::FRAME_HEAD_BYTES;
 use super::wire::{Fields, Stop, put_bytes};
-use super::{MessageFault, Messages};
+use super::{MessageError, Messages};
 use crate::{EngineFields, Segments};
 
 /// Numbers of the fields that are read.
@@ -74,7 +74,7 @@ pub fn read_model(body: &[u8]) -> Peek<'_> {
 /// Returns the first other parameter as an error. Returns an error if the message or an entry of
 /// its parameters cannot be parsed to its end, since servers read on where this reader stops, e.g.
 /// behind groups.
-pub fn check_parameters(body: &Bytes, allowed: EngineFields) -> Result<(), MessageFault> {
+pub fn check_parameters(body: &Bytes, allowed: EngineFields) -> Result<(), MessageError> {
     let bytes_max = body.len() as u64;
     Messages::new(bytes_max).refusing_parameters_but(allowed).push(body.clone())
 }

@@ -25,7 +25,7 @@ impl Values for () {
 /// take the name for a part of its value, and an earlier name would count.
 #[derive(Debug, Default)]
 pub(super) struct FieldWalk {
-    place: Place,
+    place: FieldPosition,
     /// Value so far of the number that is being read, and the count of its bytes.
     number: u64,
     digits: usize,
@@ -34,7 +34,7 @@ pub(super) struct FieldWalk {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Place {
+enum FieldPosition {
     /// Between two fields, or within the tag of one. // => (Varint | Length | Value)
     #[default]
     Tag,
@@ -62,7 +62,7 @@ impl FieldWalk {
         values: &mut impl Values,
     ) -> Result<(), NoFields> {
         while let Some((byte, rest)) = piece.split_first() {
-            if let Place::Value(left) = self.place {
+            if let FieldPosition::Value(left) = self.place {
                 let taken = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
                 let (taken, rest) = piece.split_at(taken);
                 piece = rest;
@@ -76,7 +76,7 @@ impl FieldWalk {
             piece = rest;
             if let Some(number) = self.digit(*byte)? {
                 self.number_read(number)?;
-                if matches!(self.place, Place::Tag) && self.field != 0 {
+                if matches!(self.place, FieldPosition::Tag) && self.field != 0 {
                     values.value(self.field, &[], 0)?;
                 }
             }
@@ -86,7 +86,7 @@ impl FieldWalk {
 
     /// Returns true if the bytes so far are complete fields.
     pub(super) fn is_between_fields(&self) -> bool {
-        matches!(self.place, Place::Tag) && self.digits == 0
+        matches!(self.place, FieldPosition::Tag) && self.digits == 0
     }
 
     /// Takes a byte of a number. Returns the number after its last byte.
@@ -106,25 +106,25 @@ impl FieldWalk {
 
     fn number_read(&mut self, number: u64) -> Result<(), NoFields> {
         match (self.place, number & 7) {
-            (Place::Varint, _) => self.place = Place::Tag,
-            (Place::Length, _) => self.skip(number),
+            (FieldPosition::Varint, _) => self.place = FieldPosition::Tag,
+            (FieldPosition::Length, _) => self.skip(number),
             // Field numbers start at 1, and a tag has 32 bits.
             (_, _) if number >> 3 == 0 || number > u64::from(u32::MAX) => return Err(NoFields),
-            (_, VARINT) => self.of_no_bytes(Place::Varint),
-            (_, BYTES) => (self.place, self.field) = (Place::Length, number >> 3),
-            (_, FIXED_64) => self.of_no_bytes(Place::Value(8)),
-            (_, FIXED_32) => self.of_no_bytes(Place::Value(4)),
+            (_, VARINT) => self.of_no_bytes(FieldPosition::Varint),
+            (_, BYTES) => (self.place, self.field) = (FieldPosition::Length, number >> 3),
+            (_, FIXED_64) => self.of_no_bytes(FieldPosition::Value(8)),
+            (_, FIXED_32) => self.of_no_bytes(FieldPosition::Value(4)),
             _ => return Err(NoFields),
         }
         Ok(())
     }
 
-    fn of_no_bytes(&mut self, place: Place) {
+    fn of_no_bytes(&mut self, place: FieldPosition) {
         (self.place, self.field) = (place, 0);
     }
 
     fn skip(&mut self, bytes: u64) {
-        self.place = if bytes == 0 { Place::Tag } else { Place::Value(bytes) };
+        self.place = if bytes == 0 { FieldPosition::Tag } else { FieldPosition::Value(bytes) };
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Walk<'b> {
     /// True if everything passed so far can be copied as it is: no space between strings, no blob.
     is_plain: bool,
     /// Members of the last message.
-    members: SmallVec<[Member; MEMBERS_USUAL]>,
+    members: SmallVec<[PromptMember; MEMBERS_USUAL]>,
 }
 
 /// Element of a list of messages.
@@ -32,14 +32,14 @@ pub(super) struct Walk<'b> {
 pub(super) struct Message<'w> {
     pub(super) range: Range<usize>,
     /// Members in the order of the body; empty if the element is no object.
-    pub(super) members: &'w [Member],
+    pub(super) members: &'w [PromptMember],
     /// True if the message can be copied as it is.
     pub(super) is_plain: bool,
 }
 
 /// Place of an object's member.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct PromptMember {
     /// Place of the key as written, with quotes.
     pub(super) key: Range<usize>,
     pub(super) value: Range<usize>,
@@ -155,7 +155,7 @@ impl<'b> Walk<'b> {
     }
 
     /// Returns the next member of an object; `None` if there is none.
-    fn member(&mut self) -> Option<Member> {
+    fn member(&mut self) -> Option<PromptMember> {
         self.skip(b',');
         if self.json.get(self.at) != Some(&b'"') {
             return None;
@@ -169,7 +169,7 @@ impl<'b> Walk<'b> {
         let value = self.value()?;
         let is_plain = self.is_plain;
         self.is_plain &= was_plain;
-        Some(Member { rank: Rank::of(&self.json[key.clone()]), key, value, is_plain })
+        Some(PromptMember { rank: Rank::of(&self.json[key.clone()]), key, value, is_plain })
     }
 
     #[inline]

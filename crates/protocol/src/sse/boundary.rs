@@ -7,12 +7,12 @@ use memchr::memchr2;
 /// An event ends with an empty line; a line ends with LF, CR LF or CR, and streams may mix them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BoundaryScanner {
-    place: Place,
+    place: LinePosition,
 }
 
 /// Position in the grammar of lines, before the next byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum LinePosition {
     /// LineStart => (LineStart and event end | BlankCr | InLine)
     #[default]
     LineStart,
@@ -35,24 +35,26 @@ impl BoundaryScanner {
     pub(crate) fn next_end(&mut self, chunk: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         loop {
-            if self.place == Place::InLine {
+            if self.place == LinePosition::InLine {
                 at += memchr2(b'\n', b'\r', chunk.get(at..)?)?;
             }
             let byte = *chunk.get(at)?;
             let (next, end) = match (self.place, byte) {
-                (Place::LineStart, b'\n') => (Place::LineStart, Some(at + 1)),
-                (Place::LineStart | Place::EventCr, b'\r') => (Place::BlankCr, None),
-                (Place::InLine | Place::AfterCr | Place::EventCr, b'\n') => {
-                    (Place::LineStart, None)
+                (LinePosition::LineStart, b'\n') => (LinePosition::LineStart, Some(at + 1)),
+                (LinePosition::LineStart | LinePosition::EventCr, b'\r') => {
+                    (LinePosition::BlankCr, None)
                 }
-                (Place::InLine, b'\r') => (Place::AfterCr, None),
-                (Place::AfterCr, b'\r') => match chunk.get(at + 1) {
-                    Some(b'\n') => (Place::LineStart, Some(at + 2)),
-                    _ => (Place::EventCr, Some(at + 1)),
+                (LinePosition::InLine | LinePosition::AfterCr | LinePosition::EventCr, b'\n') => {
+                    (LinePosition::LineStart, None)
+                }
+                (LinePosition::InLine, b'\r') => (LinePosition::AfterCr, None),
+                (LinePosition::AfterCr, b'\r') => match chunk.get(at + 1) {
+                    Some(b'\n') => (LinePosition::LineStart, Some(at + 2)),
+                    _ => (LinePosition::EventCr, Some(at + 1)),
                 },
-                (Place::BlankCr, b'\n') => (Place::LineStart, Some(at + 1)),
-                (Place::BlankCr, _) => (Place::LineStart, Some(at)),
-                _ => (Place::InLine, None),
+                (LinePosition::BlankCr, b'\n') => (LinePosition::LineStart, Some(at + 1)),
+                (LinePosition::BlankCr, _) => (LinePosition::LineStart, Some(at)),
+                _ => (LinePosition::InLine, None),
             };
             self.place = next;
             if end.is_some() {

@@ -7,14 +7,14 @@ use serde_json::value::RawValue;
 
 /// Meaning of an event for its stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reading {
+pub(super) struct SseReading {
     /// True if the event has data other than `[DONE]`.
     pub(super) is_counted: bool,
     /// True if the event announces the end of the stream.
     pub(super) ends_stream: bool,
 }
 
-impl Reading {
+impl SseReading {
     /// Reads an event, or the beginning of one that is too long to wait for.
     pub(super) fn of(event: &[u8]) -> Self {
         let mut reading = Self::default();
@@ -87,8 +87,8 @@ mod tests {
 
     #[track_caller]
     fn check(event: &str, is_counted: bool, ends_stream: bool) {
-        let reading = Reading::of(event.as_bytes());
-        assert_eq!(reading, Reading { is_counted, ends_stream }, "{event:?}");
+        let reading = SseReading::of(event.as_bytes());
+        assert_eq!(reading, SseReading { is_counted, ends_stream }, "{event:?}");
     }
 
     #[test]

@@ -16,12 +16,12 @@ pub struct V2Watch {
     /// Number of bytes of JSON that follow; the bytes behind them are no JSON.
     bytes_left: u64,
     depth: u32,
-    place: Place,
+    place: WatchPosition,
     key: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum WatchPosition {
     Outside,
     Text {
         is_escaped: bool,
@@ -35,7 +35,7 @@ impl V2Watch {
     /// `allowed`.
     #[must_use]
     pub fn new(allowed: EngineFields, json_bytes: u64) -> Self {
-        let (bytes_left, place) = (json_bytes, Place::Outside);
+        let (bytes_left, place) = (json_bytes, WatchPosition::Outside);
         Self { allowed, bytes_left, depth: 0, place, key: Vec::new() }
     }
 
@@ -55,7 +55,7 @@ impl V2Watch {
         let mut rest = &piece[..length];
         while let Some((byte, after)) = rest.split_first() {
             match self.place {
-                Place::Outside => {
+                WatchPosition::Outside => {
                     let next = memchr::memchr3(b'"', b'{', b'}', rest);
                     let Some(at) = next else { return Ok(()) };
                     match rest[at] {
@@ -63,23 +63,23 @@ impl V2Watch {
                         b'}' => self.depth = self.depth.saturating_sub(1),
                         _ => {
                             self.key.clear();
-                            self.place = Place::Text { is_escaped: false };
+                            self.place = WatchPosition::Text { is_escaped: false };
                         }
                     }
                     rest = &rest[at + 1..];
                 }
-                Place::Text { is_escaped } => {
+                WatchPosition::Text { is_escaped } => {
                     self.text(*byte, is_escaped);
                     rest = after;
                 }
-                Place::Behind => match byte {
+                WatchPosition::Behind => match byte {
                     b' ' | b'\t' | b'\r' | b'\n' => rest = after,
                     b':' => {
                         self.check()?;
-                        self.place = Place::Outside;
+                        self.place = WatchPosition::Outside;
                         rest = after;
                     }
-                    _ => self.place = Place::Outside,
+                    _ => self.place = WatchPosition::Outside,
                 },
             }
         }
@@ -88,13 +88,13 @@ impl V2Watch {
 
     fn text(&mut self, byte: u8, is_escaped: bool) {
         if byte == b'"' && !is_escaped {
-            self.place = Place::Behind;
+            self.place = WatchPosition::Behind;
             return;
         }
         if self.key.len() <= KEY_BYTES_MAX {
             self.key.push(byte);
         }
-        self.place = Place::Text { is_escaped: byte == b'\\' && !is_escaped };
+        self.place = WatchPosition::Text { is_escaped: byte == b'\\' && !is_escaped };
     }
 
     fn check(&self) -> Result<(), GatewayError> {

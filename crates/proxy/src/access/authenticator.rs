@@ -17,7 +17,7 @@ use super::claims::claimed;
 use super::counts::AccessResult;
 use super::grant::Grant;
 use super::presented::Presented;
-use super::table::{Entry, EntryState, KeyTable};
+use super::table::{EntryState, KeyEntry, KeyTable};
 use crate::remote::GuestTerms;
 
 /// Size of the cache of verified keys: more than one node sees within seconds, in about 2 MB. Wrong
@@ -27,7 +27,7 @@ const VERIFIED_MAX: u64 = 16_384;
 /// Authenticator of requests, by their keys. Never blocks: a swap of the table does not stop
 /// readers.
 #[derive(Debug)]
-pub struct Doorkeeper {
+pub struct Authenticator {
     posted: ArcSwap<Posted>,
     versions: AtomicU64,
     verified: Cache<u128, Verified>,
@@ -47,14 +47,14 @@ struct Posted {
 #[derive(Clone, Debug)]
 struct Verified {
     version: u64,
-    entry: Arc<Entry>,
+    entry: Arc<KeyEntry>,
 }
 
 /// Keyed 128-bit hash that names keys in the cache, so that no secret is kept and a client cannot
 /// choose its slot. `None` if the system has no randomness: then no key is cached.
 struct Fingerprints(Option<[u64; 4]>);
 
-impl Doorkeeper {
+impl Authenticator {
     /// Returns an authenticator that knows no key.
     #[must_use]
     pub fn new() -> Self {
@@ -183,7 +183,7 @@ impl Doorkeeper {
     }
 
     /// Returns the entry of this key text if the key exists and its secret is right.
-    fn verify(&self, posted: &Posted, text: &str) -> Option<Arc<Entry>> {
+    fn verify(&self, posted: &Posted, text: &str) -> Option<Arc<KeyEntry>> {
         let fingerprint = self.fingerprints.of(text);
         let known = fingerprint.and_then(|fingerprint| self.verified.get(&fingerprint));
         // An earlier table may have verified a key that is revoked by now.
@@ -205,13 +205,13 @@ impl Doorkeeper {
     }
 }
 
-impl Default for Doorkeeper {
+impl Default for Authenticator {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Entry {
+impl KeyEntry {
     /// Returns the result of a request with this key. Reads the clock only for keys that expire.
     fn result(&self, now_ms: impl FnOnce() -> u64) -> AccessResult {
         match self.state {
@@ -269,5 +269,5 @@ fn invalid(message: &str) -> GatewayError {
 }
 
 #[cfg(test)]
-#[path = "doorkeeper_test.rs"]
-mod doorkeeper_test;
+#[path = "authenticator_test.rs"]
+mod authenticator_test;

@@ -37,15 +37,15 @@ fn table(keys: impl IntoIterator<Item = (KeyId, Key)>) -> KeyTable {
     KeyTable::new(keys, [], None)
 }
 
-fn of(keys: impl IntoIterator<Item = (KeyId, Key)>) -> Doorkeeper {
-    let doorkeeper = Doorkeeper::new();
-    doorkeeper.replace(table(keys));
-    doorkeeper
+fn of(keys: impl IntoIterator<Item = (KeyId, Key)>) -> Authenticator {
+    let authenticator = Authenticator::new();
+    authenticator.replace(table(keys));
+    authenticator
 }
 
 #[track_caller]
-fn refused(doorkeeper: &Doorkeeper, text: &str, message: &str) {
-    let error = doorkeeper.admit(&bearing(text)).expect_err("refused");
+fn refused(authenticator: &Authenticator, text: &str, message: &str) {
+    let error = authenticator.admit(&bearing(text)).expect_err("refused");
     assert_eq!(error.kind, ErrorKind::KeyInvalid);
     assert!(error.message.contains(message), "{}", error.message);
     assert!(!error.message.contains(text), "errors tell no secret");
@@ -54,79 +54,82 @@ fn refused(doorkeeper: &Doorkeeper, text: &str, message: &str) {
 #[test]
 fn a_right_key_is_let_in_the_first_time_and_from_then_on() {
     let (text, record) = key("a", SECRET);
-    let doorkeeper = of([record]);
+    let authenticator = of([record]);
     for _ in 0..3 {
-        let grant = doorkeeper.admit(&bearing(&text)).expect("let in");
+        let grant = authenticator.admit(&bearing(&text)).expect("let in");
         assert_eq!(grant.tenant.as_ref().map(TenantName::as_str), Some("acme"));
         assert_eq!(grant.priority, 2);
     }
-    doorkeeper.verified.run_pending_tasks();
-    assert_eq!(doorkeeper.verified.entry_count(), 1);
+    authenticator.verified.run_pending_tasks();
+    assert_eq!(authenticator.verified.entry_count(), 1);
 }
 
 #[test]
 fn a_wrong_key_is_not_and_leaves_nothing_behind() {
     let (text, record) = key("a", SECRET);
-    let doorkeeper = of([record]);
+    let authenticator = of([record]);
     let mut almost = text.clone();
     almost.replace_range(text.len() - 1.., if text.ends_with('0') { "1" } else { "0" });
     let (unknown, _) = key("b", SECRET);
     for _ in 0..2 {
         for wrong in [almost.as_str(), unknown.as_str(), "sw_", "sw_a_", "sk-1"] {
-            refused(&doorkeeper, wrong, "not known");
+            refused(&authenticator, wrong, "not known");
         }
     }
-    doorkeeper.verified.run_pending_tasks();
-    assert_eq!(doorkeeper.verified.entry_count(), 0);
-    let error = doorkeeper.admit(&HeaderMap::new()).expect_err("refused");
+    authenticator.verified.run_pending_tasks();
+    assert_eq!(authenticator.verified.entry_count(), 0);
+    let error = authenticator.admit(&HeaderMap::new()).expect_err("refused");
     assert_eq!(error.kind, ErrorKind::KeyMissing);
 }
 
 #[test]
 fn a_swap_of_the_table_voids_what_was_verified() {
     let (text, record) = key("a", SECRET);
-    let doorkeeper = of([record.clone()]);
-    doorkeeper.admit(&bearing(&text)).expect("let in");
+    let authenticator = of([record.clone()]);
+    authenticator.admit(&bearing(&text)).expect("let in");
     let mut revoked = record.clone();
     revoked.1.is_revoked = true;
-    doorkeeper.replace(table([revoked]));
-    refused(&doorkeeper, &text, "revoked");
-    doorkeeper.replace(table([]));
-    refused(&doorkeeper, &text, "not known");
+    authenticator.replace(table([revoked]));
+    refused(&authenticator, &text, "revoked");
+    authenticator.replace(table([]));
+    refused(&authenticator, &text, "not known");
     let mut changed = record.clone();
     changed.1.hash = key("a", [8; 32]).1.1.hash;
-    doorkeeper.replace(table([changed]));
-    refused(&doorkeeper, &text, "not known");
-    doorkeeper.replace(table([record]));
-    doorkeeper.admit(&bearing(&text)).expect("let in again");
+    authenticator.replace(table([changed]));
+    refused(&authenticator, &text, "not known");
+    authenticator.replace(table([record]));
+    authenticator.admit(&bearing(&text)).expect("let in again");
 }
 
 #[test]
 fn a_key_ends_when_its_time_is_over_though_it_was_verified() {
     let (text, mut record) = key("a", SECRET);
     record.1.expires_ms = Some(now_ms() + 3_600_000);
-    let doorkeeper = of([record.clone()]);
-    doorkeeper.admit(&bearing(&text)).expect("let in");
-    let entry = doorkeeper.verify(&doorkeeper.posted.load(), &text).expect("verified");
+    let authenticator = of([record.clone()]);
+    authenticator.admit(&bearing(&text)).expect("let in");
+    let entry = authenticator.verify(&authenticator.posted.load(), &text).expect("verified");
     let end = record.1.expires_ms.expect("an end");
     assert_eq!(entry.result(|| end - 1), AccessResult::Ok);
     assert_eq!(entry.result(|| end), AccessResult::Expired);
     record.1.expires_ms = Some(1);
-    doorkeeper.replace(table([record]));
-    refused(&doorkeeper, &text, "expired");
+    authenticator.replace(table([record]));
+    refused(&authenticator, &text, "expired");
 }
 
 #[test]
 fn a_suspended_tenant_s_keys_let_nobody_in() {
     let (text, record) = key("a", SECRET);
-    let doorkeeper = Doorkeeper::new();
+    let authenticator = Authenticator::new();
     let terms = TenantTerms { is_suspended: true, ..TenantTerms::default() };
-    doorkeeper.replace(KeyTable::new([record], [("acme".into(), terms)], None));
-    refused(&doorkeeper, &text, "suspended");
+    authenticator.replace(KeyTable::new([record], [("acme".into(), terms)], None));
+    refused(&authenticator, &text, "suspended");
     let mut claims = HeaderMap::new();
     let name = HeaderName::from_static("x-spillway-tenant");
     claims.insert(name, HeaderValue::from_static("acme"));
-    assert_eq!(doorkeeper.believe(&claims, true).expect_err("refused").kind, ErrorKind::KeyInvalid);
+    assert_eq!(
+        authenticator.believe(&claims, true).expect_err("refused").kind,
+        ErrorKind::KeyInvalid
+    );
 }
 
 #[test]
@@ -138,14 +141,14 @@ fn an_operator_s_key_lets_no_client_in() {
 
 #[test]
 fn who_may_not_claim_is_not_believed() {
-    let doorkeeper = of([]);
+    let authenticator = of([]);
     let mut claims = HeaderMap::new();
     let name = HeaderName::from_static("x-spillway-tenant");
     claims.insert(name, HeaderValue::from_static("acme"));
-    assert!(doorkeeper.believe(&claims, true).is_ok());
-    let error = doorkeeper.believe(&claims, false).expect_err("refused");
+    assert!(authenticator.believe(&claims, true).is_ok());
+    let error = authenticator.believe(&claims, false).expect_err("refused");
     assert_eq!(error.kind, ErrorKind::KeyMissing);
-    let silent = doorkeeper.believe(&HeaderMap::new(), true);
+    let silent = authenticator.believe(&HeaderMap::new(), true);
     assert_eq!(silent.expect_err("refused").kind, ErrorKind::KeyMissing);
 }
 
@@ -159,13 +162,13 @@ fn the_cache_stays_within_its_bound() {
     let count = u32::try_from(VERIFIED_MAX).expect("a small number") + 2_000;
     let (texts, records): (Vec<_>, Vec<_>) =
         (0..count).map(|index| key(&format!("k{index}"), secret(index))).unzip();
-    let doorkeeper = of(records);
+    let authenticator = of(records);
     for text in &texts {
-        doorkeeper.admit(&bearing(text)).expect("let in");
+        authenticator.admit(&bearing(text)).expect("let in");
     }
-    doorkeeper.verified.run_pending_tasks();
-    assert!(doorkeeper.verified.entry_count() <= VERIFIED_MAX);
-    assert!(doorkeeper.verified.entry_count() > VERIFIED_MAX / 2, "it is used");
+    authenticator.verified.run_pending_tasks();
+    assert!(authenticator.verified.entry_count() <= VERIFIED_MAX);
+    assert!(authenticator.verified.entry_count() > VERIFIED_MAX / 2, "it is used");
 }
 
 #[test]
@@ -181,26 +184,26 @@ fn no_two_nodes_name_a_key_alike() {
 #[test]
 fn without_randomness_keys_are_verified_each_time() {
     let (text, record) = key("a", SECRET);
-    let doorkeeper = Doorkeeper { fingerprints: Fingerprints(None), ..of([record]) };
+    let authenticator = Authenticator { fingerprints: Fingerprints(None), ..of([record]) };
     for _ in 0..2 {
-        doorkeeper.admit(&bearing(&text)).expect("let in");
+        authenticator.admit(&bearing(&text)).expect("let in");
     }
-    assert_eq!(doorkeeper.verified.entry_count(), 0);
+    assert_eq!(authenticator.verified.entry_count(), 0);
 }
 
 #[test]
 fn requests_are_counted_by_tenant_and_result_and_a_swap_keeps_the_counts() {
     let (text, record) = key("a", SECRET);
-    let doorkeeper = of([record.clone()]);
-    doorkeeper.admit(&bearing(&text)).expect("let in");
-    doorkeeper.admit(&bearing(&text)).expect("let in");
-    refused(&doorkeeper, "sw_x", "not known");
-    drop(doorkeeper.admit(&HeaderMap::new()));
-    let before = doorkeeper.table();
+    let authenticator = of([record.clone()]);
+    authenticator.admit(&bearing(&text)).expect("let in");
+    authenticator.admit(&bearing(&text)).expect("let in");
+    refused(&authenticator, "sw_x", "not known");
+    drop(authenticator.admit(&HeaderMap::new()));
+    let before = authenticator.table();
     let mut revoked = record;
     revoked.1.is_revoked = true;
-    doorkeeper.replace(KeyTable::new([revoked], [], Some(&before)));
-    refused(&doorkeeper, &text, "revoked");
+    authenticator.replace(KeyTable::new([revoked], [], Some(&before)));
+    refused(&authenticator, &text, "revoked");
     let tally = |tenant: &str, totals: &[(AccessResult, u64)]| TenantTally {
         tenant: tenant.to_owned(),
         totals: totals.to_vec(),
@@ -209,7 +212,7 @@ fn requests_are_counted_by_tenant_and_result_and_a_swap_keeps_the_counts() {
         tally("acme", &[(AccessResult::Ok, 2), (AccessResult::Revoked, 1)]),
         tally("", &[(AccessResult::Missing, 1), (AccessResult::Unknown, 1)]),
     ];
-    assert_eq!(doorkeeper.table().tallies(), expected);
+    assert_eq!(authenticator.table().tallies(), expected);
 }
 
 #[test]
@@ -218,15 +221,15 @@ fn many_tenants_share_a_count_and_unknown_ones_make_none() {
         let name = TenantName::from(format!("t{index:04}"));
         (name, TenantTerms::default())
     });
-    let doorkeeper = Doorkeeper::new();
-    doorkeeper.replace(KeyTable::new([], tenants, None));
+    let authenticator = Authenticator::new();
+    authenticator.replace(KeyTable::new([], tenants, None));
     for tenant in ["t0001", "t1200", "t1400", "stranger"] {
         let name = HeaderName::from_static("x-spillway-tenant");
         let value = HeaderValue::from_static(tenant);
         let claims = [(name, value)].into_iter().collect();
-        doorkeeper.believe(&claims, true).expect("believed");
+        authenticator.believe(&claims, true).expect("believed");
     }
-    let tallies = doorkeeper.table().tallies();
+    let tallies = authenticator.table().tallies();
     let counted: Vec<_> =
         tallies.iter().map(|tally| (tally.tenant.as_str(), tally.totals[0].1)).collect();
     assert_eq!(counted, [("t0001", 1), ("", 1), ("_other", 2)]);

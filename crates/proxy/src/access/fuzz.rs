@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use http::HeaderMap;
 use spillway_types::TenantName;
 
-use super::Doorkeeper;
+use super::Authenticator;
 use super::presented::{CLIENT_KEYS, Presented, is_key_of_ours};
 use crate::fuzz::headers_in;
 
@@ -24,16 +24,16 @@ pub(crate) fn presented_key(input: &[u8]) {
             assert!(CLIENT_KEYS.iter().any(is_ours), "a key that replicas would see");
         }
     }
-    assert!(Doorkeeper::new().admit(&headers).is_err(), "a key that nobody made");
+    assert!(Authenticator::new().admit(&headers).is_err(), "a key that nobody made");
 }
 
 /// Asserts that a trusted proxy's claims allow only what they name, and that claims of other
 /// clients allow nothing.
 pub(crate) fn claims(input: &[u8]) {
     let headers = headers_in(input);
-    let doorkeeper = Doorkeeper::new();
-    assert!(doorkeeper.believe(&headers, false).is_err(), "claims of a stranger");
-    let Ok(grant) = doorkeeper.believe(&headers, true) else { return };
+    let authenticator = Authenticator::new();
+    assert!(authenticator.believe(&headers, false).is_err(), "claims of a stranger");
+    let Ok(grant) = authenticator.believe(&headers, true) else { return };
     let said = headers.get("x-spillway-tenant").and_then(|value| value.to_str().ok());
     assert_eq!(grant.tenant.as_ref().map(TenantName::as_str), said.map(str::trim));
     for name in ["x-spillway-tenant", "x-spillway-models", "x-spillway-regions"] {

@@ -3,9 +3,9 @@
 //! A request's key is looked up in one immutable [`KeyTable`], which the node swaps; lookups never
 //! block. Tenant, models, regions and priority of a request come from its [`Grant`] alone.
 
+mod authenticator;
 mod claims;
 mod counts;
-mod doorkeeper;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod grant;
@@ -13,8 +13,8 @@ mod mode;
 mod presented;
 mod table;
 
+pub use authenticator::Authenticator;
 pub use counts::{AccessResult, TenantTally};
-pub use doorkeeper::Doorkeeper;
 pub use grant::Grant;
 pub use mode::AccessMode;
 pub use table::{KeyTable, TenantTerms};

@@ -29,7 +29,7 @@ pub struct TenantTerms {
 /// Table of all client keys and their permissions.
 #[derive(Debug, Default)]
 pub struct KeyTable {
-    keys: BTreeMap<Box<str>, Entry>,
+    keys: BTreeMap<Box<str>, KeyEntry>,
     tenants: BTreeMap<TenantName, Tenant>,
     isolates_any: bool,
     /// Counters of requests without a valid key.
@@ -40,7 +40,7 @@ pub struct KeyTable {
 
 /// A key's salted hash, state and permissions.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct KeyEntry {
     pub(super) salt: [u8; 16],
     pub(super) hash: Hidden,
     pub(super) state: EntryState,
@@ -122,7 +122,7 @@ impl KeyTable {
             .collect()
     }
 
-    pub(super) fn entry(&self, id: &str) -> Option<&Entry> {
+    pub(super) fn entry(&self, id: &str) -> Option<&KeyEntry> {
         self.keys.get(id)
     }
 
@@ -170,7 +170,7 @@ impl KeyTable {
         Tenant { terms, counts, is_counted }
     }
 
-    fn entry_of(&self, id: &KeyId, key: Key) -> Entry {
+    fn entry_of(&self, id: &KeyId, key: Key) -> KeyEntry {
         let tenant = key.tenant.as_ref().map(TenantName::as_str);
         let terms = tenant.map(|tenant| self.terms(tenant)).unwrap_or_default();
         let state = match (key.is_revoked, terms.is_suspended) {
@@ -189,7 +189,7 @@ impl KeyTable {
             is_isolated: terms.is_isolated,
             tenant: key.tenant,
         };
-        Entry {
+        KeyEntry {
             salt: key.salt,
             hash: key.hash,
             state,

@@ -12,8 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::client::greet::Version;
-use crate::client::meter::Meter;
-use crate::frame_budget::{FrameBudget, Sender};
+use crate::client::meter::ConnectionMeter;
+use crate::frame_budget::{FrameBudget, FrameSender};
 use crate::gateway::Gateway;
 use crate::memory::Pressure;
 use crate::stream::Stream;
@@ -31,7 +31,7 @@ pub(crate) struct ClientStream {
     stream: Stream,
     /// Bytes read for protocol detection; they come first.
     read_ahead: Bytes,
-    meter: Arc<Meter>,
+    meter: Arc<ConnectionMeter>,
     gateway: Arc<Gateway>,
     /// Timer of the next read while memory is full.
     pause: Option<Pin<Box<Sleep>>>,
@@ -43,10 +43,10 @@ impl ClientStream {
     pub(crate) fn new(
         stream: Stream,
         (version, read_ahead): (Version, Bytes),
-        (gateway, meter): (Arc<Gateway>, Arc<Meter>),
+        (gateway, meter): (Arc<Gateway>, Arc<ConnectionMeter>),
     ) -> Self {
-        let frames =
-            (version == Version::Http2).then(|| FrameBudget::new(Sender::Client, Instant::now()));
+        let frames = (version == Version::Http2)
+            .then(|| FrameBudget::new(FrameSender::Client, Instant::now()));
         Self { stream, read_ahead, meter, gateway, pause: None, frames }
     }
 

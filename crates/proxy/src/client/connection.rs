@@ -19,7 +19,7 @@ use crate::access::{AccessMode, AccessSwitch};
 use crate::client::client_stream::ClientStream;
 use crate::client::greet::{Greeted, Version, greet};
 use crate::client::listener::Listener;
-use crate::client::meter::Meter;
+use crate::client::meter::ConnectionMeter;
 use crate::client::streams::Streams;
 use crate::client::watchdog::{CloseReason, Watchdog};
 use crate::memory::Pressure;
@@ -35,7 +35,7 @@ const STREAM_BUFFER_BYTES: usize = 64 << 10;
 
 /// Facts about a connection that its requests need.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ConnectionFacts {
     pub(crate) address: IpAddr,
     /// The address as header text, made once for all requests.
     pub(crate) address_text: HeaderValue,
@@ -44,10 +44,10 @@ pub(crate) struct Client {
     pub(crate) is_unnamed: bool,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
     pub(crate) access: Arc<AccessSwitch>,
-    pub(crate) meter: Arc<Meter>,
+    pub(crate) meter: Arc<ConnectionMeter>,
 }
 
-impl Client {
+impl ConnectionFacts {
     pub(crate) fn new(
         address: IpAddr,
         is_tls: bool,
@@ -135,7 +135,7 @@ async fn first_words_missed(worker: &Worker) {
 /// Runs the HTTP protocol; returns the reason if the watchdog closed the connection.
 async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> Option<CloseReason> {
     let believed = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
-    let client = Client::new(greeted.address, greeted.stream.is_tls(), believed);
+    let client = ConnectionFacts::new(greeted.address, greeted.stream.is_tls(), believed);
     let client = Arc::new(if greeted.is_unnamed { client.unnamed() } else { client });
     let meter = Arc::clone(&client.meter);
     let gateway = Arc::clone(&worker.gateway);
@@ -203,7 +203,7 @@ type Finish<C> = fn(Pin<&mut C>);
 /// read from a flag. Polling them at every wake-up would cost each token of each stream.
 async fn watch<C: Future<Output = hyper::Result<()>>>(
     worker: &Worker,
-    (meter, pump): (&Meter, Option<&Arc<Pump>>),
+    (meter, pump): (&ConnectionMeter, Option<&Arc<Pump>>),
     mut connection: Pin<&mut C>,
     finish: Finish<C>,
 ) -> Option<CloseReason> {

@@ -9,7 +9,7 @@ use crate::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE};
 ///
 /// All accesses are relaxed: the values guide time-outs, nothing is published through them.
 #[derive(Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct ConnectionMeter {
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
     write_blocked: AtomicBool,
@@ -23,9 +23,9 @@ pub(crate) struct Meter {
     is_flooded: AtomicBool,
 }
 
-/// Values of a [`Meter`] at one moment.
+/// Values of a [`ConnectionMeter`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reading {
+pub(crate) struct MeterReading {
     pub(crate) read_bytes: u64,
     pub(crate) written_bytes: u64,
     pub(crate) write_blocked: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Reading {
 
 /// A piece of a reply that was handed over; to be dropped when the next is asked for.
 #[derive(Debug)]
-pub(crate) struct PieceOut(Arc<Meter>);
+pub(crate) struct PieceOut(Arc<ConnectionMeter>);
 
 impl Drop for PieceOut {
     fn drop(&mut self) {
@@ -53,9 +53,9 @@ impl Drop for PieceOut {
     }
 }
 
-impl Meter {
-    pub(crate) fn read(&self) -> Reading {
-        Reading {
+impl ConnectionMeter {
+    pub(crate) fn read(&self) -> MeterReading {
+        MeterReading {
             read_bytes: self.read_bytes.load(Ordering::Relaxed),
             written_bytes: self.written_bytes.load(Ordering::Relaxed),
             write_blocked: self.write_blocked.load(Ordering::Relaxed),

@@ -20,7 +20,7 @@ pub use listener::{Listener, ListenerSpec, TlsError, TlsIdentity};
 pub use server_tls::ServerTls;
 
 pub(crate) use body_shares::{BodyHolder, BodyShares};
-pub(crate) use connection::Client;
+pub(crate) use connection::ConnectionFacts;
 pub(crate) use meter::PieceOut;
 pub(crate) use shares::{Share, Shares};
 pub(crate) use watchdog::CloseReason;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use crate::client::greet::Version;
-use crate::client::meter::Reading;
+use crate::client::meter::MeterReading;
 use crate::settings::Limits;
 
 /// Time for a slow head or an unread reply while memory is full: the connection holds memory that
@@ -53,7 +53,7 @@ pub(crate) struct Watchdog {
     resets_max: u32,
     reset_window: Duration,
     version: Version,
-    last: Reading,
+    last: MeterReading,
     /// Start of the time without requests in flight.
     idle_since: Option<Instant>,
     /// Bytes read when the connection became idle: more of them mean that a head has begun.
@@ -73,7 +73,7 @@ impl Watchdog {
             resets_max: limits.resets_per_connection_max,
             reset_window: limits.reset_window,
             version,
-            last: Reading::default(),
+            last: MeterReading::default(),
             idle_since: Some(now),
             idle_read_bytes: 0,
             head_since: None,
@@ -93,7 +93,7 @@ impl Watchdog {
     /// was abandoned. `is_full` is true while the process has used up its memory.
     pub(crate) fn check(
         &mut self,
-        reading: Reading,
+        reading: MeterReading,
         is_full: bool,
         now: Instant,
     ) -> Option<CloseReason> {
@@ -106,7 +106,7 @@ impl Watchdog {
         verdict
     }
 
-    fn resets(&mut self, reading: Reading, now: Instant) -> Option<CloseReason> {
+    fn resets(&mut self, reading: MeterReading, now: Instant) -> Option<CloseReason> {
         if now.saturating_duration_since(self.window_start) >= self.reset_window {
             self.window_start = now;
             self.window_abandoned = self.last.abandoned;
@@ -117,7 +117,7 @@ impl Watchdog {
 
     fn stalled(
         &mut self,
-        reading: Reading,
+        reading: MeterReading,
         patience: Duration,
         now: Instant,
     ) -> Option<CloseReason> {
@@ -144,7 +144,7 @@ impl Watchdog {
 
     fn waiting(
         &mut self,
-        reading: Reading,
+        reading: MeterReading,
         patience: Duration,
         now: Instant,
     ) -> Option<CloseReason> {
@@ -188,7 +188,7 @@ mod tests {
 
     /// Feeds one reading per interval and returns when and why the watchdog gave up.
     fn run(
-        reading: impl Fn(Duration) -> Reading,
+        reading: impl Fn(Duration) -> MeterReading,
         for_at_most: Duration,
     ) -> Option<(Duration, CloseReason)> {
         run_as((Version::Http1, false), reading, for_at_most)
@@ -196,7 +196,7 @@ mod tests {
 
     fn run_as(
         (version, is_full): (Version, bool),
-        reading: impl Fn(Duration) -> Reading,
+        reading: impl Fn(Duration) -> MeterReading,
         for_at_most: Duration,
     ) -> Option<(Duration, CloseReason)> {
         let start = Instant::now();
@@ -213,15 +213,17 @@ mod tests {
 
     #[test]
     fn a_silent_connection_is_closed_after_the_idle_time() {
-        let (after, reason) = run(|_| Reading::default(), 100 * SECOND).expect("closed");
+        let (after, reason) = run(|_| MeterReading::default(), 100 * SECOND).expect("closed");
         assert_eq!(reason, CloseReason::Idle);
         assert!(after >= 75 * SECOND && after <= 80 * SECOND, "{after:?}");
     }
 
     #[test]
     fn a_head_that_drips_is_closed_after_the_head_time_though_bytes_keep_coming() {
-        let dripping =
-            |passed: Duration| Reading { read_bytes: passed.as_secs(), ..Reading::default() };
+        let dripping = |passed: Duration| MeterReading {
+            read_bytes: passed.as_secs(),
+            ..MeterReading::default()
+        };
         let (after, reason) = run(dripping, 100 * SECOND).expect("closed");
         assert_eq!(reason, CloseReason::SlowHead);
         assert!(after <= 20 * SECOND, "{after:?}");
@@ -229,59 +231,70 @@ mod tests {
 
     #[test]
     fn a_request_may_wait_for_its_reply_as_long_as_it_likes() {
-        let waiting =
-            |_| Reading { read_bytes: 9, requests: 1, in_flight: 1, ..Reading::default() };
+        let waiting = |_| MeterReading {
+            read_bytes: 9,
+            requests: 1,
+            in_flight: 1,
+            ..MeterReading::default()
+        };
         assert_eq!(run(waiting, 7200 * SECOND), None);
     }
 
     #[test]
     fn a_client_that_takes_no_bytes_is_cut_off_and_a_slow_one_is_not() {
-        let busy = Reading { requests: 1, in_flight: 1, write_blocked: true, ..Reading::default() };
+        let busy = MeterReading {
+            requests: 1,
+            in_flight: 1,
+            write_blocked: true,
+            ..MeterReading::default()
+        };
         let (after, reason) = run(|_| busy, 200 * SECOND).expect("closed");
         assert_eq!(reason, CloseReason::Stalled);
         assert!(after >= 60 * SECOND && after <= 65 * SECOND, "{after:?}");
-        let slow = |passed: Duration| Reading { written_bytes: passed.as_secs() / 20, ..busy };
+        let slow = |passed: Duration| MeterReading { written_bytes: passed.as_secs() / 20, ..busy };
         assert_eq!(run(slow, 600 * SECOND), None);
     }
 
     #[test]
     fn an_http2_client_is_judged_by_the_pieces_it_takes_and_not_by_its_pings() {
-        let pinging = |passed: Duration| Reading {
+        let pinging = |passed: Duration| MeterReading {
             requests: 1,
             in_flight: 1,
             pieces_waiting: 1,
             read_bytes: passed.as_secs(),
             written_bytes: passed.as_secs(),
-            ..Reading::default()
+            ..MeterReading::default()
         };
         let (after, reason) =
             run_as((Version::Http2, false), pinging, 200 * SECOND).expect("closed");
         assert_eq!(reason, CloseReason::Stalled);
         assert!(after >= 60 * SECOND && after <= 65 * SECOND, "{after:?}");
-        let slow =
-            |passed: Duration| Reading { pieces_taken: passed.as_secs() / 20, ..pinging(passed) };
+        let slow = |passed: Duration| MeterReading {
+            pieces_taken: passed.as_secs() / 20,
+            ..pinging(passed)
+        };
         assert_eq!(run_as((Version::Http2, false), slow, 600 * SECOND), None);
         let idle =
-            |passed: Duration| Reading { pieces_waiting: 0, in_flight: 0, ..pinging(passed) };
+            |passed: Duration| MeterReading { pieces_waiting: 0, in_flight: 0, ..pinging(passed) };
         let (after, reason) = run_as((Version::Http2, false), idle, 200 * SECOND).expect("closed");
         assert_eq!((reason, after), (CloseReason::Idle, 75 * SECOND), "pings are no request head");
     }
 
     #[test]
     fn abandoning_requests_fast_closes_and_slowly_does_not() {
-        let fast = |passed: Duration| Reading {
+        let fast = |passed: Duration| MeterReading {
             requests: 1,
             in_flight: 1,
             abandoned: u32::try_from(passed.as_secs() * 30).expect("small"),
-            ..Reading::default()
+            ..MeterReading::default()
         };
         let (_, reason) = run(fast, 100 * SECOND).expect("closed");
         assert_eq!(reason, CloseReason::Resets);
-        let slow = |passed: Duration| Reading {
+        let slow = |passed: Duration| MeterReading {
             requests: 1,
             in_flight: 1,
             abandoned: u32::try_from(passed.as_secs() * 3).expect("small"),
-            ..Reading::default()
+            ..MeterReading::default()
         };
         assert_eq!(run(slow, 600 * SECOND), None);
     }
@@ -289,26 +302,32 @@ mod tests {
     #[test]
     fn while_memory_is_full_slow_heads_and_unread_replies_are_cut_off_sooner() {
         let http1 = (Version::Http1, true);
-        let dripping =
-            |passed: Duration| Reading { read_bytes: passed.as_secs(), ..Reading::default() };
+        let dripping = |passed: Duration| MeterReading {
+            read_bytes: passed.as_secs(),
+            ..MeterReading::default()
+        };
         let (after, reason) = run_as(http1, dripping, 100 * SECOND).expect("closed");
         assert_eq!(reason, CloseReason::SlowHead);
         assert!(after <= 10 * SECOND, "{after:?}");
-        let unread =
-            |_| Reading { requests: 1, in_flight: 1, write_blocked: true, ..Reading::default() };
+        let unread = |_| MeterReading {
+            requests: 1,
+            in_flight: 1,
+            write_blocked: true,
+            ..MeterReading::default()
+        };
         let (after, reason) = run_as(http1, unread, 100 * SECOND).expect("closed");
         assert_eq!(reason, CloseReason::Stalled);
         assert!(after <= 10 * SECOND, "{after:?}");
-        let waiting = |_| Reading { requests: 1, in_flight: 1, ..Reading::default() };
+        let waiting = |_| MeterReading { requests: 1, in_flight: 1, ..MeterReading::default() };
         assert_eq!(run_as(http1, waiting, 600 * SECOND), None);
     }
 
     #[test]
     fn back_to_back_requests_are_not_idle_time() {
-        let busy = |passed: Duration| Reading {
+        let busy = |passed: Duration| MeterReading {
             requests: passed.as_secs(),
             read_bytes: passed.as_secs() * 100,
-            ..Reading::default()
+            ..MeterReading::default()
         };
         assert_eq!(run(busy, 600 * SECOND), None);
     }

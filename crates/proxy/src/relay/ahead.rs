@@ -23,7 +23,7 @@ pub(super) struct Ahead {
     block_bytes: usize,
     blocks_max: usize,
     /// Blocks, oldest first; only the last may have free bytes.
-    blocks: VecDeque<Block>,
+    blocks: VecDeque<AheadBlock>,
     /// Bytes that found no room in the blocks; they come after them.
     rest: Bytes,
     /// Trailers, which end the reply.
@@ -32,12 +32,12 @@ pub(super) struct Ahead {
 
 /// A block; holds its room as long as its bytes are in use, also in the HTTP library.
 #[derive(Debug)]
-struct Block {
+struct AheadBlock {
     bytes: Vec<u8>,
     _hold: AheadHold,
 }
 
-impl AsRef<[u8]> for Block {
+impl AsRef<[u8]> for AheadBlock {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -124,7 +124,7 @@ impl Ahead {
         }
         let Some(hold) = self.room.take(self.block_bytes as u64) else { return false };
         let bytes = Vec::with_capacity(self.block_bytes);
-        self.blocks.push_back(Block { bytes, _hold: hold });
+        self.blocks.push_back(AheadBlock { bytes, _hold: hold });
         true
     }
 }

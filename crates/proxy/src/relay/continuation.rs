@@ -7,10 +7,10 @@ use http_body::Frame;
 use spillway_protocol::Next;
 use spillway_types::End;
 
-use crate::continuations::{Broke, Continuation, Refused};
+use crate::continuations::{Broke, Continuation, ContinuationRefused};
 use crate::relay::events::Events;
 use crate::relay::relay_body::Relay;
-use crate::request::{Position, Sought};
+use crate::request::{ContinuationFound, ContinuationPosition};
 
 impl Relay {
     /// Tries to continue a stream whose replica's part ended like this. Returns true if another
@@ -29,19 +29,19 @@ impl Relay {
                 self.end_without(last, (end, broke));
                 return true;
             }
-            Next::Unfit(unfit) => return self.refuse(Refused::Unfit(unfit)),
-            Next::Afresh => Position::Start,
+            Next::Unfit(unfit) => return self.refuse(ContinuationRefused::Unfit(unfit)),
+            Next::Afresh => ContinuationPosition::Start,
             Next::Behind => events.end_so_far(),
         };
         if !resume.has_turns() {
-            return self.refuse(Refused::Count);
+            return self.refuse(ContinuationRefused::Count);
         }
         if !resume.is_in_budget() {
-            return self.refuse(Refused::Budget);
+            return self.refuse(ContinuationRefused::Budget);
         }
         self.account();
         self.tell_witness(end);
-        self.witness = None;
+        self.observer = None;
         // Dropping the connection also stops a replica that is only slow.
         self.connection = None;
         let place = self.place.take();
@@ -65,11 +65,11 @@ impl Relay {
         self.count(Continuation::Ended(broke));
         self.last_words = (!last.is_empty()).then(|| Frame::data(last));
         self.tell_witness(end);
-        self.witness = None;
+        self.observer = None;
         self.close(End::Complete);
     }
 
-    fn refuse(&self, why: Refused) -> bool {
+    fn refuse(&self, why: ContinuationRefused) -> bool {
         self.count(Continuation::Refused(why));
         false
     }
@@ -88,7 +88,7 @@ impl Relay {
     }
 }
 
-impl Sought {
+impl ContinuationFound {
     /// Continues the relay with the replica that was found; returns `false` if there is none.
     pub(super) fn settle(self, relay: &mut Relay) -> bool {
         let Self { resume, mut record, found } = self;
@@ -100,7 +100,7 @@ impl Sought {
                 relay.body = dispatched.reply.response.into_body();
                 relay.connection = dispatched.reply.connection;
                 relay.place = Some(dispatched.place);
-                relay.witness = dispatched.witness;
+                relay.observer = dispatched.observer;
                 if resume.hides_cache_at(relay.place.as_ref()) {
                     // The first replica may have kept the tenants' caches apart, and this one does
                     // not.

@@ -12,7 +12,7 @@ use spillway_types::End;
 use crate::place::Place;
 use crate::relay::events::{Events, Flavour};
 use crate::relay::relay_body::{Broken, Relay, RelayError};
-use crate::request::Record;
+use crate::request::RequestRecord;
 use crate::upstream::ClientHalf;
 
 impl Relay {
@@ -88,8 +88,8 @@ impl Relay {
         {
             self.has_status = true;
             self.record_mut(|record| record.grpc_status(code));
-            if let Some(witness) = &mut self.witness {
-                witness.grpc_status(code);
+            if let Some(observer) = &mut self.observer {
+                observer.grpc_status(code);
             }
         }
     }
@@ -105,20 +105,21 @@ impl Relay {
         self.place = None;
     }
 
-    /// Reports the end of the replica's part to the witness.
+    /// Reports the end of the replica's part to the observer.
     pub(super) fn tell_witness(&mut self, end: End) {
-        let Some(witness) = &mut self.witness else { return };
+        let Some(observer) = &mut self.observer else { return };
         let (tokens, usage) = match &self.events {
             // Usage in a stream that was cut short may be too low, so only that of a complete one
             // counts.
             Some(events) => {
                 (events.tokens_of_replica(), events.usage().filter(|_| end == End::Complete))
             }
-            None => {
-                (self.record.as_ref().map(Record::token_counts).unwrap_or_default(), self.usage)
-            }
+            None => (
+                self.record.as_ref().map(RequestRecord::token_counts).unwrap_or_default(),
+                self.usage,
+            ),
         };
-        witness.end(end, tokens, usage);
+        observer.end(end, tokens, usage);
     }
 
     pub(super) fn account(&mut self) {

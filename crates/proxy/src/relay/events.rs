@@ -11,7 +11,7 @@ use spillway_protocol::{
 };
 use spillway_types::{GapHistogram, TokenCounts};
 
-use crate::request::{Position, has_events};
+use crate::request::{ContinuationPosition, has_events};
 
 /// Most bytes of an incomplete event that are held back, so that an error event never lands in the
 /// middle of an event. No event of a language model comes near this size.
@@ -181,12 +181,13 @@ impl Events {
     }
 
     /// Returns the position at which another replica has to continue.
-    pub(crate) fn end_so_far(&self) -> Position {
+    pub(crate) fn end_so_far(&self) -> ContinuationPosition {
         match &self.thread {
-            Some(thread) if !thread.text().is_empty() => {
-                Position::Behind { text: thread.text().to_owned(), tokens: thread.tokens() }
-            }
-            _ => Position::Start,
+            Some(thread) if !thread.text().is_empty() => ContinuationPosition::Behind {
+                text: thread.text().to_owned(),
+                tokens: thread.tokens(),
+            },
+            _ => ContinuationPosition::Start,
         }
     }
 

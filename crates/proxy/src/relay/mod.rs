@@ -4,9 +4,9 @@ mod ahead;
 mod ahead_room;
 mod behind;
 mod body;
+mod continuation;
 mod ends;
 mod events;
-mod go_on;
 mod pump;
 mod relay_body;
 

@@ -19,7 +19,9 @@ use crate::place::Place;
 use crate::relay::behind::Behind;
 use crate::relay::events::{Events, Flavour};
 use crate::replica::DOWN_LOOK;
-use crate::request::{Record, Resume, Seeking, Witness, clean_trailers};
+use crate::request::{
+    AttemptObserver, PendingContinuation, RequestRecord, StreamContinuation, clean_trailers,
+};
 use crate::stored_responses::{Home, NotKept, StoredResponse};
 use crate::upstream::{ClientHalf, Http1Connection};
 use crate::wire_body::{WireBody, WireError};
@@ -48,7 +50,7 @@ pub(crate) struct RelayPlan {
     /// Client's half of a gRPC stream.
     pub(crate) client_half: Option<ClientHalf>,
     /// Means to continue the stream at another replica if it fails.
-    pub(crate) resume: Option<Box<Resume>>,
+    pub(crate) resume: Option<Box<StreamContinuation>>,
 }
 
 /// Replica's end of a reply.
@@ -60,7 +62,7 @@ pub(crate) struct Upstream {
     /// Place at the replica or region, held until the reply ends.
     pub(crate) place: Place,
     /// Judges the replica by its reply; `None` for other regions.
-    pub(crate) witness: Option<Witness>,
+    pub(crate) observer: Option<AttemptObserver>,
 }
 
 /// Longest silence of a region before a reply of it that has not begun is given up.
@@ -87,11 +89,11 @@ pub(crate) struct Relay {
     pub(super) connection: Option<Box<Http1Connection>>,
     /// Place of the reply, while a replica or region serves it; dropping it releases the place.
     pub(super) place: Option<Place>,
-    pub(super) witness: Option<Witness>,
+    pub(super) observer: Option<AttemptObserver>,
     /// Record of the request; lent to `seeking` while another replica is looked for.
-    pub(super) record: Option<Record>,
+    pub(super) record: Option<RequestRecord>,
     /// Search for a replica that continues the stream, with the end that made it necessary.
-    pub(super) seeking: Option<(End, Seeking)>,
+    pub(super) seeking: Option<(End, PendingContinuation)>,
     pub(super) events: Option<Events>,
     /// Token usage in a reply of one piece.
     pub(super) usage: Option<Usage>,
@@ -130,7 +132,7 @@ impl Relay {
         plan: RelayPlan,
         head: &mut Parts,
         upstream: Upstream,
-        record: Record,
+        record: RequestRecord,
     ) -> Self {
         let events = Events::of(&head.headers, plan.flavour, plan.strip_usage);
         let thread = plan.resume.as_ref().and_then(|resume| resume.thread());
@@ -144,7 +146,7 @@ impl Relay {
             body: upstream.body,
             connection: upstream.connection,
             place: Some(upstream.place),
-            witness: upstream.witness,
+            observer: upstream.observer,
             record: Some(record),
             seeking: None,
             events,
@@ -201,7 +203,7 @@ impl Relay {
         let Some(frame) = next else { return self.poll_broken(cx) };
         // Reset until the client has taken the piece.
         self.is_asked = false;
-        self.piece_out = self.record.as_ref().map(Record::hand_over);
+        self.piece_out = self.record.as_ref().map(RequestRecord::hand_over);
         Poll::Ready(Some(Ok(frame)))
     }
 
@@ -305,8 +307,8 @@ impl Relay {
         };
         let now = Instant::now();
         self.last_piece_at = now;
-        if let Some(witness) = &mut self.witness {
-            witness.piece(now);
+        if let Some(observer) = &mut self.observer {
+            observer.piece(now);
         }
         if !self.has_begun {
             self.has_begun = true;
@@ -341,7 +343,7 @@ impl Relay {
         self.plan.resume.is_some() && self.events.as_ref().is_some_and(Events::is_short)
     }
 
-    pub(super) fn record_mut(&mut self, edit: impl FnOnce(&mut Record)) {
+    pub(super) fn record_mut(&mut self, edit: impl FnOnce(&mut RequestRecord)) {
         if let Some(record) = &mut self.record {
             edit(record);
         }
@@ -478,7 +480,7 @@ impl Drop for Relay {
             self.account();
         }
         if !self.behind.has_all() {
-            self.record_mut(Record::left_behind);
+            self.record_mut(RequestRecord::left_behind);
         }
     }
 }

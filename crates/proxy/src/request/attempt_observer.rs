@@ -8,11 +8,11 @@ use spillway_journey::RetrySafety;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{Usage, parse_orca};
 use spillway_route::{RefusalScope, Work};
-use spillway_types::{End, Fault, LoadReport, ModelName, Sign, SignKind, TokenCounts};
+use spillway_types::{End, LoadReport, ModelName, Sign, SignFault, SignKind, TokenCounts};
 
 use crate::replica::Replica;
+use crate::request::cache_feedback::CacheFeedback;
 use crate::request::headers::is_event_stream;
-use crate::request::lesson::Lesson;
 use crate::upstream::FailedAttempt;
 use crate::worker::Worker;
 
@@ -27,25 +27,25 @@ const GRPC_SERVER_FAULTS: [u8; 4] = [2, 13, 14, 15];
 /// Observer of one attempt, from the request to the reply's end, that reports signs of the
 /// replica's health.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct AttemptObserver {
     worker: Arc<Worker>,
     replica: Arc<Replica>,
     model: Option<ModelName>,
     /// Hash of the request's tenant; `None` for a request without a tenant of its own.
     tenant: Option<u64>,
     asked_at: Instant,
-    lesson: Option<Lesson>,
+    feedback: Option<CacheFeedback>,
     work: Work,
     /// Time from the request to the first byte of the body.
     begun_after: Option<Duration>,
     is_stream: bool,
-    seen: Seen,
+    seen: ObservedStage,
     is_success: bool,
 }
 
 /// Reports made so far, so that a reply is judged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
+enum ObservedStage {
     // Nothing => (Begun | Judged)
     Nothing,
     /// A good reply has begun; its first byte is reported.
@@ -55,48 +55,48 @@ enum Seen {
     Judged,
 }
 
-impl Witness {
+impl AttemptObserver {
     /// Begins to observe an attempt: the replica is asked now, and a connection is looked for.
     pub(crate) fn new(
         worker: &Arc<Worker>,
         replica: &Arc<Replica>,
         (model, tenant): (Option<&ModelName>, Option<u64>),
-        (work, lesson): (Work, Option<Lesson>),
+        (work, feedback): (Work, Option<CacheFeedback>),
     ) -> Self {
-        replica.crowd().note_sent();
+        replica.concurrency().note_sent();
         Self {
             worker: Arc::clone(worker),
             replica: Arc::clone(replica),
             model: model.cloned(),
             tenant,
             asked_at: Instant::now(),
-            lesson,
+            feedback,
             work,
             begun_after: None,
             is_stream: false,
-            seen: Seen::Nothing,
+            seen: ObservedStage::Nothing,
             is_success: false,
         }
     }
 
     /// Notes that a connection stands and the request is being sent.
     pub(crate) fn sent(&mut self) {
-        if let Some(lesson) = &mut self.lesson {
-            lesson.sent();
+        if let Some(feedback) = &mut self.feedback {
+            feedback.sent();
         }
     }
 
     /// Notes that the attempt ended without a reply.
     pub(crate) fn failed(&mut self, failed: &FailedAttempt) {
-        if let Some(lesson) = &mut self.lesson
+        if let Some(feedback) = &mut self.feedback
             && failed.error.retry_safety() != RetrySafety::Never
         {
-            lesson.unread();
+            feedback.unread();
         }
         if let Some(fault) = failed.fault() {
             self.tell(Instant::now(), SignKind::Failed(fault));
         }
-        self.seen = Seen::Judged;
+        self.seen = ObservedStage::Judged;
     }
 
     /// Notes the reply's head.
@@ -105,8 +105,8 @@ impl Witness {
         self.replica.heard(now);
         self.is_success = head.status().is_success();
         self.is_stream = is_event_stream(head.headers());
-        if let Some(lesson) = &mut self.lesson {
-            lesson.head(head);
+        if let Some(feedback) = &mut self.feedback {
+            feedback.head(head);
         }
         if let Some(report) = reported(head.headers()) {
             self.tell(now, SignKind::Reported(Box::new(report)));
@@ -119,7 +119,7 @@ impl Witness {
             status if status.is_success() && !speaks_grpc(head.headers()) => {
                 self.replica.tenant_rests().answered(now);
             }
-            status if is_fault(status) => self.judge(now, SignKind::Failed(Fault::ServerError)),
+            status if is_fault(status) => self.judge(now, SignKind::Failed(SignFault::ServerError)),
             _ => {}
         }
     }
@@ -127,12 +127,12 @@ impl Witness {
     /// Notes a refusal with 429 or `RESOURCE_EXHAUSTED`, which may concern the request's tenant
     /// alone.
     fn refused(&mut self, now: Instant, retry_after: Option<Duration>) {
-        if self.seen == Seen::Judged {
+        if self.seen == ObservedStage::Judged {
             return;
         }
         let rests = self.replica.tenant_rests();
         match self.tenant.map(|tenant| rests.refused(tenant, now, retry_after)) {
-            Some(RefusalScope::Tenant) => self.seen = Seen::Judged,
+            Some(RefusalScope::Tenant) => self.seen = ObservedStage::Judged,
             Some(RefusalScope::Replica) | None => self.busy(now, retry_after),
         }
     }
@@ -151,24 +151,24 @@ impl Witness {
         } else if code == GRPC_OK {
             self.replica.tenant_rests().answered(now);
         } else if GRPC_SERVER_FAULTS.contains(&code) {
-            self.judge(now, SignKind::Failed(Fault::ServerError));
+            self.judge(now, SignKind::Failed(SignFault::ServerError));
         }
     }
 
     /// Notes a piece of the reply's body.
     pub(crate) fn piece(&mut self, now: Instant) {
         self.replica.heard(now);
-        if let Some(lesson) = &mut self.lesson {
-            lesson.piece(now);
+        if let Some(feedback) = &mut self.feedback {
+            feedback.piece(now);
         }
         let after = now.saturating_duration_since(self.asked_at);
         if self.begun_after.is_none() {
             self.begun_after = Some(after);
-            self.replica.crowd().note_settled();
-            self.replica.crowd().note_began(self.first_token(now));
+            self.replica.concurrency().note_settled();
+            self.replica.concurrency().note_began(self.first_token(now));
         }
-        if self.seen == Seen::Nothing {
-            self.seen = Seen::Begun;
+        if self.seen == ObservedStage::Nothing {
+            self.seen = ObservedStage::Begun;
             // An error comes sooner than the end of any real work.
             let worked = self.work.begun(after, self.is_stream).filter(|_| self.is_success);
             self.tell(now, SignKind::Answered { after, worked });
@@ -178,12 +178,12 @@ impl Witness {
     /// Notes the end of the reply. Only ends that the replica caused are reported.
     pub(crate) fn end(&mut self, end: End, tokens: TokenCounts, usage: Option<Usage>) {
         let now = Instant::now();
-        if let Some(lesson) = &mut self.lesson {
-            lesson.end(end, usage, tokens.completion);
+        if let Some(feedback) = &mut self.feedback {
+            feedback.end(end, usage, tokens.completion);
         }
         match end {
             End::Complete => {
-                if self.seen == Seen::Nothing {
+                if self.seen == ObservedStage::Nothing {
                     self.piece(now);
                 }
                 let worked = self.begun_after.filter(|_| self.is_success);
@@ -192,8 +192,8 @@ impl Witness {
                     worked.and_then(|after| self.work.finished(after, self.is_stream, written));
                 self.judge(now, SignKind::Finished { tokens, worked });
             }
-            End::Cut => self.judge(now, SignKind::Failed(Fault::Cut)),
-            End::Stalled => self.judge(now, SignKind::Failed(Fault::Stalled)),
+            End::Cut => self.judge(now, SignKind::Failed(SignFault::Cut)),
+            End::Stalled => self.judge(now, SignKind::Failed(SignFault::Stalled)),
             End::Answered
             | End::CancelledBeforeReply
             | End::CancelledInReply
@@ -207,13 +207,13 @@ impl Witness {
         let passed_ms = now.saturating_duration_since(self.asked_at).as_secs_f32() * 1e3;
         // An error comes sooner than the end of any real work.
         let passed_ms = Some(passed_ms).filter(|_| self.is_success)?;
-        self.lesson.as_ref().map_or(Some(passed_ms), |lesson| lesson.first_token(passed_ms))
+        self.feedback.as_ref().map_or(Some(passed_ms), |feedback| feedback.first_token(passed_ms))
     }
 
     /// Reports the final sign of this attempt, unless one was reported.
     fn judge(&mut self, now: Instant, kind: SignKind) {
-        if self.seen != Seen::Judged {
-            self.seen = Seen::Judged;
+        if self.seen != ObservedStage::Judged {
+            self.seen = ObservedStage::Judged;
             self.tell(now, kind);
         }
     }
@@ -224,11 +224,11 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
+impl Drop for AttemptObserver {
     fn drop(&mut self) {
         // Until the replica's reply has begun, the request may be waiting there.
         if self.begun_after.is_none() {
-            self.replica.crowd().note_settled();
+            self.replica.concurrency().note_settled();
         }
     }
 }

@@ -9,7 +9,7 @@ use spillway_route::{Attempt, Candidate};
 use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
 
 use crate::learning::{Learning, Replied};
-use crate::replica::{Reading, Replica};
+use crate::replica::{PromptReading, Replica};
 use crate::request::headers::is_event_stream;
 use crate::worker::Worker;
 
@@ -24,19 +24,19 @@ const IDLE_MS_MIN: f32 = 5.0;
 /// its result, so that the index can forget a request that failed. A prompt that was never sent is
 /// not reported.
 #[derive(Debug)]
-pub(crate) struct Lesson {
+pub(crate) struct CacheFeedback {
     worker: Arc<Worker>,
     asked_at: Instant,
     /// Unread prompt tokens at the replica, until the reply begins.
-    reading: Option<Reading>,
-    progress: Progress,
+    reading: Option<PromptReading>,
+    progress: FeedbackProgress,
     /// The report; taken when it is sent.
     replied: Option<Box<Replied>>,
 }
 
 /// Progress of the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum FeedbackProgress {
     // Unsent => Sent
     /// No connection stands yet.
     Unsent,
@@ -47,7 +47,7 @@ enum Progress {
     Unread,
 }
 
-impl Lesson {
+impl CacheFeedback {
     /// Begins to observe an attempt at `replica` for `inquiry`. `None` if there is nothing to
     /// learn: without a prompt neither caches nor speeds show.
     pub(crate) fn begin(
@@ -71,7 +71,7 @@ impl Lesson {
             worker: Arc::clone(worker),
             asked_at: Instant::now(),
             reading: (uncached > 0).then(|| replica.begin_reading(uncached)),
-            progress: Progress::Unsent,
+            progress: FeedbackProgress::Unsent,
             replied: Some(Box::new(replied)),
         })
     }
@@ -79,11 +79,12 @@ impl Lesson {
     /// Reports that the request is being sent, since the connection stands. Reported at once:
     /// requests with the same prompt should follow it before the reply comes.
     pub(crate) fn sent(&mut self) {
-        let Some(replied) = self.replied.as_ref().filter(|_| self.progress == Progress::Unsent)
+        let Some(replied) =
+            self.replied.as_ref().filter(|_| self.progress == FeedbackProgress::Unsent)
         else {
             return;
         };
-        self.progress = Progress::Sent;
+        self.progress = FeedbackProgress::Sent;
         if !replied.chain.as_slice().is_empty() {
             let (identity, chain) = (replied.identity, replied.chain.clone());
             self.worker.teach(Learning::Sent { identity, chain });
@@ -92,8 +93,8 @@ impl Lesson {
 
     /// Notes that the attempt failed before the replica can have read the prompt.
     pub(crate) fn unread(&mut self) {
-        if self.progress == Progress::Sent {
-            self.progress = Progress::Unread;
+        if self.progress == FeedbackProgress::Sent {
+            self.progress = FeedbackProgress::Unread;
         }
     }
 
@@ -145,17 +146,17 @@ impl Lesson {
         replied.duration = self.asked_at.elapsed();
         let Replied { identity, ref chain, .. } = *replied;
         match self.progress {
-            Progress::Unsent => {}
-            Progress::Sent => self.worker.teach(Learning::Replied(replied)),
-            Progress::Unread if chain.as_slice().is_empty() => {}
-            Progress::Unread => {
+            FeedbackProgress::Unsent => {}
+            FeedbackProgress::Sent => self.worker.teach(Learning::Replied(replied)),
+            FeedbackProgress::Unread if chain.as_slice().is_empty() => {}
+            FeedbackProgress::Unread => {
                 self.worker.teach(Learning::Unread { identity, chain: chain.clone() });
             }
         }
     }
 }
 
-impl Drop for Lesson {
+impl Drop for CacheFeedback {
     fn drop(&mut self) {
         let has_begun = self.replied.as_ref().is_some_and(|replied| replied.first_byte.is_some());
         self.tell(if has_begun { End::CancelledInReply } else { End::CancelledBeforeReply });
@@ -183,5 +184,5 @@ fn unanswered(identity: u64, model: ModelName, chain: BlockHashes) -> Replied {
 }
 
 #[cfg(test)]
-#[path = "lesson_test.rs"]
+#[path = "cache_feedback_test.rs"]
 mod tests;

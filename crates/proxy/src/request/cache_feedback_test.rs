@@ -69,11 +69,12 @@ fn attempt(prediction: Option<Prediction>) -> Attempt {
     Attempt { slot: ReplicaSlot(0), reason: Reason::Only, prediction }
 }
 
-/// Returns the lesson of a request that is on its way to the replica.
-fn sent(worker: &Arc<Worker>, replica: &Arc<Replica>, inquiry: &Inquiry) -> Lesson {
-    let mut lesson = Lesson::begin(worker, replica, inquiry, &attempt(None)).expect("a lesson");
-    lesson.sent();
-    lesson
+/// Returns the feedback of a request that is on its way to the replica.
+fn sent(worker: &Arc<Worker>, replica: &Arc<Replica>, inquiry: &Inquiry) -> CacheFeedback {
+    let mut feedback =
+        CacheFeedback::begin(worker, replica, inquiry, &attempt(None)).expect("a lesson");
+    feedback.sent();
+    feedback
 }
 
 fn learnings(worker: &Worker) -> Vec<Learning> {
@@ -94,7 +95,7 @@ fn a_prompt_is_being_read_until_the_reply_begins() {
     let (worker, replica) = (worker(), replica());
     let prediction = Prediction { prompt_tokens: 100, cached_tokens: 40, ..Prediction::default() };
     let request = inquiry(&[1, 2], 512);
-    let begin = || Lesson::begin(&worker, &replica, &request, &attempt(Some(prediction)));
+    let begin = || CacheFeedback::begin(&worker, &replica, &request, &attempt(Some(prediction)));
     let mut first = begin().expect("a lesson");
     let second = begin().expect("a lesson");
     assert_eq!(replica.pending_tokens(), 120);
@@ -110,17 +111,18 @@ fn a_whole_reply_teaches_what_it_told() {
     let (worker, replica) = (worker(), replica());
     let prediction = Prediction { first_token_ms: 5.0, ..Prediction::default() };
     let request = inquiry(&[1, 2], 600);
-    let mut lesson =
-        Lesson::begin(&worker, &replica, &request, &attempt(Some(prediction))).expect("a lesson");
+    let mut feedback =
+        CacheFeedback::begin(&worker, &replica, &request, &attempt(Some(prediction)))
+            .expect("a lesson");
     assert!(learnings(&worker).is_empty(), "there is no connection yet");
-    lesson.sent();
-    lesson.sent();
+    feedback.sent();
+    feedback.sent();
     let stream = Response::builder().header("content-type", "text/event-stream; charset=utf-8");
-    lesson.head(&stream.body(()).expect("a reply"));
-    lesson.piece(Instant::now());
+    feedback.head(&stream.body(()).expect("a reply"));
+    feedback.piece(Instant::now());
     let usage = Usage { prompt_tokens: 150, completion_tokens: 9, cached_tokens: Some(128) };
-    lesson.end(End::Complete, Some(usage), 9);
-    drop(lesson);
+    feedback.end(End::Complete, Some(usage), 9);
+    drop(feedback);
     let told = learnings(&worker);
     let identity = Candidate::identity_of(&"gpu-a".into());
     let sent = Learning::Sent { identity, chain: BlockHashes::new(vec![1, 2]) };
@@ -183,19 +185,20 @@ fn what_was_not_read_is_told_as_such_and_what_was_not_sent_not_at_all() {
     assert_eq!(learnings(&worker), expected);
     // A prompt without a full block was never reported as sent, so there is nothing to take back.
     sent(&worker, &replica, &inquiry(&[], 50)).unread();
-    let mut unsent = Lesson::begin(&worker, &replica, &request, &attempt(None)).expect("a lesson");
+    let mut unsent =
+        CacheFeedback::begin(&worker, &replica, &request, &attempt(None)).expect("a lesson");
     unsent.unread();
     drop(unsent);
-    drop(Lesson::begin(&worker, &replica, &request, &attempt(None)));
+    drop(CacheFeedback::begin(&worker, &replica, &request, &attempt(None)));
     assert_eq!(learnings(&worker), []);
 }
 
 #[test]
 fn without_a_prompt_there_is_nothing_to_learn_and_without_a_full_block_no_cache() {
     let (worker, replica) = (worker(), replica());
-    assert!(Lesson::begin(&worker, &replica, &inquiry(&[], 0), &attempt(None)).is_none());
+    assert!(CacheFeedback::begin(&worker, &replica, &inquiry(&[], 0), &attempt(None)).is_none());
     let unnamed = Inquiry { model: None, ..inquiry(&[1], 300) };
-    assert!(Lesson::begin(&worker, &replica, &unnamed, &attempt(None)).is_none());
+    assert!(CacheFeedback::begin(&worker, &replica, &unnamed, &attempt(None)).is_none());
     drop(sent(&worker, &replica, &inquiry(&[], 50)));
     let told = learnings(&worker);
     assert_eq!(told.len(), 1);

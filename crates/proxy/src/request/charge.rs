@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_quota::{LimitKind, QuotaAsk, QuotaHold, QuotaRefusal};
+use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold};
 use spillway_route::ShedReason;
 use spillway_types::{End, Inquiry, Outcome};
 
@@ -100,7 +100,7 @@ impl Charge {
     }
 }
 
-fn refused(refusal: &QuotaRefusal) -> GatewayError {
+fn refused(refusal: &QuotaError) -> GatewayError {
     if !refusal.fits() {
         // A retry is as useless as for a body that is too large.
         return GatewayError::new(ErrorKind::BeyondLimit, refusal.to_string());

@@ -19,12 +19,12 @@ use spillway_protocol::{
 use spillway_types::{RegionName, ReplicaName, ReplicaSlot};
 use tokio::time::{sleep, timeout};
 
-use crate::continuations::{ContinuationSpec, Failed};
+use crate::continuations::{ContinuationFailed, ContinuationSpec};
 use crate::place::Place;
 use crate::request::dispatch::{Dispatch, Dispatched, Interim};
 use crate::request::headers::is_event_stream;
 use crate::request::prepare::Prepared;
-use crate::request::record::Record;
+use crate::request::record::RequestRecord;
 use crate::request::tenant::tenant_key;
 use crate::upstream::RequestBody;
 use crate::view::View;
@@ -32,7 +32,7 @@ use crate::worker::Worker;
 
 /// Terms on which the stream of a request can be continued, by its body.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Continuing {
+pub(crate) struct ContinuationTerms {
     pub(crate) api: CompletionApi,
     pub(crate) telling: UsageTelling,
     pub(crate) fit: Result<(), Unfit>,
@@ -40,12 +40,12 @@ pub(crate) struct Continuing {
 
 /// State of a request that is kept while its reply streams, so that it can be sent once more.
 #[derive(Debug)]
-pub(crate) struct Resume {
+pub(crate) struct StreamContinuation {
     worker: Arc<Worker>,
     prepared: Prepared,
     head: Parts,
     dice: fastrand::Rng,
-    continuing: Continuing,
+    continuing: ContinuationTerms,
     spec: ContinuationSpec,
     /// The request as it was first sent.
     original: Segments,
@@ -60,7 +60,7 @@ pub(crate) struct Resume {
 
 /// Position at which a stream goes on.
 #[derive(Clone, Debug)]
-pub(crate) enum Position {
+pub(crate) enum ContinuationPosition {
     /// The beginning of the stream.
     Start,
     /// The end of this text, of which so many tokens were counted.
@@ -69,16 +69,16 @@ pub(crate) enum Position {
 
 /// Result of a search for a place that continues the stream.
 #[derive(Debug)]
-pub(crate) struct Sought {
-    pub(crate) resume: Box<Resume>,
-    pub(crate) record: Record,
-    pub(crate) found: Result<Box<Dispatched>, Failed>,
+pub(crate) struct ContinuationFound {
+    pub(crate) resume: Box<StreamContinuation>,
+    pub(crate) record: RequestRecord,
+    pub(crate) found: Result<Box<Dispatched>, ContinuationFailed>,
 }
 
 /// Search under way. If it is dropped, the request is recorded as one that its client left.
-pub(crate) struct Seeking(Pin<Box<dyn Future<Output = Sought> + Send>>);
+pub(crate) struct PendingContinuation(Pin<Box<dyn Future<Output = ContinuationFound> + Send>>);
 
-impl Resume {
+impl StreamContinuation {
     /// Creates the state to continue a stream; `None` if the route does not want that, or the
     /// request cannot be continued.
     pub(crate) fn of(
@@ -109,7 +109,7 @@ impl Resume {
     /// Returns an observer of the stream from its beginning; `None` if only the beginning could be
     /// repeated.
     pub(crate) fn thread(&self) -> Option<Thread> {
-        let Continuing { api, telling, fit } = self.continuing;
+        let ContinuationTerms { api, telling, fit } = self.continuing;
         fit.is_ok().then(|| Thread::new(api, telling, self.spec.text_bytes_max))
     }
 
@@ -146,10 +146,10 @@ impl Resume {
     /// Searches a place that continues the stream, for no longer than a stream may be silent.
     pub(crate) fn seek(
         mut self: Box<Self>,
-        mut record: Record,
+        mut record: RequestRecord,
         place: Option<&Place>,
-        from: Position,
-    ) -> Seeking {
+        from: ContinuationPosition,
+    ) -> PendingContinuation {
         match place {
             Some(Place::Replica(lease)) => self.broken.push(lease.replica().spec().name.clone()),
             Some(Place::Region(place)) => self.lost.push(place.region.clone()),
@@ -159,17 +159,17 @@ impl Resume {
         self.write(&from);
         let left = self.prepared.inquiry.deadline.remaining(Instant::now());
         let bound = self.prepared.route.spec.timeouts.idle.min(left);
-        Seeking(Box::pin(async move {
+        PendingContinuation(Box::pin(async move {
             let found = timeout(bound, self.find(&mut record, &from)).await;
-            let found = found.unwrap_or(Err(Failed::Late)).map(Box::new);
-            Sought { resume: self, record, found }
+            let found = found.unwrap_or(Err(ContinuationFailed::Late)).map(Box::new);
+            ContinuationFound { resume: self, record, found }
         }))
     }
 
     /// Rewrites the request so that its reply continues from there.
-    fn write(&mut self, from: &Position) {
+    fn write(&mut self, from: &ContinuationPosition) {
         let body = match (from, self.terms()) {
-            (Position::Behind { text, tokens }, Ok(terms)) => {
+            (ContinuationPosition::Behind { text, tokens }, Ok(terms)) => {
                 let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
                 let tokens_32 = u32::try_from(*tokens).unwrap_or(u32::MAX);
                 let left = self.output_tokens_max.map(|most| most.saturating_sub(tokens_32));
@@ -192,7 +192,11 @@ impl Resume {
     }
 
     /// Carries out the steps of a search for a place that continues the stream.
-    async fn find(&mut self, record: &mut Record, from: &Position) -> Result<Dispatched, Failed> {
+    async fn find(
+        &mut self,
+        record: &mut RequestRecord,
+        from: &ContinuationPosition,
+    ) -> Result<Dispatched, ContinuationFailed> {
         let tries_max = self.worker.gateway.config.retry.attempts_max;
         let mut search = ContinuationSearch::new(self.broken.len(), tries_max);
         // Replicas that were asked in this round, without success.
@@ -214,9 +218,11 @@ impl Resume {
                     sleep(pause).await;
                     search.on(SearchEvent::Paused, || false);
                 }
-                SearchStep::End(SearchEnd::NoPlaceLeft) => return Err(Failed::NoReplica),
+                SearchStep::End(SearchEnd::NoPlaceLeft) => {
+                    return Err(ContinuationFailed::NoReplica);
+                }
                 SearchStep::End(SearchEnd::Failed | SearchEnd::Found) => {
-                    return Err(Failed::Attempt);
+                    return Err(ContinuationFailed::Attempt);
                 }
             }
         }
@@ -227,8 +233,8 @@ impl Resume {
         &mut self,
         without: Without,
         tried: &mut Vec<ReplicaName>,
-        record: &mut Record,
-        from: &Position,
+        record: &mut RequestRecord,
+        from: &ContinuationPosition,
     ) -> (SearchEvent, Option<Dispatched>) {
         let worker = Arc::clone(&self.worker);
         let gateway = &worker.gateway;
@@ -274,8 +280,8 @@ impl Resume {
             Ok(dispatched) => dispatched,
             Err(error) => return (event_of(&error), None),
         };
-        if let Some(witness) = &mut dispatched.witness {
-            witness.head(&dispatched.reply.response);
+        if let Some(observer) = &mut dispatched.observer {
+            observer.head(&dispatched.reply.response);
         }
         if is_stream(&dispatched.reply.response) {
             return (SearchEvent::Stream, Some(dispatched));
@@ -287,8 +293,13 @@ impl Resume {
 
     /// Returns the replicas that are not to be asked: those that broke off, and those that cannot
     /// continue a message that was begun.
-    fn excluded(&self, view: &View, broken: &[ReplicaName], from: &Position) -> Excluded {
-        let is_begun = matches!(from, Position::Behind { .. });
+    fn excluded(
+        &self,
+        view: &View,
+        broken: &[ReplicaName],
+        from: &ContinuationPosition,
+    ) -> Excluded {
+        let is_begun = matches!(from, ContinuationPosition::Behind { .. });
         // Only some engines can continue a message of a chat that was begun.
         let needs_engine = is_begun && self.continuing.api == CompletionApi::Chat;
         let mut excluded = Excluded { slots: Vec::new(), has_others: false, is_any_left: false };
@@ -331,13 +342,13 @@ struct Excluded {
     is_any_left: bool,
 }
 
-impl Seeking {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Sought> {
+impl PendingContinuation {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ContinuationFound> {
         self.0.as_mut().poll(cx)
     }
 }
 
-impl fmt::Debug for Seeking {
+impl fmt::Debug for PendingContinuation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seeking")
     }

@@ -16,12 +16,12 @@ pub(crate) struct Cost {
     pub(crate) prompt_tokens: u64,
     /// Number of answers to generate.
     answers: u64,
-    output: Output,
+    output: OutputLimit,
 }
 
 /// Bound of the length of one answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Output {
+enum OutputLimit {
     /// Nothing is generated.
     #[default]
     None,
@@ -44,14 +44,14 @@ impl Cost {
     ) -> Self {
         let load = facts.prompt_load(body, u64::from(prompt_bytes));
         let output = match facts.max_tokens {
-            _ if counts_tokens(path) => Output::None,
-            _ if facts.is_unbounded => Output::Unknown(
+            _ if counts_tokens(path) => OutputLimit::None,
+            _ if facts.is_unbounded => OutputLimit::Unknown(
                 "A negative number for the longest answer means no limit, which a limit on tokens \
                  does not allow: say how many tokens it may have.",
             ),
-            Some(tokens) => Output::AtMost(tokens),
-            None if generates(endpoint, path) => Output::Usual,
-            None => Output::None,
+            Some(tokens) => OutputLimit::AtMost(tokens),
+            None if generates(endpoint, path) => OutputLimit::Usual,
+            None => OutputLimit::None,
         };
         let answers = u64::from(facts.answers).saturating_mul(load.prompts);
         Self { prompt_tokens: load.tokens, answers, output }
@@ -60,7 +60,7 @@ impl Cost {
     /// Returns the cost of an upload of this many bytes.
     pub(crate) fn of_upload(bytes: usize) -> Self {
         let prompt_tokens = (bytes as u64).div_ceil(UPLOAD_TOKEN_BYTES);
-        Self { prompt_tokens, answers: 1, output: Output::Usual }
+        Self { prompt_tokens, answers: 1, output: OutputLimit::Usual }
     }
 
     /// Returns the cost of a request whose body is not read for its prompt; `bytes` is its length,
@@ -72,7 +72,7 @@ impl Cost {
         }
         let Some(bytes) = bytes else {
             return Self {
-                output: Output::Unknown(
+                output: OutputLimit::Unknown(
                     "Under a limit on tokens a body that is not read must say its length: send \
                      content-length.",
                 ),
@@ -80,16 +80,16 @@ impl Cost {
             };
         };
         let prompt_tokens = bytes.div_ceil(TOKEN_BYTES);
-        Self { prompt_tokens, answers: 1, output: Output::Usual }
+        Self { prompt_tokens, answers: 1, output: OutputLimit::Usual }
     }
 
     /// Applies the parameters that were read from a V2 request.
     pub(crate) fn with_parameters(self, facts: &V2Facts) -> Self {
         let output = match (facts.max_tokens, self.output) {
-            _ if facts.is_unbounded => Output::Unknown(
+            _ if facts.is_unbounded => OutputLimit::Unknown(
                 "Under a limit on tokens the longest answer must be a whole number of tokens.",
             ),
-            (Some(tokens), Output::Usual) => Output::AtMost(tokens),
+            (Some(tokens), OutputLimit::Usual) => OutputLimit::AtMost(tokens),
             (_, output) => output,
         };
         Self { answers: u64::from(facts.answers), output, ..self }
@@ -97,7 +97,7 @@ impl Cost {
 
     /// Returns the cost of a V2 request whose body is compressed: unknown.
     pub(crate) fn of_compressed() -> Self {
-        let output = Output::Unknown(
+        let output = OutputLimit::Unknown(
             "A limit on tokens allows no compressed bodies: send the body as it is.",
         );
         Self { output, ..Self::default() }
@@ -106,7 +106,7 @@ impl Cost {
     /// Returns the cost of a gRPC call that may have any number of messages: unknown.
     pub(crate) fn of_stream() -> Self {
         Self {
-            output: Output::Unknown(
+            output: OutputLimit::Unknown(
                 "A limit on tokens allows no calls with a stream of requests: call ModelInfer, or \
                  generate_stream over HTTP.",
             ),
@@ -118,9 +118,9 @@ impl Cost {
     /// tokens.
     pub(crate) fn tokens(&self, usual: impl FnOnce() -> u32) -> u64 {
         let output = match self.output {
-            Output::None | Output::Unknown(_) => 0,
-            Output::AtMost(tokens) => tokens,
-            Output::Usual => usual(),
+            OutputLimit::None | OutputLimit::Unknown(_) => 0,
+            OutputLimit::AtMost(tokens) => tokens,
+            OutputLimit::Usual => usual(),
         };
         self.prompt_tokens.saturating_add(u64::from(output).saturating_mul(self.answers.max(1)))
     }
@@ -131,8 +131,8 @@ impl Cost {
     /// Returns an error if the cost is unknown; it matters only where a limit on tokens applies.
     pub(crate) fn check(&self) -> Result<(), GatewayError> {
         match self.output {
-            Output::Unknown(why) => Err(GatewayError::new(ErrorKind::BadRequest, why)),
-            Output::None | Output::AtMost(_) | Output::Usual => Ok(()),
+            OutputLimit::Unknown(why) => Err(GatewayError::new(ErrorKind::BadRequest, why)),
+            OutputLimit::None | OutputLimit::AtMost(_) | OutputLimit::Usual => Ok(()),
         }
     }
 }

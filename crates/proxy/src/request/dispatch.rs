@@ -17,17 +17,19 @@ use tokio::time::sleep;
 use crate::place::Place;
 use crate::regions::Regions;
 use crate::replica::{Lease, Replica};
+use crate::request::attempt_observer::AttemptObserver;
+use crate::request::cache_feedback::CacheFeedback;
 use crate::request::ending::internal;
 use crate::request::headers::{address_to, remove_client_keys, tell_time_left};
-use crate::request::lesson::Lesson;
 use crate::request::prepare::Prepared;
 use crate::request::queue::tokens;
-use crate::request::record::Record;
-use crate::request::witness::Witness;
+use crate::request::record::RequestRecord;
 use crate::tenants::TenantKey;
-use crate::upstream::{AttemptBounds, FailedAttempt, Line, LineKind, OutboundBody, Reply, attempt};
+use crate::upstream::{
+    AttemptBounds, FailedAttempt, LineKind, OutboundBody, UpstreamLine, UpstreamReply, attempt,
+};
 use crate::view::View;
-use crate::waiting::Stay;
+use crate::wait_queues::Stay;
 use crate::worker::Worker;
 
 /// Statuses of a replica that has no room, while another one may have.
@@ -37,10 +39,10 @@ pub(super) const REFUSING: [StatusCode; 2] =
 /// A reply that began, and the place that goes with it.
 #[derive(Debug)]
 pub(crate) struct Dispatched {
-    pub(crate) reply: Reply,
+    pub(crate) reply: UpstreamReply,
     pub(crate) place: Place,
     /// Observer of the replica; `None` for another region, whose replicas are not judged here.
-    pub(crate) witness: Option<Witness>,
+    pub(crate) observer: Option<AttemptObserver>,
     /// Choice of the place.
     pub(crate) choice: Choice,
 }
@@ -51,7 +53,7 @@ pub(super) struct Asked {
     pub(super) chosen: Attempt,
     pub(super) replica: Arc<Replica>,
     pub(super) lease: Lease,
-    pub(super) witness: Witness,
+    pub(super) observer: AttemptObserver,
 }
 
 /// Choice of a place.
@@ -98,7 +100,10 @@ impl Dispatch<'_> {
     ///
     /// # Errors
     /// Returns the error for the client.
-    pub(crate) async fn run(mut self, record: &mut Record) -> Result<Dispatched, GatewayError> {
+    pub(crate) async fn run(
+        mut self,
+        record: &mut RequestRecord,
+    ) -> Result<Dispatched, GatewayError> {
         self.worker.gateway.retry_budget.on_request();
         let mut journey = self.journey();
         if self.redeem(&journey) {
@@ -119,7 +124,7 @@ impl Dispatch<'_> {
     pub(super) async fn drive(
         &mut self,
         journey: &mut Journey,
-        record: &mut Record,
+        record: &mut RequestRecord,
     ) -> Result<Dispatched, GatewayError> {
         loop {
             self.saw_tenant();
@@ -180,7 +185,7 @@ impl Dispatch<'_> {
         &mut self,
         (chosen, connection): (Attempt, Connection),
         journey: &mut Journey,
-        record: &mut Record,
+        record: &mut RequestRecord,
     ) -> Option<Dispatched> {
         let Some(mut asked) = self.take_place(chosen, journey) else {
             self.tell(journey, Event::NoPlace);
@@ -205,7 +210,7 @@ impl Dispatch<'_> {
                 asked = last;
                 reply
             }
-            None => self.attempt(&asked.replica, connection, &mut asked.witness).await,
+            None => self.attempt(&asked.replica, connection, &mut asked.observer).await,
         };
         let is_refused = match &reply {
             Ok(reply) => REFUSING.contains(&reply.response.status()),
@@ -228,28 +233,28 @@ impl Dispatch<'_> {
         let lease = replica.lease(&self.worker.gateway.waiting, places)?;
         let lease = lease.of(self.tenant_place(), tokens(&self.prepared.inquiry));
         let inquiry = &self.prepared.inquiry;
-        let lesson = Lesson::begin(self.worker, &replica, inquiry, &chosen);
+        let feedback = CacheFeedback::begin(self.worker, &replica, inquiry, &chosen);
         let work = Work::of(inquiry, &chosen);
         let tenant = self.tenant.map(|key| key.tenant);
         let asked_for = (inquiry.model.as_ref(), tenant);
-        let witness = Witness::new(self.worker, &replica, asked_for, (work, lesson));
-        Some(Asked { chosen, replica, lease, witness })
+        let observer = AttemptObserver::new(self.worker, &replica, asked_for, (work, feedback));
+        Some(Asked { chosen, replica, lease, observer })
     }
 
     /// Takes a reply that began. Returns it unless a better one is sought.
     fn take_reply(
         &mut self,
         asked: Asked,
-        reply: Reply,
+        reply: UpstreamReply,
         journey: &mut Journey,
-        record: &mut Record,
+        record: &mut RequestRecord,
     ) -> Option<Dispatched> {
-        let Asked { chosen, lease, witness, .. } = asked;
+        let Asked { chosen, lease, observer, .. } = asked;
         let status = StatusClass::of(reply.response.status().as_u16());
         let mut dispatched = Dispatched {
             reply,
             place: Place::Replica(lease),
-            witness: Some(witness),
+            observer: Some(observer),
             choice: Choice::Replica(chosen),
         };
         let can_repeat = !self.prepared.body.is_gone();
@@ -257,8 +262,8 @@ impl Dispatch<'_> {
             return Some(dispatched);
         };
         // A reply that is held back still says how its replica fares.
-        if let Some(witness) = &mut dispatched.witness {
-            witness.head(&dispatched.reply.response);
+        if let Some(observer) = &mut dispatched.observer {
+            observer.head(&dispatched.reply.response);
         }
         // The first error reply is kept for the client, in case that no better one comes.
         self.interim.held.get_or_insert_with(|| Box::new(dispatched));
@@ -272,7 +277,7 @@ impl Dispatch<'_> {
         mut asked: Asked,
         failed: &FailedAttempt,
         journey: &mut Journey,
-        record: &mut Record,
+        record: &mut RequestRecord,
     ) {
         let name = &asked.replica.spec().name;
         tracing::debug!(replica = %name, error = %failed.error, "attempt failed");
@@ -282,7 +287,7 @@ impl Dispatch<'_> {
             return;
         }
         // Only now: a client's bad upload is no fault of the replica.
-        asked.witness.failed(failed);
+        asked.observer.failed(failed);
         self.interim.failure = Some(failed.error.to_gateway_error(name.as_str()));
         let event = Event::Failed {
             safety: failed.error.retry_safety(),
@@ -299,12 +304,12 @@ impl Dispatch<'_> {
         &mut self,
         replica: &Replica,
         connection: Connection,
-        witness: &mut Witness,
-    ) -> Result<Reply, FailedAttempt> {
+        observer: &mut AttemptObserver,
+    ) -> Result<UpstreamReply, FailedAttempt> {
         let (bounds, worker) = (self.bounds(connection), self.worker);
         let request = || {
             let request = self.request(replica)?;
-            witness.sent();
+            observer.sent();
             Some(request)
         };
         attempt(worker, replica, request, bounds).await
@@ -346,7 +351,7 @@ impl Dispatch<'_> {
 
 /// Returns the URI: the path alone for HTTP/1.1; with scheme and authority for HTTP/2, which has no
 /// `Host`.
-fn uri(line: &Line<'_>, path: &PathAndQuery) -> Uri {
+fn uri(line: &UpstreamLine<'_>, path: &PathAndQuery) -> Uri {
     let mut parts = http::uri::Parts::default();
     parts.path_and_query = Some(path.clone());
     if line.kind != LineKind::Http1 {

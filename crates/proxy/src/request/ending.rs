@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use spillway_journey::{Ending, Journey, Permission, RefusedRequest};
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{LateProbes, Refusal, ShedReason};
+use spillway_route::{LateProbes, PlanError, ShedReason};
 
-use crate::remote::RemoteFailure;
+use crate::remote::RemoteError;
 use crate::request::dispatch::{Dispatch, Dispatched};
-use crate::waiting::Foreseen;
+use crate::wait_queues::Foreseen;
 
 impl Dispatch<'_> {
     /// Answers as the journey ended.
@@ -42,7 +42,7 @@ impl Dispatch<'_> {
 
     fn only_region_gone(&self) -> GatewayError {
         match &self.prepared.target.home {
-            Some(home) => RemoteFailure::NotConnected.to_gateway_error(&home.region),
+            Some(home) => RemoteError::NotConnected.to_gateway_error(&home.region),
             None => internal(),
         }
     }
@@ -69,14 +69,14 @@ impl Dispatch<'_> {
         let Some(model) = self.prepared.inquiry.model.clone() else { return shed_error(reason) };
         self.recognize();
         let asking = self.asking(&model, journey.claim());
-        let waitings = &self.worker.gateway.waiting;
+        let queues = &self.worker.gateway.waiting;
         let mut dice = self.dice.clone();
         let seconds = match reason {
-            ShedReason::NobodyInReach => waitings.turn_away(&asking, &mut dice),
+            ShedReason::NobodyInReach => queues.turn_away(&asking, &mut dice),
             _ => {
                 let rate_per_s = |tokens| journey.expected_rate(self, tokens);
                 let foreseen = Foreseen { wait_ms: predicted_ms, rate_per_s };
-                waitings.shed(&asking, foreseen, &mut dice)
+                queues.shed(&asking, foreseen, &mut dice)
             }
         };
         let promised = Duration::from_secs(seconds.into());
@@ -97,10 +97,14 @@ fn refused_error(refused: RefusedRequest) -> GatewayError {
     let RefusedRequest { refusal, was_tried, retry_at } = refused;
     let (kind, reason) = match refusal {
         // All were chosen, and all had their last place taken by another request just then.
-        Refusal::AllTried if !was_tried => (ErrorKind::Overloaded, ShedReason::ReplicaBusy),
-        Refusal::NoReplica | Refusal::AllTried => (ErrorKind::NoReplica, ShedReason::NobodyInReach),
-        Refusal::AllBusy | Refusal::AllResting => (ErrorKind::Overloaded, ShedReason::ReplicaBusy),
-        Refusal::DeadlinePassed => (ErrorKind::DeadlineExceeded, ShedReason::Late),
+        PlanError::AllTried if !was_tried => (ErrorKind::Overloaded, ShedReason::ReplicaBusy),
+        PlanError::NoReplica | PlanError::AllTried => {
+            (ErrorKind::NoReplica, ShedReason::NobodyInReach)
+        }
+        PlanError::AllBusy | PlanError::AllResting => {
+            (ErrorKind::Overloaded, ShedReason::ReplicaBusy)
+        }
+        PlanError::DeadlinePassed => (ErrorKind::DeadlineExceeded, ShedReason::Late),
     };
     let error = GatewayError::new(kind, refusal.to_string()).with_shed(reason.name());
     match retry_at {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use spillway_journey::{Decision as Judgement, Journey, ReplicaSight, Way};
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError};
 use spillway_route::{
-    Attempt, Cost, Fit, Judged, Moment, Objection, Obstacle, Reason, Refusal, SpillCost, Weighed,
+    Attempt, Cost, Fit, Judged, Moment, Objection, Obstacle, PlanError, Reason, SpillCost, Weighed,
     plan_explained,
 };
 use spillway_types::{Prediction, TenantName};
@@ -19,8 +19,8 @@ use spillway_types::{Prediction, TenantName};
 use crate::regions::Regions;
 use crate::request::dispatch::{Dispatch, Interim};
 use crate::request::grpc;
-use crate::request::keepsakes::begin_session;
 use crate::request::prepare::{Surroundings, prepare};
+use crate::request::response_cookies::begin_session;
 use crate::request::tenant::tenant_key;
 use crate::wire_body::{BoxError, WireBody};
 use crate::worker::Worker;
@@ -171,8 +171,8 @@ pub async fn explain(
     let (head, ()) = bare.into_parts();
     let endpoint = grpc::called(&head).unwrap_or_else(|| Endpoint::classify(head.uri.path()));
     let grant = match &request.tenant {
-        Some(tenant) => Arc::new(gateway.doorkeeper.vouched(Some(tenant), 0)),
-        None => gateway.doorkeeper.anybody(),
+        Some(tenant) => Arc::new(gateway.authenticator.vouched(Some(tenant), 0)),
+        None => gateway.authenticator.anybody(),
     };
     let client = request.client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let grant = grant.of_client(gateway.locations().bound(client));
@@ -271,7 +271,7 @@ impl Dispatch<'_> {
             cached_blocks: journey.cached_longest().unwrap_or_default(),
             decision: Decision::Refuse,
             chosen: None,
-            reason: Refusal::NoReplica.name(),
+            reason: PlanError::NoReplica.name(),
             rests_ms: None,
             predicted: None,
             candidates,
@@ -309,13 +309,13 @@ impl Dispatch<'_> {
 impl Explanation {
     /// Names the rest that all replicas asked for as what a request waits for, whatever was thought of
     /// other regions beside that.
-    fn rest(&mut self, planned: Result<Attempt, Refusal>, busy_until: Option<Instant>) {
-        let until = busy_until.filter(|_| planned == Err(Refusal::AllResting));
+    fn rest(&mut self, planned: Result<Attempt, PlanError>, busy_until: Option<Instant>) {
+        let until = busy_until.filter(|_| planned == Err(PlanError::AllResting));
         let Some(until) = until else { return };
         let rest = until.saturating_duration_since(Instant::now());
         self.rests_ms = Some(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
         if self.decision != Decision::Region {
-            self.reason = Refusal::AllResting.name();
+            self.reason = PlanError::AllResting.name();
         }
         for candidate in &mut self.candidates {
             candidate.why = Some(RESTING);

@@ -30,7 +30,7 @@ pub(crate) struct Fallback {
     /// Models to try, best first. The model asked for is among them only if others are tried before
     /// it.
     agenda: VecDeque<StandIn>,
-    progress: Progress,
+    progress: FallbackProgress,
 }
 
 /// Place in a request at which another model is named.
@@ -63,7 +63,7 @@ struct StandIn {
 
 /// Model that a request names at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum FallbackProgress {
     /// The model asked for, which serves the request if it can.
     // First => Other
     First,
@@ -110,7 +110,7 @@ impl Fallback {
         if is_first {
             agenda.pop_front();
         }
-        let progress = if is_first { Progress::First } else { Progress::Passed };
+        let progress = if is_first { FallbackProgress::First } else { FallbackProgress::Passed };
         Some(Self { renaming: renaming(), asked: model.clone(), agenda, progress })
     }
 }
@@ -118,7 +118,7 @@ impl Fallback {
 impl Prepared {
     /// Returns true if another model is to be tried before the one that the client asked for.
     pub(crate) fn starts_elsewhere(&self) -> bool {
-        self.target.fallback.as_ref().is_some_and(|f| f.progress == Progress::Passed)
+        self.target.fallback.as_ref().is_some_and(|f| f.progress == FallbackProgress::Passed)
     }
 
     /// Returns true if another model may stand in for the one that the request names now.
@@ -135,7 +135,7 @@ impl Prepared {
     /// Changes the request to the next model that may serve it. Returns false if there is none.
     pub(crate) fn fall_back(&mut self, view: &View, gateway: &Gateway, head: &Parts) -> bool {
         let Some(mut fallback) = self.target.fallback.take() else { return false };
-        fallback.progress = Progress::Other;
+        fallback.progress = FallbackProgress::Other;
         let mut found = false;
         while !found && let Some(next) = fallback.agenda.pop_front() {
             let Some(route) = route_for(view, &self.route, &next.model) else { continue };

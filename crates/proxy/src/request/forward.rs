@@ -11,13 +11,13 @@ use spillway_route::SpillReason;
 use spillway_types::{Inquiry, ModelName, RegionName};
 use tokio::time::timeout;
 
-use crate::moves::Move;
+use crate::affinity_moves::AffinityMove;
 use crate::place::{Place, RegionPlace};
 use crate::regions::Regions;
-use crate::remote::{Destination, Forwarded, GuestTerms, RefusedFor, RemoteFailure, RemoteReply};
+use crate::remote::{Destination, Forwarded, GuestTerms, RefusedFor, RemoteError, RemoteReply};
 use crate::request::dispatch::{Choice, Dispatch, Dispatched};
-use crate::request::record::Record;
-use crate::upstream::{LentBody, Reply};
+use crate::request::record::RequestRecord;
+use crate::upstream::{LentBody, UpstreamReply};
 use crate::wire_body::{BoxError, LinkBody, WireBody};
 
 impl Dispatch<'_> {
@@ -26,12 +26,13 @@ impl Dispatch<'_> {
         &mut self,
         (region, reason): (RegionName, Option<SpillReason>),
         journey: &mut Journey,
-        record: &mut Record,
+        record: &mut RequestRecord,
     ) -> Option<Dispatched> {
         self.interim.stay = None;
         let model = self.prepared.inquiry.model.as_ref();
-        let gate = self.regions.gate(&region).filter(|gate| gate.pass()).map(Arc::clone);
-        let (Some(count), Some(gate)) = (self.regions.count(&region, model), gate) else {
+        let breaker =
+            self.regions.breaker(&region).filter(|breaker| breaker.pass()).map(Arc::clone);
+        let (Some(count), Some(breaker)) = (self.regions.count(&region, model), breaker) else {
             let event = self.region_failed(RegionFailure::Closed);
             self.tell(journey, event);
             return None;
@@ -46,15 +47,16 @@ impl Dispatch<'_> {
                 // depend on them alone.
                 self.began(journey);
                 if is_fault(&response) {
-                    gate.faulted();
+                    breaker.faulted();
                 } else {
-                    gate.answered();
+                    breaker.answered();
                 }
-                let reply = Reply { response: response.map(WireBody::Link), connection: None };
+                let reply =
+                    UpstreamReply { response: response.map(WireBody::Link), connection: None };
                 let place = Place::Region(RegionPlace { region, node, _count: count });
                 let choice = Choice::Region(reason);
                 self.tell(journey, Event::RegionReplied);
-                return Some(Dispatched { reply, place, witness: None, choice });
+                return Some(Dispatched { reply, place, observer: None, choice });
             }
             Err(failure) => failure,
         };
@@ -65,7 +67,7 @@ impl Dispatch<'_> {
             return None;
         }
         count.failed(&failure);
-        gate.failed(&failure);
+        breaker.failed(&failure);
         let event = self.region_failed(kind(&failure));
         if matches!(event, Event::RegionFailed { failure: RegionFailure::Broken { .. }, .. }) {
             self.interim.failure = Some(failure.to_gateway_error(&region));
@@ -91,17 +93,17 @@ impl Dispatch<'_> {
         let chain = self.prepared.inquiry.prefix.as_slice();
         let gateway = &self.worker.gateway;
         if gateway.conversations.find(chain).is_some_and(|it| it.region != *region) {
-            gateway.counters.moves.count(Move::ConversationToRegion);
+            gateway.counters.affinity_moves.count(AffinityMove::ConversationToRegion);
         }
         gateway.conversations.served(chain, region);
     }
 
-    async fn forward(&mut self, destination: &Destination) -> Result<RemoteReply, RemoteFailure> {
+    async fn forward(&mut self, destination: &Destination) -> Result<RemoteReply, RemoteError> {
         let Some(remote) = self.worker.gateway.remote() else {
-            return Err(RemoteFailure::NotConnected);
+            return Err(RemoteError::NotConnected);
         };
         let body = self.prepared.body.for_attempt();
-        let body = body.ok_or_else(|| RemoteFailure::Broken("the body was sent already".into()))?;
+        let body = body.ok_or_else(|| RemoteError::Broken("the body was sent already".into()))?;
         let (body, lender) = LentBody::new(body);
         let request = Forwarded {
             request: self.as_client_sent(body.map_err(BoxError::from).boxed_unsync()),
@@ -117,8 +119,8 @@ impl Dispatch<'_> {
         }
         match reply {
             Ok(reply) => reply.and_then(refuse_switch),
-            Err(_) if bound == deadline => Err(RemoteFailure::DeadlinePassed),
-            Err(_) => Err(RemoteFailure::Broken("it did not begin its reply in time".into())),
+            Err(_) if bound == deadline => Err(RemoteError::DeadlinePassed),
+            Err(_) => Err(RemoteError::Broken("it did not begin its reply in time".into())),
         }
     }
 
@@ -151,24 +153,24 @@ impl Dispatch<'_> {
 }
 
 /// Returns the kind of a failure for the journey.
-fn kind(failure: &RemoteFailure) -> RegionFailure {
+fn kind(failure: &RemoteError) -> RegionFailure {
     match failure {
-        RemoteFailure::NotConnected => RegionFailure::NotConnected,
-        RemoteFailure::Leaving => RegionFailure::Leaving,
-        RemoteFailure::Refused { why: RefusedFor::Residency, .. } => RegionFailure::Forbidden,
-        RemoteFailure::Refused { why: RefusedFor::Load | RefusedFor::Other, .. } => {
+        RemoteError::NotConnected => RegionFailure::NotConnected,
+        RemoteError::Leaving => RegionFailure::Leaving,
+        RemoteError::Refused { why: RefusedFor::Residency, .. } => RegionFailure::Forbidden,
+        RemoteError::Refused { why: RefusedFor::Load | RefusedFor::Other, .. } => {
             RegionFailure::Refused
         }
-        RemoteFailure::Unsent(_) | RemoteFailure::Broken(_) | RemoteFailure::DeadlinePassed => {
+        RemoteError::Unsent(_) | RemoteError::Broken(_) | RemoteError::DeadlinePassed => {
             RegionFailure::Broken { safety: failure.retry_safety() }
         }
     }
 }
 
 /// Refuses an unasked switch of protocols, after which no HTTP follows.
-fn refuse_switch(reply: RemoteReply) -> Result<RemoteReply, RemoteFailure> {
+fn refuse_switch(reply: RemoteReply) -> Result<RemoteReply, RemoteError> {
     if reply.response.status().is_informational() {
-        return Err(RemoteFailure::Broken("it switched protocols unasked".into()));
+        return Err(RemoteError::Broken("it switched protocols unasked".into()));
     }
     Ok(reply)
 }

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::witness::{RETRY_AFTER_MAX, retry_after};
+use super::attempt_observer::{RETRY_AFTER_MAX, retry_after};
 
 /// Asserts that a replica never rests longer than the limit, whatever it asks for.
 pub(crate) fn retry_after_header(input: &[u8]) {

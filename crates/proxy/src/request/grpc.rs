@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Limited};
 use spillway_protocol::grpc::{
-    GRPC_TIMEOUT, GrpcMethod, GrpcStatus, MODEL_BYTES_MAX, MessageFault, Messages, ModelRef, Peek,
+    GRPC_TIMEOUT, GrpcMethod, GrpcStatus, MODEL_BYTES_MAX, MessageError, Messages, ModelRef, Peek,
     Serving, check_parameters, health_answer, health_service, parse_timeout, peek_model,
     read_model, rewrite_model, server_flag_answer, server_metadata_answer, speaks_grpc, status_in,
     trailers_of,
@@ -25,8 +25,8 @@ use crate::request::local::is_ready;
 use crate::request::methods::check_method;
 use crate::request::path::replica_path;
 use crate::request::prepare::{Contents, Prepared, Surroundings, asked_timeout};
-use crate::request::record::Record;
-use crate::request::target::{Found, NamePlace, Target, Wanted};
+use crate::request::record::RequestRecord;
+use crate::request::target::{NamePlace, ResolvedTarget, Target, Wanted};
 use crate::request::too_slow;
 use crate::upstream::{MessageBody, RequestBody, Traffic};
 use crate::view::{Route, View};
@@ -69,18 +69,18 @@ pub(crate) fn call_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Gate
 }
 
 /// Turns an error into a reply that has only a head.
-pub(crate) fn refusal(error: &GatewayError, mut record: Record) -> Response<ReplyBody> {
+pub(crate) fn refusal(error: &GatewayError, mut record: RequestRecord) -> Response<ReplyBody> {
     record.refused(error);
     trailers_only(trailers_of(error), &mut record)
 }
 
 /// Returns the reply that replaces a replica's reply which was not gRPC.
-pub(crate) fn translated(trailers: HeaderMap, mut record: Record) -> Response<ReplyBody> {
+pub(crate) fn translated(trailers: HeaderMap, mut record: RequestRecord) -> Response<ReplyBody> {
     record.answered(StatusCode::BAD_GATEWAY.as_u16());
     trailers_only(trailers, &mut record)
 }
 
-fn trailers_only(trailers: HeaderMap, record: &mut Record) -> Response<ReplyBody> {
+fn trailers_only(trailers: HeaderMap, record: &mut RequestRecord) -> Response<ReplyBody> {
     if let Some(code) = status_in(&trailers) {
         record.grpc_status(code);
     }
@@ -95,7 +95,7 @@ pub(crate) async fn answer(
     (gateway, view): (&Gateway, &View),
     (head, method): (&Parts, GrpcMethod),
     body: WireBody,
-    mut record: Record,
+    mut record: RequestRecord,
 ) -> Response<ReplyBody> {
     if let Err(error) = check_method(Endpoint::Grpc(method), &head.method) {
         return refusal(&error, record);
@@ -180,7 +180,7 @@ impl Surroundings<'_> {
     async fn unary_call(self, mut body: WireBody) -> Result<Prepared, GatewayError> {
         let buffered = self.buffer(&mut body).await?;
         let named = found(read_model(&buffered.bytes))?;
-        let Found { route, model, mut target } = self.find_model(named)?;
+        let ResolvedTarget { route, model, mut target } = self.find_model(named)?;
         target.allow_fallback(self, &route, &model, || Renaming::Message {
             original: buffered.bytes.clone(),
         });
@@ -233,7 +233,7 @@ impl Surroundings<'_> {
         };
         let wait = started.elapsed();
         let named = found(peek_model(&seen))?;
-        let Found { route, model, target } = self.find_model(named)?;
+        let ResolvedTarget { route, model, target } = self.find_model(named)?;
         let version = new_version(named, &target);
         let bytes_max = limits.body_bytes_max;
         let messages = if !self.grant.models.is_all() {
@@ -265,7 +265,7 @@ impl Surroundings<'_> {
                 stored_at: None,
                 place: NamePlace::Route,
             };
-            let Found { route, model, target } = self.find(Some(route), wanted)?;
+            let ResolvedTarget { route, model, target } = self.find(Some(route), wanted)?;
             (route, Some(model), target)
         } else {
             self.grant.check_name(self.view.names(), None)?;
@@ -302,7 +302,7 @@ impl Surroundings<'_> {
         })
     }
 
-    fn find_model(self, named: ModelRef<'_>) -> Result<Found, GatewayError> {
+    fn find_model(self, named: ModelRef<'_>) -> Result<ResolvedTarget, GatewayError> {
         let (name, version) = (some(named.model), some(named.version));
         let wanted =
             Wanted { name, version, user: None, stored_at: None, place: NamePlace::Message };
@@ -331,8 +331,8 @@ async fn first_bytes(body: &mut WireBody) -> Result<Bytes, GatewayError> {
 fn found(peek: Peek<'_>) -> Result<ModelRef<'_>, GatewayError> {
     match peek {
         Peek::Found(found) => Ok(found),
-        Peek::Compressed => Err(MessageFault::Compressed.into()),
-        Peek::NeedMore | Peek::Malformed => Err(MessageFault::Malformed.into()),
+        Peek::Compressed => Err(MessageError::Compressed.into()),
+        Peek::NeedMore | Peek::Malformed => Err(MessageError::Malformed.into()),
     }
 }
 

@@ -15,14 +15,14 @@ use spillway_route::{Asker, Guest, OwnRegion, admit_guest, shed_state};
 use spillway_types::{ModelName, Residency, RouteName, ShedState};
 
 use crate::access::{AccessMode, AccessSwitch};
-use crate::client::Client;
-use crate::coming_guests::ComingGuest;
+use crate::client::ConnectionFacts;
 use crate::gateway::Gateway;
+use crate::pending_guests::PendingGuest;
 use crate::regions::Regions;
 use crate::remote::GuestTerms;
-use crate::request::headers::Identity;
+use crate::request::headers::RequestIdentity;
 use crate::request::serve::Exchange;
-use crate::waiting::{Asking, WaitKey};
+use crate::wait_queues::{Asking, WaitKey};
 use crate::wire_body::{BoxError, LinkBody, WireBody};
 use crate::worker::Worker;
 
@@ -35,7 +35,7 @@ const FIRST_CLASS: u8 = 0;
 /// Refusal of a guest before any replica had it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
-pub struct GuestRefusal {
+pub struct GuestError {
     /// Reason, for logs.
     pub why: String,
     /// Time after which there may be room; `None` if unknown.
@@ -48,7 +48,7 @@ pub struct GuestRefusal {
 #[derive(Debug)]
 pub enum GuestAnswer {
     /// The guest is served here, by [`serve_guest`], and counted from now on.
-    Welcome(Option<ComingGuest>),
+    Welcome(Option<PendingGuest>),
     /// There is no room for the guest.
     Busy {
         /// Time after which there may be room, in milliseconds.
@@ -85,7 +85,7 @@ fn is_barred(gateway: &Gateway, regions: &Regions, path: &str, terms: &GuestTerm
     // Without a model the node answers itself, or rules are checked once the replica is known.
     let of_model = || terms.model.as_ref().and_then(|model| view.route_of_model(Some(model)));
     let route = prefixed.or_else(of_model);
-    let grant = gateway.doorkeeper.vouched_by(terms);
+    let grant = gateway.authenticator.vouched_by(terms);
     let allows = |residency: &Residency| {
         residency.allows(gateway.config.region.as_str(), regions.own_country)
     };
@@ -132,25 +132,25 @@ fn own_region(
 
 /// Wrapper that counts a guest until its reply has ended.
 #[derive(Debug)]
-struct Served<B> {
+struct CountedGuest<B> {
     reply: B,
     gateway: Arc<Gateway>,
 }
 
-impl<B> Served<B> {
+impl<B> CountedGuest<B> {
     fn new(reply: B, gateway: &Arc<Gateway>) -> Self {
         gateway.counters.guests.fetch_add(1, Ordering::Relaxed);
         Self { reply, gateway: Arc::clone(gateway) }
     }
 }
 
-impl<B> Drop for Served<B> {
+impl<B> Drop for CountedGuest<B> {
     fn drop(&mut self) {
         self.gateway.counters.guests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl<B: Body + Unpin> Body for Served<B> {
+impl<B: Body + Unpin> Body for CountedGuest<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -178,26 +178,26 @@ pub async fn serve_guest(
     worker: Arc<Worker>,
     request: Request<LinkBody>,
     terms: GuestTerms,
-    coming: Option<ComingGuest>,
-) -> Result<Response<LinkBody>, GuestRefusal> {
+    coming: Option<PendingGuest>,
+) -> Result<Response<LinkBody>, GuestError> {
     let mut dice = worker.gateway.dice();
-    let identity = Identity::of(request.headers(), &mut dice);
+    let identity = RequestIdentity::of(request.headers(), &mut dice);
     let proxies = Arc::new(TrustedProxies::new(Vec::new()));
     // The sending node has checked the key.
     let access = Arc::new(AccessSwitch::new(AccessMode::None));
-    let client = Arc::new(Client::new(terms.client, true, (proxies, access)));
+    let client = Arc::new(ConnectionFacts::new(terms.client, true, (proxies, access)));
     // Counts the guest until its reply's body does.
-    let served = Served::new((), &worker.gateway);
+    let served = CountedGuest::new((), &worker.gateway);
     let gateway = Arc::clone(&worker.gateway);
     let mut exchange = Exchange::new(worker, client, dice, Some(terms));
     exchange.coming = coming;
     match exchange.run(request.map(WireBody::Link), &identity).await {
         Ok(response) => {
-            let counted = response.map(|body| Served::new(body, &gateway));
+            let counted = response.map(|body| CountedGuest::new(body, &gateway));
             drop(served);
             Ok(counted.map(|body| body.map_err(BoxError::from).boxed_unsync()))
         }
-        Err(sent) => Err(GuestRefusal {
+        Err(sent) => Err(GuestError {
             why: sent.error.message.clone(),
             wait: sent.error.retry_delay(),
             is_load: sent.error.kind == ErrorKind::Overloaded,

@@ -10,10 +10,10 @@ use spillway_protocol::{
 };
 
 use crate::access::{CLIENT_KEYS, TENANT_CLAIM, is_claim, is_key_of_ours, is_own};
-use crate::client::Client;
+use crate::client::ConnectionFacts;
 use crate::remote::GuestTerms;
 use crate::replica::Replica;
-use crate::upstream::{Line, LineKind, Traffic};
+use crate::upstream::{LineKind, Traffic, UpstreamLine};
 
 /// Client's time budget in milliseconds; towards the replica, the time left.
 pub(crate) static TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-timeout-ms");
@@ -117,14 +117,14 @@ const CHOSEN_ID_BYTES_MAX: usize = 111;
 
 /// Request id and trace context, here and at the replica.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
+pub(crate) struct RequestIdentity {
     pub(crate) request_id: HeaderValue,
     /// Request id for the replica, made unique if the client chose the id.
     upstream_id: HeaderValue,
     trace: TraceContext,
 }
 
-impl Identity {
+impl RequestIdentity {
     /// Takes the client's own id and trace if they are valid, else makes new ones.
     pub(crate) fn of(headers: &HeaderMap, dice: &mut fastrand::Rng) -> Self {
         let chosen = headers.get(&REQUEST_ID).filter(|id| id.to_str().is_ok_and(valid_request_id));
@@ -145,8 +145,8 @@ impl Identity {
 /// Turns a client's request head into the part of a replica's that does not depend on the attempt.
 pub(crate) fn prepare_forwarding(
     head: &mut Parts,
-    client: &Client,
-    identity: &Identity,
+    client: &ConnectionFacts,
+    identity: &RequestIdentity,
     forward_authorization: bool,
 ) {
     let (trusted, believed) = (client.is_trusted(), client.is_believed());
@@ -172,7 +172,7 @@ pub(crate) fn prepare_forwarding(
 /// if they are about the tenant that the sender named.
 pub(crate) fn prepare_guest(
     headers: &mut HeaderMap,
-    (guest, identity): (&GuestTerms, &Identity),
+    (guest, identity): (&GuestTerms, &RequestIdentity),
     forward_authorization: bool,
 ) {
     remove_what_ends_here(headers, forward_authorization);
@@ -301,7 +301,7 @@ fn remove_keys_of_ours(headers: &mut HeaderMap) {
 }
 
 /// Sets the headers that depend on the replica.
-pub(crate) fn address_to(headers: &mut HeaderMap, replica: &Replica, line: &Line<'_>) {
+pub(crate) fn address_to(headers: &mut HeaderMap, replica: &Replica, line: &UpstreamLine<'_>) {
     if line.kind == LineKind::Http1 {
         headers.insert(header::HOST, line.authority.clone());
     }
@@ -359,7 +359,7 @@ fn authority_of(head: &Parts) -> Option<HeaderValue> {
     HeaderValue::from_str(head.uri.authority()?.as_str()).ok()
 }
 
-fn append_address(headers: &mut HeaderMap, client: &Client) {
+fn append_address(headers: &mut HeaderMap, client: &ConnectionFacts) {
     // All lines count: the proxy nearest to this node may have added one of its own.
     let earlier = headers.get_all(&X_FORWARDED_FOR).iter().map(HeaderValue::to_str);
     let earlier: Vec<&str> = earlier.collect::<Result<_, _>>().unwrap_or_default();

@@ -15,9 +15,9 @@ use tokio::time::{sleep_until, timeout};
 
 use crate::hedging::Hedges;
 use crate::request::dispatch::{Asked, Dispatch, REFUSING};
-use crate::request::record::Record;
+use crate::request::record::RequestRecord;
 use crate::route_group::GroupMemory;
-use crate::upstream::{AttemptBounds, FailedAttempt, OutboundBody, Reply, attempt};
+use crate::upstream::{AttemptBounds, FailedAttempt, OutboundBody, UpstreamReply, attempt};
 use crate::worker::Worker;
 
 /// Time and budget of a request's second attempt.
@@ -31,7 +31,7 @@ pub(super) struct Hedging {
 }
 
 /// Replica and result of one of the two attempts.
-type Done = (Asked, Result<Reply, FailedAttempt>);
+type Done = (Asked, Result<UpstreamReply, FailedAttempt>);
 
 impl Dispatch<'_> {
     /// Returns the hedging of this request; `None` if no second replica is asked.
@@ -52,7 +52,7 @@ impl Dispatch<'_> {
         hedging: Hedging,
         (first, connection): (Asked, Connection),
         journey: &mut Journey,
-        record: &mut Record,
+        record: &mut RequestRecord,
     ) -> Done {
         let asked_at = Instant::now();
         let request = self.request(&first.replica);
@@ -145,8 +145,8 @@ fn is_good((_, result): &Done) -> bool {
 /// Tells the health check about a result that is not used.
 fn tell((mut asked, result): Done) {
     match result {
-        Ok(reply) => asked.witness.head(&reply.response),
-        Err(failed) => asked.witness.failed(&failed),
+        Ok(reply) => asked.observer.head(&reply.response),
+        Err(failed) => asked.observer.failed(&failed),
     }
 }
 
@@ -156,10 +156,10 @@ async fn run(
     mut asked: Asked,
     (request, bounds): (Option<Request<OutboundBody>>, AttemptBounds),
 ) -> Done {
-    let Asked { replica, witness, .. } = &mut asked;
+    let Asked { replica, observer, .. } = &mut asked;
     let request = || {
         let request = request?;
-        witness.sent();
+        observer.sent();
         Some(request)
     };
     let asked_at = Instant::now();
@@ -172,9 +172,13 @@ async fn run(
 
 /// Waits for the first piece of a reply: many servers send the head of a stream before they have
 /// read the prompt.
-async fn begun(mut reply: Reply, asked_at: Instant, bounds: AttemptBounds) -> Reply {
+async fn begun(
+    mut reply: UpstreamReply,
+    asked_at: Instant,
+    bounds: AttemptBounds,
+) -> UpstreamReply {
     let longest = (asked_at + bounds.timeouts.first_byte).min(bounds.deadline.at());
-    let Reply { response, connection } = &mut reply;
+    let UpstreamReply { response, connection } = &mut reply;
     let body = response.body_mut();
     if body.is_end_stream() {
         return reply;
@@ -190,6 +194,6 @@ async fn begun(mut reply: Reply, asked_at: Instant, bounds: AttemptBounds) -> Re
         () = late => None,
     };
     let Some(first) = first else { return reply };
-    let Reply { response, connection } = reply;
-    Reply { response: response.map(|body| body.beginning_with(first)), connection }
+    let UpstreamReply { response, connection } = reply;
+    UpstreamReply { response: response.map(|body| body.beginning_with(first)), connection }
 }

@@ -11,7 +11,7 @@ use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::ShedReason;
 use tokio::time::{Instant as Moment, timeout, timeout_at};
 
-use crate::body_room::{BodyReservation, NoRoom};
+use crate::body_budget::{BodyReservation, NoRoom};
 use crate::client::BodyHolder;
 use crate::gateway::Gateway;
 use crate::wire_body::{WireBody, WireError};
@@ -63,9 +63,9 @@ pub(crate) async fn buffer(
     while let Some(frame) = next_frame(&mut body, due, &reservation).await.transpose() {
         let frame = match frame {
             Ok(frame) => frame,
-            Err(Stopped::Broken(error)) => return Err(broken(&error)),
-            Err(Stopped::TooSlow) => return Err(too_slow(limits.body_timeout)),
-            Err(Stopped::NoRoom(no_room)) => {
+            Err(IntakeStopped::Broken(error)) => return Err(broken(&error)),
+            Err(IntakeStopped::TooSlow) => return Err(too_slow(limits.body_timeout)),
+            Err(IntakeStopped::NoRoom(no_room)) => {
                 // Freed first: the discarded rest needs none of this memory.
                 drop((gathered, reservation));
                 return Err(refuse_rest(body, no_room).await);
@@ -95,7 +95,7 @@ pub(crate) async fn buffer(
 
 /// Reasons to stop waiting for the next piece of a body.
 #[derive(Debug)]
-enum Stopped {
+enum IntakeStopped {
     Broken(WireError),
     TooSlow,
     NoRoom(NoRoom),
@@ -106,13 +106,13 @@ async fn next_frame(
     body: &mut WireBody,
     due: Moment,
     reservation: &BodyReservation,
-) -> Result<Option<Frame<Bytes>>, Stopped> {
+) -> Result<Option<Frame<Bytes>>, IntakeStopped> {
     loop {
         let look = due.min(Moment::now() + MEMORY_LOOK);
         match timeout_at(look, body.frame()).await {
-            Ok(next) => return next.transpose().map_err(Stopped::Broken),
-            Err(_) if look == due => return Err(Stopped::TooSlow),
-            Err(_) => reservation.check().map_err(Stopped::NoRoom)?,
+            Ok(next) => return next.transpose().map_err(IntakeStopped::Broken),
+            Err(_) if look == due => return Err(IntakeStopped::TooSlow),
+            Err(_) => reservation.check().map_err(IntakeStopped::NoRoom)?,
         }
     }
 }

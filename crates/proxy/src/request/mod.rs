@@ -1,7 +1,10 @@
 //! One request: read it, find its route, ask a replica, hand its reply over.
 
 mod affinity;
+mod attempt_observer;
+mod cache_feedback;
 mod charge;
+mod continuation;
 mod cost;
 mod dispatch;
 mod ending;
@@ -16,8 +19,6 @@ mod head;
 mod headers;
 mod hedge;
 mod intake;
-mod keepsakes;
-mod lesson;
 mod local;
 mod methods;
 mod opaque;
@@ -28,26 +29,27 @@ mod queue;
 mod rates;
 mod record;
 mod redirect;
-mod resume;
+mod response_cookies;
+mod response_headers;
 mod salting;
 mod serve;
 mod sight;
 mod stored;
 mod target;
 mod tenant;
-mod told;
-mod witness;
 
 pub use explain::{
     Decision, ExplainRequest, ExplainedRegion, ExplainedReplica, Explanation, explain,
 };
-pub use guest::{GuestAnswer, GuestRefusal, admits_guest, serve_guest, shed_state_of};
+pub use guest::{GuestAnswer, GuestError, admits_guest, serve_guest, shed_state_of};
 
+pub(crate) use attempt_observer::AttemptObserver;
+pub(crate) use continuation::{
+    ContinuationFound, ContinuationPosition, PendingContinuation, StreamContinuation, has_events,
+};
 pub(crate) use head::METHODS;
 pub(crate) use headers::clean_trailers;
 pub(crate) use intake::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
 pub(crate) use local::is_ready;
-pub(crate) use record::Record;
-pub(crate) use resume::{Position, Resume, Seeking, Sought, has_events};
+pub(crate) use record::RequestRecord;
 pub(crate) use serve::serve;
-pub(crate) use witness::Witness;

@@ -10,14 +10,14 @@ use http_body::Body;
 use spillway_protocol::{GatewayError, Segments, V2Coding, V2Look, V2Watch, read_v2};
 use spillway_types::ModelName;
 
-use crate::body_room::BodyReservation;
+use crate::body_budget::BodyReservation;
 use crate::relay::Flavour;
 use crate::request::cost::Cost;
 use crate::request::fallback::Renaming;
 use crate::request::intake::refuse_announced;
 use crate::request::path::replica_path;
 use crate::request::prepare::{Contents, Prepared, Surroundings, refuse_encoding};
-use crate::request::target::{Found, NamePlace, Target, Wanted};
+use crate::request::target::{NamePlace, ResolvedTarget, Target, Wanted};
 use crate::upstream::RequestBody;
 use crate::view::Route;
 use crate::wire_body::WireBody;
@@ -44,7 +44,7 @@ impl Surroundings<'_> {
     ) -> Result<Prepared, GatewayError> {
         let found = if route.spec.default_model.is_some() {
             let wanted = Wanted::named(None, NamePlace::Route);
-            let Found { route, model, mut target } = self.find(Some(route), wanted)?;
+            let ResolvedTarget { route, model, mut target } = self.find(Some(route), wanted)?;
             target.allow_fallback(self, &route, &model, || Renaming::Nothing);
             (route, Some(model), target)
         } else {

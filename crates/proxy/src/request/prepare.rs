@@ -19,13 +19,14 @@ use spillway_protocol::{
 use spillway_types::{Deadline, Inquiry, ModelName, ReplicaSlot};
 
 use crate::access::Grant;
-use crate::body_room::BodyReservation;
+use crate::body_budget::BodyReservation;
 use crate::gateway::Gateway;
 use crate::place::Place;
 use crate::relay::Flavour;
 use crate::remote::GuestTerms;
 use crate::replica::Replica;
 use crate::request::affinity::affinity;
+use crate::request::continuation::ContinuationTerms;
 use crate::request::cost::Cost;
 use crate::request::fallback::Renaming;
 use crate::request::grpc::{call_timeout, refuse_no_call};
@@ -35,10 +36,9 @@ use crate::request::local::not_known_yet;
 use crate::request::methods::check_method;
 use crate::request::path::{Renamed, replica_path};
 use crate::request::prompt::{Prompt, PromptScope, engine_salt, hash_prompt};
-use crate::request::resume::Continuing;
 use crate::request::salting::Salting;
 use crate::request::stored::Stored;
-use crate::request::target::{Found, NamePlace, Target, Wanted};
+use crate::request::target::{NamePlace, ResolvedTarget, Target, Wanted};
 use crate::upstream::{OutboundBody, RequestBody};
 use crate::view::{Route, View};
 use crate::wire_body::WireBody;
@@ -67,7 +67,7 @@ pub(crate) struct Prepared {
     /// Model as the client named it, if the reply's id is to be remembered with its replica.
     pub(crate) stored_for: Option<ModelName>,
     /// Facts for continuing the stream; `None` if it is not to be continued.
-    pub(crate) continuing: Option<Continuing>,
+    pub(crate) continuing: Option<ContinuationTerms>,
     /// Time that the client took to send its body.
     pub(crate) body_wait: Duration,
     pub(crate) _reservation: Option<BodyReservation>,
@@ -93,7 +93,7 @@ impl Prepared {
         let is_isolated = self.inquiry.is_isolated;
         let is_apart =
             replica.spec().salt_field.is_some() && (self.salting.is_some() || !is_isolated);
-        let is_hidden = is_isolated || gateway.doorkeeper.isolates_any();
+        let is_hidden = is_isolated || gateway.authenticator.isolates_any();
         is_hidden && !is_apart && self.flavour != Flavour::Grpc
     }
 
@@ -210,7 +210,7 @@ impl Surroundings<'_> {
         let (pinned, home) = stored.transpose()?.flatten().map_or((None, None), Stored::split);
         let wanted = Wanted::named(named, NamePlace::Body);
         let wanted = Wanted { user, stored_at: pinned, ..wanted };
-        let Found { route, model, mut target } = self.find(route, wanted)?;
+        let ResolvedTarget { route, model, mut target } = self.find(route, wanted)?;
         let inject = route.spec.inject_usage && flavour == Flavour::OpenAi && asks_no_usage(&facts);
         let new_model = Some(model.as_str()).filter(|name| Some(*name) != named);
         // The answer to a stored response needs the replica that stores it, so no other can
@@ -263,7 +263,11 @@ impl Surroundings<'_> {
 
     /// Returns the facts for continuing the stream, if the route wants that and the request is a
     /// completion stream.
-    fn continuing(self, route: &Route, (facts, body): (&Facts<'_>, &[u8])) -> Option<Continuing> {
+    fn continuing(
+        self,
+        route: &Route,
+        (facts, body): (&Facts<'_>, &[u8]),
+    ) -> Option<ContinuationTerms> {
         route.spec.continuation.filter(|_| facts.stream)?;
         let api = match Endpoint::classify(self.head.uri.path()) {
             Endpoint::ChatCompletions => CompletionApi::Chat,
@@ -271,7 +275,7 @@ impl Surroundings<'_> {
             _ => return None,
         };
         let fit = Terms::read(body, api).map(|_| ());
-        Some(Continuing { api, telling: UsageTelling::of(facts, body), fit })
+        Some(ContinuationTerms { api, telling: UsageTelling::of(facts, body), fit })
     }
 
     /// Prepares a multipart upload, one of whose fields names the model.
@@ -280,7 +284,7 @@ impl Surroundings<'_> {
         let buffered = self.buffer(body).await?;
         let Form { model: named, names } = read_form(&self.head.headers, &buffered.bytes)?;
         let wanted = Wanted::named(named, NamePlace::Form);
-        let Found { route, model, target } = self.find(None, wanted)?;
+        let ResolvedTarget { route, model, target } = self.find(None, wanted)?;
         let mut engine_fields = EngineFields::NONE;
         names.iter().for_each(|name| engine_fields.note(name));
         engine_fields.check(route.spec.engine_fields)?;
@@ -327,7 +331,7 @@ impl Surroundings<'_> {
         let version = version.transpose()?;
         let wanted = Wanted::named(Some(&*name), NamePlace::Path);
         let wanted = Wanted { version: version.as_deref(), ..wanted };
-        let Found { route, model, mut target } = self.find(None, wanted)?;
+        let ResolvedTarget { route, model, mut target } = self.find(None, wanted)?;
         target.allow_fallback(self, &route, &model, || Renaming::Path);
         let renamed = Renamed::of(endpoint, &model, target.version());
         let path = replica_path(self.head, &route, renamed)?;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::request::dispatch::Dispatch;
 use crate::upstream::RequestBody;
-use crate::waiting::{Asking, Patience, Told, WaitKey};
+use crate::wait_queues::{Asking, Patience, StayEnd, WaitKey};
 
 /// Bytes of a body by which a repeated request is recognized: more would cost time that is short
 /// then.
@@ -45,24 +45,24 @@ impl Dispatch<'_> {
     /// Redeems the promise that was made when the same request was shed. Returns false if none is
     /// due. Call it once, before anything is decided.
     pub(super) fn redeem(&mut self, journey: &Journey) -> bool {
-        let waitings = Arc::clone(&self.worker.gateway.waiting);
+        let queues = Arc::clone(&self.worker.gateway.waiting);
         let Some(model) = self.prepared.inquiry.model.clone() else { return false };
-        if waitings.promised() == 0 || self.prepared.inquiry.hop > 0 {
+        if queues.promised() == 0 || self.prepared.inquiry.hop > 0 {
             return false;
         }
         self.recognize();
-        waitings.redeem(&self.asking(&model, journey.claim()))
+        queues.redeem(&self.asking(&model, journey.claim()))
     }
 
     /// Notes that a place was found, here or in another region: waiting requests learn the rate
     /// from it.
     pub(super) fn began(&self, journey: &Journey) {
-        let waitings = &self.worker.gateway.waiting;
-        if !waitings.is_busy() && journey.waits_since().is_none() {
+        let queues = &self.worker.gateway.waiting;
+        if !queues.is_busy() && journey.waits_since().is_none() {
             return;
         }
         if let Some(model) = &self.prepared.inquiry.model {
-            waitings.began(&self.asking(model, journey.claim()));
+            queues.began(&self.asking(model, journey.claim()));
         }
     }
 
@@ -78,8 +78,8 @@ impl Dispatch<'_> {
         }
         let Some(mut stay) = self.interim.stay.take() else { return };
         let event = match timeout(terms.pause, stay.told()).await {
-            Ok(Told::Turn) => Event::Turn { due: stay.due(Instant::now()) },
-            Ok(Told::Shed(reason, retry_after)) => Event::SentAway { reason, retry_after },
+            Ok(StayEnd::Turn) => Event::Turn { due: stay.due(Instant::now()) },
+            Ok(StayEnd::Shed(reason, retry_after)) => Event::SentAway { reason, retry_after },
             Err(_) => {
                 self.interim.stay = Some(stay);
                 Event::Paused
@@ -94,8 +94,8 @@ impl Dispatch<'_> {
         let Some(model) = self.prepared.inquiry.model.clone() else { return false };
         let WaitTerms { until, begin_by, turn_by, .. } = terms;
         let asking = self.asking(&model, journey.claim());
-        let waitings = Arc::clone(&self.worker.gateway.waiting);
-        self.interim.stay = waitings.enter(&asking, Patience { until, begin_by, turn_by }).ok();
+        let queues = Arc::clone(&self.worker.gateway.waiting);
+        self.interim.stay = queues.enter(&asking, Patience { until, begin_by, turn_by }).ok();
         self.interim.stay.is_some()
     }
 

@@ -14,16 +14,16 @@ use spillway_types::{
 };
 
 use crate::access::Grant;
-use crate::client::{Client, PieceOut};
+use crate::client::{ConnectionFacts, PieceOut};
 use crate::request::charge::Charge;
 use crate::worker::Worker;
 
 /// Record of a request, which leaves its [`Outcome`] when dropped. A record dropped before an end
 /// was noted, i.e. because the client's connection closed, counts as cancelled.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct RequestRecord {
     worker: Arc<Worker>,
-    client: Arc<Client>,
+    client: Arc<ConnectionFacts>,
     started: Instant,
     /// Time at which the last replica was asked.
     asked_at: Option<Instant>,
@@ -39,8 +39,8 @@ pub(crate) struct Record {
     outcome: Option<Box<Outcome>>,
 }
 
-impl Record {
-    pub(crate) fn new(worker: Arc<Worker>, client: Arc<Client>) -> Self {
+impl RequestRecord {
+    pub(crate) fn new(worker: Arc<Worker>, client: Arc<ConnectionFacts>) -> Self {
         client.meter.request_started();
         worker.gateway.counters.requests.fetch_add(1, Ordering::Relaxed);
         let started = Instant::now();
@@ -285,7 +285,7 @@ impl Record {
     }
 }
 
-impl Drop for Record {
+impl Drop for RequestRecord {
     fn drop(&mut self) {
         self.client.meter.request_ended();
         self.worker.gateway.counters.requests.fetch_sub(1, Ordering::Relaxed);

@@ -18,7 +18,7 @@ static REFRESH: HeaderName = HeaderName::from_static("refresh");
 
 /// Origin of a reply.
 #[derive(Clone, Copy, Debug)]
-struct Source<'a> {
+struct ReplyOrigin<'a> {
     /// Path prefixes of the route here and at the replica; `None` if paths are the same.
     prefixes: Option<Prefixes<'a>>,
     /// Path that was requested there.
@@ -40,7 +40,7 @@ pub(super) fn confine_reply(
 ) -> Result<(), GatewayError> {
     let line = dispatched.place.replica().map(|replica| replica.line(prepared.traffic()));
     let source = match &line {
-        Some(line) => Source {
+        Some(line) => ReplyOrigin {
             prefixes: Prefixes::of(&prepared.route.spec),
             path: &prepared.path,
             hosts: [Some(line.authority), asked.headers.get(&X_FORWARDED_HOST)],
@@ -48,7 +48,7 @@ pub(super) fn confine_reply(
         // The other node has already rewritten references to its client's paths.
         None => {
             let Some(path) = asked.uri.path_and_query() else { return Ok(()) };
-            Source { prefixes: None, path, hosts: [None, None] }
+            ReplyOrigin { prefixes: None, path, hosts: [None, None] }
         }
     };
     confine(&mut dispatched.reply.response, source)
@@ -58,7 +58,7 @@ pub(super) fn confine_reply(
 ///
 /// # Errors
 /// Returns an error if the reply redirects its client to another server.
-fn confine<B>(reply: &mut Response<B>, source: Source<'_>) -> Result<(), GatewayError> {
+fn confine<B>(reply: &mut Response<B>, source: ReplyOrigin<'_>) -> Result<(), GatewayError> {
     if !reply.headers().keys().any(is_reference) {
         return Ok(());
     }
@@ -102,7 +102,7 @@ fn rewrite(
     true
 }
 
-impl Source<'_> {
+impl ReplyOrigin<'_> {
     /// Returns the gateway's path for `reference`; `None` if it points elsewhere.
     fn own_path(self, reference: &str) -> Option<String> {
         let target = own_target(reference, self.path, |authority, scheme| {

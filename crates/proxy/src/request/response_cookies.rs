@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use spillway_route::Candidate;
 
+use crate::affinity_moves::AffinityMove;
 use crate::gateway::Gateway;
-use crate::moves::Move;
 use crate::place::Place;
 use crate::request::prepare::Prepared;
 use crate::session::{Session, region_identity};
@@ -17,7 +17,7 @@ static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-prot
 
 /// Headers to add to a reply.
 #[derive(Debug, Default)]
-pub(crate) struct Keepsakes {
+pub(crate) struct ResponseCookies {
     facts: Vec<(HeaderName, HeaderValue)>,
     cookies: Vec<HeaderValue>,
 }
@@ -49,7 +49,7 @@ pub(crate) fn begin_session(
     Some(session)
 }
 
-impl Keepsakes {
+impl ResponseCookies {
     /// Returns the headers for a reply from `place` with `status`. `forwarded` are the request's
     /// headers as sent on; `beyond` are the places in a cookie that the serving region set.
     pub(crate) fn of(
@@ -59,12 +59,12 @@ impl Keepsakes {
         session: Option<&Session>,
         (place, status, beyond): (&Place, StatusCode, &[u64]),
     ) -> Self {
-        let mut keepsakes = Self::default();
+        let mut cookies = Self::default();
         if gateway.exposes_routing() {
             let arm = prepared.target.arm.as_ref().map(|chosen| chosen.arm.arm.as_str());
             let model = prepared.inquiry.model.as_ref().map(|model| model.as_str());
-            keepsakes.fact(&ARM, arm);
-            keepsakes.fact(&MODEL, model);
+            cookies.fact(&ARM, arm);
+            cookies.fact(&MODEL, model);
         }
         // The client's scheme: as its proxies told it, or that of the connection.
         let is_secure = forwarded.get(&X_FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
@@ -72,7 +72,7 @@ impl Keepsakes {
             && let Some(sticky) = &chosen.remember
         {
             let arm = chosen.arm.arm.as_str();
-            keepsakes.cookie(&sticky.name, arm, sticky.max_age, is_secure);
+            cookies.cookie(&sticky.name, arm, sticky.max_age, is_secure);
         }
         if let (Some(session), Some(sessions)) = (session, &prepared.route.sessions)
             && starts_session(prepared, status)
@@ -82,16 +82,16 @@ impl Keepsakes {
                 Place::Region(place) => region_identity(&place.region),
             };
             if sessions.moves(session, identity, |known| serves_others(gateway, prepared, known)) {
-                gateway.counters.moves.count(match place {
-                    Place::Replica(_) => Move::SessionToReplica,
-                    Place::Region(_) => Move::SessionToRegion,
+                gateway.counters.affinity_moves.count(match place {
+                    Place::Replica(_) => AffinityMove::SessionToReplica,
+                    Place::Region(_) => AffinityMove::SessionToRegion,
                 });
             }
             if let Some(new) = sessions.replied(session, identity, beyond) {
-                keepsakes.cookie(new.name, &new.value, new.max_age, is_secure);
+                cookies.cookie(new.name, &new.value, new.max_age, is_secure);
             }
         }
-        keepsakes
+        cookies
     }
 
     /// Adds the headers to a reply. A replica's own cookies stay.

@@ -19,30 +19,30 @@ use spillway_quota::Rates;
 use spillway_route::{Policy, ShedReason};
 
 use crate::access::{AccessMode, Grant};
-use crate::client::Client;
-use crate::coming_guests::ComingGuest;
+use crate::client::ConnectionFacts;
+use crate::pending_guests::PendingGuest;
 use crate::place::Place;
 use crate::relay::{Flavour, Pump, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::remote::GuestTerms;
 use crate::request::charge::Charge;
+use crate::request::continuation::{StreamContinuation, is_stream};
 use crate::request::dispatch::{Dispatch, Dispatched, Interim};
 use crate::request::ending::shed_error;
 use crate::request::grpc;
 use crate::request::head::{METHODS, check_guest_head, check_head};
 use crate::request::headers::{
-    Identity, clean_reply, prepare_forwarding, prepare_guest, remove_engine_headers,
+    RequestIdentity, clean_reply, prepare_forwarding, prepare_guest, remove_engine_headers,
 };
 use crate::request::intake::discard;
-use crate::request::keepsakes::{Keepsakes, begin_session};
 use crate::request::local::local_answer;
 use crate::request::methods::allowed_methods;
 use crate::request::prepare::{Prepared, Surroundings, prepare};
 use crate::request::rates;
-use crate::request::record::Record;
+use crate::request::record::RequestRecord;
 use crate::request::redirect::confine_reply;
-use crate::request::resume::{Resume, is_stream};
+use crate::request::response_cookies::{ResponseCookies, begin_session};
+use crate::request::response_headers;
 use crate::request::tenant::tenant_key;
-use crate::request::told;
 use crate::view::View;
 use crate::wire_body::WireBody;
 use crate::worker::Worker;
@@ -63,12 +63,12 @@ const MAY_DO_BETTER: [ErrorKind; 5] = [
 /// must be polled by the task that polls the reply's body.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
-    client: Arc<Client>,
+    client: Arc<ConnectionFacts>,
     pump: Arc<Pump>,
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Infallible> {
     let mut dice = worker.gateway.dice();
-    let identity = Identity::of(request.headers(), &mut dice);
+    let identity = RequestIdentity::of(request.headers(), &mut dice);
     let is_head = request.method() == Method::HEAD;
     let is_http1 = request.version() <= Version::HTTP_11;
     let gateway = Arc::clone(&worker.gateway);
@@ -77,7 +77,7 @@ pub(crate) async fn serve(
         && let Some(told) = gateway.cors().preflight(request.method(), request.headers())
     {
         // A preflight carries no key, and needs no replica.
-        Record::new(worker, client).answered(told.status().as_u16());
+        RequestRecord::new(worker, client).answered(told.status().as_u16());
         return Ok(told);
     }
     let exchange = Exchange { pump: Some(pump), ..Exchange::new(worker, client, dice, None) };
@@ -100,7 +100,7 @@ pub(crate) async fn serve(
     if !cors.is_off() {
         cors.mark(origin.as_ref(), response.headers_mut());
     }
-    told::tell_control_age(&gateway, response.headers_mut());
+    response_headers::tell_control_age(&gateway, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID.clone(), identity.request_id);
     Ok(response)
 }
@@ -108,13 +108,13 @@ pub(crate) async fn serve(
 /// Request with all that is needed to serve it.
 pub(super) struct Exchange {
     worker: Arc<Worker>,
-    client: Arc<Client>,
+    client: Arc<ConnectionFacts>,
     view: Arc<View>,
     dice: fastrand::Rng,
     /// Terms of the node that forwarded the request; `None` for a client's own request.
     guest: Option<GuestTerms>,
     /// Share of a guest in the count of guests without a place.
-    pub(super) coming: Option<ComingGuest>,
+    pub(super) coming: Option<PendingGuest>,
     /// Pump that continues the reply while its client takes nothing; `None` for a guest, whose
     /// reply is read ahead by the node of its client.
     pump: Option<Arc<Pump>>,
@@ -124,13 +124,13 @@ pub(super) struct Exchange {
 #[derive(Debug)]
 pub(super) struct SentElsewhere {
     pub(super) error: GatewayError,
-    pub(super) record: Record,
+    pub(super) record: RequestRecord,
 }
 
 impl Exchange {
     pub(super) fn new(
         worker: Arc<Worker>,
-        client: Arc<Client>,
+        client: Arc<ConnectionFacts>,
         dice: fastrand::Rng,
         guest: Option<GuestTerms>,
     ) -> Self {
@@ -144,7 +144,7 @@ impl Exchange {
     pub(super) fn run<'a>(
         self,
         request: Request<WireBody>,
-        identity: &'a Identity,
+        identity: &'a RequestIdentity,
     ) -> impl Future<Output = Result<Response<ReplyBody>, Box<SentElsewhere>>> + Send + 'a
     where
         Self: 'a,
@@ -168,9 +168,9 @@ impl Exchange {
         mut self,
         mut head: Parts,
         body: &mut WireBody,
-        identity: &Identity,
+        identity: &RequestIdentity,
     ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
-        let mut record = Record::new(Arc::clone(&self.worker), Arc::clone(&self.client));
+        let mut record = RequestRecord::new(Arc::clone(&self.worker), Arc::clone(&self.client));
         if self.guest.is_some() {
             record.is_guest();
         }
@@ -267,18 +267,18 @@ impl Exchange {
         is_routed: bool,
     ) -> Result<Arc<Grant>, GatewayError> {
         let (gateway, headers) = (&self.worker.gateway, &head.headers);
-        let doorkeeper = &gateway.doorkeeper;
+        let authenticator = &gateway.authenticator;
         if let Some(guest) = &self.guest {
             check_guest_head(head, gateway.limits().header_bytes_max)?;
-            return Ok(Arc::new(doorkeeper.vouched_by(guest)));
+            return Ok(Arc::new(authenticator.vouched_by(guest)));
         }
         check_head(head)?;
         match self.client.access.mode() {
-            AccessMode::None => Ok(doorkeeper.anybody()),
+            AccessMode::None => Ok(authenticator.anybody()),
             // Health checks need no key.
-            _ if !is_routed && endpoint.is_health() => Ok(doorkeeper.anybody()),
-            AccessMode::Keys => doorkeeper.admit(headers),
-            AccessMode::Headers => doorkeeper.believe(headers, self.client.is_trusted()),
+            _ if !is_routed && endpoint.is_health() => Ok(authenticator.anybody()),
+            AccessMode::Keys => authenticator.admit(headers),
+            AccessMode::Headers => authenticator.believe(headers, self.client.is_trusted()),
         }
     }
 
@@ -316,7 +316,7 @@ impl Exchange {
         &self,
         grant: &Grant,
         prepared: &Prepared,
-        record: &mut Record,
+        record: &mut RequestRecord,
     ) -> Result<(), GatewayError> {
         if self.guest.is_none() {
             record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
@@ -335,9 +335,9 @@ impl Exchange {
         &self,
         head: &mut Parts,
         prepared: &mut Prepared,
-        identity: &Identity,
-        record: &mut Record,
-    ) -> Result<(Dispatched, Keepsakes), GatewayError> {
+        identity: &RequestIdentity,
+        record: &mut RequestRecord,
+    ) -> Result<(Dispatched, ResponseCookies), GatewayError> {
         record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
         if let Some(chosen) = &prepared.target.arm {
             record.split(&chosen.arm);
@@ -379,8 +379,9 @@ impl Exchange {
             _ => Vec::new(),
         };
         let replied = (&dispatched.place, dispatched.reply.response.status(), &beyond[..]);
-        let keepsakes = Keepsakes::of(gateway, prepared, &head.headers, session.as_ref(), replied);
-        Ok((dispatched, keepsakes))
+        let cookies =
+            ResponseCookies::of(gateway, prepared, &head.headers, session.as_ref(), replied);
+        Ok((dispatched, cookies))
     }
 
     /// Answers with an error of the gateway, unless the request is a guest that another region may
@@ -390,7 +391,7 @@ impl Exchange {
         error: GatewayError,
         protocol: Protocol,
         endpoint: Endpoint<'_>,
-        mut record: Record,
+        mut record: RequestRecord,
     ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
         let error = self.spread(error);
         if self.guest.is_some() && MAY_DO_BETTER.contains(&error.kind) {
@@ -416,8 +417,8 @@ impl Exchange {
     fn deliver(
         &self,
         (head, mut prepared): (Parts, Prepared),
-        (dispatched, keepsakes): (Dispatched, Keepsakes),
-        mut record: Record,
+        (dispatched, cookies): (Dispatched, ResponseCookies),
+        mut record: RequestRecord,
     ) -> Response<ReplyBody> {
         if prepared.fell_back_from().is_some() {
             record.fell_back(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
@@ -442,11 +443,11 @@ impl Exchange {
                 .then(Box::default),
             client_half: prepared.body.take_half(),
             resume: is_stream(&dispatched.reply.response)
-                .then(|| Resume::of(&self.worker, prepared, head, &self.dice))
+                .then(|| StreamContinuation::of(&self.worker, prepared, head, &self.dice))
                 .flatten(),
         };
         let mut response = self.pass_on(plan, dispatched, &policy, record);
-        keepsakes.put(response.headers_mut());
+        cookies.put(response.headers_mut());
         response
     }
 
@@ -456,11 +457,11 @@ impl Exchange {
         plan: RelayPlan,
         dispatched: Dispatched,
         policy: &Policy,
-        mut record: Record,
+        mut record: RequestRecord,
     ) -> Response<ReplyBody> {
-        let Dispatched { reply, place, mut witness, choice } = dispatched;
-        if let Some(witness) = &mut witness {
-            witness.head(&reply.response);
+        let Dispatched { reply, place, mut observer, choice } = dispatched;
+        if let Some(observer) = &mut observer {
+            observer.head(&reply.response);
         }
         let (mut head, body) = reply.response.into_parts();
         if plan.flavour == Flavour::Grpc
@@ -468,7 +469,7 @@ impl Exchange {
         {
             return grpc::translated(trailers, record);
         }
-        let upstream = Upstream { body, connection: reply.connection, place, witness };
+        let upstream = Upstream { body, connection: reply.connection, place, observer };
         // Only nodes may set headers about their own errors and about routing.
         clean_reply(&mut head.headers, upstream.place.replica().is_some());
         if head.status == StatusCode::NO_CONTENT {
@@ -479,7 +480,12 @@ impl Exchange {
         if self.worker.gateway.exposes_routing() {
             let hop = self.guest.as_ref().map_or(0, |guest| guest.hop);
             let region = self.worker.gateway.config.region.as_str();
-            told::tell(&mut head.headers, (&upstream.place, &choice), policy.name(), (region, hop));
+            response_headers::tell(
+                &mut head.headers,
+                (&upstream.place, &choice),
+                policy.name(),
+                (region, hop),
+            );
         }
         record.replying(head.status.as_u16());
         let relay = Relay::new(plan, &mut head, upstream, record);
@@ -513,7 +519,7 @@ fn refuse(
     error: &GatewayError,
     protocol: Protocol,
     endpoint: Endpoint<'_>,
-    mut record: Record,
+    mut record: RequestRecord,
 ) -> Response<ReplyBody> {
     if protocol == Protocol::Grpc {
         return grpc::refusal(error, record);

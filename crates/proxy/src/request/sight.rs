@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, Method};
 use smallvec::SmallVec;
 use spillway_journey::{
-    Claim, Conversation, Kept, Permission, Position, QueueSight, RegionSight, ReplicaGroup,
+    Claim, Conversation, KeptPlaces, Permission, Position, QueueSight, RegionSight, ReplicaGroup,
     ReplicaSight, RequestSight, Room, RouteRules,
 };
 use spillway_route::{Access, HoldTime, OwnRegion, RegionCandidate, SpillTerms, Waiting};
@@ -79,7 +79,7 @@ impl RequestSight for Dispatch<'_> {
         }
         let is_tenant_allowed = tenant
             .as_ref()
-            .is_none_or(|tenant| gateway.doorkeeper.allows(tenant, (region, country)));
+            .is_none_or(|tenant| gateway.authenticator.allows(tenant, (region, country)));
         // Only a guest's own node knows its client's country.
         let is_client_allowed = *hop > 0 || gateway.locations().allows(*client, region, country);
         if is_tenant_allowed && is_client_allowed {
@@ -128,11 +128,11 @@ impl ReplicaSight for Dispatch<'_> {
     }
 
     fn signals(&self, slot: ReplicaSlot) -> Signals {
-        self.view.board().signals(slot)
+        self.view.replica_loads().signals(slot)
     }
 
     fn replica_speed(&self, slot: ReplicaSlot) -> Speed {
-        self.view.board().speed(slot)
+        self.view.replica_loads().speed(slot)
     }
 
     fn hold_time(&self, slot: ReplicaSlot) -> HoldTime {
@@ -143,7 +143,7 @@ impl ReplicaSight for Dispatch<'_> {
         self.view.replica(slot).has_guessed_limit()
     }
 
-    fn kept_from_tenant(&self) -> Option<Kept> {
+    fn kept_from_tenant(&self) -> Option<KeptPlaces> {
         self.kept()
     }
 

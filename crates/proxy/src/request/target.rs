@@ -5,14 +5,14 @@ use std::sync::Arc;
 use spillway_protocol::{Echo, ErrorKind, GatewayError};
 use spillway_types::{ModelName, ModelVersion, RegionName, ReplicaSlot, Residency};
 
-use crate::coming_guests::ComingGuest;
-use crate::names::{Asked, Unresolved};
+use crate::names::{AskedName, Unresolved};
+use crate::pending_guests::PendingGuest;
 use crate::remote::{Destination, GuestTerms};
 use crate::request::fallback::{Fallback, Renaming};
 use crate::request::local::unknown_model;
 use crate::request::prepare::Surroundings;
 use crate::split::{ArmSources, ChosenArm};
-use crate::versions::{NoVersion, Pin, Telling};
+use crate::versions::{NoVersion, Pin, VersionTelling};
 use crate::view::Route;
 
 /// Choices for a request besides its route and model.
@@ -29,7 +29,7 @@ pub(crate) struct Target {
     /// Other region that the request's session belongs to.
     pub(crate) session_region: Option<RegionName>,
     /// Share of a guest in the count of guests without a place.
-    pub(crate) coming: Option<ComingGuest>,
+    pub(crate) coming: Option<PendingGuest>,
     /// Residency rules of the credential and of the client's country, without those of the route.
     pub(crate) granted: Residency,
 }
@@ -65,7 +65,7 @@ pub(crate) enum NamePlace {
 
 /// Route and model of a request, with the choices besides.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ResolvedTarget {
     pub(crate) route: Arc<Route>,
     pub(crate) model: ModelName,
     pub(crate) target: Target,
@@ -87,7 +87,7 @@ impl Surroundings<'_> {
         self,
         prefixed: Option<Arc<Route>>,
         wanted: Wanted<'_>,
-    ) -> Result<Found, GatewayError> {
+    ) -> Result<ResolvedTarget, GatewayError> {
         let default = prefixed.as_ref().and_then(|route| route.spec.default_model.as_ref());
         let default = default.map(ModelName::as_str);
         let name = wanted.name.or(default).ok_or_else(no_model)?;
@@ -95,7 +95,7 @@ impl Surroundings<'_> {
         let sources = ArmSources { headers: &self.head.headers, user: wanted.user, stored_at };
         let is_fixed = wanted.place == NamePlace::Form;
         let sources = (!is_fixed).then_some(sources);
-        let asked = Asked { name, version: wanted.version, sources };
+        let asked = AskedName { name, version: wanted.version, sources };
         let resolved = match self.guest.and_then(GuestTerms::resolved) {
             Some(resolved) => Ok(resolved),
             None => self.view.names().resolve(asked, || self.gateway.dice()),
@@ -131,7 +131,11 @@ impl Surroundings<'_> {
                 _ => self.unknown_model(model.as_str()),
             });
         }
-        Ok(Found { route, model, target: Target { pin, arm: resolved.arm, ..Target::default() } })
+        Ok(ResolvedTarget {
+            route,
+            model,
+            target: Target { pin, arm: resolved.arm, ..Target::default() },
+        })
     }
 
     fn unknown_model(self, name: &str) -> GatewayError {
@@ -182,10 +186,10 @@ impl Target {
 }
 
 impl NamePlace {
-    fn telling(self) -> Telling {
+    fn telling(self) -> VersionTelling {
         match self {
-            Self::Path | Self::Message => Telling::InRequest,
-            Self::Body | Self::Form | Self::Route => Telling::ByChoice,
+            Self::Path | Self::Message => VersionTelling::InRequest,
+            Self::Body | Self::Form | Self::Route => VersionTelling::ByChoice,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use spillway_journey::Kept;
+use spillway_journey::KeptPlaces;
 use spillway_types::ReplicaSlot;
 
 use crate::gateway::Gateway;
@@ -46,7 +46,7 @@ impl Dispatch<'_> {
     pub(super) fn first_kept_for_it(&self) -> Option<ReplicaSlot> {
         let (tenant, group) = (self.tenant?, self.group()?);
         let kept = group.memory.tenants.kept_for(tenant)?;
-        Kept::first(&kept, group.group.candidates())
+        KeptPlaces::first(&kept, group.group.candidates())
     }
 
     /// Notes a request of this tenant.
@@ -74,7 +74,7 @@ impl Dispatch<'_> {
         if ahead == 0 || is_alike() || self.kept().is_some() {
             return ahead;
         }
-        let key = crate::waiting::WaitKey::of(&self.prepared.route.spec.name, model);
+        let key = crate::wait_queues::WaitKey::of(&self.prepared.route.spec.name, model);
         let rivals = self.worker.gateway.waiting.of_tenants(&key, |tenant, class| {
             !self.is_kept_away(group, TenantKey { tenant, class })
         });
@@ -88,7 +88,7 @@ impl Dispatch<'_> {
         };
         let rests = self.tenant.and_then(|key| self.rests_until(group, key.tenant));
         if self.kept().is_some() || rests.is_some() {
-            let key = crate::waiting::WaitKey::of(&self.prepared.route.spec.name, model);
+            let key = crate::wait_queues::WaitKey::of(&self.prepared.route.spec.name, model);
             let waiting = &self.worker.gateway.waiting;
             waiting.wake_one_of(&key, |tenant, class| {
                 !self.is_kept_away(group, TenantKey { tenant, class })
@@ -109,10 +109,10 @@ impl Dispatch<'_> {
     }
 
     /// Returns the places that this tenant, which has much, leaves to others.
-    pub(super) fn kept(&self) -> Option<Kept> {
+    pub(super) fn kept(&self) -> Option<KeptPlaces> {
         let (tenant, group) = (self.tenant?, self.group()?);
         let room = group.memory.tenants.left_by(tenant)?;
-        Kept::of(room, group.group.candidates())
+        KeptPlaces::of(room, group.group.candidates())
     }
 
     /// Returns the replicas that may serve the request; `None` if there are none.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use spillway_journey::Connection;
-use spillway_types::{Deadline, Fault};
+use spillway_types::{Deadline, SignFault};
 use tokio::time::{timeout, timeout_at};
 
 use crate::replica::{DOWN_LOOK, Replica};
@@ -16,7 +16,7 @@ use crate::upstream::connect::connect;
 use crate::upstream::error::AttemptError;
 use crate::upstream::http1::Http1Connection;
 use crate::upstream::http2::Http2Connection;
-use crate::upstream::line::{Line, LineKind, Traffic};
+use crate::upstream::line::{LineKind, Traffic, UpstreamLine};
 use crate::wire_body::WireBody;
 use crate::worker::Worker;
 
@@ -31,7 +31,7 @@ pub(crate) struct AttemptBounds {
 
 /// A reply whose head has arrived.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct UpstreamReply {
     pub(crate) response: Response<WireBody>,
     /// Connection to drive for the body; `None` over HTTP/2, whose connections drive themselves.
     pub(crate) connection: Option<Box<Http1Connection>>,
@@ -48,14 +48,14 @@ pub(crate) struct FailedAttempt {
 impl FailedAttempt {
     /// Returns the replica's fault, if any. A kept connection that broke is none: servers may close
     /// idle connections at any time.
-    pub(crate) fn fault(&self) -> Option<Fault> {
+    pub(crate) fn fault(&self) -> Option<SignFault> {
         match self.error {
-            AttemptError::Connect(_) | AttemptError::ConnectTimeout => Some(Fault::Connect),
+            AttemptError::Connect(_) | AttemptError::ConnectTimeout => Some(SignFault::Connect),
             AttemptError::Unsent(_) | AttemptError::Reset(_) if !self.was_kept => {
-                Some(Fault::Reset)
+                Some(SignFault::Reset)
             }
-            AttemptError::BadReply(_) | AttemptError::Switched => Some(Fault::BadReply),
-            AttemptError::FirstByteTimeout => Some(Fault::Silent),
+            AttemptError::BadReply(_) | AttemptError::Switched => Some(SignFault::BadReply),
+            AttemptError::FirstByteTimeout => Some(SignFault::Silent),
             AttemptError::Unsent(_)
             | AttemptError::Reset(_)
             // The signal that found the replica down has judged it already.
@@ -78,7 +78,7 @@ pub(crate) async fn attempt(
     replica: &Replica,
     request: impl FnOnce() -> Option<Request<OutboundBody>>,
     bounds: AttemptBounds,
-) -> Result<Reply, FailedAttempt> {
+) -> Result<UpstreamReply, FailedAttempt> {
     let pool = replica.pool(worker.id);
     let line = replica.line(bounds.traffic);
     let mut was_kept = false;
@@ -98,11 +98,11 @@ pub(crate) async fn attempt(
                 };
                 let request = request().ok_or(AttemptError::BodyGone)?;
                 let response = bounds.within(replica, connection.exchange(request)).await?;
-                Ok(Reply { response: response.map(WireBody::Http), connection: None })
+                Ok(UpstreamReply { response: response.map(WireBody::Http), connection: None })
             }
         }
     };
-    let reply: Result<Reply, AttemptError> = match reply.await {
+    let reply: Result<UpstreamReply, AttemptError> = match reply.await {
         // The bytes after an informational reply such as 101 are not HTTP.
         Ok(reply) if reply.response.status().is_informational() => Err(AttemptError::Switched),
         reply => reply,
@@ -111,11 +111,11 @@ pub(crate) async fn attempt(
 }
 
 async fn over_http1(
-    (replica, line): (&Replica, &Line<'_>),
+    (replica, line): (&Replica, &UpstreamLine<'_>),
     idle: Option<Box<Http1Connection>>,
     request: impl FnOnce() -> Option<Request<OutboundBody>>,
     bounds: AttemptBounds,
-) -> Result<Reply, AttemptError> {
+) -> Result<UpstreamReply, AttemptError> {
     let mut connection = match idle {
         Some(idle) => idle,
         None => {
@@ -125,9 +125,10 @@ async fn over_http1(
     };
     let request = request().ok_or(AttemptError::BodyGone)?;
     match bounds.within(replica, connection.exchange(request)).await {
-        Ok(response) => {
-            Ok(Reply { response: response.map(WireBody::Http), connection: Some(connection) })
-        }
+        Ok(response) => Ok(UpstreamReply {
+            response: response.map(WireBody::Http),
+            connection: Some(connection),
+        }),
         // A part of a reply came, so the replica did not just close an idle connection.
         Err(AttemptError::Reset(error)) if connection.saw_bytes() => {
             Err(AttemptError::BadReply(error))
@@ -138,7 +139,7 @@ async fn over_http1(
 
 async fn http2_connection(
     worker: &Worker,
-    (replica, line): (&Replica, &Line<'_>),
+    (replica, line): (&Replica, &UpstreamLine<'_>),
     bounds: AttemptBounds,
 ) -> Result<Http2Connection, AttemptError> {
     let stream = connect(line, bounds.connect()).await?;

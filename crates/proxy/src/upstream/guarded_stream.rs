@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE, FrameBudget, Sender};
+use crate::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE, FrameBudget, FrameSender};
 use crate::stream::Stream;
 
 /// Most bytes that a replica may send before the head of a reply. The HTTP library takes heads of
@@ -98,7 +98,7 @@ impl GuardedStream {
 
     /// Returns a stream for HTTP/2.
     pub(crate) fn http2(stream: Stream, earnings: FrameEarnings) -> Self {
-        let budget = FrameBudget::new(Sender::Replica, Instant::now());
+        let budget = FrameBudget::new(FrameSender::Replica, Instant::now());
         Self { stream, guard: Guard::Frames(budget, earnings) }
     }
 

@@ -20,7 +20,7 @@ use crate::stream::Stream;
 use crate::upstream::body::OutboundBody;
 use crate::upstream::error::AttemptError;
 use crate::upstream::guarded_stream::{GuardedStream, HeadRoom};
-use crate::upstream::news::News;
+use crate::upstream::news::WakeFlag;
 
 /// Next frame of a body, as a poll returns it.
 type NextFrame<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
@@ -35,7 +35,7 @@ pub(crate) struct Http1Connection {
     sender: SendRequest<OutboundBody>,
     driver: Driver,
     driver_ended: bool,
-    news: News,
+    news: WakeFlag,
     head_room: HeadRoom,
     idle_since: Instant,
     _count: ConnectionCount,
@@ -57,7 +57,7 @@ impl Http1Connection {
             sender,
             driver,
             driver_ended: false,
-            news: News::new(),
+            news: WakeFlag::new(),
             head_room,
             idle_since,
             _count: count,

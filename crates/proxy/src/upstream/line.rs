@@ -18,7 +18,7 @@ pub(crate) enum Traffic {
 
 /// Parameters of a connection.
 #[derive(Debug)]
-pub(crate) struct Line<'r> {
+pub(crate) struct UpstreamLine<'r> {
     pub(crate) kind: LineKind,
     pub(crate) tls: Option<&'r ReplicaTls>,
     /// Authority, for `Host` or `:authority`.
@@ -76,18 +76,18 @@ impl Replica {
 
     /// Returns the connection parameters for this traffic. gRPC goes only to replicas that speak
     /// it.
-    pub(crate) fn line(&self, traffic: Traffic) -> Line<'_> {
+    pub(crate) fn line(&self, traffic: Traffic) -> UpstreamLine<'_> {
         if traffic == Traffic::Grpc
             && let Some(grpc) = &self.server.grpc
         {
-            return Line {
+            return UpstreamLine {
                 kind: LineKind::Grpc,
                 tls: grpc.tls.as_ref(),
                 authority: &grpc.authority,
                 addresses: grpc.addresses.load_full(),
             };
         }
-        Line {
+        UpstreamLine {
             kind: match self.spec.protocol {
                 ReplicaProtocol::Http1 => LineKind::Http1,
                 ReplicaProtocol::Http2 => LineKind::Http2,

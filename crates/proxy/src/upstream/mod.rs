@@ -17,11 +17,11 @@ mod tls;
 
 pub use tls::ReplicaTlsError;
 
-pub(crate) use attempt::{AttemptBounds, FailedAttempt, Reply, attempt};
+pub(crate) use attempt::{AttemptBounds, FailedAttempt, UpstreamReply, attempt};
 pub(crate) use body::{OutboundBody, RequestBody};
 pub(crate) use http1::Http1Connection;
 pub(crate) use lent_body::LentBody;
-pub(crate) use line::{GrpcLine, Line, LineKind, Traffic};
+pub(crate) use line::{GrpcLine, LineKind, Traffic, UpstreamLine};
 pub(crate) use message_body::{ClientHalf, MessageBody};
 pub(crate) use pool::Pool;
 pub(crate) use tls::ReplicaTls;

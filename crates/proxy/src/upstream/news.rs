@@ -24,22 +24,22 @@ const ROUNDS_MAX: u32 = 4;
 
 /// Gate in front of a polled future.
 #[derive(Debug)]
-pub(crate) struct News {
-    shared: Arc<Shared>,
+pub(crate) struct WakeFlag {
+    shared: Arc<WakeShared>,
     /// Waker for the future, made once.
     waker: Waker,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct WakeShared {
     state: AtomicU8,
     /// Task to wake for news from outside.
     task: AtomicWaker,
 }
 
-impl News {
+impl WakeFlag {
     pub(crate) fn new() -> Self {
-        let shared = Arc::new(Shared { state: AtomicU8::new(NEWS), task: AtomicWaker::new() });
+        let shared = Arc::new(WakeShared { state: AtomicU8::new(NEWS), task: AtomicWaker::new() });
         Self { waker: Waker::from(Arc::clone(&shared)), shared }
     }
 
@@ -80,7 +80,7 @@ impl News {
     }
 }
 
-impl Wake for Shared {
+impl Wake for WakeShared {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -109,14 +109,14 @@ mod tests {
     }
 
     struct Fixture {
-        news: News,
+        news: WakeFlag,
         task: Arc<Task>,
         polls: u32,
     }
 
     impl Fixture {
         fn new() -> Self {
-            Self { news: News::new(), task: Arc::default(), polls: 0 }
+            Self { news: WakeFlag::new(), task: Arc::default(), polls: 0 }
         }
 
         fn poll(&mut self, mut inner: impl FnMut(u32, &mut Context<'_>) -> Poll<u32>) -> Poll<u32> {

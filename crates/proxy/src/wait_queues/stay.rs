@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 use spillway_route::{ShedReason, WaitTicket, Waiting};
 use tokio::sync::oneshot;
 
-use super::{WaitKey, Waitings};
+use super::{WaitKey, WaitQueues};
 
 /// A request's place in a queue; it leaves the queue when dropped.
 #[derive(Debug)]
 pub(crate) struct Stay {
-    waitings: Arc<Waitings>,
+    queues: Arc<WaitQueues>,
     key: WaitKey,
     ticket: WaitTicket,
     turn_by: Option<Instant>,
-    words: oneshot::Receiver<Word>,
+    words: oneshot::Receiver<StayWord>,
 }
 
 /// End of a stay in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum StayEnd {
     /// The request may look for a place.
     Turn,
     /// The request is shed, and may come again after this time.
@@ -29,27 +29,27 @@ pub(crate) enum Told {
 
 /// Message to a request that waits.
 #[derive(Debug)]
-pub(super) enum Word {
-    Turn(Turn),
+pub(super) enum StayWord {
+    Turn(QueueTurn),
     Shed(ShedReason, Duration),
 }
 
 /// Turn to look for a place. Dropped unused, it goes to the next request.
 #[derive(Debug)]
-pub(super) struct Turn {
-    waitings: Arc<Waitings>,
+pub(super) struct QueueTurn {
+    queues: Arc<WaitQueues>,
     key: WaitKey,
     is_used: bool,
 }
 
 impl Stay {
     pub(super) fn new(
-        waitings: &Arc<Waitings>,
+        queues: &Arc<WaitQueues>,
         key: WaitKey,
         (ticket, turn_by): (WaitTicket, Option<Instant>),
-        words: oneshot::Receiver<Word>,
+        words: oneshot::Receiver<StayWord>,
     ) -> Self {
-        Self { waitings: Arc::clone(waitings), key, ticket, turn_by, words }
+        Self { queues: Arc::clone(queues), key, ticket, turn_by, words }
     }
 
     /// Returns since when the request is due, its turn having come at `now`: since the predicted
@@ -61,7 +61,7 @@ impl Stay {
 
     /// Returns the state of the queue that the request waits in.
     pub(crate) fn waiting(&self) -> Waiting {
-        let lines = self.waitings.lock();
+        let lines = self.queues.lock();
         let waiting = lines.get(&self.key);
         let waiting = waiting.and_then(|line| line.waiting_of(self.ticket, Instant::now()));
         // The request has just left the queue, as its message says.
@@ -71,32 +71,32 @@ impl Stay {
 
     /// Returns the message to the request, if there is one.
     #[cfg(test)]
-    pub(super) fn try_told(&mut self) -> Option<Told> {
-        self.words.try_recv().ok().map(Word::taken)
+    pub(super) fn try_told(&mut self) -> Option<StayEnd> {
+        self.words.try_recv().ok().map(StayWord::taken)
     }
 
     /// Waits until the request has its turn or is shed.
-    pub(crate) async fn told(&mut self) -> Told {
+    pub(crate) async fn told(&mut self) -> StayEnd {
         // The sender is dropped only with the queue, which lives as long as this stay.
-        (&mut self.words).await.map_or(Told::Turn, Word::taken)
+        (&mut self.words).await.map_or(StayEnd::Turn, StayWord::taken)
     }
 }
 
-impl Word {
-    fn taken(self) -> Told {
+impl StayWord {
+    fn taken(self) -> StayEnd {
         match self {
             Self::Turn(turn) => turn.take(),
-            Self::Shed(reason, retry_after) => Told::Shed(reason, retry_after),
+            Self::Shed(reason, retry_after) => StayEnd::Shed(reason, retry_after),
         }
     }
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        let mut lines = self.waitings.lock();
+        let mut lines = self.queues.lock();
         if let Some(line) = lines.get_mut(&self.key) {
             let removed =
-                self.waitings.counted(line, |line| line.remove(self.ticket, Instant::now()));
+                self.queues.counted(line, |line| line.remove(self.ticket, Instant::now()));
             drop(lines);
             // The message may be a turn, whose drop takes the lock.
             drop(removed);
@@ -104,22 +104,22 @@ impl Drop for Stay {
     }
 }
 
-impl Turn {
-    pub(super) fn new(waitings: &Arc<Waitings>, key: WaitKey) -> Self {
-        Self { waitings: Arc::clone(waitings), key, is_used: false }
+impl QueueTurn {
+    pub(super) fn new(queues: &Arc<WaitQueues>, key: WaitKey) -> Self {
+        Self { queues: Arc::clone(queues), key, is_used: false }
     }
 
     /// Uses the turn: the request looks for a place now.
-    fn take(mut self) -> Told {
+    fn take(mut self) -> StayEnd {
         self.is_used = true;
-        Told::Turn
+        StayEnd::Turn
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueueTurn {
     fn drop(&mut self) {
         if !self.is_used {
-            self.waitings.wake_one(&self.key);
+            self.queues.wake_one(&self.key);
         }
     }
 }

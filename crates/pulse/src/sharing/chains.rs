@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Chains {
     /// Blocks used since the last half went.
-    young: BTreeMap<u64, Link>,
-    old: BTreeMap<u64, Link>,
+    young: BTreeMap<u64, ChainLink>,
+    old: BTreeMap<u64, ChainLink>,
     half_max: usize,
 }
 
 /// Place of a block in its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Link {
+struct ChainLink {
     /// The block before; meaningless for the first.
     before: u64,
     /// Number of blocks before it.
@@ -47,7 +47,7 @@ impl Chains {
         for (at, block) in chain.iter().enumerate() {
             let before = at.checked_sub(1).map_or(0, |at| chain[at]);
             let depth = u32::try_from(at).unwrap_or(u32::MAX);
-            self.young.insert(*block, Link { before, depth });
+            self.young.insert(*block, ChainLink { before, depth });
         }
         // Only now, so that the half that goes is never a part of this chain.
         if self.young.len() > self.half_max {
@@ -83,7 +83,7 @@ impl Chains {
         self.young.len() + self.old.len()
     }
 
-    fn link(&self, block: u64) -> Option<Link> {
+    fn link(&self, block: u64) -> Option<ChainLink> {
         self.young.get(&block).or_else(|| self.old.get(&block)).copied()
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const KIND: u16 = 0x0103;
 pub(crate) struct Frame {
     /// Key that the blocks are hashed with: blocks of another key mean nothing here.
     pub(crate) epoch: u32,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<PromptEntry>,
 }
 
 impl Wire for Frame {
@@ -42,7 +42,7 @@ impl Block {
 
 /// Statement about one prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Entry {
+pub(crate) enum PromptEntry {
     /// The prompt was sent to that replica.
     Sent(Told),
     /// The replica had only so many leading blocks of the prompt in its cache.

@@ -6,7 +6,7 @@ use spillway_types::NodeName;
 
 use super::chains::Chains;
 use super::counters::SharingCounters;
-use super::frame::{Block, Entry, Frame, Told};
+use super::frame::{Block, Frame, PromptEntry, Told};
 use super::queue::Queue;
 use crate::NameId;
 
@@ -55,7 +55,7 @@ pub enum To {
 
 /// News from another node of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard<'a> {
+pub enum SiblingNews<'a> {
     /// A prompt with these blocks was sent to this replica.
     Sent(NameId, &'a [u64]),
     /// The replica's reply said that only so many of these blocks had been in its cache.
@@ -64,7 +64,7 @@ pub enum Heard<'a> {
 
 /// Reason for refusing a datagram.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShareRefusal {
+pub enum ShareError {
     /// The datagram is no intact frame of a known version.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
@@ -115,7 +115,7 @@ impl Sharing {
         self.counters.told += u64::from(!chain.is_empty());
         let news = self.news(replica, chain);
         self.counters.blocks_told += news.iter().map(|told| told.blocks.len() as u64).sum::<u64>();
-        self.put_all(&To::All, news, Entry::Sent);
+        self.put_all(&To::All, news, PromptEntry::Sent);
     }
 
     /// Tells that a reply said how many leading blocks of its prompt had been in the replica's
@@ -123,7 +123,7 @@ impl Sharing {
     pub fn tell_cached(&mut self, replica: NameId, chain: &[u64], blocks: u32) {
         let chain = self.cut(chain);
         let news = self.news(replica, chain);
-        self.put_all(&To::All, news, |told| Entry::Cached { told, blocks });
+        self.put_all(&To::All, news, |told| PromptEntry::Cached { told, blocks });
     }
 
     /// Returns the next datagrams, at most [`SharingConfig::flush_max`]. Call it some 40 times a
@@ -156,8 +156,8 @@ impl Sharing {
         &mut self,
         from: &NodeName,
         bytes: &[u8],
-        mut hear: impl FnMut(Heard<'_>),
-    ) -> Result<(), ShareRefusal> {
+        mut hear: impl FnMut(SiblingNews<'_>),
+    ) -> Result<(), ShareError> {
         let taken = self.take(from, bytes, &mut hear);
         self.counters.refused += u64::from(taken.is_err());
         taken
@@ -173,8 +173,8 @@ impl Sharing {
         &mut self,
         from: &NodeName,
         bytes: &[u8],
-        hear: &mut impl FnMut(Heard<'_>),
-    ) -> Result<(), ShareRefusal> {
+        hear: &mut impl FnMut(SiblingNews<'_>),
+    ) -> Result<(), ShareError> {
         let frame: Frame = decode(bytes)?;
         if frame.epoch != self.epoch {
             self.counters.other_epochs += frame.entries.len() as u64;
@@ -182,19 +182,19 @@ impl Sharing {
         }
         for entry in frame.entries {
             match entry {
-                Entry::Sent(told) => {
+                PromptEntry::Sent(told) => {
                     if let Some(chain) = self.learn(from, &told)? {
                         self.counters.heard += 1;
-                        hear(Heard::Sent(told.replica, &chain));
+                        hear(SiblingNews::Sent(told.replica, &chain));
                     }
                 }
-                Entry::Cached { told, blocks } => {
+                PromptEntry::Cached { told, blocks } => {
                     if let Some(chain) = self.learn(from, &told)? {
-                        hear(Heard::Cached(told.replica, &chain, blocks));
+                        hear(SiblingNews::Cached(told.replica, &chain, blocks));
                     }
                 }
-                Entry::Part(told) => drop(self.learn(from, &told)?),
-                Entry::Lacking { replica, last } => self.answer(from, replica, last),
+                PromptEntry::Part(told) => drop(self.learn(from, &told)?),
+                PromptEntry::Lacking { replica, last } => self.answer(from, replica, last),
             }
         }
         Ok(())
@@ -202,7 +202,7 @@ impl Sharing {
 
     /// Returns the whole chain of what was told; `None` if it follows on blocks that are not known,
     /// and then asks for them.
-    fn learn(&mut self, from: &NodeName, told: &Told) -> Result<Option<Vec<u64>>, ShareRefusal> {
+    fn learn(&mut self, from: &NodeName, told: &Told) -> Result<Option<Vec<u64>>, ShareError> {
         let mut chain = match told.after {
             None => Vec::new(),
             Some(after) => match self.chains.chain(after.hash()) {
@@ -215,7 +215,7 @@ impl Sharing {
         };
         chain.extend(told.blocks.iter().map(|block| block.hash()));
         if chain.len() > self.config.chain_blocks_max {
-            return Err(ShareRefusal::TooLong { blocks: chain.len() });
+            return Err(ShareError::TooLong { blocks: chain.len() });
         }
         self.chains.note(&chain);
         Ok((!chain.is_empty()).then_some(chain))
@@ -225,7 +225,7 @@ impl Sharing {
         self.counters.lacked += 1;
         let Some(last) = told.last() else { return };
         if self.queue.waiting_for(from) < self.config.questions_max {
-            let lacking = Entry::Lacking { replica: told.replica, last };
+            let lacking = PromptEntry::Lacking { replica: told.replica, last };
             self.put(To::Node(from.clone()), lacking);
         }
     }
@@ -240,7 +240,7 @@ impl Sharing {
         }
         self.counters.answered += 1;
         let parts = self.parts(replica, &chain, 0);
-        self.put_all(&To::Node(node.clone()), parts, Entry::Sent);
+        self.put_all(&To::Node(node.clone()), parts, PromptEntry::Sent);
     }
 
     /// Returns the blocks of a chain that others do not know, in parts; at least one part if the
@@ -275,15 +275,15 @@ impl Sharing {
     }
 
     /// Queues the parts of a prompt, the last one as `entry` makes it.
-    fn put_all(&mut self, to: &To, mut parts: Vec<Told>, entry: impl FnOnce(Told) -> Entry) {
+    fn put_all(&mut self, to: &To, mut parts: Vec<Told>, entry: impl FnOnce(Told) -> PromptEntry) {
         let Some(last) = parts.pop() else { return };
         for part in parts {
-            self.put(to.clone(), Entry::Part(part));
+            self.put(to.clone(), PromptEntry::Part(part));
         }
         self.put(to.clone(), entry(last));
     }
 
-    fn put(&mut self, to: To, entry: Entry) {
+    fn put(&mut self, to: To, entry: PromptEntry) {
         self.counters.dropped += u64::from(!self.queue.push(to, entry));
     }
 }

@@ -16,7 +16,7 @@ pub use counters::SharingCounters;
 #[cfg(any(test, fuzzing))]
 pub(crate) use frame::Frame;
 pub(crate) use frame::KIND as PROMPTS_KIND;
-pub use machine::{Heard, ShareRefusal, Sharing, SharingConfig, To};
+pub use machine::{ShareError, Sharing, SharingConfig, SiblingNews, To};
 
 #[cfg(test)]
 mod sharing_test;

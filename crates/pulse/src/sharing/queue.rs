@@ -6,13 +6,13 @@ use bytes::Bytes;
 use spillway_codec::{encode, payload_bytes};
 use spillway_types::NodeName;
 
-use super::frame::{ENVELOPE_BYTES_MAX, Entry, Frame};
+use super::frame::{ENVELOPE_BYTES_MAX, Frame, PromptEntry};
 use super::machine::To;
 
 /// Entries for one receiver, bounded in bytes.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    entries: VecDeque<(To, Entry, usize)>,
+    entries: VecDeque<(To, PromptEntry, usize)>,
     bytes: usize,
     bytes_max: usize,
 }
@@ -23,7 +23,7 @@ impl Queue {
     }
 
     /// Puts an entry at the end. Returns false if there is no room.
-    pub(crate) fn push(&mut self, to: To, entry: Entry) -> bool {
+    pub(crate) fn push(&mut self, to: To, entry: PromptEntry) -> bool {
         // An entry that cannot be encoded counts as one that does not fit.
         let bytes = payload_bytes(&entry).unwrap_or(usize::MAX);
         if bytes > self.bytes_max - self.bytes.min(self.bytes_max) {

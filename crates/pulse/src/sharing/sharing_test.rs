@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use spillway_codec::{encode, golden};
 
-use super::frame::{Block, Entry, Frame, Told};
+use super::frame::{Block, Frame, PromptEntry, Told};
 use super::*;
 use crate::NameId;
 
@@ -52,8 +52,8 @@ impl Region {
         let from = name(from).as_str().into();
         let taken = sharing.handle_datagram(&from, datagram, |heard| {
             let (replica, chain, word) = match heard {
-                Heard::Sent(replica, chain) => (replica, chain, None),
-                Heard::Cached(replica, chain, blocks) => (replica, chain, Some(blocks)),
+                SiblingNews::Sent(replica, chain) => (replica, chain, None),
+                SiblingNews::Cached(replica, chain, blocks) => (replica, chain, Some(blocks)),
             };
             known.insert((replica, chain.to_vec()), word);
         });
@@ -84,13 +84,13 @@ fn the_bytes_are_those_on_file() {
         Told { replica: gpu(1), after: Some(Block::of(77)), blocks: vec![Block::of(u64::MAX)] };
     let first = Told { after: None, ..told.clone() };
     let entries = vec![
-        Entry::Sent(first),
-        Entry::Cached { told: told.clone(), blocks: 300 },
-        Entry::Lacking { replica: gpu(2), last: Block::of(1) },
-        Entry::Part(told.clone()),
+        PromptEntry::Sent(first),
+        PromptEntry::Cached { told: told.clone(), blocks: 300 },
+        PromptEntry::Lacking { replica: gpu(2), last: Block::of(1) },
+        PromptEntry::Part(told.clone()),
     ];
     golden::check(FOLDER, "prompts", &Frame { epoch: 70_000, entries });
-    let next = Entry::Sent(told);
+    let next = PromptEntry::Sent(told);
     assert_eq!(spillway_codec::payload_bytes(&next).unwrap(), 23, "a turn with one new block");
 }
 
@@ -198,9 +198,13 @@ fn questions_of_one_node_are_bounded() {
     let config = SharingConfig { questions_max: 3, ..SharingConfig::default() };
     let mut sharing = Sharing::new(config, 0);
     let entry = |block: u64| {
-        Entry::Sent(Told { replica: gpu(0), after: Some(Block::of(block)), blocks: Vec::new() })
+        PromptEntry::Sent(Told {
+            replica: gpu(0),
+            after: Some(Block::of(block)),
+            blocks: Vec::new(),
+        })
     };
-    let entries: Vec<Entry> = (1..=20).map(entry).collect();
+    let entries: Vec<PromptEntry> = (1..=20).map(entry).collect();
     let bytes = encode(&Frame { epoch: 0, entries }).unwrap();
     sharing.handle_datagram(&"b".into(), &bytes, |_| panic!("nothing is known")).unwrap();
     let asked = sharing.flush();
@@ -216,13 +220,13 @@ fn a_chain_longer_than_any_is_refused() {
     let mut sharing = Sharing::new(config, 0);
     let told = |after: Option<u64>, blocks: &[u64]| {
         let blocks = blocks.iter().map(|hash| Block::of(*hash)).collect();
-        Entry::Sent(Told { replica: gpu(0), after: after.map(Block::of), blocks })
+        PromptEntry::Sent(Told { replica: gpu(0), after: after.map(Block::of), blocks })
     };
     let entries = vec![told(None, &[1, 2, 3]), told(Some(3), &[4, 5])];
     let bytes = encode(&Frame { epoch: 0, entries }).unwrap();
     let mut heard = Vec::new();
     let taken = sharing.handle_datagram(&"b".into(), &bytes, |it| heard.push(format!("{it:?}")));
-    assert_eq!(taken, Err(ShareRefusal::TooLong { blocks: 5 }));
+    assert_eq!(taken, Err(ShareError::TooLong { blocks: 5 }));
     assert_eq!((heard.len(), sharing.counters().refused), (1, 1));
 }
 
@@ -232,14 +236,14 @@ fn any_bytes_are_read_or_refused() {
     let mut sharing = Sharing::new(SharingConfig::default(), 0);
     let mut read = 0;
     for _ in 0..50_000 {
-        let entries: Vec<Entry> = (0..rng.usize(1..5)).map(|_| any_entry(&mut rng)).collect();
+        let entries: Vec<PromptEntry> = (0..rng.usize(1..5)).map(|_| any_entry(&mut rng)).collect();
         let mut bytes = encode(&Frame { epoch: rng.u32(0..2), entries }).unwrap().to_vec();
         if rng.bool() {
             let at = rng.usize(0..bytes.len());
             bytes[at] = rng.u8(..);
         }
-        let heard = |heard: Heard<'_>| {
-            let (Heard::Sent(_, chain) | Heard::Cached(_, chain, _)) = heard;
+        let heard = |heard: SiblingNews<'_>| {
+            let (SiblingNews::Sent(_, chain) | SiblingNews::Cached(_, chain, _)) = heard;
             assert!(!chain.is_empty() && chain.len() <= 4_096);
         };
         read += usize::from(sharing.handle_datagram(&"b".into(), &bytes, heard).is_ok());
@@ -249,16 +253,16 @@ fn any_bytes_are_read_or_refused() {
 }
 
 /// Of few blocks, so that they follow on each other in every wrong way.
-fn any_entry(rng: &mut fastrand::Rng) -> Entry {
+fn any_entry(rng: &mut fastrand::Rng) -> PromptEntry {
     let block = |rng: &mut fastrand::Rng| Block::of(rng.u64(0..40));
     let after = rng.bool().then(|| block(rng));
     let blocks = (0..rng.usize(0..6)).map(|_| block(rng)).collect();
     let told = Told { replica: gpu(rng.usize(0..3)), after, blocks };
     match rng.u8(0..4) {
-        0 => Entry::Sent(told),
-        3 => Entry::Part(told),
-        1 => Entry::Cached { told, blocks: rng.u32(..) },
-        _ => Entry::Lacking { replica: gpu(0), last: block(rng) },
+        0 => PromptEntry::Sent(told),
+        3 => PromptEntry::Part(told),
+        1 => PromptEntry::Cached { told, blocks: rng.u32(..) },
+        _ => PromptEntry::Lacking { replica: gpu(0), last: block(rng) },
     }
 }
 

@@ -1,7 +1,7 @@
 //! Nodes of a region share a replica's limit.
 
 use proptest::prelude::*;
-use spillway_pulse::{Config, ReplicaLoad};
+use spillway_pulse::{PulseConfig, ReplicaLoad};
 
 use crate::world::{Network, World};
 
@@ -14,7 +14,7 @@ struct Shop {
 }
 
 impl Shop {
-    fn new(size: usize, limit: u32, network: Network, config: Config, seed: u64) -> Self {
+    fn new(size: usize, limit: u32, network: Network, config: PulseConfig, seed: u64) -> Self {
         let world = World::new(1, size, network, config, seed);
         let mut shop = Self { world, limit, wanted: vec![0; size] };
         shop.work(1_000, |_| {});
@@ -79,8 +79,8 @@ fn check(world: &World, limit: u32) {
 }
 
 /// Silence never counts here, so that the members stay the same whatever is lost.
-fn stable() -> Config {
-    Config { silence_ms: 3_600_000, ..Config::default() }
+fn stable() -> PulseConfig {
+    PulseConfig { silence_ms: 3_600_000, ..PulseConfig::default() }
 }
 
 proptest! {
@@ -117,7 +117,7 @@ proptest! {
         loss_permille in 0_u32..400,
     ) {
         let network = Network { loss_permille, ..Network::default() };
-        let config = Config { datagram_bytes_max: 150, parts_max: 1, ..stable() };
+        let config = PulseConfig { datagram_bytes_max: 150, parts_max: 1, ..stable() };
         let mut world = World::new(1, 3, network, config, seed);
         let name = |n: u32| format!("gpu-{n}").as_str().into();
         for _ in 0..40 {
@@ -143,7 +143,7 @@ proptest! {
 
     #[test]
     fn claims_follow_the_demand(seed in any::<u64>(), size in 2_usize..6, limit in 8_u32..200) {
-        let mut shop = Shop::new(size, limit, Network::default(), Config::default(), seed);
+        let mut shop = Shop::new(size, limit, Network::default(), PulseConfig::default(), seed);
         let first = shop.world.rng.usize(0..size);
         shop.wanted[first] = limit * 2;
         let first_ms = shop.until(300, |claims| claims[first] == limit);
@@ -161,19 +161,19 @@ proptest! {
 
 #[test]
 fn an_idle_region_shares_evenly() {
-    let shop = Shop::new(3, 13, Network::default(), Config::default(), 1);
+    let shop = Shop::new(3, 13, Network::default(), PulseConfig::default(), 1);
     assert_eq!(shop.claims(), [5, 4, 4]);
 }
 
 #[test]
 fn a_node_alone_has_it_all_at_once() {
-    let shop = Shop::new(1, 13, Network::default(), Config::default(), 1);
+    let shop = Shop::new(1, 13, Network::default(), PulseConfig::default(), 1);
     assert_eq!(shop.claims(), [13]);
 }
 
 #[test]
 fn busy_nodes_come_to_share_evenly() {
-    let mut shop = Shop::new(3, 12, Network::default(), Config::default(), 1);
+    let mut shop = Shop::new(3, 12, Network::default(), PulseConfig::default(), 1);
     shop.wanted = vec![30, 0, 0];
     shop.work(500, |_| {});
     assert_eq!(shop.claims(), [12, 0, 0]);
@@ -191,7 +191,7 @@ fn busy_nodes_come_to_share_evenly() {
 
 #[test]
 fn where_there_is_less_than_one_for_each_work_gets_it() {
-    let mut shop = Shop::new(4, 2, Network::default(), Config::default(), 1);
+    let mut shop = Shop::new(4, 2, Network::default(), PulseConfig::default(), 1);
     shop.wanted = vec![0, 0, 5, 5];
     shop.until(500, |claims| claims == [0, 0, 1, 1]);
     shop.wanted = vec![5, 0, 0, 0];
@@ -200,7 +200,7 @@ fn where_there_is_less_than_one_for_each_work_gets_it() {
 
 #[test]
 fn the_claim_of_a_node_that_died_is_free_after_its_silence() {
-    let mut shop = Shop::new(2, 10, Network::default(), Config::default(), 1);
+    let mut shop = Shop::new(2, 10, Network::default(), PulseConfig::default(), 1);
     shop.wanted = vec![5, 20];
     shop.work(500, |_| {});
     shop.world.kill(0);
@@ -211,7 +211,7 @@ fn the_claim_of_a_node_that_died_is_free_after_its_silence() {
 
 #[test]
 fn one_that_joins_or_starts_again_begins_with_nothing() {
-    let mut shop = Shop::new(3, 12, Network::default(), Config::default(), 1);
+    let mut shop = Shop::new(3, 12, Network::default(), PulseConfig::default(), 1);
     shop.wanted = vec![20, 20, 20];
     shop.work(500, |_| {});
     shop.world.kill(2);
@@ -232,7 +232,7 @@ fn one_that_joins_or_starts_again_begins_with_nothing() {
 
 #[test]
 fn a_node_that_is_not_heard_stops_before_the_others_take_what_it_had() {
-    let mut shop = Shop::new(2, 10, Network::default(), Config::default(), 1);
+    let mut shop = Shop::new(2, 10, Network::default(), PulseConfig::default(), 1);
     shop.wanted = vec![0, 20];
     shop.work(500, |_| {});
     shop.wanted = vec![20, 0];
@@ -251,7 +251,7 @@ fn a_node_that_is_not_heard_stops_before_the_others_take_what_it_had() {
 /// lost sight of each other each take it all. They agree again as soon as they meet.
 #[test]
 fn two_halves_of_a_region_that_meet_again_share_again() {
-    let mut world = World::new(1, 2, Network::default(), Config::default(), 1);
+    let mut world = World::new(1, 2, Network::default(), PulseConfig::default(), 1);
     let replica = ReplicaLoad { limit: Some(10), ..ReplicaLoad::default() };
     for node in &mut world.nodes {
         node.load.replicas.insert("gpu".into(), replica);
@@ -266,7 +266,7 @@ fn two_halves_of_a_region_that_meet_again_share_again() {
 
 #[test]
 fn a_lower_limit_holds_as_soon_as_it_is_known() {
-    let mut shop = Shop::new(2, 20, Network::default(), Config::default(), 1);
+    let mut shop = Shop::new(2, 20, Network::default(), PulseConfig::default(), 1);
     shop.limit = 6;
     // Until both know it the old one holds.
     for node in 0..2 {

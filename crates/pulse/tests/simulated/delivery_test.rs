@@ -1,7 +1,7 @@
 //! Delivery of reports over a network that loses, delays and doubles datagrams.
 
 use proptest::prelude::*;
-use spillway_pulse::{Config, ModelShare, OwnLoad, ReplicaLoad, ReplicaSignals};
+use spillway_pulse::{ModelShare, OwnLoad, PulseConfig, ReplicaLoad, ReplicaSignals};
 use spillway_types::{ModelLoad, ShedState};
 
 use crate::world::{Network, World};
@@ -36,8 +36,8 @@ fn load(rng: &mut fastrand::Rng, models: u32, replicas: u32) -> OwnLoad {
 }
 
 /// Changes of these sizes are always told, so that readers come to the exact values.
-fn exact() -> Config {
-    Config { ignored_permille: 0, ..Config::default() }
+fn exact() -> PulseConfig {
+    PulseConfig { ignored_permille: 0, ..PulseConfig::default() }
 }
 
 fn check_all_arrived(world: &World) {
@@ -178,7 +178,7 @@ fn a_node_that_starts_again_is_believed_and_learns_all() {
 
 #[test]
 fn a_quiet_cluster_repeats_no_values() {
-    let mut world = World::new(2, 3, Network::default(), Config::default(), 5);
+    let mut world = World::new(2, 3, Network::default(), PulseConfig::default(), 5);
     let mut rng = fastrand::Rng::with_seed(1);
     for node in 0..6 {
         world.nodes[node].load = load(&mut rng, 30, 30);
@@ -194,7 +194,7 @@ fn a_quiet_cluster_repeats_no_values() {
 
 #[test]
 fn a_large_change_goes_out_sooner_than_a_small_one() {
-    let mut world = World::new(1, 2, Network::default(), Config::default(), 5);
+    let mut world = World::new(1, 2, Network::default(), PulseConfig::default(), 5);
     world.nodes[0].load.replicas.insert("g".into(), ReplicaLoad::default());
     world.run_fed_ms(1_000);
     let time_to_tell = |world: &mut World, in_flight: u32| {

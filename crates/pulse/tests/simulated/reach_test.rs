@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use spillway_pulse::{Config, Event, Reach};
+use spillway_pulse::{PulseConfig, PulseEvent, Reach};
 
 use crate::world::{Network, World};
 
 fn world(network: Network) -> World {
-    let mut world = World::new(3, 2, network, Config::default(), 1);
+    let mut world = World::new(3, 2, network, PulseConfig::default(), 1);
     world.run_fed_ms(1_000);
     world
 }
@@ -18,7 +18,7 @@ fn lossy() -> Network {
 
 #[test]
 fn all_regions_are_reached_one_round_trip_after_the_start() {
-    let mut world = World::new(3, 2, Network::default(), Config::default(), 1);
+    let mut world = World::new(3, 2, Network::default(), PulseConfig::default(), 1);
     let waited_ms = world.wait_ms(1_000, |world| {
         (0..6).all(|node| {
             (0..3).filter(|r| *r != node / 2).all(|r| world.reach(node, r) == Reach::Both)
@@ -97,7 +97,8 @@ fn the_loss_of_every_fifth_datagram_looks_like_no_silence() {
     world.nodes.iter_mut().for_each(|node| node.events.clear());
     world.run_fed_ms(60_000);
     for node in &world.nodes {
-        let alarms = node.events.iter().filter(|(_, event)| matches!(event, Event::Region { .. }));
+        let alarms =
+            node.events.iter().filter(|(_, event)| matches!(event, PulseEvent::Region { .. }));
         assert_eq!(alarms.count(), 0, "{:?}", node.events);
     }
 }
@@ -107,8 +108,8 @@ fn changes_of_reach_are_told_as_they_happen() {
     let mut world = world(Network::default());
     world.cut_region(0, 1, true);
     world.run_fed_ms(1_500);
-    let told: Vec<&Event> = world.nodes[2].events.iter().map(|(_, event)| event).collect();
-    let gone = Event::Region { region: "r00".into(), from: Reach::Both, to: Reach::Silent };
+    let told: Vec<&PulseEvent> = world.nodes[2].events.iter().map(|(_, event)| event).collect();
+    let gone = PulseEvent::Region { region: "r00".into(), from: Reach::Both, to: Reach::Silent };
     assert_eq!(told.last(), Some(&&gone));
 }
 

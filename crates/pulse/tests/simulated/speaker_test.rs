@@ -1,13 +1,13 @@
 //! Choice of the speaker of a region.
 
-use spillway_pulse::{Config, Event, OwnLoad, Reach};
+use spillway_pulse::{OwnLoad, PulseConfig, PulseEvent, Reach};
 use spillway_types::ModelLoad;
 
 use crate::world::{Network, World};
 
 fn world(loss_permille: u32) -> World {
     let network = Network { loss_permille, ..Network::default() };
-    let mut world = World::new(2, 3, network, Config::default(), 3);
+    let mut world = World::new(2, 3, network, PulseConfig::default(), 3);
     for node in 0..6 {
         let load = ModelLoad { queued: 7.0, ..ModelLoad::default() };
         world.nodes[node].load =
@@ -53,8 +53,8 @@ fn another_speaker_takes_over_unnoticed() {
         assert!(oldest_ms < 900, "{oldest_ms}");
         assert_eq!(speakers(&world, 0), ["n00-1"; 2]);
         assert_eq!(world.view(3, 0).speaker.unwrap().as_str(), "n00-1");
-        let told = |event: &Event| world.nodes[1].events.iter().any(|(_, e)| e == event);
-        assert!(told(&Event::Speaker("n00-1".into())));
+        let told = |event: &PulseEvent| world.nodes[1].events.iter().any(|(_, e)| e == event);
+        assert!(told(&PulseEvent::Speaker("n00-1".into())));
     }
 }
 

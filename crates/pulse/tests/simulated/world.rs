@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::{Duration, Instant};
 
-use spillway_pulse::{Config, Event, Member, OwnLoad, Pulse};
+use spillway_pulse::{OwnLoad, Pulse, PulseConfig, PulseEvent, PulseMember};
 
 /// Delay and loss of datagrams.
 #[derive(Clone, Debug)]
@@ -38,11 +38,11 @@ impl Default for Network {
 /// A node of the world. Dead while `pulse` is `None`.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) member: Member,
+    pub(crate) member: PulseMember,
     pub(crate) region: usize,
     pub(crate) pulse: Option<Pulse>,
     pub(crate) load: OwnLoad,
-    pub(crate) events: Vec<(Duration, Event)>,
+    pub(crate) events: Vec<(Duration, PulseEvent)>,
     pub(crate) sent: u64,
     pub(crate) sent_bytes: u64,
     pub(crate) longest_bytes: usize,
@@ -63,7 +63,7 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) nodes: Vec<Node>,
     pub(crate) network: Network,
-    pub(crate) config: Config,
+    pub(crate) config: PulseConfig,
     /// Directed ways that are cut, from node to node.
     pub(crate) cuts: BTreeSet<(usize, usize)>,
     pub(crate) rng: fastrand::Rng,
@@ -81,7 +81,7 @@ impl World {
         regions: usize,
         size: usize,
         network: Network,
-        config: Config,
+        config: PulseConfig,
         seed: u64,
     ) -> Self {
         #[expect(clippy::disallowed_methods, reason = "some moment to count from")]
@@ -113,7 +113,7 @@ impl World {
         let name = format!("n{region:02}-{place}");
         self.by_name.insert(name.clone(), self.nodes.len());
         self.nodes.push(Node {
-            member: Member::new(name.as_str(), format!("r{region:02}")),
+            member: PulseMember::new(name.as_str(), format!("r{region:02}")),
             region,
             pulse: None,
             load: OwnLoad::default(),
@@ -129,7 +129,7 @@ impl World {
 
     /// Starts a node, or starts it again.
     pub(crate) fn boot(&mut self, node: usize) {
-        let members: Vec<Member> = self.nodes.iter().map(|node| node.member.clone()).collect();
+        let members: Vec<PulseMember> = self.nodes.iter().map(|node| node.member.clone()).collect();
         let rng = fastrand::Rng::with_seed(self.rng.u64(..));
         let it = &mut self.nodes[node];
         it.incarnation += 1;

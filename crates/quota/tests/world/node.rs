@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use spillway_quota::{
-    Before, Fate, Holder, Holding, LimitTerms, Overdue, QuotaAsk, QuotaHold, Quotas, RequestWindow,
-    Run, RunRow, Scope, Statement, Units, Usage,
+    Before, Fate, Holder, Holding, LimitTerms, LimitUsage, Overdue, QuotaAsk, QuotaHold, Quotas,
+    RequestWindow, Run, RunRow, Scope, Statement, Units,
 };
 use spillway_types::{NodeName, RegionName};
 
@@ -195,7 +195,7 @@ impl Node {
         self.holder.run()
     }
 
-    pub(crate) fn usage(&self, now_ms: u64) -> Usage {
+    pub(crate) fn usage(&self, now_ms: u64) -> LimitUsage {
         self.quotas.usage(&SCOPE, self.now(now_ms)).unwrap_or_default()
     }
 

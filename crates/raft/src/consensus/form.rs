@@ -11,7 +11,7 @@ use super::members::NewMembers;
 use crate::error::FormError;
 use crate::ids::ClusterId;
 use crate::machine::Machine;
-use crate::rules::formation::{Formation, Own, Seed, SeedAnswer, Step};
+use crate::rules::formation::{Formation, FormationStep, Own, Seed, SeedAnswer};
 use crate::wire::Introduction;
 
 /// Pause before seeds that did not answer are asked again, and before a seed that forms no cluster
@@ -32,17 +32,17 @@ impl<M: Machine> Consensus<M> {
         let mut formation = Formation::new(self.config.name.clone(), seeds);
         loop {
             match formation.step(self.own()) {
-                Step::In(cluster) => return Ok(cluster),
-                Step::Conflict(why) => return Err(FormError::Conflict(why)),
-                Step::Form(named, members) => {
+                FormationStep::In(cluster) => return Ok(cluster),
+                FormationStep::Conflict(why) => return Err(FormError::Conflict(why)),
+                FormationStep::Form(named, members) => {
                     let cluster = match named {
                         Some(cluster) => cluster,
                         None => ClusterId::random()?,
                     };
                     return self.initialise(cluster, members).await.map(|()| cluster);
                 }
-                Step::Wait => sleep(PAUSE).await,
-                Step::Ask(missing) => {
+                FormationStep::Wait => sleep(PAUSE).await,
+                FormationStep::Ask(missing) => {
                     if !self.ask(&mut formation, missing).await {
                         sleep(PAUSE).await;
                     }

@@ -9,7 +9,7 @@ use crate::error::ReadError;
 use crate::machine::Machine;
 use crate::net::read_index;
 use crate::status;
-use crate::wire::{Answer, Call, Refusal};
+use crate::wire::{Answer, Call, CallError};
 
 impl<M: Machine> Consensus<M> {
     /// Calls `look` with the machine. Nothing is applied meanwhile, so `look` has to be short. A
@@ -61,10 +61,10 @@ impl<M: Machine> Consensus<M> {
     }
 }
 
-fn refused(refusal: Refusal) -> ReadError {
+fn refused(refusal: CallError) -> ReadError {
     match refusal {
-        Refusal::NotLeader(leader) => ReadError::NoQuorum { leader },
-        Refusal::Stopped => ReadError::Stopped("the leader's log".to_owned()),
+        CallError::NotLeader(leader) => ReadError::NoQuorum { leader },
+        CallError::Stopped => ReadError::Stopped("the leader's log".to_owned()),
         _ => ReadError::NoQuorum { leader: None },
     }
 }

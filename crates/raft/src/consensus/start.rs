@@ -12,12 +12,12 @@ use tokio_util::task::TaskTracker;
 
 use super::Consensus;
 use super::steering::Steering;
-use super::watch::Watch;
-use crate::config::Config;
-use crate::disk::{DiskFault, Folder, LogStore};
-use crate::error::StartFault;
+use super::watch::LogWatch;
+use crate::config::RaftConfig;
+use crate::disk::{DiskError, Folder, LogStore};
+use crate::error::RaftStartError;
 use crate::machine::Machine;
-use crate::net::{Context, Heard, Network, Parts, Server, Service, ask_all};
+use crate::net::{Context, LeaderContact, Parts, PeerNetwork, PeerServer, Service, ask_all};
 use crate::proposer::Raft;
 use crate::rules::budget::Budget;
 use crate::rules::isolation::Voice;
@@ -30,15 +30,15 @@ const APPEND_ENTRIES_MAX: u64 = 1_000;
 const BACK_OFF: &str = "50ms 100ms 200ms ...500ms";
 
 pub(super) async fn start<M: Machine>(
-    config: Config,
+    config: RaftConfig,
     link: Arc<Link>,
     machine: M,
-) -> Result<Consensus<M>, StartFault> {
+) -> Result<Consensus<M>, RaftStartError> {
     let raft_config = raft_config(&config)?;
     let (folder, node, disk) = (config.folder.clone(), config.node, config.disk);
     let opening = spawn_blocking(move || Folder::open(&folder, node, disk));
     // redb may panic on a damaged page.
-    let folder = opening.await.map_err(|_| DiskFault::damaged("the log can't be read"))??;
+    let folder = opening.await.map_err(|_| DiskError::damaged("the log can't be read"))??;
     let (ended, closed) = oneshot::channel();
     let disk = folder.file.state().disk;
     let snapshots = folder.snapshots;
@@ -65,18 +65,18 @@ pub(super) async fn start<M: Machine>(
         log: log.clone(),
         newest: Arc::new(Mutex::new(folder.snapshot)),
     };
-    let network = Network(Arc::clone(&context));
+    let network = PeerNetwork(Arc::clone(&context));
     let raft = Raft::new(node, Arc::new(raft_config), network, log, applier)
         .await
-        .map_err(|fatal| StartFault::Log(fatal.to_string()))?;
+        .map_err(|fatal| RaftStartError::Log(fatal.to_string()))?;
     context.guard.begin(raft.metrics());
-    let heard = Heard::default();
+    let heard = LeaderContact::default();
     let (served, shared) = (Arc::clone(&context), Arc::clone(&applied));
-    let server = Server::new(served, raft.clone(), shared, heard.clone());
+    let server = PeerServer::new(served, raft.clone(), shared, heard.clone());
     context.link.serve_streams(Some(Arc::new(Service(Arc::new(server)))));
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let steering = Steering::new(raft.clone(), Arc::clone(&context), config.steering_patience);
-    let watch = Watch::new(steering, heard.clone(), voice);
+    let watch = LogWatch::new(steering, heard.clone(), voice);
     let (stopped, asking) = (stop.clone(), ask_all(Arc::clone(&context), raft.clone()));
     tasks.spawn(async move { stopped.run_until_cancelled(asking).await });
     let stopped = stop.clone();
@@ -96,7 +96,7 @@ pub(super) async fn start<M: Machine>(
     })
 }
 
-fn raft_config(config: &Config) -> Result<openraft::Config, StartFault> {
+fn raft_config(config: &RaftConfig) -> Result<openraft::Config, RaftStartError> {
     let ms = |duration: std::time::Duration| duration.as_millis() as u64;
     let (timing, compaction) = (&config.timing, &config.compaction);
     let raft = openraft::Config {
@@ -122,5 +122,5 @@ fn raft_config(config: &Config) -> Result<openraft::Config, StartFault> {
         backoff: BACK_OFF.to_owned(),
         ..openraft::Config::default()
     };
-    raft.validate().map_err(|error| StartFault::Config(error.to_string()))
+    raft.validate().map_err(|error| RaftStartError::Config(error.to_string()))
 }

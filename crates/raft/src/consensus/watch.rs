@@ -12,12 +12,12 @@ use tokio::time::{Instant, sleep};
 use super::steering::Steering;
 use crate::config::Compaction;
 use crate::machine::Machine;
-use crate::net::{Context, Heard};
+use crate::net::{Context, LeaderContact};
 use crate::proposer::Raft;
 use crate::raft::Types;
-use crate::rules::campaign::{Campaign, Seen, Turn};
+use crate::rules::campaign::{Campaign, CampaignTurn, LeaderObservation};
 use crate::rules::isolation::Voice;
-use crate::rules::knowledge::Word;
+use crate::rules::knowledge::KnowledgeStatement;
 use crate::wire::Ballot;
 
 /// Checks in a heartbeat.
@@ -26,11 +26,11 @@ const LOOKS: u32 = 16;
 type Metrics = openraft::RaftMetrics<Types>;
 
 /// Regular checks of one node's log.
-pub(super) struct Watch<M: Machine> {
+pub(super) struct LogWatch<M: Machine> {
     raft: Raft<M>,
     context: Arc<Context>,
     steering: Steering<M>,
-    heard: Heard,
+    heard: LeaderContact,
     voice: watch::Sender<Voice>,
     campaign: Campaign,
     random: fastrand::Rng,
@@ -40,8 +40,12 @@ pub(super) struct Watch<M: Machine> {
     is_compacting: bool,
 }
 
-impl<M: Machine> Watch<M> {
-    pub(super) fn new(steering: Steering<M>, heard: Heard, voice: watch::Sender<Voice>) -> Self {
+impl<M: Machine> LogWatch<M> {
+    pub(super) fn new(
+        steering: Steering<M>,
+        heard: LeaderContact,
+        voice: watch::Sender<Voice>,
+    ) -> Self {
         Self {
             raft: steering.raft.clone(),
             context: Arc::clone(&steering.context),
@@ -76,7 +80,7 @@ impl<M: Machine> Watch<M> {
     async fn campaign(&mut self, now: Instant, metrics: &Metrics) {
         let since_start = |at: Instant| self.context.since_start(at);
         let ballot = Ballot::from(&metrics.vote);
-        let seen = Seen {
+        let seen = LeaderObservation {
             heard: self.heard.at().map(since_start),
             ballot: (ballot.node != self.context.node).then_some(ballot),
             turn: self.turn(metrics),
@@ -93,20 +97,20 @@ impl<M: Machine> Watch<M> {
 
     /// Returns the place of this node among the voters that may stand, in the order of their
     /// numbers. The leader that is missing is left out.
-    fn turn(&self, metrics: &Metrics) -> Turn {
+    fn turn(&self, metrics: &Metrics) -> CampaignTurn {
         let voters: std::collections::BTreeSet<_> =
             metrics.membership_config.membership().voter_ids().collect();
         let me = self.context.node;
         if metrics.state == ServerState::Leader || !voters.contains(&me) {
-            return Turn::None;
+            return CampaignTurn::None;
         }
         if voters.len() == 1 {
-            return Turn::Alone;
+            return CampaignTurn::Alone;
         }
         let missed = metrics.vote.leader_id.voted_for;
         let others: Vec<_> = voters.into_iter().filter(|id| *id != missed || *id == me).collect();
         let at = others.iter().position(|id| *id == me).unwrap_or(0);
-        Turn::Of(at, others.len())
+        CampaignTurn::Of(at, others.len())
     }
 
     fn voice_at(&mut self, now: Instant, metrics: &Metrics) -> Voice {
@@ -123,7 +127,7 @@ impl<M: Machine> Watch<M> {
         if let Some((as_of, committed)) = confirmed.zip(metrics.cluster_committed)
             && committed.leader_id.term == term
         {
-            self.context.set_word(Word { as_of, next_index: committed.index + 1 });
+            self.context.set_word(KnowledgeStatement { as_of, next_index: committed.index + 1 });
         }
         let begun = now.saturating_duration_since(since);
         let unconfirmed = confirmed.map(|at| self.context.since_start(now).saturating_sub(at));

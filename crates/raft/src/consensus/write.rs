@@ -8,11 +8,11 @@ use super::{Consensus, Proposed};
 use crate::error::ProposeError;
 use crate::ids::NodeId;
 use crate::machine::Machine;
-use crate::net::NetFault;
+use crate::net::NetError;
 use crate::proposer::{NotDone, propose_here};
 use crate::rules::budget::Urgency;
 use crate::status;
-use crate::wire::{Answer, Call, Refusal};
+use crate::wire::{Answer, Call, CallError};
 
 impl<M: Machine> Consensus<M> {
     /// Puts a command into the log and waits until it is carried out, for at most `limit`. A
@@ -83,17 +83,17 @@ impl<M: Machine> Consensus<M> {
             Err(fault) if fault.is_harmless() => {
                 Err(ProposeError::NoQuorum { leader: Some(leader) })
             }
-            Err(NetFault::Refused(refusal)) => Err(refused(refusal)),
+            Err(NetError::Refused(refusal)) => Err(refused(refusal)),
             Err(_) => Err(ProposeError::Unknown),
         }
     }
 }
 
-fn refused(refusal: Refusal) -> ProposeError {
+fn refused(refusal: CallError) -> ProposeError {
     match refusal {
-        Refusal::NotLeader(leader) => ProposeError::NoQuorum { leader },
-        Refusal::Unreadable => ProposeError::TooNew,
-        Refusal::NotYours => ProposeError::Malformed("it is in another node's name".to_owned()),
+        CallError::NotLeader(leader) => ProposeError::NoQuorum { leader },
+        CallError::Unreadable => ProposeError::TooNew,
+        CallError::NotYours => ProposeError::Malformed("it is in another node's name".to_owned()),
         _ => ProposeError::NoQuorum { leader: None },
     }
 }

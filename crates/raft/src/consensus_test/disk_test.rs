@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::world::{World, until};
-use crate::{Compaction, DiskFault, StartFault};
+use crate::{Compaction, DiskError, RaftStartError};
 
 const NEAR: Duration = Duration::from_millis(4);
 
-fn damaged(started: Result<(), StartFault>) {
-    let Err(StartFault::Disk(fault @ DiskFault::Damaged { .. })) = started else {
+fn damaged(started: Result<(), RaftStartError>) {
+    let Err(RaftStartError::Disk(fault @ DiskError::Damaged { .. })) = started else {
         panic!("{started:?}");
     };
     assert!(fault.to_string().contains("join as a new node"), "{fault}");

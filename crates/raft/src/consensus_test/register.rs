@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 use spillway_types::NodeName;
 
-use crate::{Machine, MachineFault};
+use crate::{Machine, MachineError};
 
 /// Numbers by key, and how many commands there were.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -76,13 +76,13 @@ impl Machine for Register {
         self.removed.contains(name.as_str())
     }
 
-    fn snapshot(&self) -> Result<Bytes, MachineFault> {
-        spillway_codec::encode(self).map_err(|error| MachineFault(error.to_string()))
+    fn snapshot(&self) -> Result<Bytes, MachineError> {
+        spillway_codec::encode(self).map_err(|error| MachineError(error.to_string()))
     }
 
-    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineFault> {
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineError> {
         *self =
-            spillway_codec::decode(snapshot).map_err(|error| MachineFault(error.to_string()))?;
+            spillway_codec::decode(snapshot).map_err(|error| MachineError(error.to_string()))?;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use spillway_link::Identity;
 use super::register::Change;
 use super::world::{LIMIT, World, until};
 use crate::wire::{
-    Answer, Append, Ballot, Call, Candidacy, News, Offer, Parcel, Point, Purpose, Refusal,
+    Answer, Append, Ballot, Call, CallError, Candidacy, News, Offer, Parcel, Point, Purpose,
     SnapshotHead,
 };
 use crate::{NodeId, Role, Urgency, WireVersion};
@@ -69,7 +69,7 @@ async fn attack(world: &mut World) {
     let term = world.log(0).status().term;
     let thief = world.thief(3).await;
     let is_refused = |answer: &Option<Answer>| {
-        matches!(answer, None | Some(Answer::Refused(Refusal::NotYou | Refusal::NotNow)))
+        matches!(answer, None | Some(Answer::Refused(CallError::NotYou | CallError::NotNow)))
     };
     for (to, from) in [0, 1, 2].into_iter().flat_map(|to| [4, 1, 2, 9_999].map(|from| (to, from))) {
         let path = (from, to);
@@ -120,7 +120,7 @@ async fn a_certificate_without_membership_moves_nothing() {
     ] {
         for from in [1, 4, 9_999] {
             let answer = world.say(&thief, (from, 0), (Purpose::Call, call.clone())).await;
-            assert_eq!(answer, Some(Answer::Refused(Refusal::NotYou)), "{call:?}");
+            assert_eq!(answer, Some(Answer::Refused(CallError::NotYou)), "{call:?}");
         }
     }
 }
@@ -152,7 +152,7 @@ async fn a_voter_skips_no_lease_and_no_terms() {
         assert_eq!(world.say(&thief, (3, to), (Purpose::Append, far)).await, None);
         let hand_over = Call::Transfer { from: won(term, 1), to: NodeId(3), last: None };
         let answer = world.say(&thief, (3, to), (Purpose::Call, hand_over)).await;
-        assert_eq!(answer, Some(Answer::Refused(Refusal::NotNow)));
+        assert_eq!(answer, Some(Answer::Refused(CallError::NotNow)));
     }
     for at in 0..2 {
         let status = world.log(at).status();
@@ -225,7 +225,7 @@ async fn a_removed_voter_has_no_say_while_it_still_is_a_member() {
             Call::Speaks(2),
         ] {
             let answer = world.say(&thief, (3, to), (Purpose::Call, call.clone())).await;
-            assert_eq!(answer, Some(Answer::Refused(Refusal::NotYou)), "{call:?}");
+            assert_eq!(answer, Some(Answer::Refused(CallError::NotYou)), "{call:?}");
         }
         // Nor does it lead, which nothing but its removal keeps a voter from.
         let later = won(term + 1, 3);
@@ -257,7 +257,7 @@ async fn a_snapshot_is_as_long_as_it_was_offered() {
     let mut bulk = thief.open_bulk(&name).unwrap();
     bulk.message(&Parcel { transfer: 7, bytes: u64::MAX }).await.unwrap();
     let answer = tokio::time::timeout(LIMIT, receiver.message::<Answer>()).await;
-    assert_eq!(answer.unwrap().unwrap(), Some(Answer::Refused(Refusal::Damaged)));
+    assert_eq!(answer.unwrap().unwrap(), Some(Answer::Refused(CallError::Damaged)));
 }
 
 /// Who lags behind may know a leader only as a member without a vote: it follows after a while.

@@ -8,7 +8,7 @@ use spillway_link::Link;
 
 use super::world::{LIMIT, World, until};
 use crate::NodeId;
-use crate::wire::{Answer, Ballot, Call, Candidacy, Point, Purpose, Refusal};
+use crate::wire::{Answer, Ballot, Call, CallError, Candidacy, Point, Purpose};
 
 const NEAR: Duration = Duration::from_millis(4);
 
@@ -72,11 +72,11 @@ async fn leaderless() -> Asked {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_node_gives_no_vote_within_a_lease_then_one_a_term_and_keeps_it() {
     let mut world = leaderless().await;
-    assert_eq!(ask(&world, 50, 2, true).await, Answer::Refused(Refusal::NotNow));
-    assert_eq!(ask(&world, 50, 2, false).await, Answer::Refused(Refusal::NotNow));
+    assert_eq!(ask(&world, 50, 2, true).await, Answer::Refused(CallError::NotNow));
+    assert_eq!(ask(&world, 50, 2, false).await, Answer::Refused(CallError::NotNow));
     let begun = tokio::time::Instant::now();
     while let Answer::Refused(refusal) = ask(&world, 50, 2, true).await {
-        assert_eq!(refusal, Refusal::NotNow);
+        assert_eq!(refusal, CallError::NotNow);
         assert!(begun.elapsed() < 2 * world.timing.lease());
     }
     // A question changes nothing, whatever is asked.

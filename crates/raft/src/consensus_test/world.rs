@@ -14,8 +14,8 @@ pub(super) use spillway_testkit::{PATIENCE, eventually as until};
 use super::register::{Before, Change, Register};
 use crate::wire::{Addressee, Answer, Opening, Purpose};
 use crate::{
-    ClusterId, Compaction, Config, Consensus, Consistency, Member, NodeId, ProposeError, Proposed,
-    ReadError, Role, Seed, StartFault, Timing, Urgency, WireVersion,
+    ClusterId, Compaction, Consensus, Consistency, Member, NodeId, ProposeError, Proposed,
+    RaftConfig, RaftStartError, ReadError, Role, Seed, Timing, Urgency, WireVersion,
 };
 
 /// How long a command may take in tests.
@@ -96,14 +96,14 @@ impl World {
         self.try_start(at).await.unwrap();
     }
 
-    pub(super) async fn try_start(&mut self, at: usize) -> Result<(), StartFault> {
+    pub(super) async fn try_start(&mut self, at: usize) -> Result<(), RaftStartError> {
         let node = &self.nodes[at];
         let mut config = self.certificates.link_config("r", &node.name);
         let paths = Paths::new(at as u64);
         config.paths = Some(Arc::clone(&paths));
         let link = Arc::new(Link::start(config, Arc::new(RefuseAll)).unwrap());
         let mut config =
-            Config::new(node.id, node.name.as_str().into(), "r".into(), node.folder.clone());
+            RaftConfig::new(node.id, node.name.as_str().into(), "r".into(), node.folder.clone());
         config.timing = self.timing;
         config.compaction = self.compaction;
         config.wire_newest = self.wire_newest;

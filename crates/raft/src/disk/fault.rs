@@ -9,7 +9,7 @@ use crate::ids::{ClusterId, DiskId, NodeId};
 /// The log can't be used. A node with such a disk must not vote: it might take back what it has
 /// promised.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum DiskFault {
+pub enum DiskError {
     /// The system refused to read or write. Nothing that was not on disk before is acknowledged.
     #[error("{what}: {cause}. Mend the disk or make room, then start again")]
     Io {
@@ -87,7 +87,7 @@ pub enum DiskFault {
     Stopped(Box<Self>),
 }
 
-impl DiskFault {
+impl DiskError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
         let what = what.into();
         move |error| Self::Io { what, cause: error.to_string() }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::device;
-use super::fault::DiskFault;
+use super::fault::DiskError;
 use super::log_file::{LogFile, LogState};
 use super::snapshots::{Snapshots, Stock, StoredSnapshot};
 use crate::ids::{ClusterId, DiskId, NodeId};
@@ -41,7 +41,7 @@ pub(crate) struct Folder {
 ///
 /// # Errors
 /// Returns an error if the log can't be read.
-pub fn owner_of(folder: &Path) -> Result<Option<FolderOwner>, DiskFault> {
+pub fn owner_of(folder: &Path) -> Result<Option<FolderOwner>, DiskError> {
     if !folder.join(LOG).exists() {
         return Ok(None);
     }
@@ -54,28 +54,28 @@ pub fn owner_of(folder: &Path) -> Result<Option<FolderOwner>, DiskFault> {
 ///
 /// # Errors
 /// If it is in a cluster, or can't be changed.
-pub fn discard_blank(folder: &Path) -> Result<(), DiskFault> {
+pub fn discard_blank(folder: &Path) -> Result<(), DiskError> {
     let Some(owner) = owner_of(folder)? else { return Ok(()) };
     if owner.cluster.is_some() {
-        return Err(DiskFault::Occupied { folder: folder.into() });
+        return Err(DiskError::Occupied { folder: folder.into() });
     }
     // The log last: without it the rest would be taken for what is left of a lost one.
     let remove = |name: &str| match fs::remove_file(folder.join(name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
-    remove(WITNESS).map_err(DiskFault::io("removing the witness"))?;
-    remove(LOG).map_err(DiskFault::io("removing the log"))?;
+    remove(WITNESS).map_err(DiskError::io("removing the witness"))?;
+    remove(LOG).map_err(DiskError::io("removing the log"))?;
     force_folder(folder)
 }
 
 impl Folder {
     /// Opens a node's folder. An empty one becomes that of `node` on `disk`, or on a new one.
-    pub(crate) fn open(path: &Path, node: NodeId, disk: Option<DiskId>) -> Result<Self, DiskFault> {
+    pub(crate) fn open(path: &Path, node: NodeId, disk: Option<DiskId>) -> Result<Self, DiskError> {
         make_folder(path)?;
         let new = match disk {
             Some(disk) => disk,
-            None => DiskId::random().map_err(|error| DiskFault::Io {
+            None => DiskId::random().map_err(|error| DiskError::Io {
                 what: "naming the disk".into(),
                 cause: error.to_string(),
             })?,
@@ -86,10 +86,10 @@ impl Folder {
         let log = open_log(path)?;
         let state = *log.0.state();
         if state.node != node {
-            return Err(DiskFault::OtherNode { found: state.node, expected: node });
+            return Err(DiskError::OtherNode { found: state.node, expected: node });
         }
         if let Some(expected) = disk.filter(|disk| *disk != state.disk) {
-            return Err(DiskFault::OtherDisk { found: state.disk, expected });
+            return Err(DiskError::OtherDisk { found: state.disk, expected });
         }
         let files = device::files(path);
         let snapshots = Snapshots::open(files, path.join(SNAPSHOTS), state.disk)?;
@@ -100,7 +100,7 @@ impl Folder {
     pub(crate) fn of(
         (file, entries): (LogFile, Vec<EntryRecord>),
         snapshots: Snapshots,
-    ) -> Result<Self, DiskFault> {
+    ) -> Result<Self, DiskError> {
         let snapshot = usable_snapshot(&snapshots, file.state().purged)?;
         Ok(Self { file, entries, snapshots, snapshot })
     }
@@ -108,19 +108,19 @@ impl Folder {
 
 /// Makes the folder of a node, and takes away what others may do with one that is there. Its name
 /// lasts: a folder that is gone after a crash would be taken for a disk that was wiped.
-fn make_folder(path: &Path) -> Result<(), DiskFault> {
+fn make_folder(path: &Path) -> Result<(), DiskError> {
     if path.is_dir() {
         return close(path);
     }
-    private::make_folder(path).map_err(DiskFault::io(format!("making {}", path.display())))?;
+    private::make_folder(path).map_err(DiskError::io(format!("making {}", path.display())))?;
     let around = path.parent().filter(|around| !around.as_os_str().is_empty());
     force_folder(around.unwrap_or_else(|| Path::new(".")))
 }
 
 /// The log has hashes of keys, the snapshots have them too. A folder with something else in it and no
 /// log may be no folder of a node, and stays as it is.
-fn close(path: &Path) -> Result<(), DiskFault> {
-    let closing = || DiskFault::io(format!("closing {} to others", path.display()));
+fn close(path: &Path) -> Result<(), DiskError> {
+    let closing = || DiskError::io(format!("closing {} to others", path.display()));
     let is_empty = || fs::read_dir(path).map(|mut files| files.next().is_none());
     if !path.join(LOG).exists() && !is_empty().map_err(closing())? {
         return Ok(());
@@ -134,12 +134,12 @@ fn close(path: &Path) -> Result<(), DiskFault> {
 fn usable_snapshot(
     snapshots: &Snapshots,
     purged: Option<Point>,
-) -> Result<Option<StoredSnapshot>, DiskFault> {
+) -> Result<Option<StoredSnapshot>, DiskError> {
     let Stock { newest, damaged } = snapshots.take_stock()?;
     let last = newest.as_ref().and_then(|snapshot| snapshot.head.last);
     if last < purged {
         let fault = damaged.into_iter().next_back().map(|(_, fault)| fault);
-        return Err(fault.unwrap_or_else(|| DiskFault::damaged("a snapshot is missing")));
+        return Err(fault.unwrap_or_else(|| DiskError::damaged("a snapshot is missing")));
     }
     for (path, fault) in damaged {
         tracing::warn!(%fault, "a snapshot can't be read; another one and the log are used");
@@ -149,26 +149,26 @@ fn usable_snapshot(
 }
 
 /// Makes an empty log, which appears whole or not at all.
-fn create_log(folder: &Path, state: LogState) -> Result<(), DiskFault> {
+fn create_log(folder: &Path, state: LogState) -> Result<(), DiskError> {
     let note = device::witness(&folder.join(WITNESS))?.read()?;
     if note.is_some() || has_snapshots(folder) {
-        return Err(DiskFault::damaged("the log is gone"));
+        return Err(DiskError::damaged("the log is gone"));
     }
     let unfinished = folder.join(UNFINISHED);
     if unfinished.exists() {
         fs::remove_file(&unfinished)
-            .map_err(DiskFault::io(format!("removing {}", unfinished.display())))?;
+            .map_err(DiskError::io(format!("removing {}", unfinished.display())))?;
     }
     LogFile::create(device::backend(&unfinished)?, state)?;
-    fs::rename(&unfinished, folder.join(LOG)).map_err(DiskFault::io("naming the log"))?;
+    fs::rename(&unfinished, folder.join(LOG)).map_err(DiskError::io("naming the log"))?;
     force_folder(folder)
 }
 
-fn open_log(folder: &Path) -> Result<(LogFile, Vec<EntryRecord>), DiskFault> {
+fn open_log(folder: &Path) -> Result<(LogFile, Vec<EntryRecord>), DiskError> {
     let witness = device::witness(&folder.join(WITNESS))?;
     let opened = LogFile::open(device::backend(&folder.join(LOG))?, witness);
     opened.map_err(|fault| match fault {
-        DiskFault::InUse { .. } => DiskFault::InUse { folder: folder.into() },
+        DiskError::InUse { .. } => DiskError::InUse { folder: folder.into() },
         fault => fault,
     })
 }
@@ -181,7 +181,7 @@ fn has_snapshots(folder: &Path) -> bool {
 }
 
 /// Makes the names of new files last.
-fn force_folder(folder: &Path) -> Result<(), DiskFault> {
+fn force_folder(folder: &Path) -> Result<(), DiskError> {
     let force = || File::open(folder)?.sync_all();
-    force().map_err(DiskFault::io(format!("forcing {}", folder.display())))
+    force().map_err(DiskError::io(format!("forcing {}", folder.display())))
 }

@@ -8,7 +8,7 @@ use redb::{ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 use spillway_codec::{DecodeError, Wire};
 
-use super::fault::DiskFault;
+use super::fault::DiskError;
 use super::witness::{Note, Witness};
 use crate::ids::{ClusterId, DiskId, NodeId};
 use crate::wire::{Ballot, EntryRecord, Point};
@@ -49,7 +49,7 @@ impl LogState {
 
 /// Change to write to the log.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Change {
+pub(crate) enum LogChange {
     Cluster(ClusterId),
     Ballot(Ballot),
     Committed(Option<Point>),
@@ -77,16 +77,16 @@ impl std::fmt::Debug for LogFile {
 impl LogFile {
     /// Makes an empty log. A crash in between leaves a file that can't be opened, so it has to be
     /// made where it is not found.
-    pub(crate) fn create(backend: impl StorageBackend, state: LogState) -> Result<(), DiskFault> {
+    pub(crate) fn create(backend: impl StorageBackend, state: LogState) -> Result<(), DiskError> {
         let database = open_database(backend)?;
-        commit(&database, &state, &[]).map_err(DiskFault::io("making the log"))
+        commit(&database, &state, &[]).map_err(DiskError::io("making the log"))
     }
 
     /// Opens the log of a node and proves that it is what was written.
     pub(crate) fn open(
         backend: impl StorageBackend,
         witness: Box<dyn Witness>,
-    ) -> Result<(Self, Vec<EntryRecord>), DiskFault> {
+    ) -> Result<(Self, Vec<EntryRecord>), DiskError> {
         let database = open_database(backend)?;
         let state = read_state(&database)?;
         let entries = read_entries(&database)?;
@@ -100,11 +100,11 @@ impl LogFile {
 
     /// Writes all changes or none of them. They are on disk when this returns. After an error
     /// nothing can be said of them, and the file has to be opened again.
-    pub(crate) fn write(&mut self, changes: &[Change]) -> Result<(), DiskFault> {
+    pub(crate) fn write(&mut self, changes: &[LogChange]) -> Result<(), DiskError> {
         let mut state = self.state;
         state.serial += 1;
         changes.iter().for_each(|change| note_change(&mut state, change));
-        commit(&self.database, &state, changes).map_err(DiskFault::io("writing the log"))?;
+        commit(&self.database, &state, changes).map_err(DiskError::io("writing the log"))?;
         // That the one it voted for has won is no promise of its own.
         let promise = |state: &LogState| state.ballot.map(|ballot| (ballot.term, ballot.node));
         let is_vote = promise(&state) != promise(&self.state);
@@ -113,7 +113,7 @@ impl LogFile {
     }
 }
 
-fn open_database(backend: impl StorageBackend) -> Result<Database, DiskFault> {
+fn open_database(backend: impl StorageBackend) -> Result<Database, DiskError> {
     redb::Builder::new()
         .set_cache_size(CACHE_BYTES)
         // Checks each page, since redb may panic over one that changed behind its back.
@@ -122,7 +122,11 @@ fn open_database(backend: impl StorageBackend) -> Result<Database, DiskFault> {
         .map_err(opening)
 }
 
-fn commit(database: &Database, state: &LogState, changes: &[Change]) -> Result<(), std::io::Error> {
+fn commit(
+    database: &Database,
+    state: &LogState,
+    changes: &[LogChange],
+) -> Result<(), std::io::Error> {
     let other = std::io::Error::other::<redb::Error>;
     let mut transaction = database.begin_write().map_err(|error| other(error.into()))?;
     transaction.set_durability(Durability::Immediate).map_err(|error| other(error.into()))?;
@@ -130,16 +134,16 @@ fn commit(database: &Database, state: &LogState, changes: &[Change]) -> Result<(
         let mut log = transaction.open_table(LOG).map_err(|error| other(error.into()))?;
         for change in changes {
             match change {
-                Change::Append(at, frame) => {
+                LogChange::Append(at, frame) => {
                     log.insert(at.index, &**frame).map(drop).map_err(|e| other(e.into()))?;
                 }
-                Change::TruncateFrom(index) => {
+                LogChange::TruncateFrom(index) => {
                     log.retain_in(*index.., |_, _| false).map_err(|e| other(e.into()))?;
                 }
-                Change::Purge(upto) => {
+                LogChange::Purge(upto) => {
                     log.retain_in(..=upto.index, |_, _| false).map_err(|e| other(e.into()))?;
                 }
-                Change::Cluster(_) | Change::Ballot(_) | Change::Committed(_) => {}
+                LogChange::Cluster(_) | LogChange::Ballot(_) | LogChange::Committed(_) => {}
             }
         }
         let mut table = transaction.open_table(STATE).map_err(|error| other(error.into()))?;
@@ -149,16 +153,16 @@ fn commit(database: &Database, state: &LogState, changes: &[Change]) -> Result<(
     transaction.commit().map_err(|error| other(error.into()))
 }
 
-fn read_state(database: &Database) -> Result<LogState, DiskFault> {
+fn read_state(database: &Database) -> Result<LogState, DiskError> {
     let transaction = database.begin_read().map_err(reading)?;
     let table = transaction.open_table(STATE).map_err(reading)?;
     let Some(frame) = table.get(STATE_KEY).map_err(reading)? else {
-        return Err(DiskFault::damaged("the state of the log is gone"));
+        return Err(DiskError::damaged("the state of the log is gone"));
     };
     decoded("the state of the log", frame.value())
 }
 
-fn read_entries(database: &Database) -> Result<Vec<EntryRecord>, DiskFault> {
+fn read_entries(database: &Database) -> Result<Vec<EntryRecord>, DiskError> {
     let transaction = database.begin_read().map_err(reading)?;
     let table = transaction.open_table(LOG).map_err(reading)?;
     let mut entries = Vec::new();
@@ -167,31 +171,31 @@ fn read_entries(database: &Database) -> Result<Vec<EntryRecord>, DiskFault> {
         let index = index.value();
         let entry: EntryRecord = decoded(&format!("entry {index}"), frame.value())?;
         if entry.at().index != index {
-            return Err(DiskFault::damaged(format!("entry {index} stands in a wrong place")));
+            return Err(DiskError::damaged(format!("entry {index} stands in a wrong place")));
         }
         entries.push(entry);
     }
     Ok(entries)
 }
 
-fn note_change(state: &mut LogState, change: &Change) {
+fn note_change(state: &mut LogState, change: &LogChange) {
     match change {
-        Change::Cluster(cluster) => state.cluster = Some(*cluster),
-        Change::Ballot(ballot) => state.ballot = Some(*ballot),
-        Change::Committed(committed) => state.committed = *committed,
-        Change::Purge(upto) => state.purged = Some(*upto),
-        Change::Append(..) | Change::TruncateFrom(_) => {}
+        LogChange::Cluster(cluster) => state.cluster = Some(*cluster),
+        LogChange::Ballot(ballot) => state.ballot = Some(*ballot),
+        LogChange::Committed(committed) => state.committed = *committed,
+        LogChange::Purge(upto) => state.purged = Some(*upto),
+        LogChange::Append(..) | LogChange::TruncateFrom(_) => {}
     }
 }
 
 /// Proves that nothing is missing that was confirmed.
-fn check(state: &LogState, entries: &[EntryRecord], note: Option<Note>) -> Result<(), DiskFault> {
+fn check(state: &LogState, entries: &[EntryRecord], note: Option<Note>) -> Result<(), DiskError> {
     if let Some(note) = note {
         if note.disk != state.disk {
-            return Err(DiskFault::damaged("log and witness are of different disks"));
+            return Err(DiskError::damaged("log and witness are of different disks"));
         }
         if note.serial > state.serial {
-            return Err(DiskFault::damaged(format!(
+            return Err(DiskError::damaged(format!(
                 "the log ends at commit {}, {} was confirmed",
                 state.serial, note.serial
             )));
@@ -206,45 +210,45 @@ fn check(state: &LogState, entries: &[EntryRecord], note: Option<Note>) -> Resul
         };
         if !follows {
             let index = at.index;
-            return Err(DiskFault::damaged(format!(
+            return Err(DiskError::damaged(format!(
                 "entry {index} does not follow the one before"
             )));
         }
         previous = Some(at);
     }
     if state.committed > previous {
-        return Err(DiskFault::damaged("the end of the log is missing"));
+        return Err(DiskError::damaged("the end of the log is missing"));
     }
     let term = state.ballot.map_or(0, |ballot| ballot.term);
     if previous.is_some_and(|last| last.term > term) {
-        return Err(DiskFault::damaged("an entry is of a term that was never voted in"));
+        return Err(DiskError::damaged("an entry is of a term that was never voted in"));
     }
     Ok(())
 }
 
-fn decoded<T: Wire>(what: &str, frame: &[u8]) -> Result<T, DiskFault> {
+fn decoded<T: Wire>(what: &str, frame: &[u8]) -> Result<T, DiskError> {
     spillway_codec::decode(frame).map_err(|error| match error {
-        DecodeError::Version { .. } => DiskFault::Newer { what: format!("{what}: {error}") },
-        error => DiskFault::damaged(format!("{what}: {error}")),
+        DecodeError::Version { .. } => DiskError::Newer { what: format!("{what}: {error}") },
+        error => DiskError::damaged(format!("{what}: {error}")),
     })
 }
 
-fn opening(error: DatabaseError) -> DiskFault {
+fn opening(error: DatabaseError) -> DiskError {
     match error {
         DatabaseError::DatabaseAlreadyOpen => {
-            DiskFault::InUse { folder: std::path::PathBuf::new() }
+            DiskError::InUse { folder: std::path::PathBuf::new() }
         }
-        DatabaseError::UpgradeRequired(_) => DiskFault::Newer { what: error.to_string() },
+        DatabaseError::UpgradeRequired(_) => DiskError::Newer { what: error.to_string() },
         DatabaseError::Storage(redb::StorageError::Io(error)) => {
-            DiskFault::io("opening the log")(error)
+            DiskError::io("opening the log")(error)
         }
-        error => DiskFault::damaged(format!("the log: {error}")),
+        error => DiskError::damaged(format!("the log: {error}")),
     }
 }
 
-fn reading(error: impl Into<redb::Error>) -> DiskFault {
+fn reading(error: impl Into<redb::Error>) -> DiskError {
     match error.into() {
-        redb::Error::Io(error) => DiskFault::io("reading the log")(error),
-        error => DiskFault::damaged(format!("the log: {error}")),
+        redb::Error::Io(error) => DiskError::io("reading the log")(error),
+        error => DiskError::damaged(format!("the log: {error}")),
     }
 }

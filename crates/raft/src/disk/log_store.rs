@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use openraft::storage::{IOFlushed, LogState as RaftLogState, RaftLogReader, RaftLogStorage};
 use tokio::sync::oneshot;
 
-use super::fault::DiskFault;
-use super::log_file::{Change, LogFile};
+use super::fault::DiskError;
+use super::log_file::{LogChange, LogFile};
 use super::snapshots::Snapshots;
 use super::writer::{Job, Writer};
 use crate::ids::{ClusterId, NodeId};
@@ -22,10 +22,10 @@ const ENTRY_OVERHEAD_BYTES: usize = 96;
 
 /// The log. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct LogStore(Arc<Shared>);
+pub(crate) struct LogStore(Arc<LogShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct LogShared {
     log: Mutex<Log>,
     /// `None` once the log is closed.
     writer: Mutex<Option<Writer>>,
@@ -44,7 +44,7 @@ struct Log {
     vote: Option<Vote>,
     committed: Option<LogId>,
     cluster: Option<ClusterId>,
-    fault: Option<DiskFault>,
+    fault: Option<DiskError>,
 }
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl LogStore {
         (file, records): (LogFile, Vec<EntryRecord>),
         snapshots: Snapshots,
         ended: impl FnOnce() + Send + 'static,
-    ) -> Result<Self, DiskFault> {
+    ) -> Result<Self, DiskError> {
         let state = *file.state();
         let mut log = Log {
             entries: BTreeMap::new(),
@@ -76,12 +76,12 @@ impl LogStore {
             let frame = encoded(&record)?;
             let entry = record
                 .into_entry()
-                .map_err(|error| DiskFault::Newer { what: error.to_string() })?;
+                .map_err(|error| DiskError::Newer { what: error.to_string() })?;
             log.insert(entry, frame.len());
         }
         let writer = Writer::start(file, ended)?;
         let (log, writer) = (Mutex::new(log), Mutex::new(Some(writer)));
-        Ok(Self(Arc::new(Shared { log, writer, snapshots })))
+        Ok(Self(Arc::new(LogShared { log, writer, snapshots })))
     }
 
     /// The cluster that this log belongs to.
@@ -96,23 +96,23 @@ impl LogStore {
     }
 
     /// Makes this the log of a cluster; on disk when it returns.
-    pub(crate) async fn join(&self, cluster: ClusterId) -> Result<(), DiskFault> {
+    pub(crate) async fn join(&self, cluster: ClusterId) -> Result<(), DiskError> {
         if let Some(found) = self.cluster() {
             let same = found == cluster;
-            return same.then_some(()).ok_or(DiskFault::OtherCluster { found, expected: cluster });
+            return same.then_some(()).ok_or(DiskError::OtherCluster { found, expected: cluster });
         }
-        self.forced(vec![Change::Cluster(cluster)]).await?;
+        self.forced(vec![LogChange::Cluster(cluster)]).await?;
         self.log().cluster = Some(cluster);
         Ok(())
     }
 
     /// Waits until all that was handed over before is on disk.
-    pub(crate) async fn settled(&self) -> Result<(), DiskFault> {
+    pub(crate) async fn settled(&self) -> Result<(), DiskError> {
         self.forced(Vec::new()).await
     }
 
     /// Returns the reason why the log has stopped; `None` if it has not.
-    pub(crate) fn fault(&self) -> Option<DiskFault> {
+    pub(crate) fn fault(&self) -> Option<DiskError> {
         self.log().fault.clone()
     }
 
@@ -144,25 +144,25 @@ impl LogStore {
         self.0.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send(&self, job: Job) -> Result<(), DiskFault> {
+    fn send(&self, job: Job) -> Result<(), DiskError> {
         // Cloned, so that the lock is free while a slow disk makes this wait.
         let writer = self.writer().clone();
-        let closed = || DiskFault::Io { what: "writing".into(), cause: "the log is closed".into() };
+        let closed = || DiskError::Io { what: "writing".into(), cause: "the log is closed".into() };
         writer.ok_or_else(closed)?.send(job)
     }
 
     /// Writes and waits until it is on disk.
-    async fn forced(&self, changes: Vec<Change>) -> Result<(), DiskFault> {
+    async fn forced(&self, changes: Vec<LogChange>) -> Result<(), DiskError> {
         let (done, is_done) = oneshot::channel();
         let done = Box::new(move |result| drop(done.send(result)));
         self.send(Job { changes, done: Some(done) })?;
         let written = is_done.await.unwrap_or_else(|_| {
-            Err(DiskFault::Io { what: "writing the log".into(), cause: "it was dropped".into() })
+            Err(DiskError::Io { what: "writing the log".into(), cause: "it was dropped".into() })
         });
         self.noted(written)
     }
 
-    fn noted(&self, written: Result<(), DiskFault>) -> Result<(), DiskFault> {
+    fn noted(&self, written: Result<(), DiskError>) -> Result<(), DiskError> {
         if let Err(fault) = &written {
             note_fault(&mut self.log(), fault);
         }
@@ -177,11 +177,11 @@ fn resumed(ballot: Ballot, node: NodeId) -> Ballot {
     Ballot { is_won: ballot.is_won && ballot.node != node, ..ballot }
 }
 
-fn note_fault(log: &mut Log, fault: &DiskFault) {
+fn note_fault(log: &mut Log, fault: &DiskError) {
     if log.fault.is_none() {
         tracing::error!(%fault, "the replicated log stops");
         let first = match fault {
-            DiskFault::Stopped(first) => (**first).clone(),
+            DiskError::Stopped(first) => (**first).clone(),
             fault => fault.clone(),
         };
         log.fault = Some(first);
@@ -207,9 +207,9 @@ impl Log {
     }
 }
 
-fn encoded(record: &EntryRecord) -> Result<bytes::Bytes, DiskFault> {
+fn encoded(record: &EntryRecord) -> Result<bytes::Bytes, DiskError> {
     spillway_codec::encode(record).map_err(|error| {
-        DiskFault::io(format!("encoding entry {}", record.at().index))(io::Error::other(error))
+        DiskError::io(format!("encoding entry {}", record.at().index))(io::Error::other(error))
     })
 }
 
@@ -259,15 +259,15 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
-        self.forced(vec![Change::Ballot(vote.into())]).await.map_err(DiskFault::into_io)?;
+        self.forced(vec![LogChange::Ballot(vote.into())]).await.map_err(DiskError::into_io)?;
         self.log().vote = Some(*vote);
         Ok(())
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
         self.log().committed = committed;
-        let change = Change::Committed(committed.map(Point::from));
-        self.send(Job { changes: vec![change], done: None }).map_err(DiskFault::into_io)
+        let change = LogChange::Committed(committed.map(Point::from));
+        self.send(Job { changes: vec![change], done: None }).map_err(DiskError::into_io)
     }
 
     async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
@@ -283,30 +283,30 @@ impl RaftLogStorage<Types> for LogStore {
         {
             let mut log = self.log();
             for entry in entries {
-                let frame = encoded(&EntryRecord::from(&entry)).map_err(DiskFault::into_io)?;
+                let frame = encoded(&EntryRecord::from(&entry)).map_err(DiskError::into_io)?;
                 let bytes = frame.len();
-                changes.push(Change::Append(entry.log_id.into(), frame));
+                changes.push(LogChange::Append(entry.log_id.into(), frame));
                 log.insert(entry, bytes);
             }
         }
         let store = self.clone();
         let done = Box::new(move |written| {
-            callback.io_completed(store.noted(written).map_err(DiskFault::into_io));
+            callback.io_completed(store.noted(written).map_err(DiskError::into_io));
         });
-        self.send(Job { changes, done: Some(done) }).map_err(DiskFault::into_io)
+        self.send(Job { changes, done: Some(done) }).map_err(DiskError::into_io)
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
         let from = last.map_or(0, |last| last.index + 1);
         self.log().retain(|index| index < from);
-        self.forced(vec![Change::TruncateFrom(from)]).await.map_err(DiskFault::into_io)
+        self.forced(vec![LogChange::TruncateFrom(from)]).await.map_err(DiskError::into_io)
     }
 
     /// Forgets entries that the newest snapshot holds. On disk those are kept that the one before
     /// it does not hold, in case the newest can't be read; unless it reaches beyond the log, as one
     /// that came from another node may: then the log starts again behind it.
     async fn purge(&mut self, upto: LogId) -> Result<(), io::Error> {
-        let covered = self.0.snapshots.covered().map_err(DiskFault::into_io)?;
+        let covered = self.0.snapshots.covered().map_err(DiskError::into_io)?;
         let on_disk = {
             let mut log = self.log();
             let is_beyond = log.last() < Some(upto);
@@ -319,7 +319,7 @@ impl RaftLogStorage<Types> for LogStore {
                 None => return Ok(()),
             }
         };
-        self.forced(vec![Change::Purge(on_disk)]).await.map_err(DiskFault::into_io)?;
+        self.forced(vec![LogChange::Purge(on_disk)]).await.map_err(DiskError::into_io)?;
         self.log().purged_on_disk = Some(on_disk);
         Ok(())
     }

@@ -19,10 +19,10 @@ use system as device;
 #[cfg(test)]
 pub(crate) use witness::Note;
 
-pub use fault::DiskFault;
+pub use fault::DiskError;
 pub(crate) use folder::Folder;
 pub use folder::{FolderOwner, discard_blank, owner_of};
-pub(crate) use log_file::Change;
+pub(crate) use log_file::LogChange;
 #[cfg(test)]
 pub(crate) use log_file::LogState;
 pub(crate) use log_store::LogStore;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spillway_codec::{FrameHeader, HEADER_BYTES, Wire};
 
-use super::fault::DiskFault;
+use super::fault::DiskError;
 use super::system::{Files, SystemFiles};
 use crate::ids::DiskId;
 use crate::wire::{Point, SnapshotHead};
@@ -43,7 +43,7 @@ pub(crate) struct StoredSnapshot {
 #[derive(Debug)]
 pub(crate) struct Stock {
     pub(crate) newest: Option<StoredSnapshot>,
-    pub(crate) damaged: Vec<(PathBuf, DiskFault)>,
+    pub(crate) damaged: Vec<(PathBuf, DiskError)>,
 }
 
 /// The folder of snapshots.
@@ -60,8 +60,8 @@ impl Snapshots {
         files: Arc<dyn Files>,
         folder: PathBuf,
         disk: DiskId,
-    ) -> Result<Self, DiskFault> {
-        let opening = || DiskFault::io(format!("opening {}", folder.display()));
+    ) -> Result<Self, DiskError> {
+        let opening = || DiskError::io(format!("opening {}", folder.display()));
         files.make_folder(&folder).map_err(opening())?;
         // Snapshots last only if the name of their folder does.
         files.force_folder(around(&folder)).map_err(opening())?;
@@ -81,12 +81,12 @@ impl Snapshots {
     }
 
     /// Reads all snapshots: the newest that is whole, and those that are not with the reason.
-    pub(crate) fn take_stock(&self) -> Result<Stock, DiskFault> {
+    pub(crate) fn take_stock(&self) -> Result<Stock, DiskError> {
         let mut stock = Stock { newest: None, damaged: Vec::new() };
         for path in self.files()? {
             match self.read(&path) {
                 Ok(snapshot) => stock.newest = Some(snapshot),
-                Err(fault @ DiskFault::Damaged { .. }) => stock.damaged.push((path, fault)),
+                Err(fault @ DiskError::Damaged { .. }) => stock.damaged.push((path, fault)),
                 Err(fault) => return Err(fault),
             }
         }
@@ -95,14 +95,14 @@ impl Snapshots {
 
     /// Puts a damaged snapshot aside: it counts no more among those that are kept, or what they
     /// hold would be dropped from the log.
-    pub(crate) fn set_aside(&self, path: &Path) -> Result<(), DiskFault> {
+    pub(crate) fn set_aside(&self, path: &Path) -> Result<(), DiskError> {
         let aside = self.files.rename(path, &path.with_extension(DAMAGED));
-        aside.map_err(DiskFault::io(format!("renaming {}", path.display())))
+        aside.map_err(DiskError::io(format!("renaming {}", path.display())))
     }
 
     /// The last entry of the oldest snapshot kept, once there are two: what it holds need not be
     /// in the log.
-    pub(crate) fn covered(&self) -> Result<Option<Point>, DiskFault> {
+    pub(crate) fn covered(&self) -> Result<Option<Point>, DiskError> {
         let files = self.files()?;
         Ok(if files.len() < KEPT { None } else { files.first().and_then(|path| point_of(path)) })
     }
@@ -117,25 +117,25 @@ impl Snapshots {
     }
 
     fn drop_but(&self, kept: usize) -> io::Result<()> {
-        let files = self.files().map_err(DiskFault::into_io)?;
+        let files = self.files().map_err(DiskError::into_io)?;
         for old in files.iter().take(files.len().saturating_sub(kept)) {
             self.files.remove(old)?;
         }
         self.files.force_folder(&self.folder)
     }
 
-    fn read(&self, path: &Path) -> Result<StoredSnapshot, DiskFault> {
+    fn read(&self, path: &Path) -> Result<StoredSnapshot, DiskError> {
         let (disk, snapshot) = read_file(&*self.files, path)?;
         if disk != self.disk || point_of(path) != snapshot.head.last {
             let what = format!("{}: it is another snapshot", path.display());
-            return Err(DiskFault::damaged(what));
+            return Err(DiskError::damaged(what));
         }
         Ok(snapshot)
     }
 
     /// All snapshots, oldest first.
-    fn files(&self) -> Result<Vec<PathBuf>, DiskFault> {
-        let listing = || DiskFault::io(format!("listing {}", self.folder.display()));
+    fn files(&self) -> Result<Vec<PathBuf>, DiskError> {
+        let listing = || DiskError::io(format!("listing {}", self.folder.display()));
         let mut files = self.files.list(&self.folder).map_err(listing())?;
         files.retain(|path| path.extension().is_some_and(|ending| ending == ENDING));
         files.sort();
@@ -186,22 +186,22 @@ fn around(path: &Path) -> &Path {
 }
 
 /// Reads a snapshot's file, of whichever disk.
-pub(crate) fn read_snapshot(path: &Path) -> Result<StoredSnapshot, DiskFault> {
+pub(crate) fn read_snapshot(path: &Path) -> Result<StoredSnapshot, DiskError> {
     read_file(&SystemFiles, path).map(|(_, snapshot)| snapshot)
 }
 
 /// Reads a snapshot from the bytes of the file `path`.
-pub(crate) fn parse_snapshot(path: &Path, bytes: Bytes) -> Result<StoredSnapshot, DiskFault> {
+pub(crate) fn parse_snapshot(path: &Path, bytes: Bytes) -> Result<StoredSnapshot, DiskError> {
     parse(path, bytes).map(|(_, snapshot)| snapshot)
 }
 
-fn read_file(files: &dyn Files, path: &Path) -> Result<(DiskId, StoredSnapshot), DiskFault> {
-    let read = files.read(path).map_err(DiskFault::io(format!("reading {}", path.display())))?;
+fn read_file(files: &dyn Files, path: &Path) -> Result<(DiskId, StoredSnapshot), DiskError> {
+    let read = files.read(path).map_err(DiskError::io(format!("reading {}", path.display())))?;
     parse(path, Bytes::from(read))
 }
 
-fn parse(path: &Path, mut bytes: Bytes) -> Result<(DiskId, StoredSnapshot), DiskFault> {
-    let damaged = |what: String| DiskFault::damaged(format!("{}: {what}", path.display()));
+fn parse(path: &Path, mut bytes: Bytes) -> Result<(DiskId, StoredSnapshot), DiskError> {
+    let damaged = |what: String| DiskError::damaged(format!("{}: {what}", path.display()));
     let head = bytes.first_chunk::<HEADER_BYTES>().ok_or_else(|| damaged("cut off".into()))?;
     let header = FrameHeader::parse(head).map_err(|error| damaged(error.to_string()))?;
     let length = header.admit::<FileHead>().map_err(|error| damaged(error.to_string()))?;

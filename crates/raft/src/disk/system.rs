@@ -10,7 +10,7 @@ use std::sync::Arc;
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 
-use super::fault::DiskFault;
+use super::fault::DiskError;
 use super::witness::{Witness, WitnessFile};
 use crate::private;
 
@@ -91,14 +91,14 @@ pub(crate) fn files(_folder: &Path) -> Arc<dyn Files> {
 }
 
 /// The file of a log, made if it is not there.
-pub(crate) fn backend(path: &Path) -> Result<impl StorageBackend, DiskFault> {
+pub(crate) fn backend(path: &Path) -> Result<impl StorageBackend, DiskError> {
     let what = || format!("opening {}", path.display());
     let file = private::open(path);
-    FileBackend::new(file.map_err(DiskFault::io(what()))?)
-        .map_err(|error| DiskFault::io(what())(io::Error::other(error)))
+    FileBackend::new(file.map_err(DiskError::io(what()))?)
+        .map_err(|error| DiskError::io(what())(io::Error::other(error)))
 }
 
 /// The witness in a file, made if it is not there.
-pub(crate) fn witness(path: &Path) -> Result<Box<dyn Witness>, DiskFault> {
+pub(crate) fn witness(path: &Path) -> Result<Box<dyn Witness>, DiskError> {
     Ok(Box::new(WitnessFile::open(path)?))
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use spillway_codec::{HEADER_BYTES, Wire};
 
-use super::fault::DiskFault;
+use super::fault::DiskError;
 use crate::ids::DiskId;
 use crate::private;
 
@@ -36,10 +36,10 @@ impl Wire for Note {
 /// Storage of notes.
 pub(crate) trait Witness: Send {
     /// The newest note; `None` if there never was one.
-    fn read(&self) -> Result<Option<Note>, DiskFault>;
+    fn read(&self) -> Result<Option<Note>, DiskError>;
 
     /// Notes; with `force` it is on disk when this returns.
-    fn write(&self, note: Note, force: bool) -> Result<(), DiskFault>;
+    fn write(&self, note: Note, force: bool) -> Result<(), DiskError>;
 }
 
 /// Notes in a file.
@@ -47,15 +47,15 @@ pub(crate) trait Witness: Send {
 pub(crate) struct WitnessFile(File);
 
 impl WitnessFile {
-    pub(crate) fn open(path: &Path) -> Result<Self, DiskFault> {
+    pub(crate) fn open(path: &Path) -> Result<Self, DiskError> {
         let file = private::open(path);
-        file.map(Self).map_err(DiskFault::io(format!("opening {}", path.display())))
+        file.map(Self).map_err(DiskError::io(format!("opening {}", path.display())))
     }
 }
 
 impl Witness for WitnessFile {
-    fn read(&self) -> Result<Option<Note>, DiskFault> {
-        let reading = |error| DiskFault::io("reading the witness")(error);
+    fn read(&self) -> Result<Option<Note>, DiskError> {
+        let reading = |error| DiskError::io("reading the witness")(error);
         let bytes = self.0.metadata().map_err(reading)?.len();
         let mut places = [0; 2 * PLACE_BYTES];
         let read = places.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -63,8 +63,8 @@ impl Witness for WitnessFile {
         Ok(newest(&places))
     }
 
-    fn write(&self, note: Note, force: bool) -> Result<(), DiskFault> {
-        let writing = |error| DiskFault::io("writing the witness")(error);
+    fn write(&self, note: Note, force: bool) -> Result<(), DiskError> {
+        let writing = |error| DiskError::io("writing the witness")(error);
         let (offset, place) = place_of(note)?;
         self.0.write_all_at(&place, offset).map_err(writing)?;
         if force { self.0.sync_data().map_err(writing) } else { Ok(()) }
@@ -81,9 +81,9 @@ pub(crate) fn newest(places: &[u8]) -> Option<Note> {
 }
 
 /// Returns the place of a note in the file, and its bytes.
-pub(crate) fn place_of(note: Note) -> Result<(u64, [u8; PLACE_BYTES]), DiskFault> {
+pub(crate) fn place_of(note: Note) -> Result<(u64, [u8; PLACE_BYTES]), DiskError> {
     let frame = spillway_codec::encode(&note)
-        .map_err(|error| DiskFault::io("encoding a note")(std::io::Error::other(error)))?;
+        .map_err(|error| DiskError::io("encoding a note")(std::io::Error::other(error)))?;
     let mut place = [0; PLACE_BYTES];
     // A note is much shorter than its place.
     place[0] = frame.len() as u8;

@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use super::fault::DiskFault;
-use super::log_file::{Change, LogFile};
+use super::fault::DiskError;
+use super::log_file::{LogChange, LogFile};
 
 /// Jobs that may wait for the disk. Beyond that the log itself waits.
 const JOBS_MAX: usize = 4_096;
@@ -16,11 +16,11 @@ const BATCH_JOBS_MAX: usize = 512;
 const IDLE: Duration = Duration::from_millis(250);
 
 /// Called when a job is on disk, or can't be.
-pub(crate) type Done = Box<dyn FnOnce(Result<(), DiskFault>) + Send>;
+pub(crate) type Done = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
 
 /// Something to write.
 pub(crate) struct Job {
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<LogChange>,
     /// `None` for what may wait for the next job.
     pub(crate) done: Option<Done>,
 }
@@ -34,7 +34,7 @@ impl Writer {
     pub(crate) fn start(
         file: LogFile,
         ended: impl FnOnce() + Send + 'static,
-    ) -> Result<Self, DiskFault> {
+    ) -> Result<Self, DiskError> {
         let (sender, jobs) = sync_channel(JOBS_MAX);
         let thread = thread::Builder::new().name("log".to_owned());
         thread
@@ -42,13 +42,13 @@ impl Writer {
                 run(file, &jobs);
                 ended();
             })
-            .map_err(DiskFault::io("starting the thread of the log"))?;
+            .map_err(DiskError::io("starting the thread of the log"))?;
         Ok(Self(sender))
     }
 
     /// Hands a job over; waits only if a great many do.
-    pub(crate) fn send(&self, job: Job) -> Result<(), DiskFault> {
-        self.0.send(job).map_err(|_| DiskFault::Io {
+    pub(crate) fn send(&self, job: Job) -> Result<(), DiskError> {
+        self.0.send(job).map_err(|_| DiskError::Io {
             what: "writing the log".to_owned(),
             cause: "its thread has ended".to_owned(),
         })
@@ -84,7 +84,7 @@ fn run(mut file: LogFile, jobs: &Receiver<Job>) {
             // After a failure nothing is known of the file, so nothing is tried again.
             done(match &fault {
                 None => Ok(()),
-                Some(fault) => Err(DiskFault::Stopped(Box::new(fault.clone()))),
+                Some(fault) => Err(DiskError::Stopped(Box::new(fault.clone()))),
             });
         }
         if is_last {

@@ -9,20 +9,20 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::Fatal;
 use openraft::raft::{AppendEntriesRequest, StreamAppendError, StreamAppendResult};
 use openraft::storage::RaftLogStorage;
-use spillway_link::{Identity, StreamFault, StreamReceiver, StreamSender};
+use spillway_link::{Identity, StreamError, StreamReceiver, StreamSender};
 use tokio::time::Instant;
 
 use super::context::{Context, send};
-use super::server::Server;
+use super::server::PeerServer;
 use crate::ids::NodeId;
 use crate::machine::Machine;
 use crate::proposer::Raft;
 use crate::raft::{LogId, Types, Vote};
-use crate::rules::knowledge::Word;
+use crate::rules::knowledge::KnowledgeStatement;
 use crate::rules::promise::Receipt;
 use crate::rules::timing::Timing;
 use crate::wire::{
-    Age, Answer, Append, Ballot, EntryRecord, News, Point, Refusal, RoundTrip, Took, Verdict,
+    Age, Answer, Append, Ballot, CallError, EntryRecord, News, Point, RoundTrip, Took, Verdict,
     WireVersion, encode_answer,
 };
 
@@ -42,14 +42,14 @@ struct Received {
 /// Unanswered requests of one stream, in order.
 type Unanswered = Arc<Mutex<VecDeque<Received>>>;
 
-impl<M: Machine> Server<M> {
+impl<M: Machine> PeerServer<M> {
     /// Takes entries in, several requests at a time, and answers in their order.
     pub(super) async fn append(
         &self,
         (id, from): (NodeId, &Identity),
         mut sender: StreamSender,
         receiver: StreamReceiver,
-    ) -> Result<(), StreamFault> {
+    ) -> Result<(), StreamError> {
         let unanswered = Unanswered::default();
         let answers = self.raft.stream_append(self.appends(
             (id, from.clone()),
@@ -121,7 +121,7 @@ impl<M: Machine> Server<M> {
             Ok(Ok(last)) => Verdict::Appended(last.map(Point::from)),
             Ok(Err(StreamAppendError::Conflict(at))) => Verdict::Conflict(at.into()),
             Ok(Err(StreamAppendError::HigherVote(vote))) => Verdict::HigherVote((&vote).into()),
-            Err(_) => return Answer::Refused(Refusal::Stopped),
+            Err(_) => return Answer::Refused(CallError::Stopped),
         };
         let follows = !matches!(verdict, Verdict::HigherVote(_));
         if follows {
@@ -146,7 +146,7 @@ impl<M: Machine> Server<M> {
         let age = Duration::from_millis(ms.into());
         let Some(as_of) = context.since_start(received.at).checked_sub(age + rtt) else { return };
         let applied_next = self.applied.look(|_, index| index.map_or(0, |index| index + 1));
-        self.heard.told(Word { as_of, next_index }, applied_next);
+        self.heard.told(KnowledgeStatement { as_of, next_index }, applied_next);
     }
 
     /// Goes by the leader's timers: they are good only if they are the same on all nodes.

@@ -16,7 +16,7 @@ use openraft::raft::{
 };
 use tokio::time::timeout;
 
-use super::context::{Context, NetFault};
+use super::context::{Context, NetError};
 use super::pipeline::Pipeline;
 use crate::ids::{Member, NodeId};
 use crate::raft::{LogId, Snapshot, Types, Vote};
@@ -28,27 +28,27 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// Makes clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Network(pub(crate) Arc<Context>);
+pub(crate) struct PeerNetwork(pub(crate) Arc<Context>);
 
 /// Speaks to one other node.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub(crate) struct PeerClient {
     context: Arc<Context>,
     id: NodeId,
     member: Member,
 }
 
-impl RaftNetworkFactory<Types> for Network {
-    type Network = Client;
+impl RaftNetworkFactory<Types> for PeerNetwork {
+    type Network = PeerClient;
 
-    async fn new_client(&mut self, target: NodeId, node: &Member) -> Client {
-        Client { context: Arc::clone(&self.0), id: target, member: node.clone() }
+    async fn new_client(&mut self, target: NodeId, node: &Member) -> PeerClient {
+        PeerClient { context: Arc::clone(&self.0), id: target, member: node.clone() }
     }
 }
 
 type Appended = Result<StreamAppendResult<Types>, RPCError<Types>>;
 
-impl RaftNetworkV2<Types> for Client {
+impl RaftNetworkV2<Types> for PeerClient {
     type SnapshotData = Bytes;
 
     async fn append_entries(
@@ -59,7 +59,7 @@ impl RaftNetworkV2<Types> for Client {
         let requests = Box::pin(stream::once(async { request }));
         let mut answers = self.stream_append(requests, option).await?;
         let answer = answers.next().await;
-        let answer = answer.ok_or_else(|| unreachable(&NetFault::Unexpected))?;
+        let answer = answer.ok_or_else(|| unreachable(&NetError::Unexpected))?;
         answer.map(AppendEntriesResponse::from)
     }
 
@@ -108,7 +108,7 @@ impl RaftNetworkV2<Types> for Client {
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
         let sending = timeout(option.soft_ttl(), self.send_snapshot(vote, snapshot));
         tokio::select! {
-            sent = sending => match sent.unwrap_or(Err(NetFault::TimedOut)) {
+            sent = sending => match sent.unwrap_or(Err(NetError::TimedOut)) {
                 Ok(vote) => Ok(SnapshotResponse::new(vote)),
                 Err(fault) => Err(unreachable(&fault).into()),
             },
@@ -129,12 +129,12 @@ impl RaftNetworkV2<Types> for Client {
         let answer = self.context.call((self.id, &self.member), &call, option.soft_ttl()).await;
         match answer.map_err(|fault| unreachable(&fault))? {
             Answer::Transferred => Ok(Ok(())),
-            answer => Err(unreachable(&NetFault::of(answer))),
+            answer => Err(unreachable(&NetError::of(answer))),
         }
     }
 }
 
-impl Client {
+impl PeerClient {
     async fn ask_for_vote(
         &self,
         call: &Call,
@@ -143,11 +143,11 @@ impl Client {
         let answer = self.context.call((self.id, &self.member), call, option.soft_ttl()).await;
         match answer.map_err(|fault| unreachable(&fault))? {
             Answer::Vote { ballot, .. } if !self.context.believes(self.id, ballot) => {
-                Err(unreachable(&NetFault::Unbelieved))
+                Err(unreachable(&NetError::Unbelieved))
             }
             Answer::Vote { ballot, is_granted, last } => {
                 let (Call::Vote(asked) | Call::PreVote(asked)) = call else {
-                    return Err(unreachable(&NetFault::Unexpected));
+                    return Err(unreachable(&NetError::Unexpected));
                 };
                 let is_kept = is_granted && matches!(call, Call::Vote(_));
                 if let Some(last) = last.filter(|_| is_kept && ballot == asked.ballot) {
@@ -157,13 +157,13 @@ impl Client {
                 }
                 Ok(VoteResponse::new(Vote::from(ballot), last.map(LogId::from), is_granted))
             }
-            answer => Err(unreachable(&NetFault::of(answer))),
+            answer => Err(unreachable(&NetError::of(answer))),
         }
     }
 
     /// Offers the snapshot on the control connection and sends it on the data connection, where it
     /// delays no heartbeat.
-    async fn send_snapshot(&self, vote: Vote, snapshot: Snapshot) -> Result<Vote, NetFault> {
+    async fn send_snapshot(&self, vote: Vote, snapshot: Snapshot) -> Result<Vote, NetError> {
         static TRANSFERS: AtomicU64 = AtomicU64::new(0);
         let transfer = TRANSFERS.fetch_add(1, Ordering::Relaxed);
         let stored = stored(&snapshot.meta, snapshot.snapshot);
@@ -173,8 +173,8 @@ impl Client {
         sender.message(&offer).await?;
         match receiver.message::<Answer>().await? {
             Some(Answer::Ready) => {}
-            Some(answer) => return Err(NetFault::of(answer)),
-            None => return Err(NetFault::Unexpected),
+            Some(answer) => return Err(NetError::of(answer)),
+            None => return Err(NetError::Unexpected),
         }
         let mut bulk = self.context.link.open_bulk(&self.member.name)?;
         let mut data = stored.data;
@@ -190,14 +190,14 @@ impl Client {
             Some(Answer::Installed(at))
                 if at != Ballot::from(&vote) && !self.context.believes(self.id, at) =>
             {
-                Err(NetFault::Unbelieved)
+                Err(NetError::Unbelieved)
             }
             Some(Answer::Installed(ballot)) => {
                 sender.finish();
                 Ok(Vote::from(ballot))
             }
-            Some(answer) => Err(NetFault::of(answer)),
-            None => Err(NetFault::Unexpected),
+            Some(answer) => Err(NetError::of(answer)),
+            None => Err(NetError::Unexpected),
         }
     }
 }
@@ -211,6 +211,6 @@ fn candidacy(request: &VoteRequest<Types>) -> Candidacy {
 }
 
 /// The one error that openraft is told, which lets it wait a little before the next try.
-fn unreachable(fault: &NetFault) -> RPCError<Types> {
+fn unreachable(fault: &NetError) -> RPCError<Types> {
     RPCError::Unreachable(Unreachable::new(fault))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use spillway_codec::EncodeError;
-use spillway_link::{Link, OpenFault, StreamFault, StreamReceiver, StreamSender};
+use spillway_link::{Link, OpenError, StreamError, StreamReceiver, StreamSender};
 use spillway_types::NodeName;
 use thiserror::Error;
 use tokio::sync::watch;
@@ -19,11 +19,11 @@ use crate::ids::{DiskId, Member, NodeId};
 use crate::rules::distances::Distances;
 use crate::rules::followers::Followers;
 use crate::rules::isolation::Voice;
-use crate::rules::knowledge::Word;
+use crate::rules::knowledge::KnowledgeStatement;
 use crate::rules::promise::Promise;
 use crate::rules::timing::Timing;
 use crate::wire::{
-    Addressee, Answer, Call, Introduction, Opening, Purpose, Refusal, WireVersion, encode_call,
+    Addressee, Answer, Call, CallError, Introduction, Opening, Purpose, WireVersion, encode_call,
 };
 
 /// State shared by all code that speaks to other nodes.
@@ -43,7 +43,7 @@ pub(crate) struct Context {
     /// Knowledge of this node, as leader, about the others.
     pub(crate) followers: watch::Sender<Followers>,
     /// Latest knowledge that a quorum confirmed to this node as leader; set by its watch.
-    word: Mutex<Option<Word>>,
+    word: Mutex<Option<KnowledgeStatement>>,
     /// Promises of this node as a follower.
     promise: Mutex<Promise>,
     /// Round trips between the voters, as a leader hears of them.
@@ -76,13 +76,13 @@ pub(crate) struct Parts {
 
 /// A node did not answer as it should.
 #[derive(Clone, Debug, Error)]
-pub(crate) enum NetFault {
+pub(crate) enum NetError {
     #[error(transparent)]
-    Open(#[from] OpenFault),
+    Open(#[from] OpenError),
     #[error("{0}")]
     Stream(String),
     #[error("refused: {0:?}")]
-    Refused(Refusal),
+    Refused(CallError),
     #[error("no answer in time")]
     TimedOut,
     #[error("an answer to another question")]
@@ -93,13 +93,13 @@ pub(crate) enum NetFault {
     Unbelieved,
 }
 
-impl From<StreamFault> for NetFault {
-    fn from(fault: StreamFault) -> Self {
+impl From<StreamError> for NetError {
+    fn from(fault: StreamError) -> Self {
         Self::Stream(fault.to_string())
     }
 }
 
-impl NetFault {
+impl NetError {
     /// Returns the fault for an answer that fits no question.
     pub(crate) fn of(answer: Answer) -> Self {
         match answer {
@@ -163,12 +163,12 @@ impl Context {
     }
 
     /// Returns what a quorum last confirmed to this node as leader; `None` if it never did.
-    pub(crate) fn word(&self) -> Option<Word> {
+    pub(crate) fn word(&self) -> Option<KnowledgeStatement> {
         *self.word.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes what a quorum has confirmed to this node as leader.
-    pub(crate) fn set_word(&self, word: Word) {
+    pub(crate) fn set_word(&self, word: KnowledgeStatement) {
         *self.word.lock().unwrap_or_else(PoisonError::into_inner) = Some(word);
     }
 
@@ -198,7 +198,7 @@ impl Context {
         &self,
         (id, member): (NodeId, &Member),
         purpose: Purpose,
-    ) -> Result<(StreamSender, StreamReceiver), NetFault> {
+    ) -> Result<(StreamSender, StreamReceiver), NetError> {
         let to = Some(Addressee { node: id, disk: Some(member.disk) });
         self.open_to(&member.name, to, purpose).await
     }
@@ -209,9 +209,9 @@ impl Context {
         to: (NodeId, &Member),
         call: &Call,
         limit: Duration,
-    ) -> Result<Answer, NetFault> {
+    ) -> Result<Answer, NetError> {
         let asking = async { ask(self.open(to, Purpose::Call).await?, call).await };
-        timeout(limit, asking).await.unwrap_or(Err(NetFault::TimedOut))
+        timeout(limit, asking).await.unwrap_or(Err(NetError::TimedOut))
     }
 
     /// Asks a node who it is, whether or not it is a member of anything.
@@ -219,15 +219,15 @@ impl Context {
         &self,
         name: &NodeName,
         limit: Duration,
-    ) -> Result<Introduction, NetFault> {
+    ) -> Result<Introduction, NetError> {
         let asking = async {
             let streams = self.open_to(name, None, Purpose::Call).await?;
             match ask(streams, &Call::Hello).await? {
                 Answer::Hello(introduction) => Ok(introduction),
-                answer => Err(NetFault::of(answer)),
+                answer => Err(NetError::of(answer)),
             }
         };
-        timeout(limit, asking).await.unwrap_or(Err(NetFault::TimedOut))
+        timeout(limit, asking).await.unwrap_or(Err(NetError::TimedOut))
     }
 
     async fn open_to(
@@ -235,7 +235,7 @@ impl Context {
         name: &NodeName,
         to: Option<Addressee>,
         purpose: Purpose,
-    ) -> Result<(StreamSender, StreamReceiver), NetFault> {
+    ) -> Result<(StreamSender, StreamReceiver), NetError> {
         let (mut sender, receiver) = self.link.open_control(name)?;
         let opening = Opening { cluster: self.log.cluster(), from: self.node, to, purpose };
         sender.message(&opening).await?;
@@ -247,7 +247,7 @@ impl Context {
 pub(super) async fn send(
     sender: &mut StreamSender,
     frame: Result<Bytes, EncodeError>,
-) -> Result<(), StreamFault> {
+) -> Result<(), StreamError> {
     let mut frame = frame?;
     while !frame.is_empty() {
         sender.some(&mut frame).await?;
@@ -258,12 +258,12 @@ pub(super) async fn send(
 async fn ask(
     (sender, mut receiver): (StreamSender, StreamReceiver),
     call: &Call,
-) -> Result<Answer, NetFault> {
+) -> Result<Answer, NetError> {
     let mut question = Question(sender);
     send(&mut question.0, encode_call(call)).await?;
     question.0.finish();
     let answer = receiver.message::<Answer>().await?;
-    answer.ok_or_else(|| NetFault::Stream("the stream ended before the answer".to_owned()))
+    answer.ok_or_else(|| NetError::Stream("the stream ended before the answer".to_owned()))
 }
 
 /// A call under way. Whoever gives up waiting takes it back: what a partition kept from the leader

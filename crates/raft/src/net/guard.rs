@@ -14,7 +14,7 @@ use super::context::Context;
 use crate::ids::{Member, NodeId};
 use crate::raft::Types;
 use crate::rules::isolation::Voice;
-use crate::rules::standing::{Situation, Standing, is_near};
+use crate::rules::standing::{SenderStanding, Situation, is_near};
 use crate::wire::{Ballot, Candidacy};
 
 /// Shortest time between two cases in which a leader yields to a member without a vote.
@@ -85,25 +85,25 @@ impl Guard {
 impl Context {
     /// Returns the standing of a sender that calls itself `id` and has shown the certificate of
     /// `from`. `None` if that number is another node's.
-    pub(crate) fn standing(&self, id: NodeId, from: &Identity) -> Option<Standing> {
+    pub(crate) fn standing(&self, id: NodeId, from: &Identity) -> Option<SenderStanding> {
         let judged = self.guard.look(|metrics| {
             let members = metrics.membership_config.membership();
             if members.get_node(&self.node).is_none() {
-                return Some(Standing::Unjudged);
+                return Some(SenderStanding::Unjudged);
             }
             match members.get_node(&id) {
                 Some(Member { name, region, .. })
                     if *name == *from.node() && *region == *from.region() =>
                 {
                     let votes = members.voter_ids().any(|voter| voter == id);
-                    Some(if votes { Standing::Voter } else { Standing::Member })
+                    Some(if votes { SenderStanding::Voter } else { SenderStanding::Member })
                 }
                 Some(_) => None,
-                None if self.guard.is_vouched(from.node()) => Some(Standing::Member),
-                None => Some(Standing::Stranger),
+                None if self.guard.is_vouched(from.node()) => Some(SenderStanding::Member),
+                None => Some(SenderStanding::Stranger),
             }
         });
-        judged.unwrap_or(Some(Standing::Unjudged))
+        judged.unwrap_or(Some(SenderStanding::Unjudged))
     }
 
     /// Returns true if this node should listen to a sender as the leader or candidate of `ballot`.

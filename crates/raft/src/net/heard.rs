@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::rules::knowledge::{Knowledge, Word};
+use crate::rules::knowledge::{KnowledgeAge, KnowledgeStatement};
 
 /// Record of what a follower has heard of its leader. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard(Arc<Mutex<Inner>>);
+pub(crate) struct LeaderContact(Arc<Mutex<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
     at: Option<Instant>,
-    knowledge: Knowledge,
+    knowledge: KnowledgeAge,
 }
 
-impl Heard {
+impl LeaderContact {
     /// Returns the time since the leader was heard last; `None` for never.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.at().map(|at| at.elapsed())
@@ -35,7 +35,7 @@ impl Heard {
 
     /// Notes what the leader says of the age of its knowledge; all entries before `applied_next`
     /// are carried out here.
-    pub(crate) fn told(&self, word: Word, applied_next: u64) {
+    pub(crate) fn told(&self, word: KnowledgeStatement, applied_next: u64) {
         self.inner().knowledge.told(word, applied_next);
     }
 

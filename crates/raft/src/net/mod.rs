@@ -13,9 +13,9 @@ mod server;
 mod versions;
 
 pub(crate) use append::round_trips;
-pub(crate) use client::Network;
-pub(crate) use context::{Context, NetFault, Parts};
-pub(crate) use heard::Heard;
+pub(crate) use client::PeerNetwork;
+pub(crate) use context::{Context, NetError, Parts};
+pub(crate) use heard::LeaderContact;
 pub(crate) use read_index::read_index;
-pub(crate) use server::{Server, Service};
+pub(crate) use server::{PeerServer, Service};
 pub(crate) use versions::ask_all;

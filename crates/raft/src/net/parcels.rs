@@ -29,7 +29,7 @@ struct Expected {
 
 /// A place for one snapshot; it is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SnapshotPermit {
     parcels: Parcels,
     key: Key,
     arrived: oneshot::Receiver<Bytes>,
@@ -37,7 +37,12 @@ pub(super) struct Place {
 
 impl Parcels {
     /// Expects so many bytes from a node; `None` if that is too much.
-    pub(super) fn expect(&self, from: &NodeName, transfer: u64, bytes: u64) -> Option<Place> {
+    pub(super) fn expect(
+        &self,
+        from: &NodeName,
+        transfer: u64,
+        bytes: u64,
+    ) -> Option<SnapshotPermit> {
         let mut expected = self.lock();
         let key = (from.clone(), transfer);
         // One place for each node: a leader in order sends one at a time.
@@ -48,7 +53,7 @@ impl Parcels {
         }
         let (sender, arrived) = oneshot::channel();
         expected.insert(key.clone(), Expected { bytes, arrived: Some(sender) });
-        Some(Place { parcels: self.clone(), key, arrived })
+        Some(SnapshotPermit { parcels: self.clone(), key, arrived })
     }
 
     /// Reads what a node sends, if it was expected.
@@ -73,14 +78,14 @@ impl Parcels {
     }
 }
 
-impl Place {
+impl SnapshotPermit {
     /// Waits for the bytes; `None` if they do not come whole.
     pub(super) async fn arrived(&mut self) -> Option<Bytes> {
         (&mut self.arrived).await.ok()
     }
 }
 
-impl Drop for Place {
+impl Drop for SnapshotPermit {
     fn drop(&mut self) {
         self.parcels.lock().remove(&self.key);
     }

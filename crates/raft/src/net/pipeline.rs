@@ -16,7 +16,7 @@ use openraft::storage::RaftLogReader;
 use spillway_link::{StreamReceiver, StreamSender};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::context::{Context, NetFault};
+use super::context::{Context, NetError};
 use crate::disk::LogStore;
 use crate::ids::{Member, NodeId};
 use crate::raft::{LogId, Types, Vote};
@@ -59,10 +59,10 @@ struct UnderWay {
     sent: Instant,
 }
 
-enum Event {
+enum PipelineEvent {
     Request(Option<AppendEntriesRequest<Types>>),
-    Written(Result<(), NetFault>),
-    Answer(Result<Option<Answer>, NetFault>),
+    Written(Result<(), NetError>),
+    Answer(Result<Option<Answer>, NetError>),
     Late,
 }
 
@@ -89,7 +89,7 @@ where
     }
 
     /// The next answer; `None` after the last. After an error nothing more comes.
-    pub(super) async fn next(&mut self) -> Option<Result<StreamAppendResult<Types>, NetFault>> {
+    pub(super) async fn next(&mut self) -> Option<Result<StreamAppendResult<Types>, NetError>> {
         loop {
             if self.requests.is_none() && self.outgoing.is_empty() {
                 if let Some((sender, _)) = &mut self.streams {
@@ -100,8 +100,8 @@ where
                 }
             }
             match self.event().await {
-                Event::Request(None) => self.requests = None,
-                Event::Request(Some(request)) => {
+                PipelineEvent::Request(None) => self.requests = None,
+                PipelineEvent::Request(Some(request)) => {
                     // It said that it has this entry on disk while it followed this leader or had
                     // given it its vote. If this node has it as well, both logs are the same so far.
                     if let Some((last, held)) = self.before_held(&request)
@@ -113,34 +113,36 @@ where
                         return Some(Err(fault));
                     }
                 }
-                Event::Written(Ok(())) => {}
-                Event::Answer(Ok(Some(answer))) => return Some(self.answered(answer)),
-                Event::Answer(Ok(None)) => {
-                    return Some(Err(NetFault::Stream("the follower ended the stream".to_owned())));
+                PipelineEvent::Written(Ok(())) => {}
+                PipelineEvent::Answer(Ok(Some(answer))) => return Some(self.answered(answer)),
+                PipelineEvent::Answer(Ok(None)) => {
+                    return Some(Err(NetError::Stream("the follower ended the stream".to_owned())));
                 }
-                Event::Written(Err(fault)) | Event::Answer(Err(fault)) => return Some(Err(fault)),
-                Event::Late => return Some(Err(NetFault::TimedOut)),
+                PipelineEvent::Written(Err(fault)) | PipelineEvent::Answer(Err(fault)) => {
+                    return Some(Err(fault));
+                }
+                PipelineEvent::Late => return Some(Err(NetError::TimedOut)),
             }
         }
     }
 
-    async fn event(&mut self) -> Event {
+    async fn event(&mut self) -> PipelineEvent {
         let patience = PATIENCE_HEARTBEATS * self.context.timing().heartbeat;
         let late = self.under_way.front().map(|oldest| oldest.sent + patience);
         let has_room = self.outgoing.is_empty() && self.under_way.len() < UNDER_WAY_MAX;
         let requests = self.requests.as_mut().filter(|_| has_room);
         let Some((sender, receiver)) = &mut self.streams else {
-            return Event::Request(next_of(requests).await);
+            return PipelineEvent::Request(next_of(requests).await);
         };
         tokio::select! {
             answer = receiver.message::<Answer>() => {
-                Event::Answer(answer.map_err(NetFault::from))
+                PipelineEvent::Answer(answer.map_err(NetError::from))
             }
             written = sender.some(&mut self.outgoing), if !self.outgoing.is_empty() => {
-                Event::Written(written.map_err(NetFault::from))
+                PipelineEvent::Written(written.map_err(NetError::from))
             }
-            request = next_of(requests) => Event::Request(request),
-            () = at(late) => Event::Late,
+            request = next_of(requests) => PipelineEvent::Request(request),
+            () = at(late) => PipelineEvent::Late,
         }
     }
 
@@ -151,15 +153,15 @@ where
         (last.index <= held.index && self.under_way.is_empty()).then_some((last, held))
     }
 
-    async fn take(&mut self, request: AppendEntriesRequest<Types>) -> Result<(), NetFault> {
+    async fn take(&mut self, request: AppendEntriesRequest<Types>) -> Result<(), NetError> {
         if !self.context.voice.borrow().may_speak() {
             sleep(PAUSE).await;
-            return Err(NetFault::Silent);
+            return Err(NetError::Silent);
         }
         if self.streams.is_none() {
             let opening = self.context.open((self.id, &self.member), Purpose::Append);
             let opened = timeout(self.open_limit, opening).await;
-            match opened.unwrap_or(Err(NetFault::TimedOut)) {
+            match opened.unwrap_or(Err(NetError::TimedOut)) {
                 Ok(streams) => self.streams = Some(streams),
                 Err(fault) => {
                     sleep(PAUSE).await;
@@ -185,7 +187,7 @@ where
             news: self.news(ballot, !request.entries.is_empty()),
         };
         self.outgoing =
-            encode_append(&append).map_err(|error| NetFault::Stream(error.to_string()))?;
+            encode_append(&append).map_err(|error| NetError::Stream(error.to_string()))?;
         let last = request.entries.last().map(|entry| entry.log_id).or(previous);
         self.under_way.push_back(UnderWay { ballot, previous, last, sent: Instant::now() });
         Ok(())
@@ -201,17 +203,17 @@ where
         }
     }
 
-    fn answered(&mut self, answer: Answer) -> Result<StreamAppendResult<Types>, NetFault> {
-        let Some(request) = self.under_way.pop_front() else { return Err(NetFault::of(answer)) };
-        let Answer::Took(took) = answer else { return Err(NetFault::of(answer)) };
+    fn answered(&mut self, answer: Answer) -> Result<StreamAppendResult<Types>, NetError> {
+        let Some(request) = self.under_way.pop_front() else { return Err(NetError::of(answer)) };
+        let Answer::Took(took) = answer else { return Err(NetError::of(answer)) };
         let verdict = took.verdict;
         match verdict {
             Verdict::HigherVote(ballot) if !self.context.believes(self.id, ballot) => {
-                return Err(NetFault::Unbelieved);
+                return Err(NetError::Unbelieved);
             }
             // openraft takes such a claim as it is, and stops over one that can't be.
             Verdict::Appended(at) if at.map(LogId::from) != request.last => {
-                return Err(NetFault::Unexpected);
+                return Err(NetError::Unexpected);
             }
             Verdict::HigherVote(_) => {}
             Verdict::Appended(_) | Verdict::Conflict(_) => self.follows(&request, &took),

@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::proposer::Raft;
 use crate::raft::Vote;
 use crate::rules::isolation::Voice;
-use crate::wire::{Ballot, Refusal};
+use crate::wire::{Ballot, CallError};
 
 /// Pause before a leader that has committed nothing yet looks again whether it has.
 const LOOK: Duration = Duration::from_millis(5);
@@ -23,14 +23,14 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(crate) async fn read_index<M: Machine>(
     raft: &Raft<M>,
     context: &Context,
-) -> Result<u64, Refusal> {
+) -> Result<u64, CallError> {
     let asked = context.now();
     let by = Instant::now() + context.timing().lease();
     let (ballot, index) = committed_as_leader(raft, context, by).await?;
     if context.has_lease(ballot, &voters(raft)) {
         return Ok(index);
     }
-    raft.trigger().heartbeat().await.map_err(|_| Refusal::Stopped)?;
+    raft.trigger().heartbeat().await.map_err(|_| CallError::Stopped)?;
     let (mut followers, mut voice) = (context.followers.subscribe(), context.voice.clone());
     let confirmed = followers.wait_for(|followers| {
         let confirmed = followers.confirmed(ballot, context.node, &voters(raft));
@@ -44,7 +44,7 @@ pub(crate) async fn read_index<M: Machine>(
     };
     match timeout(by.saturating_duration_since(Instant::now()), confirming).await {
         Ok(true) => Ok(index),
-        Ok(false) | Err(_) => Err(Refusal::NotLeader(None)),
+        Ok(false) | Err(_) => Err(CallError::NotLeader(None)),
     }
 }
 
@@ -62,20 +62,20 @@ async fn committed_as_leader<M: Machine>(
     raft: &Raft<M>,
     context: &Context,
     by: Instant,
-) -> Result<(Ballot, u64), Refusal> {
+) -> Result<(Ballot, u64), CallError> {
     loop {
         let seen = raft.with_raft_state(|state| {
             let leader = state.vote_ref().leader_id.voted_for;
             (*state.vote_ref(), state.cluster_committed().copied(), leader)
         });
-        let (vote, committed, leader): (Vote, _, _) = seen.await.map_err(|_| Refusal::Stopped)?;
+        let (vote, committed, leader): (Vote, _, _) = seen.await.map_err(|_| CallError::Stopped)?;
         if !vote.committed || leader != context.node {
-            return Err(Refusal::NotLeader(vote.committed.then_some(leader)));
+            return Err(CallError::NotLeader(vote.committed.then_some(leader)));
         }
         let own = committed.filter(|at| at.leader_id.term == vote.leader_id.term);
         match own {
             Some(at) => return Ok(((&vote).into(), at.index)),
-            None if Instant::now() >= by => return Err(Refusal::NotLeader(None)),
+            None if Instant::now() >= by => return Err(CallError::NotLeader(None)),
             None => sleep(LOOK).await,
         }
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use openraft::raft::{TransferLeaderRequest, VoteRequest, VoteResponse};
-use spillway_link::{Identity, Served, StreamFault, StreamHandler, StreamReceiver, StreamSender};
+use spillway_link::{Identity, Served, StreamError, StreamHandler, StreamReceiver, StreamSender};
 use tokio::time::timeout;
 
 use super::context::{Context, send};
-use super::heard::Heard;
+use super::heard::LeaderContact;
 use super::parcels::Parcels;
 use super::read_index::read_index;
 use crate::disk::StoredSnapshot;
@@ -17,28 +17,28 @@ use crate::ids::NodeId;
 use crate::machine::Machine;
 use crate::proposer::{NotDone, Raft, propose_here};
 use crate::raft::{LogId, Vote};
-use crate::rules::standing::Standing;
+use crate::rules::standing::SenderStanding;
 use crate::state_machine::{Applied, loaded};
 use crate::wire::{
-    Answer, Ballot, Call, Candidacy, Offer, Opening, Point, Purpose, Refusal, WireVersion,
+    Answer, Ballot, Call, CallError, Candidacy, Offer, Opening, Point, Purpose, WireVersion,
     encode_answer,
 };
 
 /// Answers other nodes.
-pub(crate) struct Server<M: Machine> {
+pub(crate) struct PeerServer<M: Machine> {
     pub(crate) context: Arc<Context>,
     pub(crate) raft: Raft<M>,
     pub(crate) applied: Arc<Applied<M>>,
-    pub(crate) heard: Heard,
+    pub(crate) heard: LeaderContact,
     parcels: Parcels,
 }
 
-impl<M: Machine> Server<M> {
+impl<M: Machine> PeerServer<M> {
     pub(crate) fn new(
         context: Arc<Context>,
         raft: Raft<M>,
         applied: Arc<Applied<M>>,
-        heard: Heard,
+        heard: LeaderContact,
     ) -> Self {
         Self { context, raft, applied, heard, parcels: Parcels::default() }
     }
@@ -58,7 +58,7 @@ impl<M: Machine> Server<M> {
         &self,
         from: &Identity,
         (mut sender, mut receiver): (StreamSender, StreamReceiver),
-    ) -> Result<(), StreamFault> {
+    ) -> Result<(), StreamError> {
         let Some(opening) = receiver.message::<Opening>().await? else { return Ok(()) };
         let admitted = self.admit(from, &opening).await;
         match opening.purpose {
@@ -96,24 +96,24 @@ impl<M: Machine> Server<M> {
 
     /// Admits a sender that is a member under its certificate and means this node. A node without a
     /// cluster joins the sender's.
-    async fn admit(&self, from: &Identity, opening: &Opening) -> Result<(), Refusal> {
+    async fn admit(&self, from: &Identity, opening: &Opening) -> Result<(), CallError> {
         let me = self.context.introduction();
         let is_meant = opening.to.is_some_and(|to| to.node == me.node && to.disk == Some(me.disk));
         if !is_meant {
-            return Err(Refusal::OtherNode(me));
+            return Err(CallError::OtherNode(me));
         }
         match self.context.standing(opening.from, from) {
-            None | Some(Standing::Stranger) => return Err(Refusal::NotYou),
-            Some(Standing::Voter | Standing::Member | Standing::Unjudged) => {}
+            None | Some(SenderStanding::Stranger) => return Err(CallError::NotYou),
+            Some(SenderStanding::Voter | SenderStanding::Member | SenderStanding::Unjudged) => {}
         }
         match (opening.cluster, me.cluster) {
             (Some(theirs), Some(mine)) if theirs == mine => Ok(()),
-            (_, Some(mine)) => Err(Refusal::OtherCluster(mine)),
+            (_, Some(mine)) => Err(CallError::OtherCluster(mine)),
             // The cluster has taken this node in.
             (Some(theirs), None) => {
-                self.context.log.join(theirs).await.map_err(|_| Refusal::Stopped)
+                self.context.log.join(theirs).await.map_err(|_| CallError::Stopped)
             }
-            (None, None) => Err(Refusal::NotNow),
+            (None, None) => Err(CallError::NotNow),
         }
     }
 
@@ -140,15 +140,15 @@ impl<M: Machine> Server<M> {
             Call::Vote(candidacy) | Call::PreVote(candidacy)
                 if !self.listens(sender, candidacy.ballot) =>
             {
-                Answer::Refused(Refusal::NotNow)
+                Answer::Refused(CallError::NotNow)
             }
             Call::Vote(candidacy) => self.vote(candidacy, false).await,
             Call::PreVote(candidacy) => self.vote(candidacy, true).await,
             Call::Transfer { from, .. } if !self.context.follows_soon(id, from).await => {
-                Answer::Refused(Refusal::NotNow)
+                Answer::Refused(CallError::NotNow)
             }
             Call::Transfer { from, to, last } => self.transfer(from, to, last).await,
-            _ if self.is_removed(from) => Answer::Refused(Refusal::NotYou),
+            _ if self.is_removed(from) => Answer::Refused(CallError::NotYou),
             Call::Speaks(number) => {
                 self.context.versions.told(from.node(), number);
                 Answer::Speaks(self.context.versions.own().number())
@@ -168,8 +168,8 @@ impl<M: Machine> Server<M> {
         let request = TransferLeaderRequest::new(Vote::from(leader), to, last);
         match self.raft.handle_transfer_leader(request).await {
             Ok(Ok(())) => Answer::Transferred,
-            Ok(Err(_)) => Answer::Refused(Refusal::NotNow),
-            Err(_) => Answer::Refused(Refusal::Stopped),
+            Ok(Err(_)) => Answer::Refused(CallError::NotNow),
+            Err(_) => Answer::Refused(CallError::Stopped),
         }
     }
 
@@ -177,7 +177,7 @@ impl<M: Machine> Server<M> {
         // Only the leader's own message shows that it wants the candidate.
         let is_transfer = candidacy.is_transfer && self.context.is_wanted(&candidacy).await;
         let Some(_voting) = Voting::begin(&self.context, is_transfer) else {
-            return Answer::Refused(Refusal::NotNow);
+            return Answer::Refused(CallError::NotNow);
         };
         let mut request =
             VoteRequest::new(Vote::from(candidacy.ballot), candidacy.last.map(LogId::from));
@@ -193,7 +193,7 @@ impl<M: Machine> Server<M> {
                 is_granted: vote_granted,
                 last: last_log_id.map(Point::from),
             },
-            Err(_) => Answer::Refused(Refusal::Stopped),
+            Err(_) => Answer::Refused(CallError::Stopped),
         }
     }
 
@@ -202,16 +202,16 @@ impl<M: Machine> Server<M> {
     async fn propose(&self, from: &Identity, command: Bytes, limit_ms: u32) -> Answer {
         // What this version can't read must not get into a log that it has to apply.
         let Ok(decoded) = spillway_codec::decode::<M::Command>(&command) else {
-            return Answer::Refused(Refusal::Unreadable);
+            return Answer::Refused(CallError::Unreadable);
         };
         if M::proposer(&decoded).is_some_and(|named| named != (from.node(), from.region())) {
-            return Answer::Refused(Refusal::NotYours);
+            return Answer::Refused(CallError::NotYours);
         }
         drop(decoded);
         let limit = Duration::from_millis(limit_ms.into());
         match propose_here(&self.raft, &self.context, command, limit).await {
             Ok((index, outcome)) => Answer::Proposed { index, outcome },
-            Err(NotDone::NotLeader(leader)) => Answer::Refused(Refusal::NotLeader(leader)),
+            Err(NotDone::NotLeader(leader)) => Answer::Refused(CallError::NotLeader(leader)),
             Err(NotDone::Unknown | NotDone::Stopped(_)) => Answer::Unknown,
         }
     }
@@ -221,36 +221,36 @@ impl<M: Machine> Server<M> {
         (id, from): (NodeId, &Identity),
         offer: Offer,
         sender: &mut StreamSender,
-    ) -> Result<Answer, StreamFault> {
+    ) -> Result<Answer, StreamError> {
         let Offer { ballot, head, transfer } = offer;
         if !self.listens((id, from), ballot) {
-            return Ok(Answer::Refused(Refusal::NotNow));
+            return Ok(Answer::Refused(CallError::NotNow));
         }
         let Some(mut place) = self.parcels.expect(from.node(), transfer, head.bytes) else {
-            return Ok(Answer::Refused(Refusal::Busy));
+            return Ok(Answer::Refused(CallError::Busy));
         };
         send(sender, encode_answer(&Answer::Ready, WireVersion::OLDEST)).await?;
         let arrived = timeout(self.context.snapshot_limit, place.arrived()).await;
         let Ok(Some(data)) = arrived else {
-            return Ok(Answer::Refused(Refusal::Damaged));
+            return Ok(Answer::Refused(CallError::Damaged));
         };
         let whole = crc32c::crc32c(&data) == head.checksum;
         let snapshot = match loaded(&StoredSnapshot { head, data }) {
             Ok(snapshot) if whole => snapshot,
-            _ => return Ok(Answer::Refused(Refusal::Damaged)),
+            _ => return Ok(Answer::Refused(CallError::Damaged)),
         };
         Ok(match self.raft.install_full_snapshot(Vote::from(ballot), snapshot).await {
             Ok(response) => {
                 self.heard.now();
                 Answer::Installed((&response.vote).into())
             }
-            Err(_) => Answer::Refused(Refusal::Stopped),
+            Err(_) => Answer::Refused(CallError::Stopped),
         })
     }
 }
 
 /// A server as the link calls it.
-pub(crate) struct Service<M: Machine>(pub(crate) Arc<Server<M>>);
+pub(crate) struct Service<M: Machine>(pub(crate) Arc<PeerServer<M>>);
 
 impl<M: Machine> StreamHandler for Service<M> {
     fn control(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {

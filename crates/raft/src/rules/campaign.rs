@@ -25,19 +25,19 @@ pub(crate) struct Campaign {
 
 /// Observations of a node about its leader.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct LeaderObservation {
     /// Time at which the leader was heard last; `None` for never.
     pub(crate) heard: Option<Duration>,
     /// Vote of this node. Only a vote for another node counts: one for itself is left from a
     /// campaign that failed.
     pub(crate) ballot: Option<Ballot>,
     /// Turn of this node.
-    pub(crate) turn: Turn,
+    pub(crate) turn: CampaignTurn,
 }
 
 /// Turn of a node to stand for election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum CampaignTurn {
     /// The node leads, or has no vote.
     None,
     /// The node is the only voter.
@@ -58,10 +58,10 @@ impl Campaign {
         &mut self,
         now: Duration,
         timing: &Timing,
-        seen: Seen,
+        seen: LeaderObservation,
         random: f64,
     ) -> bool {
-        if seen.turn == Turn::None {
+        if seen.turn == CampaignTurn::None {
             (self.quiet_since, self.due) = (now, None);
             return false;
         }
@@ -75,7 +75,8 @@ impl Campaign {
             self.due = self.due.map(|due| due.max(now + wait));
         }
         let first = self.quiet_since + timing.lease() + wait;
-        let due = *self.due.get_or_insert(if seen.turn == Turn::Alone { now } else { first });
+        let due =
+            *self.due.get_or_insert(if seen.turn == CampaignTurn::Alone { now } else { first });
         if now < due {
             return false;
         }
@@ -84,10 +85,10 @@ impl Campaign {
     }
 }
 
-fn wait(timing: &Timing, turn: Turn, random: f64) -> Duration {
+fn wait(timing: &Timing, turn: CampaignTurn, random: f64) -> Duration {
     let (at, of) = match turn {
-        Turn::Of(at, of) => (at, of.max(1)),
-        Turn::None | Turn::Alone => (0, 1),
+        CampaignTurn::Of(at, of) => (at, of.max(1)),
+        CampaignTurn::None | CampaignTurn::Alone => (0, 1),
     };
     let room = timing.election_max.saturating_sub(timing.election_min);
     let share = (at as f64 + random.clamp(0.0, 1.0) * RANDOM_SHARE) / of as f64;
@@ -108,22 +109,22 @@ mod tests {
     }
 
     /// The first time from `from` on at which a node stands that sees this.
-    fn stands_at(campaign: &mut Campaign, from: u64, seen: Seen, random: f64) -> u64 {
+    fn stands_at(campaign: &mut Campaign, from: u64, seen: LeaderObservation, random: f64) -> u64 {
         (from..from + 20_000).find(|at| campaign.stands(ms(*at), &timing(), seen, random)).unwrap()
     }
 
-    fn seen(turn: Turn) -> Seen {
-        Seen { heard: Some(ms(100)), ballot: None, turn }
+    fn seen(turn: CampaignTurn) -> LeaderObservation {
+        LeaderObservation { heard: Some(ms(100)), ballot: None, turn }
     }
 
     #[test]
     fn voters_wait_for_the_lease_and_then_their_turn() {
         for (turn, random, expected) in [
-            (Turn::Of(0, 2), 0.0, 100 + 1_300 + 500),
-            (Turn::Of(0, 2), 1.0, 100 + 1_300 + 500 + 120),
-            (Turn::Of(1, 2), 0.0, 100 + 1_300 + 500 + 400),
-            (Turn::Of(1, 2), 1.0, 100 + 1_300 + 500 + 520),
-            (Turn::Of(3, 4), 0.0, 100 + 1_300 + 500 + 600),
+            (CampaignTurn::Of(0, 2), 0.0, 100 + 1_300 + 500),
+            (CampaignTurn::Of(0, 2), 1.0, 100 + 1_300 + 500 + 120),
+            (CampaignTurn::Of(1, 2), 0.0, 100 + 1_300 + 500 + 400),
+            (CampaignTurn::Of(1, 2), 1.0, 100 + 1_300 + 500 + 520),
+            (CampaignTurn::Of(3, 4), 0.0, 100 + 1_300 + 500 + 600),
         ] {
             let mut campaign = Campaign::new(ms(0));
             assert_eq!(stands_at(&mut campaign, 0, seen(turn), random), expected, "{turn:?}");
@@ -136,8 +137,8 @@ mod tests {
             for at in 1..of {
                 let mut first = Campaign::new(ms(0));
                 let mut second = first.clone();
-                let first = stands_at(&mut first, 0, seen(Turn::Of(at - 1, of)), 1.0);
-                let second = stands_at(&mut second, 0, seen(Turn::Of(at, of)), 0.0);
+                let first = stands_at(&mut first, 0, seen(CampaignTurn::Of(at - 1, of)), 1.0);
+                let second = stands_at(&mut second, 0, seen(CampaignTurn::Of(at, of)), 0.0);
                 // Half the longest round trip, and a vote on disk.
                 assert!(second >= first + 110 + 20, "{at} of {of}: {first} {second}");
             }
@@ -148,34 +149,37 @@ mod tests {
     fn a_heard_leader_is_waited_for_anew() {
         let mut campaign = Campaign::new(ms(0));
         for at in 0..5_000 {
-            let seen = Seen { heard: Some(ms(at / 400 * 400)), ..seen(Turn::Of(0, 2)) };
+            let seen = LeaderObservation {
+                heard: Some(ms(at / 400 * 400)),
+                ..seen(CampaignTurn::Of(0, 2))
+            };
             assert!(!campaign.stands(ms(at), &timing(), seen, 0.0), "{at}");
         }
-        let seen = Seen { heard: Some(ms(4_800)), ..seen(Turn::Of(0, 2)) };
+        let seen = LeaderObservation { heard: Some(ms(4_800)), ..seen(CampaignTurn::Of(0, 2)) };
         assert_eq!(stands_at(&mut campaign, 5_000, seen, 0.0), 4_800 + 1_800);
     }
 
     #[test]
     fn a_restarted_node_waits_for_the_lease_that_it_may_have_promised() {
         let mut campaign = Campaign::new(ms(7_000));
-        let seen = Seen { heard: None, ..seen(Turn::Of(0, 2)) };
+        let seen = LeaderObservation { heard: None, ..seen(CampaignTurn::Of(0, 2)) };
         assert_eq!(stands_at(&mut campaign, 7_000, seen, 0.0), 7_000 + 1_800);
     }
 
     #[test]
     fn a_vote_for_somebody_else_postpones_the_own_campaign() {
         let mut campaign = Campaign::new(ms(0));
-        let turn = seen(Turn::Of(1, 2));
+        let turn = seen(CampaignTurn::Of(1, 2));
         assert!((0..2_290).all(|at| !campaign.stands(ms(at), &timing(), turn, 0.0)));
         let ballot = Ballot { term: 2, node: NodeId(1), is_won: false };
-        let voted = Seen { ballot: Some(ballot), ..turn };
+        let voted = LeaderObservation { ballot: Some(ballot), ..turn };
         assert_eq!(stands_at(&mut campaign, 2_290, voted, 0.0), 2_290 + 900);
     }
 
     #[test]
     fn a_campaign_that_failed_is_repeated() {
         let mut campaign = Campaign::new(ms(0));
-        let turn = seen(Turn::Of(0, 2));
+        let turn = seen(CampaignTurn::Of(0, 2));
         let first = stands_at(&mut campaign, 0, turn, 0.0);
         assert_eq!(stands_at(&mut campaign, first + 1, turn, 0.5), first + 500);
     }
@@ -183,15 +187,15 @@ mod tests {
     #[test]
     fn a_single_voter_stands_at_once_and_a_leader_or_learner_never() {
         let mut campaign = Campaign::new(ms(50));
-        let nobody = Seen { heard: None, ..seen(Turn::None) };
+        let nobody = LeaderObservation { heard: None, ..seen(CampaignTurn::None) };
         assert!((50..60_000).all(|at| !campaign.stands(ms(at), &timing(), nobody, 0.0)));
-        let alone = Seen { heard: None, ..seen(Turn::Alone) };
+        let alone = LeaderObservation { heard: None, ..seen(CampaignTurn::Alone) };
         assert!(campaign.stands(ms(60_000), &timing(), alone, 0.0));
         assert!(!campaign.stands(ms(60_001), &timing(), alone, 0.0));
         // A learner that becomes a voter is as patient as any.
         let mut campaign = Campaign::new(ms(0));
         assert!(!campaign.stands(ms(9_000), &timing(), nobody, 0.0));
-        let voter = Seen { heard: None, ..seen(Turn::Of(0, 2)) };
+        let voter = LeaderObservation { heard: None, ..seen(CampaignTurn::Of(0, 2)) };
         assert_eq!(stands_at(&mut campaign, 9_001, voter, 0.0), 9_000 + 1_800);
     }
 }

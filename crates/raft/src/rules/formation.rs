@@ -36,7 +36,7 @@ pub(crate) struct SeedAnswer {
 
 /// Next step of a node that forms a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum FormationStep {
     /// Ask these seeds, and then again what is to be done. // => any
     Ask(Vec<NodeName>),
     /// Form the cluster of these members; `None` names it anew. // => In
@@ -84,7 +84,7 @@ impl Formation {
 
     /// Returns the next step. The answer changes with [`Self::heard`] and with `own`.
     #[must_use]
-    pub(crate) fn step(&self, own: Own) -> Step {
+    pub(crate) fn step(&self, own: Own) -> FormationStep {
         let others = self.answers.iter().filter_map(|(name, answer)| Some((name, answer.cluster?)));
         let mut clusters: BTreeMap<ClusterId, &NodeName> = BTreeMap::new();
         for (name, cluster) in own.cluster.map(|own| (&self.me, own)).into_iter().chain(others) {
@@ -93,17 +93,17 @@ impl Formation {
         if clusters.len() > 1 {
             let said: Vec<String> =
                 clusters.iter().map(|(cluster, name)| format!("{name} is in {cluster}")).collect();
-            return Step::Conflict(said.join(", "));
+            return FormationStep::Conflict(said.join(", "));
         }
         if let Some(wrong) = self.misnumbered() {
-            return Step::Conflict(wrong);
+            return FormationStep::Conflict(wrong);
         }
         let is_lowest = self.seeds.keys().next() == Some(&self.me);
         match own.cluster {
-            Some(cluster) if !own.is_blank || !is_lowest => return Step::In(cluster),
+            Some(cluster) if !own.is_blank || !is_lowest => return FormationStep::In(cluster),
             // Somebody is in a cluster already: this node will be told, or must join.
-            None if !clusters.is_empty() => return Step::Wait,
-            _ if !is_lowest => return Step::Wait,
+            None if !clusters.is_empty() => return FormationStep::Wait,
+            _ if !is_lowest => return FormationStep::Wait,
             _ => {}
         }
         let missing: Vec<NodeName> = self
@@ -113,9 +113,9 @@ impl Formation {
             .cloned()
             .collect();
         if missing.is_empty() {
-            Step::Form(own.cluster, self.members(own.disk))
+            FormationStep::Form(own.cluster, self.members(own.disk))
         } else {
-            Step::Ask(missing)
+            FormationStep::Ask(missing)
         }
     }
 

@@ -36,11 +36,11 @@ fn every_seed_gives_the_same_numbers() {
 #[test]
 fn the_lowest_forms_the_cluster_after_it_has_reached_every_seed() {
     let mut formation = formation("ap-1");
-    assert_eq!(formation.step(fresh(10)), Step::Ask(vec!["eu-1".into(), "us-1".into()]));
+    assert_eq!(formation.step(fresh(10)), FormationStep::Ask(vec!["eu-1".into(), "us-1".into()]));
     formation.heard(&"us-1".into(), answer(3, None));
-    assert_eq!(formation.step(fresh(10)), Step::Ask(vec!["eu-1".into()]));
+    assert_eq!(formation.step(fresh(10)), FormationStep::Ask(vec!["eu-1".into()]));
     formation.heard(&"eu-1".into(), answer(2, None));
-    let Step::Form(None, members) = formation.step(fresh(10)) else { panic!() };
+    let FormationStep::Form(None, members) = formation.step(fresh(10)) else { panic!() };
     let disks: Vec<_> = members.iter().map(|(id, member)| (id.0, member.disk.0)).collect();
     assert_eq!(disks, [(1, 10), (2, 20), (3, 30)]);
     assert_eq!(members[&NodeId(3)].region, "us".into());
@@ -50,9 +50,9 @@ fn the_lowest_forms_the_cluster_after_it_has_reached_every_seed() {
 fn all_others_wait() {
     for me in ["eu-1", "us-1"] {
         let mut formation = formation(me);
-        assert_eq!(formation.step(fresh(20)), Step::Wait);
+        assert_eq!(formation.step(fresh(20)), FormationStep::Wait);
         formation.heard(&"ap-1".into(), answer(1, None));
-        assert_eq!(formation.step(fresh(20)), Step::Wait);
+        assert_eq!(formation.step(fresh(20)), FormationStep::Wait);
     }
 }
 
@@ -62,15 +62,15 @@ fn whoever_is_in_a_cluster_is_not_put_into_another() {
     formation.heard(&"us-1".into(), answer(3, Some(C)));
     formation.heard(&"eu-1".into(), answer(2, None));
     // This node has lost its disk: it must not form a second cluster.
-    assert_eq!(formation.step(fresh(10)), Step::Wait);
+    assert_eq!(formation.step(fresh(10)), FormationStep::Wait);
 }
 
 #[test]
 fn a_node_in_a_cluster_is_done() {
     let own = Own { disk: DiskId(1), cluster: Some(C), is_blank: false };
-    assert_eq!(formation("ap-1").step(own), Step::In(C));
+    assert_eq!(formation("ap-1").step(own), FormationStep::In(C));
     let own = Own { is_blank: true, ..own };
-    assert_eq!(formation("eu-1").step(own), Step::In(C));
+    assert_eq!(formation("eu-1").step(own), FormationStep::In(C));
 }
 
 #[test]
@@ -78,10 +78,12 @@ fn a_crash_between_naming_the_cluster_and_forming_it_is_made_good() {
     let mut formation = formation("ap-1");
     let own = Own { disk: DiskId(10), cluster: Some(C), is_blank: true };
     formation.heard(&"us-1".into(), answer(3, None));
-    assert_eq!(formation.step(own), Step::Ask(vec!["eu-1".into()]));
+    assert_eq!(formation.step(own), FormationStep::Ask(vec!["eu-1".into()]));
     // One was told of it before the crash.
     formation.heard(&"eu-1".into(), answer(2, Some(C)));
-    assert!(matches!(formation.step(own), Step::Form(Some(C), members) if members.len() == 3));
+    assert!(
+        matches!(formation.step(own), FormationStep::Form(Some(C), members) if members.len() == 3)
+    );
 }
 
 #[test]
@@ -89,20 +91,22 @@ fn two_clusters_are_a_conflict() {
     let mut formation = formation("ap-1");
     let own = Own { disk: DiskId(10), cluster: Some(C), is_blank: false };
     formation.heard(&"us-1".into(), answer(3, Some(D)));
-    let Step::Conflict(why) = formation.step(own) else { panic!() };
+    let FormationStep::Conflict(why) = formation.step(own) else { panic!() };
     assert!(why.contains("us-1") && why.contains("ap-1"), "{why}");
     formation.heard(&"eu-1".into(), answer(2, Some(C)));
-    assert!(matches!(formation.step(fresh(1)), Step::Conflict(_)));
+    assert!(matches!(formation.step(fresh(1)), FormationStep::Conflict(_)));
     // It was started anew.
     formation.heard(&"us-1".into(), answer(3, Some(C)));
-    assert_eq!(formation.step(own), Step::In(C));
+    assert_eq!(formation.step(own), FormationStep::In(C));
 }
 
 #[test]
 fn a_seed_with_other_seeds_is_a_conflict() {
     let mut formation = formation("ap-1");
     formation.heard(&"us-1".into(), answer(2, None));
-    assert!(matches!(formation.step(fresh(10)), Step::Conflict(why) if why.contains("us-1")));
+    assert!(
+        matches!(formation.step(fresh(10)), FormationStep::Conflict(why) if why.contains("us-1"))
+    );
 }
 
 #[test]
@@ -110,14 +114,16 @@ fn strangers_and_echoes_count_for_nothing() {
     let mut formation = formation("ap-1");
     formation.heard(&"xx-1".into(), answer(9, Some(D)));
     formation.heard(&"ap-1".into(), answer(1, Some(D)));
-    assert_eq!(formation.step(fresh(10)), Step::Ask(vec!["eu-1".into(), "us-1".into()]));
+    assert_eq!(formation.step(fresh(10)), FormationStep::Ask(vec!["eu-1".into(), "us-1".into()]));
 }
 
 #[test]
 fn a_single_seed_forms_its_cluster_alone() {
     let only = [Seed { name: "a".into(), region: "eu".into() }];
     let formation = Formation::new("a".into(), &only);
-    assert!(matches!(formation.step(fresh(5)), Step::Form(None, members) if members.len() == 1));
+    assert!(
+        matches!(formation.step(fresh(5)), FormationStep::Form(None, members) if members.len() == 1)
+    );
 }
 
 /// All orders in which three first starts hear of each other end in one cluster.
@@ -142,7 +148,7 @@ fn simultaneous_first_starts_form_exactly_one_cluster() {
             };
             nodes[asker].0.heard(&names[asked].into(), said);
             let own = nodes[asker].1;
-            if let Step::Form(named, members) = nodes[asker].0.step(own) {
+            if let FormationStep::Form(named, members) = nodes[asker].0.step(own) {
                 let cluster = named.unwrap_or_else(|| ClusterId(1_000 + u128::from(seed)));
                 formed.push(cluster);
                 assert_eq!(members.len(), 3);

@@ -12,25 +12,25 @@ const WORDS_MAX: usize = 64;
 
 /// Age of a follower's knowledge.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Knowledge {
+pub(crate) struct KnowledgeAge {
     /// All that was committed at this time is carried out here.
     as_of: Option<Duration>,
     /// Statements of leaders that are not carried out yet, in the order of coming.
-    waiting: VecDeque<Word>,
+    waiting: VecDeque<KnowledgeStatement>,
 }
 
 /// Statement of a leader about the age of its knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Word {
+pub(crate) struct KnowledgeStatement {
     /// All that was committed at this time …
     pub(crate) as_of: Duration,
     /// … lies before the entry of this index.
     pub(crate) next_index: u64,
 }
 
-impl Knowledge {
+impl KnowledgeAge {
     /// A leader has said something; all before `applied_next` is carried out here.
-    pub(crate) fn told(&mut self, word: Word, applied_next: u64) {
+    pub(crate) fn told(&mut self, word: KnowledgeStatement, applied_next: u64) {
         self.settle(applied_next);
         if self.waiting.len() == WORDS_MAX {
             self.waiting.pop_back();
@@ -60,13 +60,13 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    fn word(as_of: u64, next_index: u64) -> Word {
-        Word { as_of: ms(as_of), next_index }
+    fn word(as_of: u64, next_index: u64) -> KnowledgeStatement {
+        KnowledgeStatement { as_of: ms(as_of), next_index }
     }
 
     #[test]
     fn a_word_counts_once_what_it_speaks_of_is_carried_out() {
-        let mut knowledge = Knowledge::default();
+        let mut knowledge = KnowledgeAge::default();
         assert_eq!(knowledge.as_of(100), None);
         knowledge.told(word(50, 10), 10);
         assert_eq!(knowledge.as_of(10), Some(ms(50)));
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn an_older_word_does_not_turn_back() {
-        let mut knowledge = Knowledge::default();
+        let mut knowledge = KnowledgeAge::default();
         knowledge.told(word(500, 10), 10);
         knowledge.told(word(400, 10), 10);
         assert_eq!(knowledge.as_of(10), Some(ms(500)));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_state_that_is_always_behind_still_gets_younger() {
-        let mut knowledge = Knowledge::default();
+        let mut knowledge = KnowledgeAge::default();
         for at in 0..10_000 {
             knowledge.told(word(at, at + 20), at);
             let as_of = knowledge.as_of(at);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_has_a_limit_and_the_age_then_errs_upwards() {
-        let mut knowledge = Knowledge::default();
+        let mut knowledge = KnowledgeAge::default();
         for at in 0..1_000 {
             knowledge.told(word(at, at + 1), 0);
             assert!(knowledge.waiting.len() <= WORDS_MAX);

@@ -19,7 +19,7 @@ const SILENT_MIN: Duration = Duration::from_secs(5);
 
 /// Standing of a sender, as far as this node knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum SenderStanding {
     /// The sender votes.
     Voter,
     /// The sender is a member, with no vote as far as this node knows.
@@ -35,7 +35,7 @@ pub(crate) enum Standing {
 pub(crate) struct Situation {
     /// Node whose stream it is, as the certificate proves.
     pub(crate) sender: NodeId,
-    pub(crate) standing: Standing,
+    pub(crate) standing: SenderStanding,
     /// True if this node follows the sender already, by that very ballot.
     pub(crate) is_followed: bool,
     /// This node's own term; `None` if its log is empty.
@@ -52,10 +52,10 @@ impl Situation {
     pub(crate) fn admits(&self, ballot: Ballot) -> bool {
         let is_silent = self.silence >= SILENT_MIN.max(SILENT_LEASES * self.lease);
         let may_lead = match self.standing {
-            Standing::Voter | Standing::Unjudged => true,
+            SenderStanding::Voter | SenderStanding::Unjudged => true,
             // A member that was believed once goes on: its next message ends the silence.
-            Standing::Member => is_silent || self.is_followed,
-            Standing::Stranger => false,
+            SenderStanding::Member => is_silent || self.is_followed,
+            SenderStanding::Stranger => false,
         };
         may_lead && ballot.node == self.sender && self.term.is_none_or(|own| is_near(ballot, own))
     }
@@ -74,7 +74,7 @@ mod tests {
         Ballot { term, node: NodeId(node), is_won: true }
     }
 
-    fn situation(standing: Standing) -> Situation {
+    fn situation(standing: SenderStanding) -> Situation {
         Situation {
             sender: NodeId(2),
             standing,
@@ -87,28 +87,28 @@ mod tests {
 
     #[test]
     fn a_voter_speaks_for_itself_alone() {
-        let voter = situation(Standing::Voter);
+        let voter = situation(SenderStanding::Voter);
         assert!(voter.admits(ballot(5, 2)) && voter.admits(ballot(6, 2)));
         assert!(!voter.admits(ballot(6, 9_999)));
     }
 
     #[test]
     fn nobody_leaps_over_terms() {
-        for standing in [Standing::Voter, Standing::Unjudged] {
+        for standing in [SenderStanding::Voter, SenderStanding::Unjudged] {
             let known = situation(standing);
             assert!(known.admits(ballot(5 + TERMS_AHEAD_MAX, 2)));
             assert!(!known.admits(ballot(6 + TERMS_AHEAD_MAX, 2)));
             assert!(!known.admits(ballot(u64::MAX, 2)));
         }
-        let late = Situation { term: Some(u64::MAX - 1), ..situation(Standing::Voter) };
+        let late = Situation { term: Some(u64::MAX - 1), ..situation(SenderStanding::Voter) };
         assert!(late.admits(ballot(u64::MAX, 2)), "nothing overflows");
-        let blank = Situation { term: None, ..situation(Standing::Unjudged) };
+        let blank = Situation { term: None, ..situation(SenderStanding::Unjudged) };
         assert!(blank.admits(ballot(TERMS_AHEAD_MAX * 2, 2)), "its cluster may be old");
     }
 
     #[test]
     fn a_member_without_a_known_vote_is_believed_after_a_long_silence() {
-        let member = situation(Standing::Member);
+        let member = situation(SenderStanding::Member);
         let after = |secs| Situation { silence: Duration::from_secs(secs), ..member };
         assert!(!member.admits(ballot(6, 2)) && !after(4).admits(ballot(6, 2)));
         assert!(after(5).admits(ballot(6, 2)));
@@ -118,13 +118,13 @@ mod tests {
 
     #[test]
     fn a_member_that_was_believed_goes_on() {
-        let followed = Situation { is_followed: true, ..situation(Standing::Member) };
+        let followed = Situation { is_followed: true, ..situation(SenderStanding::Member) };
         assert!(followed.admits(ballot(5, 2)) && !followed.admits(ballot(5, 3)));
     }
 
     #[test]
     fn a_stranger_is_never_believed() {
-        let stranger = situation(Standing::Stranger);
+        let stranger = situation(SenderStanding::Stranger);
         let silent = Situation { silence: Duration::MAX, is_followed: true, ..stranger };
         assert!(!silent.admits(ballot(5, 2)));
     }

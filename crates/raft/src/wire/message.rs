@@ -168,7 +168,7 @@ impl Wire for Parcel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// Nothing was done.
-    Refused(Refusal),
+    Refused(CallError),
     /// A vote was asked for: the voter's vote now, and its last entry.
     Vote { ballot: Ballot, is_granted: bool, last: Option<Point> },
     /// The node will stand for election.
@@ -243,7 +243,7 @@ pub(crate) struct Introduction {
 
 /// Reason for which nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Refusal {
+pub(crate) enum CallError {
     /// The sender is in another cluster.
     OtherCluster(ClusterId),
     /// Somebody else has this name or number: the sender means a disk that is gone.

@@ -9,8 +9,8 @@ mod version;
 mod wire_test;
 
 pub(crate) use message::{
-    APPEND_BYTES_MAX, Addressee, Age, Answer, Append, Call, Candidacy, Introduction, News, Offer,
-    Opening, Parcel, Purpose, Refusal, RoundTrip, SnapshotHead, Took, Verdict,
+    APPEND_BYTES_MAX, Addressee, Age, Answer, Append, Call, CallError, Candidacy, Introduction,
+    News, Offer, Opening, Parcel, Purpose, RoundTrip, SnapshotHead, Took, Verdict,
 };
 pub(crate) use record::{Ballot, EntryRecord, MembersRecord, Point};
 pub use version::WireVersion;

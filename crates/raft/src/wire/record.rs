@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 
 use crate::ids::{DiskId, Member, NodeId};
-use crate::raft::{Command, Entry, LogId, Members, Payload, Vote};
+use crate::raft::{CommandFrame, Entry, LogId, Members, Payload, Vote};
 
 /// A place in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ impl Wire for EntryRecord {
 /// Members that this version can't make use of.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the members contradict each other: {0}")]
-pub(crate) struct BadMembers(String);
+pub(crate) struct MembersError(String);
 
 impl EntryRecord {
     pub(crate) fn at(&self) -> Point {
@@ -73,10 +73,10 @@ impl EntryRecord {
     }
 
     /// Returns the entry as openraft has it.
-    pub(crate) fn into_entry(self) -> Result<Entry, BadMembers> {
+    pub(crate) fn into_entry(self) -> Result<Entry, MembersError> {
         let payload = match self.contents {
             Contents::Blank => Payload::Blank,
-            Contents::Command(bytes) => Payload::Normal(Command(bytes)),
+            Contents::Command(bytes) => Payload::Normal(CommandFrame(bytes)),
             Contents::Members(members) => Payload::Membership(members.try_into()?),
         };
         Ok(Entry { log_id: self.at.into(), payload })
@@ -92,7 +92,7 @@ impl From<&Entry> for EntryRecord {
     fn from(entry: &Entry) -> Self {
         let contents = match &entry.payload {
             Payload::Blank => Contents::Blank,
-            Payload::Normal(Command(bytes)) => Contents::Command(bytes.clone()),
+            Payload::Normal(CommandFrame(bytes)) => Contents::Command(bytes.clone()),
             Payload::Membership(members) => Contents::Members(members.into()),
         };
         Self { at: entry.log_id.into(), contents }
@@ -144,12 +144,12 @@ impl From<&Members> for MembersRecord {
 }
 
 impl TryFrom<MembersRecord> for Members {
-    type Error = BadMembers;
+    type Error = MembersError;
 
-    fn try_from(record: MembersRecord) -> Result<Self, BadMembers> {
+    fn try_from(record: MembersRecord) -> Result<Self, MembersError> {
         let members: BTreeMap<NodeId, Member> =
             record.members.into_iter().map(|(id, member)| (id, member.into())).collect();
-        Self::new(record.voters, members).map_err(|error| BadMembers(error.to_string()))
+        Self::new(record.voters, members).map_err(|error| MembersError(error.to_string()))
     }
 }
 

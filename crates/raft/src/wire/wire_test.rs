@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::*;
 use crate::disk::{LogState, Note};
 use crate::ids::{ClusterId, DiskId, Member, NodeId};
-use crate::raft::{Command, Entry, Payload};
+use crate::raft::{CommandFrame, Entry, Payload};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
 
@@ -30,7 +30,7 @@ fn entries() -> Vec<EntryRecord> {
     let entry = |index, payload| EntryRecord::from(&Entry { log_id: at(7, index).into(), payload });
     vec![
         entry(4, Payload::Blank),
-        entry(5, Payload::Normal(Command(b"command".as_slice().into()))),
+        entry(5, Payload::Normal(CommandFrame(b"command".as_slice().into()))),
         EntryRecord::of_members(at(7, 6), members()),
     ]
 }
@@ -101,15 +101,15 @@ fn the_bytes_of_all_calls_are_those_on_file() {
 #[test]
 fn the_bytes_of_all_answers_are_those_on_file() {
     let refusals = [
-        ("refused_other_cluster", Refusal::OtherCluster(ClusterId(1))),
-        ("refused_other_node", Refusal::OtherNode(introduction())),
-        ("refused_not_you", Refusal::NotYou),
-        ("refused_not_leader", Refusal::NotLeader(Some(NodeId(2)))),
-        ("refused_unreadable", Refusal::Unreadable),
-        ("refused_damaged", Refusal::Damaged),
-        ("refused_not_now", Refusal::NotNow),
-        ("refused_stopped", Refusal::Stopped),
-        ("refused_busy", Refusal::Busy),
+        ("refused_other_cluster", CallError::OtherCluster(ClusterId(1))),
+        ("refused_other_node", CallError::OtherNode(introduction())),
+        ("refused_not_you", CallError::NotYou),
+        ("refused_not_leader", CallError::NotLeader(Some(NodeId(2)))),
+        ("refused_unreadable", CallError::Unreadable),
+        ("refused_damaged", CallError::Damaged),
+        ("refused_not_now", CallError::NotNow),
+        ("refused_stopped", CallError::Stopped),
+        ("refused_busy", CallError::Busy),
     ];
     let refusals = refusals.map(|(name, refusal)| (name, Answer::Refused(refusal)));
     let outcome = Bytes::from_static(b"outcome");
@@ -212,7 +212,8 @@ fn entries_survive_the_way_to_openraft_and_back() {
 fn the_longest_command_fits_into_all_that_carries_it() {
     use spillway_codec::Wire;
     let command = || Bytes::from(vec![7; crate::COMMAND_BYTES_MAX]);
-    let entry = Entry { log_id: at(7, 5).into(), payload: Payload::Normal(Command(command())) };
+    let entry =
+        Entry { log_id: at(7, 5).into(), payload: Payload::Normal(CommandFrame(command())) };
     let entry = EntryRecord::from(&entry);
     spillway_codec::encode(&entry).unwrap();
     let call = Call::Propose { command: command(), limit_ms: u32::MAX };

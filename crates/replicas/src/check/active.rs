@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::{CheckResult, Expectation, grpc};
-use crate::http::{Client, Failure, HttpProtocol, Reuse, Server, connect};
-use crate::target::Target;
+use crate::http::{HttpClient, HttpProtocol, HttpServer, RequestError, Reuse, connect};
+use crate::target::ReplicaTarget;
 
 /// Active check of a replica: a cheap request, sent at an interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,13 +32,13 @@ impl ActiveCheck {
     }
 
     /// Runs one check over a connection of its own.
-    pub(crate) async fn run(&self, target: &Target) -> CheckResult {
+    pub(crate) async fn run(&self, target: &ReplicaTarget) -> CheckResult {
         match &self.probe {
             Probe::Http { path, port, not_ready, expect } => {
                 let outcome = self.ask_http(target, path, *port, expect.as_ref()).await;
                 match outcome {
                     Ok(result) => result,
-                    Err(Failure::Status(status)) if not_ready.contains(&status) => {
+                    Err(RequestError::Status(status)) if not_ready.contains(&status) => {
                         CheckResult::NotReady
                     }
                     Err(failure) => failure.into(),
@@ -49,7 +49,7 @@ impl ActiveCheck {
                 let mut server = target.server(*port);
                 // gRPC needs HTTP/2, whatever the API speaks.
                 server.protocol = HttpProtocol::Http2;
-                grpc::check(&mut Client::new(server), service, self.timeout)
+                grpc::check(&mut HttpClient::new(server), service, self.timeout)
                     .await
                     .unwrap_or_else(CheckResult::from)
             }
@@ -58,28 +58,28 @@ impl ActiveCheck {
 
     async fn ask_http(
         &self,
-        target: &Target,
+        target: &ReplicaTarget,
         path: &str,
         port: Option<u16>,
         expect: Option<&Expectation>,
-    ) -> Result<CheckResult, Failure> {
-        let mut client = Client::new(target.server(port));
+    ) -> Result<CheckResult, RequestError> {
+        let mut client = HttpClient::new(target.server(port));
         let request = client.request(Method::GET, &with_model(path, target)?, None)?;
         // A new connection also tests that the server accepts connections.
         let reply = client.send(request, Reuse::Fresh, self.timeout).await?;
         if !reply.status.is_success() {
-            return Err(Failure::Status(reply.status.as_u16()));
+            return Err(RequestError::Status(reply.status.as_u16()));
         }
         // A server may answer with 200 before its body says that it is ready.
         let is_ready = expect.is_none_or(|expect| expect.is_met(&reply.body));
         Ok(if is_ready { CheckResult::Good } else { CheckResult::NotReady })
     }
 
-    async fn ask_tcp(&self, server: &Server) -> CheckResult {
+    async fn ask_tcp(&self, server: &HttpServer) -> CheckResult {
         match timeout(self.timeout, Box::pin(connect(server))).await {
             Ok(Ok(_)) => CheckResult::Good,
             Ok(Err(failure)) => failure.into(),
-            Err(_) => Failure::TimedOut.into(),
+            Err(_) => RequestError::TimedOut.into(),
         }
     }
 }
@@ -123,12 +123,12 @@ fn unavailable() -> Vec<u16> {
     vec![503]
 }
 
-fn with_model(path: &str, target: &Target) -> Result<String, Failure> {
+fn with_model(path: &str, target: &ReplicaTarget) -> Result<String, RequestError> {
     const PLACE: &str = "{model}";
     if !path.contains(PLACE) {
         return Ok(path.to_owned());
     }
-    let model = target.first_model().ok_or(Failure::BadRequest)?;
+    let model = target.first_model().ok_or(RequestError::BadRequest)?;
     // A model's name may contain slashes.
     let escaped =
         percent_encoding::utf8_percent_encode(model.as_str(), percent_encoding::NON_ALPHANUMERIC);

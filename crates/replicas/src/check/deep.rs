@@ -8,8 +8,8 @@ use serde_json::json;
 use spillway_types::ModelName;
 
 use super::{CheckResult, Expectation};
-use crate::http::{Client, Failure, Reply, Reuse};
-use crate::target::Target;
+use crate::http::{HttpClient, HttpReply, RequestError, Reuse};
+use crate::target::ReplicaTarget;
 
 /// Deep check of a replica: a real request, sent at an interval. Each check costs the replica one
 /// request.
@@ -48,25 +48,25 @@ impl DeepCheck {
     /// scrape; it is called after the answer.
     pub(crate) async fn run(
         &self,
-        target: &Target,
+        target: &ReplicaTarget,
         gpu_memory_use: impl FnOnce() -> Option<f32>,
     ) -> CheckResult {
         match self.ask(target).await {
             Ok(()) if self.is_memory_full(gpu_memory_use()) => CheckResult::MemoryFull,
             Ok(()) => CheckResult::Good,
             // A refusal for overload is no fault of the replica.
-            Err(Failure::Status(429 | 503)) => CheckResult::Busy,
+            Err(RequestError::Status(429 | 503)) => CheckResult::Busy,
             Err(failure) => failure.into(),
         }
     }
 
-    async fn ask(&self, target: &Target) -> Result<(), Failure> {
+    async fn ask(&self, target: &ReplicaTarget) -> Result<(), RequestError> {
         let reply = self.request.send(target, self.timeout).await?;
         let is_right = match &self.expect {
             Some(expect) => expect.is_met(&reply.body),
             None => self.request.is_answered_by(&reply.body),
         };
-        if is_right { Ok(()) } else { Err(Failure::WrongAnswer) }
+        if is_right { Ok(()) } else { Err(RequestError::WrongAnswer) }
     }
 
     fn is_memory_full(&self, gpu_memory_use: Option<f32>) -> bool {
@@ -110,8 +110,12 @@ impl DeepRequest {
         Self::Custom { path, content_type: JSON, body }
     }
 
-    async fn send(&self, target: &Target, bound: Duration) -> Result<Reply, Failure> {
-        let mut client = Client::new(target.server(None));
+    async fn send(
+        &self,
+        target: &ReplicaTarget,
+        bound: Duration,
+    ) -> Result<HttpReply, RequestError> {
+        let mut client = HttpClient::new(target.server(None));
         match self {
             Self::Chat { model } => one_token(&mut client, model, "Say yes.", bound).await,
             Self::Custom { path, content_type, body } => {
@@ -136,11 +140,11 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Asks `model` to read `prompt` and write one token.
 pub(crate) async fn one_token(
-    client: &mut Client,
+    client: &mut HttpClient,
     model: &ModelName,
     prompt: &str,
     bound: Duration,
-) -> Result<Reply, Failure> {
+) -> Result<HttpReply, RequestError> {
     let body = json!({
         "model": model.as_str(),
         "messages": [{ "role": "user", "content": prompt }],
@@ -151,15 +155,15 @@ pub(crate) async fn one_token(
 }
 
 async fn post(
-    client: &mut Client,
+    client: &mut HttpClient,
     path: &str,
     body: (HeaderValue, Bytes),
     bound: Duration,
-) -> Result<Reply, Failure> {
+) -> Result<HttpReply, RequestError> {
     let request = client.request(Method::POST, path, Some(body))?;
     let reply = client.send(request, Reuse::Fresh, bound).await?;
     match reply.status {
         status if status.is_success() => Ok(reply),
-        status => Err(Failure::Status(status.as_u16())),
+        status => Err(RequestError::Status(status.as_u16())),
     }
 }

@@ -7,7 +7,7 @@ use http::header::TE;
 use http::{HeaderValue, Method};
 
 use super::CheckResult;
-use crate::http::{Client, Failure, Reply, Reuse};
+use crate::http::{HttpClient, HttpReply, RequestError, Reuse};
 
 const PATH: &str = "/grpc.health.v1.Health/Check";
 /// Tag of field 1 with a length: `HealthCheckRequest.service`.
@@ -21,10 +21,10 @@ const INTERNAL: u32 = 13;
 
 /// Asks for the health of `service`; the empty name stands for the server as a whole.
 pub(super) async fn check(
-    client: &mut Client,
+    client: &mut HttpClient,
     service: &str,
     bound: Duration,
-) -> Result<CheckResult, Failure> {
+) -> Result<CheckResult, RequestError> {
     let body = (HeaderValue::from_static("application/grpc"), encode(service));
     let mut request = client.request(Method::POST, PATH, Some(body))?;
     request.headers_mut().insert(TE, HeaderValue::from_static("trailers"));
@@ -32,21 +32,21 @@ pub(super) async fn check(
     judge(&reply)
 }
 
-fn judge(reply: &Reply) -> Result<CheckResult, Failure> {
+fn judge(reply: &HttpReply) -> Result<CheckResult, RequestError> {
     if !reply.status.is_success() {
-        return Err(Failure::Status(reply.status.as_u16()));
+        return Err(RequestError::Status(reply.status.as_u16()));
     }
     // A reply with an error and no message has the status in its headers.
     let status = reply.trailers.get("grpc-status").or_else(|| reply.headers.get("grpc-status"));
     let status = status.and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(INTERNAL);
     if status != 0 {
-        return Err(Failure::GrpcStatus(status));
+        return Err(RequestError::GrpcStatus(status));
     }
     match decode(&reply.body) {
         Some(SERVING) => Ok(CheckResult::Good),
         Some(NOT_SERVING) => Ok(CheckResult::NotReady),
         // UNKNOWN and SERVICE_UNKNOWN say nothing about health.
-        _ => Err(Failure::WrongAnswer),
+        _ => Err(RequestError::WrongAnswer),
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) use notice::notice;
 #[cfg(any(test, fuzzing))]
 pub(crate) use grpc::decode as status_in;
 
-use crate::http::Failure;
+use crate::http::RequestError;
 
 /// Share of an interval by which each pause between checks varies, so that many replicas, and many
 /// nodes that check one replica, are not checked at the same moment.
@@ -59,7 +59,7 @@ pub enum CheckResult {
     /// The replica works, but its GPUs have less memory left than they should.
     MemoryFull,
     /// The replica is down, broken, or gives wrong answers.
-    Failed(Failure),
+    Failed(RequestError),
 }
 
 impl CheckResult {
@@ -76,8 +76,8 @@ impl CheckResult {
     }
 }
 
-impl From<Failure> for CheckResult {
-    fn from(failure: Failure) -> Self {
+impl From<RequestError> for CheckResult {
+    fn from(failure: RequestError) -> Self {
         Self::Failed(failure)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 use super::Expectation;
-use crate::http::{Client, Failure, HttpProtocol, Reuse, Server};
+use crate::http::{HttpClient, HttpProtocol, HttpServer, RequestError, Reuse};
 
 /// Address where a replica's machine tells that it will be taken away: status 200 if so, 404 if
 /// not.
@@ -50,8 +50,8 @@ impl NoticeCheck {
 ///
 /// # Errors
 /// Returns an error if the service gives no clear answer; an unreachable service is no notice.
-pub(crate) async fn notice(check: &NoticeCheck) -> Result<bool, Failure> {
-    let mut client = Client::new(Server {
+pub(crate) async fn notice(check: &NoticeCheck) -> Result<bool, RequestError> {
+    let mut client = HttpClient::new(HttpServer {
         host: check.host.clone(),
         port: check.port,
         tls: None,
@@ -63,6 +63,6 @@ pub(crate) async fn notice(check: &NoticeCheck) -> Result<bool, Failure> {
     match reply.status {
         StatusCode::OK => Ok(check.expect.as_ref().is_none_or(|expect| expect.is_met(&reply.body))),
         StatusCode::NOT_FOUND => Ok(false),
-        status => Err(Failure::Status(status.as_u16())),
+        status => Err(RequestError::Status(status.as_u16())),
     }
 }

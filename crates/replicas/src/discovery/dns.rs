@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Endpoint;
-use super::known::{Answer, Known};
-use super::lookup::Lookup;
+use super::DiscoveredEndpoint;
+use super::known::{DiscoveryAnswer, Known};
+use super::lookup::AddressLookup;
 use crate::pause::{Backoff, rng};
 
 /// Pause after the first failure.
@@ -90,7 +90,7 @@ impl DnsSource {
         tasks: &TaskTracker,
         seed: u64,
         stop: CancellationToken,
-    ) -> watch::Receiver<Option<Vec<Endpoint>>> {
+    ) -> watch::Receiver<Option<Vec<DiscoveredEndpoint>>> {
         let (sender, receiver) = watch::channel(None);
         tasks.spawn(async move {
             tokio::select! {
@@ -102,17 +102,17 @@ impl DnsSource {
         receiver
     }
 
-    async fn run(&self, sender: &watch::Sender<Option<Vec<Endpoint>>>, seed: u64) {
+    async fn run(&self, sender: &watch::Sender<Option<Vec<DiscoveredEndpoint>>>, seed: u64) {
         let mut rng = rng(seed, self.question.name());
         let mut backoff = Backoff::new(RETRY_FIRST.min(self.retry_max), self.retry_max);
         let mut known = Known::new(self.empty_grace);
-        let mut lookup = Lookup::new(self);
+        let mut lookup = AddressLookup::new(self);
         let mut was_failing = false;
         loop {
             let asking = Box::pin(lookup.ask(&self.question));
-            let answer = timeout(self.timeout, asking).await.unwrap_or(Answer::Failed);
+            let answer = timeout(self.timeout, asking).await.unwrap_or(DiscoveryAnswer::Failed);
             let pause = match &answer {
-                Answer::Endpoints(_, ttl) => {
+                DiscoveryAnswer::Endpoints(_, ttl) => {
                     backoff.reset();
                     // Up to a tenth sooner, so that many nodes do not ask at the same moment.
                     let sooner = 1.0 - 0.1 * rng.f64();
@@ -121,19 +121,19 @@ impl DnsSource {
                         .mul_f64(sooner)
                 }
                 // An empty answer may be a gap in a deployment, so the next look-up comes soon.
-                Answer::Empty => backoff.next(&mut rng),
-                Answer::Failed => {
+                DiscoveryAnswer::Empty => backoff.next(&mut rng),
+                DiscoveryAnswer::Failed => {
                     if !was_failing {
                         let name = self.question.name();
                         tracing::warn!(name, "no answer from DNS; the last known set stays in use");
                     }
                     // A new look-up reads the list of DNS servers again, and forgets what it knew
                     // of them: either may be the reason.
-                    lookup = Lookup::new(self);
+                    lookup = AddressLookup::new(self);
                     backoff.next(&mut rng)
                 }
             };
-            was_failing = answer == Answer::Failed;
+            was_failing = answer == DiscoveryAnswer::Failed;
             if let Some(endpoints) = known.note(answer, Instant::now()) {
                 let (name, count) = (self.question.name(), endpoints.len());
                 tracing::info!(name, count, "DNS names other replicas");

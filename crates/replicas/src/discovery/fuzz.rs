@@ -5,8 +5,8 @@ use std::time::Duration;
 use hickory_resolver::proto::rr::Record;
 use tokio::time::Instant;
 
-use super::Endpoint;
-use super::known::{Answer, Known};
+use super::DiscoveredEndpoint;
+use super::known::{DiscoveryAnswer, Known};
 use super::lookup::{addresses_in, endpoints_of, services_in, told_along};
 
 /// Returns the sets of endpoints after an answer with these records, read as addresses and as
@@ -15,11 +15,11 @@ pub(crate) fn endpoints(
     answers: &[Record],
     additionals: &[Record],
     (now, grace): (Instant, Duration),
-) -> Vec<Vec<Endpoint>> {
+) -> Vec<Vec<DiscoveredEndpoint>> {
     let services = endpoints_of(&services_in(answers), &told_along(additionals));
     let kinds = [addresses_in(("replicas.internal", 8_000), answers), services];
     let told = kinds.into_iter().filter_map(|endpoints| {
-        Known::new(grace).note(Answer::Endpoints(endpoints, Duration::ZERO), now)
+        Known::new(grace).note(DiscoveryAnswer::Endpoints(endpoints, Duration::ZERO), now)
     });
     told.collect()
 }

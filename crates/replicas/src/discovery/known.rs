@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Endpoint;
+use super::DiscoveredEndpoint;
 
 /// Result of a look-up.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum DiscoveryAnswer {
     /// Endpoints, and the time for which they are valid.
-    Endpoints(Vec<Endpoint>, Duration),
+    Endpoints(Vec<DiscoveredEndpoint>, Duration),
     /// The server knows that there are no endpoints.
     Empty,
     /// The look-up failed.
@@ -20,7 +20,7 @@ pub(super) enum Answer {
 /// Last known set of endpoints.
 #[derive(Debug)]
 pub(super) struct Known {
-    endpoints: Option<Vec<Endpoint>>,
+    endpoints: Option<Vec<DiscoveredEndpoint>>,
     /// Time since which every answer has been empty.
     empty_since: Option<Instant>,
     empty_grace: Duration,
@@ -33,11 +33,15 @@ impl Known {
     }
 
     /// Takes an answer in. Returns the new set if the answer changed it.
-    pub(super) fn note(&mut self, answer: Answer, now: Instant) -> Option<Vec<Endpoint>> {
+    pub(super) fn note(
+        &mut self,
+        answer: DiscoveryAnswer,
+        now: Instant,
+    ) -> Option<Vec<DiscoveredEndpoint>> {
         let next = match answer {
             // A failure proves neither that there are endpoints nor that there are none.
-            Answer::Failed => return None,
-            Answer::Empty => {
+            DiscoveryAnswer::Failed => return None,
+            DiscoveryAnswer::Empty => {
                 let since = *self.empty_since.get_or_insert(now);
                 let has_some = self.endpoints.as_ref().is_some_and(|known| !known.is_empty());
                 if has_some && now.duration_since(since) < self.empty_grace {
@@ -45,7 +49,7 @@ impl Known {
                 }
                 Vec::new()
             }
-            Answer::Endpoints(endpoints, _) => {
+            DiscoveryAnswer::Endpoints(endpoints, _) => {
                 self.empty_since = None;
                 self.normal(endpoints)
             }
@@ -59,10 +63,11 @@ impl Known {
 
     /// Sorts the endpoints, removes repetitions, and fills in the last known address where the
     /// answer has none.
-    fn normal(&self, mut endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
+    fn normal(&self, mut endpoints: Vec<DiscoveredEndpoint>) -> Vec<DiscoveredEndpoint> {
         let known = self.endpoints.as_deref().unwrap_or_default();
         for endpoint in endpoints.iter_mut().filter(|endpoint| endpoint.address.is_none()) {
-            let same = |old: &&Endpoint| old.host == endpoint.host && old.port == endpoint.port;
+            let same =
+                |old: &&DiscoveredEndpoint| old.host == endpoint.host && old.port == endpoint.port;
             endpoint.address = known.iter().find(same).and_then(|old| old.address);
         }
         endpoints.sort();
@@ -77,13 +82,13 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(30);
 
-    fn endpoint(host: &str, address: Option<&str>) -> Endpoint {
+    fn endpoint(host: &str, address: Option<&str>) -> DiscoveredEndpoint {
         let address = address.map(|address| address.parse().unwrap());
-        Endpoint { host: host.to_owned(), address, port: 1, weight: 1 }
+        DiscoveredEndpoint { host: host.to_owned(), address, port: 1, weight: 1 }
     }
 
-    fn some(endpoints: &[Endpoint]) -> Answer {
-        Answer::Endpoints(endpoints.to_vec(), Duration::ZERO)
+    fn some(endpoints: &[DiscoveredEndpoint]) -> DiscoveryAnswer {
+        DiscoveryAnswer::Endpoints(endpoints.to_vec(), Duration::ZERO)
     }
 
     #[test]
@@ -102,9 +107,9 @@ mod tests {
         let a = endpoint("a", None);
         let mut known = Known::new(GRACE);
         let now = Instant::now();
-        assert_eq!(known.note(Answer::Failed, now), None);
+        assert_eq!(known.note(DiscoveryAnswer::Failed, now), None);
         known.note(some(&[a]), now);
-        assert_eq!(known.note(Answer::Failed, now + 10 * GRACE), None);
+        assert_eq!(known.note(DiscoveryAnswer::Failed, now + 10 * GRACE), None);
     }
 
     #[test]
@@ -114,19 +119,19 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         known.note(some(std::slice::from_ref(&a)), at(0));
-        assert_eq!(known.note(Answer::Empty, at(10)), None);
-        assert_eq!(known.note(Answer::Failed, at(45)), None, "a failure confirms nothing");
+        assert_eq!(known.note(DiscoveryAnswer::Empty, at(10)), None);
+        assert_eq!(known.note(DiscoveryAnswer::Failed, at(45)), None, "a failure confirms nothing");
         assert_eq!(known.note(some(&[a]), at(46)), None);
-        assert_eq!(known.note(Answer::Empty, at(50)), None, "the grace starts anew");
-        assert_eq!(known.note(Answer::Empty, at(79)), None);
-        assert_eq!(known.note(Answer::Empty, at(80)), Some(vec![]));
-        assert_eq!(known.note(Answer::Empty, at(90)), None);
+        assert_eq!(known.note(DiscoveryAnswer::Empty, at(50)), None, "the grace starts anew");
+        assert_eq!(known.note(DiscoveryAnswer::Empty, at(79)), None);
+        assert_eq!(known.note(DiscoveryAnswer::Empty, at(80)), Some(vec![]));
+        assert_eq!(known.note(DiscoveryAnswer::Empty, at(90)), None);
     }
 
     #[test]
     fn an_empty_first_answer_is_told_at_once() {
         let mut known = Known::new(GRACE);
-        assert_eq!(known.note(Answer::Empty, Instant::now()), Some(vec![]));
+        assert_eq!(known.note(DiscoveryAnswer::Empty, Instant::now()), Some(vec![]));
     }
 
     #[test]

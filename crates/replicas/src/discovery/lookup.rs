@@ -11,9 +11,9 @@ use hickory_resolver::proto::rr::rdata::SRV;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use tokio::task::JoinSet;
 
-use super::Endpoint;
+use super::DiscoveredEndpoint;
 use super::dns::{DnsQuestion, DnsSource};
-use super::known::Answer;
+use super::known::DiscoveryAnswer;
 
 /// Most endpoints that are taken from one answer. A DNS message over TCP can't hold many more.
 const ENDPOINTS_MAX: usize = 1024;
@@ -22,7 +22,7 @@ const ATTEMPTS: u32 = 2;
 
 /// DNS client of one source.
 #[derive(Debug)]
-pub(super) struct Lookup {
+pub(super) struct AddressLookup {
     /// `None` if the system's configuration can't be read.
     resolver: Option<Resolver>,
 }
@@ -38,9 +38,9 @@ impl std::fmt::Debug for Resolver {
 }
 
 /// Records that were found, or the answer if there are none.
-type Found = Result<Vec<Record>, Answer>;
+type Found = Result<Vec<Record>, DiscoveryAnswer>;
 
-impl Lookup {
+impl AddressLookup {
     pub(super) fn new(source: &DnsSource) -> Self {
         let resolver = build(source).inspect_err(|error| {
             tracing::warn!(%error, "the system's DNS configuration can't be used");
@@ -49,8 +49,8 @@ impl Lookup {
     }
 
     /// Returns the answer to `question`. Has no time limit of its own.
-    pub(super) async fn ask(&self, question: &DnsQuestion) -> Answer {
-        let Some(resolver) = &self.resolver else { return Answer::Failed };
+    pub(super) async fn ask(&self, question: &DnsQuestion) -> DiscoveryAnswer {
+        let Some(resolver) = &self.resolver else { return DiscoveryAnswer::Failed };
         let answer = match question {
             DnsQuestion::Address { name, port } => resolver.ask_address(name, *port).await,
             DnsQuestion::Service { name } => resolver.ask_service(name).await,
@@ -60,19 +60,19 @@ impl Lookup {
 }
 
 impl Resolver {
-    async fn ask_address(&self, name: &str, port: u16) -> Result<Answer, Answer> {
-        let parsed = Name::from_utf8(name).map_err(|_| Answer::Failed)?;
+    async fn ask_address(&self, name: &str, port: u16) -> Result<DiscoveryAnswer, DiscoveryAnswer> {
+        let parsed = Name::from_utf8(name).map_err(|_| DiscoveryAnswer::Failed)?;
         let records = self.addresses(parsed).await?;
         let endpoints = addresses_in((name.trim_end_matches('.'), port), &records);
-        Ok(Answer::Endpoints(endpoints, ttl(&records)))
+        Ok(DiscoveryAnswer::Endpoints(endpoints, ttl(&records)))
     }
 
-    async fn ask_service(&self, name: &str) -> Result<Answer, Answer> {
-        let name = Name::from_utf8(name).map_err(|_| Answer::Failed)?;
+    async fn ask_service(&self, name: &str) -> Result<DiscoveryAnswer, DiscoveryAnswer> {
+        let name = Name::from_utf8(name).map_err(|_| DiscoveryAnswer::Failed)?;
         let lookup = self.0.lookup(name, RecordType::SRV).await.map_err(|error| why(&error))?;
         let services = services_in(lookup.answers());
         if services.is_empty() {
-            return Err(Answer::Empty);
+            return Err(DiscoveryAnswer::Empty);
         }
         let mut addresses = told_along(lookup.additionals());
         let mut ttl = ttl(lookup.answers());
@@ -82,7 +82,7 @@ impl Resolver {
             let found = records.iter().filter_map(|record| record.data.ip_addr());
             addresses.extend(found.map(|address| (target.clone(), address)));
         }
-        Ok(Answer::Endpoints(endpoints_of(&services, &addresses), ttl))
+        Ok(DiscoveryAnswer::Endpoints(endpoints_of(&services, &addresses), ttl))
     }
 
     /// Looks up the addresses of those targets that the answer did not include. If a target has no
@@ -110,7 +110,7 @@ impl Resolver {
     /// two replicas.
     async fn addresses(&self, name: Name) -> Found {
         match self.records(name.clone(), RecordType::A).await {
-            Err(Answer::Empty) => self.records(name, RecordType::AAAA).await,
+            Err(DiscoveryAnswer::Empty) => self.records(name, RecordType::AAAA).await,
             found => found,
         }
     }
@@ -119,7 +119,7 @@ impl Resolver {
         let lookup = self.0.lookup(name, kind).await.map_err(|error| why(&error))?;
         let records = lookup.answers().iter().filter(|record| record.record_type() == kind);
         let records: Vec<Record> = records.cloned().collect();
-        if records.is_empty() { Err(Answer::Empty) } else { Ok(records) }
+        if records.is_empty() { Err(DiscoveryAnswer::Empty) } else { Ok(records) }
     }
 }
 
@@ -151,12 +151,12 @@ fn build(source: &DnsSource) -> Result<TokioResolver, NetError> {
 }
 
 /// Returns `Empty` if DNS said that there are no records, and `Failed` for any other error.
-fn why(error: &NetError) -> Answer {
+fn why(error: &NetError) -> DiscoveryAnswer {
     match error {
-        NetError::Dns(DnsError::NoRecordsFound(_)) => Answer::Empty,
+        NetError::Dns(DnsError::NoRecordsFound(_)) => DiscoveryAnswer::Empty,
         error => {
             tracing::debug!(%error, "no answer from DNS");
-            Answer::Failed
+            DiscoveryAnswer::Failed
         }
     }
 }
@@ -167,9 +167,16 @@ fn ttl(records: &[Record]) -> Duration {
 }
 
 /// Returns the endpoints at the addresses of a name.
-pub(super) fn addresses_in((host, port): (&str, u16), records: &[Record]) -> Vec<Endpoint> {
-    let endpoint =
-        |address| Endpoint { host: host.to_owned(), address: Some(address), port, weight: 1 };
+pub(super) fn addresses_in(
+    (host, port): (&str, u16),
+    records: &[Record],
+) -> Vec<DiscoveredEndpoint> {
+    let endpoint = |address| DiscoveredEndpoint {
+        host: host.to_owned(),
+        address: Some(address),
+        port,
+        weight: 1,
+    };
     let addresses = records.iter().filter_map(|record| record.data.ip_addr());
     addresses.map(endpoint).take(ENDPOINTS_MAX).collect()
 }
@@ -188,8 +195,11 @@ pub(super) fn services_in(answers: &[Record]) -> Vec<&SRV> {
 }
 
 /// Returns the endpoints of these services, with the addresses that are known.
-pub(super) fn endpoints_of(services: &[&SRV], addresses: &[(Name, IpAddr)]) -> Vec<Endpoint> {
-    let endpoint = |service: &&SRV| Endpoint {
+pub(super) fn endpoints_of(
+    services: &[&SRV],
+    addresses: &[(Name, IpAddr)],
+) -> Vec<DiscoveredEndpoint> {
+    let endpoint = |service: &&SRV| DiscoveredEndpoint {
         host: service.target.to_utf8().trim_end_matches('.').to_owned(),
         address: address_of(&service.target, addresses),
         port: service.port,
@@ -222,12 +232,12 @@ mod tests {
     fn only_a_server_that_knows_of_nothing_makes_an_empty_answer() {
         for code in [ResponseCode::NXDomain, ResponseCode::NoError] {
             let nothing = NoRecords::new(Query::query(Name::root(), RecordType::A), code);
-            assert_eq!(why(&nothing.into()), Answer::Empty, "{code}");
+            assert_eq!(why(&nothing.into()), DiscoveryAnswer::Empty, "{code}");
         }
         for code in [ResponseCode::ServFail, ResponseCode::Refused, ResponseCode::NotImp] {
             let failure = NetError::Dns(DnsError::ResponseCode(code));
-            assert_eq!(why(&failure), Answer::Failed, "{code}");
+            assert_eq!(why(&failure), DiscoveryAnswer::Failed, "{code}");
         }
-        assert_eq!(why(&NetError::Timeout), Answer::Failed);
+        assert_eq!(why(&NetError::Timeout), DiscoveryAnswer::Failed);
     }
 }

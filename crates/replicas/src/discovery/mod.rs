@@ -17,7 +17,7 @@ pub use file::FileSource;
 
 /// Address at which a replica answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Endpoint {
+pub struct DiscoveredEndpoint {
     /// Host name: the name that was looked up, or the target of an SRV record. A TLS certificate
     /// must have this name.
     pub host: String,

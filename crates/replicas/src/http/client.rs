@@ -11,8 +11,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
 
-use super::connect::Stream;
-use super::{BODY_BYTES_MAX, Failure, HttpProtocol, Server, connect, h2};
+use super::connect::HttpStream;
+use super::{BODY_BYTES_MAX, HttpProtocol, HttpServer, RequestError, connect, h2};
 
 /// User agent of these requests in the logs of servers.
 const AGENT: HeaderValue = HeaderValue::from_static("spillway-monitor");
@@ -31,7 +31,7 @@ pub(crate) enum Reuse {
 
 /// Whole reply of a server.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct HttpReply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
@@ -40,8 +40,8 @@ pub(crate) struct Reply {
 
 /// HTTP client of one server.
 #[derive(Debug)]
-pub(crate) struct Client {
-    server: Server,
+pub(crate) struct HttpClient {
+    server: HttpServer,
     kept: Option<Connection>,
 }
 
@@ -50,13 +50,13 @@ pub(crate) struct Client {
 #[derive(Debug)]
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
-    driver: Pin<Box<http1::Connection<TokioIo<Stream>, Full<Bytes>>>>,
+    driver: Pin<Box<http1::Connection<TokioIo<HttpStream>, Full<Bytes>>>>,
     /// True if the driver has ended and must not be polled again.
     is_over: bool,
 }
 
-impl Client {
-    pub(crate) fn new(server: Server) -> Self {
+impl HttpClient {
+    pub(crate) fn new(server: HttpServer) -> Self {
         Self { server, kept: None }
     }
 
@@ -66,7 +66,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<(HeaderValue, Bytes)>,
-    ) -> Result<Request<Bytes>, Failure> {
+    ) -> Result<Request<Bytes>, RequestError> {
         let authority = self.server.authority();
         let scheme = if self.server.tls.is_some() { "https" } else { "http" };
         let uri = match self.server.protocol {
@@ -74,16 +74,16 @@ impl Client {
             HttpProtocol::Http2 => format!("{scheme}://{authority}{path}").parse::<Uri>(),
         };
         let mut request = Request::new(Bytes::new());
-        *request.uri_mut() = uri.map_err(|_| Failure::BadRequest)?;
+        *request.uri_mut() = uri.map_err(|_| RequestError::BadRequest)?;
         *request.method_mut() = method;
         // An absolute URI could name another server.
         if !path.starts_with('/') {
-            return Err(Failure::BadRequest);
+            return Err(RequestError::BadRequest);
         }
         let headers = request.headers_mut();
         // HTTP/2 has the authority in the URI.
         if self.server.protocol == HttpProtocol::Http1 {
-            headers.insert(HOST, authority.parse().map_err(|_| Failure::BadRequest)?);
+            headers.insert(HOST, authority.parse().map_err(|_| RequestError::BadRequest)?);
         }
         headers.insert(USER_AGENT, AGENT);
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
@@ -107,14 +107,18 @@ impl Client {
         request: Request<Bytes>,
         reuse: Reuse,
         bound: Duration,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<HttpReply, RequestError> {
         match timeout(bound, Box::pin(self.exchange(request, reuse))).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::TimedOut),
+            Err(_) => Err(RequestError::TimedOut),
         }
     }
 
-    async fn exchange(&mut self, request: Request<Bytes>, reuse: Reuse) -> Result<Reply, Failure> {
+    async fn exchange(
+        &mut self,
+        request: Request<Bytes>,
+        reuse: Reuse,
+    ) -> Result<HttpReply, RequestError> {
         if self.server.protocol == HttpProtocol::Http2 {
             return h2::exchange(connect(&self.server).await?, request).await;
         }
@@ -124,7 +128,7 @@ impl Client {
             match self.exchange_on(kept, request.clone(), reuse).await {
                 // The server closed the kept connection meanwhile, which proves nothing about the
                 // server.
-                Err(Failure::Broken) => {}
+                Err(RequestError::Broken) => {}
                 result => return result,
             }
         }
@@ -137,7 +141,7 @@ impl Client {
         mut connection: Connection,
         request: Request<Bytes>,
         reuse: Reuse,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<HttpReply, RequestError> {
         let reply = connection.exchange(request).await?;
         if reuse == Reuse::Kept && !connection.is_over {
             self.kept = Some(connection);
@@ -147,24 +151,28 @@ impl Client {
 }
 
 impl Connection {
-    async fn open(stream: Stream) -> Result<Self, Failure> {
+    async fn open(stream: HttpStream) -> Result<Self, RequestError> {
         let mut builder = http1::Builder::new();
         builder.max_buf_size(HEAD_BYTES_MAX);
         let (sender, driver) =
-            builder.handshake(TokioIo::new(stream)).await.map_err(|_| Failure::Broken)?;
+            builder.handshake(TokioIo::new(stream)).await.map_err(|_| RequestError::Broken)?;
         Ok(Self { sender, driver: Box::pin(driver), is_over: false })
     }
 
-    async fn exchange(&mut self, request: Request<Bytes>) -> Result<Reply, Failure> {
+    async fn exchange(&mut self, request: Request<Bytes>) -> Result<HttpReply, RequestError> {
         let reply = self.sender.send_request(request.map(Full::new));
         let mut exchange = pin!(async {
             let (head, body) = reply.await.map_err(|error| broken(&error))?.into_parts();
             let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|error| {
-                if error.is::<LengthLimitError>() { Failure::TooLarge } else { broken(&*error) }
+                if error.is::<LengthLimitError>() {
+                    RequestError::TooLarge
+                } else {
+                    broken(&*error)
+                }
             })?;
             let trailers = body.trailers().cloned().unwrap_or_default();
             let body = body.to_bytes();
-            Ok(Reply { status: head.status, headers: head.headers, body, trailers })
+            Ok(HttpReply { status: head.status, headers: head.headers, body, trailers })
         });
         // The exchange makes progress only while the connection is driven.
         tokio::select! {
@@ -177,9 +185,9 @@ impl Connection {
     }
 }
 
-fn broken(error: &(impl std::fmt::Display + ?Sized)) -> Failure {
+fn broken(error: &(impl std::fmt::Display + ?Sized)) -> RequestError {
     tracing::debug!(%error, "the connection broke");
-    Failure::Broken
+    RequestError::Broken
 }
 
 #[cfg(test)]

@@ -32,8 +32,8 @@ async fn listen() -> (u16, mpsc::Receiver<TcpStream>, JoinSet<()>) {
     (port, connections, tasks)
 }
 
-fn client(port: u16) -> Client {
-    Client::new(Server {
+fn client(port: u16) -> HttpClient {
+    HttpClient::new(HttpServer {
         host: "127.0.0.1".to_owned(),
         port,
         tls: None,
@@ -42,7 +42,11 @@ fn client(port: u16) -> Client {
     })
 }
 
-async fn get(client: &mut Client, reuse: Reuse, bound: Duration) -> Result<Reply, Failure> {
+async fn get(
+    client: &mut HttpClient,
+    reuse: Reuse,
+    bound: Duration,
+) -> Result<HttpReply, RequestError> {
     let request = client.request(Method::GET, "/", None)?;
     client.send(request, reuse, bound).await
 }
@@ -63,10 +67,10 @@ async fn read_head(stream: &mut TcpStream) -> String {
 
 /// Runs one exchange with a server that acts as given.
 async fn exchange(
-    client: &mut Client,
+    client: &mut HttpClient,
     connections: &mut mpsc::Receiver<TcpStream>,
     reply: &[u8],
-) -> (Result<Reply, Failure>, TcpStream) {
+) -> (Result<HttpReply, RequestError>, TcpStream) {
     let serve = async {
         let mut stream = connections.recv().await.unwrap();
         read_head(&mut stream).await;
@@ -142,7 +146,7 @@ async fn a_request_that_is_given_up_closes_its_connection() {
         stream.read(&mut [0]).await.unwrap()
     };
     let (reply, read) = both(get(&mut client, Reuse::Kept, bound), serve).await;
-    assert_eq!(reply.unwrap_err(), Failure::TimedOut);
+    assert_eq!(reply.unwrap_err(), RequestError::TimedOut);
     assert_eq!(read, 0, "the server sees the end");
 }
 
@@ -162,7 +166,7 @@ async fn a_reply_that_trickles_is_cut_off_by_the_time_limit() {
     };
     let bound = Duration::from_millis(150);
     let (reply, ()) = both(get(&mut client, Reuse::Fresh, bound), serve).await;
-    assert_eq!(reply.unwrap_err(), Failure::TimedOut);
+    assert_eq!(reply.unwrap_err(), RequestError::TimedOut);
     assert!(started.elapsed() < BOUND);
 }
 
@@ -180,11 +184,11 @@ async fn a_body_is_read_up_to_its_limit_and_no_further() {
     assert_eq!(reply.unwrap().body.len(), BODY_BYTES_MAX);
     drop(stream);
     let (reply, _) = exchange(&mut client, &mut connections, &whole(BODY_BYTES_MAX + 1)).await;
-    assert_eq!(reply.unwrap_err(), Failure::TooLarge);
+    assert_eq!(reply.unwrap_err(), RequestError::TooLarge);
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, "x".repeat(1 << 20)).repeat(5);
     let chunked = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunk}0\r\n\r\n");
     let (reply, _) = exchange(&mut client, &mut connections, chunked.as_bytes()).await;
-    assert_eq!(reply.unwrap_err(), Failure::TooLarge);
+    assert_eq!(reply.unwrap_err(), RequestError::TooLarge);
 }
 
 #[tokio::test]
@@ -198,7 +202,7 @@ async fn what_is_no_reply_or_half_of_one_is_a_broken_connection() {
             stream.write_all(half.as_bytes()).await.unwrap();
         };
         let (reply, ()) = both(get(&mut client, Reuse::Fresh, BOUND), serve).await;
-        assert_eq!(reply.unwrap_err(), Failure::Broken, "{half:?}");
+        assert_eq!(reply.unwrap_err(), RequestError::Broken, "{half:?}");
     }
 }
 
@@ -207,9 +211,9 @@ async fn paths_and_hosts_that_make_no_request_are_refused() {
     let client = client(1);
     for path in ["", "x", "/a b", "http://other/"] {
         let request = client.request(Method::GET, path, None);
-        assert_eq!(request.unwrap_err(), Failure::BadRequest, "{path:?}");
+        assert_eq!(request.unwrap_err(), RequestError::BadRequest, "{path:?}");
     }
-    let ipv6 = Server { host: "::1".to_owned(), ..client.server };
+    let ipv6 = HttpServer { host: "::1".to_owned(), ..client.server };
     assert_eq!(ipv6.authority(), "[::1]:1");
 }
 
@@ -255,8 +259,8 @@ async fn tls_is_spoken_with_servers_that_are_trusted_under_their_name() {
     let (port, mut connections, _tasks) = listen().await;
     for (config, name, expected) in [
         (trusting(own.clone()), "replica.test", Ok(())),
-        (trusting(own), "other.test", Err(Failure::Tls)),
-        (trusting(others), "replica.test", Err(Failure::Tls)),
+        (trusting(own), "other.test", Err(RequestError::Tls)),
+        (trusting(others), "replica.test", Err(RequestError::Tls)),
     ] {
         let mut client = client(port);
         let server_name = name.try_into().unwrap();

@@ -13,7 +13,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{Failure, HttpProtocol};
+use super::{HttpProtocol, RequestError};
 
 /// TLS settings towards one server.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl PartialEq for TlsTarget {
 
 /// Address of a server, with the TLS, protocol and headers of its requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Server {
+pub(crate) struct HttpServer {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) tls: Option<TlsTarget>,
@@ -41,7 +41,7 @@ pub(crate) struct Server {
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Server {
+impl HttpServer {
     /// Returns `host:port` in the form of a URI.
     pub(crate) fn authority(&self) -> String {
         if self.host.contains(':') {
@@ -54,15 +54,15 @@ impl Server {
 
 /// Connection with or without TLS.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) enum HttpStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// Connects to the first of the server's addresses that accepts. Has no time limit of its own.
-pub(crate) async fn connect(server: &Server) -> Result<Stream, Failure> {
+pub(crate) async fn connect(server: &HttpServer) -> Result<HttpStream, RequestError> {
     let tcp = connect_tcp(server).await?;
-    let Some(tls) = &server.tls else { return Ok(Stream::Plain(tcp)) };
+    let Some(tls) = &server.tls else { return Ok(HttpStream::Plain(tcp)) };
     let mut config = ClientConfig::clone(&tls.config);
     config.alpn_protocols = vec![match server.protocol {
         HttpProtocol::Http1 => b"http/1.1".to_vec(),
@@ -71,32 +71,32 @@ pub(crate) async fn connect(server: &Server) -> Result<Stream, Failure> {
     let connector = TlsConnector::from(Arc::new(config));
     let encrypted = connector.connect(tls.server_name.clone(), tcp).await.map_err(|error| {
         tracing::debug!(host = %server.host, %error, "the TLS handshake failed");
-        Failure::Tls
+        RequestError::Tls
     })?;
-    Ok(Stream::Tls(Box::new(encrypted)))
+    Ok(HttpStream::Tls(Box::new(encrypted)))
 }
 
-async fn connect_tcp(server: &Server) -> Result<TcpStream, Failure> {
+async fn connect_tcp(server: &HttpServer) -> Result<TcpStream, RequestError> {
     let log = |error: &io::Error| {
         tracing::debug!(host = %server.host, port = server.port, %error, "no connection");
     };
     let addresses = lookup_host((server.host.as_str(), server.port)).await;
-    let mut failure = Failure::Name;
-    for address in addresses.inspect_err(log).map_err(|_| Failure::Name)? {
+    let mut failure = RequestError::Name;
+    for address in addresses.inspect_err(log).map_err(|_| RequestError::Name)? {
         match TcpStream::connect(address).await.inspect_err(log) {
             // Without delay, so that the last bytes of a request do not wait for an
             // acknowledgement.
             Ok(tcp) => {
-                return tcp.set_nodelay(true).map(|()| tcp).map_err(|_| Failure::Connect);
+                return tcp.set_nodelay(true).map(|()| tcp).map_err(|_| RequestError::Connect);
             }
             // Another address of the name may accept.
-            Err(_) => failure = Failure::Connect,
+            Err(_) => failure = RequestError::Connect,
         }
     }
     Err(failure)
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for HttpStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -109,7 +109,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for HttpStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

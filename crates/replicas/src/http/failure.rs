@@ -5,7 +5,7 @@ use std::fmt;
 /// Reason for which a server gave no usable reply, in the detail that is worth counting. Logs have
 /// the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Failure {
+pub enum RequestError {
     /// The server's name has no address.
     Name,
     /// No connection: refused or unreachable.
@@ -28,7 +28,7 @@ pub enum Failure {
     BadRequest,
 }
 
-impl Failure {
+impl RequestError {
     /// Returns the failure's name in metrics, without the numbers.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -47,7 +47,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name => f.write_str("its name has no address"),
@@ -64,4 +64,4 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for RequestError {}

@@ -6,13 +6,16 @@ use bytes::{Bytes, BytesMut};
 use h2::client::{ResponseFuture, SendRequest, handshake};
 use http::{HeaderMap, Request};
 
-use super::client::Reply;
-use super::connect::Stream;
-use super::{BODY_BYTES_MAX, Failure};
+use super::client::HttpReply;
+use super::connect::HttpStream;
+use super::{BODY_BYTES_MAX, RequestError};
 
 /// Sends `request`, whose URI must be absolute, and returns the reply. hyper would need a task for
 /// the connection; here the connection ends with the request.
-pub(super) async fn exchange(stream: Stream, request: Request<Bytes>) -> Result<Reply, Failure> {
+pub(super) async fn exchange(
+    stream: HttpStream,
+    request: Request<Bytes>,
+) -> Result<HttpReply, RequestError> {
     let (sender, connection) = handshake(stream).await.map_err(|error| broken(&error))?;
     let mut exchange = pin!(converse(sender, request));
     // The exchange makes progress only while the connection is driven.
@@ -25,7 +28,10 @@ pub(super) async fn exchange(stream: Stream, request: Request<Bytes>) -> Result<
     exchange.await
 }
 
-async fn converse(sender: SendRequest<Bytes>, request: Request<Bytes>) -> Result<Reply, Failure> {
+async fn converse(
+    sender: SendRequest<Bytes>,
+    request: Request<Bytes>,
+) -> Result<HttpReply, RequestError> {
     let mut sender = sender.ready().await.map_err(|error| broken(&error))?;
     let (head, body) = request.into_parts();
     let (reply, mut upload) = sender
@@ -38,23 +44,23 @@ async fn converse(sender: SendRequest<Bytes>, request: Request<Bytes>) -> Result
     receive(reply).await
 }
 
-async fn receive(reply: ResponseFuture) -> Result<Reply, Failure> {
+async fn receive(reply: ResponseFuture) -> Result<HttpReply, RequestError> {
     let (head, mut stream) = reply.await.map_err(|error| broken(&error))?.into_parts();
     let mut body = BytesMut::new();
     while let Some(piece) = stream.data().await {
         let piece = piece.map_err(|error| broken(&error))?;
         if body.len() + piece.len() > BODY_BYTES_MAX {
-            return Err(Failure::TooLarge);
+            return Err(RequestError::TooLarge);
         }
         body.extend_from_slice(&piece);
         stream.flow_control().release_capacity(piece.len()).map_err(|error| broken(&error))?;
     }
     let trailers = stream.trailers().await.map_err(|error| broken(&error))?;
     let trailers = trailers.unwrap_or_else(HeaderMap::new);
-    Ok(Reply { status: head.status, headers: head.headers, body: body.freeze(), trailers })
+    Ok(HttpReply { status: head.status, headers: head.headers, body: body.freeze(), trailers })
 }
 
-fn broken(error: &h2::Error) -> Failure {
+fn broken(error: &h2::Error) -> RequestError {
     tracing::debug!(%error, "the HTTP/2 connection broke");
-    Failure::Broken
+    RequestError::Broken
 }

@@ -5,10 +5,10 @@ mod connect;
 mod failure;
 mod h2;
 
-pub(crate) use client::{Client, Reply, Reuse};
+pub(crate) use client::{HttpClient, HttpReply, Reuse};
 pub use connect::TlsTarget;
-pub(crate) use connect::{Server, connect};
-pub use failure::Failure;
+pub(crate) use connect::{HttpServer, connect};
+pub use failure::RequestError;
 use serde::{Deserialize, Serialize};
 
 /// Largest reply that is read, in bytes. The metrics page of a server with many models is far

@@ -11,10 +11,10 @@ use http::{HeaderValue, Method, StatusCode};
 use spillway_types::ModelsPage;
 
 use crate::check::Probe;
-use crate::http::{Client, Failure, Reply, Reuse};
+use crate::http::{HttpClient, HttpReply, RequestError, Reuse};
 use crate::kind::ServerKind;
 use crate::scrape::{Scrape, Scraper};
-use crate::target::Target;
+use crate::target::ReplicaTarget;
 
 pub(crate) use engine::EnginePage;
 pub(crate) use index::read_index;
@@ -99,8 +99,12 @@ impl EngineReading {
 impl IdentityCheck {
     /// Recognises a server by its pages, and checks that it has the standard pages of its software:
     /// up to ten requests. `before` is the result of the last recognition.
-    pub(crate) async fn recognise(&self, target: &Target, before: Option<Engine>) -> EngineReading {
-        let mut client = Client::new(target.server(None));
+    pub(crate) async fn recognise(
+        &self,
+        target: &ReplicaTarget,
+        before: Option<Engine>,
+    ) -> EngineReading {
+        let mut client = HttpClient::new(target.server(None));
         for page in EnginePage::ALL {
             match self.ask(&mut client, Method::GET, page.path()).await {
                 Ok(reply) if is_unsure(reply.status) => return EngineReading::NoAnswer,
@@ -109,9 +113,9 @@ impl IdentityCheck {
                         return self.examine((kind, before), &mut client, target).await;
                     }
                 }
-                Err(Failure::TooLarge | Failure::BadRequest) => {}
+                Err(RequestError::TooLarge | RequestError::BadRequest) => {}
                 // Some servers close the connection for an unknown path.
-                Err(Failure::Broken) if page != EnginePage::Models => {}
+                Err(RequestError::Broken) if page != EnginePage::Models => {}
                 Err(_) => return EngineReading::NoAnswer,
             }
         }
@@ -123,8 +127,8 @@ impl IdentityCheck {
     async fn examine(
         &self,
         (kind, before): (ServerKind, Option<Engine>),
-        client: &mut Client,
-        target: &Target,
+        client: &mut HttpClient,
+        target: &ReplicaTarget,
     ) -> EngineReading {
         let has_health = match kind.probe() {
             // A probe with `{model}` asks for the model's state, which all such servers have.
@@ -144,8 +148,10 @@ impl IdentityCheck {
                 let scrape = Scrape { timeout: self.timeout, ..Scrape::new(page) };
                 match Scraper::new(&scrape, target).scrape().await {
                     // Some numbers are on the page only after a first request.
-                    Ok(_) | Err(Failure::WrongAnswer) => true,
-                    Err(Failure::Status(_) | Failure::TooLarge | Failure::BadRequest) => false,
+                    Ok(_) | Err(RequestError::WrongAnswer) => true,
+                    Err(
+                        RequestError::Status(_) | RequestError::TooLarge | RequestError::BadRequest,
+                    ) => false,
                     // A separate port for metrics may be closed to this node.
                     Err(_) if has_port => {
                         before.is_some_and(|before| before.kind == kind && before.has_metrics)
@@ -162,7 +168,7 @@ impl IdentityCheck {
     pub(crate) async fn read_models(
         &self,
         kind: Option<ServerKind>,
-        target: &Target,
+        target: &ReplicaTarget,
     ) -> ModelsReading {
         let is_listed = kind.is_none_or(ServerKind::may_list_models);
         let has_index = self.needs_models && kind.is_some_and(ServerKind::has_index);
@@ -171,7 +177,7 @@ impl IdentityCheck {
             (false, true) => (Method::POST, INDEX),
             (false, false) => return ModelsReading::NoPage,
         };
-        let mut client = Client::new(target.server(None));
+        let mut client = HttpClient::new(target.server(None));
         match self.ask(&mut client, method, path).await {
             Ok(reply) if reply.status.is_success() => {
                 let read = if is_listed { read_page } else { read_index };
@@ -184,7 +190,7 @@ impl IdentityCheck {
             {
                 ModelsReading::NoAnswer
             }
-            Ok(_) | Err(Failure::TooLarge | Failure::BadRequest) => ModelsReading::NoPage,
+            Ok(_) | Err(RequestError::TooLarge | RequestError::BadRequest) => ModelsReading::NoPage,
             Err(_) => ModelsReading::NoAnswer,
         }
     }
@@ -198,7 +204,12 @@ impl IdentityCheck {
         }
     }
 
-    async fn ask(&self, client: &mut Client, method: Method, path: &str) -> Result<Reply, Failure> {
+    async fn ask(
+        &self,
+        client: &mut HttpClient,
+        method: Method,
+        path: &str,
+    ) -> Result<HttpReply, RequestError> {
         // The index is read with a POST of an empty JSON object.
         let json = HeaderValue::from_static("application/json");
         let body = (method == Method::POST).then(|| (json, Bytes::from_static(b"{}")));

@@ -13,13 +13,13 @@ use tokio_util::task::TaskTracker;
 pub use monitors::{Monitors, Reconciled};
 
 use crate::fact::FactSender;
-use crate::target::Target;
-use watch::Watch;
+use crate::target::ReplicaTarget;
+use watch::ReplicaWatch;
 
 /// Task that watches one replica. A drop ends the task.
 #[derive(Debug)]
 pub struct Monitor {
-    target: Arc<Target>,
+    target: Arc<ReplicaTarget>,
     again: Arc<Notify>,
     stop: CancellationToken,
 }
@@ -39,7 +39,7 @@ impl Monitor {
     /// dropped.
     #[must_use]
     pub fn start(
-        target: Target,
+        target: ReplicaTarget,
         facts: FactSender,
         tasks: &TaskTracker,
         seed: u64,
@@ -49,12 +49,12 @@ impl Monitor {
         Self::start_in(&Surroundings { facts, runtime, tasks: tasks.clone(), seed }, target, stop)
     }
 
-    fn start_in(around: &Surroundings, target: Target, stop: &CancellationToken) -> Self {
+    fn start_in(around: &Surroundings, target: ReplicaTarget, stop: &CancellationToken) -> Self {
         let target = Arc::new(target);
         let stop = stop.child_token();
         let again = Arc::new(Notify::new());
         let facts = around.facts.clone();
-        let watch = Watch::new(Arc::clone(&target), facts, around.seed, Arc::clone(&again));
+        let watch = ReplicaWatch::new(Arc::clone(&target), facts, around.seed, Arc::clone(&again));
         let until = stop.clone();
         let task = async move {
             // A check under way is dropped, which closes its connection.
@@ -71,7 +71,7 @@ impl Monitor {
 
     /// Returns the target of the monitor.
     #[must_use]
-    pub fn target(&self) -> &Target {
+    pub fn target(&self) -> &ReplicaTarget {
         &self.target
     }
 }

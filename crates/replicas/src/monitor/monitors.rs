@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Monitor, Surroundings};
 use crate::fact::FactSender;
-use crate::target::Target;
+use crate::target::ReplicaTarget;
 
 /// Set of monitors, one for each replica of a set that changes.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Monitors {
 
     /// Watches exactly these targets from now on. A monitor with an equal target continues without
     /// a break; of several targets with one name the last counts.
-    pub fn reconcile(&mut self, targets: Vec<Target>) -> Reconciled {
+    pub fn reconcile(&mut self, targets: Vec<ReplicaTarget>) -> Reconciled {
         let targets: BTreeMap<_, _> =
             targets.into_iter().map(|target| (target.replica.clone(), target)).collect();
         let before = self.running.len();

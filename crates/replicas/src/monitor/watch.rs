@@ -14,8 +14,8 @@ use crate::check::{ActiveCheck, CheckKind, CheckResult, DeepCheck, NoticeCheck, 
 use crate::fact::{Fact, FactKind, FactSender};
 use crate::identity::{EngineReading, IdentityCheck, ModelsReading, REST};
 use crate::pause::rng;
-use crate::scrape::{Pace, Scrape, Scraped, Scraper};
-use crate::target::Target;
+use crate::scrape::{Scrape, ScrapePace, Scraped, Scraper};
+use crate::target::ReplicaTarget;
 
 /// Longest pause before the first check of a replica, drawn at random for each loop, so that a
 /// start with many replicas is no burst.
@@ -23,8 +23,8 @@ const FIRST_PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// State that the loops of one replica share.
 #[derive(Debug)]
-pub(super) struct Watch {
-    target: Arc<Target>,
+pub(super) struct ReplicaWatch {
+    target: Arc<ReplicaTarget>,
     facts: FactSender,
     seed: u64,
     gpu_memory_use: GpuMemoryUse,
@@ -35,9 +35,9 @@ pub(super) struct Watch {
 /// Loop that ends only when it is dropped.
 type Loop<'a> = Pin<Box<dyn Future<Output = Infallible> + Send + 'a>>;
 
-impl Watch {
+impl ReplicaWatch {
     pub(super) fn new(
-        target: Arc<Target>,
+        target: Arc<ReplicaTarget>,
         facts: FactSender,
         seed: u64,
         again: Arc<Notify>,
@@ -155,7 +155,7 @@ impl Watch {
 
     async fn scrape(&self, page: usize, scrape: &Scrape) -> Infallible {
         self.begin("scrape").await;
-        let pace = Pace::new(scrape.period);
+        let pace = ScrapePace::new(scrape.period);
         let mut scraper = Scraper::new(scrape, &self.target);
         loop {
             let outcome = scraper.scrape().await;

@@ -103,7 +103,8 @@ impl Mapping {
     /// limited to 0 to 1; samples below 0 are left out.
     #[must_use]
     pub fn read(&self, page: &[u8]) -> (LoadReport, CacheReport) {
-        let mut tallies: Vec<Tally<'_>> = self.fields().flat_map(Tally::of_field).collect();
+        let mut tallies: Vec<MappingTally<'_>> =
+            self.fields().flat_map(MappingTally::of_field).collect();
         let is_wanted = |name: &[u8]| {
             self.fields()
                 .flat_map(FieldMapping::selectors)
@@ -183,9 +184,9 @@ impl Mapping {
 }
 
 impl FieldMapping {
-    fn evaluate(&self, tallies: &[Tally<'_>]) -> Option<f64> {
+    fn evaluate(&self, tallies: &[MappingTally<'_>]) -> Option<f64> {
         let of = |selector: &Selector| {
-            let is_it = |tally: &&Tally<'_>| {
+            let is_it = |tally: &&MappingTally<'_>| {
                 tally.selector == selector && tally.labels == self.labels && tally.samples > 0.0
             };
             tallies.iter().find(is_it)
@@ -209,14 +210,14 @@ impl FieldMapping {
 
 /// Samples of one selector, summed up.
 #[derive(Debug)]
-struct Tally<'a> {
+struct MappingTally<'a> {
     selector: &'a Selector,
     labels: &'a [String],
     sum: f64,
     samples: f64,
 }
 
-impl<'a> Tally<'a> {
+impl<'a> MappingTally<'a> {
     fn of_field(field: &'a FieldMapping) -> impl Iterator<Item = Self> {
         let labels = field.labels.as_slice();
         field.selectors().map(move |selector| Self { selector, labels, sum: 0.0, samples: 0.0 })

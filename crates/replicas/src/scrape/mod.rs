@@ -12,9 +12,9 @@ use std::time::Duration;
 
 pub use cache_report::CacheReport;
 pub use mapping::{Combine, FieldMapping, Mapping};
-pub(crate) use pace::Pace;
+pub(crate) use pace::ScrapePace;
 pub(crate) use scraper::{Scraped, Scraper};
-pub use selector::{BadSelector, Selector};
+pub use selector::{Selector, SelectorError};
 
 use crate::http::TlsTarget;
 use crate::kind::MetricsPage;

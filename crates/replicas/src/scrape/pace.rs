@@ -14,11 +14,11 @@ const PERIOD_MAX: Duration = Duration::from_secs(1);
 
 /// Pauses between the scrapes of one page.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ScrapePace {
     fixed: Option<Duration>,
 }
 
-impl Pace {
+impl ScrapePace {
     /// Makes a pace of `fixed`, or one that adapts to the page.
     pub(crate) fn new(fixed: Option<Duration>) -> Self {
         Self { fixed }
@@ -45,7 +45,7 @@ mod tests {
 
     fn period_ms(fixed_ms: Option<u64>, took_ms: u64) -> u128 {
         let took = Duration::from_millis(took_ms);
-        let pace = Pace::new(fixed_ms.map(Duration::from_millis));
+        let pace = ScrapePace::new(fixed_ms.map(Duration::from_millis));
         (took + pace.pause(took)).as_millis()
     }
 
@@ -72,8 +72,8 @@ mod tests {
     #[test]
     fn a_fixed_period_is_kept_and_failures_are_not_hurried() {
         assert_eq!(period_ms(Some(250), 2), 250);
-        assert_eq!(Pace::new(None).pause_after_failure(), PERIOD_MAX);
+        assert_eq!(ScrapePace::new(None).pause_after_failure(), PERIOD_MAX);
         let fixed = Duration::from_millis(250);
-        assert_eq!(Pace::new(Some(fixed)).pause_after_failure(), fixed);
+        assert_eq!(ScrapePace::new(Some(fixed)).pause_after_failure(), fixed);
     }
 }

@@ -7,8 +7,8 @@ use spillway_types::LoadReport;
 use tokio::time::Instant;
 
 use super::{CacheReport, Scrape};
-use crate::http::{Client, Failure, HttpProtocol, Reuse, Server};
-use crate::target::Target;
+use crate::http::{HttpClient, HttpProtocol, HttpServer, RequestError, Reuse};
+use crate::target::ReplicaTarget;
 
 /// Content of a page, and the time that its scrape took.
 #[derive(Clone, Copy, Debug)]
@@ -22,16 +22,16 @@ pub(crate) struct Scraped {
 #[derive(Debug)]
 pub(crate) struct Scraper<'a> {
     scrape: &'a Scrape,
-    client: Client,
+    client: HttpClient,
 }
 
 impl<'a> Scraper<'a> {
-    pub(crate) fn new(scrape: &'a Scrape, target: &Target) -> Self {
+    pub(crate) fn new(scrape: &'a Scrape, target: &ReplicaTarget) -> Self {
         let server = if scrape.host.is_none() && scrape.port.is_none() {
             target.server(None)
         } else {
             // A page outside the replica's API must not get the API's credential and protocol.
-            Server {
+            HttpServer {
                 host: scrape.host.clone().unwrap_or_else(|| target.host.clone()),
                 port: scrape.port.unwrap_or(target.port),
                 tls: scrape.tls.clone(),
@@ -39,23 +39,23 @@ impl<'a> Scraper<'a> {
                 headers: Vec::new(),
             }
         };
-        Self { scrape, client: Client::new(server) }
+        Self { scrape, client: HttpClient::new(server) }
     }
 
     /// Reads the page once.
     ///
     /// # Errors
     /// Returns an error if the page could not be read, or has no number that the mapping asks for.
-    pub(crate) async fn scrape(&mut self) -> Result<Scraped, Failure> {
+    pub(crate) async fn scrape(&mut self) -> Result<Scraped, RequestError> {
         let started = Instant::now();
         let request = self.client.request(Method::GET, &self.scrape.path, None)?;
         let reply = self.client.send(request, Reuse::Kept, self.scrape.timeout).await?;
         if !reply.status.is_success() {
-            return Err(Failure::Status(reply.status.as_u16()));
+            return Err(RequestError::Status(reply.status.as_u16()));
         }
         let (report, cache) = self.scrape.mapping.read(&reply.body);
         if report == LoadReport::default() && cache == CacheReport::default() {
-            return Err(Failure::WrongAnswer);
+            return Err(RequestError::WrongAnswer);
         }
         Ok(Scraped { report, cache, took: started.elapsed() })
     }

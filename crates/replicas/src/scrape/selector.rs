@@ -21,7 +21,7 @@ pub struct Selector {
 /// Error: the text is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not of the form name or name{{label=\"value\", ...}}")]
-pub struct BadSelector(pub String);
+pub struct SelectorError(pub String);
 
 impl Selector {
     pub(super) fn named(name: &str) -> Self {
@@ -63,10 +63,10 @@ impl fmt::Display for Selector {
 }
 
 impl FromStr for Selector {
-    type Err = BadSelector;
+    type Err = SelectorError;
 
-    fn from_str(text: &str) -> Result<Self, BadSelector> {
-        let bad = || BadSelector(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, SelectorError> {
+        let bad = || SelectorError(text.to_owned());
         let (name, labels) = match text.split_once('{') {
             None => (text.trim(), ""),
             Some((name, rest)) => (name.trim(), rest.trim_end().strip_suffix('}').ok_or_else(bad)?),
@@ -91,9 +91,9 @@ impl FromStr for Selector {
 }
 
 impl TryFrom<String> for Selector {
-    type Error = BadSelector;
+    type Error = SelectorError;
 
-    fn try_from(text: String) -> Result<Self, BadSelector> {
+    fn try_from(text: String) -> Result<Self, SelectorError> {
         text.parse()
     }
 }
@@ -136,7 +136,7 @@ mod tests {
         for text in
             ["", "a b", "a{", r#"a{b}"#, r#"a{b=c}"#, r#"a{b="c"#, r#"{b="c"}"#, r#"a{b="c" x}"#]
         {
-            assert_eq!(text.parse::<Selector>(), Err(BadSelector(text.to_owned())), "{text}");
+            assert_eq!(text.parse::<Selector>(), Err(SelectorError(text.to_owned())), "{text}");
         }
     }
 

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::json;
 use spillway_emulator::Fault;
 use spillway_replicas::{
-    ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Expectation, FactKind, Failure,
-    Mapping, MetricsPage, NoticeCheck, Probe, Scrape, Target, warm_up,
+    ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Expectation, FactKind, Mapping,
+    MetricsPage, NoticeCheck, Probe, ReplicaTarget, RequestError, Scrape, warm_up,
 };
 use spillway_testkit::eventually;
 use tokio::net::TcpListener;
@@ -15,7 +15,7 @@ use crate::support::{DEADLINE, Watching, active, deep, emulator, target};
 
 const GOOD: CheckResult = CheckResult::Good;
 
-fn failed(failure: Failure) -> CheckResult {
+fn failed(failure: RequestError) -> CheckResult {
     CheckResult::Failed(failure)
 }
 
@@ -24,13 +24,13 @@ async fn an_active_check_follows_a_server_through_its_troubles() {
     let emulator = emulator().await;
     let replica = emulator.replica(0);
     let mut watching =
-        Watching::of(Target { active: Some(active()), ..target(replica.address().port()) });
+        Watching::of(ReplicaTarget { active: Some(active()), ..target(replica.address().port()) });
     watching.until_check(CheckKind::Active, GOOD).await;
     for (fault, expected) in [
-        (Fault::Crash, Failure::Connect),
-        (Fault::Hang, Failure::TimedOut),
-        (Fault::Garbage, Failure::Broken),
-        (Fault::Refuse, Failure::Connect),
+        (Fault::Crash, RequestError::Connect),
+        (Fault::Hang, RequestError::TimedOut),
+        (Fault::Garbage, RequestError::Broken),
+        (Fault::Refuse, RequestError::Connect),
     ] {
         replica.set_fault(fault).await.unwrap();
         watching.until_check(CheckKind::Active, failed(expected)).await;
@@ -47,11 +47,11 @@ async fn a_check_takes_no_longer_than_its_limit_and_says_how_long() {
     replica.set_fault(Fault::Hang).await.unwrap();
     let check = ActiveCheck { timeout: Duration::from_millis(200), ..active() };
     let mut watching =
-        Watching::of(Target { active: Some(check), ..target(replica.address().port()) });
+        Watching::of(ReplicaTarget { active: Some(check), ..target(replica.address().port()) });
     let fact = watching.next().await;
     let age = fact.at.elapsed();
     let FactKind::Check { result, took, .. } = fact.kind else { panic!("{fact:?}") };
-    assert_eq!(result, failed(Failure::TimedOut));
+    assert_eq!(result, failed(RequestError::TimedOut));
     assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(5), "{took:?}");
     assert!(age < DEADLINE);
 }
@@ -67,16 +67,20 @@ async fn statuses_and_bodies_tell_ready_from_not_ready_and_broken() {
     };
     let watch = |probe| {
         let check = ActiveCheck { probe, ..active() };
-        Watching::of(Target {
+        Watching::of(ReplicaTarget {
             active: Some(check),
             models: vec!["org/m 1".into()],
             ..target(server.port)
         })
     };
     watch(probe(&[503], None)).until_check(CheckKind::Active, CheckResult::NotReady).await;
-    watch(probe(&[400], None)).until_check(CheckKind::Active, failed(Failure::Status(503))).await;
+    watch(probe(&[400], None))
+        .until_check(CheckKind::Active, failed(RequestError::Status(503)))
+        .await;
     server.reply(302, "");
-    watch(probe(&[503], None)).until_check(CheckKind::Active, failed(Failure::Status(302))).await;
+    watch(probe(&[503], None))
+        .until_check(CheckKind::Active, failed(RequestError::Status(302)))
+        .await;
 
     let available = Some(Expectation::Contains("\"AVAILABLE\"".to_owned()));
     let mut loading = watch(probe(&[], available));
@@ -92,20 +96,20 @@ async fn a_tcp_check_needs_only_a_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let check = ActiveCheck { probe: Probe::Tcp { port: Some(port) }, ..active() };
-    let mut watching = Watching::of(Target { active: Some(check), ..target(1) });
+    let mut watching = Watching::of(ReplicaTarget { active: Some(check), ..target(1) });
     watching.until_check(CheckKind::Active, GOOD).await;
     drop(listener);
-    watching.until_check(CheckKind::Active, failed(Failure::Connect)).await;
+    watching.until_check(CheckKind::Active, failed(RequestError::Connect)).await;
 }
 
 #[tokio::test]
 async fn a_name_without_an_address_fails_as_such() {
-    let unknown = Target {
+    let unknown = ReplicaTarget {
         active: Some(ActiveCheck { timeout: Duration::from_secs(10), ..active() }),
         host: "no-such-host.invalid".to_owned(),
         ..target(80)
     };
-    Watching::of(unknown).until_check(CheckKind::Active, failed(Failure::Name)).await;
+    Watching::of(unknown).until_check(CheckKind::Active, failed(RequestError::Name)).await;
 }
 
 #[tokio::test]
@@ -113,22 +117,22 @@ async fn a_deep_check_sees_what_health_does_not_show() {
     let emulator = emulator().await;
     let replica = emulator.replica(0);
     let status = |code| Fault::Status { code, retry_after_s: None, probability: 1.0 };
-    let mut watching = Watching::of(Target {
+    let mut watching = Watching::of(ReplicaTarget {
         active: Some(active()),
         deep: Some(DeepCheck { timeout: Duration::from_secs(1), ..deep() }),
         ..target(replica.address().port())
     });
     watching.until_check(CheckKind::Deep, GOOD).await;
     for (fault, expected) in [
-        (status(500), failed(Failure::Status(500))),
+        (status(500), failed(RequestError::Status(500))),
         (status(503), CheckResult::Busy),
         (status(429), CheckResult::Busy),
-        (status(404), failed(Failure::Status(404))),
+        (status(404), failed(RequestError::Status(404))),
         (
             Fault::Cut { after_events: 0, close: spillway_emulator::Close::Fin },
-            failed(Failure::Broken),
+            failed(RequestError::Broken),
         ),
-        (Fault::Stall { after_events: 0 }, failed(Failure::TimedOut)),
+        (Fault::Stall { after_events: 0 }, failed(RequestError::TimedOut)),
     ] {
         replica.set_fault(fault).await.unwrap();
         watching.until_check(CheckKind::Deep, expected).await;
@@ -144,7 +148,7 @@ async fn a_deep_check_costs_one_token() {
     let emulator = emulator().await;
     let replica = emulator.replica(0);
     let mut watching =
-        Watching::of(Target { deep: Some(deep()), ..target(replica.address().port()) });
+        Watching::of(ReplicaTarget { deep: Some(deep()), ..target(replica.address().port()) });
     watching.until_check(CheckKind::Deep, GOOD).await;
     watching.monitors.shutdown().await;
     eventually("the end of the last check", || {
@@ -172,10 +176,13 @@ async fn a_known_answer_tells_a_right_server_from_a_wrong_one() {
         ..deep()
     };
     let watch = |check| {
-        Watching::of(Target { deep: Some(check), ..target(emulator.replica(0).address().port()) })
+        Watching::of(ReplicaTarget {
+            deep: Some(check),
+            ..target(emulator.replica(0).address().port())
+        })
     };
     watch(known(json!([1.5, 2.5]))).until_check(CheckKind::Deep, GOOD).await;
-    let wrong = failed(Failure::WrongAnswer);
+    let wrong = failed(RequestError::WrongAnswer);
     watch(known(json!([1.5, 2.6]))).until_check(CheckKind::Deep, wrong).await;
 }
 
@@ -187,7 +194,7 @@ async fn full_gpus_are_told_from_the_last_scrape_and_only_while_it_works() {
     let exporter = Scripted::start(200, &page(99)).await;
     let metrics =
         MetricsPage { port: Some(exporter.port), path: "/metrics", mapping: Mapping::dcgm() };
-    let mut watching = Watching::of(Target {
+    let mut watching = Watching::of(ReplicaTarget {
         deep: Some(DeepCheck { gpu_memory_use_max: Some(0.95), ..deep() }),
         scrapes: vec![Scrape { period: Some(Duration::from_millis(20)), ..Scrape::new(metrics) }],
         ..target(emulator.replica(0).address().port())
@@ -209,7 +216,7 @@ async fn a_notice_is_told_while_it_stands_and_when_it_is_withdrawn() {
         interval: Duration::from_millis(10),
         ..NoticeCheck::new("127.0.0.1".to_owned(), service.port, "/spot/action".to_owned())
     };
-    let mut watching = Watching::of(Target { notice: Some(check), ..target(1) });
+    let mut watching = Watching::of(ReplicaTarget { notice: Some(check), ..target(1) });
     eventually("three checks without a notice", || service.heads().len() >= 3).await;
     assert!(watching.facts.try_recv().is_err(), "there is none yet");
     service.reply(200, "{}");
@@ -234,7 +241,7 @@ async fn a_notice_may_be_told_by_the_body_alone() {
         interval: Duration::from_millis(10),
         ..NoticeCheck::new("127.0.0.1".to_owned(), service.port, "/preempted".to_owned())
     };
-    let mut watching = Watching::of(Target { notice: Some(check), ..target(1) });
+    let mut watching = Watching::of(ReplicaTarget { notice: Some(check), ..target(1) });
     eventually("three checks without a notice", || service.heads().len() >= 3).await;
     assert!(watching.facts.try_recv().is_err());
     service.reply(200, "TRUE");
@@ -253,15 +260,15 @@ async fn warming_up_sends_every_prompt_and_stops_at_the_first_that_fails() {
     assert_eq!((stats.finished, stats.engine.generation_tokens), (3, 3));
     assert!(stats.engine.prompt_tokens > 3 * 30, "{stats:?}");
 
-    let unknown = Target { models: vec!["tiny".into(), "other".into()], ..target.clone() };
+    let unknown = ReplicaTarget { models: vec!["tiny".into(), "other".into()], ..target.clone() };
     let error = warm_up(&unknown, &prompts, bound).await.unwrap_err();
     assert_eq!((error.model.as_str(), error.prompt), ("other", 0));
-    assert_eq!(error.failure, Failure::Status(404));
+    assert_eq!(error.failure, RequestError::Status(404));
     assert_eq!(replica.stats().finished, 6);
 
     replica.set_fault(Fault::Hang).await.unwrap();
     let started = Instant::now();
     let error = warm_up(&target, &prompts, Duration::from_millis(100)).await.unwrap_err();
-    assert_eq!((error.prompt, error.failure), (0, Failure::TimedOut));
+    assert_eq!((error.prompt, error.failure), (0, RequestError::TimedOut));
     assert!(started.elapsed() < DEADLINE);
 }

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use spillway_replicas::discovery::{DnsQuestion, DnsSource, Endpoint};
+use spillway_replicas::discovery::{DiscoveredEndpoint, DnsQuestion, DnsSource};
 use spillway_testkit::eventually;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use crate::dns_server::{DnsServer, Mood};
 use crate::support::DEADLINE;
 
-type Set = Option<Vec<Endpoint>>;
+type Set = Option<Vec<DiscoveredEndpoint>>;
 
 struct Asking {
     sets: watch::Receiver<Set>,
@@ -38,7 +38,7 @@ impl Asking {
         Self { sets, tasks, _stop: stop.drop_guard() }
     }
 
-    async fn until(&mut self, is_so: impl FnMut(&Set) -> bool) -> Vec<Endpoint> {
+    async fn until(&mut self, is_so: impl FnMut(&Set) -> bool) -> Vec<DiscoveredEndpoint> {
         let found = timeout(DEADLINE, self.sets.wait_for(is_so)).await;
         found.expect("the set did not come").unwrap().clone().unwrap()
     }
@@ -52,9 +52,9 @@ fn by_address() -> DnsQuestion {
     DnsQuestion::Address { name: "models.test.".to_owned(), port: 8000 }
 }
 
-fn at(host: &str, address: &str, port: u16, weight: u32) -> Endpoint {
+fn at(host: &str, address: &str, port: u16, weight: u32) -> DiscoveredEndpoint {
     let address = Some(address.parse().unwrap());
-    Endpoint { host: host.to_owned(), address, port, weight }
+    DiscoveredEndpoint { host: host.to_owned(), address, port, weight }
 }
 
 #[tokio::test]
@@ -170,7 +170,8 @@ async fn services_tell_names_ports_and_weights() {
     let question = DnsQuestion::Service { name: name.to_owned() };
     let mut asking = Asking::start(&server, question);
     let set = asking.until(Option::is_some).await;
-    let unknown = Endpoint { host: "c.test".to_owned(), address: None, port: 8002, weight: 7 };
+    let unknown =
+        DiscoveredEndpoint { host: "c.test".to_owned(), address: None, port: 8002, weight: 7 };
     assert_eq!(
         set,
         [at("a.test", "10.0.0.1", 8000, 5), at("b.test", "10.0.0.2", 8001, 1), unknown]

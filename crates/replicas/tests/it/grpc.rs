@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
-use spillway_replicas::{ActiveCheck, CheckKind, CheckResult, Failure, Probe, Target};
+use spillway_replicas::{ActiveCheck, CheckKind, CheckResult, Probe, ReplicaTarget, RequestError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -61,11 +61,11 @@ async fn serving_is_good_and_all_else_is_told_as_what_it_is() {
     for (service, expected) in [
         ("up", CheckResult::Good),
         ("down", CheckResult::NotReady),
-        ("unheard-of", CheckResult::Failed(Failure::GrpcStatus(5))),
+        ("unheard-of", CheckResult::Failed(RequestError::GrpcStatus(5))),
     ] {
         let probe = Probe::Grpc { service: service.to_owned(), port: None };
         let check = ActiveCheck { probe, ..active() };
-        let mut watching = Watching::of(Target { active: Some(check), ..target(port) });
+        let mut watching = Watching::of(ReplicaTarget { active: Some(check), ..target(port) });
         watching.until_check(CheckKind::Active, expected).await;
     }
 }
@@ -76,19 +76,19 @@ async fn the_emulator_is_serving_and_a_server_without_http_2_is_broken() {
     let probe = Probe::Grpc { service: String::new(), port: None };
     let check = ActiveCheck { probe, ..active() };
     let port = emulator.replica(0).address().port();
-    let mut watching = Watching::of(Target { active: Some(check.clone()), ..target(port) });
+    let mut watching = Watching::of(ReplicaTarget { active: Some(check.clone()), ..target(port) });
     watching.until_check(CheckKind::Active, CheckResult::Good).await;
 
     let http1 = crate::scripted::Scripted::start(200, "ok").await;
-    let mut watching = Watching::of(Target { active: Some(check), ..target(http1.port) });
-    watching.until_check(CheckKind::Active, CheckResult::Failed(Failure::Broken)).await;
+    let mut watching = Watching::of(ReplicaTarget { active: Some(check), ..target(http1.port) });
+    watching.until_check(CheckKind::Active, CheckResult::Failed(RequestError::Broken)).await;
 }
 
 #[tokio::test]
 async fn an_http_check_may_speak_http_2() {
     let emulator = crate::support::emulator().await;
     let port = emulator.replica(0).address().port();
-    let mut watching = Watching::of(Target {
+    let mut watching = Watching::of(ReplicaTarget {
         active: Some(active()),
         deep: Some(crate::support::deep()),
         protocol: spillway_replicas::HttpProtocol::Http2,

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use spillway_replicas::{FactKind, Reconciled, Scrape, Target};
+use spillway_replicas::{FactKind, Reconciled, ReplicaTarget, Scrape};
 use spillway_testkit::eventually;
 
 use crate::scripted::Scripted;
@@ -8,9 +8,9 @@ use crate::support::{Watching, scrape, target};
 
 const PAGE: &str = "vllm:num_requests_waiting 1\n";
 
-fn named(name: &str, port: u16) -> Target {
+fn named(name: &str, port: u16) -> ReplicaTarget {
     let scrape = Scrape { period: Some(Duration::from_millis(10)), ..scrape() };
-    Target { replica: name.into(), scrapes: vec![scrape], ..target(port) }
+    ReplicaTarget { replica: name.into(), scrapes: vec![scrape], ..target(port) }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use spillway_emulator::Fault;
-use spillway_replicas::{CheckKind, CheckResult, FactKind, Failure, Scrape, Target};
+use spillway_replicas::{CheckKind, CheckResult, FactKind, ReplicaTarget, RequestError, Scrape};
 use spillway_testkit::eventually;
 use spillway_types::LoadReport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,7 +17,7 @@ fn report(fact: &FactKind) -> Option<LoadReport> {
     }
 }
 
-fn failure(fact: &FactKind) -> Option<Failure> {
+fn failure(fact: &FactKind) -> Option<RequestError> {
     match fact {
         FactKind::ScrapeFailed { failure, .. } => Some(*failure),
         _ => None,
@@ -29,7 +29,7 @@ async fn reports_follow_what_the_server_really_does() {
     let emulator = emulator().await;
     let replica = emulator.replica(0);
     let mut watching =
-        Watching::of(Target { scrapes: vec![scrape()], ..target(replica.address().port()) });
+        Watching::of(ReplicaTarget { scrapes: vec![scrape()], ..target(replica.address().port()) });
     let idle = watching.until(report).await;
     assert_eq!((idle.queued, idle.running, idle.kv_use), (Some(0.0), Some(0.0), Some(0.0)));
     assert_eq!((idle.gpu_use, idle.pending), (None, None));
@@ -54,7 +54,8 @@ async fn reports_follow_what_the_server_really_does() {
 #[tokio::test]
 async fn a_page_nearby_is_read_about_every_100_ms_over_one_connection() {
     let server = Scripted::start(200, "vllm:num_requests_waiting 1\n").await;
-    let mut watching = Watching::of(Target { scrapes: vec![scrape()], ..target(server.port) });
+    let mut watching =
+        Watching::of(ReplicaTarget { scrapes: vec![scrape()], ..target(server.port) });
     let first = watching.next().await;
     let mut times = vec![first.at];
     for _ in 0..10 {
@@ -73,7 +74,7 @@ async fn a_page_nearby_is_read_about_every_100_ms_over_one_connection() {
 async fn a_fixed_period_is_kept() {
     let server = Scripted::start(200, "vllm:num_requests_waiting 1\n").await;
     let scrape = Scrape { period: Some(Duration::from_millis(10)), ..scrape() };
-    let mut watching = Watching::of(Target { scrapes: vec![scrape], ..target(server.port) });
+    let mut watching = Watching::of(ReplicaTarget { scrapes: vec![scrape], ..target(server.port) });
     let first = watching.next().await.at;
     let mut last = first;
     for _ in 0..10 {
@@ -86,14 +87,14 @@ async fn a_fixed_period_is_kept() {
 async fn scraping_goes_on_over_the_kept_connection_when_new_ones_are_refused() {
     let emulator = emulator().await;
     let replica = emulator.replica(0);
-    let mut watching = Watching::of(Target {
+    let mut watching = Watching::of(ReplicaTarget {
         active: Some(active()),
         scrapes: vec![scrape()],
         ..target(replica.address().port())
     });
     watching.until(report).await;
     replica.set_fault(Fault::Refuse).await.unwrap();
-    let refused = CheckResult::Failed(Failure::Connect);
+    let refused = CheckResult::Failed(RequestError::Connect);
     watching.until_check(CheckKind::Active, refused).await;
     watching.drain();
     watching.until(report).await;
@@ -103,15 +104,15 @@ async fn scraping_goes_on_over_the_kept_connection_when_new_ones_are_refused() {
 async fn a_failed_scrape_is_told_and_a_healed_server_reports_again() {
     let emulator = emulator().await;
     let replica = emulator.replica(0);
-    let mut watching = Watching::of(Target {
+    let mut watching = Watching::of(ReplicaTarget {
         scrapes: vec![Scrape { timeout: Duration::from_millis(200), ..scrape() }],
         ..target(replica.address().port())
     });
     watching.until(report).await;
     for (fault, expected) in [
-        (Fault::Hang, Failure::TimedOut),
-        (Fault::Crash, Failure::Connect),
-        (Fault::Garbage, Failure::Broken),
+        (Fault::Hang, RequestError::TimedOut),
+        (Fault::Crash, RequestError::Connect),
+        (Fault::Garbage, RequestError::Broken),
     ] {
         replica.set_fault(fault).await.unwrap();
         watching.until(|fact| failure(fact).filter(|failure| *failure == expected)).await;
@@ -124,17 +125,20 @@ async fn a_failed_scrape_is_told_and_a_healed_server_reports_again() {
 #[tokio::test]
 async fn a_page_without_any_of_the_numbers_is_a_failure_not_an_idle_server() {
     let server = Scripted::start(200, "python_gc_objects_collected_total 3\n").await;
-    let mut watching = Watching::of(Target { scrapes: vec![scrape()], ..target(server.port) });
-    assert_eq!(watching.until(failure).await, Failure::WrongAnswer);
+    let mut watching =
+        Watching::of(ReplicaTarget { scrapes: vec![scrape()], ..target(server.port) });
+    assert_eq!(watching.until(failure).await, RequestError::WrongAnswer);
     server.reply(404, "vllm:num_requests_waiting 1\n");
-    watching.until(|fact| failure(fact).filter(|failure| *failure == Failure::Status(404))).await;
+    watching
+        .until(|fact| failure(fact).filter(|failure| *failure == RequestError::Status(404)))
+        .await;
 }
 
 #[tokio::test]
 async fn pages_are_told_apart_and_only_the_api_gets_the_credential() {
     let api = Scripted::start(200, "vllm:num_requests_waiting 1\n").await;
     let other = Scripted::start(200, "vllm:num_requests_waiting 2\n").await;
-    let mut watching = Watching::of(Target {
+    let mut watching = Watching::of(ReplicaTarget {
         headers: vec![("authorization".parse().unwrap(), "Bearer secret".parse().unwrap())],
         scrapes: vec![scrape(), Scrape { port: Some(other.port), ..scrape() }],
         ..target(api.port)

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use spillway_emulator::{Config, Emulator, EngineConfig, Profile};
+use spillway_emulator::{Emulator, EmulatorConfig, EngineConfig, Profile};
 use spillway_replicas::{
     ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Fact, FactKind, FactSender,
-    HttpProtocol, Monitors, Scrape, ServerKind, Target,
+    HttpProtocol, Monitors, ReplicaTarget, Scrape, ServerKind,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -15,17 +15,17 @@ use tokio::time::timeout;
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn emulator() -> Emulator {
-    let config = Config {
+    let config = EmulatorConfig {
         engine: EngineConfig::from_profile(Profile::H100),
         time_scale: 0.1,
-        ..Config::default()
+        ..EmulatorConfig::default()
     };
     Emulator::start(config).await.unwrap()
 }
 
 /// Makes a target without checks or scrapes.
-pub(crate) fn target(port: u16) -> Target {
-    Target {
+pub(crate) fn target(port: u16) -> ReplicaTarget {
+    ReplicaTarget {
         replica: "r".into(),
         host: "127.0.0.1".to_owned(),
         port,
@@ -77,7 +77,7 @@ impl Watching {
         Self { monitors, sender, facts }
     }
 
-    pub(crate) fn of(target: Target) -> Self {
+    pub(crate) fn of(target: ReplicaTarget) -> Self {
         let mut watching = Self::new(1024);
         watching.monitors.reconcile(vec![target]);
         watching

@@ -16,7 +16,7 @@ pub(crate) const REPLICAS: usize = 1_000;
 const PROMPT_BYTES: u32 = 16_384;
 
 /// Loads of replicas by slot: atomics and tables, as in a node.
-pub(crate) struct Table {
+pub(crate) struct ReplicaTable {
     in_flight: Vec<AtomicU32>,
     cached_blocks: Vec<u32>,
     cached_blocks_max: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Table {
     speeds: Vec<Speed>,
 }
 
-impl Table {
+impl ReplicaTable {
     pub(crate) fn new() -> Self {
         let fresh = |value| Reading { value, trust: 0.9 };
         let signals = |index: usize| Signals {
@@ -59,7 +59,7 @@ impl Table {
     }
 }
 
-impl Loads for Table {
+impl Loads for ReplicaTable {
     fn in_flight(&self, slot: ReplicaSlot) -> u32 {
         self.in_flight[slot.index()].load(Ordering::Relaxed)
     }

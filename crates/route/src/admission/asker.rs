@@ -1,6 +1,6 @@
 //! Properties of a request that the queue looks at.
 
-use crate::{WaitEntry, waiting::cost};
+use crate::{WaitEntry, queue::cost};
 
 /// Properties that decide the place of a request in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

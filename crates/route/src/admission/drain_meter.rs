@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::Asker;
-use crate::waiting::{CLASSES, class};
+use crate::queue::{CLASSES, class};
 
 /// Requests per second that a queue gives to replicas while something waits.
 ///
@@ -15,7 +15,7 @@ use crate::waiting::{CLASSES, class};
 /// which go on coming. So requests that begin are counted by class and tenant.
 #[derive(Clone, Debug, Default)]
 pub struct DrainMeter {
-    state: State,
+    state: DrainState,
     /// Requests that began, and the busy seconds in which they began; both fade.
     begun: f64,
     busy_s: f64,
@@ -42,7 +42,7 @@ impl Default for Faded {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum DrainState {
     /// Nothing has ever waited.
     // Unused => Busy
     #[default]
@@ -61,8 +61,8 @@ impl DrainMeter {
     pub fn set_busy(&mut self, now: Instant, is_busy: bool) {
         self.count_time(now);
         self.state = match (is_busy, self.state) {
-            (true, _) => State::Busy(now),
-            (false, State::Busy(_)) => State::Idle(now),
+            (true, _) => DrainState::Busy(now),
+            (false, DrainState::Busy(_)) => DrainState::Idle(now),
             (false, other) => other,
         };
     }
@@ -71,7 +71,7 @@ impl DrainMeter {
     pub fn note(&mut self, asker: &Asker, now: Instant) {
         self.count_time(now);
         // The last waiting request begins in the same moment in which nothing waits any more.
-        if !matches!(self.state, State::Busy(_)) && self.state != State::Idle(now) {
+        if !matches!(self.state, DrainState::Busy(_)) && self.state != DrainState::Idle(now) {
             return;
         }
         self.begun += 1.0;
@@ -89,10 +89,12 @@ impl DrainMeter {
     #[must_use]
     pub fn rate_per_s(&self, now: Instant) -> Option<f32> {
         let running_s = match self.state {
-            State::Unused => return None,
-            State::Busy(since) => now.saturating_duration_since(since).as_secs_f64(),
-            State::Idle(since) if now.saturating_duration_since(since) > FORGET => return None,
-            State::Idle(_) => 0.0,
+            DrainState::Unused => return None,
+            DrainState::Busy(since) => now.saturating_duration_since(since).as_secs_f64(),
+            DrainState::Idle(since) if now.saturating_duration_since(since) > FORGET => {
+                return None;
+            }
+            DrainState::Idle(_) => 0.0,
         };
         let busy_s = self.busy_s + running_s;
         let is_enough = self.begun >= BEGUN_MIN && busy_s >= BUSY_MIN_S;
@@ -118,7 +120,7 @@ impl DrainMeter {
 
     /// Counts the time since the last call, and lets earlier counts fade.
     fn count_time(&mut self, now: Instant) {
-        let State::Busy(since) = &mut self.state else { return };
+        let DrainState::Busy(since) = &mut self.state else { return };
         let passed_s = now.saturating_duration_since(*since).as_secs_f64();
         if passed_s <= 0.0 {
             return;

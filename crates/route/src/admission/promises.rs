@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::waiting::{CLASSES, Load};
+use crate::queue::{CLASSES, QueueLoad};
 
 /// Places promised to clients whose requests were refused.
 ///
@@ -43,7 +43,7 @@ pub struct Promise {
 #[derive(Clone, Debug, Default)]
 struct Taken {
     all: usize,
-    by_tenant: BTreeMap<u64, Load>,
+    by_tenant: BTreeMap<u64, QueueLoad>,
 }
 
 /// Promises that fall due together. Their outcome is learned when the last can no longer be
@@ -88,7 +88,7 @@ impl Promises {
         let taken = &mut self.taken[promise.class];
         taken.all += 1;
         let load = taken.by_tenant.entry(promise.tenant).or_default();
-        *load = load.plus(Load { requests: 1, cost: promise.cost.into() });
+        *load = load.plus(QueueLoad { requests: 1, cost: promise.cost.into() });
         true
     }
 
@@ -163,12 +163,12 @@ impl Promises {
     }
 
     /// Returns the places of this class that count as taken, by tenant.
-    pub(crate) fn by_tenant(&self, class: usize) -> impl Iterator<Item = (u64, Load)> + '_ {
+    pub(crate) fn by_tenant(&self, class: usize) -> impl Iterator<Item = (u64, QueueLoad)> + '_ {
         self.taken[class].by_tenant.iter().map(|(&tenant, &load)| (tenant, load))
     }
 
     /// Returns the places of this class and tenant that count as taken.
-    pub(crate) fn of_tenant(&self, class: usize, tenant: u64) -> Load {
+    pub(crate) fn of_tenant(&self, class: usize, tenant: u64) -> QueueLoad {
         self.taken[class].by_tenant.get(&tenant).copied().unwrap_or_default()
     }
 

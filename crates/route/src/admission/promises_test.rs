@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::{Promise, Promises};
+use crate::queue::QueueLoad;
 use crate::test_world::NOW;
-use crate::waiting::Load;
 
 fn at(ms: u64) -> Instant {
     *NOW + Duration::from_millis(ms)
@@ -51,7 +51,7 @@ fn places_count_as_taken_until_shortly_after_their_moment_or_until_they_are_rede
         assert!(promises.make(fingerprint, of(class, tenant), at(10_000)));
     }
     assert_eq!([0, 1, 2].map(|class| promises.taken(class)), [1, 3, 0]);
-    assert_eq!(promises.of_tenant(1, 6), Load { requests: 2, cost: 200 });
+    assert_eq!(promises.of_tenant(1, 6), QueueLoad { requests: 2, cost: 200 });
     assert!(promises.redeem(3, at(10_000)));
     let tenants: Vec<_> =
         promises.by_tenant(1).map(|(tenant, load)| (tenant, load.requests)).collect();

@@ -6,11 +6,11 @@ use std::time::Instant;
 /// value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Baseline {
-    seen: Option<Seen>,
+    seen: Option<BaselineObservation>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct BaselineObservation {
     least: f32,
     /// Smoothed present value.
     now: f32,
@@ -20,7 +20,11 @@ struct Seen {
 impl Baseline {
     /// Returns the smoothed present value as a multiple of the minimum, with one more reading.
     pub(super) fn slower(&mut self, first_token: f32, now: Instant) -> f32 {
-        let seen = self.seen.get_or_insert(Seen { least: first_token, now: first_token, at: now });
+        let seen = self.seen.get_or_insert(BaselineObservation {
+            least: first_token,
+            now: first_token,
+            at: now,
+        });
         let minutes = now.saturating_duration_since(seen.at).as_secs_f32() / 60.0;
         seen.at = now;
         seen.now += (first_token - seen.now) * SMOOTHING;

@@ -2,7 +2,7 @@
 
 /// Share of a limit that the next raise adds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum LimitStep {
     /// No overload was seen yet: the limit doubles, or the throughput of a large replica would
     /// suffer for long.
     // Search => Careful
@@ -12,7 +12,7 @@ pub(super) enum Step {
     Careful(f32),
 }
 
-impl Step {
+impl LimitStep {
     pub(super) fn search() -> Self {
         Self::Search
     }

@@ -11,7 +11,7 @@ use super::SeenLoad;
 /// replies stay late. The limit was then lowered in vain, and is left alone for some time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trial {
-    phase: Phase,
+    phase: TrialPhase,
     meter: Meter,
     /// Requests that were sent before the limit changed and whose reply has not begun.
     late: u32,
@@ -22,7 +22,7 @@ pub(super) struct Trial {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Phase {
+enum TrialPhase {
     /// Replies come in time, or the limit was not lowered yet. => Lowering
     #[default]
     Watching,
@@ -60,12 +60,12 @@ impl Trial {
     /// Takes in what was seen. Returns true if replies that began since the last look may belong to
     /// requests that were sent before the limit changed.
     pub(super) fn look(&mut self, seen: &SeenLoad, now: Instant) -> bool {
-        let is_judging = matches!(self.phase, Phase::Judging { .. });
+        let is_judging = matches!(self.phase, TrialPhase::Judging { .. });
         self.meter.add(seen.began, now, !is_judging);
-        if let Phase::Resting { until } = self.phase
+        if let TrialPhase::Resting { until } = self.phase
             && now >= until
         {
-            self.phase = Phase::Watching;
+            self.phase = TrialPhase::Watching;
         }
         let is_late = self.late > 0;
         // Requests that were given up never begin.
@@ -75,7 +75,7 @@ impl Trial {
 
     /// Returns true while the limit is lowered on trial.
     pub(super) fn is_lowering(&self) -> bool {
-        matches!(self.phase, Phase::Lowering { .. } | Phase::Judging { .. })
+        matches!(self.phase, TrialPhase::Lowering { .. } | TrialPhase::Judging { .. })
     }
 
     /// Chooses the reaction to late replies at this limit.
@@ -86,27 +86,27 @@ impl Trial {
             return Remedy::Wait;
         }
         match self.phase {
-            Phase::Resting { .. } => return Remedy::Wait,
-            Phase::Watching => {
-                self.phase = Phase::Lowering { limit, rate_per_s: self.meter.highest(now) };
+            TrialPhase::Resting { .. } => return Remedy::Wait,
+            TrialPhase::Watching => {
+                self.phase = TrialPhase::Lowering { limit, rate_per_s: self.meter.highest(now) };
             }
             // The limit is low enough for the rates to be compared.
-            Phase::Lowering { limit: before, rate_per_s } if limit <= before * JUDGED_AT => {
-                self.phase = Phase::Judging { rate_per_s };
+            TrialPhase::Lowering { limit: before, rate_per_s } if limit <= before * JUDGED_AT => {
+                self.phase = TrialPhase::Judging { rate_per_s };
                 self.meter.restart(now);
                 return Remedy::Wait;
             }
-            Phase::Lowering { .. } => {}
-            Phase::Judging { rate_per_s } => {
+            TrialPhase::Lowering { .. } => {}
+            TrialPhase::Judging { rate_per_s } => {
                 let Some(now_per_s) = self.meter.certain(now) else { return Remedy::Wait };
                 if now_per_s < rate_per_s * VAIN_BELOW {
                     // Each trial in vain makes further trials rarer.
                     let pause = PAUSE.saturating_mul(1 << self.vain.min(PAUSE_DOUBLINGS));
                     self.vain += 1;
-                    self.phase = Phase::Resting { until: now + pause };
+                    self.phase = TrialPhase::Resting { until: now + pause };
                     return Remedy::Restore;
                 }
-                self.phase = Phase::Lowering { limit, rate_per_s: now_per_s };
+                self.phase = TrialPhase::Lowering { limit, rate_per_s: now_per_s };
             }
         }
         Remedy::Lower
@@ -116,8 +116,8 @@ impl Trial {
     pub(super) fn in_time(&mut self) {
         self.looks = self.looks.saturating_add(1);
         // A limit that was lowered shortly before may not show an effect yet.
-        if self.looks >= LOOKS_MIN && !matches!(self.phase, Phase::Watching) {
-            self.phase = Phase::Watching;
+        if self.looks >= LOOKS_MIN && !matches!(self.phase, TrialPhase::Watching) {
+            self.phase = TrialPhase::Watching;
             self.vain = 0;
         }
     }

@@ -5,7 +5,7 @@ use spillway_types::Speed;
 
 use super::ratio::Ratio;
 use super::regression::{Prior, Sums};
-use super::seen::Seen;
+use super::seen::ObservedLatency;
 
 /// Terms of the time to the first token: see [`features`].
 const TERMS: usize = 5;
@@ -43,7 +43,7 @@ const TURNS_MIN: f64 = 0.2;
 /// A model takes about 400 bytes, and [`LatencyModel::learn`] less than a microsecond. Times are
 /// milliseconds by any clock that goes on over restarts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Saved")]
+#[serde(try_from = "SavedModel")]
 pub struct LatencyModel {
     #[serde(skip)]
     profile: Speed,
@@ -66,7 +66,7 @@ pub struct LatencyModel {
 
 /// Saved model, not checked yet.
 #[derive(Debug, Deserialize)]
-struct Saved {
+struct SavedModel {
     sums: Sums<TERMS>,
     replies: f64,
     error: f64,
@@ -110,7 +110,7 @@ impl LatencyModel {
     }
 
     /// Learns from one successful reply. The order of replies does not matter.
-    pub fn learn(&mut self, seen: &Seen, now_ms: u64) {
+    pub fn learn(&mut self, seen: &ObservedLatency, now_ms: u64) {
         let Some(seen) = seen.sound() else { return };
         self.age(now_ms);
         let features = features(&seen);
@@ -246,7 +246,7 @@ impl LatencyModel {
 /// Returns the features of the time to first token: 1 for the floor; thousands of tokens to read;
 /// the product of those and the thousands before them; the product of those and the running
 /// requests; requests that are queued ahead.
-fn features(seen: &Seen) -> [f64; TERMS] {
+fn features(seen: &ObservedLatency) -> [f64; TERMS] {
     let cached = f64::from(seen.cached_tokens) / 1_000.0;
     let to_read = (f64::from(seen.prompt_tokens) / 1_000.0 - cached).max(0.0);
     let before = f64::from(seen.pending_tokens) / 1_000.0;
@@ -287,11 +287,11 @@ fn is_amount(number: f32) -> bool {
     number > 0.0 && number <= 1e9
 }
 
-impl TryFrom<Saved> for LatencyModel {
+impl TryFrom<SavedModel> for LatencyModel {
     type Error = UnsoundModel;
 
-    fn try_from(saved: Saved) -> Result<Self, UnsoundModel> {
-        let Saved { sums, replies, error, row, last_ms, decode, text, kv_tokens } = saved;
+    fn try_from(saved: SavedModel) -> Result<Self, UnsoundModel> {
+        let SavedModel { sums, replies, error, row, last_ms, decode, text, kv_tokens } = saved;
         let are_amounts = [replies, error, f64::from(kv_tokens)]
             .iter()
             .all(|&number| number.is_finite() && (0.0..=1e12).contains(&number));

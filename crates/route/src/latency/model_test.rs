@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use spillway_types::{Prediction, Speed};
 
-use super::{LatencyModel, Seen};
+use super::{LatencyModel, ObservedLatency};
 
 /// Replica that is as fast as its speed says, but for noise.
 struct Replica {
@@ -25,10 +25,10 @@ impl Replica {
     }
 
     /// Returns a chat request: a long prompt, some of it cached, now and then behind a queue.
-    fn request(&mut self) -> Seen {
+    fn request(&mut self) -> ObservedLatency {
         let prompt_tokens = 200.0 + self.rng.f32() * 8_000.0;
         let is_queue = self.rng.u8(..5) == 0;
-        Seen {
+        ObservedLatency {
             prompt_tokens,
             cached_tokens: prompt_tokens * self.rng.f32() * 0.9,
             running: self.rng.f32() * 20.0,
@@ -38,7 +38,7 @@ impl Replica {
         }
     }
 
-    fn exact_ms(&self, seen: &Seen) -> f32 {
+    fn exact_ms(&self, seen: &ObservedLatency) -> f32 {
         let Speed { floor_ms, prefill_ms, prefill_ms_per_thousand, .. } = self.speed;
         let to_read = seen.prompt_tokens - seen.cached_tokens;
         let context = seen.cached_tokens + to_read / 2.0;
@@ -50,10 +50,10 @@ impl Replica {
     }
 
     /// Returns a reply to such a request, off by up to this part of its time.
-    fn reply(&mut self, noise: f32) -> Seen {
+    fn reply(&mut self, noise: f32) -> ObservedLatency {
         let seen = self.request();
         let factor = 1.0 + noise * (2.0 * self.rng.f32() - 1.0);
-        Seen { first_token_ms: self.exact_ms(&seen) * factor, ..seen }
+        ObservedLatency { first_token_ms: self.exact_ms(&seen) * factor, ..seen }
     }
 
     /// Returns the mean error of the model's predictions for the next requests, as a part of their
@@ -152,7 +152,7 @@ fn what_replies_do_not_tell_stays_as_the_profile_says() {
     assert_near(fresh.floor_ms, profile.floor_ms, 1e-3, "floor");
     assert_eq!((fresh.trust, fresh.kv_tokens, fresh.ends_per_s), (0.0, 7_000.0, 3.0));
     let empty = Prediction::default();
-    (0..200).for_each(|reply| model.learn(&Seen::of(&empty, 90.0), reply));
+    (0..200).for_each(|reply| model.learn(&ObservedLatency::of(&empty, 90.0), reply));
     let taught = model.speed(200);
     assert_near(taught.floor_ms, 90.0, 0.05, "floor");
     assert_near(taught.prefill_ms, 0.4, 1e-3, "prefill");
@@ -197,9 +197,9 @@ fn what_makes_no_sense_is_passed_over() {
     let before = model.clone();
     let good = replica.reply(0.05);
     for wrong in [f32::NAN, f32::INFINITY, -1.0] {
-        model.learn(&Seen { first_token_ms: wrong, ..good }, 2_000);
-        model.learn(&Seen { prompt_tokens: wrong, ..good }, 2_000);
-        model.learn(&Seen { running: wrong, ..good }, 2_000);
+        model.learn(&ObservedLatency { first_token_ms: wrong, ..good }, 2_000);
+        model.learn(&ObservedLatency { prompt_tokens: wrong, ..good }, 2_000);
+        model.learn(&ObservedLatency { running: wrong, ..good }, 2_000);
         model.learn_decode(wrong, 10.0);
         model.learn_decode(10.0, wrong);
         model.learn_text(wrong, wrong);
@@ -242,7 +242,7 @@ proptest! {
     ) {
         let mut model = LatencyModel::new(Speed::UNKNOWN);
         for ([prompt, cached, running, queued, pending, first_token_ms], at) in told {
-            let seen = Seen {
+            let seen = ObservedLatency {
                 prompt_tokens: prompt,
                 cached_tokens: cached,
                 running,

@@ -6,7 +6,7 @@ use spillway_types::Prediction;
 ///
 /// A value that is negative or not finite makes the whole reply useless, and the model ignores it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct ObservedLatency {
     /// Tokens of the prompt, from the reply if it has them, or else as predicted.
     pub prompt_tokens: f32,
     /// Tokens of the prompt that were in the replica's cache.
@@ -21,7 +21,7 @@ pub struct Seen {
     pub first_token_ms: f32,
 }
 
-impl Seen {
+impl ObservedLatency {
     /// Returns a reply that began after `first_token_ms`, to a request sent with this prediction.
     ///
     /// Set the token counts from the reply where it has them.

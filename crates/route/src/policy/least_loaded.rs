@@ -47,7 +47,7 @@ impl LeastLoaded {
         Self { weights: LeastLoadedWeights { queue, gpu, kv, latency }, live }
     }
 
-    fn score(&self, usable: &Usable, signals: &Signals, usual: &Usual) -> f64 {
+    fn score(&self, usable: &Usable, signals: &Signals, usual: &LoadMeans) -> f64 {
         let LeastLoadedWeights { queue, gpu, kv, latency } = self.weights;
         let reported = in_system(signals);
         // At least the requests known to be in flight count, whatever was reported.
@@ -70,7 +70,7 @@ impl Choose for LeastLoaded {
         field: &Field<'_>,
         moment: &mut Moment<'_>,
     ) -> Option<Attempt> {
-        let usual = Usual::of(field);
+        let usual = LoadMeans::of(field);
         let score = |usable: &Usable| self.score(usable, &field.signals(usable), &usual);
         field.least(moment, score).map(|usable| usable.because(Reason::Lightest))
     }
@@ -78,7 +78,7 @@ impl Choose for LeastLoaded {
 
 /// Means among the usable candidates.
 #[derive(Debug)]
-struct Usual {
+struct LoadMeans {
     reports: Reports,
     latency_ms: f32,
     gpu_use: f32,
@@ -89,7 +89,7 @@ struct Usual {
     own_load: f64,
 }
 
-impl Usual {
+impl LoadMeans {
     fn of(field: &Field<'_>) -> Self {
         let [mut latency_ms, mut gpu_use, mut kv_use] = [Mean::default(); 3];
         let mut reports = ReportSums::default();

@@ -83,7 +83,7 @@ impl Choose for Prequal {
             return field.lightest(moment).map(|usable| usable.because(Reason::Substitute));
         }
         let bound = self.bound(probes);
-        let usual = Usual::of(field, probes);
+        let usual = ProbeMeans::of(field, probes);
         let mut best: Option<(Usable, f32)> = None;
         let mut equals: u32 = 0;
         for Probe { usable, .. } in probes.iter().flatten().filter(|probe| probe.load <= bound) {
@@ -101,13 +101,13 @@ impl Choose for Prequal {
 
 /// Means among the drawn candidates.
 #[derive(Clone, Copy, Debug)]
-struct Usual {
+struct ProbeMeans {
     latency_ms: f32,
     /// Requests of this process when the latency was measured.
     in_flight: f32,
 }
 
-impl Usual {
+impl ProbeMeans {
     fn of(field: &Field<'_>, probes: &[Option<Probe>]) -> Self {
         let (mut latency_ms, mut in_flight) = (Mean::default(), Mean::default());
         for Probe { usable, .. } in probes.iter().flatten() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::request::Request;
+use super::request::RequestSize;
 use crate::Push;
 
 /// Room for a request at a replica now.
@@ -41,7 +41,7 @@ const QUEUED_PER_RUNNING: f32 = 0.25;
 
 impl Room {
     /// Returns the room for a request, `to_read` tokens of which are not in this cache.
-    pub(super) fn fit(&self, request: &Request, to_read: f32, push: Push) -> Fit {
+    pub(super) fn fit(&self, request: &RequestSize, to_read: f32, push: Push) -> Fit {
         let need = to_read + request.output_tokens;
         let is_known = self.kv_tokens > 0.0;
         // A request that can't wait in the node is always sent.

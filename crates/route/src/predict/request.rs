@@ -7,7 +7,7 @@ use crate::PredictedTuning;
 
 /// Size of a request, and its keys.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct RequestSize {
     pub(super) prompt_bytes: f32,
     pub(super) block_bytes: f32,
     /// Expected tokens of the reply.
@@ -19,7 +19,7 @@ pub(super) struct Request {
     pub(super) can_wait: bool,
 }
 
-impl Request {
+impl RequestSize {
     pub(super) fn new(
         inquiry: &Inquiry,
         tuning: &PredictedTuning,

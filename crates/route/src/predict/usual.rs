@@ -14,7 +14,7 @@ const SAMPLE: usize = 32;
 
 /// Means over the usable candidates. Times are for a candidate of the mean weight.
 #[derive(Debug)]
-pub(super) struct Usual {
+pub(super) struct CandidateMeans {
     pub(super) reports: Reports,
     pub(super) queued: f32,
     pub(super) running: f32,
@@ -30,7 +30,7 @@ pub(super) struct Usual {
     ramp_permille: u16,
 }
 
-impl Usual {
+impl CandidateMeans {
     /// Returns the means of up to [`SAMPLE`] candidates, evenly spread over the group; of all if
     /// none of the sampled ones is usable.
     pub(super) fn of(field: &Field<'_>) -> Self {
@@ -126,12 +126,12 @@ impl Sums {
         self.ramp_permille = self.ramp_permille.max(usable.ramp_permille);
     }
 
-    fn finish(self) -> Usual {
+    fn finish(self) -> CandidateMeans {
         let unknown = Speed::UNKNOWN;
         let count = self.count.max(1.0);
         let base = ((self.base / count) as f32).max(1.0);
         let turn = self.turn.or(0.0) / base;
-        Usual {
+        CandidateMeans {
             reports: self.reports.finish(),
             queued: self.queued.or(0.0),
             running: self.running.or(0.0),

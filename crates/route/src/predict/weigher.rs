@@ -4,8 +4,8 @@ use spillway_types::{Inquiry, Prediction, Reading, Signals, Speed};
 
 use super::cost::{Cost, sound};
 use super::fit::{Fit, Room};
-use super::request::Request;
-use super::usual::Usual;
+use super::request::RequestSize;
+use super::usual::CandidateMeans;
 use crate::field::{Field, Usable};
 use crate::rendezvous::uniform;
 use crate::reported::in_system;
@@ -19,8 +19,8 @@ const KV_USE_TELLING: f32 = 0.3;
 #[derive(Debug)]
 pub(crate) struct Weigher {
     tuning: PredictedTuning,
-    request: Request,
-    usual: Usual,
+    request: RequestSize,
+    usual: CandidateMeans,
 }
 
 /// Prediction for a request at one candidate.
@@ -40,7 +40,7 @@ pub(crate) struct Weight {
 pub(crate) struct Outline {
     /// Cost without the tie-breaker.
     pub(crate) cost: Cost,
-    load: Load,
+    load: ReplicaLoad,
     prompt: f32,
     cached: f32,
     is_queue: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Outline {
 
 /// Present load of a candidate.
 #[derive(Clone, Copy, Debug)]
-struct Load {
+struct ReplicaLoad {
     requests: f32,
     newer: f32,
     queued: f32,
@@ -66,7 +66,7 @@ impl Weigher {
         field: &Field<'_>,
         rng: &mut fastrand::Rng,
     ) -> Self {
-        let request = Request::new(inquiry, tuning, field.cached_blocks_max(), rng);
+        let request = RequestSize::new(inquiry, tuning, field.cached_blocks_max(), rng);
         let tuning = PredictedTuning {
             kappa: sound(tuning.kappa),
             crowding: sound(tuning.crowding),
@@ -75,7 +75,7 @@ impl Weigher {
             tie_ms: sound(tuning.tie_ms),
             ..*tuning
         };
-        Self { tuning, request, usual: Usual::of(field) }
+        Self { tuning, request, usual: CandidateMeans::of(field) }
     }
 
     /// Returns a hash of the beginning of the prompt; random for a request without one.
@@ -206,7 +206,7 @@ impl Weigher {
     /// run at once. If requests waited at the report, that number is what ran then; otherwise the
     /// use of the cache tells how many more would have had room.
     #[inline]
-    fn load(&self, usable: &Usable, signals: &Signals) -> Load {
+    fn load(&self, usable: &Usable, signals: &Signals) -> ReplicaLoad {
         let reports = &self.usual.reports;
         let reported = in_system(signals);
         let requests = self.requests(usable, reported, signals);
@@ -223,7 +223,7 @@ impl Weigher {
                 if kv_use >= KV_USE_TELLING { running / kv_use.min(1.0) } else { f32::INFINITY };
             positive(requests - at_once)
         };
-        Load {
+        ReplicaLoad {
             requests,
             newer: requests - reports.before(reported),
             queued: waits,

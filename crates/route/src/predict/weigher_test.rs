@@ -6,7 +6,7 @@ use spillway_types::{BlockHashes, Reading, ReplicaSlot, Signals, Speed};
 use super::{Cost, Fit};
 use crate::test_world::{NOW, Prompt, World, any_prompted};
 use crate::{
-    Goal, Group, Moment, Plan, Policy, PredictedTuning, Push, Refusal, Tuning, Weighed,
+    Goal, Group, Moment, Plan, PlanError, Policy, PredictedTuning, Push, Tuning, Weighed,
     plan_explained,
 };
 
@@ -211,7 +211,7 @@ fn goes_to(plan: Plan) -> Option<u32> {
     match plan {
         Plan::Attempt(attempt) => Some(attempt.slot.0),
         Plan::Refuse(refusal) => {
-            assert_eq!(refusal, Refusal::AllBusy);
+            assert_eq!(refusal, PlanError::AllBusy);
             None
         }
     }
@@ -303,7 +303,7 @@ proptest! {
                 prop_assert!(chosen.fit != Fit::Full, "{chosen:?}");
             }
             Plan::Refuse(refusal) => {
-                prop_assert_eq!(refusal, Refusal::AllBusy);
+                prop_assert_eq!(refusal, PlanError::AllBusy);
                 for candidate in world.usable() {
                     let one = all.iter().find(|one| one.slot == candidate.slot).unwrap();
                     prop_assert!(one.fit != Fit::Fits);

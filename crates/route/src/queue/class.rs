@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::line::{Line, Load, QUANTUM, Seat};
+use super::line::{Line, QUANTUM, QueueLoad, Seat};
 
 /// Lines of a class, and their turns.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Class {
     round: u64,
     /// Number of lines that ever joined.
     joined: u64,
-    load: Load,
+    load: QueueLoad,
     /// Requests of other classes that were taken out since the last of this one, or since this
     /// class was empty.
     pub(super) passed_over: u32,
@@ -29,7 +29,7 @@ pub(super) struct Class {
 impl Class {
     pub(super) fn insert(&mut self, tenant: u64, weight: u16, seat: Seat) {
         self.change(tenant, weight, |line, _| line.insert(seat));
-        self.load = self.load.plus(Load { requests: 1, cost: seat.cost.into() });
+        self.load = self.load.plus(QueueLoad { requests: 1, cost: seat.cost.into() });
     }
 
     pub(super) fn remove(&mut self, tenant: u64, seat: &Seat) {
@@ -83,12 +83,12 @@ impl Class {
     }
 
     /// Returns the load of all requests that wait.
-    pub(super) fn load(&self) -> Load {
+    pub(super) fn load(&self) -> QueueLoad {
         self.load
     }
 
     /// Returns the tenants that wait: name, weight, load of promised requests, load of others.
-    pub(super) fn lines(&self) -> impl Iterator<Item = (u64, u16, Load, Load)> + '_ {
+    pub(super) fn lines(&self) -> impl Iterator<Item = (u64, u16, QueueLoad, QueueLoad)> + '_ {
         let parts =
             |(&tenant, line): (&u64, &Line)| (tenant, line.weight, line.promised, line.newcomers);
         self.lines.iter().map(parts)
@@ -164,6 +164,6 @@ pub(crate) fn cost(tokens: u32) -> u32 {
 /// Least cost of a request in tokens: a replica works on each request, however small.
 const COST_MIN: u32 = 64;
 
-fn share_of(load: Load, paid: u64) -> usize {
+fn share_of(load: QueueLoad, paid: u64) -> usize {
     (load.requests as f64 * paid as f64 / load.cost as f64) as usize
 }

@@ -21,7 +21,7 @@ pub(super) struct Seat {
 
 /// Number of requests and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Load {
+pub(crate) struct QueueLoad {
     pub(crate) requests: usize,
     /// Cost in tokens.
     pub(crate) cost: u64,
@@ -33,8 +33,8 @@ pub(super) struct Line {
     /// Seats of promised requests, and of others.
     seats: [BTreeSet<Seat>; 2],
     pub(super) weight: u16,
-    pub(super) promised: Load,
-    pub(super) newcomers: Load,
+    pub(super) promised: QueueLoad,
+    pub(super) newcomers: QueueLoad,
     newcomer_size: u64,
     /// Tokens that the tenant may take, as of `credit_round`. The rest is lost when the line is
     /// empty: a share can't be saved up.
@@ -50,8 +50,8 @@ impl Line {
         Self {
             seats: Default::default(),
             weight: weight.max(1),
-            promised: Load::default(),
-            newcomers: Load::default(),
+            promised: QueueLoad::default(),
+            newcomers: QueueLoad::default(),
             newcomer_size: 0,
             credit: 0,
             credit_round: round,
@@ -114,8 +114,8 @@ impl Line {
     }
 
     /// Returns the load that is served before this seat.
-    pub(super) fn before(&self, seat: &Seat) -> Load {
-        let mut load = Load::default();
+    pub(super) fn before(&self, seat: &Seat) -> QueueLoad {
+        let mut load = QueueLoad::default();
         for other in self.seats.iter().flat_map(|seats| seats.range(..seat)) {
             load.requests += 1;
             load.cost += u64::from(other.cost);
@@ -124,7 +124,7 @@ impl Line {
     }
 
     /// Returns the load of all requests.
-    pub(super) fn load(&self) -> Load {
+    pub(super) fn load(&self) -> QueueLoad {
         self.promised.plus(self.newcomers)
     }
 
@@ -142,7 +142,7 @@ impl Line {
         self.seats.iter().filter_map(BTreeSet::first).min().copied()
     }
 
-    fn load_of(&mut self, seat: &Seat) -> &mut Load {
+    fn load_of(&mut self, seat: &Seat) -> &mut QueueLoad {
         if seat.is_newcomer { &mut self.newcomers } else { &mut self.promised }
     }
 
@@ -158,7 +158,7 @@ impl Line {
     }
 }
 
-impl Load {
+impl QueueLoad {
     pub(crate) fn plus(self, other: Self) -> Self {
         Self { requests: self.requests + other.requests, cost: self.cost + other.cost }
     }

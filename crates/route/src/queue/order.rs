@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::WaitLimits;
 use super::class::Class;
-use super::line::{Load, SIZE_UNIT, Seat};
+use super::line::{QueueLoad, SIZE_UNIT, Seat};
 use crate::Asker;
 
 /// Number of priority classes; 0 is the most urgent.
@@ -18,14 +18,14 @@ pub(super) const TURNS_MAX: u32 = 32;
 
 /// Class, tenant and seat of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct QueuePosition {
     class: usize,
     tenant: u64,
     weight: u16,
     pub(super) seat: Seat,
 }
 
-impl Place {
+impl QueuePosition {
     pub(super) fn new(
         asker: &Asker,
         limits: &WaitLimits,
@@ -51,23 +51,23 @@ const SIZE_MAX: u64 = SIZE_UNIT << 20;
 
 /// Places of all requests that wait and need not have left yet.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct QueueOrder {
     classes: [Class; CLASSES],
 }
 
-impl Order {
-    pub(super) fn insert(&mut self, place: Place) {
+impl QueueOrder {
+    pub(super) fn insert(&mut self, place: QueuePosition) {
         self.classes[place.class].insert(place.tenant, place.weight, place.seat);
     }
 
     /// Puts back a place that was taken out; its tenant keeps its present weight.
-    pub(super) fn put_back(&mut self, place: Place) {
+    pub(super) fn put_back(&mut self, place: QueuePosition) {
         let class = &mut self.classes[place.class];
         let weight = class.weight(place.tenant).unwrap_or(place.weight);
         class.insert(place.tenant, weight, place.seat);
     }
 
-    pub(super) fn remove(&mut self, place: &Place) {
+    pub(super) fn remove(&mut self, place: &QueuePosition) {
         self.classes[place.class].remove(place.tenant, &place.seat);
     }
 
@@ -88,7 +88,7 @@ impl Order {
     /// class below, or else of the own class and of a tenant that holds more of the queue than this
     /// one's. A promised request never leaves; a new promised one may also replace one of its own
     /// tenant.
-    pub(super) fn victim(&self, place: &Place) -> Option<u64> {
+    pub(super) fn victim(&self, place: &QueuePosition) -> Option<u64> {
         let below = self.classes[place.class + 1..].iter().rev().find_map(Class::last_newcomer);
         let same = &self.classes[place.class];
         let beside = || match place.seat.is_newcomer {
@@ -100,7 +100,7 @@ impl Order {
 
     /// Returns how many requests of its tenant wait in its class, and the number of lines in its
     /// class and all less urgent ones, with its own.
-    pub(super) fn share(&self, place: &Place) -> (usize, usize) {
+    pub(super) fn share(&self, place: &QueuePosition) -> (usize, usize) {
         let (own, lines) = self.classes[place.class].share(place.tenant);
         let below = self.classes[place.class + 1..].iter().map(|class| class.lines().count());
         (own, lines + below.sum::<usize>())
@@ -117,12 +117,15 @@ impl Order {
     }
 
     /// Returns the tenants that wait in this class, with their weights and loads.
-    pub(super) fn lines(&self, priority: u8) -> impl Iterator<Item = (u64, u16, Load, Load)> + '_ {
+    pub(super) fn lines(
+        &self,
+        priority: u8,
+    ) -> impl Iterator<Item = (u64, u16, QueueLoad, QueueLoad)> + '_ {
         self.classes[class(priority)].lines()
     }
 
     /// Returns how many requests stand before this place.
-    pub(super) fn position(&self, place: &Place) -> usize {
+    pub(super) fn position(&self, place: &QueuePosition) -> usize {
         let above = self.classes[..place.class].iter().map(|class| class.load().requests);
         let within = self.classes[place.class].position(place.tenant, &place.seat);
         above.sum::<usize>() + within

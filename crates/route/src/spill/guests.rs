@@ -3,7 +3,7 @@
 use spillway_types::ShedState;
 
 use super::cost::sound;
-use super::pace::Usual;
+use super::pace::RegionMeans;
 use super::region::OwnRegion;
 use super::terms::SpillTerms;
 
@@ -34,7 +34,7 @@ pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
         return Guest::Welcome;
     }
     // Other regions say nothing about a wait in this one.
-    let usual = Usual::of(&[], terms);
+    let usual = RegionMeans::of(&[], terms);
     let more = own.report.change() + own.waiting.all as f32;
     let ahead = usual.guests_ahead(&own.report, more, terms);
     Guest::Refused { wait_ms: ahead.max(1.0) * usual.turn_ms(&own.report) }

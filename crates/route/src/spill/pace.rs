@@ -11,14 +11,14 @@ const TURN_PRIOR_MS: f32 = 100.0;
 
 /// Means of the other regions: the stand-in for what one of them does not report.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Usual {
+pub(super) struct RegionMeans {
     /// Milliseconds between two ends in a busy region.
     turn_ms: f32,
     /// Milliseconds until a guest's turn comes.
     wait_ms: f32,
 }
 
-impl Usual {
+impl RegionMeans {
     /// Reads the reports of all reachable other regions. The own region is left out: this decision
     /// is made because it is busy, which says nothing about others.
     pub(super) fn of(others: &[RegionCandidate], terms: &SpillTerms) -> Self {

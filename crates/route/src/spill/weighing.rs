@@ -5,7 +5,7 @@ use spillway_types::{RAMP_FULL, ShedState};
 
 use super::cost::{SpillCost, sound};
 use super::guests::reserve;
-use super::pace::Usual;
+use super::pace::RegionMeans;
 use super::region::{Access, OwnRegion, RegionCandidate, Waiting};
 use super::terms::SpillTerms;
 use super::verdict::{Judged, Objection, REGIONS_INLINE, SpillPlan, SpillReason, SpillVerdict};
@@ -25,7 +25,7 @@ pub(super) struct Weighing<'a> {
     wait_left_ms: f32,
     /// Milliseconds by which another region has to cost less.
     margin_ms: f32,
-    usual: Usual,
+    usual: RegionMeans,
 }
 
 /// Costs and objections by region.
@@ -44,7 +44,7 @@ impl<'a> Weighing<'a> {
         let left_ms = own.first_token_ms_max.map_or(deadline_ms, |max| deadline_ms.min(sound(max)));
         let wait_left_ms = left_ms.min(deadline_ms * IN_TIME_SHARE);
         let margin_ms = if own.has_room() { own.gain_ms(terms) } else { sound(terms.margin_ms) };
-        let usual = Usual::of(others, terms);
+        let usual = RegionMeans::of(others, terms);
         Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual }
     }
 

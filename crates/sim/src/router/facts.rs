@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use spillway_journey::{
-    Claim, Conversation, Kept, Permission, PlaceSight, Position, QueueSight,
+    Claim, Conversation, KeptPlaces, Permission, PlaceSight, Position, QueueSight,
     RegionSight as RegionFacts, ReplicaGroup, ReplicaSight as ReplicaFacts, RequestSight, Room,
     RoomLoads, RouteRules,
 };
@@ -137,7 +137,7 @@ impl ReplicaFacts for Facts<'_> {
         PlaceSight::has_guessed_limit(&self.sight.replicas[slot.index()])
     }
 
-    fn kept_from_tenant(&self) -> Option<Kept> {
+    fn kept_from_tenant(&self) -> Option<KeptPlaces> {
         None
     }
 

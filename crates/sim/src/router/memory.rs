@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spillway_prefix::{
     FineIndex, HeatConfig, HeatTracker, HotDelta, HotView, IndexConfig, IndexReader, Matches,
 };
-use spillway_route::{LatencyModel, Seen};
+use spillway_route::{LatencyModel, ObservedLatency};
 use spillway_types::{Holder, Speed};
 
 use super::spillway::{RouterConfig, identity};
@@ -88,10 +88,10 @@ impl Memory {
             self.index.correct(holder, replied.chain, replied.cached_tokens / BLOCK_TOKENS);
         }
         let prediction = replied.prediction.unwrap_or_default();
-        let seen = Seen {
+        let seen = ObservedLatency {
             prompt_tokens: replied.prompt_tokens as f32,
             cached_tokens: replied.cached_tokens as f32,
-            ..Seen::of(&prediction, replied.first_token_ms as f32)
+            ..ObservedLatency::of(&prediction, replied.first_token_ms as f32)
         };
         let model = &mut self.models[replied.replica];
         model.learn(&seen, replied.now_ms);

@@ -14,7 +14,7 @@ use spillway_types::{RAMP_FULL, RegionName, ReplicaSlot, Speed};
 
 use super::facts::{Facts, own_region};
 use super::memory::Memory;
-use super::{Ask, Ended, Replied, Router, Sent, Sight, Verdict, region_name};
+use super::{Ask, Ended, Replied, Router, RouterVerdict, Sent, Sight, region_name};
 use crate::text::mix;
 
 /// Milliseconds from one board of signals to the next.
@@ -168,17 +168,17 @@ impl SpillwayRouter {
     }
 
     /// Returns the verdict that carries out a step.
-    fn verdict(&self, step: Step, facts: &Facts<'_>, journey: &Journey) -> Option<Verdict> {
+    fn verdict(&self, step: Step, facts: &Facts<'_>, journey: &Journey) -> Option<RouterVerdict> {
         match step {
             Step::Ask { attempt: Attempt { slot, prediction, .. }, .. } => {
-                Some(Verdict::Serve { replica: slot.index(), prediction })
+                Some(RouterVerdict::Serve { replica: slot.index(), prediction })
             }
             Step::Forward { region, .. } => {
                 let index = self.other_names.iter().position(|name| *name == region)?;
-                Some(Verdict::Forward(facts.sight.others[index].region))
+                Some(RouterVerdict::Forward(facts.sight.others[index].region))
             }
-            Step::Wait(terms) => Some(Verdict::Wait { terms, claim: journey.claim() }),
-            Step::Pause(pause) => Some(Verdict::Pause(pause)),
+            Step::Wait(terms) => Some(RouterVerdict::Wait { terms, claim: journey.claim() }),
+            Step::Pause(pause) => Some(RouterVerdict::Pause(pause)),
             // One model is served, silence is never reported, and verdicts about a request that a
             // replica works on are not asked for.
             Step::StandIn | Step::Hedge(_) | Step::Listen | Step::End(_) => None,
@@ -187,7 +187,12 @@ impl SpillwayRouter {
 }
 
 impl Router for SpillwayRouter {
-    fn decide(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, rng: &mut fastrand::Rng) -> Verdict {
+    fn decide(
+        &mut self,
+        ask: &Ask<'_>,
+        sight: &Sight<'_>,
+        rng: &mut fastrand::Rng,
+    ) -> RouterVerdict {
         let mut journey = self.take_journey(ask, sight);
         self.prepare(ask, sight);
         let facts = Facts { router: self, ask, sight };
@@ -198,7 +203,7 @@ impl Router for SpillwayRouter {
         let verdict = self.verdict(step, &facts, &journey);
         debug_assert!(verdict.is_some(), "{journey:?}");
         self.journeys.insert(ask.number, journey);
-        verdict.unwrap_or(Verdict::Shed(None))
+        verdict.unwrap_or(RouterVerdict::Shed(None))
     }
 
     fn told(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
@@ -243,30 +248,37 @@ impl Router for SpillwayRouter {
 }
 
 /// Returns the answer to the client at the end of a journey.
-fn end(ending: Ending, journey: &Journey, facts: &Facts<'_>, rng: &mut fastrand::Rng) -> Verdict {
+fn end(
+    ending: Ending,
+    journey: &Journey,
+    facts: &Facts<'_>,
+    rng: &mut fastrand::Rng,
+) -> RouterVerdict {
     let Sight { now, queue, .. } = *facts.sight;
     match ending {
         Ending::Reply | Ending::HeldReply | Ending::LastFailure | Ending::ClientFault => {
-            Verdict::Fail
+            RouterVerdict::Fail
         }
         Ending::Shed { reason: ShedReason::NobodyInReach, .. } => {
-            Verdict::Shed(Some(queue.turn_away(now, rng)))
+            RouterVerdict::Shed(Some(queue.turn_away(now, rng)))
         }
         Ending::Shed { predicted_ms, .. } => {
             let rate = |tokens| journey.expected_rate(facts, tokens);
             let asker = facts.ask.asker(journey.claim());
-            Verdict::Shed(Some(queue.shed(&asker, (predicted_ms, rate), now, rng)))
+            RouterVerdict::Shed(Some(queue.shed(&asker, (predicted_ms, rate), now, rng)))
         }
-        Ending::SentAway { retry_after, .. } => Verdict::Shed(Some(retry_after)),
-        Ending::TooLate { reason: ShedReason::Slo, .. } => Verdict::Shed(Some(LateProbes::PERIOD)),
+        Ending::SentAway { retry_after, .. } => RouterVerdict::Shed(Some(retry_after)),
+        Ending::TooLate { reason: ShedReason::Slo, .. } => {
+            RouterVerdict::Shed(Some(LateProbes::PERIOD))
+        }
         Ending::Refused(refused) => {
             let after = refused.retry_at.map(|until| until.saturating_duration_since(now));
-            Verdict::Shed(after)
+            RouterVerdict::Shed(after)
         }
         Ending::OnlyRegionGone
         | Ending::Forbidden(_)
         | Ending::NoPlaceInTime(_)
-        | Ending::TooLate { .. } => Verdict::Shed(None),
+        | Ending::TooLate { .. } => RouterVerdict::Shed(None),
     }
 }
 

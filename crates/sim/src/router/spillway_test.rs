@@ -7,7 +7,7 @@ use spillway_types::{
     BlockHashes, Deadline, Inquiry, ModelName, Reading, RegionName, Residency, Signals,
 };
 
-use crate::router::{Ask, Queue, RegionSight, ReplicaSight, Router, Sight, Truth, Verdict};
+use crate::router::{Ask, Queue, RegionSight, ReplicaSight, Router, RouterVerdict, Sight, Truth};
 use crate::{Setup, SpillwayRouter};
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ impl Case {
         at_ms: u64,
         others: &[RegionSight],
         only: &[&str],
-    ) -> Verdict {
+    ) -> RouterVerdict {
         let now = self.start + Duration::from_millis(at_ms);
         let regions = only.iter().map(|name| RegionName::from(*name));
         let inquiry = inquiry(now, Residency::new(regions, []));
@@ -109,23 +109,23 @@ fn who_comes_back_when_told_to_has_the_promised_place_in_a_queue_that_is_full_fo
     // Requests wait at the replica, so that it gets no more.
     case.replica.signals.queued.value = 5.0;
     let shed = case.decide(7, 10_000, &[], &[]);
-    let Verdict::Shed(Some(after)) = shed else { panic!("{shed:?}") };
+    let RouterVerdict::Shed(Some(after)) = shed else { panic!("{shed:?}") };
     assert_eq!(case.queue.promised(), 1);
     let again_ms = 10_000 + u64::try_from(after.as_millis()).unwrap();
     let verdict = case.decide(7, again_ms, &[], &[]);
-    assert!(matches!(verdict, Verdict::Wait { claim: Claim::Promise, .. }), "{verdict:?}");
-    assert!(matches!(case.decide(8, again_ms, &[], &[]), Verdict::Shed(_)), "a newcomer");
+    assert!(matches!(verdict, RouterVerdict::Wait { claim: Claim::Promise, .. }), "{verdict:?}");
+    assert!(matches!(case.decide(8, again_ms, &[], &[]), RouterVerdict::Shed(_)), "a newcomer");
 }
 
 #[test]
 fn a_region_that_may_not_serve_a_request_does_not() {
     let other = RegionSight { region: 1, report: Some(RegionReport::default()), rtt_ms: 100.0 };
     let mut case = Case::new(10);
-    let serve = Verdict::Serve { replica: 0, prediction: None };
+    let serve = RouterVerdict::Serve { replica: 0, prediction: None };
     let kind = std::mem::discriminant(&serve);
     assert_eq!(std::mem::discriminant(&case.decide(0, 0, &[other], &[])), kind);
-    assert_eq!(case.decide(1, 0, &[other], &["region-1"]), Verdict::Forward(1));
+    assert_eq!(case.decide(1, 0, &[other], &["region-1"]), RouterVerdict::Forward(1));
     let here = case.decide(2, 0, &[other], &["region-0"]);
     assert_eq!(std::mem::discriminant(&here), kind);
-    assert!(matches!(case.decide(3, 0, &[other], &["region-2"]), Verdict::Shed(_)));
+    assert!(matches!(case.decide(3, 0, &[other], &["region-2"]), RouterVerdict::Shed(_)));
 }

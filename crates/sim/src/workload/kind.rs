@@ -71,18 +71,18 @@ impl fmt::Display for WorkloadKind {
 }
 
 impl FromStr for WorkloadKind {
-    type Err = UnknownWorkload;
+    type Err = UnknownWorkloadError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownWorkload> {
+    fn from_str(text: &str) -> Result<Self, UnknownWorkloadError> {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == text);
-        known.ok_or_else(|| UnknownWorkload(text.to_owned()))
+        known.ok_or_else(|| UnknownWorkloadError(text.to_owned()))
     }
 }
 
 /// Error for a name that no workload has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown workload `{0}`: expected system_prompts, chats, documents, bursts or hot")]
-pub struct UnknownWorkload(String);
+pub struct UnknownWorkloadError(String);
 
 #[cfg(test)]
 mod tests {

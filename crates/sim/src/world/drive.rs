@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use spillway_journey::Event as Outcome;
 
 use super::moves::Caches;
-use super::node::Node;
-use super::request::{Placed, State};
-use super::{Event, World};
-use crate::router::{Ask, Router, Sight, Verdict};
+use super::node::SimNode;
+use super::request::{Placed, RequestState};
+use super::{World, WorldEvent};
+use crate::router::{Ask, Router, RouterVerdict, Sight};
 
 impl World {
     /// Carries out what a request's node decides, until the request has to wait for something.
@@ -19,7 +19,7 @@ impl World {
             let verdict = self
                 .asking(request, node, |router, ask, sight, rng| router.decide(ask, sight, rng));
             match verdict {
-                Verdict::Serve { replica, prediction } => {
+                RouterVerdict::Serve { replica, prediction } => {
                     self.leave_queue(request);
                     let counted = prediction.map_or(0, |prediction| prediction.cached_tokens);
                     let asked = &self.requests[request];
@@ -34,25 +34,25 @@ impl World {
                     self.tell(request, node, Outcome::Asked);
                     return self.place(request, replica, placed);
                 }
-                Verdict::Forward(region) => {
+                RouterVerdict::Forward(region) => {
                     self.leave_queue(request);
                     return self.forward(request, region);
                 }
-                Verdict::Wait { terms, claim } => {
+                RouterVerdict::Wait { terms, claim } => {
                     if self.wait(request, terms, claim) {
                         return;
                     }
                     self.tell(request, node, Outcome::QueueFull);
                 }
-                Verdict::Pause(pause) if pause.is_zero() => {
+                RouterVerdict::Pause(pause) if pause.is_zero() => {
                     self.tell(request, node, Outcome::Paused);
                 }
-                Verdict::Pause(pause) => return self.pause(request, pause),
-                Verdict::Shed(after) => {
+                RouterVerdict::Pause(pause) => return self.pause(request, pause),
+                RouterVerdict::Shed(after) => {
                     self.leave_queue(request);
                     return self.shed(request, after);
                 }
-                Verdict::Fail => {
+                RouterVerdict::Fail => {
                     self.leave_queue(request);
                     return self.over(request);
                 }
@@ -83,7 +83,7 @@ impl World {
             chain: asked.chain().as_slice(),
         };
         let own = node.own_report(now);
-        let Node { router, rng, replicas, guests, queue, .. } = node;
+        let SimNode { router, rng, replicas, guests, queue, .. } = node;
         let sight = Sight {
             now: instant,
             now_ms: now.ms(),
@@ -108,13 +108,13 @@ impl World {
     /// to, if it has the patience.
     fn shed(&mut self, request: usize, after: Option<Duration>) {
         let asked = &mut self.requests[request];
-        asked.state = State::Moving;
+        asked.state = RequestState::Moving;
         if asked.inquiry.hop > 0 {
             let (node, home) = (asked.node, asked.region);
             let region = self.nodes[node].region;
             self.nodes[node].router.left(request);
             let back = self.now.after_us(self.way_us(region, home));
-            self.agenda.put(back, Event::Refused { request, region });
+            self.agenda.put(back, WorldEvent::Refused { request, region });
             return;
         }
         let after_us = after.map(|after| u64::try_from(after.as_micros()).unwrap_or(u64::MAX));
@@ -124,7 +124,7 @@ impl World {
             Some(again) => {
                 let node = asked.node;
                 self.nodes[node].router.left(request);
-                self.agenda.put(again, Event::Again { request });
+                self.agenda.put(again, WorldEvent::Again { request });
             }
             None => self.over(request),
         }
@@ -132,7 +132,7 @@ impl World {
 
     /// Lets a client that was turned away ask the same node again.
     pub(super) fn ask_again(&mut self, request: usize) {
-        if self.requests[request].state == State::Moving {
+        if self.requests[request].state == RequestState::Moving {
             self.drive(request);
         }
     }
@@ -140,7 +140,7 @@ impl World {
     /// Ends a request: its nodes forget it.
     pub(super) fn over(&mut self, request: usize) {
         let asked = &mut self.requests[request];
-        asked.state = State::Over;
+        asked.state = RequestState::Over;
         let (entry, node, hop) = (asked.entry, asked.node, asked.inquiry.hop);
         self.nodes[entry].router.left(request);
         self.nodes[node].router.left(request);

@@ -9,13 +9,13 @@ use spillway_route::{Policy, Push, RetryBudgetConfig};
 
 use super::world_test::{config, session};
 use super::{World, WorldConfig};
-use crate::router::{Ask, Ended, Replied, Router, Sent, Sight, Verdict};
+use crate::router::{Ask, Ended, Replied, Router, RouterVerdict, Sent, Sight};
 use crate::{Figures, RouterConfig, Session, Setup, SpillwayRouter};
 
 /// Act or result that a router was asked for, or told of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seen {
-    Decided(Verdict),
+    Decided(RouterVerdict),
     Told(Event),
     Refused,
 }
@@ -38,7 +38,12 @@ impl Witnessed {
 }
 
 impl Router for Witnessed {
-    fn decide(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, rng: &mut fastrand::Rng) -> Verdict {
+    fn decide(
+        &mut self,
+        ask: &Ask<'_>,
+        sight: &Sight<'_>,
+        rng: &mut fastrand::Rng,
+    ) -> RouterVerdict {
         let verdict = self.router.decide(ask, sight, rng);
         self.note(ask, sight, Seen::Decided(verdict));
         verdict
@@ -145,7 +150,9 @@ fn who_is_turned_away_comes_again_when_told_to_and_can_be_served() {
         .collect();
     let (_, diary) = run(&world, router, sessions, false);
     let turned_away = diary.iter().filter_map(|(number, at, seen)| match seen {
-        Seen::Decided(Verdict::Shed(Some(after))) => Some((number, at + after.as_millis() as u64)),
+        Seen::Decided(RouterVerdict::Shed(Some(after))) => {
+            Some((number, at + after.as_millis() as u64))
+        }
         _ => None,
     });
     let mut served = 0;

@@ -7,7 +7,7 @@ use spillway_prefix::HotView;
 use crate::Time;
 use crate::router::region_name;
 use crate::world::node::Elsewhere;
-use crate::world::{Event, World};
+use crate::world::{World, WorldEvent};
 
 /// Milliseconds between looks where everything is known at once: waiting requests are called.
 const LOOK_MS: f64 = 100.0;
@@ -28,7 +28,7 @@ impl World {
         let signals_ms = self.config.news.signals_ms;
         let period_ms = if signals_ms > 0.0 { signals_ms } else { LOOK_MS };
         let next = self.now.after_us((period_ms * 1e3) as u64);
-        self.agenda.put(next, Event::Look { region });
+        self.agenda.put(next, WorldEvent::Look { region });
     }
 
     /// Updates the knowledge of a node just before it decides, if everything is known at once.
@@ -92,7 +92,7 @@ impl World {
         let (load, made) = (speaker.report.load, self.now);
         for to in (0..self.regions.len()).filter(|&to| to != region) {
             let at = self.now.after_us(self.way_us(region, to));
-            self.agenda.put(at, Event::Report { from: region, to, load, made });
+            self.agenda.put(at, WorldEvent::Report { from: region, to, load, made });
         }
     }
 
@@ -106,10 +106,10 @@ impl World {
             self.proposals += 1;
             self.deltas.insert(proposal, delta);
             let at = self.now.after_us((self.config.news.agree_ms * 1e3) as u64);
-            self.agenda.put(at, Event::Agreed { region, proposal });
+            self.agenda.put(at, WorldEvent::Agreed { region, proposal });
         }
         let next = self.now.after_us((every_ms * 1e3) as u64);
-        self.agenda.put(next, Event::Propose { region });
+        self.agenda.put(next, WorldEvent::Propose { region });
     }
 
     /// Applies an agreed proposal; every node learns of it at once.

@@ -3,14 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use spillway_engine::{Rejected, Request as EngineRequest, RequestId};
+use spillway_engine::{EngineRequest, RejectedError, RequestId};
 use spillway_journey::{Event as Outcome, RegionFailure, StatusClass};
 use spillway_route::RegionReport;
 use spillway_types::{BlockHashes, Deadline, Inquiry, Residency};
 
-use super::replica::Replica;
-use super::request::{Placed, Request, State};
-use super::{Event, World};
+use super::replica::SimReplica;
+use super::request::{Placed, Request, RequestState};
+use super::{World, WorldEvent};
 use crate::router::{RegionSight, Sent, Truth};
 use crate::text::{BYTES_PER_TOKEN, router_chain};
 
@@ -52,7 +52,7 @@ impl World {
             engine_chain: asked.prompt.with(asked.reply).engine_chain(),
             prompt_tokens,
             reply_tokens: asked.reply.tokens,
-            state: State::Moving,
+            state: RequestState::Moving,
             ticket: None,
             turn_by: None,
             pauses: 0,
@@ -64,7 +64,7 @@ impl World {
             waited: false,
         });
         let given_up = self.now.after_us((self.config.patience_s * 1e6) as u64);
-        self.agenda.put(given_up, Event::GivenUp { request: number });
+        self.agenda.put(given_up, WorldEvent::GivenUp { request: number });
         self.drive(number);
     }
 
@@ -96,7 +96,7 @@ impl World {
     /// Sends a request to a replica, and lets the neighbours learn of it.
     pub(super) fn place(&mut self, request: usize, replica: usize, placed: Placed) {
         let node = self.requests[request].node;
-        self.requests[request].state = State::Placed(placed);
+        self.requests[request].state = RequestState::Placed(placed);
         self.requests[request].replica = Some(placed.replica);
         self.nodes[node].send(replica, placed.pending_tokens);
         if self.requests[request].inquiry.hop > 0 {
@@ -104,12 +104,12 @@ impl World {
         }
         self.tell_sent(request, (node, replica), true);
         let hop_us = (self.config.news.hop_ms * 1e3) as u64;
-        self.agenda.put(self.now.after_us(hop_us), Event::Submitted { request });
+        self.agenda.put(self.now.after_us(hop_us), WorldEvent::Submitted { request });
         let Some(share_ms) = self.config.news.share_ms else { return };
         let heard = self.now.after_us((share_ms * 1e3) as u64);
         for other in self.regions[self.nodes[node].region].nodes.clone() {
             if other != node {
-                self.agenda.put(heard, Event::Shared { request, node: other, replica });
+                self.agenda.put(heard, WorldEvent::Shared { request, node: other, replica });
             }
         }
     }
@@ -126,7 +126,7 @@ impl World {
 
     pub(super) fn submit(&mut self, number: usize) {
         let request = &mut self.requests[number];
-        let State::Placed(placed) = request.state else { return };
+        let RequestState::Placed(placed) = request.state else { return };
         let asked = EngineRequest {
             id: RequestId(number as u64),
             prompt_tokens: request.prompt_tokens,
@@ -136,9 +136,10 @@ impl World {
         let chain = request.chain().clone();
         match self.replicas[placed.replica].submit(self.now, asked, chain) {
             Ok(()) => self.schedule(placed.replica),
-            Err(Rejected::QueueFull { .. }) => {
+            Err(RejectedError::QueueFull { .. }) => {
                 let hop_us = (self.config.news.hop_ms * 1e3) as u64;
-                self.agenda.put(self.now.after_us(hop_us), Event::Rejected { request: number });
+                self.agenda
+                    .put(self.now.after_us(hop_us), WorldEvent::Rejected { request: number });
             }
             // No other replica would take it either.
             Err(_) => self.release(number, &placed),
@@ -147,18 +148,18 @@ impl World {
 
     pub(super) fn forward(&mut self, request: usize, region: usize) {
         let asked = &mut self.requests[request];
-        asked.state = State::Moving;
+        asked.state = RequestState::Moving;
         let (home, node) = (asked.region, asked.entry);
         let instant = self.instant();
         self.nodes[node].count_forwarded(region, 1, 0, instant);
         let arrival = self.now.after_us(self.way_us(home, region));
-        self.agenda.put(arrival, Event::Guest { request, region });
+        self.agenda.put(arrival, WorldEvent::Guest { request, region });
     }
 
     /// Lets an arriving guest be served here, or sends it back.
     pub(super) fn welcome(&mut self, request: usize, region: usize) {
         // The client gave up while the request was on its way.
-        if self.requests[request].state == State::Over {
+        if self.requests[request].state == RequestState::Over {
             return;
         }
         let node = self.rng.usize(self.regions[region].nodes.clone());
@@ -171,7 +172,7 @@ impl World {
         }
         let home = self.requests[request].region;
         let back = self.now.after_us(self.way_us(region, home));
-        self.agenda.put(back, Event::Refused { request, region });
+        self.agenda.put(back, WorldEvent::Refused { request, region });
     }
 
     /// Takes back a guest that another region refused, and decides again.
@@ -180,7 +181,7 @@ impl World {
         let asked = &mut self.requests[request];
         self.nodes[asked.entry].count_forwarded(region, 0, 1, instant);
         // The client gave up while the request was on its way.
-        if asked.state == State::Over {
+        if asked.state == RequestState::Over {
             return;
         }
         asked.node = asked.entry;
@@ -192,10 +193,10 @@ impl World {
 
     /// Takes the refusal of a replica whose queue is full.
     pub(super) fn reject(&mut self, number: usize) {
-        let State::Placed(placed) = self.requests[number].state else { return };
+        let RequestState::Placed(placed) = self.requests[number].state else { return };
         let node = self.requests[number].node;
         self.vacate(number, &placed);
-        self.requests[number].state = State::Moving;
+        self.requests[number].state = RequestState::Moving;
         let status = StatusClass::NoRoom;
         self.tell(number, node, Outcome::Replied { status, can_repeat: true });
         self.drive(number);
@@ -206,7 +207,7 @@ impl World {
 /// Caches of a region, for one request.
 #[derive(Debug)]
 pub(super) struct Caches<'a> {
-    pub(super) replicas: &'a [Replica],
+    pub(super) replicas: &'a [SimReplica],
     pub(super) engine_chain: &'a [u64],
     pub(super) chain: &'a [u64],
 }

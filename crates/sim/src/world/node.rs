@@ -18,7 +18,7 @@ const WAIT_MS_MAX: u64 = 30_000;
 
 /// Gateway.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct SimNode {
     pub(super) region: usize,
     pub(super) router: Box<dyn Router>,
     pub(super) rng: fastrand::Rng,
@@ -78,7 +78,7 @@ impl Names {
     }
 }
 
-impl Node {
+impl SimNode {
     pub(super) fn new(
         region: usize,
         router: Box<dyn Router>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spillway_engine::{Engine, EngineConfig, Rejected, Request, RequestId, StepReport};
+use spillway_engine::{Engine, EngineConfig, EngineRequest, RejectedError, RequestId, StepReport};
 use spillway_types::{BlockHashes, Reading, Signals};
 
 use crate::Time;
@@ -11,7 +11,7 @@ use crate::text::ENGINE_BLOCKS_PER_BLOCK;
 
 /// Engine with its work so far.
 #[derive(Debug)]
-pub(super) struct Replica {
+pub(super) struct SimReplica {
     engine: Engine,
     base: Duration,
     /// Prompts of the requests that are there, by their numbers.
@@ -24,7 +24,7 @@ pub(super) struct Replica {
     pub(super) due: Option<Time>,
 }
 
-impl Replica {
+impl SimReplica {
     /// Returns an idle replica whose steps take `slowness` times as long as the config says.
     pub(super) fn new(mut config: EngineConfig, slowness: f64) -> Self {
         let slower = |ns: u64| (ns as f64 * slowness) as u64;
@@ -50,16 +50,16 @@ impl Replica {
     pub(super) fn submit(
         &mut self,
         now: Time,
-        request: Request,
+        request: EngineRequest,
         chain: BlockHashes,
-    ) -> Result<(), Rejected> {
+    ) -> Result<(), RejectedError> {
         let RequestId(id) = request.id;
         self.engine.submit(now.since_start(), request)?;
         self.chains.insert(usize::try_from(id).unwrap_or(usize::MAX), chain);
         Ok(())
     }
 
-    /// Returns when [`Replica::step`] has to be called next; `None` if there is nothing to do.
+    /// Returns when [`SimReplica::step`] has to be called next; `None` if there is nothing to do.
     pub(super) fn next_step(&self) -> Option<Time> {
         self.engine.next_step_at().map(Time::from)
     }

@@ -2,8 +2,8 @@
 
 use spillway_journey::{Event as Outcome, StatusClass};
 
-use super::request::{Placed, Request, State};
-use super::{Event, World};
+use super::request::{Placed, Request, RequestState};
+use super::{World, WorldEvent};
 use crate::router::{Ended, Replied};
 
 impl World {
@@ -11,7 +11,7 @@ impl World {
     pub(super) fn begin(&mut self, number: usize, cached_tokens: u32) {
         let (now, home) = (self.now, self.requests[number].region);
         let request = &mut self.requests[number];
-        let State::Placed(placed) = &mut request.state else { return };
+        let RequestState::Placed(placed) = &mut request.state else { return };
         placed.first_token = Some(now);
         let placed = *placed;
         let node = &mut self.nodes[request.node];
@@ -42,7 +42,7 @@ impl World {
         self.nodes[node].router.left(number);
         if hop > 0 {
             let at = now.after_us(self.way_us(region, home));
-            self.agenda.put(at, Event::Answered { request: number });
+            self.agenda.put(at, WorldEvent::Answered { request: number });
         }
     }
 
@@ -55,7 +55,7 @@ impl World {
 
     /// Notes the end of a reply: its client thinks, and asks again.
     pub(super) fn end(&mut self, number: usize) {
-        let State::Placed(placed) = self.requests[number].state else { return };
+        let RequestState::Placed(placed) = self.requests[number].state else { return };
         self.tell_ended(number, &placed);
         self.release(number, &placed);
         let home = self.requests[number].region;
@@ -67,7 +67,7 @@ impl World {
             let at = self.now.after_us(way_us + next.think_us);
             // Sessions end with the load.
             if at.0 < (self.config.end_s * 1e6) as u64 {
-                self.agenda.put(at, Event::Asked { session, turn });
+                self.agenda.put(at, WorldEvent::Asked { session, turn });
             }
         }
         let node = self.requests[number].node;
@@ -92,14 +92,14 @@ impl World {
         }
         let Request { state, node, entry, .. } = self.requests[number];
         match state {
-            State::Over => {}
-            State::Moving | State::Waiting => {
+            RequestState::Over => {}
+            RequestState::Moving | RequestState::Waiting => {
                 self.leave_queue(number);
-                self.requests[number].state = State::Over;
+                self.requests[number].state = RequestState::Over;
                 self.nodes[entry].router.left(number);
                 self.nodes[node].router.left(number);
             }
-            State::Placed(placed) => {
+            RequestState::Placed(placed) => {
                 self.replicas[placed.replica].abort(number);
                 self.release(number, &placed);
                 self.schedule(placed.replica);

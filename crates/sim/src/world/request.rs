@@ -24,7 +24,7 @@ pub(super) struct Request {
     pub(super) engine_chain: Vec<u64>,
     pub(super) prompt_tokens: u32,
     pub(super) reply_tokens: u32,
-    pub(super) state: State,
+    pub(super) state: RequestState,
     /// Handle in the node's queue, while the request waits.
     pub(super) ticket: Option<WaitTicket>,
     /// Moment at which its turn was predicted when it began to wait.
@@ -47,7 +47,7 @@ pub(super) struct Request {
 
 /// Stations of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum State {
+pub(super) enum RequestState {
     // Moving => (Waiting | Placed | Over)
     /// On its way between nodes, being decided about, or turned away for some time.
     Moving,

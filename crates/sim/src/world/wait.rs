@@ -6,8 +6,8 @@ use spillway_journey::{Claim, Event as Outcome, WaitTerms};
 use spillway_route::{Asker, ShedReason, WaitEntry};
 use spillway_types::Deadline;
 
-use super::request::State;
-use super::{Event, World};
+use super::request::RequestState;
+use super::{World, WorldEvent};
 
 impl World {
     /// Lets a request wait in its node's queue, or go on waiting there. Returns false if the queue
@@ -24,11 +24,11 @@ impl World {
     /// Lets a request pause before its node decides again.
     pub(super) fn pause(&mut self, request: usize, pause: Duration) {
         let asked = &mut self.requests[request];
-        asked.state = State::Waiting;
+        asked.state = RequestState::Waiting;
         asked.pauses += 1;
         let number = asked.pauses;
         let pause_us = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-        self.agenda.put(self.now.after_us(pause_us), Event::Paused { request, pause: number });
+        self.agenda.put(self.now.after_us(pause_us), WorldEvent::Paused { request, pause: number });
     }
 
     fn enter(&mut self, request: usize, terms: WaitTerms, claim: Claim) -> bool {
@@ -73,7 +73,7 @@ impl World {
     /// Decides again about a request whose pause is over.
     pub(super) fn pause_over(&mut self, request: usize, pause: u32) {
         let asked = &self.requests[request];
-        if asked.state == State::Waiting && asked.pauses == pause {
+        if asked.state == RequestState::Waiting && asked.pauses == pause {
             self.tell(request, asked.node, Outcome::Paused);
             self.drive(request);
         }
@@ -92,7 +92,7 @@ impl World {
             let due = asked.turn_by.map_or(now, |turn_by: Instant| turn_by.min(now));
             self.tell(request, node, Outcome::Turn { due });
             self.drive(request);
-            if !matches!(self.requests[request].state, State::Placed(_)) {
+            if !matches!(self.requests[request].state, RequestState::Placed(_)) {
                 return;
             }
         }

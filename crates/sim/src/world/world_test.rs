@@ -8,7 +8,7 @@ use spillway_journey::{Claim, Event, WaitTerms};
 use spillway_route::{Policy, ShedReason};
 
 use super::{News, RegionConfig, World, WorldConfig};
-use crate::router::{Ask, Router, Sight, Verdict};
+use crate::router::{Ask, Router, RouterVerdict, Sight};
 use crate::{Figures, Piece, RouterConfig, Session, Setup, SpillwayRouter, Text, Time, Turn};
 
 #[expect(clippy::disallowed_methods, reason = "some moment has to stand for time 0")]
@@ -50,13 +50,13 @@ pub(super) fn session(at_s: f64, region: usize, prompts: &[(u64, u32)]) -> Sessi
 /// another region refused.
 #[derive(Clone, Debug)]
 struct Fixed {
-    own: Verdict,
+    own: RouterVerdict,
     admits: bool,
     refused: BTreeSet<usize>,
 }
 
 impl Fixed {
-    fn new(own: Verdict, admits: bool) -> Self {
+    fn new(own: RouterVerdict, admits: bool) -> Self {
         Self { own, admits, refused: BTreeSet::new() }
     }
 
@@ -66,8 +66,13 @@ impl Fixed {
 }
 
 impl Router for Fixed {
-    fn decide(&mut self, ask: &Ask<'_>, _sight: &Sight<'_>, _rng: &mut fastrand::Rng) -> Verdict {
-        let serve = Verdict::Serve { replica: 0, prediction: None };
+    fn decide(
+        &mut self,
+        ask: &Ask<'_>,
+        _sight: &Sight<'_>,
+        _rng: &mut fastrand::Rng,
+    ) -> RouterVerdict {
+        let serve = RouterVerdict::Serve { replica: 0, prediction: None };
         if self.is_new(ask) { self.own } else { serve }
     }
 
@@ -90,7 +95,12 @@ struct Watched {
 }
 
 impl Router for Watched {
-    fn decide(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, rng: &mut fastrand::Rng) -> Verdict {
+    fn decide(
+        &mut self,
+        ask: &Ask<'_>,
+        sight: &Sight<'_>,
+        rng: &mut fastrand::Rng,
+    ) -> RouterVerdict {
         if self.fixed.is_new(ask) {
             self.asked_ms.borrow_mut().push(sight.now_ms);
         }
@@ -118,7 +128,7 @@ fn idle_ms(prompt_tokens: u64) -> f64 {
 
 #[test]
 fn a_lone_request_takes_what_the_engine_takes_and_the_way_there_and_back() {
-    let serve = Fixed::new(Verdict::Serve { replica: 0, prediction: None }, true);
+    let serve = Fixed::new(RouterVerdict::Serve { replica: 0, prediction: None }, true);
     let figures = run_fixed(config(&[(1, 1)]), vec![session(1.0, 0, &[(1, 500)])], serve);
     assert_eq!((figures.requests, figures.failed), (1, 0));
     assert!((figures.first_token_ms.p50 - idle_ms(500) - 0.5).abs() < 0.01, "{figures:?}");
@@ -126,7 +136,7 @@ fn a_lone_request_takes_what_the_engine_takes_and_the_way_there_and_back() {
 
 #[test]
 fn a_guest_pays_for_the_way_and_one_that_is_refused_pays_for_nothing() {
-    let away = Fixed::new(Verdict::Forward(1), true);
+    let away = Fixed::new(RouterVerdict::Forward(1), true);
     let sessions = vec![session(1.0, 0, &[(1, 500)])];
     let figures = run_fixed(config(&[(1, 1), (1, 1)]), sessions.clone(), away.clone());
     assert!((figures.first_token_ms.p50 - idle_ms(500) - 100.5).abs() < 0.01, "{figures:?}");
@@ -139,7 +149,7 @@ fn a_guest_pays_for_the_way_and_one_that_is_refused_pays_for_nothing() {
 
 #[test]
 fn the_next_question_follows_the_reply_and_finds_the_cache_warm() {
-    let serve = Fixed::new(Verdict::Serve { replica: 0, prediction: None }, true);
+    let serve = Fixed::new(RouterVerdict::Serve { replica: 0, prediction: None }, true);
     let sessions = vec![session(1.0, 0, &[(1, 640), (1, 640)])];
     let figures = run_fixed(config(&[(1, 1)]), sessions, serve);
     // All but the last block of the second prompt is cached; the last one is always computed.
@@ -162,12 +172,12 @@ fn a_client_thinks_once_it_has_its_reply_which_a_guest_gets_later() {
         assert_eq!((asked_ms.len(), asked_ms[0]), (2, 1_000));
         asked_ms[1] - asked_ms[0]
     };
-    let at_home = pause_ms(Verdict::Serve { replica: 0, prediction: None }, true);
+    let at_home = pause_ms(RouterVerdict::Serve { replica: 0, prediction: None }, true);
     // A second of thought, and ten tokens of about 30 ms each on an L4.
     assert!((1_200..1_800).contains(&at_home), "{at_home}");
-    let away = pause_ms(Verdict::Forward(1), true);
+    let away = pause_ms(RouterVerdict::Forward(1), true);
     assert!(away.abs_diff(at_home + 100) <= 1, "there and back: {away}, at home {at_home}");
-    let refused = pause_ms(Verdict::Forward(1), false);
+    let refused = pause_ms(RouterVerdict::Forward(1), false);
     assert!(refused.abs_diff(at_home + 100) <= 1, "in vain: {refused}, at home {at_home}");
 }
 
@@ -182,7 +192,7 @@ fn whoever_gets_no_answer_in_time_has_failed_and_leaves_no_trace() {
         pause: Duration::from_millis(250),
         passes_turn_on: false,
     };
-    let wait = Fixed::new(Verdict::Wait { terms, claim: Claim::Newcomer }, true);
+    let wait = Fixed::new(RouterVerdict::Wait { terms, claim: Claim::Newcomer }, true);
     let sessions = (0..20).map(|at| session(f64::from(at), 0, &[(1, 500), (1, 500)])).collect();
     let figures = run_fixed(config, sessions, wait);
     assert_eq!((figures.requests, figures.failed), (20, 20));

@@ -33,18 +33,18 @@ pub(crate) fn run(args: &AnycastArgs) -> Result<()> {
         match &args.bird {
             Some(socket) => {
                 let bird = Bird::new(socket.clone(), args.protocols.clone());
-                with_bird(Watch::new(args), bird).await
+                with_bird(AnycastWatch::new(args), bird).await
             }
             None => {
                 let exabgp = ExaBgp::new(args.prefixes.clone(), args.attributes.clone())?;
-                with_exabgp(Watch::new(args), exabgp).await
+                with_exabgp(AnycastWatch::new(args), exabgp).await
             }
         }
     })
 }
 
 /// State of following one node.
-struct Watch {
+struct AnycastWatch {
     connect: Connect,
     limit: Duration,
     ticks: Interval,
@@ -56,7 +56,7 @@ struct Watch {
     trouble: Option<String>,
 }
 
-impl Watch {
+impl AnycastWatch {
     fn new(args: &AnycastArgs) -> Self {
         let mut ticks = interval(Duration::from_millis(args.interval_ms));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -103,7 +103,7 @@ impl Watch {
     }
 }
 
-async fn with_bird(mut watch: Watch, mut bird: Bird) -> Result<()> {
+async fn with_bird(mut watch: AnycastWatch, mut bird: Bird) -> Result<()> {
     let mut ends = Ends::new()?;
     let mut said_at = Instant::now();
     loop {
@@ -129,7 +129,7 @@ async fn with_bird(mut watch: Watch, mut bird: Bird) -> Result<()> {
     bird.set(false).await
 }
 
-async fn with_exabgp(mut watch: Watch, exabgp: ExaBgp) -> Result<()> {
+async fn with_exabgp(mut watch: AnycastWatch, exabgp: ExaBgp) -> Result<()> {
     let mut ends = Ends::new()?;
     loop {
         let change = tokio::select! {

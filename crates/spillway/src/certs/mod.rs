@@ -13,7 +13,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use spillway_link::certs::{
-    Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity, WriteFault,
+    Authority, AuthorityFiles, CertificateWriteError, IfExists, NodeFiles, PrefixKey, Validity,
 };
 
 pub(crate) use self::args::CertsCommand;
@@ -83,9 +83,11 @@ fn if_exists(force: bool) -> IfExists {
     if force { IfExists::Replace } else { IfExists::Refuse }
 }
 
-fn written(outcome: Result<(), WriteFault>) -> Result<()> {
+fn written(outcome: Result<(), CertificateWriteError>) -> Result<()> {
     match outcome {
-        Err(fault @ WriteFault::Exists(_)) => Err(fault).context("nothing was written (--force)"),
+        Err(fault @ CertificateWriteError::Exists(_)) => {
+            Err(fault).context("nothing was written (--force)")
+        }
         outcome => Ok(outcome?),
     }
 }
@@ -108,13 +110,13 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::{Cli, CliCommand};
 
     /// Runs `spillway certs` with these words and `--dir` of the folder.
     fn certs(folder: &TempDir, words: &[&str]) -> Result<()> {
         let dir = folder.path().to_str().unwrap();
         let words = [&["spillway", "certs"], words, &["--dir", dir]].concat();
-        let Command::Certs { command } = Cli::try_parse_from(words).unwrap().command else {
+        let CliCommand::Certs { command } = Cli::try_parse_from(words).unwrap().command else {
             panic!("another command")
         };
         run(&command)

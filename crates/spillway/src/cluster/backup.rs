@@ -11,7 +11,7 @@ use spillway_raft::private;
 use zeroize::Zeroizing;
 
 use super::backup_args::{BackupArgs, BackupKeyArgs, PassphraseArgs, RestoreArgs};
-use super::client::Client;
+use super::client::AdminClient;
 use super::online::show;
 use super::seal::{self, Identity, Lock, Passphrase, Unlock};
 use crate::output;
@@ -29,7 +29,7 @@ pub(super) async fn backup(args: &BackupArgs) -> Result<()> {
     }
     // Faults of the key show before the node is asked.
     let lock = lock(args)?;
-    let client = Client::new(&args.connect)?;
+    let client = AdminClient::new(&args.connect)?;
     let mut bytes = client.bytes("/v1/backup").await?;
     if let Some(lock) = &lock {
         bytes = seal::seal(&bytes, lock).context("the backup can't be encrypted")?.into();

@@ -31,14 +31,14 @@ const PAGE: usize = 1_000;
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Client of the admin API of one node.
-pub(super) struct Client {
+pub(super) struct AdminClient {
     connect: Connect,
     token: Option<HeaderValue>,
     pub(super) as_json: bool,
 }
 
 /// A request to the API.
-struct Ask<'a> {
+struct AdminAsk<'a> {
     method: Method,
     path: &'a str,
     body: Bytes,
@@ -50,7 +50,7 @@ pub(super) fn escaped(name: &str) -> String {
     utf8_percent_encode(name, PLAIN).to_string()
 }
 
-impl Client {
+impl AdminClient {
     /// Creates a client.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Client {
         }
         let path = if change.dry_run { &format!("{path}?dry_run=true") } else { path };
         let body = body.map(|body| body.to_string().into()).unwrap_or_default();
-        let ask = Ask { method, path, body, headers };
+        let ask = AdminAsk { method, path, body, headers };
         let mut repeats = 0;
         loop {
             let (status, answer) = self.ask(&ask).await?;
@@ -132,7 +132,7 @@ impl Client {
     /// # Errors
     /// Returns an error if the node can't be reached or refuses.
     pub(super) async fn ask_about(&self, path: &str, body: String) -> Result<Value> {
-        let ask = Ask { method: Method::POST, path, body: body.into(), headers: Vec::new() };
+        let ask = AdminAsk { method: Method::POST, path, body: body.into(), headers: Vec::new() };
         let (status, answer) = self.ask(&ask).await?;
         self.accept(status, answer)
     }
@@ -166,17 +166,17 @@ impl Client {
         bail!("{message}")
     }
 
-    async fn ask(&self, ask: &Ask<'_>) -> Result<(StatusCode, Value)> {
+    async fn ask(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Value)> {
         let (status, bytes) = self.exchange(ask).await?;
         Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
     }
 
-    async fn exchange(&self, ask: &Ask<'_>) -> Result<(StatusCode, Bytes)> {
+    async fn exchange(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Bytes)> {
         let asked = timeout(TIMEOUT, self.exchange_unlimited(ask)).await;
         asked.with_context(|| format!("the node at {} does not answer", self.connect.admin))?
     }
 
-    async fn exchange_unlimited(&self, ask: &Ask<'_>) -> Result<(StatusCode, Bytes)> {
+    async fn exchange_unlimited(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Bytes)> {
         let stream = admin_stream::open(&self.connect).await?;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
         let _driver = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
@@ -199,8 +199,8 @@ impl Client {
     }
 }
 
-fn get(path: &str) -> Ask<'_> {
-    Ask { method: Method::GET, path, body: Bytes::new(), headers: Vec::new() }
+fn get(path: &str) -> AdminAsk<'_> {
+    AdminAsk { method: Method::GET, path, body: Bytes::new(), headers: Vec::new() }
 }
 
 /// Returns a random idempotency key for a request and its repeats.

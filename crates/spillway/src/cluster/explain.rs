@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::client::Client;
+use super::client::AdminClient;
 use super::connect::Connect;
 use super::online::show;
 use super::text::aligned;
@@ -49,7 +49,7 @@ pub(crate) struct ExplainArgs {
 
 /// Body of the API request. The explained body is sent unchanged, since cache hits depend on it.
 #[derive(Serialize)]
-struct Order<'a> {
+struct ExplainOrder<'a> {
     path: &'a str,
     headers: BTreeMap<&'a str, &'a str>,
     tenant: Option<&'a str>,
@@ -63,9 +63,9 @@ struct Order<'a> {
 /// # Errors
 /// Returns an error if the node can't be reached or refuses, or the file can't be read.
 pub(super) async fn run(args: &ExplainArgs) -> Result<()> {
-    let client = Client::new(&args.connect)?;
+    let client = AdminClient::new(&args.connect)?;
     let body = body(args)?;
-    let order = Order {
+    let order = ExplainOrder {
         path: &args.path,
         headers: args.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
         tenant: args.tenant.as_deref(),

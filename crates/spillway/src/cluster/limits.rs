@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::args::ResourceArgs;
-use super::client::Client;
+use super::client::AdminClient;
 use super::columns::LIMITS;
 use super::limit_args::PutLimit;
 use super::online::{carry_out, show};
@@ -27,7 +27,7 @@ const KINDS: [&str; 4] = ["requests_per_s", "requests_per_min", "tokens_per_min"
 /// # Errors
 /// Returns an error if the node can't be reached or refuses, or the limit can't be read.
 pub(super) async fn run(args: &ResourceArgs<PutLimit>) -> Result<()> {
-    let client = Client::new(&args.connect)?;
+    let client = AdminClient::new(&args.connect)?;
     carry_out(&client, "limits", args.command.as_ref(), list(&client)).await
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn run(args: &ResourceArgs<PutLimit>) -> Result<()> {
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
-async fn list(client: &Client) -> Result<()> {
+async fn list(client: &AdminClient) -> Result<()> {
     let answer = client.list("limits").await?;
     let items = &answer["items"];
     let shares = shares(items);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use spillway_link::certs::serial_of_pem;
 
 use super::args::{ChangeArgs, ResourceCommand, StatusArgs};
-use super::client::{Client, escaped};
+use super::client::{AdminClient, escaped};
 use super::columns::{NODES, REMOVED_NODES, REVOKED_CERTIFICATES};
 use super::connect::Connect;
 use super::online::{change, list, records};
@@ -92,7 +92,7 @@ pub(crate) enum ClusterCertsCommand {
 }
 
 pub(super) async fn nodes(args: &NodesArgs) -> Result<()> {
-    let client = Client::new(&args.connect)?;
+    let client = AdminClient::new(&args.connect)?;
     match &args.command {
         None => records("nodes", NODES, (&args.connect, None::<&ResourceCommand>)).await,
         Some(NodesCommand::Record(command)) => {
@@ -118,7 +118,7 @@ pub(super) async fn certs(command: &ClusterCertsCommand) -> Result<()> {
             put_or_remove(connect, Method::PUT, &path, Some(&body), how).await
         }
         ClusterCertsCommand::Revoked(args) => {
-            let client = Client::new(&args.connect)?;
+            let client = AdminClient::new(&args.connect)?;
             list(&client, "revoked-certificates", REVOKED_CERTIFICATES).await
         }
         ClusterCertsCommand::Unrevoke { connect, certificate, change: how } => {
@@ -134,7 +134,7 @@ async fn put_or_remove(
     body: Option<&Value>,
     how: &ChangeArgs,
 ) -> Result<()> {
-    change(&Client::new(connect)?, (method, path), body, how).await
+    change(&AdminClient::new(connect)?, (method, path), body, how).await
 }
 
 fn path_of(certificate: &str) -> Result<String> {

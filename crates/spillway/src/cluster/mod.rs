@@ -62,7 +62,7 @@ pub(crate) fn certs(command: &ClusterCertsCommand) -> Result<()> {
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
 pub(crate) fn ask(connect: &Connect, path: &str) -> Result<serde_json::Value> {
-    wait_for(async { client::Client::new(connect)?.read(path).await })
+    wait_for(async { client::AdminClient::new(connect)?.read(path).await })
 }
 
 /// Shows which prompt prefixes are hot, or changes the key of their hashes.

@@ -11,7 +11,7 @@ use super::args::{
     ChangeArgs, ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs, JoinTokenArgs,
     JoinTokenCommand, OneKeyArgs, PutRecord, Recorded, ResourceArgs, ResourceCommand, WeightArgs,
 };
-use super::client::{Client, escaped};
+use super::client::{AdminClient, escaped};
 use super::columns::{
     JOIN_TOKENS, KEYS, MEMBERS, MODELS, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS, TENANTS,
 };
@@ -22,7 +22,7 @@ use crate::output;
 
 pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
     match command {
-        ClusterCommand::Status(args) => status(&Client::new(&args.connect)?).await,
+        ClusterCommand::Status(args) => status(&AdminClient::new(&args.connect)?).await,
         ClusterCommand::Nodes(args) => members::nodes(args).await,
         ClusterCommand::Regions(args) => regions(of(args)).await,
         ClusterCommand::Models(args) => records("models", MODELS, of(args)).await,
@@ -34,7 +34,8 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
         ClusterCommand::Drain(args) => drain(args).await,
         ClusterCommand::Undrain(args) => {
             let path = target_path(&args.target, "undrain");
-            change(&Client::new(&args.connect)?, (Method::POST, &path), None, &args.change).await
+            change(&AdminClient::new(&args.connect)?, (Method::POST, &path), None, &args.change)
+                .await
         }
         ClusterCommand::Weight(args) => weight(args).await,
         ClusterCommand::JoinToken(args) => join_token(args).await,
@@ -50,10 +51,10 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
 pub(crate) async fn replicas(connect: &Connect) -> Result<()> {
-    list(&Client::new(connect)?, "replicas", REPLICAS).await
+    list(&AdminClient::new(connect)?, "replicas", REPLICAS).await
 }
 
-async fn status(client: &Client) -> Result<()> {
+async fn status(client: &AdminClient) -> Result<()> {
     let status = client.read("/v1/status").await?;
     if client.as_json {
         return Ok(output::line(&status.to_string())?);
@@ -97,7 +98,7 @@ pub(super) async fn records<P: Recorded>(
     columns: &[Column],
     (connect, command): (&Connect, Option<&ResourceCommand<P>>),
 ) -> Result<()> {
-    let client = Client::new(connect)?;
+    let client = AdminClient::new(connect)?;
     carry_out(&client, resource, command, list(&client, resource, columns)).await
 }
 
@@ -105,7 +106,7 @@ pub(super) async fn records<P: Recorded>(
 async fn regions(
     (connect, command): (&Connect, Option<&ResourceCommand<PutRecord>>),
 ) -> Result<()> {
-    let client = Client::new(connect)?;
+    let client = AdminClient::new(connect)?;
     let listing = async {
         let mut answer = client.list("regions").await?;
         // A node of an older version does not report this.
@@ -125,7 +126,7 @@ async fn regions(
 /// # Errors
 /// Returns the errors of [`records`].
 pub(super) async fn carry_out<P: Recorded>(
-    client: &Client,
+    client: &AdminClient,
     resource: &str,
     command: Option<&ResourceCommand<P>>,
     listing: impl Future<Output = Result<()>>,
@@ -147,16 +148,18 @@ pub(super) async fn carry_out<P: Recorded>(
     }
 }
 
-pub(super) async fn list(client: &Client, resource: &str, columns: &[Column]) -> Result<()> {
+pub(super) async fn list(client: &AdminClient, resource: &str, columns: &[Column]) -> Result<()> {
     let answer = client.list(resource).await?;
     show(client, &answer, &text::table(columns, &answer["items"]))
 }
 
 pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
     match command {
-        ClusterKeysCommand::List(args) => list(&Client::new(&args.connect)?, "keys", KEYS).await,
+        ClusterKeysCommand::List(args) => {
+            list(&AdminClient::new(&args.connect)?, "keys", KEYS).await
+        }
         ClusterKeysCommand::Create(args) => {
-            let client = Client::new(&args.connect)?;
+            let client = AdminClient::new(&args.connect)?;
             create(&client, "/v1/keys", &new_key(args)?, args.dry_run).await
         }
         ClusterKeysCommand::Revoke(args) => change_key(args, Method::POST, "/revoke").await,
@@ -166,7 +169,7 @@ pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
 
 async fn change_key(args: &OneKeyArgs, method: Method, action: &str) -> Result<()> {
     let path = format!("/v1/keys/{}{action}", escaped(&args.key));
-    change(&Client::new(&args.connect)?, (method, &path), None, &args.change).await
+    change(&AdminClient::new(&args.connect)?, (method, &path), None, &args.change).await
 }
 
 fn new_key(args: &CreateKeyArgs) -> Result<Value> {
@@ -182,7 +185,7 @@ fn new_key(args: &CreateKeyArgs) -> Result<Value> {
 }
 
 async fn join_token(args: &JoinTokenArgs) -> Result<()> {
-    let client = Client::new(&args.connect)?;
+    let client = AdminClient::new(&args.connect)?;
     match &args.command {
         None | Some(JoinTokenCommand::List) => list(&client, "join-tokens", JOIN_TOKENS).await,
         Some(JoinTokenCommand::Create { region, hours, uses, operators, dry_run }) => {
@@ -201,7 +204,7 @@ async fn join_token(args: &JoinTokenArgs) -> Result<()> {
 
 /// Creates a record with a secret. The secret alone goes to standard output, for scripts; the name
 /// of the record goes to standard error, for people.
-async fn create(client: &Client, path: &str, body: &Value, dry_run: bool) -> Result<()> {
+async fn create(client: &AdminClient, path: &str, body: &Value, dry_run: bool) -> Result<()> {
     let how = ChangeArgs { dry_run, if_version: None };
     let answer = client.change(Method::POST, path, Some(body), &how).await?;
     if dry_run {
@@ -220,7 +223,7 @@ async fn drain(args: &DrainArgs) -> Result<()> {
         bail!("only a region can be evacuated: drain the replica, or leave out --evacuate");
     }
     let path = target_path(&args.target, if args.evacuate { "evacuate" } else { "drain" });
-    change(&Client::new(&args.connect)?, (Method::POST, &path), None, &args.change).await
+    change(&AdminClient::new(&args.connect)?, (Method::POST, &path), None, &args.change).await
 }
 
 async fn weight(args: &WeightArgs) -> Result<()> {
@@ -231,7 +234,8 @@ async fn weight(args: &WeightArgs) -> Result<()> {
         (false, weight) => json!({ "weight_percent": percent(weight)? }),
     };
     let path = target_path(&args.target, "weight");
-    change(&Client::new(&args.connect)?, (Method::POST, &path), Some(&body), &args.change).await
+    change(&AdminClient::new(&args.connect)?, (Method::POST, &path), Some(&body), &args.change)
+        .await
 }
 
 /// Parses a region's weight. Older versions counted in thousandths, so a weight above 100 needs its
@@ -260,7 +264,7 @@ fn target_path(target: &str, action: &str) -> String {
 }
 
 pub(super) async fn change(
-    client: &Client,
+    client: &AdminClient,
     (method, path): (Method, &str),
     body: Option<&Value>,
     how: &ChangeArgs,
@@ -275,7 +279,7 @@ pub(super) async fn change(
 }
 
 /// Prints an answer as JSON or as `text`, with a note if it is stale.
-pub(super) fn show(client: &Client, answer: &Value, text: &str) -> Result<()> {
+pub(super) fn show(client: &AdminClient, answer: &Value, text: &str) -> Result<()> {
     if client.as_json {
         return Ok(output::line(&answer.to_string())?);
     }

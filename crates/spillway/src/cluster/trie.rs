@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::args::ChangeArgs;
-use super::client::Client;
+use super::client::AdminClient;
 use super::connect::Connect;
 use super::online::{change, show};
 use super::text::{self, Column};
@@ -47,7 +47,7 @@ enum TrieCommand {
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
 pub(super) async fn run(args: &TrieArgs) -> Result<()> {
-    let client = Client::new(&args.connect)?;
+    let client = AdminClient::new(&args.connect)?;
     if let Some(TrieCommand::Rotate { change: how }) = &args.command {
         return change(&client, (Method::POST, "/v1/trie/rotate"), None, how).await;
     }

@@ -14,18 +14,18 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::demo::region::Region;
-use crate::demo::sample::{End, Sample};
-use crate::demo::workload::{Arrival, Chat};
+use crate::demo::region::DemoRegion;
+use crate::demo::sample::{Sample, SampleEnd};
+use crate::demo::workload::{Chat, DemoArrival};
 
-/// Listener addresses of the regions, in the order of [`Region::ALL`].
+/// Listener addresses of the regions, in the order of [`DemoRegion::ALL`].
 pub(crate) type Doors = [SocketAddr; 3];
 
 /// Longest wait of a client for its whole reply: longer than a node lets a request wait.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Sends a request that is due now and reads its reply to the end.
-pub(crate) async fn ask(arrival: &Arrival, due: Instant, doors: Doors) -> Sample {
+pub(crate) async fn ask(arrival: &DemoArrival, due: Instant, doors: Doors) -> Sample {
     let lag = due.elapsed();
     let mut door = arrival.home;
     let exchange = exchange(arrival, due, (doors, &mut door));
@@ -33,18 +33,18 @@ pub(crate) async fn ask(arrival: &Arrival, due: Instant, doors: Doors) -> Sample
         Ok(Ok(end)) => end,
         Ok(Err(error)) => {
             tracing::debug!(home = arrival.home.name(), "request failed: {error:#}");
-            End::Failed
+            SampleEnd::Failed
         }
-        Err(_) => End::Failed,
+        Err(_) => SampleEnd::Failed,
     };
     Sample { home: arrival.home, door, due, lag, ended: Instant::now(), end }
 }
 
 async fn exchange(
-    arrival: &Arrival,
+    arrival: &DemoArrival,
     due: Instant,
-    (doors, door): (Doors, &mut Region),
-) -> Result<End> {
+    (doors, door): (Doors, &mut DemoRegion),
+) -> Result<SampleEnd> {
     let tcp;
     (tcp, *door) = connect(arrival.home, doors).await?;
     // The way to another region takes time, which loopback does not have.
@@ -56,18 +56,20 @@ async fn exchange(
     let reply = sender.send_request(request(&arrival.chat)?).await.context("no reply")?;
     match reply.status() {
         StatusCode::OK => {}
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => return Ok(End::Shed),
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+            return Ok(SampleEnd::Shed);
+        }
         status => return Err(anyhow!("status {status}")),
     }
     let by = served_by(&reply).context("the reply does not say which region served it")?;
     let is_stream = arrival.chat.is_stream;
     let first_byte = read(reply, is_stream).await?;
     let first_token = is_stream.then(|| first_byte - due + one_way);
-    Ok(End::Served { by, first_token })
+    Ok(SampleEnd::Served { by, first_token })
 }
 
 /// Connects to the nearest region that listens, like a client of a DNS name with all regions.
-async fn connect(home: Region, doors: Doors) -> Result<(TcpStream, Region)> {
+async fn connect(home: DemoRegion, doors: Doors) -> Result<(TcpStream, DemoRegion)> {
     let mut failure = None;
     for region in home.nearest() {
         match TcpStream::connect(doors[region.index()]).await {
@@ -90,8 +92,8 @@ fn request(chat: &Chat) -> Result<Request<Full<Bytes>>> {
     Ok(request.body(Full::new(Bytes::from(chat.body().to_string())))?)
 }
 
-fn served_by(reply: &Response<Incoming>) -> Option<Region> {
-    Region::from_name(reply.headers().get("x-spillway-region")?.to_str().ok()?)
+fn served_by(reply: &Response<Incoming>) -> Option<DemoRegion> {
+    DemoRegion::from_name(reply.headers().get("x-spillway-region")?.to_str().ok()?)
 }
 
 /// Reads a reply to its end and returns when its first byte came.

@@ -8,12 +8,12 @@ use spillway_cluster_state::{Actor, Command, Expect, Outcome, RegionState, Reque
 use spillway_raft::ProposeError;
 use tokio::time::sleep;
 
-use crate::demo::region::Region;
-use crate::demo::world::World;
+use crate::demo::region::DemoRegion;
+use crate::demo::world::DemoWorld;
 
 /// Region that is drained, and region at which that is ordered.
-const DRAINED: Region = Region::EuCentral;
-const ORDERED_AT: Region = Region::ApNortheast;
+const DRAINED: DemoRegion = DemoRegion::EuCentral;
+const ORDERED_AT: DemoRegion = DemoRegion::ApNortheast;
 /// Longest wait for each step: some elections on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval between two looks.
@@ -41,7 +41,7 @@ pub(crate) struct Control {
 }
 
 /// Drains a region by an order at another one, and takes that back.
-pub(crate) async fn show(world: &World) -> Result<Control> {
+pub(crate) async fn show(world: &DemoWorld) -> Result<Control> {
     until(|| leader(world).is_some(), "a leader").await?;
     let begin = Instant::now();
     order(world, RegionState::Draining).await?;
@@ -83,23 +83,23 @@ impl Control {
 }
 
 /// Returns the leader that all regions agree on, with its term; None if they don't.
-fn leader(world: &World) -> Option<(String, u64)> {
-    let seen = |region: Region| {
+fn leader(world: &DemoWorld) -> Option<(String, u64)> {
+    let seen = |region: DemoRegion| {
         let control_plane = world.control_plane(region)?;
         let is_formed = control_plane.published().cluster().is_some();
         let (name, _) = control_plane.leader().filter(|_| is_formed)?;
         Some((name.to_string(), control_plane.status().term))
     };
-    let [first, second, third] = Region::ALL.map(seen);
+    let [first, second, third] = DemoRegion::ALL.map(seen);
     first.filter(|first| Some(first) == second.as_ref() && Some(first) == third.as_ref())
 }
 
 /// Returns the weight that each other region gives to the drained one.
-fn weights(world: &World) -> impl Iterator<Item = Option<u16>> {
+fn weights(world: &DemoWorld) -> impl Iterator<Item = Option<u16>> {
     DRAINED.others().map(|region| world.weight(region, DRAINED))
 }
 
-async fn order(world: &World, state: RegionState) -> Result<()> {
+async fn order(world: &DemoWorld, state: RegionState) -> Result<()> {
     let control_plane = world.control_plane(ORDERED_AT).context("the region is up")?;
     let region = DRAINED.name().into();
     let command = Command::SetRegionState { region, state, expect: Expect::Any };

@@ -8,10 +8,10 @@ use tokio::time::sleep_until;
 
 use crate::demo::client::{Doors, ask};
 use crate::demo::sample::Samples;
-use crate::demo::workload::Arrival;
+use crate::demo::workload::DemoArrival;
 
 /// Sends all requests, the first ones now, and returns once the last has ended.
-pub(crate) async fn send(arrivals: Vec<Arrival>, doors: Doors, samples: Arc<Samples>) {
+pub(crate) async fn send(arrivals: Vec<DemoArrival>, doors: Doors, samples: Arc<Samples>) {
     let started = Instant::now();
     let mut clients = JoinSet::new();
     for arrival in arrivals {

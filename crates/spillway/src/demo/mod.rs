@@ -20,12 +20,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::DemoArgs;
 use crate::output;
-use region::Region;
-use report::Report;
-use stage::Stage;
-use table::Table;
+use region::DemoRegion;
+use report::DemoReport;
+use stage::DemoStage;
+use table::DemoTable;
 use workload::{Loads, MODEL, PLACES, REPLICAS, capacity_per_s};
-use world::{Spill, World};
+use world::{DemoWorld, Spill};
 
 /// Load of each region in percent of its capacity: two thirds of the capacity of all regions.
 const LOADS: Loads = [120, 40, 40];
@@ -33,7 +33,7 @@ const LOADS: Loads = [120, 40, 40];
 /// could only just serve [`LOADS`], and queues grow at full load under any policy.
 const LOADS_OUTAGE: Loads = [80, 40, 40];
 /// The region that is lost.
-const LOST: Region = Region::ApNortheast;
+const LOST: DemoRegion = DemoRegion::ApNortheast;
 /// Phases 1 and 2 get the same requests.
 const SEED: u64 = 1;
 const SEED_OUTAGE: u64 = 2;
@@ -82,24 +82,24 @@ impl Stop {
 }
 
 /// Runs all phases and prints their summary. The regions that are left stay up.
-async fn show(args: &DemoArgs) -> Result<(World, Report)> {
+async fn show(args: &DemoArgs) -> Result<(DemoWorld, DemoReport)> {
     let started = Instant::now();
     let length = Duration::from_secs(args.seconds) * PHASE_PERCENT / 100;
-    let mut table = (!args.json).then(Table::new);
+    let mut table = (!args.json).then(DemoTable::new);
     say(args, &introduction(args.seconds))?;
 
     let stage = |title: &str, loads, seed| {
         let [us, eu, ap] = loads;
         let title = format!("{title}; load {us}/{eu}/{ap} % of what each region can serve");
-        Stage { title, loads, seed, length, loss: None }
+        DemoStage { title, loads, seed, length, loss: None }
     };
     let without = stage("1/3  without spilling", LOADS, SEED);
-    let mut world = Box::pin(World::start(args.listen, Spill::Off)).await?;
+    let mut world = Box::pin(DemoWorld::start(args.listen, Spill::Off)).await?;
     let without = without.run(&mut world, table.as_mut()).await?;
     Box::pin(world.stop()).await;
 
     let with = stage("2/3  the same with spilling", LOADS, SEED);
-    let mut world = Box::pin(World::start(args.listen, Spill::On)).await?;
+    let mut world = Box::pin(DemoWorld::start(args.listen, Spill::On)).await?;
     let with = with.run(&mut world, table.as_mut()).await?;
 
     let control = control::show(&world).await?;
@@ -107,10 +107,10 @@ async fn show(args: &DemoArgs) -> Result<(World, Report)> {
 
     let title = format!("3/3  {} is lost after a third of the time", LOST.name());
     let outage =
-        Stage { loss: Some((LOST, length / 3)), ..stage(&title, LOADS_OUTAGE, SEED_OUTAGE) };
+        DemoStage { loss: Some((LOST, length / 3)), ..stage(&title, LOADS_OUTAGE, SEED_OUTAGE) };
     let outage = outage.run(&mut world, table.as_mut()).await?;
 
-    let report = Report::new(started, [&without, &with, &outage], control);
+    let report = DemoReport::new(started, [&without, &with, &outage], control);
     let text = if args.json { serde_json::to_string(&report)? } else { report.text() };
     output::line(&text)?;
     Ok((world, report))
@@ -124,8 +124,8 @@ fn say(args: &DemoArgs, text: &str) -> Result<()> {
 }
 
 fn introduction(seconds: u64) -> String {
-    let [us, eu, ap] = Region::ALL.map(Region::name);
-    let rtt_ms = |one: Region, other| one.rtt_to(other).as_millis();
+    let [us, eu, ap] = DemoRegion::ALL.map(DemoRegion::name);
+    let rtt_ms = |one: DemoRegion, other| one.rtt_to(other).as_millis();
     format!(
         "Three regions in one process, a node and {REPLICAS} emulated replicas each (32B model on two \
          NVIDIA H100, {PLACES} requests at a time, {:.0} requests/s a region).\n\
@@ -134,18 +134,18 @@ fn introduction(seconds: u64) -> String {
          Chats, most of them streams, come at random times, whatever became of those before. About \
          {seconds} s.",
         capacity_per_s(),
-        rtt_ms(Region::UsEast, Region::EuCentral),
-        rtt_ms(Region::UsEast, Region::ApNortheast),
-        rtt_ms(Region::EuCentral, Region::ApNortheast),
+        rtt_ms(DemoRegion::UsEast, DemoRegion::EuCentral),
+        rtt_ms(DemoRegion::UsEast, DemoRegion::ApNortheast),
+        rtt_ms(DemoRegion::EuCentral, DemoRegion::ApNortheast),
     )
 }
 
-fn farewell(world: &World) -> String {
+fn farewell(world: &DemoWorld) -> String {
     let body = format!(
         r#"{{"model":"{MODEL}","stream":true,"max_tokens":24,"messages":[{{"role":"user","content":"Hello"}}]}}"#
     );
     let mut text = "\nThe regions that are left stay up. Try:".to_owned();
-    for region in Region::ALL.into_iter().filter(|&region| world.is_up(region)) {
+    for region in DemoRegion::ALL.into_iter().filter(|&region| world.is_up(region)) {
         text += &format!(
             "\n  {:<15} curl -iN http://{}/v1/chat/completions -H 'content-type: application/json' \
              -d '{body}'",

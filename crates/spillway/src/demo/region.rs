@@ -4,13 +4,13 @@ use std::time::Duration;
 
 /// A region of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Region {
+pub(crate) enum DemoRegion {
     UsEast,
     EuCentral,
     ApNortheast,
 }
 
-impl Region {
+impl DemoRegion {
     pub(crate) const ALL: [Self; 3] = [Self::UsEast, Self::EuCentral, Self::ApNortheast];
 
     /// Returns the name in configs, certificates and headers.
@@ -62,23 +62,23 @@ mod tests {
     #[test]
     fn distances_are_the_same_both_ways_and_clients_go_to_the_nearest() {
         for (one, other) in
-            Region::ALL.into_iter().flat_map(|one| one.others().map(move |o| (one, o)))
+            DemoRegion::ALL.into_iter().flat_map(|one| one.others().map(move |o| (one, o)))
         {
             assert_eq!(one.rtt_to(other), other.rtt_to(one));
             assert!(one.rtt_to(other) > Duration::ZERO);
         }
         assert_eq!(
-            Region::ApNortheast.nearest(),
-            [Region::ApNortheast, Region::UsEast, Region::EuCentral]
+            DemoRegion::ApNortheast.nearest(),
+            [DemoRegion::ApNortheast, DemoRegion::UsEast, DemoRegion::EuCentral]
         );
     }
 
     #[test]
     fn a_region_is_found_by_its_name_and_place() {
-        for (index, region) in Region::ALL.into_iter().enumerate() {
-            assert_eq!(Region::from_name(region.name()), Some(region));
+        for (index, region) in DemoRegion::ALL.into_iter().enumerate() {
+            assert_eq!(DemoRegion::from_name(region.name()), Some(region));
             assert_eq!(region.index(), index);
         }
-        assert_eq!(Region::from_name("eu"), None);
+        assert_eq!(DemoRegion::from_name("eu"), None);
     }
 }

@@ -6,13 +6,13 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::demo::control::Control;
-use crate::demo::region::Region;
-use crate::demo::sample::{Counts, End, FirstTokens, Sample};
-use crate::demo::stage::{Loss, Outcome};
+use crate::demo::region::DemoRegion;
+use crate::demo::sample::{Counts, FirstTokens, Sample, SampleEnd};
+use crate::demo::stage::{Loss, StageOutcome};
 use crate::demo::table::whole;
 
 /// Region that gets more requests than it can serve.
-const BUSY: Region = Region::UsEast;
+const BUSY: DemoRegion = DemoRegion::UsEast;
 /// Lag in milliseconds above which figures say more about this machine than about the regions.
 const LAG_MAX_MS: f64 = 25.0;
 /// Lag in milliseconds above which requests run into time limits because of the machine, so that
@@ -21,11 +21,11 @@ const LAG_HOPELESS_MS: f64 = 1_000.0;
 
 /// Results of the demo.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct DemoReport {
     /// Time from the first start to the end.
     seconds: f64,
-    without_spill: Phase,
-    with_spill: Phase,
+    without_spill: DemoPhase,
+    with_spill: DemoPhase,
     /// The 95th percentile of time to first token without spilling, divided by that with it.
     p95_times_better: Option<f64>,
     /// Time to first token of clients of the busy region, by the region that served them.
@@ -39,7 +39,7 @@ pub(crate) struct Report {
 
 /// Results of one phase, as clients saw them.
 #[derive(Debug, Serialize)]
-struct Phase {
+struct DemoPhase {
     requests: u64,
     shed: u64,
     failed: u64,
@@ -101,14 +101,14 @@ struct Outage {
     displaced_first_token: Times,
 }
 
-impl Report {
+impl DemoReport {
     pub(crate) fn new(
         started: Instant,
-        [without, with, outage]: [&Outcome; 3],
+        [without, with, outage]: [&StageOutcome; 3],
         control: Control,
     ) -> Self {
-        let (without_spill, with_spill) = (Phase::of(without), Phase::of(with));
-        let p95 = |phase: &Phase| phase.first_token.p95_ms;
+        let (without_spill, with_spill) = (DemoPhase::of(without), DemoPhase::of(with));
+        let p95 = |phase: &DemoPhase| phase.first_token.p95_ms;
         let p95_times_better = p95(&without_spill).zip(p95(&with_spill)).map(|(a, b)| a / b);
         let phases = [without, with, outage];
         let mut lags: Vec<_> =
@@ -133,7 +133,7 @@ impl Report {
     /// # Errors
     /// Returns an error if requests were lost or shed without need, or no region noticed the loss.
     pub(crate) fn check(&self) -> Result<()> {
-        let Phase { requests, shed, failed, .. } = self.with_spill;
+        let DemoPhase { requests, shed, failed, .. } = self.with_spill;
         ensure!(requests > 0 && self.without_spill.requests > 0, "no request was sent");
         if self.lag_p99_ms <= LAG_HOPELESS_MS {
             ensure!(failed == 0, "{failed} requests failed although no region was lost");
@@ -147,7 +147,7 @@ impl Report {
     pub(crate) fn text(&self) -> String {
         let mut text = format!("\n{:<34} {:>14} {:>14}\n", "", "without spill", "with spill");
         let (without, with) = (&self.without_spill, &self.with_spill);
-        let mut row = |name: &str, cell: &dyn Fn(&Phase) -> String| {
+        let mut row = |name: &str, cell: &dyn Fn(&DemoPhase) -> String| {
             text += &format!("{name:<34} {:>14} {:>14}\n", cell(without), cell(with));
         };
         row("requests", &|phase| phase.requests.to_string());
@@ -155,8 +155,8 @@ impl Report {
         row("failed", &|phase| phase.failed.to_string());
         row("first token p50 ms, all clients", &|phase| whole(phase.first_token.p50_ms));
         row("first token p95 ms, all clients", &|phase| whole(phase.first_token.p95_ms));
-        for (index, region) in Region::ALL.into_iter().enumerate() {
-            let times = |phase: &Phase| {
+        for (index, region) in DemoRegion::ALL.into_iter().enumerate() {
+            let times = |phase: &DemoPhase| {
                 let Times { p50_ms, p95_ms } = phase.regions[index].first_token;
                 format!("{} / {}", whole(p50_ms), whole(p95_ms))
             };
@@ -209,11 +209,11 @@ impl Report {
     }
 }
 
-impl Phase {
-    fn of(outcome: &Outcome) -> Self {
-        let Outcome { samples, figures, .. } = outcome;
+impl DemoPhase {
+    fn of(outcome: &StageOutcome) -> Self {
+        let StageOutcome { samples, figures, .. } = outcome;
         let Counts { requests, shed, failed, .. } = Counts::of(samples.iter());
-        let part = |region: Region| {
+        let part = |region: DemoRegion| {
             let own = || samples.iter().filter(move |sample| sample.door == region);
             RegionPart {
                 region: region.name(),
@@ -232,7 +232,7 @@ impl Phase {
             shed,
             failed,
             first_token: Times::of(samples.iter()),
-            regions: Region::ALL.map(part).into(),
+            regions: DemoRegion::ALL.map(part).into(),
             refused: figures.iter().map(|figures| figures.refused).sum(),
             broken: figures.iter().map(|figures| figures.broken).sum(),
             cached_percent: (asked > 0).then(|| cached as f64 * 100.0 / asked as f64),
@@ -250,10 +250,11 @@ impl Times {
 /// Returns the times to first token of clients of the busy region, by the region that served them.
 fn delays(samples: &[Sample]) -> Vec<Delay> {
     let busy = || samples.iter().filter(|sample| sample.door == BUSY);
-    let by =
-        |region: Region| FirstTokens::of(busy().filter(|s| s.guest_of().unwrap_or(BUSY) == region));
+    let by = |region: DemoRegion| {
+        FirstTokens::of(busy().filter(|s| s.guest_of().unwrap_or(BUSY) == region))
+    };
     let home_ms = by(BUSY).quantile_ms(0.5);
-    let delay = |region: Region| {
+    let delay = |region: DemoRegion| {
         let times = by(region);
         let p50_ms = times.quantile_ms(0.5);
         Delay {
@@ -270,7 +271,7 @@ fn delays(samples: &[Sample]) -> Vec<Delay> {
 impl Outage {
     fn of(samples: &[Sample], Loss { region, at, noticed }: Loss) -> Self {
         let Counts { requests, shed, failed, .. } = Counts::of(samples.iter());
-        let has_failed = |sample: &&Sample| sample.end == End::Failed;
+        let has_failed = |sample: &&Sample| sample.end == SampleEnd::Failed;
         let failures = || samples.iter().filter(has_failed);
         let after_ms = |moment: Instant| moment.saturating_duration_since(at).as_secs_f64() * 1e3;
         let last_failed = failures().map(|sample| sample.due).max();

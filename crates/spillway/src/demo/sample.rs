@@ -5,30 +5,30 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::demo::region::Region;
+use crate::demo::region::DemoRegion;
 
 /// Outcome of one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     /// Region of the client.
-    pub(crate) home: Region,
+    pub(crate) home: DemoRegion,
     /// Region that the client connected to: its own, as long as that is up.
-    pub(crate) door: Region,
+    pub(crate) door: DemoRegion,
     /// Time at which the request was due.
     pub(crate) due: Instant,
     /// Delay until it was sent, because the machine was too busy.
     pub(crate) lag: Duration,
     /// Time at which the reply had ended.
     pub(crate) ended: Instant,
-    pub(crate) end: End,
+    pub(crate) end: SampleEnd,
 }
 
 /// Way in which a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum SampleEnd {
     /// A replica of region `by` served the request. `first_token` counts from the due time; replies
     /// without streaming have none.
-    Served { by: Region, first_token: Option<Duration> },
+    Served { by: DemoRegion, first_token: Option<Duration> },
     /// A node told the client to try again later.
     Shed,
     /// The request was not served, or not to the end.
@@ -57,7 +57,7 @@ impl Samples {
     }
 
     /// Counts the requests that a region got from clients or served for other regions, by outcome.
-    pub(crate) fn counts(&self, region: Region) -> Counts {
+    pub(crate) fn counts(&self, region: DemoRegion) -> Counts {
         let samples = self.lock();
         let own = samples.iter().filter(|sample| sample.door == region);
         let guests = samples.iter().filter(|sample| sample.guest_of() == Some(region));
@@ -85,8 +85,8 @@ impl Counts {
     pub(crate) fn of<'a>(samples: impl Iterator<Item = &'a Sample>) -> Self {
         samples.fold(Self::default(), |counts, sample| Self {
             requests: counts.requests + 1,
-            shed: counts.shed + u64::from(sample.end == End::Shed),
-            failed: counts.failed + u64::from(sample.end == End::Failed),
+            shed: counts.shed + u64::from(sample.end == SampleEnd::Shed),
+            failed: counts.failed + u64::from(sample.end == SampleEnd::Failed),
             spilled_out: counts.spilled_out + u64::from(sample.guest_of().is_some()),
             spilled_in: 0,
         })
@@ -121,17 +121,17 @@ impl Sample {
     /// Returns the time to first token of a stream that was served.
     pub(crate) fn first_token(&self) -> Option<Duration> {
         match self.end {
-            End::Served { first_token, .. } => first_token,
-            End::Shed | End::Failed => None,
+            SampleEnd::Served { first_token, .. } => first_token,
+            SampleEnd::Shed | SampleEnd::Failed => None,
         }
     }
 
     /// Returns the region that served the request, if it is not the one that the client connected
     /// to.
-    pub(crate) fn guest_of(&self) -> Option<Region> {
+    pub(crate) fn guest_of(&self) -> Option<DemoRegion> {
         match self.end {
-            End::Served { by, .. } => Some(by).filter(|&by| by != self.door),
-            End::Shed | End::Failed => None,
+            SampleEnd::Served { by, .. } => Some(by).filter(|&by| by != self.door),
+            SampleEnd::Shed | SampleEnd::Failed => None,
         }
     }
 }
@@ -140,14 +140,14 @@ impl Sample {
 mod tests {
     use super::*;
 
-    fn sample(end: End, ended: Instant) -> Sample {
-        let (home, door) = (Region::UsEast, Region::UsEast);
+    fn sample(end: SampleEnd, ended: Instant) -> Sample {
+        let (home, door) = (DemoRegion::UsEast, DemoRegion::UsEast);
         Sample { home, door, due: ended, lag: Duration::ZERO, ended, end }
     }
 
-    fn served(milliseconds: u64) -> End {
+    fn served(milliseconds: u64) -> SampleEnd {
         let first_token = Some(Duration::from_millis(milliseconds));
-        End::Served { by: Region::UsEast, first_token }
+        SampleEnd::Served { by: DemoRegion::UsEast, first_token }
     }
 
     #[test]
@@ -164,7 +164,8 @@ mod tests {
     #[test]
     fn what_was_not_served_counts_but_has_no_first_token() {
         let now = Instant::now();
-        let samples = [sample(End::Shed, now), sample(End::Failed, now), sample(served(3), now)];
+        let samples =
+            [sample(SampleEnd::Shed, now), sample(SampleEnd::Failed, now), sample(served(3), now)];
         assert_eq!(
             Counts::of(samples.iter()),
             Counts { requests: 3, shed: 1, failed: 1, ..Counts::default() }
@@ -175,13 +176,13 @@ mod tests {
     #[test]
     fn what_another_region_served_is_out_of_the_one_and_in_the_other() {
         let samples = Samples::default();
-        let end = End::Served { by: Region::EuCentral, first_token: None };
+        let end = SampleEnd::Served { by: DemoRegion::EuCentral, first_token: None };
         samples.add(sample(end, Instant::now()));
         let spilled = |region| {
             let counts = samples.counts(region);
             (counts.spilled_out, counts.spilled_in)
         };
-        assert_eq!(Region::ALL.map(spilled), [(1, 0), (0, 1), (0, 0)]);
+        assert_eq!(DemoRegion::ALL.map(spilled), [(1, 0), (0, 1), (0, 0)]);
     }
 
     #[test]
@@ -192,7 +193,7 @@ mod tests {
             samples.add(sample(served(second), start + Duration::from_secs(second)));
         }
         assert_eq!(samples.since(start + Duration::from_secs(7)).len(), 3);
-        assert_eq!(samples.counts(Region::UsEast).requests, 10);
-        assert_eq!(samples.counts(Region::EuCentral).requests, 0);
+        assert_eq!(samples.counts(DemoRegion::UsEast).requests, 10);
+        assert_eq!(samples.counts(DemoRegion::EuCentral).requests, 0);
     }
 }

@@ -8,52 +8,52 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::demo::load::send;
-use crate::demo::region::Region;
+use crate::demo::region::DemoRegion;
 use crate::demo::sample::{Sample, Samples};
-use crate::demo::table::Table;
+use crate::demo::table::DemoTable;
 use crate::demo::workload::{Loads, arrivals};
-use crate::demo::world::{Figures, World};
+use crate::demo::world::{DemoFigures, DemoWorld};
 
 /// Resolution of the times at which a region is lost and the others have noticed.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Plan of a phase.
 #[derive(Clone, Debug)]
-pub(crate) struct Stage {
+pub(crate) struct DemoStage {
     pub(crate) title: String,
     pub(crate) loads: Loads,
     pub(crate) seed: u64,
     /// Time for which requests come.
     pub(crate) length: Duration,
     /// Region that is lost, and the time of the loss after the begin.
-    pub(crate) loss: Option<(Region, Duration)>,
+    pub(crate) loss: Option<(DemoRegion, Duration)>,
 }
 
 /// Outcome of a phase.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct StageOutcome {
     pub(crate) samples: Vec<Sample>,
     /// Figures of the nodes at the end.
-    pub(crate) figures: [Figures; 3],
+    pub(crate) figures: [DemoFigures; 3],
     pub(crate) loss: Option<Loss>,
 }
 
 /// A region that was lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loss {
-    pub(crate) region: Region,
+    pub(crate) region: DemoRegion,
     pub(crate) at: Instant,
     /// Time at which the last of the other regions knew that it is unreachable.
     pub(crate) noticed: Option<Instant>,
 }
 
-impl Stage {
+impl DemoStage {
     /// Runs the phase. `table` is `None` if no table is drawn.
     pub(crate) async fn run(
         &self,
-        world: &mut World,
-        mut table: Option<&mut Table>,
-    ) -> Result<Outcome> {
+        world: &mut DemoWorld,
+        mut table: Option<&mut DemoTable>,
+    ) -> Result<StageOutcome> {
         if let Some(table) = &mut table {
             table.begin(&self.title)?;
         }
@@ -75,10 +75,14 @@ impl Stage {
                 table.draw(world, &samples, started)?;
             }
         }
-        Ok(Outcome { samples: samples.all(), figures: Region::ALL.map(|r| world.figures(r)), loss })
+        Ok(StageOutcome {
+            samples: samples.all(),
+            figures: DemoRegion::ALL.map(|r| world.figures(r)),
+            loss,
+        })
     }
 
-    async fn follow_loss(&self, world: &mut World, started: Instant, loss: &mut Option<Loss>) {
+    async fn follow_loss(&self, world: &mut DemoWorld, started: Instant, loss: &mut Option<Loss>) {
         match (loss, self.loss) {
             (none @ None, Some((region, after))) if started.elapsed() >= after => {
                 *none = Some(Loss { region, at: Instant::now(), noticed: None });

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::demo::region::Region;
+use crate::demo::region::DemoRegion;
 use crate::demo::sample::{FirstTokens, Sample, Samples};
 use crate::demo::workload::{PLACES, REPLICAS};
-use crate::demo::world::World;
+use crate::demo::world::DemoWorld;
 
 /// Age of the oldest times to first token that count.
 const RECENT: Duration = Duration::from_secs(5);
@@ -19,13 +19,13 @@ const LINE: Duration = Duration::from_secs(3);
 
 /// Table that is drawn over itself on a terminal; elsewhere, a line now and then.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct DemoTable {
     is_terminal: bool,
     lines_drawn: usize,
     drawn_at: Option<Instant>,
 }
 
-impl Table {
+impl DemoTable {
     pub(crate) fn new() -> Self {
         Self { is_terminal: stdout().is_terminal(), lines_drawn: 0, drawn_at: None }
     }
@@ -42,7 +42,7 @@ impl Table {
     /// Draws the table if it is due.
     pub(crate) fn draw(
         &mut self,
-        world: &World,
+        world: &DemoWorld,
         samples: &Samples,
         started: Instant,
     ) -> Result<()> {
@@ -71,9 +71,9 @@ impl Table {
 }
 
 /// State of all regions at one moment.
-struct Rows([Row; 3]);
+struct Rows([DemoRow; 3]);
 
-struct Row {
+struct DemoRow {
     name: &'static str,
     is_up: bool,
     requests: u64,
@@ -86,9 +86,9 @@ struct Row {
 }
 
 impl Rows {
-    fn new(world: &World, samples: &Samples, now: Instant) -> Self {
+    fn new(world: &DemoWorld, samples: &Samples, now: Instant) -> Self {
         let recent = samples.since(now.checked_sub(RECENT).unwrap_or(now));
-        Self(Region::ALL.map(|region| Row::new(region, world, samples, &recent)))
+        Self(DemoRegion::ALL.map(|region| DemoRow::new(region, world, samples, &recent)))
     }
 
     fn table(&self) -> String {
@@ -111,13 +111,13 @@ impl Rows {
     }
 
     fn line(&self) -> String {
-        let parts: Vec<String> = self.0.iter().map(Row::part).collect();
+        let parts: Vec<String> = self.0.iter().map(DemoRow::part).collect();
         parts.join(" | ")
     }
 }
 
-impl Row {
-    fn new(region: Region, world: &World, samples: &Samples, recent: &[Sample]) -> Self {
+impl DemoRow {
+    fn new(region: DemoRegion, world: &DemoWorld, samples: &Samples, recent: &[Sample]) -> Self {
         let (counts, figures) = (samples.counts(region), world.figures(region));
         let times = FirstTokens::of(recent.iter().filter(|sample| sample.door == region));
         Self {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use spillway_emulator::{EngineConfig, Profile};
 
-use crate::demo::region::Region;
+use crate::demo::region::DemoRegion;
 
 /// The model that the replicas serve.
 pub(crate) const MODEL: &str = "qwen3-32b";
@@ -31,11 +31,11 @@ const SENTENCES: usize = 18;
 
 /// Request of a client, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Arrival {
+pub(crate) struct DemoArrival {
     /// Time after the begin of the load.
     pub(crate) at: Duration,
     /// Region of the client.
-    pub(crate) home: Region,
+    pub(crate) home: DemoRegion,
     pub(crate) chat: Chat,
 }
 
@@ -80,8 +80,8 @@ fn prompt_tokens() -> u32 {
 
 /// Draws all requests of a load, in the order of their times. Each region has a Poisson process of
 /// its own, so that its requests do not depend on another region's load.
-pub(crate) fn arrivals(seed: u64, loads: Loads, length: Duration) -> Vec<Arrival> {
-    let mut all: Vec<Arrival> = Region::ALL
+pub(crate) fn arrivals(seed: u64, loads: Loads, length: Duration) -> Vec<DemoArrival> {
+    let mut all: Vec<DemoArrival> = DemoRegion::ALL
         .into_iter()
         .zip(loads)
         .flat_map(|(region, percent)| of_region(seed, region, percent, length))
@@ -90,7 +90,7 @@ pub(crate) fn arrivals(seed: u64, loads: Loads, length: Duration) -> Vec<Arrival
     all
 }
 
-fn of_region(seed: u64, home: Region, percent: u32, length: Duration) -> Vec<Arrival> {
+fn of_region(seed: u64, home: DemoRegion, percent: u32, length: Duration) -> Vec<DemoArrival> {
     let mut dice =
         fastrand::Rng::with_seed(seed.wrapping_mul(31).wrapping_add(home.index() as u64));
     let per_second = capacity_per_s() * f64::from(percent) / 100.0;
@@ -103,7 +103,7 @@ fn of_region(seed: u64, home: Region, percent: u32, length: Duration) -> Vec<Arr
             return arrivals;
         }
         let chat = Chat::by_chance(&mut dice);
-        arrivals.push(Arrival { at: Duration::from_secs_f64(at), home, chat });
+        arrivals.push(DemoArrival { at: Duration::from_secs_f64(at), home, chat });
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     fn one_regions_requests_do_not_depend_on_anothers_load() {
         let of_eu = |loads| {
             let all = arrivals(1, loads, LONG).into_iter();
-            all.filter(|arrival| arrival.home == Region::EuCentral).collect::<Vec<_>>()
+            all.filter(|arrival| arrival.home == DemoRegion::EuCentral).collect::<Vec<_>>()
         };
         assert_eq!(of_eu(LOADS), of_eu([10, 40, 90]));
         let times = |region| {
@@ -172,8 +172,8 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_ne!(
-            times(Region::EuCentral),
-            times(Region::ApNortheast),
+            times(DemoRegion::EuCentral),
+            times(DemoRegion::ApNortheast),
             "each has its own chances"
         );
     }
@@ -182,7 +182,7 @@ mod tests {
     fn each_region_gets_its_share_of_the_capacity_in_order_of_time() {
         let all = arrivals(7, LOADS, LONG);
         assert!(all.is_sorted_by_key(|arrival| arrival.at));
-        for (region, percent) in Region::ALL.into_iter().zip(LOADS) {
+        for (region, percent) in DemoRegion::ALL.into_iter().zip(LOADS) {
             let count = all.iter().filter(|arrival| arrival.home == region).count() as f64;
             let expected = capacity_per_s() * f64::from(percent) / 100.0 * LONG.as_secs_f64();
             assert!((count / expected - 1.0).abs() < 0.05, "{count} of {expected}");
@@ -195,7 +195,7 @@ mod tests {
         let unary = all.iter().filter(|arrival| !arrival.chat.is_stream).count();
         let one_in = all.len() as f64 / unary as f64;
         assert!((9.0..11.0).contains(&one_in), "one in {one_in}");
-        let prompt = |arrival: &Arrival| arrival.chat.body()["messages"][0].to_string();
+        let prompt = |arrival: &DemoArrival| arrival.chat.body()["messages"][0].to_string();
         let mut prompts: Vec<String> = all.iter().take(100).map(prompt).collect();
         prompts.sort_unstable();
         prompts.dedup();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use spillway_config::Config;
 use spillway_control_plane::ControlPlane;
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
 use spillway_link::delayed::{Path, Paths};
 use spillway_node::Node;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use crate::demo::client::Doors;
-use crate::demo::region::Region;
+use crate::demo::region::DemoRegion;
 use crate::demo::workload::{MODEL, PLACES, REPLICAS, engine};
 
 const CLUSTER: &str = "demo";
@@ -42,7 +42,7 @@ pub(crate) enum Spill {
 
 /// The three regions and the paths between them.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct DemoWorld {
     regions: [Option<Site>; 3],
     doors: Doors,
     links: [SocketAddr; 3],
@@ -61,7 +61,7 @@ struct Site {
 
 /// Figures of a region's node.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct DemoFigures {
     /// Requests at its replicas.
     pub(crate) in_flight: u32,
     /// Requests in the node's queue.
@@ -75,14 +75,14 @@ pub(crate) struct Figures {
     pub(crate) cached_tokens: u64,
 }
 
-impl World {
+impl DemoWorld {
     /// Starts everything, and waits until all nodes know each other. Clients connect to `listen`
     /// and the next two ports. If one of them is taken, its node takes any free port.
     pub(crate) async fn start(listen: SocketAddr, spill: Spill) -> Result<Self> {
         let folder = tempfile::tempdir().context("can't make a folder for certificates")?;
         write_certificates(folder.path()).context("can't make certificates")?;
         let links = free_udp_addresses()?;
-        let paths = Region::ALL.map(|from| {
+        let paths = DemoRegion::ALL.map(|from| {
             let paths = Paths::new(from.index() as u64);
             for to in from.others() {
                 paths.set(links[to.index()], Path::of(from.rtt_to(to) / 2));
@@ -91,8 +91,9 @@ impl World {
         });
         let mut world =
             Self { regions: [None, None, None], doors: [listen; 3], links, paths, _folder: folder };
-        for region in Region::ALL {
-            let plan = Plan { region, spill, folder: world._folder.path(), links: &world.links };
+        for region in DemoRegion::ALL {
+            let plan =
+                DemoPlan { region, spill, folder: world._folder.path(), links: &world.links };
             let site = plan.start(listen, &world.paths[region.index()]).await?;
             world.doors[region.index()] = site.node.addresses()[0];
             world.regions[region.index()] = Some(site);
@@ -107,29 +108,29 @@ impl World {
     }
 
     /// Returns the admin address of a region; None if the region is lost.
-    pub(crate) fn admin(&self, region: Region) -> Option<SocketAddr> {
+    pub(crate) fn admin(&self, region: DemoRegion) -> Option<SocketAddr> {
         self.node(region)?.admin_address()
     }
 
     /// Returns a region's view of the control plane; None if the region is lost.
-    pub(crate) fn control_plane(&self, region: Region) -> Option<&Arc<ControlPlane>> {
+    pub(crate) fn control_plane(&self, region: DemoRegion) -> Option<&Arc<ControlPlane>> {
         self.node(region)?.control_plane()
     }
 
     /// Returns the weight that `from` gives `to` when it chooses a region, in thousandths.
-    pub(crate) fn weight(&self, from: Region, to: Region) -> Option<u16> {
+    pub(crate) fn weight(&self, from: DemoRegion, to: DemoRegion) -> Option<u16> {
         let regions = self.node(from)?.gateway().regions();
         let other = regions.others.iter().find(|other| other.name.as_str() == to.name())?;
         Some(other.terms.weight_permille)
     }
 
     /// Returns true if the region has not been lost.
-    pub(crate) fn is_up(&self, region: Region) -> bool {
+    pub(crate) fn is_up(&self, region: DemoRegion) -> bool {
         self.regions[region.index()].is_some()
     }
 
     /// Returns true if `from` would forward requests to `to`.
-    pub(crate) fn reaches(&self, from: Region, to: Region) -> bool {
+    pub(crate) fn reaches(&self, from: DemoRegion, to: DemoRegion) -> bool {
         let Some(node) = self.node(from) else { return false };
         let regions = node.gateway().regions();
         regions.others.iter().any(|other| {
@@ -140,8 +141,8 @@ impl World {
     }
 
     /// Returns the figures of a region's node; zeros if the region is lost.
-    pub(crate) fn figures(&self, region: Region) -> Figures {
-        let Some(site) = &self.regions[region.index()] else { return Figures::default() };
+    pub(crate) fn figures(&self, region: DemoRegion) -> DemoFigures {
+        let Some(site) = &self.regions[region.index()] else { return DemoFigures::default() };
         let gateway = site.node.gateway();
         let regions = gateway.regions();
         let models = regions.others.iter().flat_map(|other| other.models.values());
@@ -149,7 +150,7 @@ impl World {
             (refused + model.counts.refused(), broken + model.counts.broken())
         });
         let engines = || site.emulator.replicas().iter().map(|replica| replica.stats().engine);
-        Figures {
+        DemoFigures {
             in_flight: gateway.view().replicas().iter().map(|replica| replica.in_flight()).sum(),
             waiting: gateway.waiting(),
             refused,
@@ -160,7 +161,7 @@ impl World {
     }
 
     /// Loses a region: cuts its network, then its power. So no node gets a farewell.
-    pub(crate) async fn lose(&mut self, region: Region) {
+    pub(crate) async fn lose(&mut self, region: DemoRegion) {
         for other in region.others() {
             self.paths[region.index()].cut(self.links[other.index()], true);
             self.paths[other.index()].cut(self.links[region.index()], true);
@@ -185,14 +186,14 @@ impl World {
         tokio::join!(stop(one), stop(two), stop(three));
     }
 
-    fn node(&self, region: Region) -> Option<&Node> {
+    fn node(&self, region: DemoRegion) -> Option<&Node> {
         self.regions[region.index()].as_ref().map(|site| &site.node)
     }
 
     async fn meet(&self) -> Result<()> {
         let started = Instant::now();
-        let knows_all = |from: Region| from.others().all(|to| self.reaches(from, to));
-        while !Region::ALL.into_iter().all(knows_all) {
+        let knows_all = |from: DemoRegion| from.others().all(|to| self.reaches(from, to));
+        while !DemoRegion::ALL.into_iter().all(knows_all) {
             if started.elapsed() > MEETING_MAX {
                 bail!("the nodes did not hear each other within {} s", MEETING_MAX.as_secs());
             }
@@ -215,14 +216,14 @@ async fn closed(doors: &[SocketAddr]) {
 }
 
 /// Setup of one region.
-struct Plan<'a> {
-    region: Region,
+struct DemoPlan<'a> {
+    region: DemoRegion,
     spill: Spill,
     folder: &'a FilePath,
     links: &'a [SocketAddr; 3],
 }
 
-impl Plan<'_> {
+impl DemoPlan<'_> {
     async fn start(&self, listen: SocketAddr, paths: &Arc<Paths>) -> Result<Site> {
         let emulator = Emulator::start(EmulatorConfig {
             replicas: REPLICAS,
@@ -305,7 +306,7 @@ impl Plan<'_> {
     }
 }
 
-fn node_name(region: Region) -> String {
+fn node_name(region: DemoRegion) -> String {
     format!("{NODE}-{}", region.name())
 }
 
@@ -314,7 +315,7 @@ fn write_certificates(folder: &FilePath) -> Result<()> {
     let authority = Authority::new(CLUSTER, validity)?;
     let key = PrefixKey::random()?;
     AuthorityFiles::in_folder(folder).write(&authority, &key, IfExists::Refuse)?;
-    for region in Region::ALL {
+    for region in DemoRegion::ALL {
         let node = node_name(region);
         let issued = authority.issue(region.name(), &node, validity)?;
         NodeFiles::in_folder(folder, region.name(), &node).write(issued, IfExists::Refuse)?;
@@ -339,7 +340,7 @@ fn free_udp_addresses() -> Result<[SocketAddr; 3]> {
 mod tests {
     use super::*;
     use crate::demo::client::ask;
-    use crate::demo::sample::End;
+    use crate::demo::sample::SampleEnd;
     use crate::demo::workload::arrivals;
 
     /// Longest time in which a farewell would arrive: one way takes 113 ms at most. Silence is
@@ -347,7 +348,7 @@ mod tests {
     /// old.
     const FAREWELL_MAX: Duration = Duration::from_millis(400);
 
-    async fn ask_from(home: Region, doors: Doors) -> (Region, End) {
+    async fn ask_from(home: DemoRegion, doors: Doors) -> (DemoRegion, SampleEnd) {
         let mut all = arrivals(1, [50; 3], Duration::from_secs(9)).into_iter();
         let arrival = all.find(|arrival| arrival.home == home && arrival.chat.is_stream);
         let sample = ask(&arrival.expect("a stream"), Instant::now(), doors).await;
@@ -357,19 +358,21 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn clients_of_a_lost_region_are_served_by_the_nearest_and_the_others_know() {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        let mut world = Box::pin(World::start(any, Spill::On)).await.expect("a world");
-        let lost = Region::ApNortheast;
+        let mut world = Box::pin(DemoWorld::start(any, Spill::On)).await.expect("a world");
+        let lost = DemoRegion::ApNortheast;
         let (door, end) = ask_from(lost, world.doors()).await;
-        assert!(matches!(end, End::Served { by, .. } if by == lost), "{end:?}");
+        assert!(matches!(end, SampleEnd::Served { by, .. } if by == lost), "{end:?}");
         assert_eq!(door, lost);
 
         let lost_at = Instant::now();
         world.lose(lost).await;
         assert!(!world.is_up(lost));
         let (door, end) = ask_from(lost, world.doors()).await;
-        let End::Served { by, first_token: Some(first_token) } = end else { panic!("{end:?}") };
-        assert_eq!((door, by), (Region::UsEast, Region::UsEast));
-        assert!(first_token >= lost.rtt_to(Region::UsEast), "{first_token:?} has no way in it");
+        let SampleEnd::Served { by, first_token: Some(first_token) } = end else {
+            panic!("{end:?}")
+        };
+        assert_eq!((door, by), (DemoRegion::UsEast, DemoRegion::UsEast));
+        assert!(first_token >= lost.rtt_to(DemoRegion::UsEast), "{first_token:?} has no way in it");
         let deadline = Instant::now() + MEETING_MAX;
         while lost.others().any(|other| world.reaches(other, lost)) {
             assert!(Instant::now() < deadline, "they never noticed");
@@ -377,7 +380,7 @@ mod tests {
             tokio::time::sleep(LOOK).await;
         }
         assert!(lost_at.elapsed() > FAREWELL_MAX, "they were told");
-        assert!(world.reaches(Region::UsEast, Region::EuCentral));
+        assert!(world.reaches(DemoRegion::UsEast, DemoRegion::EuCentral));
         Box::pin(world.stop()).await;
     }
 }

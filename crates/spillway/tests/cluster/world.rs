@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use spillway_admin::{
-    Admin, AdminConfig, Explain, ExplainFault, ExplainRequest, Explaining, connection_builder,
+    Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, connection_builder,
     parse_token_file,
 };
 use spillway_cluster_state::Fingerprint;
@@ -47,7 +47,7 @@ impl Explain for Teller {
                 "tenant": request.tenant.map(|it| it.to_string()),
             })),
             None => {
-                Err(ExplainFault { cause: "it names no model".into(), remedy: "add it".into() })
+                Err(ExplainError { cause: "it names no model".into(), remedy: "add it".into() })
             }
         };
         Box::pin(std::future::ready(told))

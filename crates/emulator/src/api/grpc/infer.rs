@@ -7,13 +7,16 @@ use prost::Message;
 
 use crate::api::generate::prefill;
 use crate::api::tensor::{self, Datatype};
-use crate::api::{ApiError, Call, v2};
+use crate::api::{ApiCall, ApiError, v2};
 use crate::kserve::{InferRequest, InferResponse, Tensor};
 
 use super::{VERSION, check_model};
 
 /// Answers one request, which may be one of a stream.
-pub(super) async fn infer(call: &Call, request: InferRequest) -> Result<InferResponse, ApiError> {
+pub(super) async fn infer(
+    call: &ApiCall,
+    request: InferRequest,
+) -> Result<InferResponse, ApiError> {
     check_model(call, &request.model_name, &request.model_version)?;
     let data = check_inputs(&request)?;
     let tokens_max = call.replica.driver.config().context_tokens_max;

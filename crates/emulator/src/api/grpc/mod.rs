@@ -20,10 +20,10 @@ use crate::kserve::{
     TensorMetadata,
 };
 
-use super::{ApiError, Call, Reply, read};
+use super::{ApiCall, ApiError, Reply, read};
 
 pub(crate) use frame::{CONTENT_TYPE, error_trailers};
-pub(crate) use stream::{Piece, Pieces};
+pub(crate) use stream::{Pieces, StreamPiece};
 
 /// Path prefix of the KServe V2 service.
 const KSERVE: &str = "/inference.GRPCInferenceService/";
@@ -47,7 +47,7 @@ pub(crate) fn is_inference(path: &str) -> bool {
 }
 
 /// Answers a call within its client's deadline.
-pub(crate) async fn answer(call: &Call, body: Incoming) -> Reply {
+pub(crate) async fn answer(call: &ApiCall, body: Incoming) -> Reply {
     let deadline = deadline(&call.headers)?;
     if call.path.strip_prefix(KSERVE) == Some("ModelStreamInfer") {
         call.start();
@@ -61,7 +61,7 @@ pub(crate) async fn answer(call: &Call, body: Incoming) -> Reply {
     tokio::time::timeout_at(deadline, answered).await.unwrap_or_else(|_| Err(ApiError::too_late()))
 }
 
-async fn answer_unary(call: &Call, message: Bytes) -> Reply {
+async fn answer_unary(call: &ApiCall, message: Bytes) -> Reply {
     if call.path == HEALTH_CHECK {
         let HealthRequest { service } = decode(message)?;
         return match service.as_str() {
@@ -93,7 +93,7 @@ async fn answer_unary(call: &Call, message: Bytes) -> Reply {
     }
 }
 
-fn answer_about_model(call: &Call, method: &str, name: String) -> Response<ReplyBody> {
+fn answer_about_model(call: &ApiCall, method: &str, name: String) -> Response<ReplyBody> {
     let (version, platform) = (VERSION.to_owned(), PLATFORM.to_owned());
     match method {
         "ModelMetadata" => frame::reply(&ModelMetadata {
@@ -120,7 +120,7 @@ fn any_tensor(name: &str) -> TensorMetadata {
 }
 
 /// Returns an error if this replica does not serve the model in this version.
-fn check_model(call: &Call, model: &str, version: &str) -> Result<(), ApiError> {
+fn check_model(call: &ApiCall, model: &str, version: &str) -> Result<(), ApiError> {
     call.check_model(model).map_err(|_| {
         ApiError::not_found(format!("Request for unknown model: '{model}' is not found"))
     })?;

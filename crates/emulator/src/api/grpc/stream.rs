@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use crate::api::generate;
 use crate::api::sampling::Sampling;
-use crate::api::{ApiError, Call, v2};
+use crate::api::{ApiCall, ApiError, v2};
 use crate::body::ReplyBody;
-use crate::driver::Progress;
+use crate::driver::DriverProgress;
 use crate::kserve::{
     InferRequest, InferResponse, Parameter, ParameterValue, StreamInferResponse, Tensor,
 };
@@ -32,7 +32,7 @@ const FINAL: &str = "triton_final_response";
 
 /// Output of a stream.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum StreamPiece {
     /// Message in its frame.
     Message(Bytes),
     /// Trailers that end the stream.
@@ -42,7 +42,7 @@ pub(crate) enum Piece {
 /// Replies of a stream as they are made. Dropping the value stops their generation.
 #[derive(Debug)]
 pub(crate) struct Pieces {
-    pub(crate) receiver: mpsc::Receiver<Piece>,
+    pub(crate) receiver: mpsc::Receiver<StreamPiece>,
     task: AbortHandle,
 }
 
@@ -53,7 +53,11 @@ impl Drop for Pieces {
 }
 
 /// Returns the reply to a stream of requests, which arrive while the reply is sent.
-pub(super) fn reply(call: &Call, body: Incoming, deadline: Option<Instant>) -> Response<ReplyBody> {
+pub(super) fn reply(
+    call: &ApiCall,
+    body: Incoming,
+    deadline: Option<Instant>,
+) -> Response<ReplyBody> {
     let (sender, receiver) = mpsc::channel(REPLIES_MAX);
     let work = serve(call.without_ticket(), body, deadline, sender);
     let task = call.replica.tasks.spawn(work).abort_handle();
@@ -61,10 +65,10 @@ pub(super) fn reply(call: &Call, body: Incoming, deadline: Option<Instant>) -> R
 }
 
 async fn serve(
-    call: Call,
+    call: ApiCall,
     body: Incoming,
     deadline: Option<Instant>,
-    replies: mpsc::Sender<Piece>,
+    replies: mpsc::Sender<StreamPiece>,
 ) {
     let answers = answer_all(&call, body, &replies);
     let ended = match deadline {
@@ -78,13 +82,13 @@ async fn serve(
         Err(error) => error.into_trailers(),
     };
     // The send fails only if the client has disconnected.
-    drop(replies.send(Piece::End(trailers)).await);
+    drop(replies.send(StreamPiece::End(trailers)).await);
 }
 
 async fn answer_all(
-    call: &Call,
+    call: &ApiCall,
     body: Incoming,
-    replies: &mpsc::Sender<Piece>,
+    replies: &mpsc::Sender<StreamPiece>,
 ) -> Result<(), ApiError> {
     let mut messages = Messages::new(body, call.replica.body_bytes_max);
     while let Some(message) = messages.next().await? {
@@ -94,16 +98,16 @@ async fn answer_all(
             // A bad request does not end the stream for the others.
             let infer_response = Some(InferResponse { id, ..InferResponse::default() });
             let reply = StreamInferResponse { error_message: error.message(), infer_response };
-            drop(replies.send(Piece::Message(frame::frame(&reply))).await);
+            drop(replies.send(StreamPiece::Message(frame::frame(&reply))).await);
         }
     }
     Ok(())
 }
 
 async fn answer_one(
-    call: &Call,
+    call: &ApiCall,
     request: InferRequest,
-    replies: &mpsc::Sender<Piece>,
+    replies: &mpsc::Sender<StreamPiece>,
 ) -> Result<(), ApiError> {
     let tokens = request.parameters.get(TOKENS).and_then(|parameter| match parameter.value {
         Some(ParameterValue::Int(tokens)) => u32::try_from(tokens).ok(),
@@ -121,10 +125,10 @@ async fn answer_one(
 }
 
 async fn generate(
-    call: &Call,
+    call: &ApiCall,
     request: &InferRequest,
     tokens: u32,
-    replies: &mpsc::Sender<Piece>,
+    replies: &mpsc::Sender<StreamPiece>,
 ) -> Result<(), ApiError> {
     check_model(call, &request.model_name, &request.model_version)?;
     let data = check_inputs(request)?;
@@ -134,7 +138,7 @@ async fn generate(
     let started = generate::start(call, &prompt, &Sampling::exactly(tokens))?;
     for mut track in started.tracks {
         let mut next_token = 0;
-        while let Progress::Token = poll_fn(|cx| track.generation.poll_progress(cx)).await? {
+        while let DriverProgress::Token = poll_fn(|cx| track.generation.poll_progress(cx)).await? {
             let text = track.answer.piece(next_token);
             next_token += 1;
             let is_last = next_token == track.answer.tokens;
@@ -167,8 +171,8 @@ fn token_reply(request: &InferRequest, text: &str, is_last: bool) -> InferRespon
 }
 
 /// Sends a reply, and waits for room. If the client disconnects, the whole task is aborted.
-async fn send(replies: &mpsc::Sender<Piece>, response: InferResponse) {
+async fn send(replies: &mpsc::Sender<StreamPiece>, response: InferResponse) {
     let reply =
         StreamInferResponse { error_message: String::new(), infer_response: Some(response) };
-    drop(replies.send(Piece::Message(frame::frame(&reply))).await);
+    drop(replies.send(StreamPiece::Message(frame::frame(&reply))).await);
 }

@@ -1,6 +1,6 @@
 //! Other models that stand in.
 
-use spillway_route::Refusal;
+use spillway_route::PlanError;
 
 use super::super::test_sight::{START, Story, TestReplica, TestSight, check, ms, short};
 use super::{OK, RENAMED, UNSENT, tell};
@@ -74,6 +74,6 @@ fn a_claim_is_one_on_the_first_model_and_its_refusal_is_what_counts() {
     story.sight.best = 1;
     story.sight.regroup();
     let Step::End(Ending::Refused(refused)) = story.next() else { panic!("refused") };
-    assert_eq!(refused.refusal, Refusal::NoReplica);
+    assert_eq!(refused.refusal, PlanError::NoReplica);
     assert_eq!(refused.retry_at, None);
 }

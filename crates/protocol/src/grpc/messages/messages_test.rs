@@ -23,7 +23,7 @@ fn pass(
     messages: &mut Messages,
     stream: &[u8],
     piece_length: usize,
-) -> (Vec<u8>, Result<(), MessageFault>) {
+) -> (Vec<u8>, Result<(), MessageError>) {
     let mut passed = Vec::new();
     for piece in stream.chunks(piece_length) {
         if let Err(fault) = messages.push(Bytes::copy_from_slice(piece)) {
@@ -85,9 +85,9 @@ fn other_models_are_refused_where_they_may_not_be_used_whatever_stands_behind_th
         assert_eq!(models(&passed), ["a", "a"], "{piece_length}");
         let stream = [&allowed[..], &other].concat();
         let (_, result) = pass(&mut only(), &stream, piece_length);
-        assert_eq!(result, Err(MessageFault::OtherModel), "{piece_length}");
+        assert_eq!(result, Err(MessageError::OtherModel), "{piece_length}");
     }
-    assert_eq!(GatewayError::from(MessageFault::OtherModel).kind, ErrorKind::ModelNotAllowed);
+    assert_eq!(GatewayError::from(MessageError::OtherModel).kind, ErrorKind::ModelNotAllowed);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_field_whose_length_would_swallow_the_name_behind_it_is_refused() {
     for piece_length in [1, 7, 1_000] {
         let mut only = Messages::renaming(BYTES_MAX, "a", "a", None).or_refused();
         let (passed, result) = pass(&mut only, &sly, piece_length);
-        assert_eq!(result, Err(MessageFault::Malformed), "{piece_length}: {passed:?}");
+        assert_eq!(result, Err(MessageError::Malformed), "{piece_length}: {passed:?}");
     }
 }
 
@@ -122,7 +122,7 @@ fn a_message_above_the_limit_is_refused_by_its_head_alone() {
     for mut messages in [Messages::new(BYTES_MAX), Messages::renaming(BYTES_MAX, "a", "b", None)] {
         assert_eq!(messages.push(frame_head_of(length)), Ok(()));
     }
-    let fault = MessageFault::TooLarge { bytes_max: BYTES_MAX };
+    let fault = MessageError::TooLarge { bytes_max: BYTES_MAX };
     for mut messages in [Messages::new(BYTES_MAX), Messages::renaming(BYTES_MAX, "a", "b", None)] {
         let stream = [framed(b"\x0A\x01a"), frame_head_of(length + 1).to_vec()].concat();
         assert_eq!(pass(&mut messages, &stream, 3).1, Err(fault));
@@ -136,10 +136,10 @@ fn compressed_messages_pass_unless_they_have_to_be_read() {
     let mut messages = Messages::new(BYTES_MAX);
     assert_eq!(pass(&mut messages, &compressed, 2), (compressed.to_vec(), Ok(())));
     let mut messages = Messages::renaming(BYTES_MAX, "a", "b", None);
-    assert_eq!(pass(&mut messages, &compressed, 2).1, Err(MessageFault::Compressed));
+    assert_eq!(pass(&mut messages, &compressed, 2).1, Err(MessageError::Compressed));
     let bad = [2, 0, 0, 0, 2, 8, 8];
     for mut messages in [Messages::new(BYTES_MAX), Messages::renaming(BYTES_MAX, "a", "b", None)] {
-        assert_eq!(pass(&mut messages, &bad, 7).1, Err(MessageFault::Malformed));
+        assert_eq!(pass(&mut messages, &bad, 7).1, Err(MessageError::Malformed));
     }
 }
 
@@ -149,7 +149,7 @@ fn a_name_that_does_not_end_is_not_waited_for() {
     endless.resize(2 << 20, b'x');
     let mut messages = Messages::renaming(u64::MAX, "a", "b", None);
     let (passed, result) = pass(&mut messages, &framed(&endless), 1 << 10);
-    assert_eq!((passed.len(), result), (0, Err(MessageFault::Malformed)));
+    assert_eq!((passed.len(), result), (0, Err(MessageError::Malformed)));
 }
 
 /// Returns a message with a parameter of this name behind its tensors, where no writer puts it.
@@ -201,10 +201,10 @@ fn parameters_that_steer_the_model_server_are_refused_in_every_message_of_a_stre
             }
             for mut messages in watched() {
                 let (passed, result) = pass(&mut messages, &stream, piece_length);
-                let Err(MessageFault::Parameter(known)) = result else { panic!("{result:?}") };
+                let Err(MessageError::Parameter(known)) = result else { panic!("{result:?}") };
                 assert_eq!(EngineFields::named(known), EngineFields::named(name));
                 assert!(whole_messages(&passed) <= 4, "the whole message was passed on");
-                let error = GatewayError::from(MessageFault::Parameter(known));
+                let error = GatewayError::from(MessageError::Parameter(known));
                 assert_eq!((error.kind, error.param), (ErrorKind::BadRequest, Some(known)));
             }
         }
@@ -220,11 +220,11 @@ fn a_message_whose_parameters_can_not_be_read_is_refused() {
     };
     for (stream, fault) in [
         // A group before the key, a key that is longer than its entry, a value that never ends.
-        (entry(b"\x1B\x1C\x0A\x08priority"), MessageFault::Malformed),
-        (entry(b"\x0A\x09priority"), MessageFault::Malformed),
-        (framed(b"\x0A\x01a\x22\x7F\x0A\x08priority"), MessageFault::Malformed),
-        (framed(b"\x0A\x01a\x2B\x2C"), MessageFault::Malformed),
-        (b"\x01\0\0\0\x02\x08\x08".to_vec(), MessageFault::Compressed),
+        (entry(b"\x1B\x1C\x0A\x08priority"), MessageError::Malformed),
+        (entry(b"\x0A\x09priority"), MessageError::Malformed),
+        (framed(b"\x0A\x01a\x22\x7F\x0A\x08priority"), MessageError::Malformed),
+        (framed(b"\x0A\x01a\x2B\x2C"), MessageError::Malformed),
+        (b"\x01\0\0\0\x02\x08\x08".to_vec(), MessageError::Compressed),
     ] {
         for piece_length in [1, 4, 1_000] {
             for mut messages in watched() {
@@ -299,6 +299,6 @@ fn a_compressed_message_is_told_by_its_first_byte_however_long_it_is() {
     for piece_length in 1..=head.len() {
         let mut messages = Messages::renaming(BYTES_MAX, "a", "b", None);
         let (_, result) = pass(&mut messages, &head, piece_length);
-        assert_eq!(result, Err(MessageFault::Compressed), "{piece_length}");
+        assert_eq!(result, Err(MessageError::Compressed), "{piece_length}");
     }
 }

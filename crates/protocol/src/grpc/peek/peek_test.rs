@@ -166,7 +166,7 @@ fn parameters_that_steer_an_engine_are_found_wherever_they_stand() {
     let check = |message: &[u8], allowed| check_parameters(&framed(message).into(), allowed);
     assert_eq!(check(&message, EngineFields::NONE), Ok(()));
     put_bytes(&mut message, 4, &entry(b"Priority"));
-    let refused = Err(MessageFault::Parameter("priority"));
+    let refused = Err(MessageError::Parameter("priority"));
     assert_eq!(check(&message, EngineFields::NONE), refused);
     assert_eq!(check(&message, EngineFields::named("lora_path").unwrap()), refused);
     assert_eq!(check(&message, EngineFields::named("priority").unwrap()), Ok(()));
@@ -182,5 +182,5 @@ fn a_parameter_behind_what_this_reader_does_not_read_is_refused() {
     put_bytes(&mut message, 4, &entry);
     let body = Bytes::from(framed(&message));
     assert!(matches!(read_model(&body), Peek::Found(_)));
-    assert_eq!(check_parameters(&body, EngineFields::NONE), Err(MessageFault::Malformed));
+    assert_eq!(check_parameters(&body, EngineFields::NONE), Err(MessageError::Malformed));
 }

@@ -4,26 +4,26 @@ use spillway_protocol::TrustedProxies;
 
 use super::*;
 use crate::access::{AccessMode, AccessSwitch};
-use crate::client::Client;
+use crate::client::ConnectionFacts;
 
-fn client(trusted: &[&str]) -> Client {
+fn client(trusted: &[&str]) -> ConnectionFacts {
     client_by(trusted, AccessMode::Keys)
 }
 
-fn client_by(trusted: &[&str], access: AccessMode) -> Client {
+fn client_by(trusted: &[&str], access: AccessMode) -> ConnectionFacts {
     let blocks = trusted.iter().map(|block| block.parse().expect("a block")).collect();
     let address = "192.0.2.9".parse().expect("an address");
     let access = Arc::new(AccessSwitch::new(access));
-    Client::new(address, false, (Arc::new(TrustedProxies::new(blocks)), access))
+    ConnectionFacts::new(address, false, (Arc::new(TrustedProxies::new(blocks)), access))
 }
 
-fn forwarded(client: &Client, headers: &[(&str, &str)], authorization: bool) -> HeaderMap {
+fn forwarded(client: &ConnectionFacts, headers: &[(&str, &str)], authorization: bool) -> HeaderMap {
     let mut builder = http::Request::builder().uri("/v1/models");
     for (name, value) in headers {
         builder = builder.header(*name, *value);
     }
     let (mut head, ()) = builder.body(()).expect("a request").into_parts();
-    let identity = Identity::of(&head.headers, &mut fastrand::Rng::with_seed(1));
+    let identity = RequestIdentity::of(&head.headers, &mut fastrand::Rng::with_seed(1));
     prepare_forwarding(&mut head, client, &identity, authorization);
     head.headers
 }
@@ -157,7 +157,7 @@ fn claims_of_a_guest_stay_only_if_they_are_about_its_tenant() {
         for claim in claimed {
             headers.append(&TENANT_CLAIM, HeaderValue::try_from(*claim).expect("a value"));
         }
-        let identity = Identity::of(&headers, &mut fastrand::Rng::with_seed(1));
+        let identity = RequestIdentity::of(&headers, &mut fastrand::Rng::with_seed(1));
         prepare_guest(&mut headers, (&terms(tenant), &identity), false);
         headers.contains_key("x-tenant-id")
     };

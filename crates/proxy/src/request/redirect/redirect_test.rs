@@ -1,9 +1,9 @@
 use super::*;
 
-fn source<'a>(prefixes: Option<Prefixes<'a>>, path: &'a PathAndQuery) -> Source<'a> {
+fn source<'a>(prefixes: Option<Prefixes<'a>>, path: &'a PathAndQuery) -> ReplyOrigin<'a> {
     static REPLICA: HeaderValue = HeaderValue::from_static("10.0.0.1:8000");
     static ASKED: HeaderValue = HeaderValue::from_static("gw.example");
-    Source { prefixes, path, hosts: [Some(&REPLICA), Some(&ASKED)] }
+    ReplyOrigin { prefixes, path, hosts: [Some(&REPLICA), Some(&ASKED)] }
 }
 
 fn confined(
@@ -121,7 +121,7 @@ fn other_references_are_led_back_or_taken_out() {
 #[test]
 fn of_a_reply_of_another_node_only_paths_are_taken() {
     let path = PathAndQuery::from_static("/x");
-    let far = Source { prefixes: None, path: &path, hosts: [None, None] };
+    let far = ReplyOrigin { prefixes: None, path: &path, hosts: [None, None] };
     for (location, is_taken) in [("/y", true), ("//y/z", false), ("http://gw.example/y", false)] {
         let mut reply =
             Response::builder().status(307).header("location", location).body(()).expect("a reply");

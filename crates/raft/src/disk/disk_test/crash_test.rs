@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::faulty::{Fault, FaultyDisk};
-use crate::disk::log_file::{Change, LogFile, LogState};
+use crate::disk::log_file::{LogChange, LogFile, LogState};
 use crate::ids::{DiskId, NodeId};
-use crate::raft::{Command, Entry, Payload};
+use crate::raft::{CommandFrame, Entry, Payload};
 use crate::wire::{Ballot, EntryRecord, Point};
 
 /// Logs that live and crash several times each.
@@ -44,7 +44,7 @@ impl Model {
     }
 
     /// Something that the log may be told to write now, as it is told by Raft.
-    fn change(&mut self, random: &mut fastrand::Rng) -> Vec<Change> {
+    fn change(&mut self, random: &mut fastrand::Rng) -> Vec<LogChange> {
         let term = self.ballot.map_or(0, |ballot| ballot.term);
         let floor = self.committed.or(self.purged).map_or(0, |at| at.index + 1);
         match random.u8(0..10) {
@@ -53,17 +53,17 @@ impl Model {
             2 => {
                 let from = random.u64(floor..=self.next_index().max(floor));
                 self.entries.split_off(&from);
-                vec![Change::TruncateFrom(from)]
+                vec![LogChange::TruncateFrom(from)]
             }
             3 => {
                 self.committed = self.last();
-                vec![Change::Committed(self.committed)]
+                vec![LogChange::Committed(self.committed)]
             }
             4 => match self.committed.filter(|committed| Some(*committed) > self.purged) {
                 Some(upto) => {
                     self.entries = self.entries.split_off(&(upto.index + 1));
                     self.purged = Some(upto);
-                    vec![Change::Purge(upto)]
+                    vec![LogChange::Purge(upto)]
                 }
                 None => self.vote(term + 1, random),
             },
@@ -71,24 +71,24 @@ impl Model {
         }
     }
 
-    fn vote(&mut self, term: u64, random: &mut fastrand::Rng) -> Vec<Change> {
+    fn vote(&mut self, term: u64, random: &mut fastrand::Rng) -> Vec<LogChange> {
         let ballot = Ballot { term, node: NodeId(random.u64(1..4)), is_won: random.bool() };
         self.ballot = Some(ballot);
-        vec![Change::Ballot(ballot)]
+        vec![LogChange::Ballot(ballot)]
     }
 
-    fn append(&mut self, term: u64, random: &mut fastrand::Rng) -> Change {
+    fn append(&mut self, term: u64, random: &mut fastrand::Rng) -> LogChange {
         let at = Point { term, index: self.next_index() };
         let length = [10, 100, 3_000, 9_000][random.usize(0..4)];
-        let command = Command(vec![random.u8(..); length].into());
+        let command = CommandFrame(vec![random.u8(..); length].into());
         let entry = Entry { log_id: at.into(), payload: Payload::Normal(command) };
         let record = EntryRecord::from(&entry);
         self.entries.insert(at.index, record.clone());
-        Change::Append(at, spillway_codec::encode(&record).unwrap())
+        LogChange::Append(at, spillway_codec::encode(&record).unwrap())
     }
 }
 
-fn open(log: &FaultyDisk, witness: &FaultyDisk) -> Result<(LogFile, Model), crate::DiskFault> {
+fn open(log: &FaultyDisk, witness: &FaultyDisk) -> Result<(LogFile, Model), crate::DiskError> {
     let (file, entries) = LogFile::open(log.clone(), Box::new(witness.clone()))?;
     let model = Model::of(&file, entries);
     Ok((file, model))

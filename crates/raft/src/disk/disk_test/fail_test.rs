@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use super::faulty::{Fault, FaultyDisk};
-use crate::DiskFault;
-use crate::disk::log_file::{Change, LogFile, LogState};
+use crate::DiskError;
+use crate::disk::log_file::{LogChange, LogFile, LogState};
 use crate::disk::writer::{Job, Writer};
 use crate::ids::{DiskId, NodeId};
 use crate::wire::{Ballot, Point};
@@ -17,12 +17,12 @@ fn start(log: &FaultyDisk) -> (Writer, Receiver<()>) {
     (Writer::start(file, move || ended.send(()).unwrap_or_default()).unwrap(), end)
 }
 
-fn vote(term: u64) -> Change {
-    Change::Ballot(Ballot { term, node: NodeId(1), is_won: false })
+fn vote(term: u64) -> LogChange {
+    LogChange::Ballot(Ballot { term, node: NodeId(1), is_won: false })
 }
 
 /// Hands a job over and waits for its end.
-fn write(writer: &Writer, changes: Vec<Change>) -> Result<(), DiskFault> {
+fn write(writer: &Writer, changes: Vec<LogChange>) -> Result<(), DiskError> {
     let (done, is_done) = channel();
     let job = Job { changes, done: Some(Box::new(move |written| done.send(written).unwrap())) };
     writer.send(job).unwrap();
@@ -37,8 +37,8 @@ fn after_a_failure_nothing_is_acknowledged_though_the_disk_seems_well_again() {
         write(&writer, vec![vote(1)]).unwrap();
         log.set(fault);
         let refused = write(&writer, vec![vote(2)]).unwrap_err();
-        let DiskFault::Stopped(first) = &refused else { panic!("{refused}") };
-        assert!(matches!(**first, DiskFault::Io { .. }), "{first}");
+        let DiskError::Stopped(first) = &refused else { panic!("{refused}") };
+        assert!(matches!(**first, DiskError::Io { .. }), "{first}");
         assert!(first.to_string().contains("start again"), "{first}");
         log.set(Fault::None);
         for term in 3..6 {
@@ -74,7 +74,7 @@ fn what_nobody_waits_for_goes_with_the_next_write_or_when_it_is_quiet_or_at_the_
     write(&writer, vec![vote(1)]).unwrap();
     let before = log.forces();
     let lazy = |index| Job {
-        changes: vec![Change::Committed(Some(Point { term: 0, index }))],
+        changes: vec![LogChange::Committed(Some(Point { term: 0, index }))],
         done: None,
     };
     writer.send(lazy(0)).unwrap();

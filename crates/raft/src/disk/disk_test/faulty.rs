@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use redb::StorageBackend;
 
-use crate::disk::fault::DiskFault;
+use crate::disk::fault::DiskError;
 use crate::disk::witness::{Note, Witness, newest, place_of};
 
 /// What a disk writes whole or not at all.
@@ -233,16 +233,16 @@ impl StorageBackend for FaultyDisk {
 
 /// A witness on such a disk.
 impl Witness for FaultyDisk {
-    fn read(&self) -> Result<Option<Note>, DiskFault> {
+    fn read(&self) -> Result<Option<Note>, DiskError> {
         Ok(newest(&self.lock().seen))
     }
 
-    fn write(&self, note: Note, force: bool) -> Result<(), DiskFault> {
+    fn write(&self, note: Note, force: bool) -> Result<(), DiskError> {
         let (offset, place) = place_of(note)?;
         let mut state = self.lock();
         let offset = usize::try_from(offset).unwrap();
-        let fault = DiskFault::io("the witness");
+        let fault = DiskError::io("the witness");
         state.write(Write::Bytes(offset, place.to_vec())).map_err(fault)?;
-        if force { state.force().map_err(DiskFault::io("the witness")) } else { Ok(()) }
+        if force { state.force().map_err(DiskError::io("the witness")) } else { Ok(()) }
     }
 }

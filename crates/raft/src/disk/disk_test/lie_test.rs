@@ -3,13 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::faulty::FaultyDisk;
-use crate::DiskFault;
-use crate::disk::log_file::{Change, LogFile, LogState};
+use crate::DiskError;
+use crate::disk::log_file::{LogChange, LogFile, LogState};
 use crate::ids::{DiskId, NodeId};
 use crate::raft::{Entry, Payload};
 use crate::wire::{Ballot, EntryRecord, Point};
 
-fn open(log: &FaultyDisk, witness: &FaultyDisk) -> Result<(LogState, Vec<EntryRecord>), DiskFault> {
+fn open(log: &FaultyDisk, witness: &FaultyDisk) -> Result<(LogState, Vec<EntryRecord>), DiskError> {
     let opened = LogFile::open(log.clone(), Box::new(witness.clone()));
     opened.map(|(file, entries)| (*file.state(), entries))
 }
@@ -19,10 +19,10 @@ fn create(log: &FaultyDisk, witness: &FaultyDisk) -> LogFile {
     LogFile::open(log.clone(), Box::new(witness.clone())).unwrap().0
 }
 
-fn blank(index: u64) -> Change {
+fn blank(index: u64) -> LogChange {
     let at = Point { term: 3, index };
     let entry = Entry { log_id: at.into(), payload: Payload::Blank };
-    Change::Append(at, spillway_codec::encode(&EntryRecord::from(&entry)).unwrap())
+    LogChange::Append(at, spillway_codec::encode(&EntryRecord::from(&entry)).unwrap())
 }
 
 /// The bytes of a log and of its witness.
@@ -33,13 +33,13 @@ fn written() -> (FaultyDisk, FaultyDisk, Vec<Images>) {
     let (log, witness) = (FaultyDisk::default(), FaultyDisk::default());
     let mut file = create(&log, &witness);
     let ballot = Ballot { term: 3, node: NodeId(2), is_won: false };
-    file.write(&[Change::Ballot(ballot)]).unwrap();
+    file.write(&[LogChange::Ballot(ballot)]).unwrap();
     let mut images = Vec::new();
     for index in 0..20 {
         file.write(&[blank(index)]).unwrap();
         images.push((log.bytes(), witness.bytes()));
     }
-    file.write(&[Change::Committed(Some(Point { term: 3, index: 19 }))]).unwrap();
+    file.write(&[LogChange::Committed(Some(Point { term: 3, index: 19 }))]).unwrap();
     drop(file);
     (log, witness, images)
 }
@@ -77,7 +77,7 @@ fn a_log_that_went_back_is_refused() {
     assert!(open(&log, &witness).is_ok());
     for (older, _) in &images {
         let fault = open(&FaultyDisk::of(older.clone()), &witness).unwrap_err();
-        assert!(matches!(fault, DiskFault::Damaged { .. }), "{fault}");
+        assert!(matches!(fault, DiskError::Damaged { .. }), "{fault}");
     }
     // An older note is no lie: it was never forced.
     for (_, older) in &images {
@@ -92,7 +92,7 @@ fn a_log_without_its_end_is_refused() {
         let log = FaultyDisk::of(log.bytes());
         let unwatched = Box::new(FaultyDisk::default());
         let (mut file, _) = LogFile::open(log.clone(), unwatched).unwrap();
-        file.write(&[Change::TruncateFrom(remove)]).unwrap();
+        file.write(&[LogChange::TruncateFrom(remove)]).unwrap();
         drop(file);
         let note = FaultyDisk::default();
         let opened = open(&log, &note);
@@ -106,16 +106,19 @@ fn holes_old_terms_and_votes_that_went_back_are_refused() {
     let at = |term, index| Point { term, index };
     let append = |term, index| {
         let entry = Entry { log_id: at(term, index).into(), payload: Payload::Blank };
-        Change::Append(at(term, index), spillway_codec::encode(&EntryRecord::from(&entry)).unwrap())
+        LogChange::Append(
+            at(term, index),
+            spillway_codec::encode(&EntryRecord::from(&entry)).unwrap(),
+        )
     };
-    let ballot = |term| Change::Ballot(Ballot { term, node: NodeId(1), is_won: true });
-    let cases: [(&str, Vec<Change>, bool); 6] = [
+    let ballot = |term| LogChange::Ballot(Ballot { term, node: NodeId(1), is_won: true });
+    let cases: [(&str, Vec<LogChange>, bool); 6] = [
         ("right", vec![ballot(2), append(1, 0), append(2, 1)], true),
         ("a hole", vec![ballot(2), append(1, 0), append(2, 2)], false),
         ("no beginning", vec![ballot(2), append(1, 1)], false),
         ("an older term", vec![ballot(2), append(2, 0), append(1, 1)], false),
         ("a term without a vote", vec![ballot(1), append(2, 0)], false),
-        ("purged beyond", vec![ballot(2), Change::Purge(at(1, 5)), append(1, 7)], false),
+        ("purged beyond", vec![ballot(2), LogChange::Purge(at(1, 5)), append(1, 7)], false),
     ];
     for (what, changes, is_right) in cases {
         let (log, witness) = (FaultyDisk::default(), FaultyDisk::default());
@@ -132,10 +135,10 @@ fn a_log_of_a_later_version_is_told_from_a_damaged_one() {
     let mut file = create(&log, &witness);
     let at = Point { term: 1, index: 0 };
     let ballot = Ballot { term: 1, node: NodeId(1), is_won: true };
-    file.write(&[Change::Ballot(ballot), Change::Append(at, later_version())]).unwrap();
+    file.write(&[LogChange::Ballot(ballot), LogChange::Append(at, later_version())]).unwrap();
     drop(file);
     let fault = open(&log, &witness).unwrap_err();
-    assert!(matches!(fault, DiskFault::Newer { .. }), "{fault}");
+    assert!(matches!(fault, DiskError::Newer { .. }), "{fault}");
 }
 
 /// The frame of an entry as a later version might write it.

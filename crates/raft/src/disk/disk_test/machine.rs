@@ -19,9 +19,9 @@ use crate::Machine;
 use crate::consensus_test::register::{Change, Register};
 use crate::disk::log_file::{LogFile, LogState};
 use crate::disk::system::Files;
-use crate::disk::{DiskFault, Folder, LogStore, Snapshots};
+use crate::disk::{DiskError, Folder, LogStore, Snapshots};
 use crate::ids::{DiskId, NodeId};
-use crate::raft::{Command, Entry, LogId, Payload, SnapshotMeta, StoredMembers, Types, Vote};
+use crate::raft::{CommandFrame, Entry, LogId, Payload, SnapshotMeta, StoredMembers, Types, Vote};
 use crate::state_machine::{Applied, Applier};
 
 const FOLDER: &str = "/snapshots";
@@ -122,7 +122,7 @@ pub(super) struct Node {
 
 impl Node {
     /// Starts it as `Folder::open` and openraft do.
-    pub(super) async fn open(disks: &Disks) -> Result<Self, DiskFault> {
+    pub(super) async fn open(disks: &Disks) -> Result<Self, DiskError> {
         let opened = LogFile::open(disks.log.clone(), Box::new(disks.witness.clone()))?;
         let files = Arc::new(disks.files.clone());
         let snapshots = Snapshots::open(files, FOLDER.into(), disks.disk)?;
@@ -138,7 +138,7 @@ impl Node {
         let newest = Arc::new(Mutex::new(folder.snapshot));
         let applier = Applier { applied, snapshots, log: log.clone(), newest };
         let mut node = Self { log, applier, ended };
-        node.recover().await.map_err(DiskFault::io("recovering"))?;
+        node.recover().await.map_err(DiskError::io("recovering"))?;
         Ok(node)
     }
 
@@ -257,7 +257,7 @@ impl Script {
         self.attempted = self.attempted.max(from + count);
         let entry = |index| {
             let frame = spillway_codec::encode(&change(index)).unwrap();
-            Entry { log_id: id(index), payload: Payload::Normal(Command(frame)) }
+            Entry { log_id: id(index), payload: Payload::Normal(CommandFrame(frame)) }
         };
         let (flushed, is_flushed) = <Types as TypeConfigExt>::oneshot();
         let entries = (from..from + count).map(entry);
@@ -358,7 +358,7 @@ impl Script {
         let entries = entries.unwrap().map_err(|error| error.to_string())?;
         for (entry, index) in entries.iter().zip(applied..) {
             let frame = spillway_codec::encode(&change(index)).unwrap();
-            if entry.log_id != id(index) || entry.payload != Payload::Normal(Command(frame)) {
+            if entry.log_id != id(index) || entry.payload != Payload::Normal(CommandFrame(frame)) {
                 return Err(format!("entry {index} is {entry:?}"));
             }
         }

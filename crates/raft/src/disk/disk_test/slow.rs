@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redb::{BackendError, StorageBackend};
 
-use crate::disk::fault::DiskFault;
+use crate::disk::fault::DiskError;
 use crate::disk::system::{self, Files, Output, SystemFiles};
 use crate::disk::witness::{Note, Witness};
 
@@ -51,11 +51,11 @@ pub(crate) fn files(folder: &Path) -> Arc<dyn Files> {
     Arc::new(SlowFiles(Delay::of(folder)))
 }
 
-pub(crate) fn backend(path: &Path) -> Result<impl StorageBackend, DiskFault> {
+pub(crate) fn backend(path: &Path) -> Result<impl StorageBackend, DiskError> {
     Ok(SlowBackend(system::backend(path)?, Delay::of(path.parent().unwrap())))
 }
 
-pub(crate) fn witness(path: &Path) -> Result<Box<dyn Witness>, DiskFault> {
+pub(crate) fn witness(path: &Path) -> Result<Box<dyn Witness>, DiskError> {
     Ok(Box::new(SlowWitness(system::witness(path)?, Delay::of(path.parent().unwrap()))))
 }
 
@@ -120,11 +120,11 @@ impl<B: StorageBackend> StorageBackend for SlowBackend<B> {
 struct SlowWitness(Box<dyn Witness>, Delay);
 
 impl Witness for SlowWitness {
-    fn read(&self) -> Result<Option<Note>, DiskFault> {
+    fn read(&self) -> Result<Option<Note>, DiskError> {
         self.0.read()
     }
 
-    fn write(&self, note: Note, force: bool) -> Result<(), DiskFault> {
+    fn write(&self, note: Note, force: bool) -> Result<(), DiskError> {
         if force {
             self.1.pass();
         }

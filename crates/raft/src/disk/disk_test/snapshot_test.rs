@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::faulty::Power;
 use super::faulty_files::FaultyFiles;
 use super::machine::{Disks, Node, Script};
-use crate::DiskFault;
+use crate::DiskError;
 use crate::disk::snapshots::write_on;
 use crate::disk::system::Files;
 use crate::ids::DiskId;
@@ -139,7 +139,7 @@ async fn without_any_whole_snapshot_a_shortened_log_is_refused() {
             copy.files.replace(file, damage(&disks.read(file), &mut random));
         }
         let fault = Node::open(&copy).await.map(drop).unwrap_err();
-        assert!(matches!(fault, DiskFault::Damaged { .. }), "{round}: {fault}");
+        assert!(matches!(fault, DiskError::Damaged { .. }), "{round}: {fault}");
         assert_eq!(copy.with_ending("damaged").len(), 0, "evidence stays where it is");
     }
     // One that is gone altogether is as bad.
@@ -162,7 +162,7 @@ async fn a_damaged_snapshot_that_came_from_the_leader_is_refused_since_nothing_e
         let copy = disks.copy();
         copy.files.replace(&files[0], damage(&disks.read(&files[0]), &mut random));
         let fault = Node::open(&copy).await.map(drop).unwrap_err();
-        assert!(matches!(fault, DiskFault::Damaged { .. }), "{round}: {fault}");
+        assert!(matches!(fault, DiskError::Damaged { .. }), "{round}: {fault}");
     }
 }
 

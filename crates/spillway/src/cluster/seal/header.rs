@@ -7,7 +7,7 @@ use ring::{hkdf, hmac};
 use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 
-use super::{FileKey, Identity, Lock, MARK, Passphrase, Recipient, SealFault, Unlock, random};
+use super::{FileKey, Identity, Lock, MARK, Passphrase, Recipient, SealError, Unlock, random};
 
 /// Labels for which keys are derived.
 const X25519_LABEL: &[u8] = b"age-encryption.org/v1/X25519";
@@ -49,7 +49,7 @@ enum Stanza {
 
 impl Header {
     /// Wraps the key of a file.
-    pub(super) fn wrap(key: &FileKey, lock: &Lock) -> Result<Self, SealFault> {
+    pub(super) fn wrap(key: &FileKey, lock: &Lock) -> Result<Self, SealError> {
         let stanzas = match lock {
             Lock::Passphrase(passphrase) => vec![Stanza::for_passphrase(key, passphrase)?],
             Lock::Recipients(all) => {
@@ -72,63 +72,63 @@ impl Header {
     }
 
     /// Splits a file into its header and the payload.
-    pub(super) fn read(sealed: &[u8]) -> Result<(Self, &[u8]), SealFault> {
-        let cut = || SealFault::Damaged("its head is cut off");
+    pub(super) fn read(sealed: &[u8]) -> Result<(Self, &[u8]), SealError> {
+        let cut = || SealError::Damaged("its head is cut off");
         let mut rest = sealed.strip_prefix(MARK).ok_or_else(cut)?;
         let mut stanzas = Vec::new();
         loop {
             let (line, after) = line(rest).ok_or_else(cut)?;
             if let Some(mac) = line.strip_prefix("---") {
                 let mac = mac.strip_prefix(' ').and_then(|text| BASE64.decode(text).ok());
-                let mac = mac.ok_or(SealFault::Damaged("its head has no checksum"))?;
+                let mac = mac.ok_or(SealError::Damaged("its head has no checksum"))?;
                 let covered = sealed[..sealed.len() - rest.len() + END.len()].to_vec();
                 return Ok((Self { stanzas, covered, mac }, after));
             }
             let (body, after) = body(after).ok_or_else(cut)?;
             stanzas.push(Stanza::read(line, &body)?);
             if stanzas.len() > STANZAS_MAX {
-                return Err(SealFault::Damaged("it has too many recipients"));
+                return Err(SealError::Damaged("it has too many recipients"));
             }
             rest = after;
         }
     }
 
     /// Unwraps the file key.
-    pub(super) fn unwrap(&self, unlock: &Unlock) -> Result<FileKey, SealFault> {
+    pub(super) fn unwrap(&self, unlock: &Unlock) -> Result<FileKey, SealError> {
         if let [Stanza::Scrypt { salt, work, wrapped }] = &self.stanzas[..] {
-            let passphrase = unlock.passphrase.as_ref().ok_or(SealFault::NoPassphrase)?;
+            let passphrase = unlock.passphrase.as_ref().ok_or(SealError::NoPassphrase)?;
             let key = scrypt_key(passphrase, salt, *work)?;
-            return opened(&key, wrapped).ok_or(SealFault::WrongPassphrase);
+            return opened(&key, wrapped).ok_or(SealError::WrongPassphrase);
         }
         if self.stanzas.iter().any(|stanza| matches!(stanza, Stanza::Scrypt { .. })) {
-            return Err(SealFault::Damaged("it has a passphrase beside other keys"));
+            return Err(SealError::Damaged("it has a passphrase beside other keys"));
         }
         if unlock.identities.is_empty() {
-            return Err(SealFault::NoIdentity);
+            return Err(SealError::NoIdentity);
         }
         let mut keys = self.stanzas.iter().flat_map(|stanza| {
             unlock.identities.iter().filter_map(move |identity| stanza.unwrap(identity))
         });
-        keys.next().ok_or(SealFault::WrongIdentity)
+        keys.next().ok_or(SealError::WrongIdentity)
     }
 
     /// Checks the MAC of the header.
-    pub(super) fn check(&self, key: &FileKey) -> Result<(), SealFault> {
+    pub(super) fn check(&self, key: &FileKey) -> Result<(), SealError> {
         let checked = hmac::verify(&mac_key(key), &self.covered, &self.mac);
-        checked.map_err(|_| SealFault::Damaged("the checksum of its head is another"))
+        checked.map_err(|_| SealError::Damaged("the checksum of its head is another"))
     }
 }
 
 impl Stanza {
-    fn for_recipient(key: &FileKey, recipient: &Recipient) -> Result<Self, SealFault> {
+    fn for_recipient(key: &FileKey, recipient: &Recipient) -> Result<Self, SealError> {
         let secret = StaticSecret::from(*Zeroizing::new(random::<32>()?));
         let share = PublicKey::from(&secret);
         let wrap = x25519_key(&secret, &recipient.0, (&share, &recipient.0));
-        let wrap = wrap.ok_or_else(|| SealFault::BadRecipient(recipient.to_string()))?;
+        let wrap = wrap.ok_or_else(|| SealError::BadRecipient(recipient.to_string()))?;
         Ok(Self::X25519 { share: share.to_bytes(), wrapped: sealed(&wrap, key)? })
     }
 
-    fn for_passphrase(key: &FileKey, passphrase: &Passphrase) -> Result<Self, SealFault> {
+    fn for_passphrase(key: &FileKey, passphrase: &Passphrase) -> Result<Self, SealError> {
         let salt = random()?;
         let wrap = scrypt_key(passphrase, &salt, WORK)?;
         Ok(Self::Scrypt { salt, work: WORK, wrapped: sealed(&wrap, key)? })
@@ -148,8 +148,8 @@ impl Stanza {
         out.extend(format!("{head}\n{}\n", BASE64.encode(wrapped)).as_bytes());
     }
 
-    fn read(line: &str, body: &[u8]) -> Result<Self, SealFault> {
-        let bad = || SealFault::Damaged("a key in its head can't be read");
+    fn read(line: &str, body: &[u8]) -> Result<Self, SealError> {
+        let bad = || SealError::Damaged("a key in its head can't be read");
         let words: Vec<&str> = line.strip_prefix("-> ").ok_or_else(bad)?.split(' ').collect();
         let decoded = |text: &str| BASE64.decode(text).map_err(|_| bad());
         let wrapped = || body.try_into().map_err(|_| bad());
@@ -219,8 +219,8 @@ fn scrypt_key(
     passphrase: &Passphrase,
     salt: &[u8; 16],
     work: u8,
-) -> Result<LessSafeKey, SealFault> {
-    let too_much = SealFault::Damaged("its passphrase takes more work than is allowed");
+) -> Result<LessSafeKey, SealError> {
+    let too_much = SealError::Damaged("its passphrase takes more work than is allowed");
     if !(1..=WORK_MAX).contains(&work) {
         return Err(too_much);
     }
@@ -239,11 +239,11 @@ fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
 
-fn sealed(wrap: &LessSafeKey, key: &FileKey) -> Result<[u8; WRAPPED_BYTES], SealFault> {
+fn sealed(wrap: &LessSafeKey, key: &FileKey) -> Result<[u8; WRAPPED_BYTES], SealError> {
     let mut text = key.to_vec();
     let done = wrap.seal_in_place_append_tag(nonce(), Aad::empty(), &mut text).ok();
     let wrapped = done.and_then(|()| text.try_into().ok());
-    wrapped.ok_or(SealFault::Damaged("its key can't be wrapped"))
+    wrapped.ok_or(SealError::Damaged("its key can't be wrapped"))
 }
 
 fn opened(wrap: &LessSafeKey, wrapped: &[u8; WRAPPED_BYTES]) -> Option<FileKey> {

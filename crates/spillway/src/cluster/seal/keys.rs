@@ -8,7 +8,7 @@ use bech32::{Bech32, Hrp};
 use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 
-use super::{SealFault, random};
+use super::{SealError, random};
 
 const RECIPIENT: Hrp = Hrp::parse_unchecked("age");
 const IDENTITY: Hrp = Hrp::parse_unchecked("age-secret-key-");
@@ -20,10 +20,10 @@ const FILE_BYTES_MAX: usize = 64 << 10;
 pub(crate) struct Recipient(pub(super) PublicKey);
 
 impl FromStr for Recipient {
-    type Err = SealFault;
+    type Err = SealError;
 
-    fn from_str(text: &str) -> Result<Self, SealFault> {
-        let bad = || SealFault::BadRecipient(text.chars().take(80).collect());
+    fn from_str(text: &str) -> Result<Self, SealError> {
+        let bad = || SealError::BadRecipient(text.chars().take(80).collect());
         let key = key_of(text, RECIPIENT).ok_or_else(bad)?;
         Ok(Self(PublicKey::from(*key)))
     }
@@ -45,7 +45,7 @@ impl Identity {
     ///
     /// # Errors
     /// Returns an error if the system has no random numbers.
-    pub(crate) fn new() -> Result<Self, SealFault> {
+    pub(crate) fn new() -> Result<Self, SealError> {
         let bytes = Zeroizing::new(random::<32>()?);
         Ok(Self(StaticSecret::from(*bytes)))
     }
@@ -67,8 +67,8 @@ impl Identity {
     ///
     /// # Errors
     /// Returns an error if any other line is no private key, or there is no key.
-    pub(crate) fn read_all(text: &str, place: &Path) -> Result<Vec<Self>, SealFault> {
-        let bad = |what| SealFault::BadKey { what, place: place.to_owned() };
+    pub(crate) fn read_all(text: &str, place: &Path) -> Result<Vec<Self>, SealError> {
+        let bad = |what| SealError::BadKey { what, place: place.to_owned() };
         if text.len() > FILE_BYTES_MAX {
             return Err(bad("there are too many private keys"));
         }

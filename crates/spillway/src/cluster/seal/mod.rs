@@ -48,7 +48,7 @@ impl std::fmt::Debug for Passphrase {
 
 /// Failure to encrypt or decrypt a file.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SealFault {
+pub(crate) enum SealError {
     /// The system has no random numbers.
     #[error("the system has no random numbers: {0}")]
     NoRandomness(getrandom::Error),
@@ -92,7 +92,7 @@ pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// Returns an error if the system has no random numbers, or a recipient's key is no valid point.
-pub(crate) fn seal(plain: &[u8], lock: &Lock) -> Result<Vec<u8>, SealFault> {
+pub(crate) fn seal(plain: &[u8], lock: &Lock) -> Result<Vec<u8>, SealError> {
     let key = FileKey::new(random()?);
     let mut sealed = Header::wrap(&key, lock)?.to_bytes(&key);
     payload::seal(&key, &random()?, plain, &mut sealed)?;
@@ -103,16 +103,16 @@ pub(crate) fn seal(plain: &[u8], lock: &Lock) -> Result<Vec<u8>, SealFault> {
 ///
 /// # Errors
 /// Returns an error if the key is missing or wrong, or the file is cut off or altered.
-pub(crate) fn open(sealed: &[u8], unlock: &Unlock) -> Result<Vec<u8>, SealFault> {
+pub(crate) fn open(sealed: &[u8], unlock: &Unlock) -> Result<Vec<u8>, SealError> {
     let (header, payload) = Header::read(sealed)?;
     let key = header.unwrap(unlock)?;
     header.check(&key)?;
     payload::open(&key, payload)
 }
 
-fn random<const BYTES: usize>() -> Result<[u8; BYTES], SealFault> {
+fn random<const BYTES: usize>() -> Result<[u8; BYTES], SealError> {
     let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).map_err(SealFault::NoRandomness)?;
+    getrandom::fill(&mut bytes).map_err(SealError::NoRandomness)?;
     Ok(bytes)
 }
 

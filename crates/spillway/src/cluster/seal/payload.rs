@@ -3,7 +3,7 @@
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf;
 
-use super::{FileKey, SealFault};
+use super::{FileKey, SealError};
 
 const NONCE_BYTES: usize = 16;
 const CHUNK_BYTES: usize = 64 << 10;
@@ -15,7 +15,7 @@ pub(super) fn seal(
     salt: &[u8; NONCE_BYTES],
     plain: &[u8],
     out: &mut Vec<u8>,
-) -> Result<(), SealFault> {
+) -> Result<(), SealError> {
     let key = chunk_key(key, salt)?;
     out.extend(salt);
     // An empty file has one empty chunk.
@@ -25,15 +25,15 @@ pub(super) fn seal(
         let mut chunk = plain[number * CHUNK_BYTES..end].to_vec();
         let nonce = nonce(number as u64, number + 1 == count);
         key.seal_in_place_append_tag(nonce, Aad::empty(), &mut chunk)
-            .map_err(|_| SealFault::Damaged("it is too long to be encrypted"))?;
+            .map_err(|_| SealError::Damaged("it is too long to be encrypted"))?;
         out.extend(chunk);
     }
     Ok(())
 }
 
 /// Decrypts all chunks. The last one is marked, so that a cut between two chunks is noticed.
-pub(super) fn open(key: &FileKey, sealed: &[u8]) -> Result<Vec<u8>, SealFault> {
-    let cut = || SealFault::Damaged("it is cut off");
+pub(super) fn open(key: &FileKey, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
+    let cut = || SealError::Damaged("it is cut off");
     let (salt, mut rest) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or_else(cut)?;
     let key = chunk_key(key, salt)?;
     let mut plain = Vec::with_capacity(rest.len());
@@ -43,9 +43,9 @@ pub(super) fn open(key: &FileKey, sealed: &[u8]) -> Result<Vec<u8>, SealFault> {
         let mut chunk = chunk.to_vec();
         let opened = key.open_in_place(nonce(number, is_last), Aad::empty(), &mut chunk);
         let opened =
-            opened.map_err(|_| SealFault::Damaged("its content is another, or cut off"))?;
+            opened.map_err(|_| SealError::Damaged("its content is another, or cut off"))?;
         if opened.is_empty() && number > 0 {
-            return Err(SealFault::Damaged("an empty chunk was added"));
+            return Err(SealError::Damaged("an empty chunk was added"));
         }
         plain.extend_from_slice(opened);
         if is_last {
@@ -56,10 +56,10 @@ pub(super) fn open(key: &FileKey, sealed: &[u8]) -> Result<Vec<u8>, SealFault> {
     Ok(plain)
 }
 
-fn chunk_key(key: &FileKey, salt: &[u8; NONCE_BYTES]) -> Result<LessSafeKey, SealFault> {
+fn chunk_key(key: &FileKey, salt: &[u8; NONCE_BYTES]) -> Result<LessSafeKey, SealError> {
     let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(&**key);
     let okm = prk.expand(&[b"payload"], &CHACHA20_POLY1305);
-    let okm = okm.map_err(|_| SealFault::Damaged("its key can't be derived"))?;
+    let okm = okm.map_err(|_| SealError::Damaged("its key can't be derived"))?;
     Ok(LessSafeKey::new(UnboundKey::from(okm)))
 }
 

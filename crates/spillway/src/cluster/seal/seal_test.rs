@@ -28,9 +28,9 @@ fn each_recipient_decrypts_what_was_encrypted_for_several() {
             assert_eq!(open(&sealed, &by_key(identity)).unwrap(), plain, "{bytes} bytes");
         }
         let wrong = open(&sealed, &by_key(&other)).unwrap_err();
-        assert!(matches!(wrong, SealFault::WrongIdentity), "{wrong}");
+        assert!(matches!(wrong, SealError::WrongIdentity), "{wrong}");
         let none = open(&sealed, &by_passphrase("x")).unwrap_err();
-        assert!(matches!(none, SealFault::NoIdentity), "{none}");
+        assert!(matches!(none, SealError::NoIdentity), "{none}");
     }
 }
 
@@ -40,9 +40,9 @@ fn a_passphrase_decrypts_what_was_encrypted_with_it() {
     assert!(!sealed.windows(5).any(|bytes| bytes == b"state"));
     assert_eq!(open(&sealed, &by_passphrase("correct horse")).unwrap(), b"state");
     let wrong = open(&sealed, &by_passphrase("Correct horse")).unwrap_err();
-    assert!(matches!(wrong, SealFault::WrongPassphrase), "{wrong}");
+    assert!(matches!(wrong, SealError::WrongPassphrase), "{wrong}");
     let none = open(&sealed, &Unlock::default()).unwrap_err();
-    assert!(matches!(none, SealFault::NoPassphrase), "{none}");
+    assert!(matches!(none, SealError::NoPassphrase), "{none}");
 }
 
 #[test]
@@ -143,12 +143,12 @@ fn a_head_has_a_limit_of_recipients() {
     let fault = open(&many, &by_key(&mine)).unwrap_err();
     assert!(fault.to_string().contains("too many recipients"), "{fault}");
     let long = with_stanzas(&sealed, &format!("-> other\n{}\n\n", "A".repeat(68)));
-    assert!(matches!(open(&long, &by_key(&mine)), Err(SealFault::Damaged(_))));
+    assert!(matches!(open(&long, &by_key(&mine)), Err(SealError::Damaged(_))));
 }
 
 #[test]
 fn a_recipient_that_agrees_with_everybody_is_refused() {
     let all_zero = Recipient(x25519_dalek::PublicKey::from([0; 32]));
     let fault = seal(b"state", &Lock::Recipients(vec![all_zero])).unwrap_err();
-    assert!(matches!(fault, SealFault::BadRecipient(_)), "{fault}");
+    assert!(matches!(fault, SealError::BadRecipient(_)), "{fault}");
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 
 use super::world::{World, done, eventually, names};
 use crate::caller::chat;

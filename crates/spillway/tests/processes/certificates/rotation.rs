@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 
 use super::world::{World, done, eventually, names, refused};
 use crate::caller::{call, chat, status};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_testkit::PATIENCE;
 
 use crate::caller::chat;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_testkit::{PATIENCE, eventually};
 use tokio::task::JoinSet;
 use tokio::time::sleep;

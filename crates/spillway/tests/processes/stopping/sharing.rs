@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_testkit::eventually;
 
 use super::alone::{Alone, free_port};

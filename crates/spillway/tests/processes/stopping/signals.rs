@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_testkit::PATIENCE;
 use tokio::task::JoinHandle;
 
