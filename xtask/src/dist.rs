@@ -77,7 +77,7 @@ pub(crate) fn run(root: &Path, args: &DistArgs, json: bool) -> Result<bool> {
     if args.verify {
         verify::run(&mut report, root, &release, &out);
     } else {
-        make(&mut report, root, &release, (args.binary.as_deref(), &out));
+        make(&mut report, root, &release, args.binary.as_deref(), &out);
     }
     report.finish(json)
 }
@@ -87,7 +87,8 @@ fn make(
     report: &mut Report,
     root: &Path,
     release: &Release,
-    (binary, out): (Option<&Path>, &Path),
+    binary: Option<&Path>,
+    out: &Path,
 ) -> bool {
     report.step("static binary", || {
         empty(out)?;

@@ -50,7 +50,7 @@ pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -
             // Time that a target leaves over goes to the targets after it.
             let left = f64::from(seconds) - started.elapsed().as_secs_f64();
             let part = (left / (targets.len() - done) as f64).max(1.0) as u32;
-            report.step(name.clone(), || fuzz(root, &folder, (name, part)));
+            report.step(name.clone(), || fuzz(root, &folder, name, part));
         }
     }
     report.finish(json)
@@ -71,7 +71,7 @@ fn targets(root: &Path, asked: Option<&str>) -> Result<Vec<String>> {
 }
 
 /// Fuzzes one target. Inputs that libFuzzer finds stay in the target folder for the next run.
-fn fuzz(root: &Path, folder: &Path, (name, seconds): (&str, u32)) -> Result<CheckOutcome> {
+fn fuzz(root: &Path, folder: &Path, name: &str, seconds: u32) -> Result<CheckOutcome> {
     let corpus = folder.join("fuzz/corpus").join(name);
     let failed = folder.join("fuzz/failed").join(name);
     for folder in [&corpus, &failed] {

@@ -34,7 +34,7 @@ pub(crate) fn run(trials: Trials) -> anyhow::Result<ExitCode> {
             plan.seed,
             where_it_ran(&plan.binary),
         );
-        show.report((&format!("control {part} {wan}"), &how), &report)?;
+        show.report(&format!("control {part} {wan}"), &how, &report)?;
     }
     Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

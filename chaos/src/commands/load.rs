@@ -35,7 +35,7 @@ pub(crate) fn run(loads: Loads) -> anyhow::Result<ExitCode> {
             plan.seed,
             where_it_ran(&plan.binary),
         );
-        show.report((&format!("load {name}"), &how), &report)?;
+        show.report(&format!("load {name}"), &how, &report)?;
     }
     Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

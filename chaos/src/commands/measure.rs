@@ -116,7 +116,7 @@ fn flooded(network: &WanNetwork, per_second: u32) -> anyhow::Result<Flood> {
     handle.ask(ControlCommand::ResetStats {})?;
     let before = stats(network)?.cpu_us;
     let sent = per_second * FLOOD_S;
-    let arrived = flood((&sender, &receiver), sent, FLOOD_BYTES, per_second)?;
+    let arrived = flood(&sender, &receiver, sent, FLOOD_BYTES, per_second)?;
     let after = stats(network)?;
     Ok(Flood {
         sent,

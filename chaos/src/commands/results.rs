@@ -49,11 +49,7 @@ pub(super) async fn until_signal(
 impl Show<'_> {
     /// Prints a report, and writes it into the page if there is one. `name` is the section of the
     /// page, `how` the command line and machine.
-    pub(super) fn report(
-        &self,
-        (name, how): (&str, &str),
-        report: &TrialReport,
-    ) -> anyhow::Result<()> {
+    pub(super) fn report(&self, name: &str, how: &str, report: &TrialReport) -> anyhow::Result<()> {
         if self.is_json {
             let holds = report.holds();
             let line = serde_json::json!({

@@ -113,7 +113,7 @@ impl Caller {
     async fn ask_here(&self, ask: &CallerAsk) -> NoteEnd {
         let until = Instant::now() + ask.patience;
         match timeout_at(until.into(), self.exchange(ask)).await {
-            Ok(Ok((response, sender))) => self.read(ask, response, (sender, until)).await,
+            Ok(Ok((response, sender))) => self.read(ask, response, sender, until).await,
             Ok(Err(Missed::Unsent(why))) => NoteEnd::Unsent(why),
             Ok(Err(Missed::Broken(why))) => NoteEnd::Nothing(why),
             Err(_) => NoteEnd::Nothing("out of patience".to_owned()),
@@ -168,7 +168,8 @@ impl Caller {
         &self,
         ask: &CallerAsk,
         response: Response<Incoming>,
-        (sender, until): (Sender, Instant),
+        sender: Sender,
+        until: Instant,
     ) -> NoteEnd {
         let text = |name: &str| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok());

@@ -54,7 +54,7 @@ impl Habit {
         Self { attempts_max, ..self }
     }
 
-    async fn act(&self, caller: &Caller, (number, mut due): (u64, Instant), tales: &Tales) {
+    async fn act(&self, caller: &Caller, number: u64, mut due: Instant, tales: &Tales) {
         let ask = (self.make)(number);
         for attempt in 1..=self.attempts_max {
             tales.asked(number, due);
@@ -88,7 +88,7 @@ impl Crowd {
                     break;
                 }
                 let (caller, habit, kept) = (caller.clone(), habit.clone(), Arc::clone(&kept));
-                all.spawn(async move { habit.act(&caller, (number, due), &kept).await });
+                all.spawn(async move { habit.act(&caller, number, due, &kept).await });
                 while all.try_join_next().is_some() {}
             }
             while all.join_next().await.is_some() {}
@@ -114,7 +114,7 @@ impl Crowd {
                             return;
                         }
                         let number = client + turn * clients;
-                        habit.act(&caller, (number, Instant::now()), &kept).await;
+                        habit.act(&caller, number, Instant::now(), &kept).await;
                         // wait: the client's pause
                         sleep(think).await;
                     }

@@ -47,8 +47,8 @@ pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
         plan.say(&format!("round {round}: peak {peak:.1} requests/s"));
         let seed = plan.seed + round as u64;
         note(plan, "closed loop", &closed_loop(plan, &stage, peak).await, &mut closed);
-        note(plan, "burst", &burst_of(plan, &stage, (peak, seed)).await, &mut burst);
-        note(plan, "sustained", &sustained_load(plan, &stage, (peak, seed)).await, &mut sustained);
+        note(plan, "burst", &burst_of(plan, &stage, peak, seed).await, &mut burst);
+        note(plan, "sustained", &sustained_load(plan, &stage, peak, seed).await, &mut sustained);
         plan.done(stage);
     }
     let mut report = TrialReport::default();
@@ -83,7 +83,7 @@ async fn closed_loop(plan: &LoadPlan, stage: &LoadStage, peak: f64) -> Vec<Story
     until(Instant::now(), crowd).await
 }
 
-async fn burst_of(plan: &LoadPlan, stage: &LoadStage, (peak, seed): (f64, u64)) -> Vec<Story> {
+async fn burst_of(plan: &LoadPlan, stage: &LoadStage, peak: f64, seed: u64) -> Vec<Story> {
     let crowd = Crowd::open(&stage.data, habit(plan), 2.0 * peak, seed);
     // wait: the burst lasts this long
     sleep(plan.time(BURST)).await;
@@ -93,11 +93,7 @@ async fn burst_of(plan: &LoadPlan, stage: &LoadStage, (peak, seed): (f64, u64)) 
     crowd.end(WAIT_MAX + request::patience(LIMIT)).await
 }
 
-async fn sustained_load(
-    plan: &LoadPlan,
-    stage: &LoadStage,
-    (peak, seed): (f64, u64),
-) -> Vec<Story> {
+async fn sustained_load(plan: &LoadPlan, stage: &LoadStage, peak: f64, seed: u64) -> Vec<Story> {
     let crowd = Crowd::open(&stage.data, habit(plan), 2.0 * peak, seed);
     // wait: the load is measured for this long
     sleep(plan.time(SUSTAINED)).await;

@@ -59,7 +59,7 @@ pub(crate) async fn run(
     for whose in [Whose::Follower, Whose::Leader] {
         let mut outcome = SlowDiskOutcome::default();
         for trial in 1..=plan.trials {
-            once(plan, cluster, (whose, trial), &mut outcome).await?;
+            once(plan, cluster, whose, trial, &mut outcome).await?;
             plan.say(&format!("slow disk of a {whose:?}: {trial} of {}", plan.trials));
         }
         add(&mut report, whose, outcome, plan.trials);
@@ -93,7 +93,8 @@ fn add(report: &mut TrialReport, whose: Whose, outcome: SlowDiskOutcome, trials:
 async fn once(
     plan: &TrialPlan,
     cluster: &mut TrialCluster,
-    (whose, trial): (Whose, usize),
+    whose: Whose,
+    trial: usize,
     outcome: &mut SlowDiskOutcome,
 ) -> anyhow::Result<()> {
     cluster.start_all_with_slow_disks()?;

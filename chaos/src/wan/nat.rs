@@ -105,7 +105,7 @@ impl Nat {
             .find(|forward| forward.protocol == protocol && forward.port == public_port);
         let inside = match forward {
             Some(forward) => forward.inside(),
-            None => self.answer(now_ns, (protocol, public_port), peer)?,
+            None => self.answer(now_ns, protocol, public_port, peer)?,
         };
         packet.rewrite(Side::Destination, inside);
         Some(inside.0)
@@ -144,7 +144,8 @@ impl Nat {
     fn answer(
         &mut self,
         now_ns: u64,
-        (protocol, public_port): (PacketProtocol, u16),
+        protocol: PacketProtocol,
+        public_port: u16,
         peer: Endpoint,
     ) -> Option<Endpoint> {
         let inside = *self.owners.get(&(protocol, public_port))?;

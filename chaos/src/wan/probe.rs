@@ -139,7 +139,8 @@ fn receive(socket: &UdpSocket, count: u32, start: Instant) -> io::Result<RoundTr
 ///
 /// Returns an error if a socket fails.
 pub fn flood(
-    (sender, receiver): (&UdpSocket, &UdpSocket),
+    sender: &UdpSocket,
+    receiver: &UdpSocket,
     count: u32,
     length_bytes: usize,
     per_second: u32,

@@ -99,7 +99,7 @@ fn ten_thousand_packets_a_second_all_arrive() {
     let receiver = socket(&network, "b", 1, "10.77.2.1:9");
     let before = stats(&network).cpu_us;
     let begin = Instant::now();
-    let arrived = flood((&sender, &receiver), 12_000, 1_000, 12_000).unwrap();
+    let arrived = flood(&sender, &receiver, 12_000, 1_000, 12_000).unwrap();
     let seconds = begin.elapsed().as_secs_f64();
     let after = stats(&network);
     let per_packet_us = (after.cpu_us - before) as f64 / 12_000.0;

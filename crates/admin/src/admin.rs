@@ -127,7 +127,7 @@ impl Admin {
         if endpoint.operation == Operation::OpenApi {
             return Ok(json(StatusCode::OK, openapi()));
         }
-        let call = AdminCall::read((endpoint, path), caller, (head, body), config).await?;
+        let call = AdminCall::read(endpoint, path, caller, (head, body), config).await?;
         let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
         // Checked again, since the body may have taken long to arrive.
         if !credential.holds(state.as_deref()) {

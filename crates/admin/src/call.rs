@@ -48,7 +48,8 @@ pub(crate) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
 impl AdminCall {
     /// Parses query, headers and body.
     pub(crate) async fn read(
-        (endpoint, path): (&'static Endpoint, Vec<String>),
+        endpoint: &'static Endpoint,
+        path: Vec<String>,
         caller: Caller,
         (head, body): (Parts, Incoming),
         config: &AdminConfig,

@@ -32,7 +32,7 @@ impl TokenSignature {
     /// Signs that `node` joins `cluster` by the token `id` with this secret. Equal arguments give
     /// equal signatures.
     #[must_use]
-    pub(crate) fn new(id: TokenId, secret: &[u8], (cluster, node): (ClusterId, &NodeSpec)) -> Self {
+    pub(crate) fn new(id: TokenId, secret: &[u8], cluster: ClusterId, node: &NodeSpec) -> Self {
         let signed = key_pair(secret).sign(&message(&id, cluster, node));
         let mut halves = [[0; 32]; 2];
         for (half, bytes) in halves.iter_mut().zip(signed.as_ref().chunks_exact(32)) {
@@ -104,7 +104,7 @@ mod tests {
     const SECRET: &[u8] = &[b'a'; 64];
 
     fn signed() -> TokenSignature {
-        TokenSignature::new("t".into(), SECRET, (CLUSTER, &node_spec("b1", "b")))
+        TokenSignature::new("t".into(), SECRET, CLUSTER, &node_spec("b1", "b"))
     }
 
     #[test]

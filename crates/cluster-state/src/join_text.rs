@@ -41,7 +41,7 @@ impl<'t> JoinText<'t> {
     /// Signs that `node` joins `cluster` by this token. The signature does not reveal the secret.
     #[must_use]
     pub fn sign(&self, cluster: ClusterId, node: &NodeSpec) -> TokenSignature {
-        TokenSignature::new(TokenId::from(self.id), self.secret.as_bytes(), (cluster, node))
+        TokenSignature::new(TokenId::from(self.id), self.secret.as_bytes(), cluster, node)
     }
 }
 

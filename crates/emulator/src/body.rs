@@ -48,7 +48,7 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    pub(crate) fn new((generation, answer): (Generation, Answer), tells_cached: bool) -> Self {
+    pub(crate) fn new(generation: Generation, answer: Answer, tells_cached: bool) -> Self {
         Self { generation, answer, tells_cached, next_token: 0, is_over: false }
     }
 }

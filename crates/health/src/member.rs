@@ -249,12 +249,12 @@ impl Member {
         shared: &mut FleetShared<'_>,
     ) {
         let Self { paces, spec, .. } = self;
-        let own = (&spec.pool, spec.weight.max(1));
-        let is_slow = paces.is_slow(own, usual, spec.health.slow_ratio);
+        let weight = spec.weight.max(1);
+        let is_slow = paces.is_slow(&spec.pool, weight, usual, spec.health.slow_ratio);
         self.outliers.on_pace(is_slow);
         // With three in a pool, nothing is usual while one is out: the last known limit stays.
         if is_slow || self.condition.is_on_trial() {
-            let slow_after = usual.slow_after(own, spec.health.slow_ratio);
+            let slow_after = usual.slow_after(&spec.pool, weight, spec.health.slow_ratio);
             self.slow_after = slow_after.or(std::mem::take(&mut self.slow_after));
         }
         if is_slow {

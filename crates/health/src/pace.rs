@@ -75,7 +75,8 @@ impl Paces {
     /// pool, in proportion to weight and work. A `ratio` of 0 turns the comparison off.
     pub(crate) fn is_slow(
         &self,
-        (pool, weight): (&PoolName, u32),
+        pool: &PoolName,
+        weight: u32,
         usual: &UsualPaces,
         ratio: f32,
     ) -> bool {
@@ -144,7 +145,7 @@ pub(crate) struct SlowAfter(BTreeMap<Like, f32>);
 
 impl UsualPaces {
     /// Returns the limits for a member of this pool and weight.
-    pub(crate) fn slow_after(&self, (pool, weight): (&PoolName, u32), ratio: f32) -> SlowAfter {
+    pub(crate) fn slow_after(&self, pool: &PoolName, weight: u32, ratio: f32) -> SlowAfter {
         let of_pool = self.0.iter().filter(|((of, _), _)| ratio > 0.0 && of == pool);
         let limit = |usual: f32| ratio * usual / weight as f32;
         SlowAfter(of_pool.map(|((_, like), usual)| (like.clone(), limit(*usual))).collect())
@@ -204,8 +205,7 @@ mod tests {
     fn slow(members: &[(u32, Paces)]) -> Vec<bool> {
         let pool = PoolName::from("p");
         let usual = UsualPaces::of(members.iter().map(|(weight, paces)| (&pool, *weight, paces)));
-        let is_slow =
-            |(weight, paces): &(u32, Paces)| paces.is_slow((&pool, *weight), &usual, RATIO);
+        let is_slow = |(weight, paces): &(u32, Paces)| paces.is_slow(&pool, *weight, &usual, RATIO);
         members.iter().map(is_slow).collect()
     }
 
@@ -215,7 +215,7 @@ mod tests {
         let peers = [(); 3].map(|()| paces("m", &[100; 5]));
         let usual = UsualPaces::of(peers.iter().map(|paces| (&pool, 2, paces)));
         let slow_from_ms = |pool: &PoolName, weight, ratio| {
-            let slow_after = usual.slow_after((pool, weight), ratio);
+            let slow_after = usual.slow_after(pool, weight, ratio);
             let is_good = |ms: u64| slow_after.is_good(Some(&"m".into()), Some(stream(ms)));
             (1..5_000).find(|ms| !is_good(*ms))
         };
@@ -276,7 +276,7 @@ mod tests {
         let peers = [(); 3].map(|()| paces("m", &[100; 5]));
         let pool = PoolName::from("p");
         let usual = UsualPaces::of(peers.iter().map(|paces| (&pool, 1, paces)));
-        let slow_after = usual.slow_after((&pool, 1), RATIO);
+        let slow_after = usual.slow_after(&pool, 1, RATIO);
         assert!(!slow_after.is_good(Some(&"m".into()), None), "nor does it pass a trial");
         assert!(slow_after.is_good(Some(&"other".into()), None));
         assert!(slow_after.is_good(None, None));
@@ -330,7 +330,7 @@ mod tests {
         let well = paces("m", &[100; 9]);
         let usual =
             UsualPaces::of([&well, &well, &slow].map(|paces| (&pool, 1, paces)).into_iter());
-        assert!(slow.is_slow((&pool, 1), &usual, 5.0));
-        assert!(!slow.is_slow((&pool, 1), &usual, 0.0));
+        assert!(slow.is_slow(&pool, 1, &usual, 5.0));
+        assert!(!slow.is_slow(&pool, 1, &usual, 0.0));
     }
 }

@@ -203,7 +203,7 @@ impl Journey {
     pub fn next<S: Sight>(&mut self, sight: &S, now: Instant, rng: &mut fastrand::Rng) -> Step {
         match self.state {
             JourneyState::Planning => self.choose(sight, now, rng),
-            JourneyState::Silent(first) => self.choose_second(first, sight, (now, rng)),
+            JourneyState::Silent(first) => self.choose_second(first, sight, now, rng),
             _ => {}
         }
         match &self.state {
@@ -253,7 +253,7 @@ impl Journey {
                 Event::Replied { status, can_repeat },
             ) => {
                 let safety = status.safety(sight.is_idempotent());
-                return self.retry_or(Ending::Reply, (safety, can_repeat), sight, now);
+                return self.retry_or(Ending::Reply, safety.if_possible(can_repeat), sight, now);
             }
             (
                 JourneyState::Asking(attempt)
@@ -264,7 +264,12 @@ impl Journey {
                 self.has_failed = true;
                 self.worn = was_kept.then_some(attempt);
                 let safety = safety.with_key(sight.is_idempotent(), is_fault);
-                return self.retry_or(Ending::LastFailure, (safety, can_repeat), sight, now);
+                return self.retry_or(
+                    Ending::LastFailure,
+                    safety.if_possible(can_repeat),
+                    sight,
+                    now,
+                );
             }
             (_, Event::ClientFault) => self.end(Ending::ClientFault),
             (JourneyState::Forwarding { .. }, Event::RegionReplied) => self.end(Ending::Reply),
@@ -272,7 +277,7 @@ impl Journey {
                 JourneyState::Forwarding { region, .. },
                 Event::RegionFailed { failure, can_repeat },
             ) => {
-                return self.region_failed(region, (failure, can_repeat), sight, now);
+                return self.region_failed(region, failure, can_repeat, sight, now);
             }
             (JourneyState::Waiting(_), Event::Turn { due }) => {
                 self.standing.position = Position::AtTurn;
@@ -327,13 +332,12 @@ impl Journey {
     fn retry_or<S: Sight>(
         &mut self,
         ending: Ending,
-        (safety, can_repeat): (RetrySafety, bool),
+        safety: RetrySafety,
         sight: &S,
         now: Instant,
     ) -> Option<RetrySafety> {
         let is_allowed = self.attempts < self.attempts_max
             && safety != RetrySafety::Never
-            && can_repeat
             && sight.take_retry(now);
         if !is_allowed {
             self.end(ending);
@@ -343,10 +347,12 @@ impl Journey {
         Some(safety)
     }
 
+    #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
     fn region_failed<S: Sight>(
         &mut self,
         region: RegionName,
-        (failure, can_repeat): (RegionFailure, bool),
+        failure: RegionFailure,
+        can_repeat: bool,
         sight: &S,
         now: Instant,
     ) -> Option<RetrySafety> {
@@ -370,7 +376,7 @@ impl Journey {
                 self.attempts += 1;
                 self.has_failed = true;
                 let safety = safety.with_key(sight.is_idempotent(), true);
-                self.retry_or(Ending::LastFailure, (safety, can_repeat), sight, now)
+                self.retry_or(Ending::LastFailure, safety.if_possible(can_repeat), sight, now)
             }
         }
     }

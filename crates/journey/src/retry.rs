@@ -46,6 +46,12 @@ impl StatusClass {
 }
 
 impl RetrySafety {
+    /// Returns `Never` for a request that cannot be sent again, since its body is gone.
+    #[must_use]
+    pub(crate) fn if_possible(self, can_repeat: bool) -> Self {
+        if can_repeat { self } else { Self::Never }
+    }
+
     /// Returns the safety of a repetition that the client has prepared for: a request with an
     /// idempotency key that arrives twice is done once. Only a fault of the replica counts, since
     /// a deadline that passed is no reason to ask again.

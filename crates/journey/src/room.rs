@@ -105,7 +105,7 @@ mod tests {
         let uses =
             [100, 10].map(|requests| TenantUse { requests, tokens: 0, requests_max: requests });
         let uses = uses.map(|used| (2, used));
-        TenantRooms::judge(&uses, (160, 10), 250).left_by(2, &uses[0].1).unwrap()
+        TenantRooms::judge(&uses, 160, 10, 250).left_by(2, &uses[0].1).unwrap()
     }
 
     #[test]

@@ -47,7 +47,7 @@ async fn main() -> Result<()> {
         for loss_permille in LOSSES_PERMILLE {
             for control in CONTROLS {
                 let length = Duration::from_secs(seconds);
-                let row = Box::pin(measure(control, (rtt_ms, loss_permille), length)).await?;
+                let row = Box::pin(measure(control, rtt_ms, loss_permille, length)).await?;
                 show(&row, as_json)?;
             }
         }
@@ -57,7 +57,8 @@ async fn main() -> Result<()> {
 
 async fn measure(
     control: Congestion,
-    (rtt_ms, loss_permille): (u64, u16),
+    rtt_ms: u64,
+    loss_permille: u16,
     length: Duration,
 ) -> Result<CongestionRow> {
     // A queue of 40 ms, as routers have.

@@ -16,7 +16,8 @@ use crate::shared::LinkShared;
 pub(crate) async fn read(
     shared: Arc<LinkShared>,
     from: Identity,
-    (kind, live): (Kind, Arc<LiveConnection>),
+    kind: Kind,
+    live: Arc<LiveConnection>,
     ended: mpsc::Sender<u64>,
 ) {
     match kind {
@@ -42,8 +43,8 @@ async fn control(shared: &Arc<LinkShared>, from: &Identity, live: &LiveConnectio
                 shared.handler.datagram(from, datagram);
             }
             streams = connection.accept_bi() => {
-                let Ok(streams) = streams else { return };
-                serving.control(streams);
+                let Ok((send, receive)) = streams else { return };
+                serving.control(send, receive);
             }
         }
     }

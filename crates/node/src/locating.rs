@@ -40,9 +40,11 @@ struct LocatingOrder {
 impl Locating {
     /// Takes the locations read at the start into use, and starts the task.
     pub(crate) fn start(
-        (config, locations): (GeoConfig, Locations),
+        config: GeoConfig,
+        locations: Locations,
         feedback: &Arc<Feedback>,
-        (tasks, stop): (&TaskTracker, &CancellationToken),
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
     ) -> Self {
         feedback.gateway.replace_locations(locations);
         // A reload waits for its order to be done, so that there is one at a time.

@@ -52,7 +52,7 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
             reclaiming = reclaiming.filter(|last| !last.is_finished()).or_else(reclaim_memory);
         }
         if now != before {
-            tell(before, now, (used, ceiling));
+            tell(before, now, used, ceiling);
             before = now;
         }
     }
@@ -73,7 +73,7 @@ pub fn reclaim_memory() -> Option<JoinHandle<()>> {
     thread::Builder::new().name("reclaim".to_owned()).spawn(touch).ok()
 }
 
-fn tell(before: Pressure, now: Pressure, (used, ceiling): (u64, u64)) {
+fn tell(before: Pressure, now: Pressure, used: u64, ceiling: u64) {
     if now > before {
         tracing::warn!(?now, used, ceiling, "memory is short: new work is refused");
     } else {

@@ -149,8 +149,7 @@ impl Node {
         let feedback = Arc::new(Feedback::new(&gateway, &workers, Metrics::new(facts), &knowledge));
         feedback.certificates.show(shown);
         let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let located = (config.geo, locations);
-        let locating = Locating::start(located, &feedback, (&tasks, &stop_tasks));
+        let locating = Locating::start(config.geo, locations, &feedback, &tasks, &stop_tasks);
         let keeper = Keeper::start(KeeperParts {
             gateway: Arc::clone(&gateway),
             feedback: Arc::clone(&feedback),
@@ -173,9 +172,8 @@ impl Node {
             stop: &stop_tasks,
         };
         let dns = config.dns.map(|dns| Arc::new(Served::new(dns, locate_by(&gateway))));
-        let others = (config.cluster, dns.clone());
         // Boxed, since nearly nothing of the start is as large.
-        let joining = Box::pin(base.join(others, config.spill, &mut learning));
+        let joining = Box::pin(base.join(config.cluster, dns.clone(), config.spill, &mut learning));
         let (cluster, agreed, division) = joining.await?;
         keeper.started().await;
         let stop_workers = CancellationToken::new();
@@ -367,7 +365,8 @@ impl Base<'_> {
     /// Starts the cluster, the agreed state and the division of limits, if the config has them.
     async fn join(
         &self,
-        (config, dns): (Option<ClusterConfig>, Option<Arc<Served>>),
+        config: Option<ClusterConfig>,
+        dns: Option<Arc<Served>>,
         spill: SpillConfig,
         learning: &mut KnowledgeTask,
     ) -> Result<(Option<Cluster>, Option<Agreed>, Option<Division>), StartError> {

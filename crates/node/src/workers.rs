@@ -146,12 +146,12 @@ pub(crate) fn start(
         let (worker, stop) = (Arc::clone(worker), stop.clone());
         let thread = Builder::new().name(format!("spillway-{index}"));
         let beating = Arc::clone(&beats).beat(index);
-        let served = async move { serve((worker, beating), accepting, handed, stop).await };
+        let served = async move { serve(worker, beating, accepting, handed, stop).await };
         handles.push(thread.spawn(move || runtime.block_on(served))?);
     }
-    for (index, socket) in sockets.into_iter().enumerate() {
+    for (index, (listener, socket)) in sockets.into_iter().enumerate() {
         let out = HandOut::new(Arc::clone(gateway), senders.clone());
-        handles.push(start_accepting(index, out, socket)?);
+        handles.push(start_accepting(index, out, listener, socket)?);
     }
     Ok(Threads { handles, beats })
 }
@@ -163,7 +163,8 @@ type Sockets = Vec<(Arc<Listener>, TcpListener)>;
 fn start_accepting(
     index: usize,
     out: HandOut,
-    (listener, socket): (Arc<Listener>, TcpListener),
+    listener: Arc<Listener>,
+    socket: TcpListener,
 ) -> io::Result<JoinHandle<()>> {
     socket.set_nonblocking(false)?;
     SockRef::from(&socket).set_read_timeout(Some(ACCEPT_LIMIT))?;
@@ -183,7 +184,8 @@ fn runtime(layout: WorkerLayout, threads: usize) -> io::Result<Runtime> {
 }
 
 async fn serve(
-    (worker, beating): (Arc<Worker>, impl Future<Output = ()> + Send + 'static),
+    worker: Arc<Worker>,
+    beating: impl Future<Output = ()> + Send + 'static,
     accepting: Vec<impl Future<Output = ()> + Send + 'static>,
     handed: mpsc::Receiver<Accepted>,
     stop: CancellationToken,

@@ -158,7 +158,9 @@ pub fn rewrite(
 pub fn change(body: &Bytes, facts: &Facts<'_>, changes: &Changes<'_>) -> Segments {
     let mut edits = SmallVec::<[Edit; 4]>::new();
     // The salt comes first: the field behind it decides if it needs a comma.
-    edits.extend(changes.salt.map(|salt| salt_edit(facts, salt, changes.model.is_some())));
+    edits.extend(
+        changes.salt.map(|(field, salt)| salt_edit(facts, field, salt, changes.model.is_some())),
+    );
     edits.extend(changes.model.map(|model| model_edit(facts, model)));
     match changes.usage {
         UsageWish::Throughout if facts.stream && !asks_throughout(facts, body) => {
@@ -218,7 +220,7 @@ pub fn json_string(text: &str) -> Bytes {
 
 /// Returns the edit that sets the salt. It replaces the client's own value, since engines could
 /// take either of two fields with one name.
-fn salt_edit(facts: &Facts<'_>, (field, salt): (SaltField, &str), is_followed: bool) -> Edit {
+fn salt_edit(facts: &Facts<'_>, field: SaltField, salt: &str, is_followed: bool) -> Edit {
     let value = json_string(salt);
     if let Some(at) = &facts.cache_salt_values[field as usize] {
         return Edit { at: at.clone(), with: value };

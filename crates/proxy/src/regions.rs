@@ -308,7 +308,8 @@ impl Regions {
     /// Returns the other regions as they are now, in their order.
     pub(crate) fn candidates(
         &self,
-        (model, residency): (&ModelName, &Residency),
+        model: &ModelName,
+        residency: &Residency,
         answered: impl Fn(&RegionName) -> Access,
     ) -> SmallVec<[RegionCandidate; 8]> {
         let passed_ms = self.at.elapsed().as_secs_f32() * 1e3;

@@ -40,7 +40,7 @@ impl TenantRests {
         let answered = self.answered.load(Ordering::Relaxed);
         let mut scope = RefusalScope::Tenant;
         self.refusals.rcu(|refusals| {
-            let (next, about) = refusals.with(tenant, (now, until), answered);
+            let (next, about) = refusals.with(tenant, now, until, answered);
             scope = about;
             next
         });

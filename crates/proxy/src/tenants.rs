@@ -122,7 +122,7 @@ impl Tenants {
     fn judge(&self, now_ms: u64, size: (u32, u32), kept_permille_max: u16) {
         let uses: SmallVec<[(u8, TenantUse); 16]> =
             self.counters().iter().filter_map(|counter| counter.judge(now_ms)).collect();
-        let rooms = TenantRooms::judge(&uses, size, kept_permille_max);
+        let rooms = TenantRooms::judge(&uses, size.0, size.1, kept_permille_max);
         // Stored only if it changed, which is seldom.
         if rooms != **self.rooms.load() {
             self.rooms.store(Arc::new(rooms));

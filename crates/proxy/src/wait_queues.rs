@@ -232,7 +232,7 @@ impl WaitQueues {
             let turn_by = line.queue().get(entered.ticket).and_then(|entry| entry.turn_by);
             Ok((entered.ticket, turn_by))
         })?;
-        Ok(Stay::new(self, asking.key.clone(), (ticket, turn_by), words))
+        Ok(Stay::new(self, asking.key.clone(), ticket, turn_by, words))
     }
 
     /// Wakes the first request of each queue, because a place may have come free.

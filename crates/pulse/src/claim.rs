@@ -114,7 +114,7 @@ impl Claim {
     }
 
     /// Takes over the replica's limit, and how many requests this node has and would have there.
-    pub(crate) fn set(&mut self, limit: u32, (in_flight, wanted): (u32, u32), now: Instant) {
+    pub(crate) fn set(&mut self, limit: u32, in_flight: u32, wanted: u32, now: Instant) {
         self.limit = limit;
         self.in_flight = in_flight;
         self.wanted = wanted.max(in_flight);

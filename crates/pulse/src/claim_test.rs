@@ -17,7 +17,7 @@ fn rival(usable: u32, proposed: u32, wanted: u32, echoed: u64) -> Rival {
 /// A claim that may use so many, has so many in flight and wants so many.
 fn claim(limit: u32, usable: u32, wanted: u32) -> Claim {
     let mut claim = Claim::new();
-    claim.set(limit, (0, wanted), start());
+    claim.set(limit, 0, wanted, start());
     claim.usable = usable;
     claim
 }
@@ -116,7 +116,7 @@ fn nothing_is_given_back_while_nobody_lacks_it() {
 #[test]
 fn a_node_with_more_in_flight_than_its_share_starts_nothing_until_they_ended() {
     let mut claim = Claim::new();
-    claim.set(12, (10, 30), start());
+    claim.set(12, 10, 30, start());
     claim.usable = 10;
     claim.settle(&[rival(1, 0, 30, 1), rival(1, 0, 30, 1)], 0, start());
     assert_eq!(claim.usable(), 4);
@@ -135,7 +135,7 @@ fn spare_room_is_not_worth_a_report_for_each_request() {
     let mut claim = claim(40, 18, 10);
     settle(&mut claim, &others, 0, 2);
     assert_eq!(proposed(&claim), 0);
-    claim.set(40, (18, 18), start());
+    claim.set(40, 18, 18, start());
     settle(&mut claim, &others, 0, 2);
     assert_eq!(proposed(&claim), 24, "but for what is needed it is");
 }
@@ -154,7 +154,7 @@ fn a_growing_demand_does_not_put_off_what_is_proposed() {
     let mut claim = claim(100, 2, 9);
     settle(&mut claim, &[rival(2, 0, 0, 6)], 0, 7);
     let first = proposed(&claim);
-    claim.set(100, (2, 60), start());
+    claim.set(100, 2, 60, start());
     settle(&mut claim, &[rival(2, 0, 0, 6)], 0, 8);
     assert_eq!(proposed(&claim), first);
     settle(&mut claim, &[rival(2, 0, 0, 7)], 0, 8);
@@ -183,7 +183,7 @@ impl Region {
             self.version += 1;
             for (claim, wanted) in self.claims.iter_mut().zip(wanted) {
                 let in_flight = claim.usable.min(*wanted);
-                claim.set(limit, (in_flight, *wanted), self.now);
+                claim.set(limit, in_flight, *wanted, self.now);
             }
             for place in 0..self.claims.len() {
                 let mut rivals: Vec<Rival> = self

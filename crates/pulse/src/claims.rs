@@ -28,7 +28,7 @@ impl Claims {
             if let Some(limit) = load.limit {
                 let id = NameId::of_replica(name);
                 let mut claim = before.remove(&id).unwrap_or_else(Claim::new);
-                claim.set(limit, (load.in_flight, load.wanted), now);
+                claim.set(limit, load.in_flight, load.wanted, now);
                 self.claims.insert(id, claim);
             }
         }
@@ -39,7 +39,8 @@ impl Claims {
     /// names.
     pub(crate) fn settle(
         &mut self,
-        (place, now): (usize, Instant),
+        place: usize,
+        now: Instant,
         rivals: impl Fn(NameId) -> Vec<Rival>,
     ) -> bool {
         self.change(|id, claim| claim.settle(&rivals(id), place, now))

@@ -72,7 +72,7 @@ fn speed_datagram(input: &[u8]) {
     let mut speeds = Speeds::new(1);
     let (node, region) = (NodeName::from("c"), RegionName::from("us"));
     let now = some_moment();
-    drop(speeds.handle_datagram(now, (&node, &region), &bytes));
+    drop(speeds.handle_datagram(now, &node, &region, &bytes));
     let model = NameId::of_model(&ModelName::from("tiny"));
     if let Some(speed) = speeds.speed(&region, model, now) {
         for number in [speed.floor_ms, speed.prefill_ms, speed.decode_ms, speed.ends_per_s] {
@@ -90,8 +90,8 @@ fn steering_datagram(input: &[u8]) {
     let now = some_moment();
     for (node, region) in SENDERS {
         let (node, region) = (NodeName::from(node), RegionName::from(region));
-        drop(gossip.handle_datagram(now, (&node, &region), &bytes));
-        assert!(gossip.handle_datagram(now, (&node, &region), &bytes).is_err(), "taken twice");
+        drop(gossip.handle_datagram(now, &node, &region, &bytes));
+        assert!(gossip.handle_datagram(now, &node, &region, &bytes).is_err(), "taken twice");
     }
     let own = gossip.sibling(&NodeName::from("b"), now);
     assert_eq!(own, gossip.region(&RegionName::from("us"), now));

@@ -231,7 +231,7 @@ impl Pulse {
             self.claims.suspend()
         } else {
             let place = rivals.iter().filter(|(name, _)| **name < self.me.node).count();
-            self.claims.settle((place, now), |id| rivals.iter().map(|(_, s)| s.rival(id)).collect())
+            self.claims.settle(place, now, |id| rivals.iter().map(|(_, s)| s.rival(id)).collect())
         };
         for (id, claim) in self.claims.entries() {
             self.sibling_ledger.update(id, |entry| {

@@ -76,7 +76,8 @@ impl Speeds {
     pub fn handle_datagram(
         &mut self,
         now: Instant,
-        (from, region): (&NodeName, &RegionName),
+        from: &NodeName,
+        region: &RegionName,
         bytes: &[u8],
     ) -> Result<(), PulseError> {
         let SpeedsTelling { incarnation, seq, lines } = decode(bytes)?;

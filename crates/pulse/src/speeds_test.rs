@@ -34,7 +34,7 @@ fn eu() -> RegionName {
 }
 
 fn take(speeds: &mut Speeds, from: &str, bytes: &[u8], now: Instant) -> Result<(), PulseError> {
-    speeds.handle_datagram(now, (&from.into(), &eu()), bytes)
+    speeds.handle_datagram(now, &from.into(), &eu(), bytes)
 }
 
 #[test]

@@ -77,7 +77,8 @@ impl SteeringGossip {
     pub fn handle_datagram(
         &mut self,
         now: Instant,
-        (from, region): (&NodeName, &RegionName),
+        from: &NodeName,
+        region: &RegionName,
         bytes: &[u8],
     ) -> Result<(), PulseError> {
         let SteeringWord { incarnation, seq, code } = decode(bytes)?;

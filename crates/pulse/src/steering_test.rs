@@ -22,7 +22,7 @@ fn gossip(region: &str, incarnation: u64) -> SteeringGossip {
 
 fn hear(gossip: &mut SteeringGossip, now: Instant, from: (&str, &str), word: &Bytes) -> bool {
     let (node, region) = (NodeName::from(from.0), RegionName::from(from.1));
-    gossip.handle_datagram(now, (&node, &region), word).is_ok()
+    gossip.handle_datagram(now, &node, &region, word).is_ok()
 }
 
 #[test]

@@ -188,8 +188,7 @@ impl QuotaWorld {
         }
         for (by, node) in self.nodes.iter_mut().enumerate() {
             let begin = now();
-            let seen = (&self.shares, &node.book);
-            let statement = node.holder.look(self.at, seen, &node.quotas);
+            let statement = node.holder.look(self.at, &self.shares, &node.book, &node.quotas);
             self.look_us.push((now() - begin).as_secs_f64() * 1e6);
             if let Some(statement) = statement {
                 self.said.push(statement.bytes_about());

@@ -97,14 +97,15 @@ impl Holder {
     pub fn look(
         &mut self,
         now: Instant,
-        (shares, book): (&Shares, &Book),
+        shares: &Shares,
+        book: &Book,
         quotas: &Quotas,
     ) -> Option<Statement> {
         let now_ns = quotas.clock_ns(now);
         self.born_ns.get_or_insert(now_ns);
         self.observe(now_ns, shares, book);
         let turn = if self.is_waiting { StatementTurn::No } else { self.pace.turn(now_ns) };
-        let is_renewal = self.is_renewal_due(now_ns, (shares, book.lease_ms));
+        let is_renewal = self.is_renewal_due(now_ns, shares, book.lease_ms);
         let mut lines = Vec::new();
         let mut is_urgent = false;
         for scope in self.round(book) {
@@ -124,7 +125,7 @@ impl Holder {
             if turn == StatementTurn::No {
                 continue;
             }
-            let worth = self.worth(&seen, is_renewal, (now_ns, quotas));
+            let worth = self.worth(&seen, is_renewal, now_ns, quotas);
             if worth > Worth::Nothing {
                 is_urgent |= worth == Worth::Urgent;
                 lines.push(self.line(&seen, quotas));
@@ -138,7 +139,7 @@ impl Holder {
         }
         lines.extend(self.farewells(shares, book, LINES_MAX - lines.len()));
         let inherits = self.inherits(now_ns, book);
-        let mut overdue = self.watch.overdue(now_ns, (&self.run, inherits), (shares, book));
+        let mut overdue = self.watch.overdue(now_ns, &self.run, inherits, (shares, book));
         overdue.truncate(OVERDUE_MAX);
         // Leases of this node's earlier process are needed at once.
         is_urgent |= overdue.iter().any(|overdue| overdue.run.node == self.run.node);
@@ -230,7 +231,7 @@ impl Holder {
             Some(_) => {}
             None => self.overtake(shares),
         }
-        let was_sibling = self.watch.observe(now_ns, &self.run, (shares, &book.siblings));
+        let was_sibling = self.watch.observe(now_ns, &self.run, shares, &book.siblings);
         if was_sibling {
             self.pace.wait(now_ns);
         }
@@ -244,7 +245,7 @@ impl Holder {
         }
     }
 
-    fn is_renewal_due(&self, now_ns: u64, (shares, lease_ms): (&Shares, u32)) -> bool {
+    fn is_renewal_due(&self, now_ns: u64, shares: &Shares, lease_ms: u32) -> bool {
         let third_ns = u64::from(lease_ms) * 1_000_000 / 3;
         let holds = |pool: &Pool| pool.lease(&self.run).is_some_and(|lease| !lease.held.is_none());
         now_ns + 2 * third_ns >= self.ends_ns && shares.pools().values().any(holds)
@@ -305,8 +306,8 @@ impl Holder {
         let held = |kind| seen.floor[kind] + seen.lease[kind];
         *need = Units::each(|kind| {
             let whole = seen.terms.whole[kind as usize].unwrap_or(0);
-            let here = (held(kind), seen.is_wanted[kind as usize]);
-            needed(need[kind], (&demand, kind), here).min(whole)
+            let is_wanted = seen.is_wanted[kind as usize];
+            needed(need[kind], &demand, kind, held(kind), is_wanted).min(whole)
         });
     }
 
@@ -326,7 +327,8 @@ impl Holder {
         &mut self,
         seen: &LimitView<'_>,
         is_renewal: bool,
-        (now_ns, quotas): (u64, &Quotas),
+        now_ns: u64,
+        quotas: &Quotas,
     ) -> Worth {
         let Some(pool) = seen.pool.filter(|_| seen.need.is_some()) else {
             let may = !self.is_leaving && self.may_introduce(seen.scope, now_ns);

@@ -71,8 +71,8 @@ impl World {
 
     /// Looks once. Returns true if a statement was made, which is applied at once if `is_told`.
     fn look(&mut self, is_told: bool) -> bool {
-        let seen = (&self.shares, &self.book);
-        let Some(said) = self.holder.look(self.now, seen, &self.quotas) else { return false };
+        let looked = self.holder.look(self.now, &self.shares, &self.book, &self.quotas);
+        let Some(said) = looked else { return false };
         if is_told {
             let terms = |scope: &Scope| self.book.terms.get(scope).cloned();
             let ground = Ground { members: &self.book.members, terms: &terms, rows_max: ROWS_MAX };

@@ -11,8 +11,10 @@ use crate::{Demand, LimitKind};
 /// the need is halved in half a second.
 pub(crate) fn needed(
     before: u64,
-    (demand, kind): (&Demand, LimitKind),
-    (held, is_wanted): (u64, bool),
+    demand: &Demand,
+    kind: LimitKind,
+    held: u64,
+    is_wanted: bool,
 ) -> u64 {
     let (peak, refused) = (demand.peak[kind], demand.refused[kind]);
     if refused > 0 {
@@ -32,7 +34,7 @@ mod tests {
 
     fn after(before: u64, peak: u64, refused: u64, held: u64) -> u64 {
         let demand = Demand { peak: Units([0, peak, 0]), refused: Units([0, refused, 0]) };
-        needed(before, (&demand, KIND), (held, false))
+        needed(before, &demand, KIND, held, false)
     }
 
     #[test]

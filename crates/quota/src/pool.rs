@@ -130,7 +130,7 @@ impl Pool {
 
     /// Passes the units that a process holds of these kinds on to a later process of the same node.
     /// Returns true if that changes anything.
-    pub(crate) fn inherit(&mut self, (from, to): (&Run, &Run), kinds: [bool; 3]) -> bool {
+    pub(crate) fn inherit(&mut self, from: &Run, to: &Run, kinds: [bool; 3]) -> bool {
         let Some(before) = self.leases.get(from).copied() else { return false };
         if !self.end(from, kinds) {
             return false;

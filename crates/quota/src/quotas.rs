@@ -262,7 +262,7 @@ impl Quotas {
     }
 
     /// Counts `units` as charged `age` before `now`, by a process before this one.
-    pub fn assume(&self, scope: &Scope, units: Units, (age, now): (Duration, Instant)) {
+    pub fn assume(&self, scope: &Scope, units: Units, age: Duration, now: Instant) {
         if let Some(limiter) = self.table.load().find(scope) {
             let at_ns = self.clock_ns(now).saturating_sub(age.as_nanos() as u64);
             limiter.assume(at_ns, units);

@@ -112,7 +112,7 @@ fn what_counts_can_be_carried_over_to_another_process() {
     holds(&next, &Scope::Global, [0, 100, 0]);
     for (age, tokens) in spent {
         let age = age + Duration::from_secs(5);
-        next.assume(&Scope::Global, Units([0, tokens, 0]), (age, later(55)));
+        next.assume(&Scope::Global, Units([0, tokens, 0]), age, later(55));
     }
     let in_use = |at_s| next.usage(&Scope::Global, later(at_s)).unwrap().in_use.0[1];
     assert_eq!([56, 62, 79, 83, 99, 103].map(in_use), [75, 45, 45, 5, 5, 0]);

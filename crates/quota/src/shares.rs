@@ -189,7 +189,7 @@ impl Shares {
         let mut holds_more = false;
         for (scope, pool) in &mut self.pools {
             let has_changed = match heir {
-                Some(heir) => pool.inherit((&overdue.run, heir), overdue.kinds),
+                Some(heir) => pool.inherit(&overdue.run, heir, overdue.kinds),
                 None => pool.end(&overdue.run, overdue.kinds),
             };
             if has_changed {

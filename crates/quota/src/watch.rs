@@ -25,7 +25,8 @@ impl StatementWatch {
         &mut self,
         now_ns: u64,
         me: &Run,
-        (shares, siblings): (&Shares, &BTreeSet<NodeName>),
+        shares: &Shares,
+        siblings: &BTreeSet<NodeName>,
     ) -> bool {
         let mut has_news = false;
         self.seen.retain(|run, _| shares.runs().contains_key(run));
@@ -45,7 +46,8 @@ impl StatementWatch {
     pub(crate) fn overdue(
         &self,
         now_ns: u64,
-        (me, inherits): (&Run, Option<[bool; 3]>),
+        me: &Run,
+        inherits: Option<[bool; 3]>,
         (shares, book): (&Shares, &Book),
     ) -> Vec<Overdue> {
         let mut overdue = Vec::new();

@@ -83,7 +83,8 @@ pub fn restore(
 /// # Errors
 /// Returns the errors of [`restore`].
 pub fn restore_bytes(
-    (backup, bytes): (&Path, Bytes),
+    backup: &Path,
+    bytes: Bytes,
     folder: &Path,
     name: &NodeName,
 ) -> Result<(ClusterId, Founder), RestoreError> {

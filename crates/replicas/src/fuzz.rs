@@ -86,7 +86,7 @@ fn dns_answer(input: &[u8]) {
     }
     let Ok(message) = Message::from_vec(input) else { return };
     let now = Instant::now();
-    for found in endpoints(&message.answers, &message.additionals, (now, Duration::ZERO)) {
+    for found in endpoints(&message.answers, &message.additionals, now, Duration::ZERO) {
         assert!(found.len() <= 1_024, "{} endpoints", found.len());
         assert!(found.iter().all(|endpoint| endpoint.weight >= 1 && !endpoint.host.is_empty()));
         assert!(found.is_sorted(), "in no order");

@@ -43,7 +43,7 @@ fn prepare<const N: usize>(bencher: Bencher<'_, '_>, policy: Policy) {
 #[divan::bench(args = Policy::ALL, consts = SIZES)]
 fn session<const N: usize>(bencher: Bencher<'_, '_>, policy: Policy) {
     let session = Some(candidates(N)[N / 2].identity);
-    measure_session(bencher, policy, (N, session), |_| false);
+    measure_session(bencher, policy, N, session, |_| false);
 }
 
 /// Loads as a node keeps them: atomics by replica, and a table of signals.
@@ -91,14 +91,15 @@ impl Loads for Counters {
 }
 
 fn measure(bencher: Bencher<'_, '_>, policy: Policy, count: usize, busy: impl Fn(usize) -> bool) {
-    measure_session(bencher, policy, (count, None), busy);
+    measure_session(bencher, policy, count, None, busy);
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark needs some starting moment")]
 fn measure_session(
     bencher: Bencher<'_, '_>,
     policy: Policy,
-    (count, session): (usize, Option<u64>),
+    count: usize,
+    session: Option<u64>,
     busy: impl Fn(usize) -> bool,
 ) {
     let group = Group::new(policy, candidates(count));

@@ -329,7 +329,7 @@ impl<T> Admission<T> {
         let mut own = Backlog { weight: asker.weight, ..Backlog::default() };
         for (tenant, weight, promised, newcomers) in self.queue.lines(asker.priority) {
             let all = promised.plus(newcomers);
-            backlogs.add(tenant, (all.requests as f32, all.cost as f32), weight);
+            backlogs.add(tenant, all.requests as f32, all.cost as f32, weight);
             if tenant == asker.tenant {
                 // A promised request stands before most new requests.
                 let before = if asker.is_promised { promised } else { all };
@@ -339,7 +339,7 @@ impl<T> Admission<T> {
         }
         if part > 0.0 {
             for (tenant, load) in self.promises.by_tenant(own_class) {
-                backlogs.add(tenant, (part * load.requests as f32, part * load.cost as f32), 0);
+                backlogs.add(tenant, part * load.requests as f32, part * load.cost as f32, 0);
             }
             let load = self.promises.of_tenant(own_class, asker.tenant);
             own.requests += part * load.requests as f32;

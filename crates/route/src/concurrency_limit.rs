@@ -137,7 +137,7 @@ impl ConcurrencyLimit {
                 // A reported queue says more than delays: what these taught is dropped.
                 self.baseline = Baseline::default();
                 self.trial = Trial::default();
-                self.follow_queue((queued.max(0.0), running), seen, now);
+                self.follow_queue(queued.max(0.0), running, seen, now);
             }
             // The last report has had its effect already.
             SeenQueue::Old => self.search(seen),
@@ -153,12 +153,7 @@ impl ConcurrencyLimit {
     }
 
     /// Adjusts the limit by the queue that the replica reports.
-    fn follow_queue(
-        &mut self,
-        (queued, running): (f32, Option<f32>),
-        seen: &SeenLoad,
-        now: Instant,
-    ) {
+    fn follow_queue(&mut self, queued: f32, running: Option<f32>, seen: &SeenLoad, now: Instant) {
         self.search(seen);
         let smooth = self.queued.map_or(queued, |known| known + (queued - known) * QUEUE_SMOOTHING);
         self.queued = Some(smooth);

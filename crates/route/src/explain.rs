@@ -35,7 +35,7 @@ pub fn plan_explained(
     let untried = Field::new(group.candidates(), tried, loads);
     let weigher = Weigher::new(group.predicted(), inquiry, &untried, &mut rng);
     let weighed = (0..field.len())
-        .map(|index| weigh(&field, &weigher, (index, &field.snapshot(index)), (tried, chosen)));
+        .map(|index| weigh(&field, &weigher, index, &field.snapshot(index), (tried, chosen)));
     (decided, weighed.collect())
 }
 
@@ -99,13 +99,14 @@ impl Obstacle {
 fn weigh(
     field: &Field<'_>,
     weigher: &Weigher,
-    (index, snapshot): (usize, &Snapshot),
+    index: usize,
+    snapshot: &Snapshot,
     (tried, chosen): (&[ReplicaSlot], Option<ReplicaSlot>),
 ) -> Weighed {
     let usable = field.usable_by(index, snapshot);
     // A busy candidate is weighed as if it were usable, for the explanation.
     let looked_at =
-        usable.unwrap_or_else(|| field.as_usable(index, (snapshot.in_flight, snapshot.elsewhere)));
+        usable.unwrap_or_else(|| field.as_usable(index, snapshot.in_flight, snapshot.elsewhere));
     let weight = weigher.weigh(field, &looked_at, snapshot);
     let obstacle = if chosen == Some(looked_at.slot) {
         None

@@ -80,7 +80,7 @@ impl<'a> Field<'a> {
         let candidate = &self.candidates[index];
         let is_usable = self.cohort.has(candidate.ramp_permille)
             && snapshot.in_flight < candidate.in_flight_max.min(snapshot.limit);
-        is_usable.then(|| self.as_usable(index, (snapshot.in_flight, snapshot.elsewhere)))
+        is_usable.then(|| self.as_usable(index, snapshot.in_flight, snapshot.elsewhere))
     }
 
     /// Returns the candidate at `index` with its load; `None` if it must not be chosen.
@@ -92,7 +92,7 @@ impl<'a> Field<'a> {
         }
         let in_flight = self.loads.in_flight(slot);
         let is_usable = in_flight < in_flight_max.min(self.loads.limit(slot));
-        is_usable.then(|| self.as_usable(index, (in_flight, self.loads.elsewhere(slot))))
+        is_usable.then(|| self.as_usable(index, in_flight, self.loads.elsewhere(slot)))
     }
 
     /// Returns the leading blocks of the prompt that the candidate at `index` is expected to have
@@ -105,7 +105,7 @@ impl<'a> Field<'a> {
     /// Returns the candidate at `index`, usable or not, with these requests in flight of this
     /// process and of others.
     #[inline]
-    pub(crate) fn as_usable(&self, index: usize, (in_flight, elsewhere): (u32, u32)) -> Usable {
+    pub(crate) fn as_usable(&self, index: usize, in_flight: u32, elsewhere: u32) -> Usable {
         let candidate = &self.candidates[index];
         Usable {
             index,

@@ -258,7 +258,7 @@ impl<T> WaitQueue<T> {
         // A request that can never fit must not push others out.
         let is_possible =
             asker.bytes <= self.limits.bytes_max && self.limits.count_max(asker.is_promised) > 0;
-        let place = QueuePosition::new(asker, &self.limits, (now, now), self.arrivals);
+        let place = QueuePosition::new(asker, &self.limits, now, now, self.arrivals);
         is_possible.then(|| self.order.victim(&place)).flatten()
     }
 
@@ -266,7 +266,7 @@ impl<T> WaitQueue<T> {
     /// promised: its tenant has less than its share of the queue in its class. So promises to
     /// others keep no tenant out.
     fn has_room_beyond(&self, asker: &Asker, now: Instant) -> bool {
-        let place = QueuePosition::new(asker, &self.limits, (now, now), self.arrivals);
+        let place = QueuePosition::new(asker, &self.limits, now, now, self.arrivals);
         let (own, lines) = self.order.share(&place);
         let count_max = self.limits.count_max_in_need();
         self.room_of(asker.bytes, count_max).is_ok() && own * lines < self.limits.count_max
@@ -278,8 +278,8 @@ impl<T> WaitQueue<T> {
         let leave_by = entry.begin_by.map_or(leave_by, |begin_by| begin_by.min(leave_by));
         let told = entry.turn_by.or_else(|| entry.is_promised.then_some(now));
         let turn_by = told.map_or(leave_by, |turn_by| turn_by.min(leave_by));
-        let moments = (turn_by, leave_by);
-        let place = QueuePosition::new(&entry.asker(), &self.limits, moments, self.arrivals);
+        let asker = entry.asker();
+        let place = QueuePosition::new(&asker, &self.limits, turn_by, leave_by, self.arrivals);
         self.arrivals += 1;
         let ticket = WaitTicket(place.seat.arrival);
         self.order.insert(place);

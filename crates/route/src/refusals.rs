@@ -46,7 +46,8 @@ impl Refusals {
     pub fn with(
         &self,
         tenant: u64,
-        (now, until): (Instant, Instant),
+        now: Instant,
+        until: Instant,
         answered: u32,
     ) -> (Self, RefusalScope) {
         let is_kept = |known: &&Refused| {
@@ -111,8 +112,8 @@ mod tests {
         }
 
         fn refuses(&mut self, tenant: u64, second: u64, rest_s: u64) -> RefusalScope {
-            let times = (self.at(second), self.at(second + rest_s));
-            let (next, scope) = self.refusals.with(tenant, times, self.answered);
+            let (now, until) = (self.at(second), self.at(second + rest_s));
+            let (next, scope) = self.refusals.with(tenant, now, until, self.answered);
             self.refusals = next;
             scope
         }

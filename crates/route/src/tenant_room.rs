@@ -65,7 +65,8 @@ impl TenantRoom {
     #[must_use]
     pub fn judge(
         uses: impl Iterator<Item = TenantUse> + Clone,
-        (places, replicas): (u32, u32),
+        places: u32,
+        replicas: u32,
         kept_permille_max: u16,
     ) -> Self {
         let count = uses.clone().count() as f32;
@@ -115,10 +116,15 @@ impl TenantRooms {
     /// Computes the shares in each class, of the tenants that sent something of it lately;
     /// otherwise as [`TenantRoom::judge`].
     #[must_use]
-    pub fn judge(uses: &[(u8, TenantUse)], size: (u32, u32), kept_permille_max: u16) -> Self {
+    pub fn judge(
+        uses: &[(u8, TenantUse)],
+        places: u32,
+        replicas: u32,
+        kept_permille_max: u16,
+    ) -> Self {
         let rooms = std::array::from_fn(|class| {
             let before = uses.iter().filter(|(of, _)| place(*of) <= class);
-            TenantRoom::judge(before.map(|(_, used)| *used), size, kept_permille_max)
+            TenantRoom::judge(before.map(|(_, used)| *used), places, replicas, kept_permille_max)
         });
         let mut kept = [None; CLASSES];
         for (of, used) in uses {
@@ -195,7 +201,7 @@ mod tests {
     /// Returns the places that the first tenant may use at four replicas of 16 places, from first
     /// to last.
     fn left(uses: &[TenantUse], permille: u16) -> [u32; 4] {
-        let room = TenantRoom::judge(uses.iter().copied(), (64, 4), permille);
+        let room = TenantRoom::judge(uses.iter().copied(), 64, 4, permille);
         [3, 2, 1, 0].map(|from_end| places_left(room.left_by(&uses[0]), 16, from_end))
     }
 
@@ -220,7 +226,7 @@ mod tests {
     #[test]
     fn others_are_sent_to_what_is_kept_while_somebody_has_much() {
         let kept = |uses: &[(u8, TenantUse)]| {
-            TenantRooms::judge(uses, (64, 4), 250).kept_for(uses[0].0, &uses[0].1)
+            TenantRooms::judge(uses, 64, 4, 250).kept_for(uses[0].0, &uses[0].1)
         };
         assert_eq!(kept(&[(2, using(6)), (2, using(30))]), None);
         let left = kept(&[(2, using(6)), (2, using(58))]).unwrap();
@@ -236,17 +242,17 @@ mod tests {
     #[test]
     fn urgent_requests_leave_nothing_to_those_that_are_less_so() {
         let (urgent, other) = (using(58), using(6));
-        let rooms = TenantRooms::judge(&[(0, urgent), (3, other)], (64, 4), 250);
+        let rooms = TenantRooms::judge(&[(0, urgent), (3, other)], 64, 4, 250);
         assert_eq!(rooms.left_by(0, &urgent), None);
-        let rooms = TenantRooms::judge(&[(0, other), (3, urgent)], (64, 4), 250);
+        let rooms = TenantRooms::judge(&[(0, other), (3, urgent)], 64, 4, 250);
         assert!(rooms.left_by(3, &urgent).is_some() && rooms.left_by(9, &urgent).is_some());
-        let rooms = TenantRooms::judge(&[(0, urgent), (0, other)], (64, 4), 250);
+        let rooms = TenantRooms::judge(&[(0, urgent), (0, other)], 64, 4, 250);
         assert!(rooms.left_by(0, &urgent).is_some());
     }
 
     #[test]
     fn a_burst_leaves_it_though_nobody_had_much_before() {
-        let room = TenantRoom::judge([using(0), using(4)].into_iter(), (64, 4), 250);
+        let room = TenantRoom::judge([using(0), using(4)].into_iter(), 64, 4, 250);
         let by_now = |requests| TenantUse { requests, ..using(0) };
         assert_eq!(room.left_by(&by_now(32)), None);
         let kept = room.left_by(&by_now(33));
@@ -281,7 +287,7 @@ mod tests {
     #[test]
     fn a_replica_without_a_limit_is_kept_as_a_whole_or_not_at_all() {
         let kept = |others| {
-            let room = TenantRoom::judge([using(100), using(others)].into_iter(), (64, 4), 250);
+            let room = TenantRoom::judge([using(100), using(others)].into_iter(), 64, 4, 250);
             places_left(room.left_by(&using(100)), u32::MAX, 0)
         };
         assert_eq!((kept(6), kept(16)), (u32::MAX, 0));
@@ -298,7 +304,7 @@ mod tests {
             });
             let uses: Vec<_> = uses.collect();
             let places = each * replicas;
-            let room = TenantRoom::judge(uses.iter().copied(), (places, replicas), 250);
+            let room = TenantRoom::judge(uses.iter().copied(), places, replicas, 250);
             let mut count_over = 0;
             for used in &uses {
                 let kept = room.left_by(used);

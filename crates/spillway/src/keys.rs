@@ -27,7 +27,7 @@ pub(crate) fn make(args: &KeysMakeArgs) -> Result<()> {
     let salt = random::<16>()?;
     let text = KeyText::read(&key).context("a key needs an id")?;
     let hash = hexadecimal(text.hash(&salt).reveal());
-    let block = block(args, (&id, &hexadecimal(&salt), &hash))?;
+    let block = block(args, &id, &hexadecimal(&salt), &hash)?;
     if args.json {
         let report =
             json!({ "ok": true, "key": key, "id": id, "tenant": args.tenant, "toml": block });
@@ -40,7 +40,7 @@ pub(crate) fn make(args: &KeysMakeArgs) -> Result<()> {
 }
 
 /// Returns the config block, which the config parser has accepted.
-fn block(args: &KeysMakeArgs, (id, salt, hash): (&str, &str, &str)) -> Result<String> {
+fn block(args: &KeysMakeArgs, id: &str, salt: &str, hash: &str) -> Result<String> {
     let mut block = format!(
         "[[key]]\nid = {}\nsalt = \"{salt}\"\nhash = \"{hash}\"\ntenant = {}\n",
         json!(id),
@@ -95,7 +95,7 @@ mod tests {
         let (salt, hash) = ("0a".repeat(16), "0b".repeat(32));
         let args = args(words);
         let id = args.id.clone().unwrap_or_else(|| "k".to_owned());
-        block(&args, (&id, &salt, &hash))
+        block(&args, &id, &salt, &hash)
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl RouteModelMetrics {
         if let Some(counter) = self.requests.get(&ending) {
             counter.inc();
         } else {
-            let counter = self.counter_of(ending, families);
+            let counter = self.counter_of(outcome.status, outcome.end, families);
             counter.inc();
             self.requests.insert(ending, counter);
         }
@@ -154,7 +154,7 @@ impl RouteModelMetrics {
         self.record_prediction(outcome, families);
     }
 
-    fn counter_of(&self, (status, end): (u16, End), families: &PlaceFamilies) -> Counter {
+    fn counter_of(&self, status: u16, end: End, families: &PlaceFamilies) -> Counter {
         let labels =
             self.labels([("status", status.to_string()), ("end", end.as_str().to_owned())]);
         families.requests.get_or_create_owned(&labels)

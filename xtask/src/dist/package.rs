@@ -93,10 +93,10 @@ pub(super) fn tarball(root: &Path, release: &Release, out: &Path) -> Result<Chec
     }
     let name = format!("spillway-{}-{}-linux", release.version, release.machine());
     let stage = Stage::new(out)?;
-    stage.fill((root, out), &name, &TARBALL)?;
+    stage.fill(root, out, &name, &TARBALL)?;
     stage.date(release.epoch)?;
     let file = out.join(format!("{name}.tar"));
-    tar(&stage, release, &file, (0, &[&name]))?;
+    tar(&stage, release, &file, 0, &[&name])?;
     compress(&file, release)?;
     Ok(CheckOutcome::Passed)
 }
@@ -107,7 +107,7 @@ pub(super) fn tarball(root: &Path, release: &Release, out: &Path) -> Result<Chec
 /// Returns an error if there is no GNU tar.
 pub(super) fn image_root(root: &Path, release: &Release, out: &Path) -> Result<CheckOutcome> {
     let stage = Stage::new(out)?;
-    stage.fill((root, out), "", &ROOT_FILES)?;
+    stage.fill(root, out, "", &ROOT_FILES)?;
     for folder in NODE_FOLDERS {
         fs::create_dir_all(stage.0.join(folder))?;
         set_mode(&stage.0.join(folder), 0o700)?;
@@ -117,19 +117,14 @@ pub(super) fn image_root(root: &Path, release: &Release, out: &Path) -> Result<C
     stage.date(release.epoch)?;
     let file = out.join("image-root.tar");
     let shared: Vec<&str> = ROOT_FILES.iter().map(|part| part.to).collect();
-    tar(&stage, release, &file, (0, &shared))?;
-    tar(&stage, release, &file, (NODE_USER, &NODE_FOLDERS))?;
+    tar(&stage, release, &file, 0, &shared)?;
+    tar(&stage, release, &file, NODE_USER, &NODE_FOLDERS)?;
     compress(&file, release)?;
     Ok(CheckOutcome::Passed)
 }
 
 /// Adds the staged files under `names` to an archive, with `owner` as user and group.
-fn tar(
-    stage: &Stage,
-    release: &Release,
-    file: &Path,
-    (owner, names): (u32, &[&str]),
-) -> Result<()> {
+fn tar(stage: &Stage, release: &Release, file: &Path, owner: u32, names: &[&str]) -> Result<()> {
     let line = format!(
         "tar --append --format=gnu --sort=name --numeric-owner --owner={owner} --group={owner}"
     );
@@ -151,15 +146,15 @@ pub(super) fn deb(root: &Path, release: &Release, out: &Path) -> Result<CheckOut
     let architecture = release.debian_architecture()?;
     let version = format!("{}-{}", release.version, release.revision);
     let stage = Stage::new(out)?;
-    stage.fill((root, out), "", &DEB)?;
-    stage.fill((root, out), "", &DEB_CONTROL)?;
+    stage.fill(root, out, "", &DEB)?;
+    stage.fill(root, out, "", &DEB_CONTROL)?;
     // Folder for keys that only the node may read.
     fs::create_dir(stage.0.join("etc/spillway/keys"))?;
     set_mode(&stage.0.join("etc/spillway/keys"), 0o755)?;
     let date = format!("date --utc --rfc-email --date=@{}", release.epoch);
     let date = first_line(command(root, &date).env("LC_ALL", "C")).context("cannot start date")?;
     let known = [("@VERSION@", version.clone()), ("@DATE@", date)];
-    stage.fill_in(root, ("deploy/debian/changelog", CHANGELOG), &known)?;
+    stage.fill_in(root, "deploy/debian/changelog", CHANGELOG, &known)?;
     compress(&stage.0.join(CHANGELOG), release)?;
     compress(&stage.0.join("usr/share/doc/spillway/changelog"), release)?;
     let known = [
@@ -167,7 +162,7 @@ pub(super) fn deb(root: &Path, release: &Release, out: &Path) -> Result<CheckOut
         ("@ARCHITECTURE@", architecture.to_owned()),
         ("@INSTALLED_SIZE@", size_kib(&stage.0)?.to_string()),
     ];
-    stage.fill_in(root, ("deploy/debian/control", "DEBIAN/control"), &known)?;
+    stage.fill_in(root, "deploy/debian/control", "DEBIAN/control", &known)?;
     stage.date(release.epoch)?;
     let packed = if release.profile == "dist" { "-Zxz -z9" } else { "-Zgzip -z1" };
     let mut dpkg_deb = command(out, &format!("dpkg-deb --root-owner-group {packed} --build"));
@@ -223,7 +218,7 @@ impl Stage {
     }
 
     /// Copies `parts` into the folder `below`. All users may read their folders.
-    fn fill(&self, (root, out): (&Path, &Path), below: &str, parts: &[PackagePart]) -> Result<()> {
+    fn fill(&self, root: &Path, out: &Path, below: &str, parts: &[PackagePart]) -> Result<()> {
         for part in parts {
             let from = if part.from == BINARY { out } else { root }.join(part.from);
             let to = self.0.join(below).join(part.to);
@@ -239,12 +234,7 @@ impl Stage {
     }
 
     /// Writes a template with its gaps filled.
-    fn fill_in(
-        &self,
-        root: &Path,
-        (from, to): (&str, &str),
-        known: &[(&str, String)],
-    ) -> Result<()> {
+    fn fill_in(&self, root: &Path, from: &str, to: &str, known: &[(&str, String)]) -> Result<()> {
         let template = fs::read_to_string(root.join(from));
         let template = template.with_context(|| format!("cannot read {from}"))?;
         fs::write(self.0.join(to), filled(&template, known))?;
@@ -290,7 +280,7 @@ mod tests {
         fs::write(out.join("spillway"), "#!").unwrap();
         set_mode(&out.join("spillway"), 0o600).unwrap();
         let stage = Stage::new(&out).unwrap();
-        stage.fill((&out, &out), "", &DEB[..1]).unwrap();
+        stage.fill(&out, &out, "", &DEB[..1]).unwrap();
         stage.date(1_700_000_000).unwrap();
         for (path, mode) in [("usr", 0o755), ("usr/bin", 0o755), ("usr/bin/spillway", 0o755)] {
             let data = fs::metadata(stage.0.join(path)).unwrap();

@@ -23,7 +23,7 @@ pub(super) fn run(report: &mut Report, root: &Path, release: &Release, out: &Pat
             Ok(CheckOutcome::Passed)
         });
         let files = if made.is_empty() { out.to_owned() } else { copy.join("target/packages") };
-        if !copied || !make(report, &copy, release, (None, &files)) {
+        if !copied || !make(report, &copy, release, None, &files) {
             return;
         }
         made.push(files);

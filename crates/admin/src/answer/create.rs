@@ -35,7 +35,7 @@ pub(super) async fn key(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply
     };
     let key = KeyId::from(id.as_str());
     let item = Item::Key(key.clone(), new.record.over(&blank));
-    create(cluster, call, (RecordKey::Key(key), item), (id, fresh.shown)).await
+    create(cluster, call, RecordKey::Key(key), item, (id, fresh.shown)).await
 }
 
 pub(super) async fn join_token(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
@@ -50,7 +50,7 @@ pub(super) async fn join_token(cluster: &Cluster<'_>, call: &AdminCall) -> Resul
     let text = JoinText::read(&secret).ok_or_else(|| ApiError::internal("a token is malformed"))?;
     let item = token(&new, text);
     let key = RecordKey::JoinToken(TokenId::from(text.id));
-    create(cluster, call, (key, item), (id, secret)).await
+    create(cluster, call, key, item, (id, secret)).await
 }
 
 /// Returns the token to make.
@@ -71,7 +71,8 @@ fn token(new: &NewJoinToken, text: JoinText<'_>) -> Item {
 async fn create(
     cluster: &Cluster<'_>,
     call: &AdminCall,
-    (about, item): (RecordKey, Item),
+    about: RecordKey,
+    item: Item,
     (key, secret): (String, String),
 ) -> Result<Reply, ApiError> {
     let command = Command::Put { item, expect: Expect::Absent };

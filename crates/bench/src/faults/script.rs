@@ -114,8 +114,8 @@ pub(crate) fn mixed(seed: u64, timeline: &Timeline, members: u16) -> Vec<ScriptS
     let mut steps = Vec::new();
     let mut at = timeline.warm_up;
     loop {
-        at += millis(&mut dice, EPISODE_GAP_MS);
-        let until = at + millis(&mut dice, EPISODE_LENGTH_MS);
+        at += millis(&mut dice, EPISODE_GAP_MS.0, EPISODE_GAP_MS.1);
+        let until = at + millis(&mut dice, EPISODE_LENGTH_MS.0, EPISODE_LENGTH_MS.1);
         // No episode may reach into the quiet time.
         if until > last {
             break;
@@ -144,7 +144,7 @@ pub(crate) fn mixed(seed: u64, timeline: &Timeline, members: u16) -> Vec<ScriptS
     steps
 }
 
-fn millis(dice: &mut fastrand::Rng, (from, to): (u64, u64)) -> Duration {
+fn millis(dice: &mut fastrand::Rng, from: u64, to: u64) -> Duration {
     Duration::from_millis(dice.u64(from..=to))
 }
 

@@ -55,7 +55,7 @@ fn carry_out_command(turn: &mut Turn<'_>) -> Result<Done, ApplyError> {
             regions::set_weight(turn, region, *weight_permille, *expect)
         }
         Command::RegisterReplica { id, spec, incarnation, expect } => {
-            replicas::register(turn, id, (spec, *incarnation), *expect)
+            replicas::register(turn, id, spec, *incarnation, *expect)
         }
         Command::SetReplicaState { id, state, expect } => {
             replicas::set_state(turn, id, *state, *expect)

@@ -14,7 +14,8 @@ use crate::{
 pub(super) fn register(
     turn: &mut Turn<'_>,
     id: &ReplicaId,
-    (spec, incarnation): (&ReplicaSpec, u64),
+    spec: &ReplicaSpec,
+    incarnation: u64,
     expect: Expect,
 ) -> Result<Done, ApplyError> {
     if !turn.is_operator() {

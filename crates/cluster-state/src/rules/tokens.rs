@@ -31,7 +31,7 @@ pub(super) fn used(
     check::name(signature.id.as_str(), "join token")?;
     let token = turn.get::<JoinToken>(&signature.id).ok_or_else(unknown)?;
     // The signature is checked first: other refusals tell something about the token.
-    check_signature(turn, signature, (token, spec))?;
+    check_signature(turn, signature, token, spec)?;
     if turn.ledger.stamp_ms >= token.expires_ms {
         return Err(refused("the join token has expired"));
     }
@@ -49,7 +49,8 @@ pub(super) fn used(
 fn check_signature(
     turn: &Turn<'_>,
     signature: &TokenSignature,
-    (token, spec): (&JoinToken, &NodeSpec),
+    token: &JoinToken,
+    spec: &NodeSpec,
 ) -> Result<(), CommandError> {
     let cluster = turn.ledger.cluster;
     let is_signed = cluster.is_some_and(|cluster| signature.is_by(&token.key, cluster, spec));

@@ -31,7 +31,7 @@ impl State {
         let stamp_ms = self.settle(moment, entry, &effect.outcome);
         let seen =
             AuditedEffect { outcome: &effect.outcome, is_change: !effect.changes.is_empty() };
-        self.requests.remember((index, stamp_ms), entry, &effect.outcome);
+        self.requests.remember(index, stamp_ms, entry, &effect.outcome);
         self.audit.record(index, stamp_ms, entry, seen);
         effect
     }
@@ -59,7 +59,7 @@ impl State {
         }
         let version = self.ledger.applied;
         let beside = (&mut self.hot, &mut self.shares);
-        let mut turn = Turn::new((&mut self.records, &mut self.ledger), beside, entry);
+        let mut turn = Turn::new(&mut self.records, &mut self.ledger, beside, entry);
         let outcome = match rules::carry_out(&mut turn) {
             Ok(Done { skipped }) if turn.is_written => Outcome::Applied { version, skipped },
             Ok(Done { skipped: 0 }) => Outcome::Unchanged,

@@ -65,12 +65,7 @@ impl Requests {
 
     /// Remembers the outcome of the entry's request, unless the entry has no request id or its
     /// command is routine.
-    pub(crate) fn remember(
-        &mut self,
-        (index, stamp_ms): (u64, u64),
-        entry: &Entry,
-        outcome: &Outcome,
-    ) {
+    pub(crate) fn remember(&mut self, index: u64, stamp_ms: u64, entry: &Entry, outcome: &Outcome) {
         let Some(request) = entry.request.filter(|_| !entry.command.is_routine()) else { return };
         if request.is_keyed() && entry.actor == Actor::Node {
             // Only operators name requests; a node that did would push out theirs.

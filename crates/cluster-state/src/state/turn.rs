@@ -36,7 +36,8 @@ pub(crate) struct Done {
 impl<'a> Turn<'a> {
     /// Returns the access for carrying out `entry` on these parts of a state.
     pub(crate) fn new(
-        (records, ledger): (&'a mut Records, &'a mut Ledger),
+        records: &'a mut Records,
+        ledger: &'a mut Ledger,
         (hot, shares): (&'a mut HotTrie, &'a mut Shares),
         entry: &'a Entry,
     ) -> Self {

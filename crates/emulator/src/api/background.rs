@@ -47,7 +47,7 @@ pub(crate) fn follow(call: &ApiCall, id: &str, first: u64) -> Result<EventStream
     let receiver = stored.follow().ok_or_else(too_many)?;
     let draft = Arc::clone(&stored.draft);
     let generation = Generation::told(draft.request, receiver);
-    let track = Track::new((generation, draft.answer.clone()), true);
+    let track = Track::new(generation, draft.answer.clone(), true);
     let format = ResponseEvents::new(draft, None).starting_at(first);
     Ok(EventStream::new(vec![track], Box::new(format)))
 }

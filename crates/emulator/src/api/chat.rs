@@ -48,7 +48,7 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let prompt = request.prompt(Tools::prompt(&body).as_deref())?;
     let shape = request.shape(&body)?;
     let sampling = &request.sampling;
-    let started = generate::start_all(call, &[prompt], (sampling, &shape))?;
+    let started = generate::start_all(call, &[prompt], sampling, &shape)?;
     let head = json!({
         "id": started.id(call, "chatcmpl-"),
         "object": if sampling.is_stream() { "chat.completion.chunk" } else { "chat.completion" },
@@ -65,7 +65,7 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
     }
     let (answers, usage) = started.finished().await?;
     let choices = generate::best(&answers, sampling).into_iter().enumerate();
-    let choices = choices.map(|(index, at)| choice(index, &answers[at], (&ids[at], logprobs)));
+    let choices = choices.map(|(index, at)| choice(index, &answers[at], &ids[at], logprobs));
     let mut body = head;
     body["choices"] = choices.collect();
     body["usage"] = usage.to_json();
@@ -135,7 +135,7 @@ pub(crate) fn call_ids(call: &ApiCall, id: RequestId, count: usize) -> Vec<Strin
     (1..).take(count).map(|at| opaque_id("call_", instance.rotate_left(at), id)).collect()
 }
 
-fn choice(index: usize, answer: &Answer, (ids, top): (&[String], Option<usize>)) -> Value {
+fn choice(index: usize, answer: &Answer, ids: &[String], top: Option<usize>) -> Value {
     let calls = (0..answer.calls_made()).map(|call| {
         let function =
             json!({ "name": answer.calls.names[call], "arguments": answer.arguments(call) });

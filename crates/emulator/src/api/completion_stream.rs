@@ -73,7 +73,7 @@ impl EventFormat for CompletionEvents {
             }
             (Some(top), text) => {
                 let mut lists = Lists::default();
-                lists.push_said(answer, token, (top, state.echo.text.chars().count()));
+                lists.push_said(answer, token, top, state.echo.text.chars().count());
                 let mut choice = choice(text.unwrap_or(""));
                 choice["logprobs"] = lists.to_json();
                 events.push_back(self.chunks.event(index, choice));

@@ -71,7 +71,7 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
         Some(suffix) => prompts.into_iter().map(|prompt| between(prompt, suffix)).collect(),
         None => prompts,
     };
-    let started = generate::start_all(call, &prompts, (sampling, &shape))?;
+    let started = generate::start_all(call, &prompts, sampling, &shape)?;
     let head = json!({
         "id": started.id(call, "cmpl-"),
         "object": "text_completion",
@@ -88,7 +88,7 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let (answers, usage) = started.finished().await?;
     let best = generate::best(&answers, sampling).into_iter().enumerate();
     let choices = best.map(|(index, at)| {
-        choice(index, &answers[at], (&echoes[at / sampling.candidates()], logprobs))
+        choice(index, &answers[at], &echoes[at / sampling.candidates()], logprobs)
     });
     let mut body = head;
     body["choices"] = choices.collect();
@@ -111,12 +111,12 @@ fn between(prompt: Vec<u32>, suffix: &str) -> Vec<u32> {
     conversation.into_tokens()
 }
 
-fn choice(index: usize, answer: &Answer, (echo, top): (&PromptEcho, Option<usize>)) -> Value {
+fn choice(index: usize, answer: &Answer, echo: &PromptEcho, top: Option<usize>) -> Value {
     let logprobs = top.map(|top| {
         let mut lists = Lists::default();
         lists.push_prompt(&echo.tokens, top);
         let before = echo.text.chars().count();
-        (0..answer.tokens).for_each(|token| lists.push_said(answer, token, (top, before)));
+        (0..answer.tokens).for_each(|token| lists.push_said(answer, token, top, before));
         lists.to_json()
     });
     json!({

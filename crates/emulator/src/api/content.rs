@@ -55,8 +55,9 @@ fn part_of(part: &Value) -> Result<TextContent, ApiError> {
     }
     if let Some(image) = field("image_url").or_else(|| field("image")) {
         let url = url_of(image).ok_or_else(|| invalid("image_url must have a url"))?;
-        let tokens = data_of(&url)?
-            .map_or(IMAGE_TOKENS, |data| image_size(&data).map_or(IMAGE_TOKENS, image_tokens));
+        let tokens = data_of(&url)?.map_or(IMAGE_TOKENS, |data| {
+            image_size(&data).map_or(IMAGE_TOKENS, |(width, height)| image_tokens(width, height))
+        });
         return Ok(media(&url, tokens));
     }
     if let Some(sound) = field("input_audio") {
@@ -96,7 +97,7 @@ fn file_tokens(data: &[u8]) -> u32 {
     u32::try_from(data.len().div_ceil(BYTES_PER_TOKEN)).unwrap_or(u32::MAX)
 }
 
-fn image_tokens((width, height): (u32, u32)) -> u32 {
+fn image_tokens(width: u32, height: u32) -> u32 {
     let patches = width.div_ceil(PATCH_PIXELS).saturating_mul(height.div_ceil(PATCH_PIXELS));
     patches.clamp(IMAGE_TOKENS_MIN, IMAGE_TOKENS_MAX)
 }

@@ -36,7 +36,7 @@ pub(crate) fn start(
     prompt: &[u32],
     sampling: &Sampling,
 ) -> Result<Started, ApiError> {
-    start_all(call, &[prompt.to_vec()], (sampling, &Shape::Prose))
+    start_all(call, &[prompt.to_vec()], sampling, &Shape::Prose)
 }
 
 /// Submits several prompts to the engine at once.
@@ -46,7 +46,8 @@ pub(crate) fn start(
 pub(crate) fn start_all(
     call: &ApiCall,
     prompts: &[Vec<u32>],
-    (sampling, shape): (&Sampling, &Shape),
+    sampling: &Sampling,
+    shape: &Shape,
 ) -> Result<Started, ApiError> {
     let replica = &call.replica;
     let each = sampling.candidates();
@@ -74,10 +75,11 @@ pub(crate) fn start_all(
     });
     let generations = replica.driver.submit_together(&jobs.collect::<Vec<_>>())?;
     call.start();
-    let tracks = generations.into_iter().zip(answers).enumerate().map(|(at, pair)| {
-        // The cached tokens of a prompt are counted once, with its first answer.
-        Track::new(pair, at % each == 0)
-    });
+    let tracks =
+        generations.into_iter().zip(answers).enumerate().map(|(at, (generation, answer))| {
+            // The cached tokens of a prompt are counted once, with its first answer.
+            Track::new(generation, answer, at % each == 0)
+        });
     let prompt_tokens = prompts.iter().map(|prompt| token_count(prompt)).collect();
     Ok(Started { tracks: tracks.collect(), prompt_tokens })
 }

@@ -89,7 +89,7 @@ impl Lists {
     }
 
     /// Adds token `index` of an answer that follows `before` characters.
-    pub(crate) fn push_said(&mut self, answer: &Answer, index: u32, (top, before): (usize, usize)) {
+    pub(crate) fn push_said(&mut self, answer: &Answer, index: u32, top: usize, before: usize) {
         let offset = before + answer.raw()[..answer.start_of(index)].chars().count();
         self.push(&Scored::said(answer, index, top), offset);
     }

@@ -88,7 +88,7 @@ impl OutputIds {
         }
         let calls = (0..answer.calls_made()).map(|call| {
             let arguments = answer.arguments(call).unwrap_or_default();
-            self.call(status, (call, &answer.calls.names[call]), arguments)
+            self.call(status, call, &answer.calls.names[call], arguments)
         });
         calls.collect()
     }
@@ -105,7 +105,7 @@ impl OutputIds {
     }
 
     /// Returns a tool call as an item.
-    pub(crate) fn call(&self, status: &str, (at, name): (usize, &str), arguments: &str) -> Value {
+    pub(crate) fn call(&self, status: &str, at: usize, name: &str, arguments: &str) -> Value {
         json!({
             "id": self.call_item(at),
             "type": "function_call",

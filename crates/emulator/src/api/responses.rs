@@ -58,8 +58,8 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let (asked, was_user) = last_said(&items)?;
     let shape = Tools::of(&body)?.calls(&asked, was_user).unwrap_or(form);
     let started =
-        generate::start_all(call, std::slice::from_ref(&prompt), (&request.sampling, &shape))?;
-    let draft = Arc::new(Draft::of(call, &body, (&started, prompt, items))?);
+        generate::start_all(call, std::slice::from_ref(&prompt), &request.sampling, &shape)?;
+    let draft = Arc::new(Draft::of(call, &body, &started, prompt, items)?);
 
     if is_background {
         let tracks = started.tracks.into_iter();
@@ -215,7 +215,9 @@ impl Draft {
     fn of(
         call: &ApiCall,
         body: &Value,
-        (started, prompt, items): (&Started, Vec<u32>, Vec<Value>),
+        started: &Started,
+        prompt: Vec<u32>,
+        items: Vec<Value>,
     ) -> Result<Self, ApiError> {
         let wanted = body["include"].as_array().into_iter().flatten();
         let tells = |wanted: &Value| wanted == "message.output_text.logprobs";

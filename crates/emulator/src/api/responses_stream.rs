@@ -81,7 +81,7 @@ impl ResponseEvents {
             self.end_call(before, answer, events);
         }
         let name = answer.calls.names[call].as_str();
-        let item = self.draft.output.call("in_progress", (call, name), "");
+        let item = self.draft.output.call("in_progress", call, name, "");
         let added = json!({ "output_index": call, "item": item });
         self.push(events, "response.output_item.added", added);
     }
@@ -90,7 +90,7 @@ impl ResponseEvents {
         let name = answer.calls.names[call].as_str();
         let arguments = answer.arguments(call).unwrap_or_default();
         let output = &self.draft.output;
-        let item = output.call(status(answer.finish), (call, name), arguments);
+        let item = output.call(status(answer.finish), call, name, arguments);
         let done = json!({
             "item_id": output.call_item(call),
             "output_index": call,

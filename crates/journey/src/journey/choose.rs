@@ -25,7 +25,7 @@ impl Journey {
                 self.state = JourneyState::Renaming;
             } else {
                 let decision = self.consider(sight, now, rng);
-                self.decide(&decision, sight, (now, rng));
+                self.decide(&decision, sight, now, rng);
             }
         }
     }
@@ -36,7 +36,8 @@ impl Journey {
         &mut self,
         first: Attempt,
         sight: &S,
-        (now, rng): (Instant, &mut fastrand::Rng),
+        now: Instant,
+        rng: &mut fastrand::Rng,
     ) {
         self.state = JourneyState::Listening(first);
         if !sight.is_quiet() {
@@ -60,14 +61,15 @@ impl Journey {
         &mut self,
         decision: &Decision,
         sight: &S,
-        (now, rng): (Instant, &mut fastrand::Rng),
+        now: Instant,
+        rng: &mut fastrand::Rng,
     ) {
         match (decision.way, decision.planned) {
             (Way::Region { index, reason }, _) => {
                 self.forward(sight.region(index).clone(), Some(reason), sight, now);
             }
             (Way::Own, Ok(attempt)) => self.ask(attempt, Connection::KeptOrNew, sight),
-            (Way::Own, Err(refusal)) => self.refuse(refusal, sight, (now, rng)),
+            (Way::Own, Err(refusal)) => self.refuse(refusal, sight, now, rng),
             (Way::TooLate { .. }, Ok(attempt)) if sight.take_late_probe(now) => {
                 self.ask(attempt, Connection::KeptOrNew, sight);
             }
@@ -121,7 +123,8 @@ impl Journey {
         &mut self,
         refusal: PlanError,
         sight: &S,
-        (now, rng): (Instant, &mut fastrand::Rng),
+        now: Instant,
+        rng: &mut fastrand::Rng,
     ) {
         if let Some(attempt) = self.worn.take() {
             return self.ask(attempt, Connection::New, sight);
@@ -133,7 +136,7 @@ impl Journey {
             self.state = JourneyState::Renaming;
             return;
         }
-        if let Some(attempt) = self.plan_among_next(refusal, sight, (now, rng)) {
+        if let Some(attempt) = self.plan_among_next(refusal, sight, now, rng) {
             return self.ask(attempt, Connection::KeptOrNew, sight);
         }
         if self.has_failed {

@@ -20,7 +20,7 @@ impl Journey {
     ) -> Decision {
         loop {
             let planned = self.plan(sight, now, rng);
-            let (way, spill) = self.weigh(planned, sight, (now, rng));
+            let (way, spill) = self.weigh(planned, sight, now, rng);
             if !self.leaves_for_a_guess(way, planned, sight) {
                 return Decision { planned, way, spill };
             }
@@ -78,7 +78,8 @@ impl Journey {
         &self,
         refusal: PlanError,
         sight: &S,
-        (now, rng): (Instant, &mut fastrand::Rng),
+        now: Instant,
+        rng: &mut fastrand::Rng,
     ) -> Option<Attempt> {
         if refusal != PlanError::AllTried || self.attempts == 0 || sight.pinned().is_some() {
             return None;

@@ -19,7 +19,7 @@ use crate::standing::Position;
 const CONVERSATION_MS: f32 = 100.0;
 
 /// Regions that one decision compares.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Scales {
     own: OwnRegion,
     others: SmallVec<[RegionCandidate; 8]>,
@@ -37,7 +37,8 @@ impl Journey {
         &self,
         planned: Result<Attempt, PlanError>,
         sight: &S,
-        (now, rng): (Instant, &mut fastrand::Rng),
+        now: Instant,
+        rng: &mut fastrand::Rng,
     ) -> (Way, Option<SpillPlan>) {
         let inquiry = sight.inquiry();
         let late_ms = self.late_ms(planned, sight, now);
@@ -47,15 +48,15 @@ impl Journey {
             let late = |first_token_ms| Way::TooLate { reason: ShedReason::Late, first_token_ms };
             return (late_ms.map_or(Way::Own, late), None);
         };
-        if self.stays_anyway(planned, late_ms, (sight, now)) {
+        if self.stays_anyway(planned, late_ms, sight, now) {
             return (Way::Own, None);
         }
-        let scales = self.scales(model, planned, (sight, now));
+        let scales = self.scales(model, planned, sight, now);
         let is_at_home = sight.session_region().is_none();
         if is_at_home && scales.own.keeps(&scales.others, sight.spill_terms()) {
             return (Way::Own, None);
         }
-        let plan = self.spill(&scales, sight, (now, rng));
+        let plan = self.spill(&scales, sight, now, rng);
         (self.way(&plan, &scales, sight, now), Some(plan))
     }
 
@@ -65,7 +66,8 @@ impl Journey {
         &self,
         planned: Result<Attempt, PlanError>,
         late_ms: Option<f32>,
-        (sight, now): (&S, Instant),
+        sight: &S,
+        now: Instant,
     ) -> bool {
         match planned {
             Err(PlanError::DeadlinePassed) => true,
@@ -107,9 +109,10 @@ impl Journey {
         &self,
         model: &ModelName,
         planned: Result<Attempt, PlanError>,
-        (sight, now): (&S, Instant),
+        sight: &S,
+        now: Instant,
     ) -> Scales {
-        let mut own = self.own_region(model, planned, (sight, now));
+        let mut own = self.own_region(model, planned, sight, now);
         let is_leaving =
             sight.is_evacuated() && planned.is_ok() && sight.permission().is_by_request();
         if is_leaving {
@@ -135,7 +138,7 @@ impl Journey {
         add_homes(&mut scales, model, sight);
         if self.cached_longest.is_some() {
             let own_speed = own_speed(model, planned, sight);
-            add_prefill(&mut scales, hot.as_deref(), (model, own_speed), sight);
+            add_prefill(&mut scales, hot.as_deref(), model, own_speed, sight);
         }
         scales
     }
@@ -144,7 +147,8 @@ impl Journey {
         &self,
         model: &ModelName,
         planned: Result<Attempt, PlanError>,
-        (sight, now): (&S, Instant),
+        sight: &S,
+        now: Instant,
     ) -> OwnRegion {
         let rate_per_s = |tokens| self.certain_rate(sight, tokens);
         let waiting = match self.standing.position {
@@ -170,7 +174,7 @@ impl Journey {
             Err(_) => own.replicas = 0,
         }
         own.late_ms = self.late_ms(planned, sight, now);
-        own.prefill_ms = self.own_prefill_ms(model, planned, (sight, own.has_room()));
+        own.prefill_ms = self.own_prefill_ms(model, planned, sight, own.has_room());
         if sight.permission().is_by_request() { own } else { forbidden(own) }
     }
 
@@ -181,7 +185,8 @@ impl Journey {
         &self,
         model: &ModelName,
         planned: Result<Attempt, PlanError>,
-        (sight, has_room): (&S, bool),
+        sight: &S,
+        has_room: bool,
     ) -> f32 {
         let prediction = planned.ok().and_then(|attempt| attempt.prediction);
         match (prediction, self.cached_longest) {
@@ -196,16 +201,17 @@ impl Journey {
         &self,
         scales: &Scales,
         sight: &S,
-        (now, rng): (Instant, &mut fastrand::Rng),
+        now: Instant,
+        rng: &mut fastrand::Rng,
     ) -> SpillPlan {
         let mut same_dice = rng.clone();
-        let plan = self.spill_with(scales, &scales.others, sight, (now, rng));
+        let plan = self.spill_with(scales, sight, now, rng);
         if !scales.cold_ms.is_empty() {
-            let mut cold = scales.others.clone();
-            for (other, cold_ms) in cold.iter_mut().zip(&scales.cold_ms) {
+            let mut cold = scales.clone();
+            for (other, cold_ms) in cold.others.iter_mut().zip(&scales.cold_ms) {
                 other.prefill_ms = *cold_ms;
             }
-            let without = self.spill_with(scales, &cold, sight, (now, &mut same_dice));
+            let without = self.spill_with(&cold, sight, now, &mut same_dice);
             sight.note_hot(destination(&plan) != destination(&without));
         }
         plan
@@ -214,13 +220,13 @@ impl Journey {
     fn spill_with<S: Sight>(
         &self,
         scales: &Scales,
-        others: &[RegionCandidate],
         sight: &S,
-        (now, rng): (Instant, &mut fastrand::Rng),
+        now: Instant,
+        rng: &mut fastrand::Rng,
     ) -> SpillPlan {
         let loads = sight.loads(self.room(sight), false);
         let mut moment = Moment { now, loads: &loads, ticket: 0, rng };
-        spill(sight.inquiry(), &scales.own, others, sight.spill_terms(), &mut moment)
+        spill(sight.inquiry(), &scales.own, &scales.others, sight.spill_terms(), &mut moment)
     }
 
     /// Turns a comparison of regions into the way of this request.
@@ -300,7 +306,8 @@ fn add_homes<S: Sight>(scales: &mut Scales, model: &ModelName, sight: &S) {
 fn add_prefill<S: Sight>(
     scales: &mut Scales,
     hot: Option<&[u32]>,
-    (model, own_speed): (&ModelName, Speed),
+    model: &ModelName,
+    own_speed: Speed,
     sight: &S,
 ) {
     for (index, other) in scales.others.iter_mut().enumerate() {

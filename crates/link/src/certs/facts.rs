@@ -116,7 +116,7 @@ pub fn authority_of(
     let at = facts.moment_within(now);
     let mut why = "no authority is known".to_owned();
     for (position, authority) in authorities.iter().enumerate() {
-        match verify((own, intermediates), authority, at) {
+        match verify(own, intermediates, authority, at) {
             Ok(()) => return Ok(position),
             Err(fault) => why = fault,
         }
@@ -125,7 +125,8 @@ pub fn authority_of(
 }
 
 fn verify(
-    (own, intermediates): (&CertificateDer<'_>, &[CertificateDer<'_>]),
+    own: &CertificateDer<'_>,
+    intermediates: &[CertificateDer<'_>],
     authority: &CertificateDer<'_>,
     at: UnixTime,
 ) -> Result<(), String> {

@@ -80,7 +80,7 @@ impl ForwardCall<'_> {
         let (accept, accepted) = oneshot::channel();
         let sender = Sender::new(send, StreamCode::Cancelled);
         let mut upload: Option<Upload> =
-            Some(Box::pin(upload(sender, frame, body, (plan, accepted))));
+            Some(Box::pin(upload(sender, frame, body, plan, accepted)));
         let mut receiver = Receiver::new(recv);
         let answer = self.answer(&mut receiver, accept, deadline);
         let answer = race(answer, &mut upload).await;
@@ -229,7 +229,8 @@ async fn upload<B>(
     mut sender: Sender,
     frame: Bytes,
     body: B,
-    (plan, accepted): (BodyPlan, oneshot::Receiver<()>),
+    plan: BodyPlan,
+    accepted: oneshot::Receiver<()>,
 ) -> Result<(), SendError>
 where
     B: Body<Data = Bytes>,

@@ -208,7 +208,8 @@ impl Keeper {
         let reading = serve::read(
             Arc::clone(&self.shared),
             self.peer.identity.clone(),
-            (self.kind, live),
+            self.kind,
+            live,
             ended,
         );
         self.shared.tracker.spawn_on(reading, &self.shared.runtime);

@@ -74,7 +74,7 @@ impl Peers {
         let met = self.control_plane.met();
         let told =
             PeerSources { met: &met, connected: &self.link.peers(), leaving: &leaving, is_fresh };
-        match peers(state, (&status, told), &self.config, &self.me) {
+        match peers(state, &status, told, &self.config, &self.me) {
             Ok(peers) => {
                 self.link.set_leaving(leaving);
                 if self.last.as_ref() != Some(&peers) {
@@ -138,7 +138,8 @@ struct PeerSources<'a> {
 /// no peer.
 fn peers(
     state: &State,
-    (status, told): (&Status, PeerSources<'_>),
+    status: &Status,
+    told: PeerSources<'_>,
     config: &ClusterConfig,
     me: &NodeName,
 ) -> Result<Vec<PeerConfig>, NameError> {

@@ -103,7 +103,7 @@ fn connected(name: &str) -> PeerStatus {
 
 /// Returns the peers of `a` as `name@address`.
 fn found(status: &Status, told: PeerSources<'_>, config: &ClusterConfig) -> Vec<String> {
-    let peers = peers(&state(), (status, told), config, &"a".into()).unwrap();
+    let peers = peers(&state(), status, told, config, &"a".into()).unwrap();
     peers.iter().map(|peer| format!("{}@{}", peer.identity, peer.address)).collect()
 }
 

@@ -21,7 +21,7 @@ pub(super) fn witnesses(
     me: (&NodeName, &RegionName),
     live: &BTreeSet<NodeName>,
 ) -> BTreeMap<ReplicaName, Witnesses> {
-    let jury = Jury::of(state, me, live);
+    let jury = Jury::of(state, me.0, me.1, live);
     // A replica that is registered anew has no such record until a node reports on it again.
     let own = state.records().health.iter().filter(|(id, _)| id.region == *me.1);
     own.filter_map(|(id, health)| Some((id.name.clone(), jury.hear(health)?))).collect()
@@ -36,11 +36,7 @@ struct Jury {
 }
 
 impl Jury {
-    fn of(
-        state: &State,
-        (name, region): (&NodeName, &RegionName),
-        live: &BTreeSet<NodeName>,
-    ) -> Self {
+    fn of(state: &State, name: &NodeName, region: &RegionName, live: &BTreeSet<NodeName>) -> Self {
         let nodes = state.records().nodes.iter();
         let others =
             nodes.filter(|(_, node)| node.spec.region == *region && node.spec.name != *name);

@@ -108,12 +108,12 @@ mod tests {
         let (start, region) = (Instant::now(), RegionName::from("us"));
         let mut breakers = Breakers::new(fastrand::Rng::with_seed(1));
         breakers.look(&region, 0, start);
-        let (circuit, _) = breakers.look(&region, 1_000, start);
+        let (breaker, _) = breakers.look(&region, 1_000, start);
         breakers.keep(|known| *known == region);
-        assert!(Arc::ptr_eq(&circuit, &breakers.look(&region, 1_000, start).0));
+        assert!(Arc::ptr_eq(&breaker, &breakers.look(&region, 1_000, start).0));
         breakers.keep(|_| false);
         let (anew, since) = breakers.look(&region, 1_000, start);
-        assert!(!Arc::ptr_eq(&circuit, &anew));
+        assert!(!Arc::ptr_eq(&breaker, &anew));
         assert_eq!(since, None);
     }
 }

@@ -138,10 +138,10 @@ impl Driver {
         let now = Instant::now();
         let taken = match Content::of(datagram) {
             Some(Content::Speeds) => {
-                self.speeds.handle_datagram(now, (from.node(), from.region()), datagram)
+                self.speeds.handle_datagram(now, from.node(), from.region(), datagram)
             }
             Some(Content::Steering) => {
-                self.steering.handle_datagram(now, (from.node(), from.region()), datagram)
+                self.steering.handle_datagram(now, from.node(), from.region(), datagram)
             }
             _ => self.pulse.handle_datagram(now, from.node(), from.region(), datagram),
         };

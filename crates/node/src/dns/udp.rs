@@ -77,7 +77,7 @@ impl UdpServer {
                 let filled = buffer.get(..meta.len).unwrap_or_default();
                 // The kernel may have joined several datagrams, each `stride` bytes long.
                 for query in filled.chunks(meta.stride.max(1)) {
-                    let reply = reply(&self.served, &mut self.limiter, (query, meta), now);
+                    let reply = reply(&self.served, &mut self.limiter, query, meta, now);
                     if let Some(reply) = reply {
                         self.send(&reply, meta);
                     }
@@ -106,7 +106,8 @@ impl UdpServer {
 fn reply(
     served: &Served,
     limiter: &mut ResponseLimiter,
-    (query, meta): (&[u8], &RecvMeta),
+    query: &[u8],
+    meta: &RecvMeta,
     now: Instant,
 ) -> Option<Vec<u8>> {
     let source = meta.addr.ip().to_canonical();

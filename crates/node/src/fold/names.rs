@@ -16,7 +16,7 @@ pub(super) fn fold(config: &NameSpec, agreed: &AgreedWorld, notes: &mut Notes) -
     let agreed_splits = agreed_splits(config, agreed, notes);
     let aliases = aliases(config, agreed, &agreed_splits, notes);
     let splits = splits(config, agreed_splits, &aliases);
-    let fallbacks = fallbacks(config, agreed, (&aliases, &splits), notes);
+    let fallbacks = fallbacks(config, agreed, &aliases, &splits, notes);
     NameSpec { aliases, splits, fallbacks }
 }
 
@@ -139,7 +139,8 @@ fn lower_split(
 fn fallbacks(
     config: &NameSpec,
     agreed: &AgreedWorld,
-    (aliases, splits): (&Aliases, &[SplitSpec]),
+    aliases: &Aliases,
+    splits: &[SplitSpec],
     notes: &mut Notes,
 ) -> BTreeMap<ModelName, Vec<ModelName>> {
     let is_split = |name: &ModelName| splits.iter().any(|split| split.name == *name);

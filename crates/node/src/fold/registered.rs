@@ -39,7 +39,9 @@ impl Registered {
         let is_there = |name: &ReplicaName| agreed.replicas.contains_key(name);
         self.known.retain(|name, _| is_there(name));
         let mut configs = Vec::new();
-        for (name, spec) in agreed.replicas.iter().filter_map(registration) {
+        for (name, spec) in
+            agreed.replicas.iter().filter_map(|(name, replica)| registration(name, replica))
+        {
             match self.config(name, spec, defaults, (taken, configs.len())) {
                 Ok(config) => {
                     notes.add(Kind::Replica, name.as_str(), Use::Used, String::new());
@@ -80,7 +82,8 @@ impl Registered {
 }
 
 fn registration<'a>(
-    (name, replica): (&'a ReplicaName, &'a AgreedReplica),
+    name: &'a ReplicaName,
+    replica: &'a AgreedReplica,
 ) -> Option<(&'a ReplicaName, &'a ReplicaSpec)> {
     replica.registered.as_ref().map(|spec| (name, spec))
 }

@@ -40,7 +40,7 @@ pub(super) fn fold(
         let outcome = if configured.is_some() { Use::Hides } else { Use::Used };
         notes.add(Kind::Route, name.as_str(), outcome, String::new());
         let usual = (world.timeouts, world.queue);
-        routes.push(lower(name, route, (configured, usual), notes));
+        routes.push(lower(name, route, configured, usual, notes));
     }
     let taken: BTreeSet<RouteName> = routes.iter().map(|route| route.name.clone()).collect();
     let kept = world.routes.iter().filter(|route| !taken.contains(&route.name));
@@ -78,7 +78,8 @@ fn missing(
 fn lower(
     name: &RouteName,
     route: &Route,
-    (configured, usual): (Option<&RouteSpec>, (Timeouts, QueueSpec)),
+    configured: Option<&RouteSpec>,
+    usual: (Timeouts, QueueSpec),
     notes: &mut Notes,
 ) -> RouteSpec {
     // For a path of its own the cluster has no protocol: bodies are not read.

@@ -128,7 +128,7 @@ impl Keeper {
             Action::WarmUp(replica) => self.warm_up(replica),
             Action::Drained(replica) => tracing::info!(%replica, "drained"),
             Action::Changed { replica, from, to, why } => {
-                self.tell_caches(&replica, (from, to), why);
+                self.tell_caches(&replica, from, to, why);
                 let (from, to) = (from.as_str(), to.as_str());
                 tracing::info!(%replica, from, to, why, "replica changed");
                 self.feedback.metrics.record_transition(replica.as_str(), to, why);
@@ -142,12 +142,7 @@ impl Keeper {
     }
 
     /// Tells the knowledge thread the effect of a change of state on a replica's caches.
-    fn tell_caches(
-        &self,
-        replica: &ReplicaName,
-        (from, to): (MemberState, MemberState),
-        why: &str,
-    ) {
+    fn tell_caches(&self, replica: &ReplicaName, from: MemberState, to: MemberState, why: &str) {
         let is_gone = |state| {
             matches!(state, MemberState::Down | MemberState::Draining | MemberState::Drained)
         };

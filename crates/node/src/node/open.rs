@@ -24,9 +24,8 @@ pub(super) async fn open_listeners(configs: Vec<ListenerConfig>) -> Result<Vec<B
     for config in configs {
         let listener = Listener::new(config.spec)?;
         let opened = Bound::open(listener, config.address, config.shares_port).await;
-        bound.push(
-            opened.map_err(|cause| no_listening((config.address, PortTransport::Tcp), cause))?,
-        );
+        bound
+            .push(opened.map_err(|cause| no_listening(config.address, PortTransport::Tcp, cause))?);
     }
     Ok(bound)
 }
@@ -37,7 +36,7 @@ pub(super) fn no_cluster(error: ClusterError) -> StartError {
         ClusterError::Link(LinkStartError::Socket { address, cause })
             if cause.kind() == std::io::ErrorKind::AddrInUse =>
         {
-            no_listening((address, PortTransport::Udp), cause)
+            no_listening(address, PortTransport::Udp, cause)
         }
         error => error.into(),
     }
@@ -50,11 +49,12 @@ pub(super) fn no_cluster(error: ClusterError) -> StartError {
 pub(super) fn open_dns(config: Option<&DnsConfig>) -> Result<Option<NameServer>, StartError> {
     let Some(config) = config else { return Ok(None) };
     let opened = NameServer::open(config.listen);
-    opened.map(Some).map_err(|cause| no_listening((config.listen, PortTransport::Udp), cause))
+    opened.map(Some).map_err(|cause| no_listening(config.listen, PortTransport::Udp, cause))
 }
 
 fn no_listening(
-    (address, transport): (SocketAddr, PortTransport),
+    address: SocketAddr,
+    transport: PortTransport,
     cause: std::io::Error,
 ) -> StartError {
     let is_taken = cause.kind() == std::io::ErrorKind::AddrInUse;
@@ -77,8 +77,7 @@ pub(super) async fn open_admin(
     let Some(config) = config else { return Ok(None) };
     let tls = config.tls.as_ref().map(ServerTls::new).transpose()?.map(Arc::new);
     let opened = open_socket(config.address, false).await.and_then(TcpListener::from_std);
-    let socket =
-        opened.map_err(|cause| no_listening((config.address, PortTransport::Tcp), cause))?;
+    let socket = opened.map_err(|cause| no_listening(config.address, PortTransport::Tcp, cause))?;
     Ok(Some(AdminSocket { socket, tls }))
 }
 

@@ -93,7 +93,7 @@ impl Journal {
                 }
                 let count = |age, count| {
                     let units = Units::each(|it| if it == kind { count } else { 0 });
-                    quotas.assume(&terms.scope, units, (age, now));
+                    quotas.assume(&terms.scope, units, age, now);
                 };
                 for (age_ms, units) in charges {
                     count(passed + Duration::from_millis(age_ms), units);
@@ -108,16 +108,16 @@ impl Journal {
     /// Writes the charges if they have changed, at most once in a period.
     pub(super) fn note(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant) {
         if self.before.is_none() && self.not_before.is_none_or(|at| now >= at) {
-            self.write((quotas, limits), now, false);
+            self.write(quotas, limits, now, false);
         }
     }
 
     /// Writes the charges for the last time.
     pub(super) fn close(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant) {
-        self.write((quotas, limits), now, true);
+        self.write(quotas, limits, now, true);
     }
 
-    fn write(&mut self, (quotas, limits): (&Quotas, &[LimitTerms]), now: Instant, is_last: bool) {
+    fn write(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant, is_last: bool) {
         let rates = |terms: &LimitTerms| {
             let spent = |kind| match is_by_minute(terms, kind) {
                 true => grains(&quotas.spent(&terms.scope, kind, now)),

@@ -180,8 +180,8 @@ impl Divider {
         }
         self.take_book(&state);
         let gateway = Arc::clone(&self.parts.gateway);
-        let seen = (state.shares(), &self.book);
-        let said = self.holder.look(Instant::now(), seen, gateway.quotas());
+        let (shares, quotas) = (state.shares(), gateway.quotas());
+        let said = self.holder.look(Instant::now(), shares, &self.book, quotas);
         self.debts.note(gateway.quotas(), Instant::now());
         self.journal.note(gateway.quotas(), &self.terms, Instant::now());
         let Some(said) = said else { return };
@@ -263,7 +263,7 @@ impl Divider {
         let (now, up) = (Instant::now(), Uptime::now());
         for scope in self.book.terms.keys() {
             for (age, tokens) in stopped.charged(scope, &up) {
-                self.quotas().assume(scope, Units([0, tokens, 0]), (age, now));
+                self.quotas().assume(scope, Units([0, tokens, 0]), age, now);
             }
         }
     }
@@ -310,8 +310,8 @@ impl Divider {
         let gateway = Arc::clone(&self.parts.gateway);
         loop {
             self.holder.leave();
-            let seen = (state.shares(), &self.book);
-            let said = self.holder.look(Instant::now(), seen, gateway.quotas());
+            let (shares, quotas) = (state.shares(), gateway.quotas());
+            let said = self.holder.look(Instant::now(), shares, &self.book, quotas);
             let is_noted = self.note_lowered();
             let Some(said) = said.filter(|_| is_noted) else { return };
             let command = self.command(said);

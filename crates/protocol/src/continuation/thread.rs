@@ -370,7 +370,7 @@ impl Thread {
         let latest = self.held.last().map_or(self.tokens_now, |held| held.tokens);
         let counted = latest + u64::from(!said.text.is_empty());
         let passed = Passed {
-            event: self.for_client(bytes, chunk, (&said, usage)),
+            event: self.for_client(bytes, chunk, &said, usage),
             tokens: usage.map_or(counted, |u| u.completion_tokens - self.tokens_before),
             usage,
             progress: match (said.has_finish, chunk.is_usage_alone()) {
@@ -412,7 +412,8 @@ impl Thread {
         &self,
         bytes: &Bytes,
         chunk: &Chunk<'_>,
-        (said, usage): (&ChunkContent<'_>, Option<Usage>),
+        said: &ChunkContent<'_>,
+        usage: Option<Usage>,
     ) -> Option<Bytes> {
         let mut rewriter = Rewriter::new(bytes);
         // Events of a second replica must look like those of the first.

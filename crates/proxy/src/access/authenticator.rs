@@ -177,7 +177,8 @@ impl Authenticator {
     pub(crate) fn allows(
         &self,
         tenant: &TenantName,
-        (region, country): (&str, Option<Country>),
+        region: &str,
+        country: Option<Country>,
     ) -> bool {
         self.posted.load().table.allows(tenant.as_str(), region, country)
     }

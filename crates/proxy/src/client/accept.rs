@@ -102,7 +102,7 @@ pub async fn serve_handed(worker: Arc<Worker>, mut handed: Receiver<Accepted>) {
     while let Some(accepted) = handed.recv().await {
         let Accepted { tcp, peer, listener, permit, _tracked } = accepted;
         match TcpStream::from_std(tcp) {
-            Ok(tcp) => serve(&worker, &listener, (tcp, peer), permit),
+            Ok(tcp) => serve(&worker, &listener, tcp, peer, permit),
             Err(error) => tracing::warn!(%error, "a connection can't be served"),
         }
     }
@@ -174,7 +174,7 @@ async fn take(
     match accepted {
         Ok((tcp, peer)) => {
             if let Some(permit) = admit(&worker.gateway, listener, peer) {
-                serve(worker, listener, (tcp, peer), permit);
+                serve(worker, listener, tcp, peer, permit);
             }
         }
         Err(error) if is_about_one_connection(&error) => {}
@@ -199,7 +199,8 @@ fn admit(
 fn serve(
     worker: &Arc<Worker>,
     listener: &Arc<Listener>,
-    (tcp, peer): (TcpStream, SocketAddr),
+    tcp: TcpStream,
+    peer: SocketAddr,
     permit: ConnectionPermit,
 ) {
     let connection = serve_connection(Arc::clone(worker), Arc::clone(listener), tcp, peer);

@@ -42,7 +42,8 @@ pub(crate) struct ClientStream {
 impl ClientStream {
     pub(crate) fn new(
         stream: Stream,
-        (version, read_ahead): (Version, Bytes),
+        version: Version,
+        read_ahead: Bytes,
         (gateway, meter): (Arc<Gateway>, Arc<ConnectionMeter>),
     ) -> Self {
         let frames = (version == Version::Http2)

@@ -51,7 +51,8 @@ impl ConnectionFacts {
     pub(crate) fn new(
         address: IpAddr,
         is_tls: bool,
-        (trusted_proxies, access): (Arc<TrustedProxies>, Arc<AccessSwitch>),
+        trusted_proxies: Arc<TrustedProxies>,
+        access: Arc<AccessSwitch>,
     ) -> Self {
         // An address has only digits, letters, dots and colons, so the fallback never shows.
         let address_text = HeaderValue::try_from(address.to_string())
@@ -134,13 +135,15 @@ async fn first_words_missed(worker: &Worker) {
 
 /// Runs the HTTP protocol; returns the reason if the watchdog closed the connection.
 async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> Option<CloseReason> {
-    let believed = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
-    let client = ConnectionFacts::new(greeted.address, greeted.stream.is_tls(), believed);
+    let (proxies, access) = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
+    let is_tls = greeted.stream.is_tls();
+    let client = ConnectionFacts::new(greeted.address, is_tls, proxies, access);
     let client = Arc::new(if greeted.is_unnamed { client.unnamed() } else { client });
     let meter = Arc::clone(&client.meter);
     let gateway = Arc::clone(&worker.gateway);
-    let begun = (greeted.version, greeted.read_ahead);
-    let io = TokioIo::new(ClientStream::new(greeted.stream, begun, (gateway, Arc::clone(&meter))));
+    let Greeted { stream, version, read_ahead, .. } = greeted;
+    let counted = (gateway, Arc::clone(&meter));
+    let io = TokioIo::new(ClientStream::new(stream, version, read_ahead, counted));
     let serving = Arc::clone(worker);
     let serve =
         move |pump, request| serve(Arc::clone(&serving), Arc::clone(&client), pump, request);
@@ -152,7 +155,7 @@ async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> O
             let service = service_fn(move |request| serve(Arc::clone(&replies), request));
             let connection = pin!(http1_builder(worker).serve_connection(io, service));
             let finish = http1::Connection::graceful_shutdown;
-            watch(worker, (&meter, Some(&pump)), connection, finish).await
+            watch(worker, &meter, Some(&pump), connection, finish).await
         }
         Version::Http2 => {
             let streams = Streams::new(worker);
@@ -160,7 +163,7 @@ async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> O
             let service = service_fn(move |request| serve(streams.pump(), request));
             let connection = pin!(builder.serve_connection(io, service));
             let finish = http2::Connection::graceful_shutdown;
-            watch(worker, (&meter, None), connection, finish).await
+            watch(worker, &meter, None, connection, finish).await
         }
     }
 }
@@ -203,7 +206,8 @@ type Finish<C> = fn(Pin<&mut C>);
 /// read from a flag. Polling them at every wake-up would cost each token of each stream.
 async fn watch<C: Future<Output = hyper::Result<()>>>(
     worker: &Worker,
-    (meter, pump): (&ConnectionMeter, Option<&Arc<Pump>>),
+    meter: &ConnectionMeter,
+    pump: Option<&Arc<Pump>>,
     mut connection: Pin<&mut C>,
     finish: Finish<C>,
 ) -> Option<CloseReason> {

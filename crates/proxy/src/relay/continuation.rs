@@ -26,7 +26,7 @@ impl Relay {
         let terms = resume.terms();
         let from = match events.broke_off(terms.as_ref().map_err(|unfit| *unfit)) {
             Next::Ended(last) => {
-                self.end_without(last, (end, broke));
+                self.end_without(last, end, broke);
                 return true;
             }
             Next::Unfit(unfit) => return self.refuse(ContinuationRefused::Unfit(unfit)),
@@ -61,7 +61,7 @@ impl Relay {
     }
 
     /// Completes a stream whose replica failed when only the last events were missing.
-    fn end_without(&mut self, last: Bytes, (end, broke): (End, Broke)) {
+    fn end_without(&mut self, last: Bytes, end: End, broke: Broke) {
         self.count(Continuation::Ended(broke));
         self.last_words = (!last.is_empty()).then(|| Frame::data(last));
         self.tell_witness(end);

@@ -60,7 +60,8 @@ impl AttemptObserver {
     pub(crate) fn new(
         worker: &Arc<Worker>,
         replica: &Arc<Replica>,
-        (model, tenant): (Option<&ModelName>, Option<u64>),
+        model: Option<&ModelName>,
+        tenant: Option<u64>,
         (work, feedback): (Work, Option<CacheFeedback>),
     ) -> Self {
         replica.concurrency().note_sent();

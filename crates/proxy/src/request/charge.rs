@@ -62,7 +62,8 @@ impl Charge {
         self,
         gateway: &Gateway,
         outcome: &Outcome,
-        (reply_bytes, was_sent): (u64, bool),
+        reply_bytes: u64,
+        was_sent: bool,
     ) {
         // Quotas go by the model that the client asked for, not by its fallback.
         let model = outcome.fallback_for.as_ref().or(outcome.model.as_ref());

@@ -39,7 +39,8 @@ impl Cost {
     pub(crate) fn of_json(
         endpoint: Endpoint<'_>,
         path: &str,
-        (facts, body): (&Facts<'_>, &[u8]),
+        facts: &Facts<'_>,
+        body: &[u8],
         prompt_bytes: u32,
     ) -> Self {
         let load = facts.prompt_load(body, u64::from(prompt_bytes));
@@ -168,7 +169,7 @@ mod tests {
         let body = body.to_string();
         let facts = read_facts(body.as_bytes()).unwrap();
         let endpoint = Endpoint::classify(path);
-        let cost = Cost::of_json(endpoint, path, (&facts, body.as_bytes()), 40);
+        let cost = Cost::of_json(endpoint, path, &facts, body.as_bytes(), 40);
         cost.check().map(|()| cost.tokens(|| 1_000))
     }
 

@@ -134,14 +134,14 @@ impl Dispatch<'_> {
             self.dice = dice;
             match step {
                 Step::Ask { attempt, connection } => {
-                    let asked = (attempt, connection);
-                    if let Some(reply) = self.ask_replica(asked, journey, record).await {
+                    let asking = self.ask_replica(attempt, connection, journey, record);
+                    if let Some(reply) = asking.await {
                         return Ok(reply);
                     }
                 }
                 Step::Forward { region, reason } => {
                     // Boxed, since few requests need its room.
-                    let asking = Box::pin(self.ask_region((region, reason), journey, record));
+                    let asking = Box::pin(self.ask_region(region, reason, journey, record));
                     if let Some(reply) = asking.await {
                         return Ok(reply);
                     }
@@ -183,7 +183,8 @@ impl Dispatch<'_> {
     /// journey.
     async fn ask_replica(
         &mut self,
-        (chosen, connection): (Attempt, Connection),
+        chosen: Attempt,
+        connection: Connection,
         journey: &mut Journey,
         record: &mut RequestRecord,
     ) -> Option<Dispatched> {
@@ -236,8 +237,9 @@ impl Dispatch<'_> {
         let feedback = CacheFeedback::begin(self.worker, &replica, inquiry, &chosen);
         let work = Work::of(inquiry, &chosen);
         let tenant = self.tenant.map(|key| key.tenant);
-        let asked_for = (inquiry.model.as_ref(), tenant);
-        let observer = AttemptObserver::new(self.worker, &replica, asked_for, (work, feedback));
+        let model = inquiry.model.as_ref();
+        let observed = (work, feedback);
+        let observer = AttemptObserver::new(self.worker, &replica, model, tenant, observed);
         Some(Asked { chosen, replica, lease, observer })
     }
 

@@ -81,7 +81,8 @@ impl Fallback {
     /// Models without an open replica come after those with one: a healthy stand-in is better than
     /// a replica that is taken for broken, which is better than nothing.
     pub(crate) fn of(
-        (view, grant): (&View, &Grant),
+        view: &View,
+        grant: &Grant,
         route: &Arc<Route>,
         (model, pin): (&ModelName, Option<&Pin>),
         renaming: impl FnOnce() -> Renaming,
@@ -185,7 +186,7 @@ impl Prepared {
                 let scope = PromptScope { model: &to.model, tenant };
                 let hasher = gateway.prompt_hasher();
                 let salt = engine_salt(&hasher, &facts, original, scope);
-                self.salting = salt.map(|salt| Salting::new(salt, (&facts, original), &changes));
+                self.salting = salt.map(|salt| Salting::new(salt, &facts, original, &changes));
                 let prompt = hash_prompt(&hasher, &facts, original, scope);
                 let sources = KeySources {
                     headers: &head.headers,

@@ -24,7 +24,8 @@ impl Dispatch<'_> {
     /// Asks another region. Returns the reply that ends the journey.
     pub(super) async fn ask_region(
         &mut self,
-        (region, reason): (RegionName, Option<SpillReason>),
+        region: RegionName,
+        reason: Option<SpillReason>,
         journey: &mut Journey,
         record: &mut RequestRecord,
     ) -> Option<Dispatched> {

@@ -92,7 +92,8 @@ fn trailers_only(trailers: HeaderMap, record: &mut RequestRecord) -> Response<Re
 
 /// Answers a method that needs no replica.
 pub(crate) async fn answer(
-    (gateway, view): (&Gateway, &View),
+    gateway: &Gateway,
+    view: &View,
     (head, method): (&Parts, GrpcMethod),
     body: WireBody,
     mut record: RequestRecord,
@@ -104,7 +105,7 @@ pub(crate) async fn answer(
     if method != GrpcMethod::ServerMetadata {
         record.forget();
     }
-    match answer_to((gateway, view), method, body).await {
+    match answer_to(gateway, view, method, body).await {
         Ok(message) => {
             record.answered(StatusCode::OK.as_u16());
             record.grpc_status(GrpcStatus::Ok.code());
@@ -117,7 +118,8 @@ pub(crate) async fn answer(
 }
 
 async fn answer_to(
-    (gateway, view): (&Gateway, &View),
+    gateway: &Gateway,
+    view: &View,
     method: GrpcMethod,
     body: WireBody,
 ) -> Result<Bytes, GatewayError> {

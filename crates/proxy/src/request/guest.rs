@@ -70,7 +70,7 @@ pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> GuestA
     }
     // Without a model, e.g. for a stored response, no other region can serve the request.
     let Some(model) = &terms.model else { return GuestAnswer::Welcome(None) };
-    let mut own = own_region(gateway, &regions, (path, model), terms.priority);
+    let mut own = own_region(gateway, &regions, path, model, terms.priority);
     let (coming, before) = regions.own.get(model).map(|own| own.coming.welcome()).unzip();
     own.add_guests(before.unwrap_or(0), gateway.guests());
     match admit_guest(&own, &regions.terms) {
@@ -96,13 +96,14 @@ fn is_barred(gateway: &Gateway, regions: &Regions, path: &str, terms: &GuestTerm
 #[must_use]
 pub fn shed_state_of(gateway: &Gateway, model: &ModelName) -> ShedState {
     let regions = gateway.regions();
-    shed_state(&own_region(gateway, &regions, ("", model), FIRST_CLASS), &regions.terms)
+    shed_state(&own_region(gateway, &regions, "", model, FIRST_CLASS), &regions.terms)
 }
 
 fn own_region(
     gateway: &Gateway,
     regions: &Regions,
-    (path, model): (&str, &ModelName),
+    path: &str,
+    model: &ModelName,
     priority: u8,
 ) -> OwnRegion {
     let view = gateway.view();
@@ -185,7 +186,7 @@ pub async fn serve_guest(
     let proxies = Arc::new(TrustedProxies::new(Vec::new()));
     // The sending node has checked the key.
     let access = Arc::new(AccessSwitch::new(AccessMode::None));
-    let client = Arc::new(ConnectionFacts::new(terms.client, true, (proxies, access)));
+    let client = Arc::new(ConnectionFacts::new(terms.client, true, proxies, access));
     // Counts the guest until its reply's body does.
     let served = CountedGuest::new((), &worker.gateway);
     let gateway = Arc::clone(&worker.gateway);

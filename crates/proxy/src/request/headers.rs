@@ -172,7 +172,8 @@ pub(crate) fn prepare_forwarding(
 /// if they are about the tenant that the sender named.
 pub(crate) fn prepare_guest(
     headers: &mut HeaderMap,
-    (guest, identity): (&GuestTerms, &RequestIdentity),
+    guest: &GuestTerms,
+    identity: &RequestIdentity,
     forward_authorization: bool,
 ) {
     remove_what_ends_here(headers, forward_authorization);

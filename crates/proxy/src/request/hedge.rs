@@ -56,7 +56,7 @@ impl Dispatch<'_> {
     ) -> Done {
         let asked_at = Instant::now();
         let request = self.request(&first.replica);
-        let mut first = Box::pin(run(self.worker, first, (request, self.bounds(connection))));
+        let mut first = Box::pin(run(self.worker, first, request, self.bounds(connection)));
         let seen = || hedging.hedges.seen(&hedging.memory.first_byte, asked_at.elapsed());
         let first_alone = async {
             match hedging.after {
@@ -76,7 +76,7 @@ impl Dispatch<'_> {
         };
         let request = self.request(&second.replica);
         let bounds = self.bounds(Connection::KeptOrNew);
-        let second = run(self.worker, second, (request, bounds));
+        let second = run(self.worker, second, request, bounds);
         let (done, hedge) = first_good(first, Box::pin(second)).await;
         seen();
         record.hedged(hedge);
@@ -154,7 +154,8 @@ fn tell((mut asked, result): Done) {
 async fn run(
     worker: &Worker,
     mut asked: Asked,
-    (request, bounds): (Option<Request<OutboundBody>>, AttemptBounds),
+    request: Option<Request<OutboundBody>>,
+    bounds: AttemptBounds,
 ) -> Done {
     let Asked { replica, observer, .. } = &mut asked;
     let request = || {

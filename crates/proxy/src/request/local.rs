@@ -23,7 +23,8 @@ pub(crate) struct LocalAnswer {
 /// Answers an endpoint that needs no replica; `None` for all others.
 pub(crate) fn local_answer(
     gateway: &Gateway,
-    (view, grant): (&View, &Grant),
+    view: &View,
+    grant: &Grant,
     method: &Method,
     endpoint: Endpoint<'_>,
 ) -> Option<Result<LocalAnswer, GatewayError>> {
@@ -45,7 +46,7 @@ pub(crate) fn local_answer(
             let models = usable(view, grant).map(|model| view.card(model));
             (StatusCode::OK, model_list(models, gateway.started_s()), false)
         }
-        Endpoint::ModelById { model } => match known_model(gateway, (view, grant), model) {
+        Endpoint::ModelById { model } => match known_model(gateway, view, grant, model) {
             Ok(model) => {
                 (StatusCode::OK, model_card(view.card(&model), gateway.started_s()), false)
             }
@@ -72,7 +73,8 @@ pub(crate) fn is_ready(gateway: &Gateway, view: &View) -> bool {
 /// other nodes yet: it asks the client to retry.
 pub(crate) fn unknown_model(
     gateway: &Gateway,
-    (view, grant): (&View, &Grant),
+    view: &View,
+    grant: &Grant,
     name: &str,
 ) -> GatewayError {
     const SHOWN_MAX: usize = 20;
@@ -123,12 +125,13 @@ fn usable<'v>(view: &'v View, grant: &'v Grant) -> impl Iterator<Item = &'v str>
 
 fn known_model(
     gateway: &Gateway,
-    (view, grant): (&View, &Grant),
+    view: &View,
+    grant: &Grant,
     encoded: &str,
 ) -> Result<String, GatewayError> {
     let name = decode_name(encoded).unwrap_or_default();
     if !view.names().knows(&name) {
-        return Err(unknown_model(gateway, (view, grant), &name));
+        return Err(unknown_model(gateway, view, grant, &name));
     }
     grant.check_name(view.names(), Some(&name))?;
     Ok(name.into_owned())

@@ -216,7 +216,7 @@ impl Surroundings<'_> {
         // The answer to a stored response needs the replica that stores it, so no other can
         // continue it.
         let is_free = pinned.is_none() && home.is_none();
-        let continuing = self.continuing(&route, (&facts, &buffered.bytes)).filter(|_| is_free);
+        let continuing = self.continuing(&route, &facts, &buffered.bytes).filter(|_| is_free);
         let is_followed = continuing.is_some_and(|continuing| continuing.fit.is_ok());
         facts.engine_fields.check(route.spec.engine_fields)?;
         let usage = match (is_followed, inject) {
@@ -227,10 +227,10 @@ impl Surroundings<'_> {
         let changes = Changes { model: new_model, usage, salt: None };
         let segments = change(&buffered.bytes, &facts, &changes);
         let contents = self.contents(&facts, &buffered.bytes, &model);
-        let salting = self.salting((&facts, &buffered.bytes), &model, &changes);
+        let salting = self.salting(&facts, &buffered.bytes, &model, &changes);
         let path = self.head.uri.path();
-        let read = (&facts, &buffered.bytes[..]);
-        let cost = Cost::of_json(Endpoint::classify(path), path, read, contents.prompt.bytes);
+        let (endpoint, prompt_bytes) = (Endpoint::classify(path), contents.prompt.bytes);
+        let cost = Cost::of_json(endpoint, path, &facts, &buffered.bytes, prompt_bytes);
         let stored_for = (flavour == Flavour::Responses && facts.is_stored)
             .then(|| named.map_or_else(|| model.clone(), ModelName::from));
         target.home = home;
@@ -266,7 +266,8 @@ impl Surroundings<'_> {
     fn continuing(
         self,
         route: &Route,
-        (facts, body): (&Facts<'_>, &[u8]),
+        facts: &Facts<'_>,
+        body: &[u8],
     ) -> Option<ContinuationTerms> {
         route.spec.continuation.filter(|_| facts.stream)?;
         let api = match Endpoint::classify(self.head.uri.path()) {
@@ -350,13 +351,14 @@ impl Surroundings<'_> {
     /// needs none.
     fn salting(
         self,
-        (facts, body): (&Facts<'_>, &Bytes),
+        facts: &Facts<'_>,
+        body: &Bytes,
         model: &ModelName,
         changes: &Changes<'_>,
     ) -> Option<Box<Salting>> {
         let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
         let salt = engine_salt(&self.gateway.prompt_hasher(), facts, body, scope)?;
-        Some(Salting::new(salt, (facts, body), changes))
+        Some(Salting::new(salt, facts, body, changes))
     }
 
     pub(super) fn inquiry(

@@ -46,7 +46,8 @@ pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
 /// another region's reply adds the reason why the request left its region.
 pub(super) fn tell(
     headers: &mut HeaderMap,
-    (place, choice): (&Place, &Choice),
+    place: &Place,
+    choice: &Choice,
     policy: &'static str,
     (region, hop): (&str, u8),
 ) {

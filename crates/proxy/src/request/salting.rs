@@ -18,7 +18,8 @@ impl Salting {
     /// the client's own.
     pub(crate) fn new(
         salt: String,
-        (facts, body): (&Facts<'_>, &Bytes),
+        facts: &Facts<'_>,
+        body: &Bytes,
         changes: &Changes<'_>,
     ) -> Box<Self> {
         let with = |field| change(body, facts, &Changes { salt: Some((field, &salt)), ..*changes });

@@ -192,11 +192,11 @@ impl Exchange {
                 && method.is_local()
             {
                 let gateway = &self.worker.gateway;
-                let around = (gateway.as_ref(), self.view.as_ref());
-                return Ok(grpc::answer(around, (&head, method), body.take(), record).await);
+                let asked = (&head, method);
+                return Ok(grpc::answer(gateway, &self.view, asked, body.take(), record).await);
             }
             let gateway = &self.worker.gateway;
-            match local_answer(gateway, (&self.view, &grant), &head.method, endpoint) {
+            match local_answer(gateway, &self.view, &grant, &head.method, endpoint) {
                 Some(Ok(local)) => {
                     if local.is_health {
                         record.forget();
@@ -234,7 +234,7 @@ impl Exchange {
             Err(error) => Err(error),
         };
         let reply = match asked {
-            Ok(asked) => Ok(self.deliver((head, prepared), asked, record)),
+            Ok(asked) => Ok(self.deliver(head, prepared, asked, record)),
             Err(error) => self.refused(error, protocol, endpoint, record),
         };
         self.with_rates(reply, limited)
@@ -351,7 +351,7 @@ impl Exchange {
         match &self.guest {
             // The client's own node has done the rest.
             Some(guest) => {
-                prepare_guest(&mut head.headers, (guest, identity), forward_authorization);
+                prepare_guest(&mut head.headers, guest, identity, forward_authorization);
             }
             None => prepare_forwarding(head, &self.client, identity, forward_authorization),
         }
@@ -416,7 +416,8 @@ impl Exchange {
     /// Turns a replica's reply into the client's, with the headers and cookies for the client.
     fn deliver(
         &self,
-        (head, mut prepared): (Parts, Prepared),
+        head: Parts,
+        mut prepared: Prepared,
         (dispatched, cookies): (Dispatched, ResponseCookies),
         mut record: RequestRecord,
     ) -> Response<ReplyBody> {
@@ -482,7 +483,8 @@ impl Exchange {
             let region = self.worker.gateway.config.region.as_str();
             response_headers::tell(
                 &mut head.headers,
-                (&upstream.place, &choice),
+                &upstream.place,
+                &choice,
                 policy.name(),
                 (region, hop),
             );

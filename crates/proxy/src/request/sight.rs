@@ -79,7 +79,7 @@ impl RequestSight for Dispatch<'_> {
         }
         let is_tenant_allowed = tenant
             .as_ref()
-            .is_none_or(|tenant| gateway.authenticator.allows(tenant, (region, country)));
+            .is_none_or(|tenant| gateway.authenticator.allows(tenant, region, country));
         // Only a guest's own node knows its client's country.
         let is_client_allowed = *hop > 0 || gateway.locations().allows(*client, region, country);
         if is_tenant_allowed && is_client_allowed {
@@ -221,7 +221,7 @@ impl RegionSight for Dispatch<'_> {
         model: &ModelName,
         access: &dyn Fn(&RegionName) -> Access,
     ) -> SmallVec<[RegionCandidate; 8]> {
-        self.regions.candidates((model, &self.prepared.inquiry.residency), access)
+        self.regions.candidates(model, &self.prepared.inquiry.residency, access)
     }
 
     fn region(&self, index: usize) -> &RegionName {

@@ -139,7 +139,7 @@ impl Surroundings<'_> {
     }
 
     fn unknown_model(self, name: &str) -> GatewayError {
-        unknown_model(self.gateway, (self.view, self.grant), name)
+        unknown_model(self.gateway, self.view, self.grant, name)
     }
 
     fn refuse(self, unresolved: Unresolved, name: &str) -> GatewayError {
@@ -180,7 +180,7 @@ impl Target {
         // The sending node decides about fallbacks of a guest.
         if !is_exact && around.guest.is_none() {
             let asked = (model, self.pin.as_ref());
-            self.fallback = Fallback::of((around.view, around.grant), route, asked, renaming);
+            self.fallback = Fallback::of(around.view, around.grant, route, asked, renaming);
         }
     }
 }

@@ -87,14 +87,14 @@ pub(crate) async fn attempt(
             LineKind::Http1 => {
                 let idle = bounds.kept_from(|| pool.take(replica.spec.idle, Instant::now()));
                 was_kept = idle.is_some();
-                over_http1((replica, &line), idle, request, bounds).await
+                over_http1(replica, &line, idle, request, bounds).await
             }
             LineKind::Http2 | LineKind::Grpc => {
                 let shared = bounds.kept_from(|| pool.shared(line.kind));
                 was_kept = shared.is_some();
                 let mut connection = match shared {
                     Some(shared) => shared,
-                    None => http2_connection(worker, (replica, &line), bounds).await?,
+                    None => http2_connection(worker, replica, &line, bounds).await?,
                 };
                 let request = request().ok_or(AttemptError::BodyGone)?;
                 let response = bounds.within(replica, connection.exchange(request)).await?;
@@ -111,7 +111,8 @@ pub(crate) async fn attempt(
 }
 
 async fn over_http1(
-    (replica, line): (&Replica, &UpstreamLine<'_>),
+    replica: &Replica,
+    line: &UpstreamLine<'_>,
     idle: Option<Box<Http1Connection>>,
     request: impl FnOnce() -> Option<Request<OutboundBody>>,
     bounds: AttemptBounds,
@@ -139,7 +140,8 @@ async fn over_http1(
 
 async fn http2_connection(
     worker: &Worker,
-    (replica, line): (&Replica, &UpstreamLine<'_>),
+    replica: &Replica,
+    line: &UpstreamLine<'_>,
     bounds: AttemptBounds,
 ) -> Result<Http2Connection, AttemptError> {
     let stream = connect(line, bounds.connect()).await?;

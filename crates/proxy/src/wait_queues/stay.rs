@@ -46,7 +46,8 @@ impl Stay {
     pub(super) fn new(
         queues: &Arc<WaitQueues>,
         key: WaitKey,
-        (ticket, turn_by): (WaitTicket, Option<Instant>),
+        ticket: WaitTicket,
+        turn_by: Option<Instant>,
         words: oneshot::Receiver<StayWord>,
     ) -> Self {
         Self { queues: Arc::clone(queues), key, ticket, turn_by, words }

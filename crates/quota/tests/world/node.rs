@@ -130,7 +130,7 @@ impl Node {
             }
         }
         let book = self.state.book(&self.region);
-        let said = self.holder.look(now, (&self.state.shares, &book), &self.quotas);
+        let said = self.holder.look(now, &self.state.shares, &book, &self.quotas);
         self.is_ready |= now_ms > self.born_ms + READY_MS
             || self.holder.holds_shares(now_ns, &self.state.shares, &book);
         match sabotage {

@@ -42,7 +42,7 @@ pub(super) async fn start<M: Machine>(
     let (ended, closed) = oneshot::channel();
     let disk = folder.file.state().disk;
     let snapshots = folder.snapshots;
-    let log = LogStore::start((folder.file, folder.entries), snapshots.clone(), move || {
+    let log = LogStore::start(folder.file, folder.entries, snapshots.clone(), move || {
         // An error means that nobody waits for the end.
         let _ = ended.send(());
     })?;

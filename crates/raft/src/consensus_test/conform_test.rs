@@ -19,7 +19,7 @@ impl StoreBuilder<Types, LogStore, Applier<Register>, TempDir> for Builder {
         let path = TempDir::new().unwrap();
         let folder = Folder::open(path.path(), NodeId(0), None).unwrap();
         let snapshots = folder.snapshots.clone();
-        let log = LogStore::start((folder.file, folder.entries), snapshots.clone(), || {}).unwrap();
+        let log = LogStore::start(folder.file, folder.entries, snapshots.clone(), || {}).unwrap();
         let applied = Applied::new(Register::default());
         let newest = Arc::new(Mutex::new(folder.snapshot));
         Ok((path, log.clone(), Applier { applied, snapshots, log, newest }))

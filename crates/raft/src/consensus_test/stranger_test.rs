@@ -189,8 +189,8 @@ async fn a_leader_with_a_majority_listens_to_no_member_without_a_vote() {
     let from = Identity::new("test", "r", "n4").unwrap();
     let later = won(world.log(0).status().term + 1, 4);
     let silence = Some(Duration::from_secs(3_600));
-    assert!(!world.log(0).context.listens((NodeId(4), &from), later, silence));
-    assert!(world.log(1).context.listens((NodeId(4), &from), later, silence));
+    assert!(!world.log(0).context.listens(NodeId(4), &from, later, silence));
+    assert!(world.log(1).context.listens(NodeId(4), &from, later, silence));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

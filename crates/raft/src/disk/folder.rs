@@ -83,8 +83,8 @@ impl Folder {
         if !path.join(LOG).exists() {
             create_log(path, LogState::new(node, new))?;
         }
-        let log = open_log(path)?;
-        let state = *log.0.state();
+        let (file, entries) = open_log(path)?;
+        let state = *file.state();
         if state.node != node {
             return Err(DiskError::OtherNode { found: state.node, expected: node });
         }
@@ -93,12 +93,13 @@ impl Folder {
         }
         let files = device::files(path);
         let snapshots = Snapshots::open(files, path.join(SNAPSHOTS), state.disk)?;
-        Self::of(log, snapshots)
+        Self::of(file, entries, snapshots)
     }
 
     /// Puts a log and the snapshots beside it together, if they fit.
     pub(crate) fn of(
-        (file, entries): (LogFile, Vec<EntryRecord>),
+        file: LogFile,
+        entries: Vec<EntryRecord>,
         snapshots: Snapshots,
     ) -> Result<Self, DiskError> {
         let snapshot = usable_snapshot(&snapshots, file.state().purged)?;

@@ -56,7 +56,8 @@ struct Kept {
 impl LogStore {
     /// Takes over a log that was opened. `ended` is called when its file is closed.
     pub(crate) fn start(
-        (file, records): (LogFile, Vec<EntryRecord>),
+        file: LogFile,
+        records: Vec<EntryRecord>,
         snapshots: Snapshots,
         ended: impl FnOnce() + Send + 'static,
     ) -> Result<Self, DiskError> {

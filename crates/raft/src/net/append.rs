@@ -46,7 +46,8 @@ impl<M: Machine> PeerServer<M> {
     /// Takes entries in, several requests at a time, and answers in their order.
     pub(super) async fn append(
         &self,
-        (id, from): (NodeId, &Identity),
+        id: NodeId,
+        from: &Identity,
         mut sender: StreamSender,
         receiver: StreamReceiver,
     ) -> Result<(), StreamError> {

@@ -71,8 +71,8 @@ impl RaftNetworkV2<Types> for PeerClient {
     where
         S: Stream<Item = AppendEntriesRequest<Types>> + Send + Unpin + 'static,
     {
-        let to = (self.id, self.member.clone());
-        let pipeline = Pipeline::new(Arc::clone(&self.context), to, requests, option.soft_ttl());
+        let (context, member) = (Arc::clone(&self.context), self.member.clone());
+        let pipeline = Pipeline::new(context, self.id, member, requests, option.soft_ttl());
         let answers = stream::unfold(Some(pipeline), |pipeline| async {
             let mut pipeline = pipeline?;
             let answer = pipeline.next().await?;

@@ -110,7 +110,8 @@ impl Context {
     /// `heard` is the time since a leader was heard; `None` for never.
     pub(crate) fn listens(
         &self,
-        (id, from): (NodeId, &Identity),
+        id: NodeId,
+        from: &Identity,
         ballot: Ballot,
         heard: Option<Duration>,
     ) -> bool {

@@ -72,7 +72,8 @@ where
 {
     pub(super) fn new(
         context: Arc<Context>,
-        (id, member): (NodeId, Member),
+        id: NodeId,
+        member: Member,
         requests: S,
         open_limit: Duration,
     ) -> Self {

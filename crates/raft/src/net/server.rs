@@ -57,13 +57,14 @@ impl<M: Machine> PeerServer<M> {
     async fn serve(
         &self,
         from: &Identity,
-        (mut sender, mut receiver): (StreamSender, StreamReceiver),
+        mut sender: StreamSender,
+        mut receiver: StreamReceiver,
     ) -> Result<(), StreamError> {
         let Some(opening) = receiver.message::<Opening>().await? else { return Ok(()) };
         let admitted = self.admit(from, &opening).await;
         match opening.purpose {
             Purpose::Append => match admitted {
-                Ok(()) => return self.append((opening.from, from), sender, receiver).await,
+                Ok(()) => return self.append(opening.from, from, sender, receiver).await,
                 Err(refusal) => {
                     send(
                         &mut sender,
@@ -85,7 +86,7 @@ impl<M: Machine> PeerServer<M> {
                 let Some(offer) = receiver.message::<Offer>().await? else { return Ok(()) };
                 let answer = match admitted {
                     Err(refusal) => Answer::Refused(refusal),
-                    Ok(()) => self.install((opening.from, from), offer, &mut sender).await?,
+                    Ok(()) => self.install(opening.from, from, offer, &mut sender).await?,
                 };
                 send(&mut sender, encode_answer(&answer, WireVersion::OLDEST)).await?;
             }
@@ -122,7 +123,8 @@ impl<M: Machine> PeerServer<M> {
     pub(super) fn listens(&self, sender: (NodeId, &Identity), ballot: Ballot) -> bool {
         // A removed node may still lead until another one has taken over from it.
         let is_gone = self.is_removed(sender.1) && !self.context.follows_now(sender.0, ballot);
-        let listens = !is_gone && self.context.listens(sender, ballot, self.heard.age());
+        let listens =
+            !is_gone && self.context.listens(sender.0, sender.1, ballot, self.heard.age());
         if !listens {
             tracing::warn!(from = %sender.1, ?ballot, "it neither leads nor stands for election");
         }
@@ -218,7 +220,8 @@ impl<M: Machine> PeerServer<M> {
 
     async fn install(
         &self,
-        (id, from): (NodeId, &Identity),
+        id: NodeId,
+        from: &Identity,
         offer: Offer,
         sender: &mut StreamSender,
     ) -> Result<Answer, StreamError> {
@@ -254,9 +257,9 @@ pub(crate) struct Service<M: Machine>(pub(crate) Arc<PeerServer<M>>);
 
 impl<M: Machine> StreamHandler for Service<M> {
     fn control(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
-        let server = Arc::clone(&self.0);
+        let (server, (sender, receiver)) = (Arc::clone(&self.0), streams);
         Box::pin(async move {
-            if let Err(fault) = server.serve(&from, streams).await {
+            if let Err(fault) = server.serve(&from, sender, receiver).await {
                 tracing::debug!(peer = %from, %fault, "a stream of the log ended");
             }
         })

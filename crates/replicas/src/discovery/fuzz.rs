@@ -14,10 +14,11 @@ use super::lookup::{addresses_in, endpoints_of, services_in, told_along};
 pub(crate) fn endpoints(
     answers: &[Record],
     additionals: &[Record],
-    (now, grace): (Instant, Duration),
+    now: Instant,
+    grace: Duration,
 ) -> Vec<Vec<DiscoveredEndpoint>> {
     let services = endpoints_of(&services_in(answers), &told_along(additionals));
-    let kinds = [addresses_in(("replicas.internal", 8_000), answers), services];
+    let kinds = [addresses_in("replicas.internal", 8_000, answers), services];
     let told = kinds.into_iter().filter_map(|endpoints| {
         Known::new(grace).note(DiscoveryAnswer::Endpoints(endpoints, Duration::ZERO), now)
     });

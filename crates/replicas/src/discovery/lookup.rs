@@ -63,7 +63,7 @@ impl Resolver {
     async fn ask_address(&self, name: &str, port: u16) -> Result<DiscoveryAnswer, DiscoveryAnswer> {
         let parsed = Name::from_utf8(name).map_err(|_| DiscoveryAnswer::Failed)?;
         let records = self.addresses(parsed).await?;
-        let endpoints = addresses_in((name.trim_end_matches('.'), port), &records);
+        let endpoints = addresses_in(name.trim_end_matches('.'), port, &records);
         Ok(DiscoveryAnswer::Endpoints(endpoints, ttl(&records)))
     }
 
@@ -167,10 +167,7 @@ fn ttl(records: &[Record]) -> Duration {
 }
 
 /// Returns the endpoints at the addresses of a name.
-pub(super) fn addresses_in(
-    (host, port): (&str, u16),
-    records: &[Record],
-) -> Vec<DiscoveredEndpoint> {
+pub(super) fn addresses_in(host: &str, port: u16, records: &[Record]) -> Vec<DiscoveredEndpoint> {
     let endpoint = |address| DiscoveredEndpoint {
         host: host.to_owned(),
         address: Some(address),

@@ -110,7 +110,7 @@ impl IdentityCheck {
                 Ok(reply) if is_unsure(reply.status) => return EngineReading::NoAnswer,
                 Ok(reply) => {
                     if let Some(kind) = page.kind(reply.status.as_u16(), &reply.body) {
-                        return self.examine((kind, before), &mut client, target).await;
+                        return self.examine(kind, before, &mut client, target).await;
                     }
                 }
                 Err(RequestError::TooLarge | RequestError::BadRequest) => {}
@@ -126,7 +126,8 @@ impl IdentityCheck {
     /// must not be taken for dead because of that.
     async fn examine(
         &self,
-        (kind, before): (ServerKind, Option<Engine>),
+        kind: ServerKind,
+        before: Option<Engine>,
         client: &mut HttpClient,
         target: &ReplicaTarget,
     ) -> EngineReading {

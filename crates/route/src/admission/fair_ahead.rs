@@ -17,7 +17,7 @@ pub(super) struct Backlogs(BTreeMap<u64, Backlog>);
 impl Backlogs {
     /// Adds to the backlog of a tenant; `weight` is 0 where it is unknown, which is where nothing
     /// waits.
-    pub(super) fn add(&mut self, tenant: u64, (requests, cost): (f32, f32), weight: u16) {
+    pub(super) fn add(&mut self, tenant: u64, requests: f32, cost: f32, weight: u16) {
         let backlog = self.0.entry(tenant).or_default();
         backlog.requests += requests;
         backlog.cost += cost;

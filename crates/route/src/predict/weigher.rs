@@ -161,14 +161,15 @@ impl Weigher {
     /// Weighs one candidate.
     #[inline(never)]
     pub(crate) fn weigh(&self, field: &Field<'_>, usable: &Usable, snapshot: &Snapshot) -> Weight {
-        self.complete(field, (usable, snapshot), &self.outline(field, usable, snapshot))
+        self.complete(field, usable, snapshot, &self.outline(field, usable, snapshot))
     }
 
     /// Completes an outline.
     fn complete(
         &self,
         field: &Field<'_>,
-        (usable, snapshot): (&Usable, &Snapshot),
+        usable: &Usable,
+        snapshot: &Snapshot,
         outline: &Outline,
     ) -> Weight {
         let Self { tuning, request, usual } = self;

@@ -29,7 +29,8 @@ impl QueuePosition {
     pub(super) fn new(
         asker: &Asker,
         limits: &WaitLimits,
-        (turn_by, leave_by): (Instant, Instant),
+        turn_by: Instant,
+        leave_by: Instant,
         arrival: u64,
     ) -> Self {
         let bytes_usual = (limits.bytes_max / limits.count_max.max(1)).max(1) as u64;

@@ -38,7 +38,7 @@ pub(super) fn renew(args: &RenewArgs) -> Result<()> {
     // The cluster of the present certificate; a first certificate names the cluster itself.
     let cluster = present.as_ref().unwrap_or(&new).name.split('/').next().unwrap_or_default();
     let identity = Identity::new(cluster, &args.region, &args.node)?;
-    check(&identity, args, (&certificate, &key))?;
+    check(&identity, args, &certificate, &key)?;
     written(place.write((certificate, key), IfExists::Replace))?;
     let report = json!({
         "ok": true, "renewed": true, "cluster": cluster, "region": args.region, "node": args.node,
@@ -73,7 +73,7 @@ fn requested(folder: &Path, args: &RenewArgs) -> Result<(String, String)> {
 }
 
 /// Checks the new files as the node will do when it reads them, before they are in place.
-fn check(identity: &Identity, args: &RenewArgs, (new, key): (&str, &str)) -> Result<()> {
+fn check(identity: &Identity, args: &RenewArgs, new: &str, key: &str) -> Result<()> {
     let folders = [args.out.as_ref(), Some(&args.dir)];
     let authorities = folders.into_iter().flatten().map(|folder| folder.join("ca.pem"));
     let authority = authorities.into_iter().find(|file| file.exists()).context(

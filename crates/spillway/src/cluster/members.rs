@@ -101,12 +101,12 @@ pub(super) async fn nodes(args: &NodesArgs) -> Result<()> {
         Some(NodesCommand::Set { name, operators, change: how }) => {
             let path = format!("/v1/nodes/{}/operators", escaped(name));
             let body = json!({ "operators": *operators == Permission::Allow });
-            change(&client, (Method::POST, &path), Some(&body), how).await
+            change(&client, Method::POST, &path, Some(&body), how).await
         }
         Some(NodesCommand::Removed) => list(&client, "removed-nodes", REMOVED_NODES).await,
         Some(NodesCommand::Readmit { name, change: how }) => {
             let path = format!("/v1/removed-nodes/{}", escaped(name));
-            change(&client, (Method::DELETE, &path), None, how).await
+            change(&client, Method::DELETE, &path, None, how).await
         }
     }
 }
@@ -134,7 +134,7 @@ async fn put_or_remove(
     body: Option<&Value>,
     how: &ChangeArgs,
 ) -> Result<()> {
-    change(&AdminClient::new(connect)?, (method, path), body, how).await
+    change(&AdminClient::new(connect)?, method, path, body, how).await
 }
 
 fn path_of(certificate: &str) -> Result<String> {

@@ -21,13 +21,13 @@ pub(super) fn restore(args: &RestoreArgs) -> Result<()> {
     if *dry_run {
         // Restored into a temporary folder, which shows if the backup is whole.
         let elsewhere = tempfile::tempdir()?;
-        let (_, founder) = into_folder((args, bytes), &elsewhere.path().join("data"))?;
+        let (_, founder) = into_folder(args, bytes, &elsewhere.path().join("data"))?;
         let (file, folder) = (args.file.display(), folder.display());
         let Founder { node, name, region } = founder;
         let text = format!("{file} can be restored into {folder}: {name} of {region} is {node}");
         return report(args, None, &text);
     }
-    let (cluster, founder) = into_folder((args, bytes), folder)?;
+    let (cluster, founder) = into_folder(args, bytes, folder)?;
     let text = format!(
         "{} is the folder of cluster {cluster}, with node {} of {} alone: start it, then let the \
          others join by token, with empty folders",
@@ -68,23 +68,19 @@ fn consequences(owner: &FolderOwner, founder: &Founder) -> String {
     )
 }
 
-fn into_folder(
-    (args, bytes): (&RestoreArgs, Bytes),
-    folder: &Path,
-) -> Result<(ClusterId, Founder)> {
-    let backup = (args.file.as_path(), bytes);
-    spillway_raft::restore_bytes(backup, folder, &args.node.as_str().into())
+fn into_folder(args: &RestoreArgs, bytes: Bytes, folder: &Path) -> Result<(ClusterId, Founder)> {
+    spillway_raft::restore_bytes(&args.file, bytes, folder, &args.node.as_str().into())
         .with_context(|| format!("{} can't be restored", args.file.display()))
 }
 
 fn report(args: &RestoreArgs, cluster: Option<ClusterId>, text: &str) -> Result<()> {
     let RestoreArgs { node, folder, dry_run, json, .. } = args;
-    done((node, folder), (*dry_run, *json), cluster, text)
+    done(node, folder, (*dry_run, *json), cluster, text)
 }
 
 fn report_force(args: &FounderArgs, cluster: Option<ClusterId>, text: &str) -> Result<()> {
     let FounderArgs { node, folder, dry_run, json, .. } = args;
-    done((node, folder), (*dry_run, *json), cluster, text)
+    done(node, folder, (*dry_run, *json), cluster, text)
 }
 
 fn founder(args: &FounderArgs, node: NodeId) -> Founder {
@@ -92,7 +88,8 @@ fn founder(args: &FounderArgs, node: NodeId) -> Founder {
 }
 
 fn done(
-    (node, folder): (&str, &Path),
+    node: &str,
+    folder: &Path,
     (dry_run, json): (bool, bool),
     cluster: Option<ClusterId>,
     text: &str,

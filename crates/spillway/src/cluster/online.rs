@@ -34,8 +34,7 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
         ClusterCommand::Drain(args) => drain(args).await,
         ClusterCommand::Undrain(args) => {
             let path = target_path(&args.target, "undrain");
-            change(&AdminClient::new(&args.connect)?, (Method::POST, &path), None, &args.change)
-                .await
+            change(&AdminClient::new(&args.connect)?, Method::POST, &path, None, &args.change).await
         }
         ClusterCommand::Weight(args) => weight(args).await,
         ClusterCommand::JoinToken(args) => join_token(args).await,
@@ -140,10 +139,10 @@ pub(super) async fn carry_out<P: Recorded>(
         }
         Some(ResourceCommand::Put { name, record, change: how }) => {
             let record = record.record(resource)?;
-            change(client, (Method::PUT, &path(name)), Some(&record), how).await
+            change(client, Method::PUT, &path(name), Some(&record), how).await
         }
         Some(ResourceCommand::Remove { name, change: how }) => {
-            change(client, (Method::DELETE, &path(name)), None, how).await
+            change(client, Method::DELETE, &path(name), None, how).await
         }
     }
 }
@@ -169,7 +168,7 @@ pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
 
 async fn change_key(args: &OneKeyArgs, method: Method, action: &str) -> Result<()> {
     let path = format!("/v1/keys/{}{action}", escaped(&args.key));
-    change(&AdminClient::new(&args.connect)?, (method, &path), None, &args.change).await
+    change(&AdminClient::new(&args.connect)?, method, &path, None, &args.change).await
 }
 
 fn new_key(args: &CreateKeyArgs) -> Result<Value> {
@@ -197,7 +196,7 @@ async fn join_token(args: &JoinTokenArgs) -> Result<()> {
         }
         Some(JoinTokenCommand::Remove { token, change: how }) => {
             let path = format!("/v1/join-tokens/{}", escaped(token));
-            change(&client, (Method::DELETE, &path), None, how).await
+            change(&client, Method::DELETE, &path, None, how).await
         }
     }
 }
@@ -223,7 +222,7 @@ async fn drain(args: &DrainArgs) -> Result<()> {
         bail!("only a region can be evacuated: drain the replica, or leave out --evacuate");
     }
     let path = target_path(&args.target, if args.evacuate { "evacuate" } else { "drain" });
-    change(&AdminClient::new(&args.connect)?, (Method::POST, &path), None, &args.change).await
+    change(&AdminClient::new(&args.connect)?, Method::POST, &path, None, &args.change).await
 }
 
 async fn weight(args: &WeightArgs) -> Result<()> {
@@ -234,8 +233,7 @@ async fn weight(args: &WeightArgs) -> Result<()> {
         (false, weight) => json!({ "weight_percent": percent(weight)? }),
     };
     let path = target_path(&args.target, "weight");
-    change(&AdminClient::new(&args.connect)?, (Method::POST, &path), Some(&body), &args.change)
-        .await
+    change(&AdminClient::new(&args.connect)?, Method::POST, &path, Some(&body), &args.change).await
 }
 
 /// Parses a region's weight. Older versions counted in thousandths, so a weight above 100 needs its
@@ -265,7 +263,8 @@ fn target_path(target: &str, action: &str) -> String {
 
 pub(super) async fn change(
     client: &AdminClient,
-    (method, path): (Method, &str),
+    method: Method,
+    path: &str,
     body: Option<&Value>,
     how: &ChangeArgs,
 ) -> Result<()> {

@@ -49,7 +49,7 @@ enum TrieCommand {
 pub(super) async fn run(args: &TrieArgs) -> Result<()> {
     let client = AdminClient::new(&args.connect)?;
     if let Some(TrieCommand::Rotate { change: how }) = &args.command {
-        return change(&client, (Method::POST, "/v1/trie/rotate"), None, how).await;
+        return change(&client, Method::POST, "/v1/trie/rotate", None, how).await;
     }
     let answer = client.read(&format!("/v1/trie?top={}", args.top)).await?;
     show(&client, &answer, &picture(&answer))

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 pub(crate) async fn ask(arrival: &DemoArrival, due: Instant, doors: Doors) -> Sample {
     let lag = due.elapsed();
     let mut door = arrival.home;
-    let exchange = exchange(arrival, due, (doors, &mut door));
+    let exchange = exchange(arrival, due, doors, &mut door);
     let end = match timeout(PATIENCE, exchange).await {
         Ok(Ok(end)) => end,
         Ok(Err(error)) => {
@@ -43,7 +43,8 @@ pub(crate) async fn ask(arrival: &DemoArrival, due: Instant, doors: Doors) -> Sa
 async fn exchange(
     arrival: &DemoArrival,
     due: Instant,
-    (doors, door): (Doors, &mut DemoRegion),
+    doors: Doors,
+    door: &mut DemoRegion,
 ) -> Result<SampleEnd> {
     let tcp;
     (tcp, *door) = connect(arrival.home, doors).await?;

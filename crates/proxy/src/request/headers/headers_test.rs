@@ -14,7 +14,7 @@ fn client_by(trusted: &[&str], access: AccessMode) -> ConnectionFacts {
     let blocks = trusted.iter().map(|block| block.parse().expect("a block")).collect();
     let address = "192.0.2.9".parse().expect("an address");
     let access = Arc::new(AccessSwitch::new(access));
-    ConnectionFacts::new(address, false, (Arc::new(TrustedProxies::new(blocks)), access))
+    ConnectionFacts::new(address, false, Arc::new(TrustedProxies::new(blocks)), access)
 }
 
 fn forwarded(client: &ConnectionFacts, headers: &[(&str, &str)], authorization: bool) -> HeaderMap {
@@ -158,7 +158,7 @@ fn claims_of_a_guest_stay_only_if_they_are_about_its_tenant() {
             headers.append(&TENANT_CLAIM, HeaderValue::try_from(*claim).expect("a value"));
         }
         let identity = RequestIdentity::of(&headers, &mut fastrand::Rng::with_seed(1));
-        prepare_guest(&mut headers, (&terms(tenant), &identity), false);
+        prepare_guest(&mut headers, &terms(tenant), &identity, false);
         headers.contains_key("x-tenant-id")
     };
     assert!(left(Some("acme"), &["acme"]), "its node believed them");

@@ -123,14 +123,14 @@ pub(super) struct Node {
 impl Node {
     /// Starts it as `Folder::open` and openraft do.
     pub(super) async fn open(disks: &Disks) -> Result<Self, DiskError> {
-        let opened = LogFile::open(disks.log.clone(), Box::new(disks.witness.clone()))?;
+        let (file, entries) = LogFile::open(disks.log.clone(), Box::new(disks.witness.clone()))?;
         let files = Arc::new(disks.files.clone());
         let snapshots = Snapshots::open(files, FOLDER.into(), disks.disk)?;
-        let folder = Folder::of(opened, snapshots)?;
+        let folder = Folder::of(file, entries, snapshots)?;
         let (end, ended) = oneshot::channel();
         let snapshots = folder.snapshots;
-        let parts = (folder.file, folder.entries);
-        let log = LogStore::start(parts, snapshots.clone(), move || {
+        let (file, entries) = (folder.file, folder.entries);
+        let log = LogStore::start(file, entries, snapshots.clone(), move || {
             // An error means that nobody waits for the end.
             let _ = end.send(());
         })?;

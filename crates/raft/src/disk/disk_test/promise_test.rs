@@ -17,10 +17,10 @@ use crate::wire::{EntryRecord, Point};
 fn start(path: &TempDir) -> (FaultyDisk, LogStore) {
     let disk = FaultyDisk::default();
     LogFile::create(disk.clone(), LogState::new(NodeId(1), DiskId(1))).unwrap();
-    let opened = LogFile::open(disk.clone(), Box::new(FaultyDisk::default())).unwrap();
+    let (file, entries) = LogFile::open(disk.clone(), Box::new(FaultyDisk::default())).unwrap();
     let files = Arc::new(SystemFiles);
     let snapshots = Snapshots::open(files, path.path().join("snapshots"), DiskId(1)).unwrap();
-    (disk, LogStore::start(opened, snapshots, || {}).unwrap())
+    (disk, LogStore::start(file, entries, snapshots, || {}).unwrap())
 }
 
 /// What is found of the log when only that survived which was forced.
@@ -79,10 +79,10 @@ async fn a_node_that_led_is_no_leader_when_it_comes_back_and_keeps_its_term() {
         let (disk, mut log) = start(&path);
         log.save_vote(&Vote::new_committed(7, NodeId(leader))).await.unwrap();
         let forced = FaultyDisk::of(disk.forced());
-        let opened = LogFile::open(forced, Box::new(FaultyDisk::default())).unwrap();
+        let (file, entries) = LogFile::open(forced, Box::new(FaultyDisk::default())).unwrap();
         let files = Arc::new(SystemFiles);
         let snapshots = Snapshots::open(files, path.path().join("snapshots"), DiskId(1)).unwrap();
-        let mut log = LogStore::start(opened, snapshots, || {}).unwrap();
+        let mut log = LogStore::start(file, entries, snapshots, || {}).unwrap();
         let vote = log.read_vote().await.unwrap().unwrap();
         assert_eq!((vote.leader_id.term, vote.leader_id.voted_for), (7, NodeId(leader)));
         assert_eq!(vote.committed, is_leader);

@@ -123,7 +123,7 @@ impl Stanza {
     fn for_recipient(key: &FileKey, recipient: &Recipient) -> Result<Self, SealError> {
         let secret = StaticSecret::from(*Zeroizing::new(random::<32>()?));
         let share = PublicKey::from(&secret);
-        let wrap = x25519_key(&secret, &recipient.0, (&share, &recipient.0));
+        let wrap = x25519_key(&secret, &recipient.0, &share, &recipient.0);
         let wrap = wrap.ok_or_else(|| SealError::BadRecipient(recipient.to_string()))?;
         Ok(Self::X25519 { share: share.to_bytes(), wrapped: sealed(&wrap, key)? })
     }
@@ -171,7 +171,7 @@ impl Stanza {
     fn unwrap(&self, identity: &Identity) -> Option<FileKey> {
         let Self::X25519 { share, wrapped } = self else { return None };
         let share = PublicKey::from(*share);
-        let key = x25519_key(&identity.0, &share, (&share, &identity.recipient().0))?;
+        let key = x25519_key(&identity.0, &share, &share, &identity.recipient().0)?;
         opened(&key, wrapped)
     }
 }
@@ -203,7 +203,8 @@ fn body(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 fn x25519_key(
     secret: &StaticSecret,
     other: &PublicKey,
-    (share, recipient): (&PublicKey, &PublicKey),
+    share: &PublicKey,
+    recipient: &PublicKey,
 ) -> Option<LessSafeKey> {
     let shared = secret.diffie_hellman(other);
     if !shared.was_contributory() {
