@@ -191,10 +191,10 @@ impl Hub {
                 }
             }
             ControlCommand::Cut { from, to, one_way } => {
-                self.pass(from, to, *one_way, Passage::Cut)?
+                self.pass(from, to, *one_way, Passage::Cut)?;
             }
             ControlCommand::Mend { from, to, one_way } => {
-                self.pass(from, to, *one_way, Passage::Open)?
+                self.pass(from, to, *one_way, Passage::Open)?;
             }
             ControlCommand::Block { from, to, one_way } => {
                 let blocks = both(*from, *to, *one_way);

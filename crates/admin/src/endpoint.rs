@@ -215,7 +215,7 @@ mod tests {
         for endpoint in ENDPOINTS.iter() {
             match find(&endpoint.method, &segments(&endpoint.path)) {
                 EndpointMatch::Endpoint(found, _) => {
-                    assert!(std::ptr::eq(found, endpoint), "{endpoint:?}")
+                    assert!(std::ptr::eq(found, endpoint), "{endpoint:?}");
                 }
                 _ => panic!("{endpoint:?}"),
             }

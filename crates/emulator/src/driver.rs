@@ -232,10 +232,10 @@ impl Core {
         for event in self.engine.step(shown).events {
             match event {
                 EngineEvent::FirstToken { id, .. } | EngineEvent::Token { id } => {
-                    self.deliver_token(id, now)
+                    self.deliver_token(id, now);
                 }
                 EngineEvent::Finished { id, cached_tokens } => {
-                    self.deliver_end(id, cached_tokens, now)
+                    self.deliver_end(id, cached_tokens, now);
                 }
                 // The request waits and goes on; its client notices only the delay.
                 EngineEvent::Preempted { .. } => {}

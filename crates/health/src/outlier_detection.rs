@@ -68,7 +68,7 @@ impl OutlierDetection {
         match fault {
             // These replies began well and broke off.
             SignFault::Cut | SignFault::Stalled => {
-                self.broken_run = self.broken_run.saturating_add(1)
+                self.broken_run = self.broken_run.saturating_add(1);
             }
             _ => self.failed_run = self.failed_run.saturating_add(1),
         }

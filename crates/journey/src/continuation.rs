@@ -106,7 +106,7 @@ impl ContinuationSearch {
     pub fn on(&mut self, event: SearchEvent, take_retry: impl Fn() -> bool) -> bool {
         match (self.state, event) {
             (ContinuationState::Trying(_), SearchEvent::Stream) => {
-                self.state = ContinuationState::Over(SearchEnd::Found)
+                self.state = ContinuationState::Over(SearchEnd::Found);
             }
             (ContinuationState::Trying(_), SearchEvent::OtherReply { is_local }) => {
                 self.tries += 1;
@@ -124,11 +124,11 @@ impl ContinuationSearch {
                 self.state = ContinuationState::Over(SearchEnd::NoPlaceLeft);
             }
             (ContinuationState::Trying(_), SearchEvent::NotNow) => {
-                self.state = ContinuationState::Pausing
+                self.state = ContinuationState::Pausing;
             }
             (ContinuationState::Trying(_), SearchEvent::Failed) => self.fail(take_retry),
             (ContinuationState::Pausing, SearchEvent::Paused) => {
-                self.try_without(Without::AllBroken)
+                self.try_without(Without::AllBroken);
             }
             (state, event) => debug_assert!(false, "{event:?} while {state:?}"),
         }

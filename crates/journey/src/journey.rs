@@ -243,7 +243,7 @@ impl Journey {
             }
             (JourneyState::Placing { attempt, .. }, Event::Asked) => self.begin(attempt),
             (JourneyState::Asking(attempt), Event::Silent) => {
-                self.state = JourneyState::Silent(attempt)
+                self.state = JourneyState::Silent(attempt);
             }
             (JourneyState::Hedging { first, second }, Event::Hedged { is_asked }) => {
                 self.hedged(first, second, is_asked);
@@ -264,12 +264,8 @@ impl Journey {
                 self.has_failed = true;
                 self.worn = was_kept.then_some(attempt);
                 let safety = safety.with_key(sight.is_idempotent(), is_fault);
-                return self.retry_or(
-                    Ending::LastFailure,
-                    safety.if_possible(can_repeat),
-                    sight,
-                    now,
-                );
+                let safety = safety.if_possible(can_repeat);
+                return self.retry_or(Ending::LastFailure, safety, sight, now);
             }
             (_, Event::ClientFault) => self.end(Ending::ClientFault),
             (JourneyState::Forwarding { .. }, Event::RegionReplied) => self.end(Ending::Reply),

@@ -172,7 +172,7 @@ fn fill(grid: &mut Grid, results: &Results, policy: &str, cells: impl Fn(&Cell) 
         match &row.outcome {
             ResultOutcome::Measured(cell) => line.extend(cells(cell)),
             ResultOutcome::Unavailable(_) | ResultOutcome::Broken(_) => {
-                line.push(why(&row.outcome))
+                line.push(why(&row.outcome));
             }
         }
         grid.push(line);

@@ -81,7 +81,7 @@ impl ControlPlane {
                 Ok(JoinAnswer::NotFormed) => why.push(format!("{at} is in no cluster itself")),
                 Ok(JoinAnswer::Cluster(_)) => why.push(format!("{at} answers something else")),
                 Ok(JoinAnswer::NotNow(reason)) => {
-                    why.push(format!("{at} can't take it in: {reason}"))
+                    why.push(format!("{at} can't take it in: {reason}"));
                 }
                 Err(fault) => why.push(format!("{at} at {}: {fault}", peer.address)),
             }

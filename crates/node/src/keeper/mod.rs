@@ -225,7 +225,7 @@ impl Keeper {
                 answer(done, result.map_err(|error| error.to_string()));
             }
             KeeperCommand::Order { replica, order, done } => {
-                answer(done, self.order(&replica, order))
+                answer(done, self.order(&replica, order));
             }
             KeeperCommand::Report { replica, report, done } => {
                 answer(done, self.report(&replica, report));
