@@ -405,3 +405,5 @@ mod property_test;
 mod stories;
 #[cfg(test)]
 mod test_sight;
+#[cfg(test)]
+mod walk_test;

@@ -75,6 +75,50 @@ proptest! {
     }
 
     #[test]
+    fn more_in_its_caches_never_costs_a_region_the_request(
+        distances in any_regions(), hot in 0..9_u32, more in 1..9_u32, seed in any::<u64>(),
+    ) {
+        let sight = |hot: u32, chosen: Option<usize>| {
+            let mut sight = busy(&distances, 9_000);
+            sight.rules.reads_caches = true;
+            sight.regions[0].hot = sight.regions[0].hot.max(1);
+            if let Some(chosen) = chosen {
+                sight.regions[chosen].hot = hot;
+            }
+            sight
+        };
+        let before = forwarded(&decide(&sight(0, None), seed));
+        let Some(chosen) = before else { return Ok(()) };
+        let some = forwarded(&decide(&sight(hot.max(1), before), seed));
+        let much = forwarded(&decide(&sight(hot.max(1) + more, before), seed));
+        prop_assert!(some != Some(chosen) || much == Some(chosen), "{some:?} {much:?}");
+    }
+
+    #[test]
+    fn what_is_explained_is_what_is_done(
+        distances in any_regions(), replicas in 1..4_usize, is_full in any::<bool>(), seed in any::<u64>(),
+    ) {
+        let sight = || {
+            let mut sight = TestSight::new(replicas);
+            sight.regions = regions(&distances);
+            sight.is_roomy = false;
+            if is_full { sight.full() } else { sight }
+        };
+        let decision = decide(&sight(), seed);
+        let mut story = Story::of(sight());
+        story.rng = fastrand::Rng::with_seed(seed);
+        match (story.next(), decision.way) {
+            (Step::Ask { attempt, .. }, Way::Own) => prop_assert_eq!(Ok(attempt), decision.planned),
+            (Step::Forward { region, reason }, Way::Region { index, reason: explained }) => {
+                prop_assert_eq!(&region, &story.sight.regions[index].name);
+                prop_assert_eq!(reason, Some(explained));
+            }
+            (Step::Wait(_), Way::Wait { .. }) | (Step::End(_), Way::Shed { .. }) => {}
+            (step, way) => prop_assert!(false, "{step:?} though {way:?}"),
+        }
+    }
+
+    #[test]
     fn a_region_that_may_not_serve_is_never_chosen_and_hides_no_other(
         distances in any_regions(), forbidden in 0..4_usize, seed in any::<u64>(),
     ) {

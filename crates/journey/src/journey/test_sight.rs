@@ -16,9 +16,9 @@ use spillway_types::{
 };
 
 use crate::{
-    Claim, Connection, Conversation, Ending, Event, Journey, KeptPlaces, Permission, Position,
-    QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, Room, RoomLoads, RouteRules,
-    Step,
+    Claim, Connection, Conversation, Ending, Event, Journey, KeptPlaces, Permission, PlaceSight,
+    Position, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, Room, RoomLoads,
+    RouteRules, Step,
 };
 
 /// The moment at which all stories begin.
@@ -68,6 +68,10 @@ pub(super) struct TestSight {
     pub(super) stand_ins: u32,
     pub(super) starts_with_stand_in: bool,
     pub(super) tenant: Option<u64>,
+    /// Places that the tenant leaves to others.
+    pub(super) kept_from: Option<KeptPlaces>,
+    /// First replica of those that others leave to the tenant.
+    pub(super) kept_for: Option<ReplicaSlot>,
     pub(super) permission: Permission,
     pub(super) retries: Cell<u32>,
     pub(super) hedges: Cell<u32>,
@@ -133,6 +137,8 @@ impl TestSight {
             stand_ins: 0,
             starts_with_stand_in: false,
             tenant: None,
+            kept_from: None,
+            kept_for: None,
             permission: Permission::Given,
             retries: Cell::new(10),
             hedges: Cell::new(10),
@@ -269,18 +275,25 @@ impl Loads for TestLoads<'_> {
         self.sight.replica(slot).in_flight
     }
     fn limit(&self, slot: ReplicaSlot) -> u32 {
-        let replica = self.sight.replica(slot);
-        if self.room.tenant.is_some() && replica.rests_until.is_some() {
-            return 0;
-        }
-        let is_past = self.room.is_past_guesses && replica.is_guess;
-        replica.limit + u32::from(is_past)
+        self.room.places(self.sight.replica(slot), slot)
     }
     fn cached_blocks_max(&self) -> u32 {
         u32::from(self.with_caches)
     }
     fn speed(&self, slot: ReplicaSlot) -> Speed {
         self.sight.replica_speed(slot)
+    }
+}
+
+impl PlaceSight for TestReplica {
+    fn rests_for(&self, _tenant: u64) -> bool {
+        self.rests_until.is_some()
+    }
+    fn has_guessed_limit(&self) -> bool {
+        self.is_guess
+    }
+    fn places_for(&self, can_wait: bool) -> u32 {
+        self.limit + u32::from(self.is_guess && !can_wait)
     }
 }
 
@@ -325,10 +338,10 @@ impl ReplicaSight for TestSight {
         self.replica(slot).is_guess
     }
     fn kept_from_tenant(&self) -> Option<KeptPlaces> {
-        None
+        self.kept_from
     }
     fn kept_for_tenant(&self) -> Option<ReplicaSlot> {
-        None
+        self.kept_for
     }
     fn rests_for_tenant(&self, slot: ReplicaSlot) -> Option<Instant> {
         self.replica(slot).rests_until

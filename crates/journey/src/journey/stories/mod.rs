@@ -1,10 +1,12 @@
 //! Stories of single requests: the steps of a journey, and their results.
 
+mod cost_test;
 mod hedge_test;
 mod model_test;
 mod region_test;
 mod replica_test;
 mod retry_test;
+mod tenant_test;
 mod wait_test;
 
 use super::test_sight::{Story, TestSight, check};

@@ -1,0 +1,69 @@
+//! Comparison of regions: way, load, caches and conversations.
+
+use super::super::test_sight::{Story, TestRegion, TestSight, short};
+use crate::Conversation;
+
+/// Region of a row: round trip in milliseconds, requests that run of ten, blocks in its caches.
+type Row = (f32, f32, u32);
+
+/// A full region before two others, with a policy that reads caches.
+fn before([b, c]: [Row; 2]) -> TestSight {
+    let mut sight = TestSight::new(1).full();
+    sight.rules.reads_caches = true;
+    sight.terms.invest = 0.0;
+    let region = |name: &str, (rtt_ms, running, hot): Row| TestRegion {
+        rtt_ms,
+        running,
+        hot,
+        ..TestRegion::free(name)
+    };
+    sight.regions = vec![region("b", b), region("c", c)];
+    sight
+}
+
+#[track_caller]
+fn check_first(why: &str, sight: TestSight, expected: &str) {
+    assert_eq!(short(&Story::of(sight).next()), expected, "{why}");
+}
+
+#[test]
+fn a_full_region_passes_a_request_to_where_it_begins_soonest() {
+    for (why, regions, expected) in [
+        ("the nearest", [(20.0, 0.0, 0), (80.0, 0.0, 0)], "forward b"),
+        ("the nearest, in any order", [(80.0, 0.0, 0), (20.0, 0.0, 0)], "forward c"),
+        ("a cache is worth some way", [(20.0, 0.0, 0), (80.0, 0.0, 9)], "forward c"),
+        ("more of it beats less", [(20.0, 0.0, 3), (80.0, 0.0, 9)], "forward c"),
+        ("equal caches leave the way", [(20.0, 0.0, 9), (80.0, 0.0, 9)], "forward b"),
+        ("a cache too far away", [(20.0, 0.0, 0), (1_500.0, 0.0, 9)], "forward b"),
+        ("the one with room", [(20.0, 10.0, 0), (80.0, 0.0, 0)], "forward c"),
+        ("a cache without room", [(20.0, 10.0, 9), (80.0, 0.0, 0)], "forward c"),
+        ("none has room", [(20.0, 10.0, 9), (80.0, 10.0, 9)], "wait"),
+    ] {
+        check_first(why, before(regions), expected);
+    }
+}
+
+#[test]
+fn a_conversation_is_worth_a_way_and_no_queue() {
+    let row = |rtt_ms, running| (rtt_ms, running, 0);
+    for (why, regions, expected) in [
+        ("some way", [row(20.0, 0.0), row(80.0, 0.0)], "forward c"),
+        ("not any way", [row(20.0, 0.0), row(1_500.0, 0.0)], "forward b"),
+        ("no queue", [row(20.0, 0.0), row(80.0, 10.0)], "forward b"),
+    ] {
+        let mut sight = before(regions);
+        sight.conversation = Some(Conversation { region: "c".into(), blocks: 5 });
+        check_first(why, sight, expected);
+    }
+}
+
+#[test]
+fn a_conversation_with_a_region_that_may_not_serve_counts_for_nothing() {
+    let mut sight = before([(20.0, 0.0, 0), (80.0, 0.0, 9)]);
+    sight.conversation = Some(Conversation { region: "c".into(), blocks: 9 });
+    sight.regions[1].may_serve = false;
+    check_first("by its rules", sight, "forward b");
+    let mut sight = before([(20.0, 0.0, 0), (80.0, 0.0, 9)]);
+    sight.conversation = Some(Conversation { region: "gone".into(), blocks: 9 });
+    check_first("an unknown region", sight, "forward c");
+}
