@@ -1,7 +1,7 @@
 """Chat and text completions through the official SDK."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import httpx2
 import openai
@@ -155,15 +155,14 @@ def test_many_streams_share_one_http2_connection(world: World) -> None:
 
 
 def test_load_goes_to_every_replica(client: openai.OpenAI) -> None:
-    def replica(_: int) -> str:
-        reply = client.chat.completions.with_raw_response.create(
-            model="tiny", messages=PROMPT, max_tokens=20
-        )
-        return reply.headers["x-spillway-replica"]
-
-    # Many at a time: one after the other would all go to the fastest of the idle ones.
-    with ThreadPoolExecutor(max_workers=20) as pool:
-        names = set(pool.map(replica, range(100)))
+    names = set()
+    # Held open beside each other: one after the other would all go to the fastest of the idle ones.
+    with ExitStack() as streams:
+        for _ in range(20):
+            stream = client.chat.completions.with_streaming_response.create(
+                model="tiny", messages=PROMPT, max_tokens=2_000, stream=True, extra_body=EXACT
+            )
+            names.add(streams.enter_context(stream).headers["x-spillway-replica"])
     assert names == {f"tiny-{index}" for index in range(REPLICAS)}
 
 
