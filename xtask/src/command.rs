@@ -12,10 +12,19 @@ use anyhow::{Context as _, Result, bail};
 const POLL: Duration = Duration::from_millis(50);
 
 /// Builds a command that runs in the workspace root. `line` is split at spaces.
+///
+/// It does not inherit what cargo tells this program about itself: build scripts would take that for
+/// a change, and half of the workspace would be built anew between `cargo` and `cargo xtask`.
 pub(crate) fn command(root: &Path, line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).current_dir(root);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     command
 }
 
@@ -78,6 +87,16 @@ mod tests {
 
     fn here() -> &'static Path {
         Path::new(".")
+    }
+
+    #[test]
+    fn a_program_is_not_told_which_package_started_it() {
+        let told = |name: &str| first_line(&mut command(here(), &format!("printenv {name}")));
+        for name in ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"] {
+            assert!(std::env::var_os(name).is_some(), "cargo tells this test");
+            assert_eq!(told(name), None, "{name}");
+        }
+        assert!(told("PATH").is_some(), "the rest is inherited");
     }
 
     #[test]
