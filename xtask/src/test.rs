@@ -40,12 +40,12 @@ pub(crate) fn run(root: &Path, suite: Suite, json: bool) -> Result<bool> {
     };
     std::thread::scope(|scope| {
         // Packages come over the network, which the Rust tests leave to them.
-        let packages = scope.spawn(|| suites.iter().map(|suite| packages(root, suite)).collect());
+        let installing = scope.spawn(|| suites.iter().map(|suite| packages(root, suite)).collect());
         if matches!(suite, Suite::All | Suite::Unit) {
             rust_tests(&mut report, root);
         }
         let packages: Vec<Result<CheckOutcome>> =
-            packages.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            installing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         for (suite, packages) in suites.iter().zip(packages) {
             python_tests(&mut report, root, suite, packages);
         }

@@ -79,8 +79,9 @@ regions, `waited` waited in a node. `error` is how far predicted times to the fi
 
 Where replicas keep up, the figures are those of an earlier loop with a plain queue, within what another seed changes: 0.2/s of goodput.
 Overloaded setups turn requests away that would come too late, where they waited in vain before: without the index fewer wait and more
-fail, with as many in time. Policies that read no caches do not weigh the reading elsewhere: documents leave their region more often,
-which costs `least_loaded` 0.3/s.
+fail, with as many in time. Under policies that read no
+caches documents leave their region more often, and `least_loaded` has 0.3/s less; the reading elsewhere, which these policies
+do not weigh, is the likely cause and was not tested apart.
 
 What it leaves out: lost messages, failures, tokens (a block is a block), the time that the gateway itself takes, and attention
 that grows with the square of a prompt.
