@@ -4,6 +4,7 @@
 
 mod allowed;
 mod block_hashes;
+mod cluster_ids;
 mod country;
 mod deadline;
 mod gap_histogram;
@@ -27,6 +28,7 @@ mod unix_time;
 
 pub use allowed::Allowed;
 pub use block_hashes::BlockHashes;
+pub use cluster_ids::{ClusterId, DiskId, NodeId};
 pub use country::{Country, NoCountry};
 pub use deadline::Deadline;
 pub use gap_histogram::{GAP_BOUNDS_S, GapHistogram};

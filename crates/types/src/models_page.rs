@@ -75,6 +75,7 @@ impl ModelsPage {
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
         let mut owners = self.models.values().map(|model| model.owned_by.as_deref());
+        // There may be no first model, or it may have no owner.
         let first = owners.next()??;
         owners.all(|owner| owner == Some(first)).then_some(first)
     }

@@ -86,6 +86,7 @@ fn both<T: Ord + Clone>(one: &Allowed<T>, other: &Allowed<T>) -> Allowed<T> {
     match (one, other) {
         (Allowed::All, only) | (only, Allowed::All) => only.clone(),
         (Allowed::Only(one), Allowed::Only(other)) => {
+            // Not `all_if_empty`: two rules without a common place allow none.
             let common: BTreeSet<T> = one.intersection(other).cloned().collect();
             Allowed::Only(Arc::new(common))
         }

@@ -46,6 +46,7 @@ impl Speed {
     /// `cached_bytes` are cached.
     #[must_use]
     pub fn reading_ms(&self, prompt_bytes: f32, cached_bytes: f32) -> f32 {
+        // Not divided by 0: an empty prompt would take NaN milliseconds.
         let tokens = |bytes: f32| bytes / self.bytes_per_token.max(f32::MIN_POSITIVE);
         let prompt = tokens(prompt_bytes);
         let cached = tokens(cached_bytes).min(prompt);

@@ -72,6 +72,7 @@ impl Standing {
         match self.models.iter().find(|(name, _)| Some(name) == model) {
             // An open breaker counts like an ejection, unless the replica stands even worse.
             Some((_, ModelStanding::Open)) => (admission.max(Admission::Ejected), share),
+            // A replica in slow start may have an even smaller share.
             Some((_, ModelStanding::Trial)) => (admission, share.min(TRIAL_PERMILLE)),
             None => (admission, share),
         }

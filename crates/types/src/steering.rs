@@ -102,6 +102,7 @@ impl AwayReason {
             Self::Starting => 4,
             Self::NoUsableReplica => 5,
             Self::Shedding => 6,
+            // Far from the others, which leaves the next numbers to new reasons.
             Self::Other => u8::MAX,
         }
     }
