@@ -38,6 +38,7 @@ pub trait Wire: Serialize + DeserializeOwned {
 /// cannot carry.
 pub fn encode<T: Wire>(message: &T) -> Result<Bytes, EncodeError> {
     let too_long = EncodeError::TooLong { bytes_max: T::BYTES_MAX };
+    // The header comes last: it has the length and the checksum of the payload.
     let mut frame = vec![0; HEADER_BYTES];
     payload::append(message, &mut frame, T::BYTES_MAX)?;
     let (head, body) = frame.split_at_mut(HEADER_BYTES);
@@ -73,6 +74,7 @@ impl FrameHeader {
     /// # Errors
     /// Returns the errors of [`decode`].
     pub fn open<T: Wire>(&self, payload: &[u8]) -> Result<T, DecodeError> {
+        // Admitted again, since a reader of a stream may have asked for another type.
         let payload_bytes = self.admit::<T>()?;
         if payload.len() != payload_bytes {
             return Err(DecodeError::TooShort { bytes: payload.len(), needed: payload_bytes });

@@ -1,4 +1,4 @@
-//! Location databases in memory, in the format that MaxMind defined (MMDB).
+//! Geolocation: location databases in memory, in the format that MaxMind defined (MMDB).
 
 mod database;
 mod error;

@@ -119,6 +119,7 @@ impl DatabaseWriter {
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let mut networks = self.networks.clone();
+        // Larger networks first, so that a smaller one inside replaces a part of them.
         networks.sort_by_key(|(bits, _)| bits.1);
         let mut nodes = vec![[Child::Nothing; 2]];
         let mut records = Vec::new();
@@ -127,6 +128,8 @@ impl DatabaseWriter {
             value.encode(&mut records);
         }
         if self.has_aliases {
+            // Without any IPv4 network the path ends early, and there is nothing for an alias to
+            // lead to.
             let ipv4 = (0..IPV4_DEPTH).try_fold(0, |node, _| match nodes[node][0] {
                 Child::Node(next) => Some(next),
                 Child::Nothing | Child::Record(_) => None,
@@ -213,6 +216,8 @@ fn insert(nodes: &mut Vec<[Child; 2]>, Bits(address, length): Bits, child: Child
         node = match before {
             Child::Node(next) => next,
             Child::Nothing | Child::Record(_) => {
+                // Both halves keep the value of the larger network until the smaller one takes its
+                // own part.
                 nodes.push([before; 2]);
                 nodes[node][side(depth)] = Child::Node(nodes.len() - 1);
                 nodes.len() - 1

@@ -1,4 +1,4 @@
-//! Circuit breaker of one model at one replica.
+//! Circuit breaker of one model at one replica: closed, open, half-open.
 
 use std::time::{Duration, Instant};
 

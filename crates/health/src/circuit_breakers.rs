@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use spillway_types::{ModelName, ModelStanding};
 
-use crate::breaker::{Breaker, Counts};
+use crate::circuit_breaker::{Breaker, Counts};
 use crate::{BreakerConfig, MemberSpec};
 
 /// Circuit breakers of the models that clients asked a replica for, up to a limit.

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::HealthConfig;
 use crate::back_off::{BackOff, BackOffLimits};
 use crate::time::{jittered, later};
-use crate::verdict::{Verdict, Vote, Votes, Witnesses, verdict};
+use crate::verdict::{PeerReports, Verdict, Vote, Votes, verdict};
 
 /// Condition of one replica, with the memory of its failures.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +46,7 @@ pub(crate) enum Cause {
 pub(crate) struct Evidence {
     pub(crate) votes: Votes,
     /// Votes of the region's other nodes.
-    pub(crate) others: Witnesses,
+    pub(crate) others: PeerReports,
     /// True if no byte comes although requests wait for one.
     pub(crate) is_stalled: bool,
 }

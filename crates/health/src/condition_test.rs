@@ -8,13 +8,13 @@ struct Test {
     now: Instant,
     rng: fastrand::Rng,
     is_stalled: bool,
-    others: Witnesses,
+    others: PeerReports,
 }
 
 impl Test {
     fn new() -> Self {
         let rng = fastrand::Rng::with_seed(3);
-        let others = Witnesses::default();
+        let others = PeerReports::default();
         Self { condition: Condition::default(), now: start(), rng, is_stalled: false, others }
     }
 
@@ -214,11 +214,11 @@ fn a_trial_keeps_the_cause_it_came_from() {
 #[test]
 fn most_of_the_region_takes_it_out_here_and_lets_it_back() {
     let mut test = Test::new();
-    test.others = Witnesses::of([Votes::told(2), Votes::told(1)]);
+    test.others = PeerReports::of([Votes::told(2), Votes::told(1)]);
     assert_eq!(test.advance(WELL), Some(Shift::Out("region_agrees")));
     assert!(!test.condition.is_against(test.now, Votes::told(0)));
     assert_eq!(test.wait(60_000).advance(WELL), None, "as long as they say so");
-    test.others = Witnesses::of([Votes::told(0), Votes::told(1)]);
+    test.others = PeerReports::of([Votes::told(0), Votes::told(1)]);
     assert_eq!(test.advance(WELL), Some(Shift::Reborn("active_checks_rose")));
 }
 
@@ -227,12 +227,12 @@ fn two_nodes_without_checks_do_not_believe_each_other_for_ever() {
     let mut test = Test::new();
     let traffic = [Silent, BadForLong, Silent, Silent];
     assert_eq!(test.advance(traffic), Some(OUT));
-    test.others = Witnesses::of([Votes::told(2)]);
+    test.others = PeerReports::of([Votes::told(2)]);
     let votes = Votes { passive: BadForLong, ..Votes::default() };
     assert!(test.condition.is_against(test.now, votes));
     test.wait(60_000);
     assert_eq!(test.advance(traffic), None, "the other one still says so");
     assert!(!test.condition.is_against(test.now, votes), "this one says it no more");
-    test.others = Witnesses::of([Votes::told(0)]);
+    test.others = PeerReports::of([Votes::told(0)]);
     assert_eq!(test.advance(traffic), Some(Shift::Reborn("back_off_over")));
 }

@@ -322,6 +322,7 @@ impl Fleet {
             let lost = self.actions.iter().position(only_tells).unwrap_or(0);
             self.actions.remove(lost);
         }
+        // With a limit of 0, nothing was there to remove, and there is still no room.
         if self.config.actions_max > 0 {
             self.actions.push_back(action);
         }

@@ -6,7 +6,7 @@ use spillway_types::{Admission, LoadReport, Reading, Sign, SignFault, SignKind};
 
 use crate::test_fleet::{TestFleet, fleet, ms, spec, start};
 use crate::{
-    Action, Check, CheckError, Fleet, FleetConfig, Live, MemberSpec, Verdict, Votes, Witnesses,
+    Action, Check, CheckError, Fleet, FleetConfig, Live, MemberSpec, PeerReports, Verdict, Votes,
 };
 
 #[test]
@@ -143,7 +143,7 @@ fn the_table_of_operators_has_all_there_is_to_know() {
 fn what_other_nodes_say_holds_until_they_say_otherwise() {
     let mut test = fleet(&["a", "b"]);
     test.check("a", Check::Active, 2).answer("a");
-    let down = Witnesses::of([Votes::told(2), Votes::told(2)]);
+    let down = PeerReports::of([Votes::told(2), Votes::told(2)]);
     test.fleet.handle_witnesses(test.now, &[("a".into(), down)].into());
     test.tick();
     let report = test.report_of("a");

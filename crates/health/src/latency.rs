@@ -1,4 +1,4 @@
-//! Average of latencies that follows peaks at once.
+//! Average of latencies that follows peaks at once (peak EWMA).
 
 use std::time::{Duration, Instant};
 

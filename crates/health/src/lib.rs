@@ -12,11 +12,11 @@
 
 mod announcement;
 mod back_off;
-mod breaker;
-mod breakers;
 mod bucket;
 mod cache_share;
 mod checks;
+mod circuit_breaker;
+mod circuit_breakers;
 mod condition;
 mod config;
 mod fleet;
@@ -31,7 +31,7 @@ mod pool;
 mod pressure;
 mod quantile;
 mod ramp;
-mod region_breaker;
+mod region_circuit_breaker;
 mod region_load;
 mod report;
 mod standby;
@@ -44,11 +44,11 @@ pub use announcement::{Announcement, AnnouncementConfig};
 pub use config::{BreakerConfig, FleetConfig, HealthConfig, StandbyConfig};
 pub use fleet::{Action, Fleet, UnknownReplicaError};
 pub use input::{Check, CheckError, CheckPeriods, DrainReason, Live, MemberSpec, Order};
-pub use region_breaker::{RegionBreaker, RegionPass, RegionTally};
+pub use region_circuit_breaker::{RegionBreaker, RegionPass, RegionTally};
 pub use region_load::{RegionLoad, ReplicaNow, with_nodes};
 pub use report::{BreakerReport, CheckReport, FaultReport, MemberReport, MemberState};
 pub use steering::{SteeringConfig, SteeringFacts, SteeringMachine, SteeringTally};
-pub use verdict::{Verdict, Vote, Votes, Witnesses, verdict};
+pub use verdict::{PeerReports, Verdict, Vote, Votes, verdict};
 
 #[cfg(test)]
 mod fleet_life_test;

@@ -1,4 +1,4 @@
-//! Load that a replica reports, with the age of each number.
+//! Load that a replica reports, with the staleness of each number.
 
 use std::time::{Duration, Instant};
 

@@ -6,11 +6,11 @@ use spillway_types::{
     Admission, LoadReport, ModelName, PoolName, Sign, SignKind, Standing, TokenCounts, Worked,
 };
 
-use crate::breaker::Counts;
-use crate::breakers::Breakers;
 use crate::bucket::Bucket;
 use crate::cache_share::CacheShare;
 use crate::checks::Checks;
+use crate::circuit_breaker::Counts;
+use crate::circuit_breakers::Breakers;
 use crate::condition::{Condition, ConditionState};
 use crate::latency::PeakEwma;
 use crate::life::Life;
@@ -22,7 +22,7 @@ use crate::quantile::{QuantileWindow, Samples};
 use crate::ramp::{Ramp, Slope};
 use crate::report::MemberState;
 use crate::standby::Reserve;
-use crate::{Check, CheckError, Live, MemberSpec, Order, Witnesses};
+use crate::{Check, CheckError, Live, MemberSpec, Order, PeerReports};
 
 mod decide;
 mod outputs;
@@ -42,7 +42,7 @@ pub(crate) struct Member {
     checks: Checks,
     outliers: OutlierDetection,
     /// Votes of the region's other nodes.
-    others: Witnesses,
+    others: PeerReports,
     breakers: Breakers,
     pressure: Pressure,
     /// State in the reserve; `None` if the replica does not belong to the reserve.
@@ -102,7 +102,7 @@ impl Member {
             condition: Condition::default(),
             checks: Checks::default(),
             outliers: OutlierDetection::default(),
-            others: Witnesses::default(),
+            others: PeerReports::default(),
             breakers: Breakers::default(),
             pressure: Pressure::default(),
             reserve: spec.standby.map(|_| Reserve::Held),
@@ -187,7 +187,7 @@ impl Member {
     }
 
     /// Takes in the votes of the region's other nodes, which replace earlier ones.
-    pub(crate) fn on_witnesses(&mut self, others: Witnesses) {
+    pub(crate) fn on_witnesses(&mut self, others: PeerReports) {
         self.others = others;
     }
 

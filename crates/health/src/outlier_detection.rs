@@ -1,4 +1,5 @@
-//! Outlier detection by faults: the results of requests at one replica, made into a vote.
+//! Outlier detection by faults (passive health check): the results of requests at one replica, made
+//! into a vote. A silent stall counts as a fault.
 
 use std::time::{Duration, Instant};
 

@@ -40,6 +40,7 @@ pub(crate) struct Samples([u64; BUCKETS]);
 impl QuantileWindow {
     pub(crate) fn new(now: Instant) -> Self {
         let half = |number| Half { number, counts: Box::new([0; BUCKETS]) };
+        // The second half waits for its first turn, so `record` finds it ready and empty.
         Self { halves: [half(0), half(1)], since: now }
     }
 
@@ -57,7 +58,7 @@ impl QuantileWindow {
     /// Adds the recent samples at `now` to `samples`.
     pub(crate) fn add_to(&self, samples: &mut Samples, now: Instant) {
         let number = self.number(now);
-        // No half has a later number, because time does not go back in a fleet.
+        // No half with samples has a later number, because time does not go back in a fleet.
         for half in self.halves.iter().filter(|half| half.number + 1 >= number) {
             for (sum, count) in samples.0.iter_mut().zip(half.counts.iter()) {
                 *sum += u64::from(*count);

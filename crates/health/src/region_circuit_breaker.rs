@@ -5,7 +5,7 @@ use std::time::Instant;
 use spillway_types::ModelStanding;
 
 use crate::BreakerConfig;
-use crate::breaker::{Breaker, Counts};
+use crate::circuit_breaker::{Breaker, Counts};
 
 /// Results of requests that were forwarded to a region, counted from the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

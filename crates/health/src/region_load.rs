@@ -84,6 +84,8 @@ impl RegionLoad {
         self.seen.retain(|name, _| replicas.iter().any(|replica| replica.name == name));
         let mut parts: BTreeMap<ModelName, Vec<LoadPart>> = BTreeMap::new();
         for replica in replicas {
+            // A closed replica is looked at too, so that its rate and batch are known when it
+            // opens.
             let part = self.look(now, replica);
             for model in replica.models.iter().filter(|_| replica.is_open) {
                 parts.entry(model.clone()).or_default().push(part);
@@ -100,6 +102,7 @@ impl RegionLoad {
         // Requests that were sent since the report, less those that ended.
         let since = known - replica.signals.in_flight_at_report as f32;
         let is_reported = running.is_known();
+        // This node's own requests are there for sure, however old the report is.
         let total =
             if is_reported { (queued.or(0.0) + running.value + since).max(own) } else { known };
         let ended = replica.started.saturating_sub(u64::from(replica.in_flight));

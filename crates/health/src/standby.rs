@@ -1,4 +1,4 @@
-//! Replicas in reserve, which take part while their pool needs them.
+//! Standby replicas (warm pool), which take part while their pool needs them.
 
 use std::time::{Duration, Instant};
 

@@ -180,6 +180,7 @@ impl SteeringMachine {
         // The first flap does not double the time.
         let doublings = (self.flaps_left(now) - 1.0).clamp(0.0, 16.0);
         let wait = self.config.well_for.mul_f64(doublings.exp2());
+        // A longest time below `well_for` stops the doubling but shortens nothing.
         wait.min(self.config.well_for_max).max(self.config.well_for)
     }
 

@@ -1,4 +1,5 @@
-//! Failure detector: a replica is down if independent signals agree on it.
+//! Failure detector: a replica is down if independent signals agree on it. Only replicas of the own
+//! region are judged, so a split brain leaves no two verdicts about one replica.
 
 use serde::Serialize;
 
@@ -45,7 +46,7 @@ pub enum Verdict {
 
 /// Votes of the region's other nodes about one replica, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Witnesses {
+pub struct PeerReports {
     /// Nodes that have evidence.
     knowing: u32,
     /// Nodes among them that call the replica down.
@@ -70,7 +71,7 @@ pub struct Witnesses {
 /// has no vote against the replica, so that it would go by other nodes' votes alone. They don't
 /// count if this node itself has a vote against the replica.
 #[must_use]
-pub fn verdict(own: Votes, others: Witnesses) -> Verdict {
+pub fn verdict(own: Votes, others: PeerReports) -> Verdict {
     let quiet = if own.bad() == 0 { others.quiet } else { 0 };
     let knowing = u32::from(own.is_evidence()) + others.knowing + quiet;
     let is_down = if knowing > 1 {
@@ -85,16 +86,16 @@ pub fn verdict(own: Votes, others: Witnesses) -> Verdict {
     }
 }
 
-impl Witnesses {
+impl PeerReports {
     /// Sums up the votes of `nodes`, one item for each node.
     pub fn of(nodes: impl IntoIterator<Item = Votes>) -> Self {
-        let mut witnesses = Self::default();
+        let mut peer_reports = Self::default();
         for votes in nodes {
-            witnesses.knowing += u32::from(votes.is_evidence());
-            witnesses.down += u32::from(votes.lean_down());
-            witnesses.is_sure |= votes.agree_on_down();
+            peer_reports.knowing += u32::from(votes.is_evidence());
+            peer_reports.down += u32::from(votes.lean_down());
+            peer_reports.is_sure |= votes.agree_on_down();
         }
-        witnesses
+        peer_reports
     }
 
     /// Adds the number of live nodes that have said nothing against the replica.
@@ -182,7 +183,7 @@ mod tests {
     }
 
     fn alone(all: [Vote; 4]) -> Verdict {
-        verdict(votes(all), Witnesses::default())
+        verdict(votes(all), PeerReports::default())
     }
 
     const GOOD: [Vote; 4] = [Good, Good, Silent, Silent];
@@ -218,7 +219,7 @@ mod tests {
     #[test]
     fn among_several_nodes_most_must_agree() {
         let of = |own: [Vote; 4], others: &[[Vote; 4]]| {
-            verdict(votes(own), Witnesses::of(others.iter().copied().map(votes)))
+            verdict(votes(own), PeerReports::of(others.iter().copied().map(votes)))
         };
         assert_eq!(of(DEAD, &[GOOD, GOOD]), Verdict::Suspect, "one bad link is not a death");
         assert_eq!(of(DEAD, &[DEAD, GOOD]), Verdict::Down);
@@ -231,25 +232,25 @@ mod tests {
     #[test]
     fn several_nodes_with_one_signal_each_agree_on_down() {
         let doubtful = votes(DOUBTFUL);
-        assert_eq!(verdict(doubtful, Witnesses::of([doubtful])), Verdict::Down);
+        assert_eq!(verdict(doubtful, PeerReports::of([doubtful])), Verdict::Down);
         let contradicted = votes([Bad, Good, Silent, Silent]);
-        assert_eq!(verdict(contradicted, Witnesses::of([contradicted; 2])), Verdict::Suspect);
+        assert_eq!(verdict(contradicted, PeerReports::of([contradicted; 2])), Verdict::Suspect);
     }
 
     #[test]
     fn nodes_that_know_nothing_abstain() {
         let blind = votes(BLIND);
-        assert_eq!(verdict(votes(DEAD), Witnesses::of([blind; 3])), Verdict::Down);
-        assert_eq!(verdict(votes(DOUBTFUL), Witnesses::of([blind; 2])), Verdict::Suspect);
-        assert_eq!(verdict(blind, Witnesses::of([votes(DEAD)])), Verdict::Down);
-        assert_eq!(verdict(blind, Witnesses::of([votes(DOUBTFUL)])), Verdict::Up);
+        assert_eq!(verdict(votes(DEAD), PeerReports::of([blind; 3])), Verdict::Down);
+        assert_eq!(verdict(votes(DOUBTFUL), PeerReports::of([blind; 2])), Verdict::Suspect);
+        assert_eq!(verdict(blind, PeerReports::of([votes(DEAD)])), Verdict::Down);
+        assert_eq!(verdict(blind, PeerReports::of([votes(DOUBTFUL)])), Verdict::Up);
     }
 
     #[test]
     fn nodes_that_said_nothing_hold_others_back_and_not_this_one() {
         let of = |own: [Vote; 4], told: &[u8], quiet: u32| {
             let others = told.iter().copied().map(Votes::told);
-            verdict(votes(own), Witnesses::of(others).beside_quiet(quiet))
+            verdict(votes(own), PeerReports::of(others).beside_quiet(quiet))
         };
         assert_eq!(of(BLIND, &[2], 0), Verdict::Down);
         assert_eq!(of(BLIND, &[2], 1), Verdict::Up, "one of two");

@@ -5,10 +5,10 @@
 
 mod blocks;
 mod config;
-mod crowd_words;
-mod crowds;
 mod expectations;
 mod fine;
+mod holder_set_words;
+mod holder_sets;
 mod holders;
 mod matches;
 mod pair_map;

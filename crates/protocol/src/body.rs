@@ -298,6 +298,7 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
             .value(Field::PreviousResponseId as usize)
             .map_or(Ok(None), |raw| source.text(raw, "previous_response_id"))?
             .map(|field| field.value),
+        // Any other value, even a wrong one, counts as stored, since an engine might take it so.
         is_stored: members.value(Field::Store as usize).is_none_or(|raw| raw.get() != "false")
             && engine(REQUEST_ID).is_none(),
         insert_at: source.object_start() + 1,

@@ -122,6 +122,7 @@ impl CacheMask {
                 // Spaces behind the zero keep the length and the JSON valid.
                 b'0'..=b'9' | b'-' | b'+' | b'.' if in_number => masked = b' ',
                 b'e' | b'E' if in_number => masked = b' ',
+                // A sign before the first digit: negative and positive numbers look the same.
                 b'-' => masked = b' ',
                 b'0'..=b'9' => {
                     masked = b'0';

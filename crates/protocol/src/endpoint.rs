@@ -1,4 +1,4 @@
-//! Classification of the paths of the built-in APIs.
+//! Classification of the paths of the built-in APIs: OpenAI, Anthropic and KServe V2.
 //!
 //! Paths are compared as they were sent. A path that a lenient server might read as another one
 //! (dot segments, doubled slashes, encoded slashes) is no endpoint. A request is therefore never

@@ -100,6 +100,13 @@ mod tests {
     }
 
     #[test]
+    fn every_known_path_is_an_endpoint() {
+        for path in KNOWN {
+            assert_ne!(crate::Endpoint::classify(path), crate::Endpoint::Other, "{path}");
+        }
+    }
+
+    #[test]
     fn what_is_like_nothing_known_leads_nowhere() {
         let long = format!("/{}/v1/models", "x".repeat(64));
         for path in

@@ -1,4 +1,5 @@
-//! W3C trace context and request ids, which identify one request in the logs of all systems.
+//! W3C trace context (`traceparent`) and request ids, which identify one request in the logs of all
+//! systems.
 
 use http::{HeaderName, HeaderValue};
 

@@ -160,7 +160,7 @@ impl Claim {
             self.raise = Raise::None;
             return;
         }
-        self.go_on(rivals, place);
+        self.advance(rivals, place);
         // A short pause between two requests does not make a node idle.
         let is_busy = self.busy_at.is_some_and(|at| now.saturating_duration_since(at) < IDLE);
         let mut wants: Vec<Want> = rivals.iter().map(Rival::want).collect();
@@ -215,7 +215,7 @@ impl Claim {
     }
 
     /// Uses, lowers or withdraws the proposal.
-    fn go_on(&mut self, rivals: &[Rival], place: usize) {
+    fn advance(&mut self, rivals: &[Rival], place: usize) {
         let Some(to) = self.proposed() else { return };
         let room = self.room(rivals);
         if to > room {

@@ -88,11 +88,11 @@ fn of_two_proposals_that_do_not_fit_the_first_name_stands() {
     let (mut first, mut second) = (claim(10, 2, 9), claim(10, 2, 9));
     first.raise = Raise::Told { to: 7, version: 7 };
     second.raise = Raise::Told { to: 7, version: 7 };
-    first.go_on(&[rival(2, 7, 9, 7)], 0);
+    first.advance(&[rival(2, 7, 9, 7)], 0);
     assert_eq!((first.usable(), proposed(&first)), (2, 7), "it waits for the other to withdraw");
-    second.go_on(&[rival(2, 7, 9, 7)], 1);
+    second.advance(&[rival(2, 7, 9, 7)], 1);
     assert_eq!((second.usable(), proposed(&second)), (3, 0), "it takes what is left");
-    first.go_on(&[rival(3, 0, 9, 7)], 0);
+    first.advance(&[rival(3, 0, 9, 7)], 0);
     assert_eq!(first.usable(), 7);
 }
 

@@ -117,6 +117,7 @@ fn change(scale: Scale, usual: f32, before: u16, after: u16) -> f32 {
     match (scale.value(before), scale.value(after)) {
         (None, None) => 0.0,
         (Some(before), Some(after)) => (after - before).abs() / before.max(after).max(usual),
+        // A number became known or unknown.
         _ => AT_ONCE,
     }
 }
@@ -149,6 +150,7 @@ impl ReportEntry for SiblingEntry {
         match (before, self) {
             (Self::Replica(before), Self::Replica(after)) => after.change_from(before),
             (Self::Share(before), Self::Share(after)) => after.change_from(before),
+            // A model has the id that a replica had, or the other way round.
             _ => AT_ONCE,
         }
     }

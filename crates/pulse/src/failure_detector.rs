@@ -1,4 +1,4 @@
-//! Connection with another node: when it was heard, and when it heard us.
+//! Failure detector of another node: when it was heard, and when it heard us.
 
 use std::time::Instant;
 

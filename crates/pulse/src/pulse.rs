@@ -96,6 +96,7 @@ impl Pulse {
         let others = &others[..kept.saturating_sub(own.len())];
         let own = &own[..kept.min(own.len())];
         let config = &self.config;
+        // All siblings are of the own region, so an equal name is enough.
         retake(&mut self.siblings, own, |_| true, |member| Sibling::new(member, config, now));
         retake(
             &mut self.foreigners,
@@ -149,6 +150,7 @@ impl Pulse {
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        // First: this node may become the speaker, who has more to send.
         self.settle(now);
         if self.siblings_due().is_some_and(|due| now >= due) {
             self.send_siblings(now);

@@ -100,6 +100,7 @@ impl Pulse {
             (_, Body::Ask { incarnation, have }) => {
                 self.take_question(now, from, incarnation, have);
             }
+            // Refused above.
             (_, Body::Region(_)) => {}
         }
         self.settle_sibling(from, now);
@@ -177,6 +178,7 @@ impl Pulse {
         match datagram.body {
             Body::Region(report) => self.take_region_report(now, from, report),
             Body::Ask { incarnation, have } => self.take_question(now, from, incarnation, have),
+            // Refused above.
             Body::Sibling { .. } => {}
         }
         Ok(())

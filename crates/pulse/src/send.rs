@@ -33,6 +33,7 @@ impl Pulse {
         let portion = self.sibling_ledger.publish(self.ignored(), self.portion_bytes_max());
         for (id, claim) in self.claims.entries().collect::<Vec<_>>() {
             if let Some(SiblingEntry::Replica(told)) = self.sibling_ledger.told(id)
+                // The line may not have found room in this report.
                 && told.claim.proposed == claim.proposed
             {
                 self.claims.told(id, claim, self.sibling_ledger.version());
@@ -60,6 +61,7 @@ impl Pulse {
             let portion = self.sibling_ledger.since(have);
             let reports = self.reports(&self.sibling_ledger, portion, now);
             self.send_to_sibling(node, &reports, now);
+        // Another node may have become the speaker since; its own report counts then.
         } else if self.is_speaker() {
             let portion = self.region_ledger.since(have);
             let reports = self.reports(&self.region_ledger, portion, now);

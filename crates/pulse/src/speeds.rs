@@ -177,6 +177,7 @@ impl SpeedLine {
             ends_per_s: RATE.value(self.ends).unwrap_or(usual.ends_per_s),
             bytes_per_token: FINE
                 .value(self.bytes_per_token)
+                // Prompts are divided by it.
                 .filter(|bytes| *bytes > 0.0)
                 .unwrap_or(usual.bytes_per_token),
             trust: SHARE.value(self.trust).unwrap_or(0.0),

@@ -11,6 +11,7 @@ pub(crate) fn jittered(base: Duration, share: f64, rng: &mut fastrand::Rng) -> D
 
 /// Returns a random source that depends on the seed and on `name`.
 pub(crate) fn rng(seed: u64, name: &str) -> fastrand::Rng {
+    // A hasher without random keys, so that an equal seed gives equal pauses.
     let hashed = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
     fastrand::Rng::with_seed(seed ^ hashed)
 }

@@ -42,14 +42,13 @@ pub struct ReplicaTarget {
 }
 
 impl ReplicaTarget {
-    /// Returns the server of the replica's API, or `port` on the same host, which gets HTTP/1.1.
-    pub(crate) fn server(&self, port: Option<u16>) -> HttpServer {
-        let protocol = if port.is_some() { HttpProtocol::Http1 } else { self.protocol };
+    /// Returns the server of the replica's API.
+    pub(crate) fn server(&self) -> HttpServer {
         HttpServer {
             host: self.host.clone(),
-            port: port.unwrap_or(self.port),
+            port: self.port,
             tls: self.tls.clone(),
-            protocol,
+            protocol: self.protocol,
             headers: self.headers.clone(),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use spillway_types::ModelName;
 
 use crate::check::one_token;
-use crate::http::{HttpClient, RequestError};
+use crate::http::{HttpClient, HttpServer, RequestError};
 use crate::identity::{IdentityCheck, ModelsReading};
 use crate::target::ReplicaTarget;
 
@@ -32,8 +32,10 @@ pub async fn warm_up(
     prompts: &[String],
     bound: Duration,
 ) -> Result<(), WarmUpError> {
-    let mut client = HttpClient::new(target.server(None));
-    for model in &models_of(target, bound).await {
+    let api = target.server();
+    let models = models_of(target, &api, bound).await;
+    let mut client = HttpClient::new(api);
+    for model in &models {
         for (index, prompt) in prompts.iter().enumerate() {
             one_token(&mut client, model, prompt, bound).await.map_err(|failure| WarmUpError {
                 model: model.clone(),
@@ -46,11 +48,11 @@ pub async fn warm_up(
 }
 
 /// Returns the models of a replica, read from its page if the target names none.
-async fn models_of(target: &ReplicaTarget, bound: Duration) -> Vec<ModelName> {
+async fn models_of(target: &ReplicaTarget, api: &HttpServer, bound: Duration) -> Vec<ModelName> {
     match target.identity {
         Some(check) if target.models.is_empty() => {
             let check = IdentityCheck { timeout: bound, ..check };
-            match check.read_models(None, target).await {
+            match check.read_models(None, api).await {
                 ModelsReading::Page(page) => page.ids().cloned().collect(),
                 ModelsReading::NoPage | ModelsReading::NoAnswer => Vec::new(),
             }

@@ -154,6 +154,7 @@ fn bytes_max(ask: &QueryAsk, transport: QueryTransport) -> usize {
 /// Chooses the records of the answer, or its error code.
 fn content(ask: &QueryAsk, kind: QueryKind, source: IpAddr, sources: &Sources<'_>) -> Content {
     let only = |code| Content { code, ..Content::default() };
+    // Only version 0 exists: what a later one asks for cannot be known (RFC 6891, section 6.1.3).
     if ask.edns.as_ref().is_some_and(|edns| edns.version() > 0) {
         return only(ResponseCode::BADVERS);
     }

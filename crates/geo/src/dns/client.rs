@@ -54,6 +54,7 @@ impl ClientNetwork {
     /// version, so that the answers of several nodes agree.
     pub(crate) fn hash(self, salt: u64, text: &[u8]) -> u64 {
         let low = u64::try_from(self.bits & u128::from(u64::MAX)).unwrap_or_default();
+        // The bits of a short IPv6 network may equal those of an IPv4 network.
         let start = mix(low ^ salt).wrapping_add(u64::from(self.is_v6));
         text.iter().fold(mix(start), |hash, byte| mix(hash ^ u64::from(*byte)))
     }

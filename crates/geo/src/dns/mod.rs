@@ -1,6 +1,6 @@
-//! Authoritative name server without sockets: a query and a snapshot of the regions go in, an
-//! answer comes out. [`answer`] makes the answer. Before that, [`ResponseLimiter`] decides if a
-//! query is answered at all.
+//! GeoDNS, an authoritative name server without sockets: a query and a snapshot of the regions go
+//! in, an answer comes out. [`answer`] makes the answer. Before that, [`ResponseLimiter`] decides
+//! if a query is answered at all.
 
 mod answer;
 #[cfg(test)]

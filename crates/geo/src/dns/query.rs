@@ -1,4 +1,4 @@
-//! Parser of queries.
+//! Parser of queries, with the client subnet of EDNS.
 
 use hickory_proto::op::{
     Edns, Header, Message, MessageType, Metadata, OpCode, Query, ResponseCode,

@@ -92,6 +92,7 @@ impl Visitor<'_> for NumberVisitor {
         Ok(RecordNumber(Some(value as f64)))
     }
 
+    // A text is no number, but must not spoil the rest of the record.
     fn visit_str<E>(self, _: &str) -> Result<RecordNumber, E> {
         Ok(RecordNumber(None))
     }

@@ -7,12 +7,12 @@ use std::time::Instant;
 use spillway_types::ReplicaName;
 
 use super::Fleet;
-use crate::Witnesses;
+use crate::PeerReports;
 
 impl Fleet {
     /// Takes in the votes of the region's other nodes about its replicas. They hold until the next
     /// call; a replica missing from `said` has no votes.
-    pub fn handle_witnesses(&mut self, now: Instant, said: &BTreeMap<ReplicaName, Witnesses>) {
+    pub fn handle_witnesses(&mut self, now: Instant, said: &BTreeMap<ReplicaName, PeerReports>) {
         let names: Vec<ReplicaName> = self.members.keys().cloned().collect();
         for name in names {
             let others = said.get(&name).copied().unwrap_or_default();

@@ -171,7 +171,7 @@ impl Member {
     }
 
     fn breaker_reports(&self) -> Vec<BreakerReport> {
-        let report = |(model, breaker): (&_, &crate::breaker::Breaker)| {
+        let report = |(model, breaker): (&_, &crate::circuit_breaker::Breaker)| {
             let counts = breaker.counts();
             BreakerReport {
                 model: Clone::clone(model),

@@ -1,4 +1,4 @@
-//! Hot blocks of all regions, as part of the replicated state.
+//! Global prefix trie: hot blocks of all regions, as part of the replicated state.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

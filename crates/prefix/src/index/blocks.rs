@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::crowds::{Crowds, NoRoom};
+use super::holder_sets::{HolderSets, NoRoom};
 use super::pair_map::PairMap;
 use super::pairs::Pairs;
-use super::payload::{Crowd, Holding};
+use super::payload::{HolderSet, Holding};
 use super::shared::IndexShared;
 use super::table::BlockTable;
 
@@ -17,7 +17,7 @@ const HOMES_MIN: usize = 1_024;
 pub(super) struct Blocks {
     table: Arc<BlockTable>,
     shared: Arc<IndexShared>,
-    crowds: Crowds,
+    holder_sets: HolderSets,
     /// Records of blocks with several holders; the table has the record of a single holder.
     map: PairMap,
     len: usize,
@@ -25,8 +25,8 @@ pub(super) struct Blocks {
 
 impl Blocks {
     pub(super) fn new(shared: Arc<IndexShared>) -> Self {
-        let crowds = Crowds::new(Arc::clone(&shared.crowds));
-        Self { table: shared.table.load_full(), shared, crowds, map: PairMap::new(), len: 0 }
+        let holder_sets = HolderSets::new(Arc::clone(&shared.holder_sets));
+        Self { table: shared.table.load_full(), shared, holder_sets, map: PairMap::new(), len: 0 }
     }
 
     /// Returns the table of an empty index.
@@ -43,8 +43,8 @@ impl Blocks {
         BlockTable::bytes(self.table.homes()) + self.map.bytes()
     }
 
-    pub(super) fn crowd_bytes(&self) -> usize {
-        self.crowds.bytes()
+    pub(super) fn holder_set_bytes(&self) -> usize {
+        self.holder_sets.bytes()
     }
 
     pub(super) fn contains(&self, key: u64) -> bool {
@@ -61,7 +61,7 @@ impl Blocks {
         match self.table.find(key).1.holding() {
             Holding::Nobody => None,
             Holding::One { holder: one, pair } => (one == holder).then_some(pair),
-            Holding::Crowd(_) => self.map.find(pairs, key, holder),
+            Holding::HolderSet(_) => self.map.find(pairs, key, holder),
         }
     }
 
@@ -82,13 +82,13 @@ impl Blocks {
             }
             Holding::One { holder: other, pair: other_pair } => {
                 // A second holder: the record of the first one moves from the table to the map.
-                let crowd = self.crowds.pair([other, holder], universe)?;
-                self.table.replace(at, Holding::Crowd(crowd));
+                let holder_set = self.holder_sets.pair([other, holder], universe)?;
+                self.table.replace(at, Holding::HolderSet(holder_set));
                 self.map.insert(pairs, other_pair);
             }
-            Holding::Crowd(crowd) => {
-                let grown = self.crowds.with(crowd, holder, universe)?;
-                self.settle(at, crowd, grown);
+            Holding::HolderSet(holder_set) => {
+                let grown = self.holder_sets.with(holder_set, holder, universe)?;
+                self.settle(at, holder_set, grown);
             }
         }
         self.map.insert(pairs, pair);
@@ -105,14 +105,14 @@ impl Blocks {
                 self.table.remove(at);
                 self.len -= 1;
             }
-            Holding::Crowd(crowd) => {
+            Holding::HolderSet(holder_set) => {
                 self.map.remove(pairs, key, holder);
-                let left = self.crowds.without(crowd, holder);
+                let left = self.holder_sets.without(holder_set, holder);
                 if left.count == 1 {
                     self.dissolve(pairs, at, left, key);
                 } else {
-                    self.table.recount(at, Holding::Crowd(left));
-                    if let Some(smaller) = self.crowds.shrunk(left, universe) {
+                    self.table.recount(at, Holding::HolderSet(left));
+                    if let Some(smaller) = self.holder_sets.shrunk(left, universe) {
                         self.settle(at, left, smaller);
                     }
                 }
@@ -145,7 +145,7 @@ impl Blocks {
     /// Removes everything and frees the table's memory.
     pub(super) fn clear(&mut self) {
         self.publish(Self::smallest_table());
-        self.crowds.clear();
+        self.holder_sets.clear();
         self.map = PairMap::new();
         self.len = 0;
     }
@@ -168,25 +168,25 @@ impl Blocks {
     }
 
     /// Sets the set of a block, and frees the old place if the set moved.
-    fn settle(&mut self, at: usize, before: Crowd, after: Crowd) {
+    fn settle(&mut self, at: usize, before: HolderSet, after: HolderSet) {
         if (before.start, before.class) == (after.start, after.class) {
-            self.table.recount(at, Holding::Crowd(after));
+            self.table.recount(at, Holding::HolderSet(after));
         } else {
             // The new place is published before the old one is freed, since readers may still use
             // it.
-            self.table.replace(at, Holding::Crowd(after));
-            self.crowds.free(before);
+            self.table.replace(at, Holding::HolderSet(after));
+            self.holder_sets.free(before);
         }
     }
 
     /// Turns a set of one replica into a single holder.
-    fn dissolve(&mut self, pairs: &Pairs, at: usize, crowd: Crowd, key: u64) {
+    fn dissolve(&mut self, pairs: &Pairs, at: usize, holder_set: HolderSet, key: u64) {
         let mut last = None;
-        self.crowds.read(crowd).for_each(|holder| last = Some(holder));
+        self.holder_sets.read(holder_set).for_each(|holder| last = Some(holder));
         let pair = last.and_then(|holder| self.map.find(pairs, key, holder));
         let (Some(holder), Some(pair)) = (last, pair) else { return };
         self.table.replace(at, Holding::One { holder, pair });
         self.map.remove(pairs, key, holder);
-        self.crowds.free(crowd);
+        self.holder_sets.free(holder_set);
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use spillway_types::Holder;
 
 use super::blocks::Blocks;
-use super::crowd_words::{CHUNK_WORDS, CrowdWords};
 use super::expectations::{Expectation, Expectations};
-use super::holders::{Holders, LaneState};
+use super::holder_set_words::{CHUNK_WORDS, HolderSetWords};
+use super::holders::{HolderValidity, Holders};
 use super::pairs::{NO_PAIR, Pairs};
 use super::shared::IndexShared;
 use crate::{IndexConfig, IndexReader, IndexStats};
@@ -18,7 +18,7 @@ use crate::{IndexConfig, IndexReader, IndexStats};
 const BYTES_MIN: usize = 1 << 20;
 /// Divisor of the bytes for sets of replicas that hold the same block. A block of one replica needs
 /// no set. A list takes 2 bytes per replica, a large set one bit.
-const CROWD_SHARE: usize = 8;
+const HOLDER_SET_SHARE: usize = 8;
 /// Divisor of the bytes for beliefs about requests in flight.
 const EXPECTATION_SHARE: usize = 64;
 /// Number of records of flushed replicas that each call removes: about 100 µs.
@@ -56,9 +56,9 @@ impl FineIndex {
     #[must_use]
     pub fn new(config: IndexConfig) -> (Self, IndexReader) {
         let bytes_max = config.bytes_max.max(BYTES_MIN);
-        let chunks = (bytes_max / CROWD_SHARE / (CHUNK_WORDS * size_of::<u64>())).max(1);
+        let chunks = (bytes_max / HOLDER_SET_SHARE / (CHUNK_WORDS * size_of::<u64>())).max(1);
         // Slots refer to a set by an index of 28 bits.
-        let words = Arc::new(CrowdWords::new(chunks.min((1 << 28) / CHUNK_WORDS)));
+        let words = Arc::new(HolderSetWords::new(chunks.min((1 << 28) / CHUNK_WORDS)));
         let shared = Arc::new(IndexShared::new(Blocks::smallest_table(), words));
         let index = Self {
             bytes_max,
@@ -87,16 +87,16 @@ impl FineIndex {
     /// Its number goes to another replica only after all other numbers were used once.
     pub fn forget_holder(&mut self, holder: Holder) {
         if self.holders.forget(holder) {
-            self.empty(holder, LaneState::Leaving);
+            self.empty(holder, HolderValidity::Leaving);
         }
     }
 
     /// Sets the number of blocks that a replica's cache holds. Above it, the least recently used go
     /// first.
     pub fn set_capacity(&mut self, holder: Holder, blocks: u32) {
-        let Some(lane) = self.holders.live(holder) else { return };
-        lane.capacity_told = blocks.max(1);
-        lane.capacity = lane.capacity_told;
+        let Some(holder_entry) = self.holders.live(holder) else { return };
+        holder_entry.capacity_told = blocks.max(1);
+        holder_entry.capacity = holder_entry.capacity_told;
         self.stats.evictions += self.trim(holder);
     }
 
@@ -105,18 +105,18 @@ impl FineIndex {
     /// Known blocks of `chain` count as just used. Blocks beyond the cache's capacity are left out.
     pub fn insert(&mut self, holder: Holder, chain: &[u64]) {
         self.sweep(SWEEP_PAIRS);
-        let Some(lane) = self.holders.live(holder) else { return };
+        let Some(holder_entry) = self.holders.live(holder) else { return };
         // Records up to the flush stay in the table until they are swept, but must not count as
         // known.
-        let void_until = match lane.state {
-            LaneState::Flushed(stamp) => stamp,
+        let void_until = match holder_entry.state {
+            HolderValidity::Flushed(stamp) => stamp,
             _ => 0,
         };
         let mut known = true;
         // All cache misses of the chain overlap.
         chain.iter().for_each(|key| self.blocks.warm(*key));
         self.stamp += 1;
-        let mut expectation = Expectation::new(holder.0, chain, self.stamp, lane.answered);
+        let mut expectation = Expectation::new(holder.0, chain, self.stamp, holder_entry.answered);
         let mut newer = NO_PAIR;
         for (depth, key) in (1..).zip(chain) {
             newer = match self.blocks.find(&self.pairs, *key, holder.0) {
@@ -130,10 +130,10 @@ impl FineIndex {
                     if known {
                         expectation.add(depth, stamp);
                     }
-                    let lane = self.holders.lane(holder.0);
+                    let holder_entry = self.holders.holder_entry(holder.0);
                     // The record moves to the position of this request, behind the block before it.
-                    self.pairs.unlink(lane, pair);
-                    self.pairs.link(lane, pair, newer, self.stamp);
+                    self.pairs.unlink(holder_entry, pair);
+                    self.pairs.link(holder_entry, pair, newer, self.stamp);
                     pair
                 }
                 None => {
@@ -166,13 +166,13 @@ impl FineIndex {
     pub fn correct(&mut self, holder: Holder, chain: &[u64], cached_blocks: u32) {
         self.sweep(SWEEP_PAIRS);
         let Some(expected) = self.expectations.take(holder.0, chain) else { return };
-        let Some(lane) = self.holders.live(holder) else { return };
-        lane.answered = lane.answered.max(expected.sent);
+        let Some(holder_entry) = self.holders.live(holder) else { return };
+        holder_entry.answered = holder_entry.answered.max(expected.sent);
         let believed = expected.blocks();
         // The tolerance of an eighth: the belief was right.
         if cached_blocks + believed.div_ceil(8) >= believed {
             // Capacity recovers slowly after a miss: a 256th per right reply.
-            lane.recover(256);
+            holder_entry.recover(256);
             return;
         }
         let first_missing = cached_blocks + believed.div_ceil(8) + 1;
@@ -186,10 +186,14 @@ impl FineIndex {
             corrections += 1;
         }
         self.stats.corrections += corrections;
-        let lane = self.holders.lane(holder.0);
+        let holder_entry = self.holders.holder_entry(holder.0);
         // A single miss may come from an unnoticed restart, so capacity falls by an eighth at most;
         // a cache that is really smaller shows it again.
-        lane.capacity = lane.blocks.max(lane.capacity / 8 * 7).max(1).min(lane.capacity);
+        holder_entry.capacity = holder_entry
+            .blocks
+            .max(holder_entry.capacity / 8 * 7)
+            .max(1)
+            .min(holder_entry.capacity);
     }
 
     /// Notes that the request with `chain` failed before its replica read it. Blocks that were new
@@ -219,18 +223,18 @@ impl FineIndex {
     /// If more than a tenth is missing, the assumed capacity falls in proportion, at most by half.
     /// If not, it rises by a sixteenth, up to the value of [`set_capacity`](Self::set_capacity).
     pub fn note_hit_ratio(&mut self, holder: Holder, expected_tokens: u64, seen_tokens: u64) {
-        let Some(lane) = self.holders.live(holder) else { return };
+        let Some(holder_entry) = self.holders.live(holder) else { return };
         if expected_tokens == 0 {
             return;
         }
         let ratio = seen_tokens as f64 / expected_tokens as f64;
         if ratio >= 0.9 {
-            lane.recover(16);
+            holder_entry.recover(16);
             return;
         }
         // The ratio applies to the blocks that the index believed in, not to the capacity.
-        let held = f64::from(lane.blocks.min(lane.capacity));
-        lane.capacity = ((held * ratio.max(0.5)) as u32).max(1);
+        let held = f64::from(holder_entry.blocks.min(holder_entry.capacity));
+        holder_entry.capacity = ((held * ratio.max(0.5)) as u32).max(1);
         self.stats.corrections += self.trim(holder);
     }
 
@@ -240,7 +244,7 @@ impl FineIndex {
     pub fn flush(&mut self, holder: Holder) {
         if self.holders.live(holder).is_some() {
             self.stats.flushes += 1;
-            self.empty(holder, LaneState::Flushed(self.stamp));
+            self.empty(holder, HolderValidity::Flushed(self.stamp));
         }
     }
 
@@ -259,10 +263,10 @@ impl FineIndex {
     pub fn sweep(&mut self, pairs_max: usize) -> bool {
         let mut left = pairs_max;
         while let Some(holder) = self.sweeping.front().copied() {
-            let void_until = match self.holders.lane(holder).state {
-                LaneState::Flushed(stamp) => stamp,
-                LaneState::Leaving => u64::MAX,
-                LaneState::Live | LaneState::Free => 0,
+            let void_until = match self.holders.holder_entry(holder).state {
+                HolderValidity::Flushed(stamp) => stamp,
+                HolderValidity::Leaving => u64::MAX,
+                HolderValidity::Live | HolderValidity::Free => 0,
             };
             while let Some(pair) = self.oldest_of(holder, void_until) {
                 if left == 0 {
@@ -289,31 +293,31 @@ impl FineIndex {
         IndexStats {
             blocks: self.blocks.len() as u64,
             pairs: self.pairs.len() as u64,
-            bytes: (self.bytes() + self.blocks.crowd_bytes()) as u64,
+            bytes: (self.bytes() + self.blocks.holder_set_bytes()) as u64,
             holders: self.holders.len() as u64,
             ..self.stats
         }
     }
 
     /// Makes all records of a replica void, and starts to remove them.
-    fn empty(&mut self, holder: Holder, state: LaneState) {
+    fn empty(&mut self, holder: Holder, state: HolderValidity) {
         self.shared.hide(holder.0);
-        let lane = self.holders.lane(holder.0);
+        let holder_entry = self.holders.holder_entry(holder.0);
         // A flushed replica waits in the queue already.
-        if lane.state == LaneState::Live {
+        if holder_entry.state == HolderValidity::Live {
             self.sweeping.push_back(holder.0);
         }
-        lane.state = state;
+        holder_entry.state = state;
         self.sweep(SWEEP_PAIRS);
     }
 
     fn finish_sweep(&mut self, holder: u16) {
-        let lane = self.holders.lane(holder);
-        match lane.state {
-            LaneState::Flushed(_) => lane.state = LaneState::Live,
+        let holder_entry = self.holders.holder_entry(holder);
+        match holder_entry.state {
+            HolderValidity::Flushed(_) => holder_entry.state = HolderValidity::Live,
             // Only now is it safe to give the number to another replica.
-            LaneState::Leaving => self.holders.release(holder),
-            LaneState::Live | LaneState::Free => {}
+            HolderValidity::Leaving => self.holders.release(holder),
+            HolderValidity::Live | HolderValidity::Free => {}
         }
         self.shared.show(holder);
     }
@@ -323,9 +327,9 @@ impl FineIndex {
     fn add(&mut self, holder: u16, key: u64, newer: u32) -> Option<u32> {
         self.make_room(holder)?;
         let pair = self.pairs.take(key, holder)?;
-        self.pairs.link(self.holders.lane(holder), pair, newer, self.stamp);
+        self.pairs.link(self.holders.holder_entry(holder), pair, newer, self.stamp);
         if self.blocks.add(&self.pairs, pair, self.holders.universe()).is_err() {
-            self.pairs.unlink(self.holders.lane(holder), pair);
+            self.pairs.unlink(self.holders.holder_entry(holder), pair);
             self.pairs.give_back(pair);
             return None;
         }
@@ -335,9 +339,9 @@ impl FineIndex {
     /// Makes room for one more record, within the replica's capacity and the limit of the index.
     /// Returns `None` if only blocks of the current request could make room.
     fn make_room(&mut self, holder: u16) -> Option<()> {
-        let lane = self.holders.lane(holder);
-        if lane.blocks >= lane.capacity {
-            let oldest = lane.oldest;
+        let holder_entry = self.holders.holder_entry(holder);
+        if holder_entry.blocks >= holder_entry.capacity {
+            let oldest = holder_entry.oldest;
             self.evict(oldest)?;
         }
         for _ in 0..EVICTIONS_MAX {
@@ -356,7 +360,7 @@ impl FineIndex {
         let growth_bytes = pairs_bytes + self.blocks.growth_bytes();
         if growth_bytes > 0 {
             // The sets of replicas have their own share of the bytes.
-            let room = self.bytes_max - self.bytes_max / CROWD_SHARE;
+            let room = self.bytes_max - self.bytes_max / HOLDER_SET_SHARE;
             if self.bytes() + growth_bytes > room {
                 return false;
             }
@@ -375,10 +379,10 @@ impl FineIndex {
 
     /// Removes a replica's oldest records beyond its capacity. Returns their number.
     fn trim(&mut self, holder: Holder) -> u64 {
-        let lane = self.holders.lane(holder.0);
-        let excess = lane.blocks.saturating_sub(lane.capacity);
+        let holder_entry = self.holders.holder_entry(holder.0);
+        let excess = holder_entry.blocks.saturating_sub(holder_entry.capacity);
         for _ in 0..excess {
-            let oldest = self.holders.lane(holder.0).oldest;
+            let oldest = self.holders.holder_entry(holder.0).oldest;
             self.remove(oldest);
         }
         u64::from(excess)
@@ -397,13 +401,13 @@ impl FineIndex {
     fn remove(&mut self, pair: u32) {
         let holder = self.pairs.at(pair).holder;
         self.blocks.remove(&self.pairs, pair, self.holders.universe());
-        self.pairs.unlink(self.holders.lane(holder), pair);
+        self.pairs.unlink(self.holders.holder_entry(holder), pair);
         self.pairs.give_back(pair);
     }
 
     /// Returns a replica's oldest record if it was last used at `stamp` or before.
     fn oldest_of(&mut self, holder: u16, stamp: u64) -> Option<u32> {
-        let oldest = self.holders.lane(holder).oldest;
+        let oldest = self.holders.holder_entry(holder).oldest;
         (oldest != NO_PAIR && self.pairs.at(oldest).stamp() <= stamp).then_some(oldest)
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::payload::{Crowd, PayloadForm};
+use super::payload::{HolderSet, PayloadForm};
 
 /// Number of words that are allocated together: 32 KiB, four times the largest set.
 pub(super) const CHUNK_WORDS: usize = 4_096;
@@ -15,11 +15,11 @@ pub(super) const CLASS_MAX: u8 = 10;
 /// A reader may see words that were given to another set meanwhile. It therefore reads the block's
 /// slot again afterwards, and believes the words only if the slot has not changed.
 #[derive(Debug)]
-pub(super) struct CrowdWords {
+pub(super) struct HolderSetWords {
     chunks: Box<[OnceLock<Box<[AtomicU64]>>]>,
 }
 
-impl CrowdWords {
+impl HolderSetWords {
     pub(super) fn new(chunks_max: usize) -> Self {
         Self { chunks: (0..chunks_max).map(|_| OnceLock::new()).collect() }
     }
@@ -36,38 +36,39 @@ impl CrowdWords {
     }
 
     /// Returns the members of a list, or the words of a bit set.
-    pub(super) fn read(&self, crowd: Crowd) -> CrowdReading<'_> {
-        let words = self.words(crowd);
-        match crowd.form {
-            PayloadForm::List => CrowdReading::List(words, usize::from(crowd.count)),
-            PayloadForm::Bits => CrowdReading::Bits(words),
+    pub(super) fn read(&self, holder_set: HolderSet) -> HolderSetReading<'_> {
+        let words = self.words(holder_set);
+        match holder_set.form {
+            PayloadForm::List => HolderSetReading::List(words, usize::from(holder_set.count)),
+            PayloadForm::Bits => HolderSetReading::Bits(words),
         }
     }
 
     /// Starts to load the first words of a set.
-    pub(super) fn warm(&self, crowd: Crowd) {
-        if let Some(word) = self.words(crowd).first() {
+    pub(super) fn warm(&self, holder_set: HolderSet) {
+        if let Some(word) = self.words(holder_set).first() {
             std::hint::black_box(word.load(Ordering::Relaxed));
         }
     }
 
-    fn words(&self, crowd: Crowd) -> &[AtomicU64] {
-        let (chunk, at) = (crowd.start as usize / CHUNK_WORDS, crowd.start as usize % CHUNK_WORDS);
+    fn words(&self, holder_set: HolderSet) -> &[AtomicU64] {
+        let (chunk, at) =
+            (holder_set.start as usize / CHUNK_WORDS, holder_set.start as usize % CHUNK_WORDS);
         let words = self.chunks.get(chunk).and_then(OnceLock::get).map_or(&[][..], |words| words);
-        words.get(at..at + (1 << crowd.class)).unwrap_or(&[])
+        words.get(at..at + (1 << holder_set.class)).unwrap_or(&[])
     }
 }
 
 /// Set of replicas as stored in memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum CrowdReading<'a> {
+pub(super) enum HolderSetReading<'a> {
     /// Words with this number of members, four to a word.
     List(&'a [AtomicU64], usize),
     /// Words with one bit for each number.
     Bits(&'a [AtomicU64]),
 }
 
-impl CrowdReading<'_> {
+impl HolderSetReading<'_> {
     /// Copies the words that hold members.
     pub(super) fn copy_to(self, copy: &mut Vec<u64>) {
         let words = match self {

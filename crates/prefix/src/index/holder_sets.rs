@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::crowd_words::{CHUNK_WORDS, CLASS_MAX, CrowdReading, CrowdWords};
-use super::payload::{Crowd, PayloadForm};
+use super::holder_set_words::{CHUNK_WORDS, CLASS_MAX, HolderSetReading, HolderSetWords};
+use super::payload::{HolderSet, PayloadForm};
 
 /// Allocator of places for sets of replicas, in powers of two of words.
 #[derive(Debug)]
-pub(super) struct Crowds {
-    words: Arc<CrowdWords>,
+pub(super) struct HolderSets {
+    words: Arc<HolderSetWords>,
     /// Starts of free places, by class.
     free: [Vec<u32>; CLASS_MAX as usize + 1],
     chunks_used: usize,
@@ -19,8 +19,8 @@ pub(super) struct Crowds {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoRoom;
 
-impl Crowds {
-    pub(super) fn new(words: Arc<CrowdWords>) -> Self {
+impl HolderSets {
+    pub(super) fn new(words: Arc<HolderSetWords>) -> Self {
         Self { words, free: Default::default(), chunks_used: 0, chunks_open: 0 }
     }
 
@@ -37,13 +37,13 @@ impl Crowds {
     }
 
     /// Creates a set of two replicas.
-    pub(super) fn pair(&mut self, holders: [u16; 2], universe: u16) -> Result<Crowd, NoRoom> {
-        let mut crowd = self.allocate(2, universe)?;
+    pub(super) fn pair(&mut self, holders: [u16; 2], universe: u16) -> Result<HolderSet, NoRoom> {
+        let mut holder_set = self.allocate(2, universe)?;
         for holder in holders {
-            self.words.read(crowd).add(holder);
-            crowd.count += 1;
+            self.words.read(holder_set).add(holder);
+            holder_set.count += 1;
         }
-        Ok(crowd)
+        Ok(holder_set)
     }
 
     /// Returns the set with one more member. With room left, it stays in its place with a new
@@ -51,49 +51,57 @@ impl Crowds {
     /// frees the old one when no slot refers to it any more.
     pub(super) fn with(
         &mut self,
-        crowd: Crowd,
+        holder_set: HolderSet,
         holder: u16,
         universe: u16,
-    ) -> Result<Crowd, NoRoom> {
-        let has_room = match crowd.form {
-            PayloadForm::List => usize::from(crowd.count) < 4 << crowd.class,
-            PayloadForm::Bits => usize::from(holder) < 64 << crowd.class,
+    ) -> Result<HolderSet, NoRoom> {
+        let has_room = match holder_set.form {
+            PayloadForm::List => usize::from(holder_set.count) < 4 << holder_set.class,
+            PayloadForm::Bits => usize::from(holder) < 64 << holder_set.class,
         };
-        let mut grown =
-            if has_room { crowd } else { self.copied(crowd, crowd.count + 1, universe)? };
+        let mut grown = if has_room {
+            holder_set
+        } else {
+            self.copied(holder_set, holder_set.count + 1, universe)?
+        };
         self.words.read(grown).add(holder);
         grown.count += 1;
         Ok(grown)
     }
 
     /// Returns the set without one of its members, in the same place.
-    pub(super) fn without(&self, crowd: Crowd, holder: u16) -> Crowd {
-        self.words.read(crowd).remove(holder);
-        Crowd { count: crowd.count - 1, ..crowd }
+    pub(super) fn without(&self, holder_set: HolderSet, holder: u16) -> HolderSet {
+        self.words.read(holder_set).remove(holder);
+        HolderSet { count: holder_set.count - 1, ..holder_set }
     }
 
     /// Returns a copy in less memory if the set takes at least four times what it needs; `None`
     /// otherwise.
-    pub(super) fn shrunk(&mut self, crowd: Crowd, universe: u16) -> Option<Crowd> {
-        let (_, class) = best(crowd.count, universe);
-        if class + 2 > crowd.class {
+    pub(super) fn shrunk(&mut self, holder_set: HolderSet, universe: u16) -> Option<HolderSet> {
+        let (_, class) = best(holder_set.count, universe);
+        if class + 2 > holder_set.class {
             return None;
         }
-        self.copied(crowd, crowd.count, universe).ok()
+        self.copied(holder_set, holder_set.count, universe).ok()
     }
 
-    pub(super) fn read(&self, crowd: Crowd) -> CrowdReading<'_> {
-        self.words.read(crowd)
+    pub(super) fn read(&self, holder_set: HolderSet) -> HolderSetReading<'_> {
+        self.words.read(holder_set)
     }
 
     /// Frees a place.
-    pub(super) fn free(&mut self, crowd: Crowd) {
-        self.free[usize::from(crowd.class)].push(crowd.start);
+    pub(super) fn free(&mut self, holder_set: HolderSet) {
+        self.free[usize::from(holder_set.class)].push(holder_set.start);
     }
 
-    fn copied(&mut self, crowd: Crowd, count: u16, universe: u16) -> Result<Crowd, NoRoom> {
+    fn copied(
+        &mut self,
+        holder_set: HolderSet,
+        count: u16,
+        universe: u16,
+    ) -> Result<HolderSet, NoRoom> {
         let mut copy = self.allocate(count, universe)?;
-        self.words.read(crowd).for_each(|holder| {
+        self.words.read(holder_set).for_each(|holder| {
             self.words.read(copy).add(holder);
             copy.count += 1;
         });
@@ -101,12 +109,12 @@ impl Crowds {
     }
 
     /// Creates an empty set with room for `count` members, whose numbers are below `universe`.
-    fn allocate(&mut self, count: u16, universe: u16) -> Result<Crowd, NoRoom> {
+    fn allocate(&mut self, count: u16, universe: u16) -> Result<HolderSet, NoRoom> {
         let (form, class) = best(count, universe);
         let start = self.place(class).ok_or(NoRoom)?;
-        let crowd = Crowd { form, start, class, count: 0 };
-        self.words.read(crowd).erase();
-        Ok(crowd)
+        let holder_set = HolderSet { form, start, class, count: 0 };
+        self.words.read(holder_set).erase();
+        Ok(holder_set)
     }
 
     /// Returns a free place of a class: one of that class, a part of a larger one, or of a new

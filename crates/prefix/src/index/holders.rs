@@ -12,8 +12,8 @@ const NUMBERS: usize = 65_535;
 
 /// State of one replica, apart from its blocks.
 #[derive(Debug)]
-pub(super) struct Lane {
-    pub(super) state: LaneState,
+pub(super) struct HolderEntry {
+    pub(super) state: HolderValidity,
     /// Most recently used record; [`NO_PAIR`] if there is none.
     pub(super) newest: u32,
     /// Least recently used record; [`NO_PAIR`] if there is none.
@@ -31,7 +31,7 @@ pub(super) struct Lane {
 
 /// Validity of the records of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LaneState {
+pub(super) enum HolderValidity {
     // Free => Live
     Free,
     // Live => (Flushed | Leaving)
@@ -47,7 +47,7 @@ pub(super) enum LaneState {
 /// All replicas, by number.
 #[derive(Debug)]
 pub(super) struct Holders {
-    lanes: Vec<Lane>,
+    holder_entries: Vec<HolderEntry>,
     numbers: BTreeMap<u64, Holder>,
     /// Numbers of replicas that are gone; the number that has been free longest comes first.
     free: VecDeque<u16>,
@@ -59,7 +59,7 @@ pub(super) struct Holders {
 impl Holders {
     pub(super) fn new(capacity_default: u32) -> Self {
         Self {
-            lanes: Vec::new(),
+            holder_entries: Vec::new(),
             numbers: BTreeMap::new(),
             free: VecDeque::new(),
             aging: BinaryHeap::new(),
@@ -69,7 +69,7 @@ impl Holders {
 
     /// Returns the number of numbers ever given out.
     pub(super) fn universe(&self) -> u16 {
-        self.lanes.len() as u16
+        self.holder_entries.len() as u16
     }
 
     /// Returns the number of replicas that have a number.
@@ -80,7 +80,7 @@ impl Holders {
     pub(super) fn bytes(&self) -> usize {
         // The nodes of a map are two thirds full on average.
         let numbers = self.numbers.len() * (size_of::<(u64, Holder)>() * 3 / 2);
-        self.lanes.capacity() * size_of::<Lane>()
+        self.holder_entries.capacity() * size_of::<HolderEntry>()
             + numbers
             + self.free.capacity() * size_of::<u16>()
             + self.aging.capacity() * size_of::<Reverse<(u64, u16)>>()
@@ -93,13 +93,13 @@ impl Holders {
             return Some(*holder);
         }
         // Old views may still know a number that was used before, so unused numbers come first.
-        let number = if self.lanes.len() < NUMBERS {
-            self.lanes.push(Lane::new(self.capacity_default));
-            self.lanes.len() as u16 - 1
+        let number = if self.holder_entries.len() < NUMBERS {
+            self.holder_entries.push(HolderEntry::new(self.capacity_default));
+            self.holder_entries.len() as u16 - 1
         } else {
             self.free.pop_front()?
         };
-        self.lanes[usize::from(number)] = Lane::new(self.capacity_default);
+        self.holder_entries[usize::from(number)] = HolderEntry::new(self.capacity_default);
         self.numbers.insert(identity, Holder(number));
         Some(Holder(number))
     }
@@ -113,25 +113,26 @@ impl Holders {
 
     /// Frees the number of a replica that is gone.
     pub(super) fn release(&mut self, holder: u16) {
-        self.lanes[usize::from(holder)].state = LaneState::Free;
+        self.holder_entries[usize::from(holder)].state = HolderValidity::Free;
         self.free.push_back(holder);
     }
 
     /// Returns the state of a replica that has a number and is not leaving.
-    pub(super) fn live(&mut self, holder: Holder) -> Option<&mut Lane> {
-        let lane = self.lanes.get_mut(holder.index())?;
-        matches!(lane.state, LaneState::Live | LaneState::Flushed(_)).then_some(lane)
+    pub(super) fn live(&mut self, holder: Holder) -> Option<&mut HolderEntry> {
+        let holder_entry = self.holder_entries.get_mut(holder.index())?;
+        matches!(holder_entry.state, HolderValidity::Live | HolderValidity::Flushed(_))
+            .then_some(holder_entry)
     }
 
-    pub(super) fn lane(&mut self, holder: u16) -> &mut Lane {
-        &mut self.lanes[usize::from(holder)]
+    pub(super) fn holder_entry(&mut self, holder: u16) -> &mut HolderEntry {
+        &mut self.holder_entries[usize::from(holder)]
     }
 
     /// Notes that a replica has records, so that its oldest one can be found.
     pub(super) fn note_aging(&mut self, holder: u16, stamp: u64) {
-        let lane = &mut self.lanes[usize::from(holder)];
-        if !lane.is_aging {
-            lane.is_aging = true;
+        let holder_entry = &mut self.holder_entries[usize::from(holder)];
+        if !holder_entry.is_aging {
+            holder_entry.is_aging = true;
             self.aging.push(Reverse((stamp, holder)));
         }
     }
@@ -140,15 +141,15 @@ impl Holders {
     pub(super) fn oldest(&mut self, pairs: &Pairs) -> Option<u32> {
         loop {
             let Reverse((stamp, holder)) = *self.aging.peek()?;
-            let lane = &mut self.lanes[usize::from(holder)];
-            if lane.oldest == NO_PAIR {
-                lane.is_aging = false;
+            let holder_entry = &mut self.holder_entries[usize::from(holder)];
+            if holder_entry.oldest == NO_PAIR {
+                holder_entry.is_aging = false;
                 self.aging.pop();
                 continue;
             }
-            let actual = pairs.at(lane.oldest).stamp();
+            let actual = pairs.at(holder_entry.oldest).stamp();
             if actual == stamp {
-                return Some(lane.oldest);
+                return Some(holder_entry.oldest);
             }
             // A replica's oldest record only gets younger, so an outdated entry comes too early,
             // never too late.
@@ -160,17 +161,17 @@ impl Holders {
     /// Empties the record lists of all replicas; numbers and capacities stay.
     pub(super) fn clear_chains(&mut self) {
         self.aging.clear();
-        for lane in &mut self.lanes {
-            (lane.newest, lane.oldest, lane.blocks) = (NO_PAIR, NO_PAIR, 0);
-            lane.is_aging = false;
+        for holder_entry in &mut self.holder_entries {
+            (holder_entry.newest, holder_entry.oldest, holder_entry.blocks) = (NO_PAIR, NO_PAIR, 0);
+            holder_entry.is_aging = false;
         }
     }
 }
 
-impl Lane {
+impl HolderEntry {
     fn new(capacity: u32) -> Self {
         Self {
-            state: LaneState::Live,
+            state: HolderValidity::Live,
             newest: NO_PAIR,
             oldest: NO_PAIR,
             blocks: 0,

@@ -41,42 +41,50 @@ pub(super) fn found(reader: &IndexReader, chain: &[u64]) -> BTreeMap<u16, u32> {
 /// Blocks of each replica, the most recently used first.
 #[derive(Debug, Default)]
 struct Model {
-    lanes: BTreeMap<u16, Vec<u64>>,
+    holder_entries: BTreeMap<u16, Vec<u64>>,
     capacities: BTreeMap<u16, usize>,
 }
 
 impl Model {
     fn insert(&mut self, holder: u16, chain: &[u64]) {
         let capacity = self.capacities.get(&holder).copied().unwrap_or(usize::MAX);
-        let lane = self.lanes.entry(holder).or_default();
+        let holder_entry = self.holder_entries.entry(holder).or_default();
         let used: Vec<u64> = chain.iter().copied().take(capacity).collect();
-        lane.retain(|block| !used.contains(block));
-        lane.splice(0..0, used);
-        lane.truncate(capacity);
+        holder_entry.retain(|block| !used.contains(block));
+        holder_entry.splice(0..0, used);
+        holder_entry.truncate(capacity);
     }
 
     /// Applies a failed request: room was made for it, and it counts as the last use of the blocks
     /// it found.
     fn fail(&mut self, holder: u16, chain: &[u64]) {
-        let before = self.lanes.get(&holder).cloned().unwrap_or_default();
+        let before = self.holder_entries.get(&holder).cloned().unwrap_or_default();
         self.insert(holder, chain);
-        self.lanes.entry(holder).or_default().retain(|block| before.contains(block));
+        self.holder_entries.entry(holder).or_default().retain(|block| before.contains(block));
     }
 
     fn limit(&mut self, holder: u16, capacity: usize) {
         self.capacities.insert(holder, capacity);
-        self.lanes.entry(holder).or_default().truncate(capacity);
+        self.holder_entries.entry(holder).or_default().truncate(capacity);
     }
 
     fn find(&self, chain: &[u64]) -> BTreeMap<u16, u32> {
-        let depth = |lane: &Vec<u64>| chain.iter().take_while(|block| lane.contains(block)).count();
-        let depths = self.lanes.iter().map(|(holder, lane)| (*holder, depth(lane) as u32));
+        let depth = |holder_entry: &Vec<u64>| {
+            chain.iter().take_while(|block| holder_entry.contains(block)).count()
+        };
+        let depths = self
+            .holder_entries
+            .iter()
+            .map(|(holder, holder_entry)| (*holder, depth(holder_entry) as u32));
         depths.filter(|(_, depth)| *depth > 0).collect()
     }
 
     fn sizes(&self) -> (u64, u64) {
-        let all: BTreeSet<u64> = self.lanes.values().flatten().copied().collect();
-        (all.len() as u64, self.lanes.values().map(|lane| lane.len() as u64).sum())
+        let all: BTreeSet<u64> = self.holder_entries.values().flatten().copied().collect();
+        (
+            all.len() as u64,
+            self.holder_entries.values().map(|holder_entry| holder_entry.len() as u64).sum(),
+        )
     }
 }
 
@@ -133,19 +141,19 @@ proptest! {
                 }
                 Step::Flush(at) => {
                     index.flush(numbers[usize::from(at)]);
-                    model.lanes.remove(&numbers[usize::from(at)].0);
+                    model.holder_entries.remove(&numbers[usize::from(at)].0);
                 }
                 Step::Forget(at) => {
                     let gone = numbers[usize::from(at)];
                     index.forget_holder(gone);
-                    model.lanes.remove(&gone.0);
+                    model.holder_entries.remove(&gone.0);
                     model.capacities.remove(&gone.0);
                     numbers[usize::from(at)] = index.holder(u64::from(at)).unwrap();
                     prop_assert_ne!(numbers[usize::from(at)], gone);
                 }
                 Step::Clear => {
                     index.clear();
-                    model.lanes.clear();
+                    model.holder_entries.clear();
                 }
             }
             for turns in &asked {

@@ -2,7 +2,7 @@
 
 use spillway_types::Holder;
 
-use super::payload::{Crowd, PayloadForm};
+use super::payload::{HolderSet, PayloadForm};
 
 /// Number of bits of a rank: at most 255 different depths in one look-up.
 const RANK_BITS: usize = 8;
@@ -81,12 +81,12 @@ impl Matches {
 
     /// Notes that the set of replicas in [`Matches::words`] holds `depth` blocks; `depth` must not
     /// fall from call to call.
-    pub(super) fn note_crowd(&mut self, depth: u32, crowd: Crowd) {
+    pub(super) fn note_holder_set(&mut self, depth: u32, holder_set: HolderSet) {
         let rank = self.rank(depth);
         let words = std::mem::take(&mut self.words);
-        match crowd.form {
+        match holder_set.form {
             PayloadForm::List => {
-                for at in 0..usize::from(crowd.count) {
+                for at in 0..usize::from(holder_set.count) {
                     let Some(word) = words.get(at / 4) else { break };
                     let holder = (word >> (16 * (at % 4))) as u16;
                     self.mark(usize::from(holder / 64), 1 << (holder % 64), rank);

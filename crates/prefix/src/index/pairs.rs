@@ -1,6 +1,6 @@
 //! Records of the writer: one for each block at each replica, in the order of use.
 
-use super::holders::Lane;
+use super::holders::HolderEntry;
 
 /// Record number that means: no record.
 pub(super) const NO_PAIR: u32 = u32::MAX;
@@ -100,30 +100,36 @@ impl Pairs {
     }
 
     /// Inserts a record into its replica's list, just older than `newer`, or as the newest of all.
-    pub(super) fn link(&mut self, lane: &mut Lane, pair: u32, newer: u32, stamp: u64) {
-        let older = if newer == NO_PAIR { lane.newest } else { self.at(newer).older };
+    pub(super) fn link(
+        &mut self,
+        holder_entry: &mut HolderEntry,
+        pair: u32,
+        newer: u32,
+        stamp: u64,
+    ) {
+        let older = if newer == NO_PAIR { holder_entry.newest } else { self.at(newer).older };
         let record = self.at_mut(pair);
         (record.newer, record.older) = (newer, older);
         (record.stamp_low, record.stamp_high) = (stamp as u32, (stamp >> 32) as u16);
-        self.join(lane, newer, pair);
-        self.join(lane, pair, older);
-        lane.blocks += 1;
+        self.join(holder_entry, newer, pair);
+        self.join(holder_entry, pair, older);
+        holder_entry.blocks += 1;
     }
 
     /// Removes a record from its replica's list.
-    pub(super) fn unlink(&mut self, lane: &mut Lane, pair: u32) {
+    pub(super) fn unlink(&mut self, holder_entry: &mut HolderEntry, pair: u32) {
         let Pair { newer, older, .. } = *self.at(pair);
-        self.join(lane, newer, older);
-        lane.blocks -= 1;
+        self.join(holder_entry, newer, older);
+        holder_entry.blocks -= 1;
     }
 
-    fn join(&mut self, lane: &mut Lane, newer: u32, older: u32) {
+    fn join(&mut self, holder_entry: &mut HolderEntry, newer: u32, older: u32) {
         match newer {
-            NO_PAIR => lane.newest = older,
+            NO_PAIR => holder_entry.newest = older,
             _ => self.at_mut(newer).older = older,
         }
         match older {
-            NO_PAIR => lane.oldest = newer,
+            NO_PAIR => holder_entry.oldest = newer,
             _ => self.at_mut(older).newer = newer,
         }
     }

@@ -8,12 +8,12 @@ pub(super) enum Holding {
     /// A single replica, and the number of the writer's record.
     One { holder: u16, pair: u32 },
     /// Several replicas.
-    Crowd(Crowd),
+    HolderSet(HolderSet),
 }
 
-/// Location of a set of replicas in the [`CrowdWords`](super::crowd_words::CrowdWords).
+/// Location of a set of replicas in the [`HolderSetWords`](super::holder_set_words::HolderSetWords).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Crowd {
+pub(super) struct HolderSet {
     pub(super) form: PayloadForm,
     /// Index of the first word, at most 28 bits.
     pub(super) start: u32,
@@ -48,7 +48,7 @@ impl Payload {
         let (kind, data) = match holding {
             Holding::Nobody => (0, 0),
             Holding::One { holder, pair } => (1, u64::from(holder) | u64::from(pair) << 16),
-            Holding::Crowd(Crowd { form, start, class, count }) => (
+            Holding::HolderSet(HolderSet { form, start, class, count }) => (
                 if form == PayloadForm::List { 2 } else { 3 },
                 u64::from(start) & START_MASK | u64::from(class) << 28 | u64::from(count) << 32,
             ),
@@ -64,7 +64,7 @@ impl Payload {
             2 => PayloadForm::List,
             _ => PayloadForm::Bits,
         };
-        Holding::Crowd(Crowd {
+        Holding::HolderSet(HolderSet {
             form,
             start: (data & START_MASK) as u32,
             class: (data >> 28 & 15) as u8,
@@ -96,13 +96,14 @@ mod tests {
 
     #[test]
     fn what_is_packed_comes_out_again() {
-        let crowd = |form, start, class, count| Holding::Crowd(Crowd { form, start, class, count });
+        let holder_set =
+            |form, start, class, count| Holding::HolderSet(HolderSet { form, start, class, count });
         let all = [
             (Holding::Nobody, 0),
             (Holding::One { holder: 65_534, pair: u32::MAX }, 1),
             (Holding::One { holder: 0, pair: 0 }, 1),
-            (crowd(PayloadForm::List, (1 << 28) - 1, 10, 65_535), 65_535),
-            (crowd(PayloadForm::Bits, 0, 0, 2), 2),
+            (holder_set(PayloadForm::List, (1 << 28) - 1, 10, 65_535), 65_535),
+            (holder_set(PayloadForm::Bits, 0, 0, 2), 2),
         ];
         for (holding, count) in all {
             for version in [0, 1, VERSION_MASK] {

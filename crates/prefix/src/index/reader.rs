@@ -50,7 +50,7 @@ impl IndexReader {
         match self.shared.table.load().find(block).1.holding() {
             Holding::Nobody => false,
             Holding::One { holder, .. } => !self.shared.is_hidden(holder),
-            Holding::Crowd(_) => true,
+            Holding::HolderSet(_) => true,
         }
     }
 }
@@ -93,8 +93,8 @@ impl Probes for Lookup<'_> {
     }
 
     fn warm_emit(&self, found: Payload) {
-        if let Holding::Crowd(crowd) = found.holding() {
-            self.shared.crowds.warm(crowd);
+        if let Holding::HolderSet(holder_set) = found.holding() {
+            self.shared.holder_sets.warm(holder_set);
         }
     }
 
@@ -115,16 +115,16 @@ impl Probes for Lookup<'_> {
         let depth = index as u32 + 1;
         for _ in 0..READS_MAX {
             let (at, payload) = self.table.find(self.chain[index]);
-            let crowd = match payload.holding() {
+            let holder_set = match payload.holding() {
                 Holding::Nobody => return,
                 Holding::One { holder, .. } => return self.matches.note_one(depth, holder),
-                Holding::Crowd(crowd) => crowd,
+                Holding::HolderSet(holder_set) => holder_set,
             };
-            self.shared.crowds.read(crowd).copy_to(&mut self.matches.words);
+            self.shared.holder_sets.read(holder_set).copy_to(&mut self.matches.words);
             let after = self.table.at(at);
             // An unchanged version proves that the words belong to this block.
             if after.version() == payload.version() && !after.is_nobody() {
-                return self.matches.note_crowd(depth, crowd);
+                return self.matches.note_holder_set(depth, holder_set);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
-use super::crowd_words::CrowdWords;
+use super::holder_set_words::HolderSetWords;
 use super::table::BlockTable;
 
 /// Number of words of a bit set of all replica numbers.
@@ -15,7 +15,7 @@ const MASK_WORDS: usize = 1_024;
 #[derive(Debug)]
 pub(super) struct IndexShared {
     pub(super) table: ArcSwap<BlockTable>,
-    pub(super) crowds: Arc<CrowdWords>,
+    pub(super) holder_sets: Arc<HolderSetWords>,
     /// Bit set of flushed replicas whose old blocks are not all removed yet.
     void: Box<[AtomicU64]>,
     void_count: AtomicU32,
@@ -24,10 +24,10 @@ pub(super) struct IndexShared {
 }
 
 impl IndexShared {
-    pub(super) fn new(table: BlockTable, crowds: Arc<CrowdWords>) -> Self {
+    pub(super) fn new(table: BlockTable, holder_sets: Arc<HolderSetWords>) -> Self {
         Self {
             table: ArcSwap::from_pointee(table),
-            crowds,
+            holder_sets,
             void: (0..MASK_WORDS).map(|_| AtomicU64::new(0)).collect(),
             void_count: AtomicU32::new(0),
             words: AtomicU32::new(0),

@@ -493,6 +493,7 @@ impl Thread {
     /// Marks the stream as unfit for a continuation, and drops its text.
     fn give_up(&mut self, unfit: Unfit) {
         self.unfit.get_or_insert(unfit);
+        // The text serves a continuation alone, so its memory is given back.
         self.text = String::new();
         self.release();
     }

@@ -176,6 +176,7 @@ impl Sharing {
         hear: &mut impl FnMut(SiblingNews<'_>),
     ) -> Result<(), ShareError> {
         let frame: Frame = decode(bytes)?;
+        // While the key changes, some nodes still use the other one.
         if frame.epoch != self.epoch {
             self.counters.other_epochs += frame.entries.len() as u64;
             return Ok(());

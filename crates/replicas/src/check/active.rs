@@ -1,15 +1,15 @@
-//! Active check: tests that a replica is up.
+//! Active health check: tests that a replica is up.
 
 use std::time::Duration;
 
 use http::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use spillway_types::ModelName;
 use tokio::time::timeout;
 
 use super::{CheckResult, Expectation, grpc};
 use crate::http::{HttpClient, HttpProtocol, HttpServer, RequestError, Reuse, connect};
-use crate::target::ReplicaTarget;
 
 /// Active check of a replica: a cheap request, sent at an interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,11 +31,15 @@ impl ActiveCheck {
         Self { probe, interval: Duration::from_secs(2), timeout: Duration::from_secs(1) }
     }
 
-    /// Runs one check over a connection of its own.
-    pub(crate) async fn run(&self, target: &ReplicaTarget) -> CheckResult {
+    /// Runs one check of the server `api` over a connection of its own. `model` stands for
+    /// `{model}` in a path.
+    pub(crate) async fn run(&self, api: &HttpServer, model: Option<&ModelName>) -> CheckResult {
         match &self.probe {
             Probe::Http { path, port, not_ready, expect } => {
-                let outcome = self.ask_http(target, path, *port, expect.as_ref()).await;
+                let outcome = match with_model(path, model) {
+                    Ok(path) => self.ask_http(api.at(*port), &path, expect.as_ref()).await,
+                    Err(failure) => Err(failure),
+                };
                 match outcome {
                     Ok(result) => result,
                     Err(RequestError::Status(status)) if not_ready.contains(&status) => {
@@ -44,9 +48,9 @@ impl ActiveCheck {
                     Err(failure) => failure.into(),
                 }
             }
-            Probe::Tcp { port } => self.ask_tcp(&target.server(*port)).await,
+            Probe::Tcp { port } => self.ask_tcp(&api.at(*port)).await,
             Probe::Grpc { service, port } => {
-                let mut server = target.server(*port);
+                let mut server = api.at(*port);
                 // gRPC needs HTTP/2, whatever the API speaks.
                 server.protocol = HttpProtocol::Http2;
                 grpc::check(&mut HttpClient::new(server), service, self.timeout)
@@ -58,13 +62,12 @@ impl ActiveCheck {
 
     async fn ask_http(
         &self,
-        target: &ReplicaTarget,
+        server: HttpServer,
         path: &str,
-        port: Option<u16>,
         expect: Option<&Expectation>,
     ) -> Result<CheckResult, RequestError> {
-        let mut client = HttpClient::new(target.server(port));
-        let request = client.request(Method::GET, &with_model(path, target)?, None)?;
+        let mut client = HttpClient::new(server);
+        let request = client.request(Method::GET, path, None)?;
         // A new connection also tests that the server accepts connections.
         let reply = client.send(request, Reuse::Fresh, self.timeout).await?;
         if !reply.status.is_success() {
@@ -123,12 +126,12 @@ fn unavailable() -> Vec<u16> {
     vec![503]
 }
 
-fn with_model(path: &str, target: &ReplicaTarget) -> Result<String, RequestError> {
+fn with_model(path: &str, model: Option<&ModelName>) -> Result<String, RequestError> {
     const PLACE: &str = "{model}";
     if !path.contains(PLACE) {
         return Ok(path.to_owned());
     }
-    let model = target.first_model().ok_or(RequestError::BadRequest)?;
+    let model = model.ok_or(RequestError::BadRequest)?;
     // A model's name may contain slashes.
     let escaped =
         percent_encoding::utf8_percent_encode(model.as_str(), percent_encoding::NON_ALPHANUMERIC);

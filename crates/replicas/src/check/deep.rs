@@ -1,4 +1,4 @@
-//! Deep check: tests that a replica works and answers correctly.
+//! Deep health check: tests that a replica works and gives the known answer.
 
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use serde_json::json;
 use spillway_types::ModelName;
 
 use super::{CheckResult, Expectation};
-use crate::http::{HttpClient, HttpReply, RequestError, Reuse};
-use crate::target::ReplicaTarget;
+use crate::http::{HttpClient, HttpReply, HttpServer, RequestError, Reuse};
 
 /// Deep check of a replica: a real request, sent at an interval. Each check costs the replica one
 /// request.
@@ -44,14 +43,14 @@ impl DeepCheck {
         }
     }
 
-    /// Runs one check over a connection of its own. `gpu_memory_use` returns the share in the last
+    /// Runs one check of the server `api` over a connection of its own. `gpu_memory_use` returns the share in the last
     /// scrape; it is called after the answer.
     pub(crate) async fn run(
         &self,
-        target: &ReplicaTarget,
+        api: &HttpServer,
         gpu_memory_use: impl FnOnce() -> Option<f32>,
     ) -> CheckResult {
-        match self.ask(target).await {
+        match self.ask(api).await {
             Ok(()) if self.is_memory_full(gpu_memory_use()) => CheckResult::MemoryFull,
             Ok(()) => CheckResult::Good,
             // A refusal for overload is no fault of the replica.
@@ -60,8 +59,8 @@ impl DeepCheck {
         }
     }
 
-    async fn ask(&self, target: &ReplicaTarget) -> Result<(), RequestError> {
-        let reply = self.request.send(target, self.timeout).await?;
+    async fn ask(&self, api: &HttpServer) -> Result<(), RequestError> {
+        let reply = self.request.send(api, self.timeout).await?;
         let is_right = match &self.expect {
             Some(expect) => expect.is_met(&reply.body),
             None => self.request.is_answered_by(&reply.body),
@@ -110,12 +109,8 @@ impl DeepRequest {
         Self::Custom { path, content_type: JSON, body }
     }
 
-    async fn send(
-        &self,
-        target: &ReplicaTarget,
-        bound: Duration,
-    ) -> Result<HttpReply, RequestError> {
-        let mut client = HttpClient::new(target.server(None));
+    async fn send(&self, api: &HttpServer, bound: Duration) -> Result<HttpReply, RequestError> {
+        let mut client = HttpClient::new(api.clone());
         match self {
             Self::Chat { model } => one_token(&mut client, model, "Say yes.", bound).await,
             Self::Custom { path, content_type, body } => {
@@ -131,6 +126,7 @@ impl DeepRequest {
                 let pointer = "/choices/0".to_owned();
                 Expectation::Json { pointer, value: None }.is_met(body)
             }
+            // What an answer has to look like is not known here.
             Self::Custom { .. } => true,
         }
     }

@@ -77,6 +77,7 @@ fn put_varint(bytes: &mut BytesMut, mut value: u64) {
 pub(crate) fn decode(frame: &[u8]) -> Option<u64> {
     let (head, message) = frame.split_at_checked(5)?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
+    // The first byte is set for a compressed message, which nobody asked for.
     if head[0] != 0 || usize::try_from(length).ok()? != message.len() {
         return None;
     }

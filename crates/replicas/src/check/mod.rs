@@ -1,4 +1,4 @@
-//! Checks of replicas: requests, intervals and results.
+//! Health checks of replicas: requests, intervals and results.
 
 mod active;
 mod deep;

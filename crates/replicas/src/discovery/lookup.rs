@@ -144,6 +144,7 @@ fn build(source: &DnsSource) -> Result<TokioResolver, NetError> {
     };
     let options = builder.options_mut();
     options.timeout = source.timeout / ATTEMPTS;
+    // hickory counts the tries after the first.
     options.attempts = (ATTEMPTS - 1) as usize;
     // A cache would hide changes until a long TTL is over.
     options.cache_size = 0;

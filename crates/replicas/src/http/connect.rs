@@ -50,6 +50,15 @@ impl HttpServer {
             format!("{}:{}", self.host, self.port)
         }
     }
+
+    /// Returns the server at `port` of the same host, which gets HTTP/1.1, or this server if there
+    /// is none.
+    pub(crate) fn at(&self, port: Option<u16>) -> Self {
+        match port {
+            Some(port) => Self { port, protocol: HttpProtocol::Http1, ..self.clone() },
+            None => self.clone(),
+        }
+    }
 }
 
 /// Connection with or without TLS.

@@ -11,10 +11,9 @@ use http::{HeaderValue, Method, StatusCode};
 use spillway_types::ModelsPage;
 
 use crate::check::Probe;
-use crate::http::{HttpClient, HttpReply, RequestError, Reuse};
+use crate::http::{HttpClient, HttpReply, HttpServer, RequestError, Reuse};
 use crate::kind::ServerKind;
 use crate::scrape::{Scrape, Scraper};
-use crate::target::ReplicaTarget;
 
 pub(crate) use engine::EnginePage;
 pub(crate) use index::read_index;
@@ -101,18 +100,20 @@ impl IdentityCheck {
     /// up to ten requests. `before` is the result of the last recognition.
     pub(crate) async fn recognise(
         &self,
-        target: &ReplicaTarget,
+        api: &HttpServer,
         before: Option<Engine>,
     ) -> EngineReading {
-        let mut client = HttpClient::new(target.server(None));
+        let mut client = HttpClient::new(api.clone());
         for page in EnginePage::ALL {
             match self.ask(&mut client, Method::GET, page.path()).await {
                 Ok(reply) if is_unsure(reply.status) => return EngineReading::NoAnswer,
                 Ok(reply) => {
                     if let Some(kind) = page.kind(reply.status.as_u16(), &reply.body) {
-                        return self.examine(kind, before, &mut client, target).await;
+                        return self.examine(kind, before, &mut client, api).await;
                     }
                 }
+                // A page of that length is none of those that tell the software; the next one may
+                // be.
                 Err(RequestError::TooLarge | RequestError::BadRequest) => {}
                 // Some servers close the connection for an unknown path.
                 Err(RequestError::Broken) if page != EnginePage::Models => {}
@@ -129,7 +130,7 @@ impl IdentityCheck {
         kind: ServerKind,
         before: Option<Engine>,
         client: &mut HttpClient,
-        target: &ReplicaTarget,
+        api: &HttpServer,
     ) -> EngineReading {
         let has_health = match kind.probe() {
             // A probe with `{model}` asks for the model's state, which all such servers have.
@@ -147,7 +148,7 @@ impl IdentityCheck {
             Some(page) => {
                 let has_port = page.port.is_some();
                 let scrape = Scrape { timeout: self.timeout, ..Scrape::new(page) };
-                match Scraper::new(&scrape, target).scrape().await {
+                match Scraper::new(&scrape, api).scrape().await {
                     // Some numbers are on the page only after a first request.
                     Ok(_) | Err(RequestError::WrongAnswer) => true,
                     Err(
@@ -169,7 +170,7 @@ impl IdentityCheck {
     pub(crate) async fn read_models(
         &self,
         kind: Option<ServerKind>,
-        target: &ReplicaTarget,
+        api: &HttpServer,
     ) -> ModelsReading {
         let is_listed = kind.is_none_or(ServerKind::may_list_models);
         let has_index = self.needs_models && kind.is_some_and(ServerKind::has_index);
@@ -178,7 +179,7 @@ impl IdentityCheck {
             (false, true) => (Method::POST, INDEX),
             (false, false) => return ModelsReading::NoPage,
         };
-        let mut client = HttpClient::new(target.server(None));
+        let mut client = HttpClient::new(api.clone());
         match self.ask(&mut client, method, path).await {
             Ok(reply) if reply.status.is_success() => {
                 let read = if is_listed { read_page } else { read_index };

@@ -76,9 +76,10 @@ impl ReplicaWatch {
 
     async fn check_active(&self, check: &ActiveCheck) -> Infallible {
         let mut rng = self.begin("active").await;
+        let api = self.target.server();
         loop {
             let started = Instant::now();
-            let result = check.run(&self.target).await;
+            let result = check.run(&api, self.target.first_model()).await;
             self.tell_check(CheckKind::Active, result, started);
             sleep(pause(check.interval, &mut rng)).await;
         }
@@ -86,9 +87,10 @@ impl ReplicaWatch {
 
     async fn check_deep(&self, check: &DeepCheck) -> Infallible {
         let mut rng = self.begin("deep").await;
+        let api = self.target.server();
         loop {
             let started = Instant::now();
-            let result = check.run(&self.target, || self.gpu_memory_use.read()).await;
+            let result = check.run(&api, || self.gpu_memory_use.read()).await;
             self.tell_check(CheckKind::Deep, result, started);
             sleep(pause(check.interval, &mut rng)).await;
         }
@@ -120,11 +122,13 @@ impl ReplicaWatch {
     /// models. A replica that did not answer may have been restarted as something else.
     async fn identify(&self, check: &IdentityCheck) -> Infallible {
         let mut rng = self.begin("identity").await;
+        let api = self.target.server();
         let mut engine = None;
+        // Stays `None` if the config names the software: then nothing has to be recognised.
         let mut look_at = check.kind.is_none().then(Instant::now);
         loop {
             if look_at.is_some_and(|at| at <= Instant::now()) {
-                let reading = check.recognise(&self.target, engine).await;
+                let reading = check.recognise(&api, engine).await;
                 // Without an answer, the replica is examined again after the next reading of its
                 // models.
                 if reading != EngineReading::NoAnswer {
@@ -134,7 +138,7 @@ impl ReplicaWatch {
                 }
             }
             let kind = check.kind.or_else(|| engine.map(|engine| engine.kind));
-            let reading = check.read_models(kind, &self.target).await;
+            let reading = check.read_models(kind, &api).await;
             let rest = check.pause(&reading);
             match reading {
                 ModelsReading::Page(page) => self.tell(FactKind::Models(Some(Arc::new(page)))),
@@ -156,7 +160,7 @@ impl ReplicaWatch {
     async fn scrape(&self, page: usize, scrape: &Scrape) -> Infallible {
         self.begin("scrape").await;
         let pace = ScrapePace::new(scrape.period);
-        let mut scraper = Scraper::new(scrape, &self.target);
+        let mut scraper = Scraper::new(scrape, &self.target.server());
         loop {
             let outcome = scraper.scrape().await;
             // A page without this number must not erase that of another page.

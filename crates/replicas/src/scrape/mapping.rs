@@ -186,6 +186,7 @@ impl Mapping {
 impl FieldMapping {
     fn evaluate(&self, tallies: &[MappingTally<'_>]) -> Option<f64> {
         let of = |selector: &Selector| {
+            // One metric may serve two fields, one by its value and one by its labels.
             let is_it = |tally: &&MappingTally<'_>| {
                 tally.selector == selector && tally.labels == self.labels && tally.samples > 0.0
             };

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use super::{CacheReport, Scrape};
 use crate::http::{HttpClient, HttpProtocol, HttpServer, RequestError, Reuse};
-use crate::target::ReplicaTarget;
 
 /// Content of a page, and the time that its scrape took.
 #[derive(Clone, Copy, Debug)]
@@ -26,14 +25,14 @@ pub(crate) struct Scraper<'a> {
 }
 
 impl<'a> Scraper<'a> {
-    pub(crate) fn new(scrape: &'a Scrape, target: &ReplicaTarget) -> Self {
+    pub(crate) fn new(scrape: &'a Scrape, api: &HttpServer) -> Self {
         let server = if scrape.host.is_none() && scrape.port.is_none() {
-            target.server(None)
+            api.clone()
         } else {
             // A page outside the replica's API must not get the API's credential and protocol.
             HttpServer {
-                host: scrape.host.clone().unwrap_or_else(|| target.host.clone()),
-                port: scrape.port.unwrap_or(target.port),
+                host: scrape.host.clone().unwrap_or_else(|| api.host.clone()),
+                port: scrape.port.unwrap_or(api.port),
                 tls: scrape.tls.clone(),
                 protocol: HttpProtocol::Http1,
                 headers: Vec::new(),
@@ -54,6 +53,7 @@ impl<'a> Scraper<'a> {
             return Err(RequestError::Status(reply.status.as_u16()));
         }
         let (report, cache) = self.scrape.mapping.read(&reply.body);
+        // A page without any of the numbers is the wrong page, or a server that reports no load.
         if report == LoadReport::default() && cache == CacheReport::default() {
             return Err(RequestError::WrongAnswer);
         }
