@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use spillway_quota::{LimitTerms, Quotas, Scope, Units};
+use spillway_raft::saved::{load, save};
 
 use super::saved::{Owed, owed_path};
-use crate::saved::{load, save};
 
 /// Shortest time between two writes. A process that crashes forgets the debts since the last.
 const PACE: Duration = Duration::from_secs(5);

@@ -12,6 +12,6 @@ mod spent;
 mod task;
 mod uptime;
 
-pub(crate) use live::{FileLimits, live};
-pub(crate) use own::pay_own;
-pub(crate) use task::{Division, DivisionParts};
+pub use live::{FileLimits, live};
+pub use own::pay_own;
+pub use task::{Division, DivisionParts};

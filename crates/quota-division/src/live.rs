@@ -14,7 +14,7 @@ const LIMITS_MAX: usize = 256;
 
 /// Source of the config's limits for the admin API.
 #[derive(Debug)]
-pub(crate) struct FileLimits(pub(crate) Arc<Gateway>);
+pub struct FileLimits(pub Arc<Gateway>);
 
 impl OwnLimits for FileLimits {
     fn own_limits(&self, most: usize) -> Vec<(LimitTerms, Option<LimitUsage>)> {
@@ -23,7 +23,7 @@ impl OwnLimits for FileLimits {
 }
 
 /// Returns the figures of limits on this node.
-pub(crate) fn live(gateway: &Gateway) -> Vec<LiveLimit> {
+pub fn live(gateway: &Gateway) -> Vec<LiveLimit> {
     let standings = gateway.quotas().standings(Instant::now(), LIMITS_MAX).into_iter();
     let kinds = standings.flat_map(|(terms, usage)| {
         let whole = terms.whole;

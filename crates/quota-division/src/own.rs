@@ -10,7 +10,7 @@ use tokio::time::interval;
 const PACE: Duration = Duration::from_millis(500);
 
 /// Pays debt to the limits of the config file while no request does.
-pub(crate) async fn pay_own(gateway: Arc<Gateway>) {
+pub async fn pay_own(gateway: Arc<Gateway>) {
     let mut ticks = interval(PACE);
     loop {
         ticks.tick().await;

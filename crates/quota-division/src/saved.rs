@@ -76,7 +76,7 @@ pub(super) fn owed_path(folder: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::saved::{load, save};
+    use spillway_raft::saved::{load, save};
 
     #[test]
     fn what_was_owed_is_there_again() {

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 use spillway_quota::{LimitKind, LimitTerms, Quotas, RequestWindow, Scope, Units};
+use spillway_raft::saved::{load, save_unsynced};
 
 use super::uptime::Uptime;
-use crate::saved::{load, save_unsynced};
 
 /// Name of the file in the data folder.
 const FILE: &str = "limits_spent";
@@ -107,6 +107,7 @@ impl Journal {
 
     /// Writes the charges if they have changed, at most once in a period.
     pub(super) fn note(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant) {
+        // Until the charges of the process before are counted, the file is all that knows them.
         if self.before.is_none() && self.not_before.is_none_or(|at| now >= at) {
             self.write(quotas, limits, now, false);
         }

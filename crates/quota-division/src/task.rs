@@ -7,8 +7,11 @@ use std::time::{Duration, Instant, SystemTime};
 use spillway_cluster_state::{Actor, Command, LEASE_MS, Outcome, PLACE_MS, State};
 use spillway_control_plane::ControlPlane;
 use spillway_proxy::Gateway;
-use spillway_quota::{Before, Book, Fate, Holder, LimitKind, LimitTerms, Quotas, Statement, Units};
+use spillway_quota::{
+    AgreedLimits, Before, Fate, Holder, LimitKind, LimitTerms, Quotas, Statement, Units,
+};
 use spillway_raft::ProposeError;
+use spillway_raft::saved::{load, save};
 use spillway_types::{NodeName, RegionName, unix_ms};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
@@ -19,7 +22,6 @@ use super::debts::Debts;
 use super::saved::{self, SavedQuota, Stopped};
 use super::spent::Journal;
 use super::uptime::Uptime;
-use crate::saved::{load, save};
 
 /// Period of looking at requests' demand and at the agreed state.
 const LOOK: Duration = Duration::from_millis(250);
@@ -38,22 +40,26 @@ type Answer = (u64, Fate);
 
 /// Parts of the node that the task works with.
 #[derive(Debug)]
-pub(crate) struct DivisionParts {
-    pub(crate) node: NodeName,
-    pub(crate) region: RegionName,
+pub struct DivisionParts {
+    /// Name of this node.
+    pub node: NodeName,
+    /// Region of this node.
+    pub region: RegionName,
     /// Data folder.
-    pub(crate) folder: PathBuf,
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) control_plane: Arc<ControlPlane>,
+    pub folder: PathBuf,
+    /// Gateway whose requests the limits meet.
+    pub gateway: Arc<Gateway>,
+    /// Control plane that statements are proposed to.
+    pub control_plane: Arc<ControlPlane>,
     /// Tracker of the tasks that propose statements.
-    pub(crate) tasks: TaskTracker,
+    pub tasks: TaskTracker,
     /// Ends the task with the node.
-    pub(crate) stop: CancellationToken,
+    pub stop: CancellationToken,
 }
 
 /// Handle of the task that divides limits.
 #[derive(Debug)]
-pub(crate) struct Division {
+pub struct Division {
     leaving: mpsc::Sender<oneshot::Sender<()>>,
 }
 
@@ -63,7 +69,7 @@ struct Divider {
     holder: Holder,
     /// Records that the book was made of.
     seen: Arc<State>,
-    book: Book,
+    agreed_limits: AgreedLimits,
     path: PathBuf,
     saved: SavedQuota,
     /// Charges of the process before, until they are counted.
@@ -81,7 +87,7 @@ struct Divider {
 impl Division {
     /// Applies the present agreed state at once, before the first request comes, and follows it in
     /// the returned future.
-    pub(crate) fn start(
+    pub fn start(
         parts: DivisionParts,
         state: &Arc<State>,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
@@ -94,7 +100,7 @@ impl Division {
 
     /// Gives back the leases and writes down the charges. To be called when no request is let in
     /// any more and the cluster can still be reached.
-    pub(crate) async fn leave(&self) {
+    pub async fn leave(&self) {
         let (done, is_done) = oneshot::channel();
         if self.leaving.send(done).await.is_ok() {
             // An error means that the task has ended: there is nothing to wait for.
@@ -127,9 +133,10 @@ impl Divider {
         let divider = Self {
             holder,
             seen: Arc::new(State::new()),
-            book: Book::default(),
+            agreed_limits: AgreedLimits::default(),
             path,
             saved: SavedQuota { lowered: kept, stopped: None },
+            // The journal has these charges as well, and none must count twice.
             stopped: stopped.filter(|_| !journal.is_known()),
             debts: Debts::load(&parts.folder),
             journal,
@@ -181,7 +188,7 @@ impl Divider {
         self.take_book(&state);
         let gateway = Arc::clone(&self.parts.gateway);
         let (shares, quotas) = (state.shares(), gateway.quotas());
-        let said = self.holder.look(Instant::now(), shares, &self.book, quotas);
+        let said = self.holder.look(Instant::now(), shares, &self.agreed_limits, quotas);
         self.debts.note(gateway.quotas(), Instant::now());
         self.journal.note(gateway.quotas(), &self.terms, Instant::now());
         let Some(said) = said else { return };
@@ -211,7 +218,7 @@ impl Divider {
             return;
         }
         let now_ns = quotas.clock_ns(Instant::now());
-        let holds = || self.holder.holds_shares(now_ns, state.shares(), &self.book);
+        let holds = || self.holder.holds_shares(now_ns, state.shares(), &self.agreed_limits);
         if self.born.elapsed() >= READY_LIMIT || state.cluster().is_some() && holds() {
             quotas.set_ready(true);
         }
@@ -230,11 +237,11 @@ impl Divider {
         if is_same && before.cluster() == state.cluster() {
             return;
         }
-        self.book = state.limit_book(&self.parts.region);
+        self.agreed_limits = state.agreed_limits(&self.parts.region);
         if state.cluster().is_none() {
-            self.book.terms.clear();
+            self.agreed_limits.terms.clear();
         }
-        let terms = self.book.terms.iter().map(|(scope, terms)| LimitTerms {
+        let terms = self.agreed_limits.terms.iter().map(|(scope, terms)| LimitTerms {
             scope: scope.clone(),
             whole: terms.whole,
             requests: terms.requests,
@@ -261,7 +268,7 @@ impl Divider {
     /// Counts the charges of the process before.
     fn assume(&self, stopped: &Stopped) {
         let (now, up) = (Instant::now(), Uptime::now());
-        for scope in self.book.terms.keys() {
+        for scope in self.agreed_limits.terms.keys() {
             for (age, tokens) in stopped.charged(scope, &up) {
                 self.quotas().assume(scope, Units([0, tokens, 0]), age, now);
             }
@@ -295,7 +302,7 @@ impl Divider {
         let now = Instant::now();
         self.debts.write(self.parts.gateway.quotas(), now);
         self.journal.close(self.parts.gateway.quotas(), &self.terms, now);
-        let tokens = self.book.terms.keys().map(|scope| {
+        let tokens = self.agreed_limits.terms.keys().map(|scope| {
             let spent = self.quotas().spent(scope, LimitKind::TokenRate, now);
             let spent = spent.into_iter().map(|(age, units)| (age.as_millis() as u64, units));
             (scope.clone(), spent.collect())
@@ -311,7 +318,7 @@ impl Divider {
         loop {
             self.holder.leave();
             let (shares, quotas) = (state.shares(), gateway.quotas());
-            let said = self.holder.look(Instant::now(), shares, &self.book, quotas);
+            let said = self.holder.look(Instant::now(), shares, &self.agreed_limits, quotas);
             let is_noted = self.note_lowered();
             let Some(said) = said.filter(|_| is_noted) else { return };
             let command = self.command(said);
@@ -321,7 +328,7 @@ impl Divider {
 
     /// Lets in nothing that a limit applies to from now on.
     fn drop_all(&self) {
-        for scope in self.book.terms.keys() {
+        for scope in self.agreed_limits.terms.keys() {
             self.quotas().hold(scope, &spillway_quota::Holding::default());
         }
     }
@@ -350,6 +357,7 @@ async fn say(control_plane: Arc<ControlPlane>, command: Command, limit: Duration
             }
             _ => Fate::TakenIn,
         },
+        // These are refused before anything goes to the log.
         Err(ProposeError::Budget { .. } | ProposeError::TooLarge { .. } | ProposeError::TooNew) => {
             Fate::Never
         }

@@ -29,6 +29,7 @@ impl Uptime {
     /// Returns the least time that has passed since `earlier`.
     pub(super) fn since(&self, earlier: &Self) -> Duration {
         let is_same = self.boot == earlier.boot;
+        // After a restart of the machine it is only certain that it has been up for so long since.
         let passed_ms = if is_same { self.up_ms.saturating_sub(earlier.up_ms) } else { self.up_ms };
         Duration::from_millis(passed_ms)
     }

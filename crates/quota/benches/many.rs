@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use spillway_quota::{
-    Before, Book, Fate, Ground, Holder, LimitTerms, PoolTerms, QuotaAsk, Quotas, ROWS_MAX,
+    AgreedLimits, Before, Fate, Ground, Holder, LimitTerms, PoolTerms, QuotaAsk, Quotas, ROWS_MAX,
     RequestWindow, Scope, Shares, Statement, Units, floors,
 };
 use spillway_types::{NodeName, RegionName};
@@ -81,7 +81,7 @@ struct BenchNode {
     name: NodeName,
     holder: Holder,
     quotas: Quotas,
-    book: Book,
+    agreed_limits: AgreedLimits,
 }
 
 /// Statement on its way, and when all nodes know it.
@@ -138,7 +138,7 @@ impl QuotaWorld {
             let quotas = Quotas::new(at);
             quotas.set_limits(&limits);
             let region = RegionName::from(&name.as_str()[..1]);
-            let book = Book {
+            let agreed_limits = AgreedLimits {
                 terms: terms.clone(),
                 members: members.clone(),
                 siblings: roster[&region].iter().cloned().collect(),
@@ -149,7 +149,7 @@ impl QuotaWorld {
                 name: name.clone(),
                 holder: Holder::new(name.clone(), 1, Before::Nothing, dice),
                 quotas,
-                book,
+                agreed_limits,
             }
         };
         let nodes = members.iter().enumerate().map(node).collect();
@@ -188,7 +188,8 @@ impl QuotaWorld {
         }
         for (by, node) in self.nodes.iter_mut().enumerate() {
             let begin = now();
-            let statement = node.holder.look(self.at, &self.shares, &node.book, &node.quotas);
+            let statement =
+                node.holder.look(self.at, &self.shares, &node.agreed_limits, &node.quotas);
             self.look_us.push((now() - begin).as_secs_f64() * 1e6);
             if let Some(statement) = statement {
                 self.said.push(statement.bytes_about());

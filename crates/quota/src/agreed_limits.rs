@@ -8,7 +8,7 @@ use crate::{PoolTerms, RequestWindow, Scope, Units};
 
 /// The limits and nodes that the cluster has agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Book {
+pub struct AgreedLimits {
     /// Terms by which each limit is divided.
     pub terms: BTreeMap<Scope, PoolTerms>,
     /// Registered nodes.
@@ -23,7 +23,7 @@ pub struct Book {
     pub lease_ms: u32,
 }
 
-impl Book {
+impl AgreedLimits {
     /// Returns the longest window over which any limit counts requests.
     pub(crate) fn requests_longest(&self) -> RequestWindow {
         self.terms.values().map(|terms| terms.requests).max().unwrap_or_default()

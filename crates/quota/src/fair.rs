@@ -5,6 +5,7 @@
 #[must_use]
 pub(crate) fn fair(total: u64, needs: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..needs.len()).collect();
+    // Small needs first: what they leave is divided among the larger ones.
     order.sort_by_key(|place| needs[*place]);
     let mut parts = vec![0; needs.len()];
     let mut left = total;

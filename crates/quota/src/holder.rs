@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use spillway_types::NodeName;
 
-use crate::book::{Before, Book};
+use crate::agreed_limits::{AgreedLimits, Before};
 use crate::fate::{Fate, Pending};
 use crate::need::needed;
 use crate::pace::{Pace, StatementTurn};
@@ -98,18 +98,18 @@ impl Holder {
         &mut self,
         now: Instant,
         shares: &Shares,
-        book: &Book,
+        agreed_limits: &AgreedLimits,
         quotas: &Quotas,
     ) -> Option<Statement> {
         let now_ns = quotas.clock_ns(now);
         self.born_ns.get_or_insert(now_ns);
-        self.observe(now_ns, shares, book);
+        self.observe(now_ns, shares, agreed_limits);
         let turn = if self.is_waiting { StatementTurn::No } else { self.pace.turn(now_ns) };
-        let is_renewal = self.is_renewal_due(now_ns, shares, book.lease_ms);
+        let is_renewal = self.is_renewal_due(now_ns, shares, agreed_limits.lease_ms);
         let mut lines = Vec::new();
         let mut is_urgent = false;
-        for scope in self.round(book) {
-            let mut seen = LimitView::new(&self.run, shares, book, &scope);
+        for scope in self.round(agreed_limits) {
+            let mut seen = LimitView::new(&self.run, shares, agreed_limits, &scope);
             if self.is_leaving {
                 seen.lease_most = Units::NONE;
             }
@@ -120,6 +120,7 @@ impl Holder {
                     seen.floor_most[kind] = u64::MAX;
                 }
             }
+            // Before the line is made: what a statement gives up must not be charged any more.
             self.follow(&seen, now_ns, quotas);
             self.feel(&seen, quotas);
             if turn == StatementTurn::No {
@@ -137,9 +138,9 @@ impl Holder {
         if turn == StatementTurn::No {
             return None;
         }
-        lines.extend(self.farewells(shares, book, LINES_MAX - lines.len()));
-        let inherits = self.inherits(now_ns, book);
-        let mut overdue = self.watch.overdue(now_ns, &self.run, inherits, (shares, book));
+        lines.extend(self.farewells(shares, agreed_limits, LINES_MAX - lines.len()));
+        let inherits = self.inherits(now_ns, agreed_limits);
+        let mut overdue = self.watch.overdue(now_ns, &self.run, inherits, (shares, agreed_limits));
         overdue.truncate(OVERDUE_MAX);
         // Leases of this node's earlier process are needed at once.
         is_urgent |= overdue.iter().any(|overdue| overdue.run.node == self.run.node);
@@ -154,23 +155,23 @@ impl Holder {
         }
         self.pace.said(now_ns, turn);
         self.note_introduced(&lines, shares, now_ns);
-        Some(self.state((now_ns, shares, book.lease_ms), lines, overdue))
+        Some(self.state((now_ns, shares, agreed_limits.lease_ms), lines, overdue))
     }
 
     /// Returns true if this process holds its shares of all limits, including those of earlier
     /// processes.
     #[must_use]
-    pub fn holds_shares(&self, now_ns: u64, shares: &Shares, book: &Book) -> bool {
+    pub fn holds_shares(&self, now_ns: u64, shares: &Shares, agreed_limits: &AgreedLimits) -> bool {
         let is_held =
             |scope| shares.pool(scope).is_some_and(|pool| pool.lease(&self.run).is_some());
         let is_limited = |kind: &LimitKind| {
-            book.terms.values().any(|terms| terms.whole[*kind as usize].is_some())
+            agreed_limits.terms.values().any(|terms| terms.whole[*kind as usize].is_some())
         };
-        let requests = book.requests_longest();
+        let requests = agreed_limits.requests_longest();
         let is_known = |kind| self.knows(kind, now_ns, requests);
-        book.terms.is_empty()
+        agreed_limits.terms.is_empty()
             || now_ns < self.ends_ns
-                && book.terms.keys().all(is_held)
+                && agreed_limits.terms.keys().all(is_held)
                 && LimitKind::ALL.into_iter().filter(is_limited).all(is_known)
                 && !has_legacy(shares, &self.run, [true; 3])
     }
@@ -188,6 +189,8 @@ impl Holder {
     pub fn answered(&mut self, serial: u64, fate: Fate, now_ns: u64) {
         self.is_waiting = false;
         match fate {
+            // A statement that may still be applied binds this process until the agreed state shows
+            // it.
             Fate::TakenIn | Fate::Unknown => {}
             Fate::Never => self.pending.retain(|pending| pending.serial != serial),
         }
@@ -216,11 +219,13 @@ impl Holder {
         self.ends_ns
     }
 
-    fn observe(&mut self, now_ns: u64, shares: &Shares, book: &Book) {
+    fn observe(&mut self, now_ns: u64, shares: &Shares, agreed_limits: &AgreedLimits) {
         match shares.runs().get(&self.run) {
             Some(row) if row.serial > self.applied => {
                 let sent = self.pending.iter().find(|pending| pending.serial == row.serial);
                 if let Some(sent) = sent {
+                    // Counted from before it was made; other nodes count from when they see it,
+                    // which is later.
                     self.ends_ns = sent.at_ns + u64::from(row.length_ms) * 1_000_000;
                 }
                 self.applied = row.serial;
@@ -231,7 +236,8 @@ impl Holder {
             Some(_) => {}
             None => self.overtake(shares),
         }
-        let was_sibling = self.watch.observe(now_ns, &self.run, shares, &book.siblings);
+        let was_sibling = self.watch.observe(now_ns, &self.run, shares, &agreed_limits.siblings);
+        // The region's pace is shared: one statement in two seconds, whichever node makes it.
         if was_sibling {
             self.pace.wait(now_ns);
         }
@@ -252,14 +258,14 @@ impl Holder {
     }
 
     /// Returns the limits to look at now: all of them, or the next ones of very many.
-    fn round(&mut self, book: &Book) -> Vec<Scope> {
+    fn round(&mut self, agreed_limits: &AgreedLimits) -> Vec<Scope> {
         let first = self.next.take();
-        let from = first.as_ref().map(|first| book.terms.range(first..));
+        let from = first.as_ref().map(|first| agreed_limits.terms.range(first..));
         let scopes: Vec<Scope> = match from {
             Some(rest) => rest.map(|(scope, _)| scope.clone()).take(SCOPES_EACH_LOOK).collect(),
-            None => book.terms.keys().take(SCOPES_EACH_LOOK).cloned().collect(),
+            None => agreed_limits.terms.keys().take(SCOPES_EACH_LOOK).cloned().collect(),
         };
-        if book.terms.len() > SCOPES_EACH_LOOK && scopes.len() == SCOPES_EACH_LOOK {
+        if agreed_limits.terms.len() > SCOPES_EACH_LOOK && scopes.len() == SCOPES_EACH_LOOK {
             self.next = scopes.last().cloned();
         }
         scopes
@@ -313,9 +319,9 @@ impl Holder {
 
     /// Returns the kinds that this process may take over from earlier processes of its node; None
     /// if it inherits nothing.
-    fn inherits(&self, now_ns: u64, book: &Book) -> Option<[bool; 3]> {
+    fn inherits(&self, now_ns: u64, agreed_limits: &AgreedLimits) -> Option<[bool; 3]> {
         let may = self.before != Before::Nothing;
-        let requests = book.requests_longest();
+        let requests = agreed_limits.requests_longest();
         may.then(|| {
             // A limit that counts requests by the second may stand beside one by the minute.
             let each = [RequestWindow::Second, requests];
@@ -414,9 +420,14 @@ impl Holder {
     }
 
     /// Returns lines that give back what this node still has of removed limits.
-    fn farewells(&mut self, shares: &Shares, book: &Book, most: usize) -> Vec<ShareLine> {
-        self.needs.retain(|scope, _| book.terms.contains_key(scope));
-        self.introduced.retain(|scope, _| book.terms.contains_key(scope));
+    fn farewells(
+        &mut self,
+        shares: &Shares,
+        agreed_limits: &AgreedLimits,
+        most: usize,
+    ) -> Vec<ShareLine> {
+        self.needs.retain(|scope, _| agreed_limits.terms.contains_key(scope));
+        self.introduced.retain(|scope, _| agreed_limits.terms.contains_key(scope));
         let is_mine = |pool: &Pool| {
             let lease = pool.lease(&self.run).copied().unwrap_or_default();
             !pool.floor(&self.run.node).is_none() || lease != PoolLease::default()
@@ -424,7 +435,7 @@ impl Holder {
         let gone = shares
             .pools()
             .iter()
-            .filter(|(scope, pool)| !book.terms.contains_key(*scope) && is_mine(pool));
+            .filter(|(scope, pool)| !agreed_limits.terms.contains_key(*scope) && is_mine(pool));
         let line = |(scope, _): (&Scope, _)| ShareLine {
             scope: scope.clone(),
             floor: Units::NONE,

@@ -12,7 +12,7 @@ const STEP: Duration = Duration::from_secs(3);
 struct World {
     holder: Holder,
     shares: Shares,
-    book: Book,
+    agreed_limits: AgreedLimits,
     quotas: Quotas,
     now: Instant,
 }
@@ -29,7 +29,7 @@ impl World {
         let floors = floors(whole, &BTreeMap::new(), &roster);
         let terms = PoolTerms { whole, floors, nodes: 1, ..PoolTerms::default() };
         let scopes = (0..limits).map(|n| Scope::Tenant(format!("tenant-{n:04}").as_str().into()));
-        let book = Book {
+        let agreed_limits = AgreedLimits {
             terms: scopes.map(|scope| (scope, terms.clone())).collect(),
             members: [node.clone()].into(),
             siblings: [node.clone()].into(),
@@ -43,9 +43,9 @@ impl World {
             whole,
             requests: RequestWindow::Second,
         };
-        quotas.set_limits(&book.terms.keys().map(of).collect::<Vec<_>>());
+        quotas.set_limits(&agreed_limits.terms.keys().map(of).collect::<Vec<_>>());
         let holder = Holder::new(node, 1, Before::Nothing, fastrand::Rng::with_seed(1));
-        Self { holder, shares: Shares::default(), book, quotas, now }
+        Self { holder, shares: Shares::default(), agreed_limits, quotas, now }
     }
 
     /// Creates a world whose node has leased all it can have.
@@ -71,11 +71,12 @@ impl World {
 
     /// Looks once. Returns true if a statement was made, which is applied at once if `is_told`.
     fn look(&mut self, is_told: bool) -> bool {
-        let looked = self.holder.look(self.now, &self.shares, &self.book, &self.quotas);
+        let looked = self.holder.look(self.now, &self.shares, &self.agreed_limits, &self.quotas);
         let Some(said) = looked else { return false };
         if is_told {
-            let terms = |scope: &Scope| self.book.terms.get(scope).cloned();
-            let ground = Ground { members: &self.book.members, terms: &terms, rows_max: ROWS_MAX };
+            let terms = |scope: &Scope| self.agreed_limits.terms.get(scope).cloned();
+            let ground =
+                Ground { members: &self.agreed_limits.members, terms: &terms, rows_max: ROWS_MAX };
             self.shares.apply(&said, &ground).unwrap();
         }
         self.holder.answered(said.serial, Fate::TakenIn, self.quotas.clock_ns(self.now));
@@ -106,7 +107,7 @@ const WHOLE: [Option<u64>; 3] = [Some(10), Some(100), Some(5)];
 
 impl World {
     fn scope(&self) -> Scope {
-        self.book.terms.keys().next().unwrap().clone()
+        self.agreed_limits.terms.keys().next().unwrap().clone()
     }
 
     /// Returns the units that may be used, after a look.
@@ -120,7 +121,7 @@ impl World {
         let dice = fastrand::Rng::with_seed(incarnation);
         self.holder = Holder::new("a".into(), incarnation, before, dice);
         self.quotas = Quotas::new(self.now);
-        let terms = self.book.terms.iter().map(|(scope, terms)| LimitTerms {
+        let terms = self.agreed_limits.terms.iter().map(|(scope, terms)| LimitTerms {
             scope: scope.clone(),
             whole: terms.whole,
             requests: terms.requests,
@@ -133,7 +134,7 @@ impl World {
         for ms in (0..120_000).step_by(250) {
             self.look(true);
             let now_ns = self.quotas.clock_ns(self.now);
-            if self.holder.holds_shares(now_ns, &self.shares, &self.book) {
+            if self.holder.holds_shares(now_ns, &self.shares, &self.agreed_limits) {
                 self.look(true);
                 return ms;
             }
@@ -175,7 +176,7 @@ fn a_process_that_knows_what_was_charged_takes_over_what_the_one_before_held() {
 impl World {
     /// Returns true if the process holds its shares, without a look.
     fn holds_shares(&self) -> bool {
-        self.holder.holds_shares(self.quotas.clock_ns(self.now), &self.shares, &self.book)
+        self.holder.holds_shares(self.quotas.clock_ns(self.now), &self.shares, &self.agreed_limits)
     }
 
     fn pass(&mut self, ms: u64) {
@@ -185,9 +186,9 @@ impl World {
     /// Adds a limit that no node knows.
     fn add(&mut self, name: &str, requests: RequestWindow) -> Scope {
         let scope = Scope::Tenant(name.into());
-        let first = self.book.terms.values().next().expect("a limit").clone();
-        self.book.terms.insert(scope.clone(), PoolTerms { requests, ..first });
-        let terms = self.book.terms.iter().map(|(scope, terms)| LimitTerms {
+        let first = self.agreed_limits.terms.values().next().expect("a limit").clone();
+        self.agreed_limits.terms.insert(scope.clone(), PoolTerms { requests, ..first });
+        let terms = self.agreed_limits.terms.iter().map(|(scope, terms)| LimitTerms {
             scope: scope.clone(),
             whole: terms.whole,
             requests: terms.requests,
@@ -302,7 +303,7 @@ fn a_kind_that_is_new_to_a_limit_stays_open_while_its_division_is_not_known() {
     let mut world = World::of(1, [Some(10), None, Some(5)]);
     world.ready_ms();
     let scope = world.scope();
-    world.book.terms.get_mut(&scope).expect("the limit").whole = WHOLE;
+    world.agreed_limits.terms.get_mut(&scope).expect("the limit").whole = WHOLE;
     let terms = |whole| LimitTerms { scope: scope.clone(), whole, requests: RequestWindow::Second };
     world.quotas.open_limits(&[terms(WHOLE)], world.now);
     for _ in 0..18 {
@@ -321,7 +322,7 @@ fn a_change_of_a_limit_is_said_sooner_than_what_nobody_waits_for() {
     world.pass(5_000);
     assert!(world.look(true), "it speaks, and would wait for two seconds");
     world.look(true);
-    world.book.terms.get_mut(&first).expect("the limit").whole[1] = Some(900);
+    world.agreed_limits.terms.get_mut(&first).expect("the limit").whole[1] = Some(900);
     let mut ms = 0;
     while !world.look(true) {
         world.pass(100);

@@ -5,7 +5,7 @@
 //! network loses or delays messages. [`Quotas`] is the part that requests use: it has only atomics.
 //! docs/limits.md has the rules and their proof.
 
-mod book;
+mod agreed_limits;
 mod fair;
 mod fate;
 mod floors;
@@ -26,19 +26,21 @@ mod scope;
 mod seen;
 mod shares;
 mod statement;
+mod terms;
 mod watch;
 mod window;
 
-pub use book::{Before, Book};
+pub use agreed_limits::{AgreedLimits, Before};
 pub use fate::Fate;
 pub use floors::{FLOORS_PERMILLE_DEFAULT, floors};
 pub use holder::Holder;
 pub use kind::{LimitKind, RequestWindow, UNITS_MAX, Units};
-pub use limiter::{Demand, Holding, LimitUsage};
+pub use limiter::{Demand, Holding, LimitUsage, RateRoom};
 pub use pool::{Pool, PoolLease, PoolTerms};
-pub use quotas::{LimitTerms, Quotas};
-pub use rates::{RateRoom, Rates};
+pub use quotas::Quotas;
+pub use rates::Rates;
 pub use request::{QuotaAsk, QuotaError, QuotaHold};
 pub use scope::Scope;
 pub use shares::{Ground, ROWS_MAX, RunRow, Shares, StatementError};
 pub use statement::{LINES_MAX, OVERDUE_MAX, Overdue, Run, ShareLine, Statement};
+pub use terms::LimitTerms;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::meter::{Charge, Meter};
-use crate::rates::RateRoom;
 use crate::{LimitKind, LimitTerms, RequestWindow, Scope, Units};
 
 /// Units of a limit that a node holds.
@@ -19,6 +18,17 @@ pub struct Holding {
     /// True if this is the node's share that the cluster agreed on. Until the first such share, a
     /// new limit may be used as a whole for a short time, see [`crate::Quotas::open_limits`].
     pub is_share: bool,
+}
+
+/// Room that a rate limit leaves on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateRoom {
+    /// The whole limit, in all regions.
+    pub limit: u64,
+    /// Units that this node would still admit now.
+    pub remaining: u64,
+    /// Time until all that counts now has left the window.
+    pub reset: Duration,
 }
 
 /// Usage of a limit on this node.

@@ -167,6 +167,7 @@ impl Meter {
     pub(crate) fn divided(&self) {
         if !self.is_divided() {
             let until_ns = self.open_until_ns.load(Ordering::Relaxed);
+            // Only once: a share that is told again must not shorten the time further.
             self.open_until_ns.store(until_ns.saturating_sub(OPEN_LESS_NS), Ordering::Relaxed);
             self.is_divided.store(true, Ordering::Relaxed);
         }
@@ -308,6 +309,7 @@ impl Meter {
     }
 
     fn give_back(&self, charge: Charge, units: u64) {
+        // What has left the window was taken out of use already.
         let counted = match (&self.window, charge.step) {
             (Some(window), Some(step)) => window.refund(step, units),
             _ => units,

@@ -20,6 +20,7 @@ pub(crate) fn needed(
     if refused > 0 {
         return before.max(peak.saturating_add(refused)).max(2 * held + 1);
     }
+    // Unused, the need may fade to nothing: the unit for growth would stay for ever.
     let busy = if peak == 0 { 0 } else { peak + peak / 4 + 1 };
     let slowness = if is_wanted { 4 } else { 32 };
     busy.max(before - before.div_ceil(slowness))

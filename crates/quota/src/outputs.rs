@@ -44,6 +44,7 @@ impl Outputs {
         }
         self.models.rcu(|models| {
             let mut models = BTreeMap::clone(models);
+            // Another thread may have added the model meanwhile, with counts that are to stay.
             if models.len() < MODELS_MAX && !models.contains_key(model) {
                 models.insert(model.into(), Arc::default());
             }

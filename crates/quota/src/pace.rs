@@ -63,6 +63,7 @@ impl Pace {
     /// Takes one urgent statement out of the bucket if `turn` was urgent.
     pub(crate) fn said(&mut self, now_ns: u64, turn: StatementTurn) {
         if turn == StatementTurn::Urgent {
+            // A full bucket gains nothing, so the time for its next statement starts now.
             if self.urgent_left == URGENT_MAX {
                 self.refilled_ns = now_ns;
             }

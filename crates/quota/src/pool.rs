@@ -132,6 +132,7 @@ impl Pool {
     /// Returns true if that changes anything.
     pub(crate) fn inherit(&mut self, from: &Run, to: &Run, kinds: [bool; 3]) -> bool {
         let Some(before) = self.leases.get(from).copied() else { return false };
+        // Taken from the earlier process before the later one has it: no unit is held twice.
         if !self.end(from, kinds) {
             return false;
         }

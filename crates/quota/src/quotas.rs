@@ -11,7 +11,7 @@ use crate::limiter::Limiter;
 use crate::outputs::Outputs;
 use crate::request::LIMITS_EACH;
 use crate::{
-    Demand, Holding, LimitKind, LimitUsage, QuotaAsk, QuotaError, QuotaHold, Rates, RequestWindow,
+    Demand, Holding, LimitKind, LimitTerms, LimitUsage, QuotaAsk, QuotaError, QuotaHold, Rates,
     Scope, UNITS_MAX, Units,
 };
 
@@ -32,18 +32,6 @@ pub struct Quotas {
     outputs: Outputs,
     /// True if this node has its shares of the limits that it began with.
     is_ready: AtomicBool,
-}
-
-/// Terms of a limit: how much it allows in all regions together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitTerms {
-    /// Scope of the limit.
-    pub scope: Scope,
-    /// The whole limit by kind, in the order of [`crate::LimitKind::ALL`]; None for kinds without a
-    /// limit.
-    pub whole: [Option<u64>; 3],
-    /// Time over which requests are counted.
-    pub requests: RequestWindow,
 }
 
 /// Terms of all limits, by their origin.
@@ -179,6 +167,7 @@ impl Quotas {
     /// [`Self::set_limits`] with the same scope takes precedence.
     pub fn set_own(&self, limits: &[LimitTerms]) {
         self.terms.rcu(|terms| Terms { own: limits.to_vec(), ..Terms::clone(terms) });
+        // A node has its own limits as a whole at once, so nothing is opened meanwhile.
         self.rebuild(0);
     }
 

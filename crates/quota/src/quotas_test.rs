@@ -1,5 +1,5 @@
 use super::*;
-use crate::LimitKind;
+use crate::{LimitKind, RequestWindow};
 
 #[expect(clippy::disallowed_methods, reason = "there is no other way to some instant")]
 fn start() -> Instant {

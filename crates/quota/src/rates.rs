@@ -1,27 +1,15 @@
 //! Rate limits of a request and the room that they leave, for its client to read.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::LimitKind;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, RateRoom};
 use crate::request::LIMITS_EACH;
 
 /// Rate limits that apply to a request.
 #[derive(Debug)]
 pub struct Rates {
     limiters: [Option<Arc<Limiter>>; LIMITS_EACH],
-}
-
-/// Room that a rate limit leaves on this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateRoom {
-    /// The whole limit, in all regions.
-    pub limit: u64,
-    /// Units that this node would still admit now.
-    pub remaining: u64,
-    /// Time until all that counts now has left the window.
-    pub reset: Duration,
 }
 
 impl Rates {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::book::Book;
+use crate::agreed_limits::AgreedLimits;
 use crate::{LimitKind, Pool, PoolTerms, Quotas, RequestWindow, Run, Scope, Shares, Units};
 
 /// Limit in the agreed state, with its terms, as one process sees it.
@@ -23,14 +23,19 @@ pub(crate) struct LimitView<'a> {
 }
 
 impl<'a> LimitView<'a> {
-    pub(crate) fn new(run: &Run, shares: &'a Shares, book: &'a Book, scope: &'a Scope) -> Self {
+    pub(crate) fn new(
+        run: &Run,
+        shares: &'a Shares,
+        agreed_limits: &'a AgreedLimits,
+        scope: &'a Scope,
+    ) -> Self {
         static NO_TERMS: PoolTerms = PoolTerms {
             whole: [None; 3],
             floors: BTreeMap::new(),
             requests: RequestWindow::Second,
             nodes: 0,
         };
-        let terms = book.terms.get(scope).unwrap_or(&NO_TERMS);
+        let terms = agreed_limits.terms.get(scope).unwrap_or(&NO_TERMS);
         let pool = shares.pool(scope);
         let lease = pool.and_then(|pool| pool.lease(run));
         let mut seen = Self {

@@ -60,6 +60,7 @@ impl Shares {
     /// # Errors
     /// Returns why the statement is refused; nothing has changed then.
     pub fn apply(&mut self, said: &Statement, ground: &Ground<'_>) -> Result<(), StatementError> {
+        // Before anything changes, so that a refusal leaves all as it was.
         self.check(said)?;
         self.keep(ground.members);
         let row = RunRow { serial: said.serial, length_ms: said.length_ms };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spillway_types::NodeName;
 
-use crate::{Book, LimitKind, Overdue, Pool, Run, Shares};
+use crate::{AgreedLimits, LimitKind, Overdue, Pool, Run, Shares};
 
 /// Time added to the length of a lease and the window, in milliseconds, for a thread that is held
 /// up between reading its clock and charging.
@@ -33,6 +33,7 @@ impl StatementWatch {
         for (run, row) in shares.runs().iter().filter(|(run, _)| *run != me) {
             let seen = self.seen.get(run);
             if seen.is_none_or(|(serial, _)| *serial != row.serial) {
+                // A process that is seen for the first time may have made its statement long ago.
                 has_news |= seen.is_some() && siblings.contains(&run.node);
                 self.seen.insert(run.clone(), (row.serial, now_ns));
             }
@@ -48,16 +49,16 @@ impl StatementWatch {
         now_ns: u64,
         me: &Run,
         inherits: Option<[bool; 3]>,
-        (shares, book): (&Shares, &Book),
+        (shares, agreed_limits): (&Shares, &AgreedLimits),
     ) -> Vec<Overdue> {
         let mut overdue = Vec::new();
-        let requests = book.requests_longest();
+        let requests = agreed_limits.requests_longest();
         for (run, (serial, since_ns)) in &self.seen {
             let silent_ms = now_ns.saturating_sub(*since_ns) / 1_000_000;
             let length_ms = shares.runs().get(run).map_or(0, |row| u64::from(row.length_ms));
             let is_earlier_self = run.node == me.node && run < me;
             // Requests of this node's earlier process ended with it.
-            let place_ms = if is_earlier_self { 0 } else { book.place_ms };
+            let place_ms = if is_earlier_self { 0 } else { agreed_limits.place_ms };
             let kinds = LimitKind::ALL.map(|kind| {
                 if let Some(inherits) = inherits.filter(|_| is_earlier_self) {
                     return inherits[kind as usize];

@@ -63,6 +63,7 @@ impl Window {
                 in_use.fetch_sub(value(held), Ordering::AcqRel);
             }
         }
+        // After the slots: whoever sees this step finds older charges taken out.
         self.drained.fetch_max(step, Ordering::AcqRel);
     }
 
@@ -93,6 +94,7 @@ impl Window {
     pub(crate) fn refund(&self, step: WindowStep, units: u64) -> u64 {
         let slot = &self.slots[step.slot as usize];
         let refunded = slot.fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
+            // With another tag the charge has left the window, and there is nothing to give back.
             (held >> VALUE_BITS == u64::from(step.tag)).then(|| held - units.min(value(held)))
         });
         refunded.map_or(0, |held| units.min(value(held)))

@@ -129,10 +129,10 @@ impl Node {
                 self.asked = None;
             }
         }
-        let book = self.state.book(&self.region);
-        let said = self.holder.look(now, &self.state.shares, &book, &self.quotas);
+        let agreed_limits = self.state.agreed_limits(&self.region);
+        let said = self.holder.look(now, &self.state.shares, &agreed_limits, &self.quotas);
         self.is_ready |= now_ms > self.born_ms + READY_MS
-            || self.holder.holds_shares(now_ns, &self.state.shares, &book);
+            || self.holder.holds_shares(now_ns, &self.state.shares, &agreed_limits);
         match sabotage {
             Sabotage::Endless => self.hold_all(u64::MAX),
             Sabotage::Unbound => self.hold_all(self.holder.ends_ns()),

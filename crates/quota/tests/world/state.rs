@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use spillway_quota::{Book, Ground, PoolTerms, ROWS_MAX, Scope, Shares, Statement, Units, floors};
+use spillway_quota::{
+    AgreedLimits, Ground, PoolTerms, ROWS_MAX, Scope, Shares, Statement, Units, floors,
+};
 use spillway_types::{NodeName, RegionName};
 
 /// Longest run time of requests; stands for the longest time-out in the rules.
@@ -38,22 +40,23 @@ impl State {
             }
             Entry::Members(roster) => self.roster.clone_from(roster),
             Entry::Said(said) => {
-                let book = self.book(&"r0".into());
-                let terms = |scope: &Scope| book.terms.get(scope).cloned();
-                let ground = Ground { members: &book.members, terms: &terms, rows_max: ROWS_MAX };
+                let agreed_limits = self.agreed_limits(&"r0".into());
+                let terms = |scope: &Scope| agreed_limits.terms.get(scope).cloned();
+                let ground =
+                    Ground { members: &agreed_limits.members, terms: &terms, rows_max: ROWS_MAX };
                 // A refusal changes nothing, here as there.
                 let _: Result<(), _> = self.shares.apply(said, &ground);
             }
         }
     }
 
-    pub(crate) fn book(&self, region: &RegionName) -> Book {
+    pub(crate) fn agreed_limits(&self, region: &RegionName) -> AgreedLimits {
         let terms = self.limit.map(|whole| {
             let floors = floors(whole, &self.permille, &self.roster);
             let nodes = self.roster.values().map(Vec::len).sum();
             (SCOPE, PoolTerms { whole, floors, nodes, ..PoolTerms::default() })
         });
-        Book {
+        AgreedLimits {
             terms: terms.into_iter().collect(),
             members: self.roster.values().flatten().cloned().collect(),
             siblings: self.roster.get(region).into_iter().flatten().cloned().collect(),
