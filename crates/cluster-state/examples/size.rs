@@ -84,13 +84,15 @@ fn commands() -> impl Iterator<Item = Command> {
         name: region.into(),
         region: region.into(),
         address: format!("{region}.example:7443"),
-        disk: DiskId([region.as_bytes()[0]; 16]),
+        disk: DiskId::from_bytes([region.as_bytes()[0]; 16]),
         fingerprint: Fingerprint([1; 32]),
         wire_oldest: 1,
         wire_newest: WIRE,
     };
-    let form =
-        Command::Form(Form { cluster: ClusterId([1; 16]), nodes: REGIONS.map(node).to_vec() });
+    let form = Command::Form(Form {
+        cluster: ClusterId::from_bytes([1; 16]),
+        nodes: REGIONS.map(node).to_vec(),
+    });
     let tenants = (0..100).map(|n| {
         let tenant = Tenant { title: "A tenant".to_owned(), ..Tenant::default() };
         Item::Tenant(format!("tenant-{n}").as_str().into(), tenant)

@@ -7,7 +7,7 @@ use crate::entry::EntryFrame;
 use crate::state::Layout;
 use crate::{
     Actor, Command, Entry, Expect, Item, JoinText, KeyText, Membership, Outcome, Proposer, State,
-    TokenTerms, VoterSight, dry_run, voters,
+    TokenTerms, VoterFacts, dry_run, voters,
 };
 
 /// A target: the folder name of its inputs, and the function that runs one input.
@@ -91,7 +91,7 @@ fn snapshot(input: &[u8]) {
     let Ok(mut state) = State::from_snapshot(&bytes) else { return };
     assert_eq!(state.to_snapshot().as_ref(), Ok(&bytes), "it is written as it was read");
     let nodes: Vec<_> = state.records().nodes.iter().map(|(id, _)| *id).collect();
-    let sight = VoterSight { live: nodes.iter().copied().collect(), caught_up: Default::default() };
+    let sight = VoterFacts { live: nodes.iter().copied().collect(), caught_up: Default::default() };
     let current = Membership { voters: nodes.into_iter().take(5).collect(), ..Default::default() };
     let _plan = voters(&state, &sight, &current);
     for (at, hex) in COMMANDS.iter().enumerate() {

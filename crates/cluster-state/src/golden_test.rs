@@ -6,21 +6,31 @@ use spillway_codec::{Wire, golden};
 use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
 
 use crate::items_test::key;
-use crate::snapshot_test::full;
-use crate::test_world::{CLUSTER, join_by, node_spec, refusal, remove, replica_id, replica_spec};
+use crate::snapshot_test::{full, full_of};
+use crate::test_world::{
+    CLUSTER, join_by, node_spec_of, refusal, remove, replica_id, replica_spec,
+};
 use crate::{
     Arm, Belief, ClusterId, Command, Expect, Form, Hidden, HotBlock, HotDelta, Item, LeaseRenewal,
     LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, Observation, Outcome, RecordKey,
     Region, RegionState, ReplicaState, ResidencyRule, RevokedCertificate, Route, Split, Tenant,
-    TokenTerms,
+    TokenTerms, WIRE,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
 
+/// Wire version of the nodes in samples: the bytes on file stay when [`WIRE`] is counted up.
+const SAMPLE_WIRE: u16 = 1;
+
 /// Returns one of each command, with a name.
 pub(crate) fn commands() -> Vec<(&'static str, Command)> {
+    commands_of(WIRE)
+}
+
+/// Returns one of each command, with a name. Nodes in them have the wire version `wire`.
+fn commands_of(wire: u16) -> Vec<(&'static str, Command)> {
     let expect = Expect::Version(300);
-    let node = node_spec("a1", "a");
+    let node = node_spec_of(wire, "a1", "a");
     let (id, region) = (replica_id("a/r"), || "a".into());
     let spec = replica_spec(LeaseSource::Lease { length_ms: 30_000 });
     let leases = vec![LeaseRenewal { name: "r".into(), epoch: 5 }];
@@ -35,7 +45,10 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
     let delta = HotDelta { enter, leave: vec![9] };
     vec![
         ("form", Command::Form(Form { cluster: CLUSTER, nodes: vec![node.clone()] })),
-        ("replace_cluster", Command::ReplaceCluster { from: CLUSTER, to: ClusterId([8; 16]) }),
+        (
+            "replace_cluster",
+            Command::ReplaceCluster { from: CLUSTER, to: ClusterId::from_bytes([8; 16]) },
+        ),
         ("register_node", Command::RegisterNode { node }),
         ("node_role", Command::SetNodeRole { node: NodeId(3), role: NodeRole::Learner, expect }),
         ("region_state", {
@@ -65,7 +78,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         ("node_operators", {
             Command::SetNodeOperators { node: NodeId(3), is_operator: true, expect }
         }),
-        ("join_node", join_by(node_spec("b1", "b"), 1)),
+        ("join_node", join_by(node_spec_of(wire, "b1", "b"), 1)),
         ("readmit_node", remove(RecordKey::RemovedNode("c1".into()))),
     ]
 }
@@ -148,7 +161,7 @@ pub(crate) fn items() -> Vec<(&'static str, Item)> {
 
 #[test]
 fn the_bytes_of_commands_are_those_on_file() {
-    for (name, command) in commands() {
+    for (name, command) in commands_of(SAMPLE_WIRE) {
         golden::check(FOLDER, name, &command);
     }
     for (name, item) in items() {
@@ -158,8 +171,8 @@ fn the_bytes_of_commands_are_those_on_file() {
 
 #[test]
 fn the_bytes_of_an_entry_are_those_on_file() {
-    let world = full();
-    let (_, command) = commands().remove(0);
+    let world = full_of(SAMPLE_WIRE);
+    let (_, command) = commands_of(SAMPLE_WIRE).remove(0);
     let entry = world.by_request(1, command);
     golden::check(FOLDER, "entry", &entry);
 }
@@ -171,7 +184,7 @@ fn the_bytes_of_outcomes_are_those_on_file() {
     let (key, current) = (RecordKey::Node(NodeId(3)), Some(300));
     golden::check(FOLDER, "outcome_conflict", &Outcome::Conflict { key, current });
     let mut world = full();
-    let command = Command::ReplaceCluster { from: ClusterId([1; 16]), to: CLUSTER };
+    let command = Command::ReplaceCluster { from: ClusterId::from_bytes([1; 16]), to: CLUSTER };
     let outcome = world.apply(&world.by_operator(command));
     refusal(outcome.clone());
     golden::check(FOLDER, "outcome_refused", &outcome);
@@ -180,7 +193,7 @@ fn the_bytes_of_outcomes_are_those_on_file() {
 /// Digests stay the same too, since the head has one.
 #[test]
 fn the_bytes_of_a_snapshot_are_those_on_file() {
-    let state = full().state;
+    let state = full_of(SAMPLE_WIRE).state;
     golden::check(FOLDER, "snapshot_head", &state.to_head());
     golden::check(FOLDER, "snapshot", &state.to_layout());
 }

@@ -77,12 +77,12 @@ fn key_pair(secret: &[u8]) -> Ed25519KeyPair {
 fn message(id: &TokenId, cluster: ClusterId, node: &NodeSpec) -> Vec<u8> {
     let NodeSpec { name, region, address, disk, fingerprint, wire_oldest, wire_newest } = node;
     let parts: [&[u8]; 9] = [
-        &cluster.0,
+        &cluster.to_bytes(),
         id.as_str().as_bytes(),
         name.as_str().as_bytes(),
         region.as_str().as_bytes(),
         address.as_bytes(),
-        &disk.0,
+        &disk.to_bytes(),
         &fingerprint.0,
         &wire_oldest.to_le_bytes(),
         &wire_newest.to_le_bytes(),
@@ -112,7 +112,7 @@ mod tests {
         let (key, node) = (public_key(SECRET), node_spec("b1", "b"));
         assert!(signed().is_by(&key, CLUSTER, &node));
         assert_eq!(signed(), signed(), "the same each time");
-        assert!(!signed().is_by(&key, ClusterId([8; 16]), &node), "another cluster");
+        assert!(!signed().is_by(&key, ClusterId::from_bytes([8; 16]), &node), "another cluster");
         assert!(!signed().is_by(&public_key(&[b'b'; 64]), CLUSTER, &node), "another secret");
         let renamed = TokenSignature { id: "u".into(), ..signed() };
         assert!(!renamed.is_by(&key, CLUSTER, &node), "another token");
@@ -128,7 +128,7 @@ mod tests {
             NodeSpec { name: "b2".into(), ..it() },
             NodeSpec { region: "c".into(), ..it() },
             NodeSpec { address: "10.0.0.9:1".to_owned(), ..it() },
-            NodeSpec { disk: DiskId([1; 16]), ..it() },
+            NodeSpec { disk: DiskId::from_bytes([1; 16]), ..it() },
             NodeSpec { fingerprint: Fingerprint([8; 32]), ..it() },
             NodeSpec { wire_oldest: 2, ..it() },
             NodeSpec { wire_newest: it().wire_newest + 1, ..it() },

@@ -25,6 +25,7 @@ impl<'t> JoinText<'t> {
     /// Splits the text of a token; returns None if the text is no token.
     #[must_use]
     pub fn read(text: &'t str) -> Option<Self> {
+        // From the end, since an id may have underscores.
         let (id, secret) = text.strip_prefix(MARK)?.rsplit_once('_')?;
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let is_secret = secret.len() == 2 * SECRET_BYTES && secret.bytes().all(is_digit);

@@ -30,6 +30,7 @@ impl<'t> KeyText<'t> {
     /// Splits the text of a key; returns None if the text is no key.
     #[must_use]
     pub fn read(text: &'t str) -> Option<Self> {
+        // From the end, since an id may have underscores.
         let (id, secret) = text.strip_prefix(MARK)?.rsplit_once('_')?;
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         let is_secret = secret.len() == 2 * SECRET_BYTES && secret.bytes().all(is_digit);

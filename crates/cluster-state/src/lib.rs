@@ -54,11 +54,13 @@ pub use records::{
 };
 pub use refusal::{ApplyError, CommandError, RefusalCode};
 pub use rules::check::registrable;
-pub use rules::{Membership, MembershipPlan, VoterSight, voters};
+pub use rules::{Membership, MembershipPlan, VoterFacts, voters};
 pub use secret::key_hash;
 pub use spillway_prefix::{HotBlock, HotDelta, HotTrie, RegionBlocks};
-pub use state::{AuditRecord, AuditRing, Digest, Row, SnapshotError, State, Table, dry_run};
-pub use wire::{WIRE, admits};
+pub use state::{
+    AuditRecord, AuditRing, Digest, Row, SnapshotError, State, Table, admits, dry_run,
+};
+pub use wire::WIRE;
 
 #[cfg(test)]
 mod audit_test;

@@ -36,7 +36,8 @@ pub(crate) fn token_item(id: &str, is_operator: bool) -> Item {
 }
 
 pub(crate) fn joining(name: &str, disk: u8, token: Option<&str>) -> Command {
-    let node = NodeSpec { disk: crate::DiskId([disk; 16]), ..node_spec(name, &name[..1]) };
+    let node =
+        NodeSpec { disk: crate::DiskId::from_bytes([disk; 16]), ..node_spec(name, &name[..1]) };
     joining_as(node, token)
 }
 
@@ -103,7 +104,7 @@ fn who_is_no_member_proposes_nothing_but_to_join() {
     let order = denied_at(&mut world, "x1", setting("health.transition_ms", "7"));
     assert_eq!(order.code, RefusalCode::NotPermitted);
     assert!(order.cause.contains("is no node of the cluster"), "{order}");
-    let replace = Command::ReplaceCluster { from: CLUSTER, to: ClusterId([8; 16]) };
+    let replace = Command::ReplaceCluster { from: CLUSTER, to: ClusterId::from_bytes([8; 16]) };
     assert_eq!(world.refused("x1", replace), RefusalCode::NotPermitted);
     // A proposer with a member's name and another region is no member.
     let entry = world.by_node("a1", Command::ExpireLeases { region: "b".into() });
@@ -198,7 +199,7 @@ fn removed_nodes_are_remembered_within_a_bound() {
         node.name = format!("x{number}").as_str().into();
         let mut disk = [0x80; 16];
         disk[..8].copy_from_slice(&(number as u64).to_be_bytes());
-        node.disk = crate::DiskId(disk);
+        node.disk = crate::DiskId::from_bytes(disk);
         node.fingerprint.0[..16].copy_from_slice(&disk);
         world.done(Command::RegisterNode { node: node.clone() });
         world.done(remove(RecordKey::Node(world.state.node(&node.name).unwrap().0)));
@@ -242,7 +243,7 @@ fn a_certificate_is_revoked_and_taken_back_by_operators_alone() {
 #[test]
 fn who_makes_the_cluster_anew_may_give_orders_there() {
     let mut world = enforced();
-    let to = ClusterId([8; 16]);
+    let to = ClusterId::from_bytes([8; 16]);
     world.applied("e1", Command::ReplaceCluster { from: CLUSTER, to });
     assert!(world.state.may_order(&"e1".into()));
     // The other nodes do not count as removed, so their names are free.
@@ -257,7 +258,7 @@ fn who_makes_the_cluster_anew_may_give_orders_there() {
 
 #[test]
 fn an_edge_node_votes_only_where_fewer_than_three_others_can() {
-    use crate::{Membership, MembershipPlan, VoterSight, voters};
+    use crate::{Membership, MembershipPlan, VoterFacts, voters};
     let mut world = World::of(&[("a", 1), ("b", 1), ("c", 1), ("e", 1), ("f", 1)]);
     for node in ["a1", "b1", "c1", "e1", "f1"] {
         let is_operator = !matches!(node, "e1" | "f1");
@@ -265,7 +266,7 @@ fn an_edge_node_votes_only_where_fewer_than_three_others_can() {
     }
     world.applied("a1", Command::EnforceMembership);
     let all: std::collections::BTreeSet<_> = world.state.records().nodes.keys().copied().collect();
-    let sight = VoterSight { live: all.clone(), caught_up: all.clone() };
+    let sight = VoterFacts { live: all.clone(), caught_up: all.clone() };
     let mut current = Membership { voters: all, learners: Default::default() };
     let mut settle = |world: &World| {
         while let MembershipPlan::ChangeVoters(next) = voters(&world.state, &sight, &current) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-pub use spillway_types::TenantName;
+pub use spillway_types::{ClusterId, DiskId, NodeId, TenantName};
 use spillway_types::{RegionName, ReplicaName, name};
 
 use crate::hex;
@@ -65,38 +65,10 @@ macro_rules! id {
     };
 }
 
-/// Implements conversions between an id and the `u128` that other crates have for it.
-macro_rules! number {
-    ($name:ident) => {
-        impl From<u128> for $name {
-            fn from(number: u128) -> Self {
-                Self(number.to_be_bytes())
-            }
-        }
-
-        impl From<$name> for u128 {
-            fn from(id: $name) -> Self {
-                Self::from_be_bytes(id.0)
-            }
-        }
-    };
-}
-
-id! {
-    /// Id of a cluster, given when the cluster is formed.
-    ClusterId of 16
-}
-number!(ClusterId);
-id! {
-    /// Id of a data folder, drawn when the folder is made: a wiped folder gets another one.
-    DiskId of 16
-}
-number!(DiskId);
 id! {
     /// Id of one request and all its retries.
     RequestId of 16
 }
-number!(RequestId);
 
 impl RequestId {
     /// Bit of the first byte that is set if an operator named the request.
@@ -130,17 +102,6 @@ id! {
     Fingerprint of 32
 }
 
-/// Number of a node in the Raft group. The state gives it once and never again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct NodeId(pub u64);
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// Id of a replica in the cluster: the name alone is unique only in its region.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReplicaId {
@@ -170,7 +131,7 @@ mod tests {
 
     #[test]
     fn people_and_nodes_read_back_what_they_write() {
-        let id = DiskId([0xab; 16]);
+        let id = DiskId::from_bytes([0xab; 16]);
         let text = serde_json::to_string(&id).unwrap();
         assert_eq!(text, format!("\"{}\"", "ab".repeat(16)));
         assert_eq!(serde_json::from_str::<DiskId>(&text).unwrap(), id);

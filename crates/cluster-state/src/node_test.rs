@@ -33,7 +33,10 @@ fn a_cluster_is_formed_once() {
     let again = |cluster| Command::Form(Form { cluster, nodes: vec![node_spec("c1", "c")] });
     let outcome = world.apply(&world.by_node("c1", again(CLUSTER)));
     assert_eq!(outcome, Outcome::Unchanged);
-    assert_eq!(world.refused("c1", again(ClusterId([8; 16]))), RefusalCode::OtherCluster);
+    assert_eq!(
+        world.refused("c1", again(ClusterId::from_bytes([8; 16]))),
+        RefusalCode::OtherCluster
+    );
     assert_eq!(world.state.records().nodes.len(), 3);
 }
 
@@ -141,7 +144,7 @@ fn a_signature_for_another_cluster_or_of_changed_terms_lets_nobody_in() {
     let mut world = World::of(&[("a", 1)]);
     world.done(put(Item::JoinToken("t".into(), token(9))));
     let b1 = node_spec("b1", "b");
-    let foreign = join_to(ClusterId([8; 16]), b1.clone(), 1);
+    let foreign = join_to(ClusterId::from_bytes([8; 16]), b1.clone(), 1);
     assert_eq!(world.refused("a1", foreign.clone()), RefusalCode::TokenRefused);
     let good = join_by(b1.clone(), 1);
     let Command::JoinNode { token: signature, .. } = good.clone() else { panic!("{good:?}") };
@@ -157,7 +160,7 @@ fn a_signature_for_another_cluster_or_of_changed_terms_lets_nobody_in() {
     assert_eq!(world.state.records().nodes.len(), 1);
     // A signature for the old cluster ends when the cluster is made anew, and one for the new
     // cluster begins to count.
-    let (from, to) = (CLUSTER, ClusterId([8; 16]));
+    let (from, to) = (CLUSTER, ClusterId::from_bytes([8; 16]));
     world.applied("a1", Command::ReplaceCluster { from, to });
     assert_eq!(world.refused("a1", good), RefusalCode::TokenRefused);
     world.applied("a1", foreign);
@@ -175,7 +178,7 @@ fn an_operator_adds_nodes_without_token_and_so_does_the_setting() {
 fn a_wiped_disk_is_another_node_and_needs_an_operator() {
     let mut world = World::of(&[("a", 1), ("b", 1)]);
     world.done(setting("join.token_required", "false"));
-    let wiped = NodeSpec { disk: DiskId([0xee; 16]), ..node_spec("b1", "b") };
+    let wiped = NodeSpec { disk: DiskId::from_bytes([0xee; 16]), ..node_spec("b1", "b") };
     let outcome = world.apply(&world.by_node("b1", join(wiped.clone())));
     let refused = refusal(outcome);
     assert_eq!(refused.code, RefusalCode::WipedDisk);
@@ -274,12 +277,15 @@ fn regions_and_roles_are_set_by_operators_alone() {
 #[test]
 fn a_cluster_made_anew_has_another_id() {
     let mut world = World::of(&[("a", 1), ("b", 2)]);
-    let replace = |from| Command::ReplaceCluster { from, to: ClusterId([9; 16]) };
-    assert_eq!(world.refused("a1", replace(ClusterId([1; 16]))), RefusalCode::OtherCluster);
+    let replace = |from| Command::ReplaceCluster { from, to: ClusterId::from_bytes([9; 16]) };
+    assert_eq!(
+        world.refused("a1", replace(ClusterId::from_bytes([1; 16]))),
+        RefusalCode::OtherCluster
+    );
     assert_eq!(world.refused("z1", replace(CLUSTER)), RefusalCode::NotPermitted, "not of it");
     assert_eq!(world.state.records().nodes.len(), 3);
     world.applied("b1", replace(CLUSTER));
-    assert_eq!(world.state.cluster(), Some(ClusterId([9; 16])));
+    assert_eq!(world.state.cluster(), Some(ClusterId::from_bytes([9; 16])));
     let nodes = world.state.records().nodes.iter();
     let names: Vec<_> = nodes.map(|(_, node)| node.spec.name.as_str()).collect();
     assert_eq!(names, ["b1"], "the others join anew");
@@ -289,13 +295,16 @@ fn a_cluster_made_anew_has_another_id() {
 #[test]
 fn nodes_of_a_cluster_made_anew_join_under_their_old_names_with_other_disks() {
     let mut world = World::of(&[("a", 1), ("b", 1)]);
-    let (from, to) = (CLUSTER, ClusterId([9; 16]));
+    let (from, to) = (CLUSTER, ClusterId::from_bytes([9; 16]));
     world.applied("a1", Command::ReplaceCluster { from, to });
     let old = || node_spec("b1", "b");
-    assert!(world.state.is_retired(old().disk) && !world.state.is_retired(DiskId([0xee; 16])));
+    assert!(
+        world.state.is_retired(old().disk)
+            && !world.state.is_retired(DiskId::from_bytes([0xee; 16]))
+    );
     world.done(put(Item::JoinToken("t".into(), token(2))));
     assert_eq!(world.refused("a1", join_by(old(), 1)), RefusalCode::RetiredDisk);
-    let wiped = NodeSpec { disk: DiskId([0xee; 16]), ..old() };
+    let wiped = NodeSpec { disk: DiskId::from_bytes([0xee; 16]), ..old() };
     assert_eq!(world.refused("a1", join(wiped.clone())), RefusalCode::TokenRefused);
     world.applied("a1", join_to(to, wiped, 1));
     assert_eq!(world.node_id("b1"), NodeId(3), "ids are not given twice");

@@ -9,7 +9,7 @@ use crate::{
 
 /// Returns a node's command to join with this disk and certificate.
 fn joining_with(name: &str, disk: u8, certificate: u8, token: Option<&str>) -> Command {
-    let (disk, fingerprint) = (DiskId([disk; 16]), Fingerprint([certificate; 32]));
+    let (disk, fingerprint) = (DiskId::from_bytes([disk; 16]), Fingerprint([certificate; 32]));
     joining_as(NodeSpec { disk, fingerprint, ..node_spec(name, &name[..1]) }, token)
 }
 

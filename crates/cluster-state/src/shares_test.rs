@@ -110,9 +110,12 @@ fn nodes_that_are_removed_have_nothing_and_removed_limits_are_forgotten_by_word(
 fn the_book_says_how_each_limit_is_divided() {
     let mut world = world();
     world.done(setting(PLACE_MS, "60000"));
-    let book = world.state.limit_book(&"a".into());
-    assert_eq!((book.members.len(), book.siblings.len(), book.place_ms), (3, 2, 60_000));
-    let terms = &book.terms[&Scope::Key("k".to_owned())];
+    let agreed_limits = world.state.agreed_limits(&"a".into());
+    assert_eq!(
+        (agreed_limits.members.len(), agreed_limits.siblings.len(), agreed_limits.place_ms),
+        (3, 2, 60_000)
+    );
+    let terms = &agreed_limits.terms[&Scope::Key("k".to_owned())];
     assert_eq!(terms.whole, [None, Some(1_000), None]);
     assert_eq!(terms.floors[&spillway_types::NodeName::from("b1")], Units([0, 50, 0]));
 }
@@ -130,8 +133,8 @@ fn the_first_to_speak_leaves_the_others_their_parts() {
         [(25, 600), (25, 0), (50, 300)],
         "what is free is not asked for"
     );
-    let book = world.state.limit_book(&"a".into());
-    assert!(book.terms.values().all(|terms| terms.nodes == 3));
+    let agreed_limits = world.state.agreed_limits(&"a".into());
+    assert!(agreed_limits.terms.values().all(|terms| terms.nodes == 3));
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn requests_are_limited_by_the_second_or_by_the_minute() {
         world.done(put_of(per_s, per_min));
         let state = State::from_snapshot(&world.state.to_snapshot().unwrap()).unwrap();
         assert_eq!(state.digest(), world.state.digest());
-        let terms = &state.limit_book(&"a".into()).terms[&scope];
+        let terms = &state.agreed_limits(&"a".into()).terms[&scope];
         let whole = per_s.or(per_min).map(u64::from);
         assert_eq!((terms.requests, terms.whole), (window, [whole, None, None]));
     }

@@ -3,16 +3,21 @@
 use crate::golden_test::{items, resident_route, resident_tenant};
 use crate::items_test::key;
 use crate::test_world::{
-    World, hot, node_spec, put, register, remove, setting, shares, token_terms,
+    World, hot, node_spec_of, put, register, remove, setting, shares, token_terms,
 };
 use crate::{
     ApplyError, ChangeDiff, Command, Expect, Item, LeaseSource, Record, RecordKey, RefusalCode,
-    RevokedCertificate, SnapshotError, State, Tenant, dry_run,
+    RevokedCertificate, SnapshotError, State, Tenant, WIRE, dry_run,
 };
 
 /// Returns a state with records in every table.
 pub(crate) fn full() -> World {
-    let mut world = with_records();
+    full_of(WIRE)
+}
+
+/// Returns that state, with nodes of the wire version `wire`.
+pub(crate) fn full_of(wire: u16) -> World {
+    let mut world = with_records(wire);
     world.applied("a1", hot("a", 0, &[3, 5, 8]));
     world.applied("b1", hot("b", 0, &[5]));
     world.applied("a1", shares("a1", 1, &[("k", [0, 0, 0])]));
@@ -23,7 +28,7 @@ pub(crate) fn full() -> World {
         world.applied(node, Command::DeclareOperators { is_operator: node != "b1" });
     }
     world.applied("a1", Command::EnforceMembership);
-    world.done(Command::RegisterNode { node: node_spec("d1", "d") });
+    world.done(Command::RegisterNode { node: node_spec_of(wire, "d1", "d") });
     world.done(remove(RecordKey::Node(world.node_id("d1"))));
     let (_, token) = items().into_iter().find(|(name, _)| *name == "put_join_token").unwrap();
     world.done(put(token));
@@ -33,9 +38,9 @@ pub(crate) fn full() -> World {
 }
 
 /// Returns a state with replicas and records of operators.
-fn with_records() -> World {
+fn with_records(wire: u16) -> World {
     use crate::{Arm, Belief, Limit, LimitScope, Model, Region, Route, Split};
-    let mut world = World::of(&[("a", 2), ("b", 1)]);
+    let mut world = World::of_wire(wire, &[("a", 2), ("b", 1)]);
     world.register("a/r", LeaseSource::Lease { length_ms: 30_000 }, 5);
     world.see("a1", &["a2"], "a/r", (Belief::Down, 1));
     world.see("a2", &["a1"], "a/r", (Belief::Down, 2));
@@ -63,7 +68,7 @@ fn with_records() -> World {
     for (number, item) in items.into_iter().enumerate() {
         world.apply(&world.by_request(number as u8, put(item)));
     }
-    world.done(Command::RegisterNode { node: node_spec("c1", "c") });
+    world.done(Command::RegisterNode { node: node_spec_of(wire, "c1", "c") });
     world.done(remove(RecordKey::Node(world.node_id("c1"))));
     world
 }

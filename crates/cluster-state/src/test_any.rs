@@ -205,7 +205,7 @@ fn node_command() -> impl Strategy<Value = Command> {
         any_node.prop_map(|(name, is_wiped, pass)| {
             let mut node = node_spec(name, &name[..1]);
             if is_wiped {
-                node = NodeSpec { disk: DiskId([0xee; 16]), ..node };
+                node = NodeSpec { disk: DiskId::from_bytes([0xee; 16]), ..node };
             }
             match pass {
                 0 | 1 => Command::RegisterNode { node },
@@ -219,7 +219,7 @@ fn node_command() -> impl Strategy<Value = Command> {
         }),
         any::<bool>().prop_map(|is_operator| Command::DeclareOperators { is_operator }),
         select(&NODES).prop_map(|name| remove(RecordKey::RemovedNode(name.into()))),
-        Just(Command::ReplaceCluster { from: CLUSTER, to: ClusterId([8; 16]) }),
+        Just(Command::ReplaceCluster { from: CLUSTER, to: ClusterId::from_bytes([8; 16]) }),
     ]
 }
 

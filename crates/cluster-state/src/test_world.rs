@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(crate) const START_MS: u64 = 1_800_000_000_000;
-pub(crate) const CLUSTER: ClusterId = ClusterId([7; 16]);
+pub(crate) const CLUSTER: ClusterId = ClusterId::from_bytes([7; 16]);
 
 /// A state, with the index of the last entry and the time.
 #[derive(Clone, Debug)]
@@ -169,7 +169,7 @@ pub(crate) fn node_spec_of(wire_newest: u16, name: &str, region: &str) -> NodeSp
         name: name.into(),
         region: region.into(),
         address: format!("{name}.example:7443"),
-        disk: DiskId(disk),
+        disk: DiskId::from_bytes(disk),
         fingerprint: Fingerprint([9; 32]),
         wire_oldest: 1,
         wire_newest,

@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use crate::test_world::{World, node_spec, remove};
 use crate::{
     Command, Expect, Membership, MembershipPlan, NodeId, NodeRole, RecordKey, RegionState,
-    VOTERS_MAX, VoterSight, voters,
+    VOTERS_MAX, VoterFacts, voters,
 };
 
 /// A cluster that carries out every planned step.
 struct Group {
     world: World,
-    sight: VoterSight,
+    sight: VoterFacts,
     membership: Membership,
 }
 
@@ -24,7 +24,7 @@ impl Group {
         let live: BTreeSet<NodeId> = world.state.records().nodes.keys().copied().collect();
         let voters = voting.iter().map(|name| world.node_id(name)).collect();
         let membership = Membership { voters, learners: BTreeSet::new() };
-        Self { world, sight: VoterSight { caught_up: live.clone(), live }, membership }
+        Self { world, sight: VoterFacts { caught_up: live.clone(), live }, membership }
     }
 
     fn plan(&self) -> MembershipPlan {

@@ -35,6 +35,7 @@ impl Limit {
     #[must_use]
     pub fn requests(&self) -> Option<(u32, RequestWindow)> {
         match (self.requests_per_min, self.requests_per_s) {
+            // No record has both: the rules refuse it.
             (Some(count), _) => Some((count, RequestWindow::Minute)),
             (None, Some(count)) => Some((count, RequestWindow::Second)),
             (None, None) => None,

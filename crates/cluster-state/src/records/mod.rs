@@ -5,6 +5,7 @@ mod join_token;
 mod key;
 mod lease;
 mod limit;
+pub(crate) mod lookup;
 mod membership;
 mod model;
 mod node;

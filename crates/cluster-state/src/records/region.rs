@@ -1,4 +1,4 @@
-//! Regions.
+//! Regions, which operators weight, drain and evacuate.
 
 use std::collections::BTreeMap;
 use std::fmt;

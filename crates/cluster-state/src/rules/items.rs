@@ -57,6 +57,7 @@ pub(super) fn put(turn: &mut Turn<'_>, item: &Item, expect: Expect) -> Result<Do
             turn.expect::<JoinToken>(id, expect)?;
             let token = tokens::made(turn, terms)?;
             turn.put(id.clone(), token)?;
+            // After the token itself: one that finds no room leaves no origin behind.
             members::remember_token(turn, id, terms.is_operator);
         }
         Item::Setting(name, value) => {
@@ -82,6 +83,7 @@ pub(super) fn revoke(turn: &mut Turn<'_>, id: &KeyId, expect: Expect) -> Result<
 fn check_model(turn: &Turn<'_>, name: &ModelName, model: &Model) -> Result<(), CommandError> {
     check::count(model.fallbacks.len(), FALLBACKS_MAX, "fallbacks")?;
     model.fallbacks.iter().try_for_each(check::model)?;
+    // The model itself counts, too: it was tried before its fallbacks.
     let distinct: BTreeSet<_> = model.fallbacks.iter().chain([name]).collect();
     if distinct.len() <= model.fallbacks.len() {
         let cause = format!("a model would be tried again for {name}");
@@ -138,6 +140,7 @@ fn check_split(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), C
         let remedy = "give each arm its own name, and weights that make 100 %";
         return Err(CommandError::invalid(cause, remedy));
     }
+    // An arm may serve the model whose name the split has taken.
     let is_split = |model: &ModelName| model != name && turn.get::<Split>(model).is_some();
     let is_arm = |other: &Split| other.arms.iter().any(|arm| arm.model == *name);
     let mut others = turn.records.splits.iter().filter(|(other, _)| *other != name);
@@ -206,6 +209,7 @@ fn check_key(turn: &Turn<'_>, id: &KeyId, key: &Key) -> Result<(), CommandError>
             let owner = RecordKey::Tenant(tenant.clone());
             turn.records.version(&owner).map(|_| ()).ok_or_else(|| CommandError::unknown(&owner))
         }
+        // Limits, queues and usage of requests go by the tenant.
         None if key.role == KeyRole::Client => {
             Err(CommandError::invalid("a client's key has no tenant", "name its tenant"))
         }

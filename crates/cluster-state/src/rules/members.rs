@@ -3,7 +3,8 @@
 use spillway_types::NodeName;
 
 use crate::limits::REMOVED_NODES_MAX;
-use crate::state::{Done, Ledger, Turn, node_named, proposing_node};
+use crate::records::lookup::node_named;
+use crate::state::{Done, Ledger, Turn, proposing_node};
 use crate::{
     Actor, ApplyError, Command, CommandError, Entry, Expect, Node, NodeId, NodeRight, NodeSpec,
     Records, RefusalCode, RemovedNode, TokenId, TokenOrigin,
@@ -19,6 +20,8 @@ const NAMED_MAX: usize = 5;
 /// # Errors
 /// Returns [`RefusalCode::NotPermitted`]; the remedy names nodes that may give operators' orders.
 pub(crate) fn admit(records: &Records, ledger: &Ledger, entry: &Entry) -> Result<(), CommandError> {
+    // Nodes declare their rights only after the cluster is formed: until then nobody would have
+    // any.
     if !ledger.is_enforced {
         return Ok(());
     }
@@ -101,6 +104,7 @@ pub(super) fn set_operators(
     expect: Expect,
 ) -> Result<Done, ApplyError> {
     turn.check_operator()?;
+    // For the condition alone, which is on the node's record; the right is a record of its own.
     turn.take::<Node>(&id, expect)?;
     if turn.get::<NodeRight>(&id).is_some_and(|right| right.is_operator == is_operator) {
         return Ok(Done::default());
@@ -114,6 +118,7 @@ pub(super) fn set_operators(
 
 /// Sets the right of a node that joins.
 pub(super) fn admit_with(turn: &mut Turn<'_>, id: NodeId, is_operator: bool) {
+    // Before that, the node's own declaration decides.
     if turn.ledger.is_enforced {
         decide(turn, id, is_operator);
     }
@@ -190,6 +195,7 @@ pub(super) fn remember_removed(turn: &mut Turn<'_>, id: NodeId, spec: &NodeSpec)
         return;
     }
     let table = &turn.records.removed_nodes;
+    // A name that is there already takes no further room.
     if table.len() >= REMOVED_NODES_MAX && table.get(&spec.name).is_none() {
         let oldest = table.rows().min_by_key(|(_, row)| row.version()).map(|(name, _)| name);
         if let Some(oldest) = oldest.cloned() {

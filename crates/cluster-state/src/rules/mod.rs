@@ -18,8 +18,8 @@ mod voters;
 use crate::state::{Done, Turn};
 use crate::{ApplyError, Command, CommandError, RefusalCode};
 
-pub(crate) use shares::book;
-pub use voters::{Membership, MembershipPlan, VoterSight, voters};
+pub(crate) use shares::agreed_limits;
+pub use voters::{Membership, MembershipPlan, VoterFacts, voters};
 
 /// Carries out the entry's command.
 ///

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits::SEEDS_MAX;
+use crate::records::lookup::{node_named, setting};
 use crate::rules::{check, members, regions, remove, tokens};
-use crate::state::{Done, Turn, node_named, setting};
+use crate::state::{Done, Turn};
 use crate::{
     ApplyError, ClusterId, CommandError, Expect, Form, Node, NodeId, NodeRole, NodeSpec,
     RefusalCode, Region, TokenSignature,
@@ -26,6 +27,8 @@ pub(super) fn form(turn: &mut Turn<'_>, form: &Form) -> Result<Done, ApplyError>
     };
     distinct(form.nodes.iter().map(|node| &node.name).collect::<BTreeSet<_>>().len(), "name")?;
     distinct(form.nodes.iter().map(|node| node.disk).collect::<BTreeSet<_>>().len(), "disk")?;
+    // Nothing below is refused: as many nodes and regions as there may be seeds fit into an empty
+    // state.
     turn.ledger.cluster = Some(form.cluster);
     // Ids follow the order of names, as the seeds number themselves before there is a state.
     let by_name: BTreeMap<_, _> = form.nodes.iter().map(|node| (&node.name, node)).collect();
@@ -87,6 +90,7 @@ pub(super) fn register(
 ) -> Result<Done, ApplyError> {
     check_spec(spec)?;
     check_wire(turn, spec)?;
+    // Before the name is looked up: the disk of a removed node is refused under any name.
     check_disk(turn, spec)?;
     let Some((id, known)) = node_named(turn.records, &spec.name) else {
         return join(turn, spec, token);
@@ -100,6 +104,7 @@ pub(super) fn register(
         return Err(CommandError::new(RefusalCode::InUse, cause, remedy).into());
     }
     let node = Node { spec: spec.clone(), ..known.clone() };
+    // A node that registers as it is known changes nothing, whoever passes it on.
     if node != *known {
         members::check_own_record(turn, spec)?;
     }

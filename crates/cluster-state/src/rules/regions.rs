@@ -89,6 +89,7 @@ fn check_weight(weight_permille: u16) -> Result<(), CommandError> {
 }
 
 fn start_clock(turn: &mut Turn<'_>, name: &RegionName) {
+    // A region that is written again keeps its clock, by which its leases end.
     let clock = RegionClock::starting_at(turn.ledger.stamp_ms);
     turn.ledger.clocks.entry(name.clone()).or_insert(clock);
 }

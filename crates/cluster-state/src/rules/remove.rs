@@ -16,6 +16,7 @@ pub(super) fn remove(
     key: &RecordKey,
     expect: Expect,
 ) -> Result<Done, ApplyError> {
+    // A region's own nodes may remove its replicas; everything else is for operators.
     if let RecordKey::Replica(id) = key {
         return remove_replica(turn, id, expect);
     }
@@ -105,6 +106,7 @@ fn remove_tenant(turn: &mut Turn<'_>, name: &TenantName, expect: Expect) -> Resu
         let cause = format!("tenant {name} has keys");
         return Err(in_use(cause, "remove its keys first").into());
     }
+    // A limit that stayed would hold for another tenant of this name.
     turn.remove::<Limit>(&LimitScope::Tenant(name.clone()));
     turn.remove::<Tenant>(name);
     Ok(())
@@ -112,6 +114,7 @@ fn remove_tenant(turn: &mut Turn<'_>, name: &TenantName, expect: Expect) -> Resu
 
 fn remove_key(turn: &mut Turn<'_>, id: &KeyId, expect: Expect) -> Result<(), ApplyError> {
     turn.take::<Key>(id, expect)?;
+    // A limit that stayed would hold for another key of this id.
     turn.remove::<Limit>(&LimitScope::Key(id.clone()));
     turn.remove::<Key>(id);
     Ok(())

@@ -33,11 +33,13 @@ pub(super) fn register(
         leases::start(turn, id, known.epoch, spec.source);
         return Ok(Done::default());
     }
+    // Only now: a replica that is known must keep its lease in a full state, too.
     room::check_replica(turn, &id.region)?;
     let (state, weight) = known.map_or_else(Default::default, |known| (known.state, known.weight));
     let epoch = turn.ledger.applied;
     let replica = Replica { spec: spec.clone(), incarnation, epoch, state, weight };
     turn.put(id.clone(), replica)?;
+    // What was observed of the server before says nothing of this one.
     turn.remove::<Health>(id);
     leases::start(turn, id, epoch, spec.source);
     Ok(Done::default())

@@ -15,6 +15,7 @@ use crate::{Command, CommandError, Records, RefusalCode};
 /// Returns [`RefusalCode::StateFull`] if there is no room.
 pub(crate) fn check(records: &Records, bytes: u64, command: &Command) -> Result<(), CommandError> {
     let is_replica = matches!(command, Command::RegisterReplica { .. });
+    // In a full state, operators must still be able to change and remove what is there.
     if !command.is_growth() || is_replica {
         return Ok(());
     }

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spillway_quota::{
-    Book, Ground, LimitKind, PoolTerms, ROWS_MAX, Scope, Statement, StatementError, UNITS_MAX,
-    floors,
+    AgreedLimits, Ground, LimitKind, PoolTerms, ROWS_MAX, Scope, Statement, StatementError,
+    UNITS_MAX, floors,
 };
 use spillway_types::{NodeName, RegionName};
 
+use crate::records::lookup::setting;
 use crate::rules::check;
-use crate::state::{Done, Turn, setting};
+use crate::state::{Done, Turn};
 use crate::{
     ApplyError, CommandError, LEASE_MS, Limit, LimitScope, PLACE_MS, Records, RefusalCode,
 };
@@ -40,20 +41,22 @@ pub(super) fn lease(
     };
     let ground = Ground { members: &members, terms: &terms, rows_max: ROWS_MAX };
     turn.shares.apply(said, &ground).map_err(refusal)?;
+    // Shares are no record: without this the entry would count as unchanged.
     turn.is_written = true;
     Ok(Done::default())
 }
 
 /// Returns the terms of all limits and the nodes that share them, for a node of `region`.
-pub(crate) fn book(records: &Records, region: &RegionName) -> Book {
+pub(crate) fn agreed_limits(records: &Records, region: &RegionName) -> AgreedLimits {
     let roster = roster(records);
     let limits = records.limits.iter();
     let terms = limits.map(|(scope, limit)| (scope.into(), terms_of(limit, &roster)));
     let number = |name: &str| setting(records, name).and_then(|value| value.parse().ok());
-    Book {
+    AgreedLimits {
         terms: terms.collect(),
         members: roster.values().flatten().cloned().collect(),
         siblings: roster.get(region).into_iter().flatten().cloned().collect(),
+        // Without a number, the safe side: nobody's places are taken over, and no lease lasts.
         place_ms: number(PLACE_MS).unwrap_or(u64::MAX),
         lease_ms: number(LEASE_MS).and_then(|ms| u32::try_from(ms).ok()).unwrap_or(0),
     }

@@ -53,6 +53,7 @@ fn check_signature(
     spec: &NodeSpec,
 ) -> Result<(), CommandError> {
     let cluster = turn.ledger.cluster;
+    // A wrong signature gets the same answer as an unknown token, so that ids can't be guessed.
     let is_signed = cluster.is_some_and(|cluster| signature.is_by(&token.key, cluster, spec));
     is_signed.then_some(()).ok_or_else(unknown)
 }

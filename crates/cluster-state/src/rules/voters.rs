@@ -19,7 +19,7 @@ pub struct Membership {
 /// The leader's view of nodes. A node counts as dead if nothing was heard of it for the time in the
 /// setting `voters.dead_after_ms`; the leader itself lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VoterSight {
+pub struct VoterFacts {
     /// Nodes that live.
     pub live: BTreeSet<NodeId>,
     /// Learners whose log is nearly the leader's, so that their vote would not delay commits.
@@ -51,7 +51,7 @@ pub enum MembershipPlan {
 /// With fewer than three regions, nodes of one region fill the group up to three voters. A dead
 /// voter without a replacement keeps its place unless the rest would survive more failures without
 /// it. Neither the present nor the planned voters ever lack a living majority.
-pub fn voters(state: &State, sight: &VoterSight, current: &Membership) -> MembershipPlan {
+pub fn voters(state: &State, sight: &VoterFacts, current: &Membership) -> MembershipPlan {
     if !has_majority(&current.voters, &sight.live) {
         return MembershipPlan::NoMajority;
     }
@@ -69,7 +69,7 @@ fn has_majority(voters: &BTreeSet<NodeId>, live: &BTreeSet<NodeId>) -> bool {
 
 struct View<'a> {
     state: &'a State,
-    sight: &'a VoterSight,
+    sight: &'a VoterFacts,
     current: &'a Membership,
     /// True if no edge node votes. A voter can become leader, and a leader can write anything, so
     /// edge nodes are not trusted with a vote. With fewer than three other nodes they vote too, or
@@ -78,7 +78,8 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(state: &'a State, sight: &'a VoterSight, current: &'a Membership) -> Self {
+    fn new(state: &'a State, sight: &'a VoterFacts, current: &'a Membership) -> Self {
+        // Counted as if edge nodes had no vote: that decides whether they need one.
         let view = Self { state, sight, current, is_strict: true };
         let nodes = state.records().nodes.iter();
         let trusted = nodes.filter(|(id, node)| view.may_vote(**id, node)).count();
@@ -96,6 +97,7 @@ impl<'a> View<'a> {
     fn learner_to_add(&self) -> Option<NodeId> {
         let Membership { voters, learners } = self.current;
         let is_in = |id: &NodeId| voters.contains(id) || learners.contains(id);
+        // A node that is not heard could not follow the log.
         let is_new = |id: &&NodeId| self.sight.live.contains(id) && !is_in(id);
         self.state.records().nodes.keys().find(is_new).copied()
     }
@@ -117,6 +119,7 @@ impl<'a> View<'a> {
         let is_step = |voters: &BTreeSet<NodeId>| {
             voters != now && voters.len() <= VOTERS_MAX && has_majority(voters, &self.sight.live)
         };
+        // Where the exchange would leave no living majority, the new voter enters first.
         [with(leaving), with(None)].into_iter().find(is_step)
     }
 
@@ -155,6 +158,8 @@ impl<'a> View<'a> {
             }
         }
         let mut by_region: Vec<Vec<NodeId>> = by_region.into_values().collect();
+        // A present voter first, so that no vote moves without need; then by id, equally on every
+        // leader.
         let order = |id: &NodeId| (!self.current.voters.contains(id), *id);
         by_region.iter_mut().for_each(|nodes| nodes.sort_by_key(order));
         by_region

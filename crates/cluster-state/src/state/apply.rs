@@ -3,7 +3,7 @@
 use crate::rules;
 use crate::state::audit::AuditedEffect;
 use crate::state::{Done, State, Turn};
-use crate::{ApplyError, CommandError, Digest, Effect, Entry, Outcome, RefusalCode, wire};
+use crate::{ApplyError, CommandError, Digest, Effect, Entry, Outcome, RefusalCode, admits};
 
 impl State {
     /// Applies the entry at `index` of the log. Indices grow, with gaps for entries of the log
@@ -14,6 +14,7 @@ impl State {
             return Effect { outcome: already_applied(self.ledger.applied), changes: Vec::new() };
         }
         let moment = self.begin(index, entry);
+        // Before it is looked up: a retry that comes too late counts as new.
         self.requests.forget_old(moment.settled_ms());
         // A retry gets the first answer and changes no record and no clock.
         if let Some(outcome) = self.requests.recall(entry) {
@@ -79,7 +80,7 @@ impl State {
     pub(super) fn admit(&self, entry: &Entry) -> Result<(), CommandError> {
         rules::check::actor(&entry.actor)?;
         rules::check::proposer(&entry.proposer)?;
-        wire::admits(self, &entry.command)?;
+        admits(self, &entry.command)?;
         rules::members::admit(&self.records, &self.ledger, entry)?;
         rules::room::check(&self.records, self.bytes(), &entry.command)
     }

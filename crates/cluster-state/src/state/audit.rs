@@ -68,6 +68,7 @@ impl Audit {
         entry: &Entry,
         outcome: &Outcome,
     ) {
+        // Nodes repeat routine commands: their refusals would push all other records out.
         if !entry.command.is_routine() {
             write(&mut self.system, SYSTEM_AUDIT_MAX, (index, stamp_ms), entry, outcome);
         }

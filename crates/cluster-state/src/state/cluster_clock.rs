@@ -92,6 +92,8 @@ impl ClusterClock {
     /// milliseconds. Forgets later stamps then, which would move the clock ahead again.
     fn go_back(&mut self, most: usize) -> u64 {
         let behind = self.said.values().filter(|said| said.is_behind).count();
+        // Every one of the majority has to be behind by its own stamp: one late entry is no wrong
+        // clock.
         let goal_ms = self.confirmed_by(most).filter(|_| behind >= most);
         let Some(goal_ms) = goal_ms.filter(|goal_ms| *goal_ms < self.confirmed_ms) else {
             return 0;
@@ -100,6 +102,7 @@ impl ClusterClock {
         *self = Self { confirmed_ms: goal_ms, said: std::mem::take(&mut self.said) };
         let latest_ms = goal_ms.saturating_add(CLOCK_LEAD_MS_MAX);
         self.said.retain(|_, said| said.stamp_ms <= latest_ms);
+        // The stamps that are left are not behind the new time.
         self.said.values_mut().for_each(|said| said.is_behind = false);
         back_ms
     }

@@ -46,6 +46,7 @@ impl Ledger {
 
     /// Remembers the disk of a removed node; forgets the oldest if there are too many.
     pub(crate) fn retire(&mut self, disk: DiskId) {
+        // Counted on from the newest: the oldest ones may be gone, so the length is no free number.
         let number = self.retired.last_key_value().map_or(0, |(last, _)| last + 1);
         self.retired.insert(number, disk);
         if self.retired.len() > RETIRED_DISKS_MAX {

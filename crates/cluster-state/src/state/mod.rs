@@ -1,5 +1,6 @@
 //! The state and how entries change it.
 
+mod admits;
 mod apply;
 mod audit;
 mod clock;
@@ -16,16 +17,15 @@ mod turn;
 mod version_test;
 
 use spillway_prefix::HotTrie;
-use spillway_quota::{Book, Shares};
+use spillway_quota::{AgreedLimits, Shares};
 use spillway_types::{NodeName, RegionName};
 
 use crate::limits::CLOCK_DRIFT_MS;
-use crate::rules::{book, members};
-use crate::{
-    ClusterId, CommandError, DiskId, Entry, KEY_EPOCH, Node, NodeId, Record, RecordKey, Records,
-    Setting, SettingRule, WIRE,
-};
+use crate::records::lookup;
+use crate::rules::{agreed_limits, members};
+use crate::{ClusterId, CommandError, DiskId, Entry, Node, NodeId, Record, RecordKey, Records};
 
+pub use admits::admits;
 pub use audit::{AuditRecord, AuditRing};
 pub use digest::Digest;
 pub use dry_run::dry_run;
@@ -121,7 +121,7 @@ impl State {
     /// Returns the node of this name; None if no member has it.
     #[must_use]
     pub fn node(&self, name: &NodeName) -> Option<(NodeId, &Node)> {
-        node_named(&self.records, name)
+        lookup::node_named(&self.records, name)
     }
 
     /// Returns true if `disk` was a removed node's. Such a disk never belongs to a member again.
@@ -199,48 +199,26 @@ impl State {
 
     /// Returns the terms of all limits and the nodes that share them, for a node of `region`.
     #[must_use]
-    pub fn limit_book(&self, region: &RegionName) -> Book {
-        book(&self.records, region)
+    pub fn agreed_limits(&self, region: &RegionName) -> AgreedLimits {
+        agreed_limits(&self.records, region)
     }
 
-    /// Returns the number of the key for hashing prompts, the setting [`KEY_EPOCH`].
+    /// Returns the number of the key for hashing prompts, the setting [`crate::KEY_EPOCH`].
     #[must_use]
     pub fn key_epoch(&self) -> u64 {
-        key_epoch(&self.records)
+        lookup::key_epoch(&self.records)
     }
 
     /// Returns the value of a setting, or its default if no operator has set one; None if there is
     /// no such setting.
     #[must_use]
     pub fn setting(&self, name: &str) -> Option<&str> {
-        setting(&self.records, name)
+        lookup::setting(&self.records, name)
     }
 
     /// Returns the lowest of all nodes' newest wire versions; this program's if there are no nodes.
     #[must_use]
     pub fn wire_oldest(&self) -> u16 {
-        wire_oldest(&self.records)
+        lookup::wire_oldest(&self.records)
     }
-}
-
-pub(crate) fn node_named<'a>(records: &'a Records, name: &NodeName) -> Option<(NodeId, &'a Node)> {
-    let mut nodes = records.nodes.iter();
-    nodes.find(|(_, node)| node.spec.name == *name).map(|(id, node)| (*id, node))
-}
-
-/// Returns [`State::wire_oldest`] of a state with these records.
-pub(crate) fn wire_oldest(records: &Records) -> u16 {
-    let versions = records.nodes.iter().map(|(_, node)| node.spec.wire_newest);
-    versions.min().unwrap_or(WIRE)
-}
-
-/// Returns the number of the key for hashing prompts. The rule of the setting makes sure that it is
-/// a number.
-pub(crate) fn key_epoch(records: &Records) -> u64 {
-    setting(records, KEY_EPOCH).and_then(|value| value.parse().ok()).unwrap_or(0)
-}
-
-pub(crate) fn setting<'a>(records: &'a Records, name: &str) -> Option<&'a str> {
-    let set = records.settings.get_by(name).map(|Setting(value)| value.as_str());
-    set.or_else(|| SettingRule::find(name).map(|rule| rule.default))
 }

@@ -82,6 +82,7 @@ impl State {
         if let Some(clock) = region {
             self.ledger.clocks.insert(entry.proposer.region.clone(), clock);
         }
+        // The audit still tells when a refused entry was made.
         self.clock.time_of(entry.stamp_ms)
     }
 }

@@ -5,8 +5,9 @@ use spillway_quota::Shares;
 use spillway_types::RegionName;
 
 use crate::records::Stored;
+use crate::records::lookup::{key_epoch, node_named, setting};
 use crate::rules::check;
-use crate::state::{Ledger, key_epoch, node_named, setting};
+use crate::state::Ledger;
 use crate::{
     Actor, ApplyError, Change, ChangeKind, CommandError, Entry, Expect, NodeId, Proposer, Records,
     RefusalCode,

@@ -117,7 +117,8 @@ fn what_is_newer_waits_until_every_node_is_upgraded() {
         assert_eq!(world.state.wire_oldest(), WIRE);
         let refusal = admits(&world.state, &invented(1)).unwrap_err();
         assert_eq!(refusal.code, RefusalCode::WireVersion);
-        assert!(refusal.cause.contains("needs wire version 2"), "{refusal}");
+        let needed = format!("needs wire version {NEW_WIRE}");
+        assert!(refusal.cause.contains(&needed), "{refusal}");
         assert_eq!(world.denied(invented(1)), RefusalCode::WireVersion);
         // All other commands go on, and each node registers its new version by itself.
         world.done(setting("health.transition_ms", &world.index.to_string()));
