@@ -41,6 +41,7 @@ pub(crate) enum HelloError {
 
 /// Sends the number of this process and returns that of the peer's process.
 pub(crate) async fn exchange(connection: &Connection, process: u64) -> Result<u64, HelloError> {
+    // Both nodes send before they read, so that neither waits for the other.
     let mut said = connection.open_uni().await?;
     said.write_chunk(frame(process)?).await?;
     // The drop ends the stream; written bytes are still sent.

@@ -28,7 +28,7 @@ use crate::forward::{
 use crate::identity::Identity;
 use crate::join::{self, JoinError, JoinHandler, JoinPermits};
 use crate::kind::Kind;
-use crate::peer::{OpenStream, Peer, PeerStatus};
+use crate::peer::{self, OpenStream, PeerStatus};
 use crate::rpc::{self, OpenError, StreamHandler, StreamReceiver, StreamSender};
 use crate::shared::LinkShared;
 use crate::tls::{
@@ -144,6 +144,7 @@ impl Link {
         let peers = peers.into_iter().filter(|peer| peer.identity != self.shared.me);
         let wanted: BTreeMap<NodeName, PeerConfig> =
             peers.map(|peer| (peer.identity.node().clone(), peer)).collect();
+        // First, so that a removed node can't come back while its connections are closed.
         self.shared.members.set(wanted.values().map(|peer| &peer.identity));
         let mut old = BTreeMap::clone(&self.shared.peers.load());
         let mut kept = BTreeMap::new();
@@ -156,7 +157,7 @@ impl Link {
                 gone => {
                     // A node of that name in another region is another peer.
                     gone.inspect(|peer| peer.stop());
-                    kept.insert(name, Peer::start(&self.shared, config));
+                    kept.insert(name, peer::start(&self.shared, config));
                 }
             }
         }
@@ -273,6 +274,7 @@ impl Link {
     /// # Errors
     /// Returns an error if there is no connection, or too many streams are open.
     pub fn open_control(&self, to: &NodeName) -> Result<(StreamSender, StreamReceiver), OpenError> {
+        // To leaving peers as well: the log still needs them.
         let live = self.current(to, Kind::Control).ok_or(OpenError::NotConnected)?;
         rpc::open_control(&live)
     }
@@ -394,15 +396,11 @@ impl Link {
         self.shared.tracker.close();
     }
 
-    fn current(&self, to: &NodeName, kind: Kind) -> Option<Arc<crate::peer::LiveConnection>> {
+    fn current(&self, to: &NodeName, kind: Kind) -> Option<Arc<peer::LiveConnection>> {
         self.shared.peers.load().get(to)?.current(kind)
     }
 
-    fn current_of_member(
-        &self,
-        to: &NodeName,
-        kind: Kind,
-    ) -> Option<Arc<crate::peer::LiveConnection>> {
+    fn current_of_member(&self, to: &NodeName, kind: Kind) -> Option<Arc<peer::LiveConnection>> {
         self.current(to, kind).filter(|_| !self.shared.members.is_leaving(to))
     }
 

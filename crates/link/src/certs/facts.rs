@@ -72,6 +72,7 @@ impl CertificateFacts {
     pub fn days_left(&self, now: SystemTime) -> i64 {
         let now_ms = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        // Rounded down after the end, too: an hour behind it is -1 and not 0.
         self.not_after_ms.saturating_sub(now_ms).div_euclid(86_400_000)
     }
 

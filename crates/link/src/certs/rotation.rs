@@ -1,4 +1,5 @@
-//! Rotation of the cluster's CA in three steps, between which every node works on.
+//! Certificate rotation: the cluster's CA is replaced in three steps, between which every node
+//! works on.
 //!
 //! `ca.pem` and `ca-key.pem` hold the whole state: two certificates mean that a rotation has begun,
 //! and the one that belongs to the key signs. No other record exists that could disagree.

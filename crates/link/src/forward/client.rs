@@ -87,7 +87,7 @@ impl ForwardCall<'_> {
         match answer {
             Ok(ForwardDecision::Refused(refused)) => Ok(ForwardAnswer::Refused(refused)),
             Ok(ForwardDecision::Reply(head)) => {
-                let upload = upload.map(|upload| self.go_on(upload));
+                let upload = upload.map(|upload| self.spawn_upload(upload));
                 reply_of(head, ForwardBody::of_reply(receiver, upload, self.open))
             }
             Err(error) => {
@@ -164,7 +164,7 @@ impl ForwardCall<'_> {
     }
 
     /// Sends the rest of the body in a task of its own, while the reply is read.
-    fn go_on(&self, upload: Upload) -> AbortOnDropHandle<()> {
+    fn spawn_upload(&self, upload: Upload) -> AbortOnDropHandle<()> {
         let rest = async move {
             // If the peer stopped the body, its reply tells why.
             if let Err(SendError::Body(error)) = upload.await {

@@ -55,6 +55,7 @@ impl ForwardError {
     pub fn stage(&self) -> ForwardStage {
         match self {
             Self::NotConnected | Self::Saturated | Self::Head(_) => ForwardStage::NotSent,
+            // The head was on its way before the body failed.
             Self::NoWord | Self::Body(_) => ForwardStage::Undecided,
             Self::Deadline(stage)
             | Self::Lost(stage)

@@ -162,5 +162,6 @@ fn reason(error: &ConnectionError) -> JoinError {
 
 /// Returns true if a TLS fault is about a certificate.
 fn is_certificate(code: u64) -> bool {
+    // The alerts 42 to 49 of TLS.
     matches!(code, 0x12a..=0x131)
 }

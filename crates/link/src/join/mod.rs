@@ -6,12 +6,15 @@
 //! requests and no streams of peers, and only a few such nodes are served at a time.
 
 mod client;
+mod handler;
+mod permits;
 mod server;
 
 pub use client::JoinError;
 pub(crate) use client::{ask_to_join, shown_by};
-pub use server::JoinHandler;
-pub(crate) use server::{Guest, JoinPermits, serve};
+pub use handler::JoinHandler;
+pub(crate) use permits::JoinPermits;
+pub(crate) use server::{Guest, serve};
 
 /// Name of the join protocol, besides those of [`Kind`](crate::Kind).
 pub(crate) const PROTOCOL: &[u8] = b"spillway-join/1";

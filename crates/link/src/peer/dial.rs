@@ -7,7 +7,8 @@ use std::time::Duration;
 use quinn::{ConnectError, ConnectionError};
 use thiserror::Error;
 
-use super::{Arrival, Origin, Peer, PeerTarget};
+use super::live::{Arrival, Origin};
+use super::{Peer, PeerTarget};
 use crate::config::ms;
 use crate::hello::{self, HelloError};
 use crate::kind::Kind;

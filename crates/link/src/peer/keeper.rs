@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 
+use super::Peer;
 use super::back_off::BackOff;
 use super::dial::{DialError, dial};
-use super::live::{LiveConnection, Origin};
+use super::live::{Arrival, LiveConnection, Origin};
 use super::watch::AckWatch;
-use super::{Arrival, Peer};
 use crate::code::CloseCode;
-use crate::config::ms;
+use crate::config::{PeerConfig, ms};
 use crate::kind::Kind;
 use crate::serve;
 use crate::shared::LinkShared;
@@ -34,8 +34,19 @@ const STABLE: Duration = Duration::from_secs(2);
 /// first. Without it every start would make double connections.
 const HEAD_START: Duration = Duration::from_millis(50);
 
+/// Creates a peer and starts the keepers of its connections.
+pub(crate) fn start(shared: &Arc<LinkShared>, config: PeerConfig) -> Arc<Peer> {
+    let (peer, arrivals) = Peer::new(config, shared.stop.child_token());
+    let peer = Arc::new(peer);
+    for (kind, arrivals) in Kind::ALL.into_iter().zip(arrivals) {
+        let keeper = Keeper::new(Arc::clone(shared), Arc::clone(&peer), kind, arrivals);
+        shared.tracker.spawn_on(keeper.run(), &shared.runtime);
+    }
+    peer
+}
+
 /// Keeper of one connection of one kind to one peer.
-pub(super) struct Keeper {
+struct Keeper {
     shared: Arc<LinkShared>,
     peer: Arc<Peer>,
     kind: Kind,
@@ -86,7 +97,7 @@ enum PeerEvent {
 }
 
 impl Keeper {
-    pub(super) fn new(
+    fn new(
         shared: Arc<LinkShared>,
         peer: Arc<Peer>,
         kind: Kind,
@@ -110,7 +121,7 @@ impl Keeper {
     }
 
     /// Runs until the peer is removed or the link ends, then closes all connections.
-    pub(super) async fn run(mut self) {
+    async fn run(mut self) {
         loop {
             match self.next().await {
                 PeerEvent::Stop => break,
@@ -266,6 +277,7 @@ impl Keeper {
     /// of the two dials.
     fn dial_in(&mut self, wait: Duration) {
         let mut wait = wait;
+        // After a failure nobody waits: perhaps only this direction of dialling works.
         if self.shared.me.node() > self.peer.identity.node() && self.back_off.failures() == 0 {
             let default_ms = self.shared.transport.rtt_default_ms;
             let rtt_ms = self.peer.target.load().rtt_ms.unwrap_or(default_ms);

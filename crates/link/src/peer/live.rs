@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::Arrival;
-
 /// Node that has dialled a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -15,6 +13,16 @@ pub(crate) enum Origin {
     Us,
     /// The peer.
     Peer,
+}
+
+/// New connection on which both nodes have said hello.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) connection: quinn::Connection,
+    /// Number of the peer's process at the other end.
+    pub(crate) process: u64,
+    /// Node that has dialled.
+    pub(crate) origin: Origin,
 }
 
 /// Live connection to a peer.

@@ -18,23 +18,13 @@ use tokio_util::sync::CancellationToken;
 use crate::config::PeerConfig;
 use crate::identity::Identity;
 use crate::kind::Kind;
-use crate::shared::LinkShared;
 pub(crate) use dial::{DialError, look_up};
-pub(crate) use live::{LiveConnection, OpenStream, OpenStreams, Origin};
+pub(crate) use keeper::start;
+pub(crate) use live::{Arrival, LiveConnection, OpenStream, OpenStreams, Origin};
 pub use status::{ConnectionStatus, DialStatus, PeerStatus};
 
 /// Connections of one kind that may wait for the keeper; a healthy peer has one or two.
 const ARRIVALS_MAX: usize = 8;
-
-/// New connection on which both nodes have said hello.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) connection: quinn::Connection,
-    /// Number of the peer's process at the other end.
-    pub(crate) process: u64,
-    /// Node that has dialled.
-    pub(crate) origin: Origin,
-}
 
 /// Address of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,24 +53,21 @@ struct Slot {
 }
 
 impl Peer {
-    /// Starts the keepers of a peer's connections.
-    pub(crate) fn start(shared: &Arc<LinkShared>, config: PeerConfig) -> Arc<Self> {
+    /// Creates a peer without connections. Returns with it the new connections of each kind, in the
+    /// order of [`Kind::ALL`], for its keepers.
+    fn new(config: PeerConfig, stop: CancellationToken) -> (Self, [mpsc::Receiver<Arrival>; 2]) {
         let (control, control_arrivals) = Slot::new();
         let (data, data_arrivals) = Slot::new();
-        let peer = Arc::new(Self {
+        let peer = Self {
             identity: config.identity,
             target: ArcSwap::from_pointee(PeerTarget {
                 address: config.address,
                 rtt_ms: config.rtt_ms,
             }),
             slots: [control, data],
-            stop: shared.stop.child_token(),
-        });
-        for (kind, arrivals) in Kind::ALL.into_iter().zip([control_arrivals, data_arrivals]) {
-            let keeper = keeper::Keeper::new(Arc::clone(shared), Arc::clone(&peer), kind, arrivals);
-            shared.tracker.spawn_on(keeper.run(), &shared.runtime);
-        }
-        peer
+            stop,
+        };
+        (peer, [control_arrivals, data_arrivals])
     }
 
     /// Takes over a new address. Existing connections go on.
@@ -101,7 +88,11 @@ impl Peer {
 
     /// Dials as the keeper does, even if there is a connection.
     #[cfg(test)]
-    pub(crate) async fn dial_for_tests(self: &Arc<Self>, shared: &Arc<LinkShared>, kind: Kind) {
+    pub(crate) async fn dial_for_tests(
+        self: &Arc<Self>,
+        shared: &Arc<crate::shared::LinkShared>,
+        kind: Kind,
+    ) {
         let arrival = dial::dial(Arc::clone(shared), Arc::clone(self), kind, 0).await.unwrap();
         assert!(self.arrive(kind, arrival));
     }

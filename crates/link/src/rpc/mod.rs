@@ -1,13 +1,14 @@
 //! Streams of other parts of the node: short exchanges on the control connection, bulk on the data
 //! connection. The link does not know the content of their messages.
 
+mod handler;
 mod open;
 mod server;
 mod stream;
 
+pub use handler::{Served, StreamHandler};
 pub(crate) use open::{open_bulk, open_control};
 pub(crate) use server::Serving;
-pub use server::{Served, StreamHandler};
 pub use stream::{StreamError, StreamReceiver, StreamSender};
 
 /// Streams that a peer may have open on a control connection at a time: one for the log, a

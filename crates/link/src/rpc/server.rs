@@ -1,26 +1,12 @@
 //! Streams of peers, handed to the node's handler.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use super::handler::{Served, StreamHandler};
 use super::{StreamReceiver, StreamSender};
 use crate::identity::Identity;
 use crate::peer::LiveConnection;
 use crate::shared::LinkShared;
-
-/// Future that serves one stream; dropped when the link ends.
-pub type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// Handler of streams that are not forwarded requests. The link's own tasks call it, so it must not
-/// block. `from` has been verified.
-pub trait StreamHandler: Send + Sync + 'static {
-    /// Serves a stream of both directions that a peer has opened on its control connection.
-    fn control(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served;
-
-    /// Receives large content that a peer sends on its data connection.
-    fn bulk(&self, from: Identity, receiver: StreamReceiver) -> Served;
-}
 
 /// Server of the streams of one connection.
 pub(crate) struct Serving<'a> {

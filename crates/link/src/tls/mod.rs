@@ -1,4 +1,4 @@
-//! Mutual TLS: the node's own certificates, and the check of peers.
+//! Mutual TLS (mTLS): the node's own certificates, and the check of peers.
 
 mod material;
 mod members;
