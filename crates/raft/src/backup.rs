@@ -1,13 +1,14 @@
-//! New clusters made from the remains of old ones: from a backup file, or from one node's folder.
+//! Disaster recovery: new clusters made from the remains of old ones. Restore takes a backup file,
+//! a forced new cluster takes one node's folder.
 
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use spillway_types::NodeName;
+use spillway_types::{ClusterId, DiskId, NodeId, NodeName};
 use tokio::task::spawn_blocking;
 
 use crate::disk::{self, DiskError, Folder, LogChange, StoredSnapshot, owner_of};
-use crate::ids::{ClusterId, DiskId, Member, NodeId};
+use crate::ids::{Member, random_id};
 use crate::raft::Members;
 use crate::wire::{Ballot, EntryRecord, MembersRecord, Point};
 
@@ -96,6 +97,7 @@ fn restore_snapshot(
     folder: &Path,
     name: &NodeName,
 ) -> Result<(ClusterId, Founder), RestoreError> {
+    // A log that is there has made promises, which a restored state would break.
     if owner_of(folder)?.is_some() {
         return Err(DiskError::Occupied { folder: folder.into() }.into());
     }
@@ -103,9 +105,11 @@ fn restore_snapshot(
     let (founder, disk) = founder(&snapshot, name)?;
     let cluster = new_cluster()?;
     let mut opened = Folder::open(folder, founder.node, Some(disk))?;
+    // No node of the old cluster has a say in the new one, so the founder alone is a majority.
     let members = MembersRecord::only(founder.node, &founder.member(disk));
     snapshot.head.members = members;
     snapshot.head.members_at = Some(last);
+    // The snapshot first: a log that begins behind a snapshot which is not there counts as damaged.
     opened.snapshots.write(&snapshot).map_err(DiskError::io("writing the snapshot"))?;
     let ballot = Ballot { term: last.term, node: founder.node, is_won: false };
     opened.file.write(&[
@@ -151,6 +155,7 @@ pub fn force_new_cluster(folder: &Path, founder: &Founder) -> Result<ClusterId, 
         return Err(empty());
     };
     let cluster = new_cluster()?;
+    // A new term, so that nothing the old cluster still writes can be taken for this entry.
     let at = Point { term: ballot.term + 1, index: last.index + 1 };
     let members = MembersRecord::only(founder.node, &founder.member(owner.disk));
     let entry = EntryRecord::of_members(at, members);
@@ -160,13 +165,14 @@ pub fn force_new_cluster(folder: &Path, founder: &Founder) -> Result<ClusterId, 
         LogChange::Cluster(cluster),
         LogChange::Ballot(Ballot { term: at.term, node: founder.node, is_won: false }),
         LogChange::Append(at, frame),
+        // All entries before it count as committed, too: the only voter has them.
         LogChange::Committed(Some(at)),
     ])?;
     Ok(cluster)
 }
 
 fn new_cluster() -> Result<ClusterId, DiskError> {
-    ClusterId::random().map_err(|error| DiskError::Io {
+    random_id().map_err(|error| DiskError::Io {
         what: "naming the cluster".to_owned(),
         cause: error.to_string(),
     })

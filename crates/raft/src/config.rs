@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use spillway_types::{NodeName, RegionName};
+use spillway_types::{DiskId, NodeId, NodeName, RegionName};
 
-use crate::ids::{DiskId, NodeId};
 use crate::rules::budget::BudgetConfig;
 use crate::rules::timing::Timing;
 use crate::wire::WireVersion;

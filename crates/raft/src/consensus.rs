@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use spillway_link::Link;
-use spillway_types::NodeName;
+use spillway_types::{DiskId, NodeId, NodeName};
 use tokio::sync::{oneshot, watch as channel};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,12 +26,11 @@ use crate::backup;
 use crate::config::RaftConfig;
 use crate::disk::DiskError;
 use crate::error::{ProposeError, RaftStartError};
-use crate::ids::{DiskId, Member, NodeId};
+use crate::ids::Member;
 use crate::machine::Machine;
 use crate::net::{Context, LeaderContact};
-use crate::proposer::Raft;
 use crate::rules::budget::{Budget, Urgency};
-use crate::state_machine::{Applied, stored};
+use crate::state_machine::{Applied, Raft, stored};
 use crate::status::{self, Role, Status};
 
 /// Time limit for closing the log at shutdown: a disk that hangs must not keep the process alive.
@@ -156,12 +155,14 @@ impl<M: Machine> Consensus<M> {
     /// Stops taking part and waits until the folder is closed. A leader should hand over the lead
     /// before: see [`Self::transfer_leader`].
     pub async fn shutdown(&self) {
+        // From here on no other node can begin something that the end would cut off.
         self.context.link.serve_streams(None);
         self.stop.cancel();
         self.tasks.close();
         // An error means that the log has stopped with a fault, which the status shows.
         drop(tokio::time::timeout(END_LIMIT, self.raft.shutdown()).await);
         self.tasks.wait().await;
+        // Only now: openraft and the tasks could write until here.
         self.context.log.close();
         let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(closed) = closed {
@@ -185,6 +186,8 @@ impl<M: Machine> Consensus<M> {
         let lease = self.context.timing().lease();
         match leader {
             Some(leader) if leader == self.context.node => Ok(leader),
+            // A leader that was not heard for a lease may be cut off: asking it would use up the
+            // caller's time.
             Some(leader) if self.heard.age().is_some_and(|age| age < lease) => Ok(leader),
             leader => Err(leader),
         }
@@ -194,6 +197,7 @@ impl<M: Machine> Consensus<M> {
     async fn leader_lost(&self) {
         let lease = self.context.timing().lease();
         while let Some(left) = self.heard.age().and_then(|age| lease.checked_sub(age)) {
+            // A little longer, or the timer could fire just before the lease is over.
             tokio::time::sleep(left + Duration::from_millis(1)).await;
         }
     }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use spillway_codec::{DecodeError, EncodeError};
+use spillway_types::NodeId;
 use thiserror::Error;
 
 use crate::disk::DiskError;
-use crate::ids::{NodeId, RandomnessError};
+use crate::ids::RandomnessError;
 
 /// A node's log can't start.
 #[derive(Debug, Error)]
@@ -32,8 +33,10 @@ pub enum ProposeError {
         /// Node that may be the leader.
         leader: Option<NodeId>,
     },
-    /// The command may be carried out, now, later or never. Only a command that does no harm when
-    /// it is carried out twice may be tried again.
+    /// A leader was given the command and has not said what became of it: the command may be
+    /// carried out, now, later or never. Only a command that does no harm when it is carried out
+    /// twice may be tried again. After any other error no log has the command, except for an
+    /// outcome that can't be read: see [`Self::Malformed`].
     #[error("it is not known whether the command was or will be carried out")]
     Unknown,
     /// The command is longer than any node takes.

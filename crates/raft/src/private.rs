@@ -23,6 +23,7 @@ pub fn create(path: &Path) -> io::Result<File> {
         _ => {}
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
+    // A umask may have taken permissions away from the owner, too.
     file.set_permissions(Permissions::from_mode(FILE_MODE))?;
     Ok(file)
 }
@@ -53,6 +54,7 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
         fs::create_dir_all(around)?;
     }
     match DirBuilder::new().mode(FOLDER_MODE).create(path) {
+        // Another thread or process was quicker.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         made => made,
     }
@@ -85,6 +87,7 @@ fn tighten_files(folder: &Path) -> io::Result<()> {
         let path = entry?.path();
         let data = fs::symlink_metadata(&path)?;
         let mode = data.permissions().mode();
+        // A link may lead to a file that is not the node's.
         if !data.is_file() || mode & OTHERS == 0 {
             continue;
         }

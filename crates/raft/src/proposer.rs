@@ -7,50 +7,45 @@ use openraft::errors::{ClientWriteError, RaftError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::ids::NodeId;
+use crate::error::ProposeError;
 use crate::machine::Machine;
 use crate::net::Context;
-use crate::raft::{CommandFrame, Types};
+use crate::raft::CommandFrame;
 use crate::rules::isolation::Voice;
-use crate::state_machine::Applier;
+use crate::state_machine::Raft;
 use crate::status;
 
-pub(crate) type Raft<M> = openraft::Raft<Types, Applier<M>>;
-
-/// Reason for which a command was not carried out, as far as this node knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NotDone {
-    /// The command is not in the log and will not be; perhaps that node is the leader.
-    NotLeader(Option<NodeId>),
-    /// The command may be in the log.
-    Unknown,
-    /// This node's log has stopped.
-    Stopped(String),
-}
-
-/// Pause before a leader that can't write yet tries again.
+/// Pause before a leader that can't write yet looks again.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Proposes here and waits until the command is carried out, at most for `limit`, and not longer
-/// than a quorum answers. A leader that was just elected, or is about to hand over, is waited for.
+/// than a quorum answers. openraft refuses while a leader that was just elected has heard no quorum
+/// yet, or is about to hand over: that is waited for, up to a lease, with nothing written.
+///
+/// # Errors
+/// Returns [`ProposeError::NoQuorum`] if no log has the command, otherwise
+/// [`ProposeError::Unknown`].
 pub(crate) async fn propose_here<M: Machine>(
     raft: &Raft<M>,
     context: &Context,
     command: Bytes,
     limit: Duration,
-) -> Result<(u64, Bytes), NotDone> {
+) -> Result<(u64, Bytes), ProposeError> {
+    // Without a quorum the entry would stay in this log, and could be carried out long after its
+    // caller was told that it failed.
     if *context.voice.borrow() != Voice::Confirmed {
-        return Err(NotDone::NotLeader(None));
+        return Err(ProposeError::NoQuorum { leader: None });
     }
     let settled_by = Instant::now() + context.timing().lease().min(limit);
     loop {
         let written = propose_once(raft, context.voice.clone(), command.clone(), limit).await;
-        if written != Err(NotDone::NotLeader(None)) || Instant::now() >= settled_by {
+        // openraft names no leader while this node was just elected, or is about to hand over.
+        if written != Err(ProposeError::NoQuorum { leader: None }) || Instant::now() >= settled_by {
             return written;
         }
         let leads = status::leader(raft) == Some(context.node);
         if !leads || *context.voice.borrow() != Voice::Confirmed {
-            return Err(NotDone::NotLeader(status::leader(raft)));
+            return Err(ProposeError::NoQuorum { leader: status::leader(raft) });
         }
         sleep(PAUSE).await;
     }
@@ -61,7 +56,7 @@ async fn propose_once<M: Machine>(
     mut voice: watch::Receiver<Voice>,
     command: Bytes,
     limit: Duration,
-) -> Result<(u64, Bytes), NotDone> {
+) -> Result<(u64, Bytes), ProposeError> {
     let writing = raft.client_write(CommandFrame(command));
     let isolated = async {
         // An error means that the log ends, which the write notices too.
@@ -70,21 +65,23 @@ async fn propose_once<M: Machine>(
         }
     };
     let written = tokio::select! {
+        // In this order: a write that is done counts, even if the quorum is lost in the same
+        // moment.
         biased;
         written = writing => written,
-        () = isolated => return Err(NotDone::Unknown),
-        () = sleep(limit) => return Err(NotDone::Unknown),
+        () = isolated => return Err(ProposeError::Unknown),
+        () = sleep(limit) => return Err(ProposeError::Unknown),
     };
     match written {
         Ok(response) => {
-            let outcome = response.data.outcome.ok_or(NotDone::Unknown)?;
+            let outcome = response.data.outcome.ok_or(ProposeError::Unknown)?;
             Ok((response.log_id.index, outcome))
         }
         Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
-            Err(NotDone::NotLeader(forward.leader_id))
+            Err(ProposeError::NoQuorum { leader: forward.leader_id })
         }
-        Err(RaftError::APIError(_)) => Err(NotDone::Unknown),
+        Err(RaftError::APIError(_)) => Err(ProposeError::Unknown),
         // Whether it was written before the log stopped can't be told.
-        Err(RaftError::Fatal(fatal)) => Err(NotDone::Stopped(fatal.to_string())),
+        Err(RaftError::Fatal(_)) => Err(ProposeError::Unknown),
     }
 }

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use openraft::impls::leader_id_std::LeaderId;
 use openraft::type_config::alias::{EntryOf, LogIdOf, SnapshotMetaOf, SnapshotOf, VoteOf};
 use openraft::{EntryPayload, Membership};
+use spillway_types::NodeId;
 
-use crate::ids::{Member, NodeId};
+use crate::ids::Member;
 
 openraft::declare_raft_types!(
     pub(crate) Types:

@@ -6,15 +6,19 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use spillway_codec::{DecodeError, EncodeError, Wire, decode, encode};
-use spillway_raft::private;
+
+use crate::private;
 
 /// Error of a file that could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SaveError {
+pub enum SaveError {
+    /// Error of the disk.
     #[error(transparent)]
     Disk(#[from] io::Error),
+    /// Error of a value that has no frame.
     #[error("it can't be written: {0}")]
     Encode(#[from] EncodeError),
+    /// Error of bytes that are no frame of this version.
     #[error("it is no file of this version, or damaged: {0}")]
     Decode(#[from] DecodeError),
 }
@@ -23,7 +27,7 @@ pub(crate) enum SaveError {
 ///
 /// # Errors
 /// Returns an error if the file can't be read, or holds something else.
-pub(crate) fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveError> {
+pub fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveError> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(decode(&bytes)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -35,7 +39,7 @@ pub(crate) fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveError> {
 ///
 /// # Errors
 /// Returns an error if the disk does not take it; the former content stays.
-pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveError> {
+pub fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveError> {
     // Otherwise a loss of power could leave an empty file of that name.
     write(path, saved)?.sync_all()?;
     std::fs::rename(path.with_extension("new"), path)?;
@@ -50,7 +54,7 @@ pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveError> {
 ///
 /// # Errors
 /// Returns the errors of [`save`].
-pub(crate) fn save_unsynced<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveError> {
+pub fn save_unsynced<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveError> {
     drop(write(path, saved)?);
     Ok(std::fs::rename(path.with_extension("new"), path)?)
 }

@@ -16,6 +16,9 @@ use crate::raft::{
 };
 use crate::wire::{Point, SnapshotHead};
 
+/// The part of openraft that runs on this node.
+pub(crate) type Raft<M> = openraft::Raft<Types, Applier<M>>;
+
 /// The machine, and how far it has come. Shared by the log, which changes it, and by readers.
 #[derive(Debug)]
 pub(crate) struct Applied<M> {
@@ -75,6 +78,8 @@ impl<M: Machine> Applied<M> {
                 None
             }
             Payload::Normal(CommandFrame(frame)) => {
+                // To skip the entry would make this node's state another one than that of nodes
+                // that can read it.
                 let command = spillway_codec::decode::<M::Command>(&frame).map_err(|error| {
                     io::Error::other(format!(
                         "entry {} can't be applied: {error}. Start a version that reads it",
@@ -86,6 +91,7 @@ impl<M: Machine> Applied<M> {
             }
         };
         state.last = Some(id);
+        // Readers that are told below want the lock at once.
         drop(state);
         self.tell(Some(id));
         Ok(Answered { outcome })
@@ -158,6 +164,7 @@ impl<M: Machine> RaftStateMachine<Types> for Applier<M> {
 
     async fn get_snapshot_builder(&mut self) -> Builder {
         Builder {
+            // Taken now and written later: entries go on being applied while the disk writes.
             taken: Some(self.applied.snapshot()),
             snapshots: self.snapshots.clone(),
             log: self.log.clone(),
@@ -171,6 +178,7 @@ impl<M: Machine> RaftStateMachine<Types> for Applier<M> {
         data: Bytes,
     ) -> Result<(), io::Error> {
         let stored = stored(meta, data.clone());
+        // At a start openraft installs the newest one from disk, which need not be written again.
         let is_known = lock(&self.newest).as_ref().is_some_and(|newest| *newest == stored);
         if !is_known {
             let (snapshots, written) = (self.snapshots.clone(), stored.clone());

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
+use spillway_types::{ClusterId, DiskId, NodeId};
 
 use crate::disk::DiskError;
-use crate::ids::{ClusterId, DiskId, Member, NodeId};
+use crate::ids::Member;
 use crate::machine::Machine;
 use crate::net::{Context, LeaderContact};
-use crate::proposer::Raft;
 use crate::rules::isolation::Voice;
+use crate::state_machine::Raft;
 use crate::wire::Ballot;
 
 /// Role of a node in the cluster.
@@ -115,6 +116,7 @@ pub(crate) fn status<M: Machine>(
     let voice = *context.voice.borrow();
     let disk_fault = context.log.fault();
     let stopped = metrics.running_state.as_ref().err().map(ToString::to_string);
+    // The fault of the disk is the cause; openraft only says that its storage failed.
     let fault = disk_fault.as_ref().map(ToString::to_string).or(stopped);
     let role = match metrics.state {
         _ if fault.is_some() => Role::Stopped,

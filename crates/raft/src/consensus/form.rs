@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use openraft::errors::RaftError;
-use spillway_types::NodeName;
+use spillway_types::{ClusterId, NodeName};
 use tokio::time::sleep;
 
 use super::Consensus;
 use super::members::NewMembers;
 use crate::error::FormError;
-use crate::ids::ClusterId;
+use crate::ids::random_id;
 use crate::machine::Machine;
 use crate::rules::formation::{Formation, FormationStep, Own, Seed, SeedAnswer};
 use crate::wire::Introduction;
@@ -36,8 +36,10 @@ impl<M: Machine> Consensus<M> {
                 FormationStep::Conflict(why) => return Err(FormError::Conflict(why)),
                 FormationStep::Form(named, members) => {
                     let cluster = match named {
+                        // An earlier start named the cluster and ended before the cluster was
+                        // formed.
                         Some(cluster) => cluster,
-                        None => ClusterId::random()?,
+                        None => random_id()?,
                     };
                     return self.initialise(cluster, members).await.map(|()| cluster);
                 }
@@ -65,6 +67,7 @@ impl<M: Machine> Consensus<M> {
         if !self.context.log.is_blank() {
             return Err(FormError::Refused("its log is not empty".to_owned()));
         }
+        // The disk has to be right, too: the others would refuse to mean this node by another one.
         if members.get(&self.context.node) != Some(&self.member()) {
             return Err(FormError::Refused("this node is not among its members".to_owned()));
         }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use openraft::ChangeMembers;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
+use spillway_types::NodeId;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Consensus;
 use crate::error::ChangeError;
-use crate::ids::{Member, NodeId};
+use crate::ids::Member;
 use crate::machine::Machine;
 use crate::raft::Types;
 use crate::status;
@@ -65,6 +66,7 @@ impl<M: Machine> Consensus<M> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let sets = metrics.membership_config.membership().get_joint_config().clone();
         match sets.split_last() {
+            // Two sets of voters are there only while a change to the last one is not finished.
             Some((last, before)) if !before.is_empty() => {
                 self.change_voters(last.clone(), Former::Learners, limit).await
             }
@@ -103,6 +105,7 @@ impl<M: Machine> Consensus<M> {
             return Err(ChangeError::Refused(format!("node {to} has no vote")));
         }
         let by = Instant::now() + limit;
+        // Before the handover begins: from then on no read may rest on the followers' promises.
         status::give_up_lease(&self.raft, &self.context, to);
         let asked = self.raft.trigger().transfer_leader(to).await;
         asked.map_err(|fatal| ChangeError::Stopped(fatal.to_string()))?;
@@ -142,6 +145,7 @@ impl<M: Machine> Consensus<M> {
     ) -> Result<(), ChangeError> {
         let changing = self.raft.change_membership(change, former == Former::Learners);
         match timeout(limit, changing).await {
+            // Only the wait has ended: openraft goes on with the change.
             Err(_) => Err(ChangeError::Unknown),
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(refused(error)),

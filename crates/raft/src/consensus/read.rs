@@ -25,6 +25,8 @@ impl<M: Machine> Consensus<M> {
         look: impl FnOnce(&M) -> R,
     ) -> Result<Read<R>, ReadError> {
         let age = match consistency {
+            // Taken before the look: what is applied in between makes the value younger, never
+            // older.
             Consistency::Stale => self.status().age,
             Consistency::Linearizable => {
                 let fresh = timeout(limit, self.wait_until_fresh(limit)).await;
@@ -52,6 +54,8 @@ impl<M: Machine> Consensus<M> {
                     Ok(Answer::Refused(refusal)) => return Err(refused(refusal)),
                     _ => return Err(no_quorum(Some(leader))),
                 },
+                // A leader behind a partition never answers; the lease shows that before the limit
+                // does.
                 () = self.leader_lost() => return Err(no_quorum(Some(leader))),
             }
         };

@@ -18,10 +18,9 @@ use crate::disk::{DiskError, Folder, LogStore};
 use crate::error::RaftStartError;
 use crate::machine::Machine;
 use crate::net::{Context, LeaderContact, Parts, PeerNetwork, PeerServer, Service, ask_all};
-use crate::proposer::Raft;
 use crate::rules::budget::Budget;
 use crate::rules::isolation::Voice;
-use crate::state_machine::{Applied, Applier};
+use crate::state_machine::{Applied, Applier, Raft};
 
 /// Entries in one message; their bytes are limited too.
 const APPEND_ENTRIES_MAX: u64 = 1_000;
@@ -69,6 +68,7 @@ pub(super) async fn start<M: Machine>(
     let raft = Raft::new(node, Arc::new(raft_config), network, log, applier)
         .await
         .map_err(|fatal| RaftStartError::Log(fatal.to_string()))?;
+    // Before any other node is served: senders are judged by the members that the metrics name.
     context.guard.begin(raft.metrics());
     let heard = LeaderContact::default();
     let (served, shared) = (Arc::clone(&context), Arc::clone(&applied));
@@ -117,6 +117,7 @@ fn raft_config(config: &RaftConfig) -> Result<openraft::Config, RaftStartError> 
         // The followers write while the leader does.
         broadcast_submitted_on_append: Some(true),
         removed_leader_step_down: StepDownPolicy::After(2 * ms(timing.heartbeat)),
+        // A node that was cut off asks first when it is back, and so unseats no leader that works.
         enable_pre_vote: Some(true),
         enable_elect: false,
         backoff: BACK_OFF.to_owned(),

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::ServerState;
+use spillway_types::NodeId;
 use tokio::time::Instant;
 
-use crate::ids::NodeId;
 use crate::machine::Machine;
 use crate::net::{Context, round_trips};
-use crate::proposer::Raft;
 use crate::raft::Types;
 use crate::rules::distances::{Placement, Retiming};
 use crate::rules::timing::Timing;
+use crate::state_machine::Raft;
 use crate::status;
 
 type Metrics = openraft::RaftMetrics<Types>;
@@ -58,8 +58,10 @@ impl<M: Machine> Steering<M> {
             self.beats_at = Some(now + self.context.timing().heartbeat);
         }
         if let Some(to) = self.heir(now, metrics) {
+            // This handover gets time to succeed before another one is tried.
             self.hand_over_from = now + 2 * self.context.timing().heartbeat;
             self.placement.forget();
+            // Before the handover begins: from then on no read may rest on the followers' promises.
             status::give_up_lease(&self.raft, &self.context, to);
             tracing::info!(%to, "hands the lead over");
             drop(self.raft.trigger().transfer_leader(to).await);
@@ -74,7 +76,7 @@ impl<M: Machine> Steering<M> {
         let own = round_trips(context, &self.raft);
         let longest = {
             let mut distances = context.distances();
-            distances.told(context.node, &own);
+            distances.receive(context.node, &own);
             distances.longest(&voters)
         };
         let now = context.since_start(now);
@@ -91,6 +93,7 @@ impl<M: Machine> Steering<M> {
     fn heir(&mut self, now: Instant, metrics: &Metrics) -> Option<NodeId> {
         let members = &metrics.membership_config;
         let is_joint = members.membership().get_joint_config().len() > 1;
+        // While the voters change, the one that would get the lead may be losing its vote.
         if metrics.committed_membership_config != *members || is_joint || now < self.hand_over_from
         {
             return None;

@@ -13,11 +13,11 @@ use super::steering::Steering;
 use crate::config::Compaction;
 use crate::machine::Machine;
 use crate::net::{Context, LeaderContact};
-use crate::proposer::Raft;
 use crate::raft::Types;
 use crate::rules::campaign::{Campaign, CampaignTurn, LeaderObservation};
 use crate::rules::isolation::Voice;
 use crate::rules::knowledge::KnowledgeStatement;
+use crate::state_machine::Raft;
 use crate::wire::Ballot;
 
 /// Checks in a heartbeat.
@@ -108,6 +108,8 @@ impl<M: Machine> LogWatch<M> {
             return CampaignTurn::Alone;
         }
         let missed = metrics.vote.leader_id.voted_for;
+        // After a campaign that failed, this node's last vote is for itself; that is no missing
+        // leader.
         let others: Vec<_> = voters.into_iter().filter(|id| *id != missed || *id == me).collect();
         let at = others.iter().position(|id| *id == me).unwrap_or(0);
         CampaignTurn::Of(at, others.len())
@@ -123,14 +125,17 @@ impl<M: Machine> LogWatch<M> {
         self.leads = Some((term, since));
         let sets = metrics.membership_config.membership().get_joint_config();
         let confirmed = self.context.followers.borrow().confirmed(ballot, self.context.node, sets);
+        // A leader that needs no other node is confirmed at any time, which is now.
         let confirmed = confirmed.map(|at| at.min(self.context.since_start(now)));
         if let Some((as_of, committed)) = confirmed.zip(metrics.cluster_committed)
+            // Before an entry of its own term is committed, a leader may not know all that was.
             && committed.leader_id.term == term
         {
             self.context.set_word(KnowledgeStatement { as_of, next_index: committed.index + 1 });
         }
         let begun = now.saturating_duration_since(since);
         let unconfirmed = confirmed.map(|at| self.context.since_start(now).saturating_sub(at));
+        // Followers have had no time yet to answer a leader that was just elected.
         Voice::of(unconfirmed.map_or(begun, |age| age.min(begun)), &self.context.timing())
     }
 
@@ -142,6 +147,7 @@ impl<M: Machine> LogWatch<M> {
             // An error means that the log ends.
             drop(self.raft.trigger().snapshot().await);
         }
+        // Asked for only once: the count of bytes begins anew when the snapshot is made.
         self.is_compacting = is_long;
     }
 }

@@ -3,21 +3,20 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use spillway_types::NodeId;
 
 use super::{Consensus, Proposed};
 use crate::error::ProposeError;
-use crate::ids::NodeId;
 use crate::machine::Machine;
-use crate::net::NetError;
-use crate::proposer::{NotDone, propose_here};
+use crate::proposer::propose_here;
 use crate::rules::budget::Urgency;
 use crate::status;
 use crate::wire::{Answer, Call, CallError};
 
 impl<M: Machine> Consensus<M> {
-    /// Puts a command into the log and waits until it is carried out, for at most `limit`. A
-    /// follower forwards the command to the leader, once. Returns an error at once if there is no
-    /// leader, and after a lease without a quorum.
+    /// Puts a command into the log and waits until it is carried out, for at most `limit`. This is
+    /// a single attempt: a follower forwards the command to the leader, once. Returns an error at
+    /// once if there is no leader, and after a lease without a quorum.
     ///
     /// # Errors
     /// The kinds of [`ProposeError`] say whether the command may still be carried out.
@@ -34,6 +33,7 @@ impl<M: Machine> Consensus<M> {
         self.check_running().map_err(ProposeError::Stopped)?;
         let no_quorum = |leader| ProposeError::NoQuorum { leader };
         let leader = self.reachable_leader().map_err(no_quorum)?;
+        // Only now: what can't be written without a leader takes nothing from the budget.
         self.take_budget(urgency)?;
         let (index, outcome) = if leader == self.context.node {
             self.propose_as_leader(command, limit).await?
@@ -50,14 +50,11 @@ impl<M: Machine> Consensus<M> {
     ) -> Result<(u64, Bytes), ProposeError> {
         let written = propose_here(&self.raft, &self.context, command.clone(), limit).await;
         match written {
-            Ok(done) => Ok(done),
             // This node has just handed over the lead.
-            Err(NotDone::NotLeader(Some(leader))) if leader != self.context.node => {
+            Err(ProposeError::NoQuorum { leader: Some(leader) }) if leader != self.context.node => {
                 self.forward(leader, command, limit).await
             }
-            Err(NotDone::NotLeader(leader)) => Err(ProposeError::NoQuorum { leader }),
-            Err(NotDone::Unknown) => Err(ProposeError::Unknown),
-            Err(NotDone::Stopped(_)) => Err(ProposeError::Unknown),
+            written => written,
         }
     }
 
@@ -83,7 +80,6 @@ impl<M: Machine> Consensus<M> {
             Err(fault) if fault.is_harmless() => {
                 Err(ProposeError::NoQuorum { leader: Some(leader) })
             }
-            Err(NetError::Refused(refusal)) => Err(refused(refusal)),
             Err(_) => Err(ProposeError::Unknown),
         }
     }
@@ -94,6 +90,7 @@ fn refused(refusal: CallError) -> ProposeError {
         CallError::NotLeader(leader) => ProposeError::NoQuorum { leader },
         CallError::Unreadable => ProposeError::TooNew,
         CallError::NotYours => ProposeError::Malformed("it is in another node's name".to_owned()),
+        // Every other refusal comes before anything is written.
         _ => ProposeError::NoQuorum { leader: None },
     }
 }

@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
+use spillway_types::NodeId;
 use tempfile::TempDir;
 
 use super::register::Register;
 use crate::disk::{Folder, LogStore};
-use crate::ids::NodeId;
 use crate::raft::Types;
 use crate::state_machine::{Applied, Applier};
 

@@ -11,9 +11,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use spillway_codec::{HEADER_BYTES, Wire};
+use spillway_types::DiskId;
 
 use super::fault::DiskError;
-use crate::ids::DiskId;
 use crate::private;
 
 /// Bytes of one of the two places: a note torn while written leaves the other.
@@ -22,6 +22,7 @@ const PLACE_BYTES: usize = 64;
 /// Number of the log's last commit, and the log's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
+    #[serde(with = "crate::wire::number")]
     pub(crate) disk: DiskId,
     /// The number of the last commit.
     pub(crate) serial: u64,
@@ -34,7 +35,7 @@ impl Wire for Note {
 }
 
 /// Storage of notes.
-pub(crate) trait Witness: Send {
+pub(crate) trait CommitMarker: Send {
     /// The newest note; `None` if there never was one.
     fn read(&self) -> Result<Option<Note>, DiskError>;
 
@@ -44,16 +45,16 @@ pub(crate) trait Witness: Send {
 
 /// Notes in a file.
 #[derive(Debug)]
-pub(crate) struct WitnessFile(File);
+pub(crate) struct CommitMarkerFile(File);
 
-impl WitnessFile {
+impl CommitMarkerFile {
     pub(crate) fn open(path: &Path) -> Result<Self, DiskError> {
         let file = private::open(path);
         file.map(Self).map_err(DiskError::io(format!("opening {}", path.display())))
     }
 }
 
-impl Witness for WitnessFile {
+impl CommitMarker for CommitMarkerFile {
     fn read(&self) -> Result<Option<Note>, DiskError> {
         let reading = |error| DiskError::io("reading the witness")(error);
         let bytes = self.0.metadata().map_err(reading)?.len();

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
+use spillway_types::{ClusterId, DiskId, NodeId};
 use thiserror::Error;
-
-use crate::ids::{ClusterId, DiskId, NodeId};
 
 /// The log can't be used. A node with such a disk must not vote: it might take back what it has
 /// promised.

@@ -1,19 +1,21 @@
-//! A node's folder: the log, its witness, and the snapshots.
+//! A node's folder: the log, its commit marker, and the snapshots.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+
+use spillway_types::{ClusterId, DiskId, NodeId};
 
 use super::device;
 use super::fault::DiskError;
 use super::log_file::{LogFile, LogState};
 use super::snapshots::{Snapshots, Stock, StoredSnapshot};
-use crate::ids::{ClusterId, DiskId, NodeId};
+use crate::ids::random_id;
 use crate::private;
 use crate::wire::{EntryRecord, Point};
 
 const LOG: &str = "log.redb";
 const UNFINISHED: &str = "log.unfinished";
-const WITNESS: &str = "witness";
+const COMMIT_MARKER: &str = "witness";
 const SNAPSHOTS: &str = "snapshots";
 
 /// Owner of a folder.
@@ -64,7 +66,7 @@ pub fn discard_blank(folder: &Path) -> Result<(), DiskError> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     };
-    remove(WITNESS).map_err(DiskError::io("removing the witness"))?;
+    remove(COMMIT_MARKER).map_err(DiskError::io("removing the witness"))?;
     remove(LOG).map_err(DiskError::io("removing the log"))?;
     force_folder(folder)
 }
@@ -75,7 +77,7 @@ impl Folder {
         make_folder(path)?;
         let new = match disk {
             Some(disk) => disk,
-            None => DiskId::random().map_err(|error| DiskError::Io {
+            None => random_id().map_err(|error| DiskError::Io {
                 what: "naming the disk".into(),
                 cause: error.to_string(),
             })?,
@@ -138,7 +140,9 @@ fn usable_snapshot(
 ) -> Result<Option<StoredSnapshot>, DiskError> {
     let Stock { newest, damaged } = snapshots.take_stock()?;
     let last = newest.as_ref().and_then(|snapshot| snapshot.head.last);
+    // The log begins behind all that can be read of snapshots: entries in between are lost.
     if last < purged {
+        // The newest of the damaged ones is the one that the log needs.
         let fault = damaged.into_iter().next_back().map(|(_, fault)| fault);
         return Err(fault.unwrap_or_else(|| DiskError::damaged("a snapshot is missing")));
     }
@@ -151,11 +155,14 @@ fn usable_snapshot(
 
 /// Makes an empty log, which appears whole or not at all.
 fn create_log(folder: &Path, state: LogState) -> Result<(), DiskError> {
-    let note = device::witness(&folder.join(WITNESS))?.read()?;
+    let note = device::commit_marker(&folder.join(COMMIT_MARKER))?.read()?;
+    // Both are made after the log only. An empty log in its place would forget votes that were
+    // given.
     if note.is_some() || has_snapshots(folder) {
         return Err(DiskError::damaged("the log is gone"));
     }
     let unfinished = folder.join(UNFINISHED);
+    // Left by a crash, before anything could be promised with it.
     if unfinished.exists() {
         fs::remove_file(&unfinished)
             .map_err(DiskError::io(format!("removing {}", unfinished.display())))?;
@@ -166,9 +173,10 @@ fn create_log(folder: &Path, state: LogState) -> Result<(), DiskError> {
 }
 
 fn open_log(folder: &Path) -> Result<(LogFile, Vec<EntryRecord>), DiskError> {
-    let witness = device::witness(&folder.join(WITNESS))?;
-    let opened = LogFile::open(device::backend(&folder.join(LOG))?, witness);
+    let commit_marker = device::commit_marker(&folder.join(COMMIT_MARKER))?;
+    let opened = LogFile::open(device::backend(&folder.join(LOG))?, commit_marker);
     opened.map_err(|fault| match fault {
+        // The database does not know the folder that it is in.
         DiskError::InUse { .. } => DiskError::InUse { folder: folder.into() },
         fault => fault,
     })

@@ -7,10 +7,10 @@ use redb::{Database, DatabaseError, Durability, ReadableDatabase, StorageBackend
 use redb::{ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 use spillway_codec::{DecodeError, Wire};
+use spillway_types::{ClusterId, DiskId, NodeId};
 
+use super::commit_marker::{CommitMarker, Note};
 use super::fault::DiskError;
-use super::witness::{Note, Witness};
-use crate::ids::{ClusterId, DiskId, NodeId};
 use crate::wire::{Ballot, EntryRecord, Point};
 
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
@@ -24,7 +24,9 @@ const CACHE_BYTES: usize = 4 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogState {
     pub(crate) node: NodeId,
+    #[serde(with = "crate::wire::number")]
     pub(crate) disk: DiskId,
+    #[serde(with = "crate::wire::number::optional")]
     pub(crate) cluster: Option<ClusterId>,
     /// Counts the commits of this file.
     pub(crate) serial: u64,
@@ -64,7 +66,7 @@ pub(crate) enum LogChange {
 /// The log on disk.
 pub(crate) struct LogFile {
     database: Database,
-    witness: Box<dyn Witness>,
+    commit_marker: Box<dyn CommitMarker>,
     state: LogState,
 }
 
@@ -85,13 +87,13 @@ impl LogFile {
     /// Opens the log of a node and proves that it is what was written.
     pub(crate) fn open(
         backend: impl StorageBackend,
-        witness: Box<dyn Witness>,
+        commit_marker: Box<dyn CommitMarker>,
     ) -> Result<(Self, Vec<EntryRecord>), DiskError> {
         let database = open_database(backend)?;
         let state = read_state(&database)?;
         let entries = read_entries(&database)?;
-        check(&state, &entries, witness.read()?)?;
-        Ok((Self { database, witness, state }, entries))
+        check(&state, &entries, commit_marker.read()?)?;
+        Ok((Self { database, commit_marker, state }, entries))
     }
 
     pub(crate) fn state(&self) -> &LogState {
@@ -109,7 +111,9 @@ impl LogFile {
         let promise = |state: &LogState| state.ballot.map(|ballot| (ballot.term, ballot.node));
         let is_vote = promise(&state) != promise(&self.state);
         self.state = state;
-        self.witness.write(Note { disk: state.disk, serial: state.serial }, is_vote)
+        // After the commit, never before: a note ahead of the log means that the disk lost a
+        // commit.
+        self.commit_marker.write(Note { disk: state.disk, serial: state.serial }, is_vote)
     }
 }
 
@@ -206,6 +210,7 @@ fn check(state: &LogState, entries: &[EntryRecord], note: Option<Note>) -> Resul
         let at = entry.at();
         let follows = match previous {
             Some(previous) => at.index == previous.index + 1 && at.term >= previous.term,
+            // Nothing was dropped, so the log has to begin with the first entry.
             None => at.index == 0,
         };
         if !follows {

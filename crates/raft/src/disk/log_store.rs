@@ -1,4 +1,4 @@
-//! The log as openraft sees it: all of it in memory, each change handed to the disk.
+//! Durable log as openraft sees it: all of it in memory, each change handed to the disk.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -7,13 +7,13 @@ use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use openraft::storage::{IOFlushed, LogState as RaftLogState, RaftLogReader, RaftLogStorage};
+use spillway_types::{ClusterId, NodeId};
 use tokio::sync::oneshot;
 
 use super::fault::DiskError;
 use super::log_file::{LogChange, LogFile};
 use super::snapshots::Snapshots;
 use super::writer::{Job, Writer};
-use crate::ids::{ClusterId, NodeId};
 use crate::raft::{Entry, LogId, Types, Vote};
 use crate::wire::{APPEND_BYTES_MAX, Ballot, EntryRecord, Point};
 
@@ -77,6 +77,8 @@ impl LogStore {
             let frame = encoded(&record)?;
             let entry = record
                 .into_entry()
+                // The entry is as it was written, so a version that knows more must have written
+                // it.
                 .map_err(|error| DiskError::Newer { what: error.to_string() })?;
             log.insert(entry, frame.len());
         }
@@ -103,6 +105,7 @@ impl LogStore {
             return same.then_some(()).ok_or(DiskError::OtherCluster { found, expected: cluster });
         }
         self.forced(vec![LogChange::Cluster(cluster)]).await?;
+        // Others are told of it only once it is on disk.
         self.log().cluster = Some(cluster);
         Ok(())
     }
@@ -181,6 +184,7 @@ fn resumed(ballot: Ballot, node: NodeId) -> Ballot {
 fn note_fault(log: &mut Log, fault: &DiskError) {
     if log.fault.is_none() {
         tracing::error!(%fault, "the replicated log stops");
+        // Later faults only follow from the first one, which is the cause.
         let first = match fault {
             DiskError::Stopped(first) => (**first).clone(),
             fault => fault.clone(),
@@ -238,6 +242,7 @@ impl RaftLogReader<Types> for LogStore {
         for (_, kept) in log.entries.range(start..end) {
             match left.checked_sub(kept.bytes) {
                 Some(rest) => left = rest,
+                // An entry of any length goes alone, or the follower would never get past it.
                 None if entries.is_empty() => left = 0,
                 None => break,
             }
@@ -261,6 +266,8 @@ impl RaftLogStorage<Types> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         self.forced(vec![LogChange::Ballot(vote.into())]).await.map_err(DiskError::into_io)?;
+        // Visible only once it is on disk: a crash must not take back a vote that somebody was
+        // told.
         self.log().vote = Some(*vote);
         Ok(())
     }
@@ -287,9 +294,11 @@ impl RaftLogStorage<Types> for LogStore {
                 let frame = encoded(&EntryRecord::from(&entry)).map_err(DiskError::into_io)?;
                 let bytes = frame.len();
                 changes.push(LogChange::Append(entry.log_id.into(), frame));
+                // In memory at once: followers are sent the entry while this disk still writes it.
                 log.insert(entry, bytes);
             }
         }
+        // The lock has ended: `send` waits if the disk has fallen far behind.
         let store = self.clone();
         let done = Box::new(move |written| {
             callback.io_completed(store.noted(written).map_err(DiskError::into_io));
@@ -315,6 +324,7 @@ impl RaftLogStorage<Types> for LogStore {
             log.purged = log.purged.max(Some(upto));
             let upto = Point::from(upto);
             let on_disk = if is_beyond { Some(upto) } else { covered.min(Some(upto)) };
+            // The disk keeps more than memory does, so there may be nothing to drop yet.
             match on_disk.filter(|_| on_disk > log.purged_on_disk) {
                 Some(on_disk) => on_disk,
                 None => return Ok(()),

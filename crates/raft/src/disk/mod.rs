@@ -1,23 +1,23 @@
 //! Data that must survive a crash: the log, the vote, snapshots.
 
+mod commit_marker;
 mod fault;
 mod folder;
 mod log_file;
 mod log_store;
 mod snapshots;
 mod system;
-mod witness;
 mod writer;
 
 #[cfg(test)]
 pub(crate) mod disk_test;
 
 #[cfg(test)]
+pub(crate) use commit_marker::Note;
+#[cfg(test)]
 use disk_test::slow as device;
 #[cfg(not(test))]
 use system as device;
-#[cfg(test)]
-pub(crate) use witness::Note;
 
 pub use fault::DiskError;
 pub(crate) use folder::Folder;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spillway_codec::{FrameHeader, HEADER_BYTES, Wire};
+use spillway_types::DiskId;
 
 use super::fault::DiskError;
 use super::system::{Files, SystemFiles};
-use crate::ids::DiskId;
 use crate::wire::{Point, SnapshotHead};
 
 /// Number of snapshots kept: if the newest can't be read, the one before and the log do as well.
@@ -22,6 +22,7 @@ const DAMAGED: &str = "damaged";
 /// Head of a snapshot's file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FileHead {
+    #[serde(with = "crate::wire::number")]
     disk: DiskId,
     head: SnapshotHead,
 }
@@ -85,8 +86,10 @@ impl Snapshots {
         let mut stock = Stock { newest: None, damaged: Vec::new() };
         for path in self.files()? {
             match self.read(&path) {
+                // The files come oldest first, so the last one that is whole stays.
                 Ok(snapshot) => stock.newest = Some(snapshot),
                 Err(fault @ DiskError::Damaged { .. }) => stock.damaged.push((path, fault)),
+                // What can't be read now may be whole: only damage is a reason to go without it.
                 Err(fault) => return Err(fault),
             }
         }
@@ -126,6 +129,7 @@ impl Snapshots {
 
     fn read(&self, path: &Path) -> Result<StoredSnapshot, DiskError> {
         let (disk, snapshot) = read_file(&*self.files, path)?;
+        // It was copied from another node's folder, or renamed.
         if disk != self.disk || point_of(path) != snapshot.head.last {
             let what = format!("{}: it is another snapshot", path.display());
             return Err(DiskError::damaged(what));

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 
+use super::commit_marker::{CommitMarker, CommitMarkerFile};
 use super::fault::DiskError;
-use super::witness::{Witness, WitnessFile};
 use crate::private;
 
 /// File system operations of a folder of snapshots.
@@ -98,7 +98,7 @@ pub(crate) fn backend(path: &Path) -> Result<impl StorageBackend, DiskError> {
         .map_err(|error| DiskError::io(what())(io::Error::other(error)))
 }
 
-/// The witness in a file, made if it is not there.
-pub(crate) fn witness(path: &Path) -> Result<Box<dyn Witness>, DiskError> {
-    Ok(Box::new(WitnessFile::open(path)?))
+/// Commit marker in a file, made if it is not there.
+pub(crate) fn commit_marker(path: &Path) -> Result<Box<dyn CommitMarker>, DiskError> {
+    Ok(Box::new(CommitMarkerFile::open(path)?))
 }

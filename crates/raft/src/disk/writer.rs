@@ -68,6 +68,7 @@ fn run(mut file: LogFile, jobs: &Receiver<Job>) {
         let (is_last, batch) = match first {
             Ok(job) => (false, gather(job, jobs)),
             Err(RecvTimeoutError::Timeout) => (false, Vec::new()),
+            // What nobody waits for is still written before the file is closed.
             Err(RecvTimeoutError::Disconnected) => (true, Vec::new()),
         };
         let is_idle = batch.is_empty();
@@ -76,6 +77,8 @@ fn run(mut file: LogFile, jobs: &Receiver<Job>) {
             lazy.extend(job.changes);
             waiting.extend(job.done);
         }
+        // Changes that nobody waits for alone force no disk: they go with the next, or when nothing
+        // comes.
         if (is_idle || !waiting.is_empty()) && !lazy.is_empty() && fault.is_none() {
             fault = file.write(&lazy).err();
             lazy.clear();

@@ -10,17 +10,17 @@ use openraft::errors::Fatal;
 use openraft::raft::{AppendEntriesRequest, StreamAppendError, StreamAppendResult};
 use openraft::storage::RaftLogStorage;
 use spillway_link::{Identity, StreamError, StreamReceiver, StreamSender};
+use spillway_types::NodeId;
 use tokio::time::Instant;
 
 use super::context::{Context, send};
 use super::server::PeerServer;
-use crate::ids::NodeId;
 use crate::machine::Machine;
-use crate::proposer::Raft;
 use crate::raft::{LogId, Types, Vote};
 use crate::rules::knowledge::KnowledgeStatement;
 use crate::rules::promise::Receipt;
 use crate::rules::timing::Timing;
+use crate::state_machine::Raft;
 use crate::wire::{
     Age, Answer, Append, Ballot, CallError, EntryRecord, News, Point, RoundTrip, Took, Verdict,
     WireVersion, encode_answer,
@@ -147,7 +147,7 @@ impl<M: Machine> PeerServer<M> {
         let age = Duration::from_millis(ms.into());
         let Some(as_of) = context.since_start(received.at).checked_sub(age + rtt) else { return };
         let applied_next = self.applied.look(|_, index| index.map_or(0, |index| index + 1));
-        self.heard.told(KnowledgeStatement { as_of, next_index }, applied_next);
+        self.heard.receive(KnowledgeStatement { as_of, next_index }, applied_next);
     }
 
     /// Goes by the leader's timers: they are good only if they are the same on all nodes.
@@ -184,6 +184,7 @@ impl<M: Machine> PeerServer<M> {
         if !is_followed().await {
             return None;
         }
+        // The log is in memory before it is on disk; only what is on disk may be told.
         log.settled().await.ok()?;
         Some(last.into())
     }

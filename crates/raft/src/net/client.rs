@@ -14,11 +14,12 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
+use spillway_types::NodeId;
 use tokio::time::timeout;
 
 use super::context::{Context, NetError};
 use super::pipeline::Pipeline;
-use crate::ids::{Member, NodeId};
+use crate::ids::Member;
 use crate::raft::{LogId, Snapshot, Types, Vote};
 use crate::state_machine::stored;
 use crate::wire::{Answer, Ballot, Call, Candidacy, Offer, Parcel, Point, Purpose};
@@ -56,6 +57,7 @@ impl RaftNetworkV2<Types> for PeerClient {
         request: AppendEntriesRequest<Types>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        // A stream of its own: a heartbeat never waits behind entries.
         let requests = Box::pin(stream::once(async { request }));
         let mut answers = self.stream_append(requests, option).await?;
         let answer = answers.next().await;
@@ -149,6 +151,7 @@ impl PeerClient {
                 let (Call::Vote(asked) | Call::PreVote(asked)) = call else {
                     return Err(unreachable(&NetError::Unexpected));
                 };
+                // An answer to a question before the election is not on the other node's disk.
                 let is_kept = is_granted && matches!(call, Call::Vote(_));
                 if let Some(last) = last.filter(|_| is_kept && ballot == asked.ballot) {
                     // It keeps its vote on disk, and all that was to be written before it.
@@ -165,6 +168,7 @@ impl PeerClient {
     /// delays no heartbeat.
     async fn send_snapshot(&self, vote: Vote, snapshot: Snapshot) -> Result<Vote, NetError> {
         static TRANSFERS: AtomicU64 = AtomicU64::new(0);
+        // The bytes come on another connection than the offer: the number joins them.
         let transfer = TRANSFERS.fetch_add(1, Ordering::Relaxed);
         let stored = stored(&snapshot.meta, snapshot.snapshot);
         let offer = Offer { ballot: (&vote).into(), head: stored.head, transfer };

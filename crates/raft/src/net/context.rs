@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use spillway_codec::EncodeError;
 use spillway_link::{Link, OpenError, StreamError, StreamReceiver, StreamSender};
-use spillway_types::NodeName;
+use spillway_types::{DiskId, NodeId, NodeName};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use super::guard::Guard;
 use super::versions::Versions;
 use crate::disk::LogStore;
-use crate::ids::{DiskId, Member, NodeId};
+use crate::ids::Member;
 use crate::rules::distances::Distances;
 use crate::rules::followers::Followers;
 use crate::rules::isolation::Voice;
@@ -125,6 +125,7 @@ impl Context {
             log,
             started: Instant::now(),
             timing: ArcSwap::from_pointee(timing),
+            // openraft keeps the lease of its start, whatever timers a leader sends later.
             raft_lease: timing.lease(),
             voice,
             followers: watch::Sender::new(Followers::default()),

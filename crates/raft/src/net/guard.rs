@@ -6,12 +6,12 @@ use std::time::Duration;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::type_config::alias::WatchReceiverOf;
 use spillway_link::Identity;
-use spillway_types::NodeName;
+use spillway_types::{NodeId, NodeName};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::context::Context;
-use crate::ids::{Member, NodeId};
+use crate::ids::Member;
 use crate::raft::Types;
 use crate::rules::isolation::Voice;
 use crate::rules::standing::{SenderStanding, Situation, is_near};
@@ -122,12 +122,16 @@ impl Context {
         });
         let (term, leads) = seen.unwrap_or_default();
         let is_confirmed = leads && *self.voice.borrow() == Voice::Confirmed;
+        // A leader was never heard, so the silence is as old as the start.
         let silence = heard.unwrap_or_else(|| self.now());
         let situation = Situation {
             sender: id,
             standing,
             is_followed: self.follows_now(id, ballot),
+            // A new node's term says nothing: the cluster that it joins may have had any number of
+            // elections.
             term: (!self.log.is_blank()).then_some(term),
+            // A leader whom a quorum answers hears no other leader, and that is no silence.
             silence: if is_confirmed { Duration::ZERO } else { silence },
             lease: self.timing().lease(),
         };

@@ -35,8 +35,8 @@ impl LeaderContact {
 
     /// Notes what the leader says of the age of its knowledge; all entries before `applied_next`
     /// are carried out here.
-    pub(crate) fn told(&self, word: KnowledgeStatement, applied_next: u64) {
-        self.inner().knowledge.told(word, applied_next);
+    pub(crate) fn receive(&self, word: KnowledgeStatement, applied_next: u64) {
+        self.inner().knowledge.receive(word, applied_next);
     }
 
     /// Returns the latest time of which all that was committed by then is carried out here, counted

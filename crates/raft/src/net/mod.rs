@@ -14,7 +14,7 @@ mod versions;
 
 pub(crate) use append::round_trips;
 pub(crate) use client::PeerNetwork;
-pub(crate) use context::{Context, NetError, Parts};
+pub(crate) use context::{Context, Parts};
 pub(crate) use heard::LeaderContact;
 pub(crate) use read_index::read_index;
 pub(crate) use server::{PeerServer, Service};

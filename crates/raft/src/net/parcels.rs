@@ -62,6 +62,7 @@ impl Parcels {
         let key = (from, parcel.transfer);
         let arrived = self.lock().get_mut(&key).and_then(|expected| {
             let fits = expected.bytes == parcel.bytes;
+            // Taken even if it does not fit: one offer is one attempt.
             expected.arrived.take().filter(|_| fits)
         });
         let Some(arrived) = arrived else { return };

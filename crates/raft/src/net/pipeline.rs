@@ -14,11 +14,12 @@ use futures_util::{Stream, StreamExt};
 use openraft::raft::{AppendEntriesRequest, StreamAppendError, StreamAppendResult};
 use openraft::storage::RaftLogReader;
 use spillway_link::{StreamReceiver, StreamSender};
+use spillway_types::NodeId;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::context::{Context, NetError};
 use crate::disk::LogStore;
-use crate::ids::{Member, NodeId};
+use crate::ids::Member;
 use crate::raft::{LogId, Types, Vote};
 use crate::wire::{
     Age, Answer, Append, Ballot, EntryRecord, News, Point, Purpose, Took, Verdict, encode_append,
@@ -92,6 +93,7 @@ where
     /// The next answer; `None` after the last. After an error nothing more comes.
     pub(super) async fn next(&mut self) -> Option<Result<StreamAppendResult<Types>, NetError>> {
         loop {
+            // The follower ends the stream once it has answered what is under way.
             if self.requests.is_none() && self.outgoing.is_empty() {
                 if let Some((sender, _)) = &mut self.streams {
                     sender.finish();
@@ -131,8 +133,10 @@ where
         let patience = PATIENCE_HEARTBEATS * self.context.timing().heartbeat;
         let late = self.under_way.front().map(|oldest| oldest.sent + patience);
         let has_room = self.outgoing.is_empty() && self.under_way.len() < UNDER_WAY_MAX;
+        // Without room no more is taken, or a slow follower would fill this node's memory.
         let requests = self.requests.as_mut().filter(|_| has_room);
         let Some((sender, receiver)) = &mut self.streams else {
+            // No stream is open, so nothing can be written, answered or late.
             return PipelineEvent::Request(next_of(requests).await);
         };
         tokio::select! {
@@ -151,10 +155,13 @@ where
     fn before_held(&self, request: &AppendEntriesRequest<Types>) -> Option<(LogId, Point)> {
         let last = request.entries.last()?.log_id;
         let held = self.context.followers.borrow().held((&request.vote).into(), self.id)?;
+        // Answers keep the order of requests, so this one can't overtake those that are under way.
         (last.index <= held.index && self.under_way.is_empty()).then_some((last, held))
     }
 
     async fn take(&mut self, request: AppendEntriesRequest<Types>) -> Result<(), NetError> {
+        // Each message of a leader without a quorum would keep the others from electing another
+        // one.
         if !self.context.voice.borrow().may_speak() {
             sleep(PAUSE).await;
             return Err(NetError::Silent);
@@ -222,6 +229,7 @@ where
         Ok(match verdict {
             Verdict::Appended(last) => Ok(last.map(LogId::from)),
             Verdict::Conflict(at) => {
+                // The place that was asked for counts, whatever place the follower names.
                 let at = request.previous.unwrap_or_else(|| LogId::from(at));
                 Err(StreamAppendError::Conflict(at))
             }
@@ -232,7 +240,7 @@ where
     /// The follower has shown that it follows.
     fn follows(&self, request: &UnderWay, took: &Took) {
         if !took.round_trips.is_empty() {
-            self.context.distances().told(self.id, &took.round_trips);
+            self.context.distances().receive(self.id, &took.round_trips);
         }
         let promise = Duration::from_millis(took.promise_ms.into());
         let sent = self.context.since_start(request.sent);
@@ -250,6 +258,7 @@ impl Context {
     fn age(&self) -> Option<Age> {
         let word = self.word()?;
         let age = self.now().saturating_sub(word.as_of);
+        // Rounded up: knowledge may be younger than it is said to be, never older.
         let ms = u32::try_from(age.as_millis()).unwrap_or(u32::MAX).saturating_add(1);
         Some(Age { ms, next_index: word.next_index })
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
+use spillway_types::NodeId;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::context::Context;
-use crate::ids::NodeId;
 use crate::machine::Machine;
-use crate::proposer::Raft;
 use crate::raft::Vote;
 use crate::rules::isolation::Voice;
+use crate::state_machine::Raft;
 use crate::wire::{Ballot, CallError};
 
 /// Pause before a leader that has committed nothing yet looks again whether it has.
@@ -24,6 +24,7 @@ pub(crate) async fn read_index<M: Machine>(
     raft: &Raft<M>,
     context: &Context,
 ) -> Result<u64, CallError> {
+    // Taken first: only an answer to something sent after this shows who leads now.
     let asked = context.now();
     let by = Instant::now() + context.timing().lease();
     let (ballot, index) = committed_as_leader(raft, context, by).await?;

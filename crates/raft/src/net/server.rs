@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use openraft::raft::{TransferLeaderRequest, VoteRequest, VoteResponse};
 use spillway_link::{Identity, Served, StreamError, StreamHandler, StreamReceiver, StreamSender};
+use spillway_types::NodeId;
 use tokio::time::timeout;
 
 use super::context::{Context, send};
@@ -13,12 +14,12 @@ use super::heard::LeaderContact;
 use super::parcels::Parcels;
 use super::read_index::read_index;
 use crate::disk::StoredSnapshot;
-use crate::ids::NodeId;
+use crate::error::ProposeError;
 use crate::machine::Machine;
-use crate::proposer::{NotDone, Raft, propose_here};
+use crate::proposer::propose_here;
 use crate::raft::{LogId, Vote};
 use crate::rules::standing::SenderStanding;
-use crate::state_machine::{Applied, loaded};
+use crate::state_machine::{Applied, Raft, loaded};
 use crate::wire::{
     Answer, Ballot, Call, CallError, Candidacy, Offer, Opening, Point, Purpose, WireVersion,
     encode_answer,
@@ -76,6 +77,8 @@ impl<M: Machine> PeerServer<M> {
             Purpose::Call => {
                 let Some(call) = receiver.message::<Call>().await? else { return Ok(()) };
                 let answer = match (admitted, call) {
+                    // Seeds ask this before they are in a cluster, so nobody with a certificate is
+                    // refused.
                     (_, Call::Hello) => Answer::Hello(self.context.introduction()),
                     (Err(refusal), _) => Answer::Refused(refusal),
                     (Ok(()), call) => self.answer((opening.from, from), call).await,
@@ -114,6 +117,7 @@ impl<M: Machine> PeerServer<M> {
             (Some(theirs), None) => {
                 self.context.log.join(theirs).await.map_err(|_| CallError::Stopped)
             }
+            // Seeds that form no cluster yet have nothing to say to each other but who they are.
             (None, None) => Err(CallError::NotNow),
         }
     }
@@ -150,9 +154,10 @@ impl<M: Machine> PeerServer<M> {
                 Answer::Refused(CallError::NotNow)
             }
             Call::Transfer { from, to, last } => self.transfer(from, to, last).await,
+            // Behind votes and handovers: a removed node may still lead, and has to hand over.
             _ if self.is_removed(from) => Answer::Refused(CallError::NotYou),
             Call::Speaks(number) => {
-                self.context.versions.told(from.node(), number);
+                self.context.versions.receive(from.node(), number);
                 Answer::Speaks(self.context.versions.own().number())
             }
             Call::ReadIndex => match read_index(&self.raft, &self.context).await {
@@ -213,8 +218,8 @@ impl<M: Machine> PeerServer<M> {
         let limit = Duration::from_millis(limit_ms.into());
         match propose_here(&self.raft, &self.context, command, limit).await {
             Ok((index, outcome)) => Answer::Proposed { index, outcome },
-            Err(NotDone::NotLeader(leader)) => Answer::Refused(CallError::NotLeader(leader)),
-            Err(NotDone::Unknown | NotDone::Stopped(_)) => Answer::Unknown,
+            Err(ProposeError::NoQuorum { leader }) => Answer::Refused(CallError::NotLeader(leader)),
+            Err(_) => Answer::Unknown,
         }
     }
 
@@ -244,6 +249,7 @@ impl<M: Machine> PeerServer<M> {
         };
         Ok(match self.raft.install_full_snapshot(Vote::from(ballot), snapshot).await {
             Ok(response) => {
+                // The leader is there: the transfer may have taken longer than a lease.
                 self.heard.now();
                 Answer::Installed((&response.vote).into())
             }

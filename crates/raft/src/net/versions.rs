@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use openraft::async_runtime::watch::WatchReceiver;
-use spillway_types::NodeName;
+use spillway_types::{NodeId, NodeName};
 use tokio::time::{Instant, sleep};
 
 use super::context::Context;
-use crate::ids::{Member, NodeId};
+use crate::ids::Member;
 use crate::machine::Machine;
-use crate::proposer::Raft;
+use crate::state_machine::Raft;
 use crate::wire::{Answer, Call, WireVersion};
 
 /// Pause before a node that has not answered, or speaks the oldest version, is asked again.
@@ -54,7 +54,7 @@ impl Versions {
     }
 
     /// A node has said up to which version it speaks.
-    pub(crate) fn told(&self, name: &NodeName, number: u16) {
+    pub(crate) fn receive(&self, name: &NodeName, number: u16) {
         let other = Other { version: self.own.common(number), asked: Instant::now() };
         self.others().insert(name.clone(), other);
     }
@@ -70,6 +70,7 @@ impl Versions {
             Some(other) => other.version == WireVersion::OLDEST && other.asked + PAUSE <= now,
         };
         if is_due {
+            // Until it answers: the program behind a new connection may be an older one.
             others.insert(name.clone(), Other { version: WireVersion::OLDEST, asked: now });
         }
         is_due
@@ -110,7 +111,7 @@ async fn ask(context: &Context, id: NodeId, member: &Member) {
     let call = Call::Speaks(context.versions.own().number());
     let limit = 2 * context.timing().heartbeat;
     match context.call((id, member), &call, limit).await {
-        Ok(Answer::Speaks(number)) => context.versions.told(&member.name, number),
+        Ok(Answer::Speaks(number)) => context.versions.receive(&member.name, number),
         other => tracing::debug!(peer = %member.name, ?other, "its version is not known now"),
     }
 }

@@ -72,6 +72,7 @@ impl Budget {
             }
             Some(missing_milli) => {
                 let per_s = u64::from(self.config.entries_per_s.max(1));
+                // Thousandths of an entry over entries a second are milliseconds.
                 Err(Duration::from_millis(missing_milli.div_ceil(per_s)))
             }
         }

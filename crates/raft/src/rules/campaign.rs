@@ -74,12 +74,14 @@ impl Campaign {
             // Somebody stands and has this node's vote: its words are on their way.
             self.due = self.due.map(|due| due.max(now + wait));
         }
+        // Nobody else could win where this node is the only voter, so it need not wait.
         let first = self.quiet_since + timing.lease() + wait;
         let due =
             *self.due.get_or_insert(if seen.turn == CampaignTurn::Alone { now } else { first });
         if now < due {
             return false;
         }
+        // If this campaign fails, the others have their turns before the next one.
         self.due = Some(now + wait);
         true
     }

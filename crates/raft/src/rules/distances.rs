@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use spillway_types::NodeId;
+
 use super::timing::Timing;
-use crate::ids::NodeId;
 use crate::wire::RoundTrip;
 
 /// The lead moves only if a commit gets faster by this much …
@@ -23,7 +24,7 @@ pub(crate) struct Distances(BTreeMap<NodeId, BTreeMap<NodeId, Duration>>);
 
 impl Distances {
     /// A node tells its round trips to others.
-    pub(crate) fn told(&mut self, from: NodeId, row: &[RoundTrip]) {
+    pub(crate) fn receive(&mut self, from: NodeId, row: &[RoundTrip]) {
         if self.0.len() < ROWS_MAX || self.0.contains_key(&from) {
             let row = row.iter().map(|trip| (trip.to, Duration::from_millis(trip.ms.into())));
             self.0.insert(from, row.collect());
@@ -54,6 +55,7 @@ impl Distances {
         let mut all: Vec<Duration> =
             others.filter_map(|other| self.between(leader, *other)).collect();
         all.sort_unstable();
+        // The leader itself is one of the majority; a single voter waits for nobody.
         all.get((voters.len() / 2).checked_sub(1)?).copied()
     }
 
@@ -159,7 +161,7 @@ mod tests {
                 .filter(|(a, _, _)| *a == from)
                 .map(|(_, b, ms)| RoundTrip { to: NodeId(*b), ms: *ms })
                 .collect();
-            distances.told(NodeId(from), &row);
+            distances.receive(NodeId(from), &row);
         }
         distances
     }
@@ -258,7 +260,7 @@ mod tests {
     fn what_is_kept_has_a_limit() {
         let mut distances = Distances::default();
         for from in 0..1_000 {
-            distances.told(NodeId(from), &[RoundTrip { to: NodeId(1), ms: 5 }]);
+            distances.receive(NodeId(from), &[RoundTrip { to: NodeId(1), ms: 5 }]);
         }
         assert_eq!(distances.0.len(), ROWS_MAX);
     }

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::ids::NodeId;
+use spillway_types::NodeId;
+
 use crate::wire::{Ballot, Point};
 
 /// Share of a promise that the leader does not count: clocks may run so differently.
@@ -53,6 +54,7 @@ impl Followers {
         if let Some(follower) = self.follower(ballot, id) {
             follower.asked = follower.asked.max(Some(sent));
             let counted = promise.mul_f64(1.0 - DRIFT_SHARE);
+            // From the sending on: the follower counts from when it came, which is later.
             follower.promised = follower.promised.max(Some(sent + counted));
         }
     }
@@ -90,6 +92,7 @@ impl Followers {
         sets: &[BTreeSet<NodeId>],
     ) -> Option<Duration> {
         let nodes = self.in_term(ballot);
+        // What was given up is the lease of the term on record, not that of another one.
         if self.is_given_up && nodes.is_some() || !sets.iter().all(|set| set.contains(&me)) {
             return None;
         }
@@ -124,6 +127,7 @@ fn majority(
         let mut all: Vec<Option<Duration>> =
             set.iter().map(|id| if *id == me { Some(Duration::MAX) } else { of(id) }).collect();
         all.sort_unstable_by(|a, b| b.cmp(a));
+        // The greatest are first, so a majority has this value or a greater one.
         all.get(set.len() / 2).copied().flatten()
     };
     // No set has no majority.

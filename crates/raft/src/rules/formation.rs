@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spillway_types::{NodeName, RegionName};
+use spillway_types::{ClusterId, DiskId, NodeId, NodeName, RegionName};
 
-use crate::ids::{ClusterId, DiskId, Member, NodeId};
+use crate::ids::Member;
 
 /// A node that the config names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +100,8 @@ impl Formation {
         }
         let is_lowest = self.seeds.keys().next() == Some(&self.me);
         match own.cluster {
+            // The lowest seed with an empty log named the cluster and ended before it formed it: it
+            // goes on.
             Some(cluster) if !own.is_blank || !is_lowest => return FormationStep::In(cluster),
             // Somebody is in a cluster already: this node will be told, or must join.
             None if !clusters.is_empty() => return FormationStep::Wait,

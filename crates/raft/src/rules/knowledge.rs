@@ -30,7 +30,7 @@ pub(crate) struct KnowledgeStatement {
 
 impl KnowledgeAge {
     /// A leader has said something; all before `applied_next` is carried out here.
-    pub(crate) fn told(&mut self, word: KnowledgeStatement, applied_next: u64) {
+    pub(crate) fn receive(&mut self, word: KnowledgeStatement, applied_next: u64) {
         self.settle(applied_next);
         if self.waiting.len() == WORDS_MAX {
             self.waiting.pop_back();
@@ -68,10 +68,10 @@ mod tests {
     fn a_word_counts_once_what_it_speaks_of_is_carried_out() {
         let mut knowledge = KnowledgeAge::default();
         assert_eq!(knowledge.as_of(100), None);
-        knowledge.told(word(50, 10), 10);
+        knowledge.receive(word(50, 10), 10);
         assert_eq!(knowledge.as_of(10), Some(ms(50)));
-        knowledge.told(word(70, 12), 10);
-        knowledge.told(word(80, 13), 11);
+        knowledge.receive(word(70, 12), 10);
+        knowledge.receive(word(80, 13), 11);
         assert_eq!(knowledge.as_of(11), Some(ms(50)));
         assert_eq!(knowledge.as_of(12), Some(ms(70)));
         assert_eq!(knowledge.as_of(13), Some(ms(80)));
@@ -80,8 +80,8 @@ mod tests {
     #[test]
     fn an_older_word_does_not_turn_back() {
         let mut knowledge = KnowledgeAge::default();
-        knowledge.told(word(500, 10), 10);
-        knowledge.told(word(400, 10), 10);
+        knowledge.receive(word(500, 10), 10);
+        knowledge.receive(word(400, 10), 10);
         assert_eq!(knowledge.as_of(10), Some(ms(500)));
     }
 
@@ -89,7 +89,7 @@ mod tests {
     fn a_state_that_is_always_behind_still_gets_younger() {
         let mut knowledge = KnowledgeAge::default();
         for at in 0..10_000 {
-            knowledge.told(word(at, at + 20), at);
+            knowledge.receive(word(at, at + 20), at);
             let as_of = knowledge.as_of(at);
             assert!(at < 20 || as_of == Some(ms(at - 20)), "{at}: {as_of:?}");
         }
@@ -99,7 +99,7 @@ mod tests {
     fn what_is_remembered_has_a_limit_and_the_age_then_errs_upwards() {
         let mut knowledge = KnowledgeAge::default();
         for at in 0..1_000 {
-            knowledge.told(word(at, at + 1), 0);
+            knowledge.receive(word(at, at + 1), 0);
             assert!(knowledge.waiting.len() <= WORDS_MAX);
         }
         assert_eq!(knowledge.as_of(0), None);

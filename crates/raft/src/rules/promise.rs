@@ -47,6 +47,7 @@ impl Promise {
     /// on; says how long that is, which may be nothing.
     #[must_use]
     pub(crate) fn make(&mut self, receipt: Receipt, length: Duration) -> Duration {
+        // A vote that was begun since the entries came may go to another node.
         if receipt.is_voting || receipt.votes != self.votes {
             return Duration::ZERO;
         }

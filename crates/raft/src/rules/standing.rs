@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use crate::ids::NodeId;
+use spillway_types::NodeId;
+
 use crate::wire::Ballot;
 
 /// Greatest lead of another term over a node's own. Terms count elections; a term near the end of

@@ -4,10 +4,10 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
+use spillway_types::{ClusterId, DiskId, NodeId};
 
 use super::record::{Ballot, EntryRecord, MembersRecord, Point};
 use super::version::WireVersion;
-use crate::ids::{ClusterId, DiskId, NodeId};
 
 /// Bytes of entries in one [`Append`]: what a path of 20 Mbit/s carries in 400 ms.
 pub(crate) const APPEND_BYTES_MAX: usize = 1 << 20;
@@ -16,6 +16,7 @@ pub(crate) const APPEND_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Opening {
     /// The sender's cluster; `None` if it is in none yet.
+    #[serde(with = "crate::wire::number::optional")]
     pub(crate) cluster: Option<ClusterId>,
     pub(crate) from: NodeId,
     /// Node that is meant; `None` for any node, in questions that every node may ask.
@@ -28,6 +29,7 @@ pub(crate) struct Opening {
 pub(crate) struct Addressee {
     pub(crate) node: NodeId,
     /// `None` if the sender does not know it: then nothing may be asked that rests on it.
+    #[serde(with = "crate::wire::number::optional")]
     pub(crate) disk: Option<DiskId>,
 }
 
@@ -237,7 +239,9 @@ impl Wire for Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Introduction {
     pub(crate) node: NodeId,
+    #[serde(with = "crate::wire::number")]
     pub(crate) disk: DiskId,
+    #[serde(with = "crate::wire::number::optional")]
     pub(crate) cluster: Option<ClusterId>,
 }
 
@@ -245,7 +249,7 @@ pub(crate) struct Introduction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum CallError {
     /// The sender is in another cluster.
-    OtherCluster(ClusterId),
+    OtherCluster(#[serde(with = "crate::wire::number")] ClusterId),
     /// Somebody else has this name or number: the sender means a disk that is gone.
     OtherNode(Introduction),
     /// The log says that the sender has another name.

@@ -1,6 +1,7 @@
 //! Our own messages and records. openraft's types change between versions and are never written.
 
 mod message;
+pub(crate) mod number;
 #[cfg(test)]
 mod older;
 mod record;

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
+use spillway_types::{DiskId, NodeId};
 
-use crate::ids::{DiskId, Member, NodeId};
+use crate::ids::Member;
 use crate::raft::{CommandFrame, Entry, LogId, Members, Payload, Vote};
 
 /// A place in the log.
@@ -37,6 +38,7 @@ pub(crate) struct MembersRecord {
 pub(crate) struct MemberRecord {
     name: String,
     region: String,
+    #[serde(with = "crate::wire::number")]
     disk: DiskId,
 }
 

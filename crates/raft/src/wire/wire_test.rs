@@ -1,10 +1,11 @@
 //! The bytes of all messages, as they were when their version was made.
 
 use bytes::Bytes;
+use spillway_types::{ClusterId, DiskId, NodeId};
 
 use super::*;
 use crate::disk::{LogState, Note};
-use crate::ids::{ClusterId, DiskId, Member, NodeId};
+use crate::ids::Member;
 use crate::raft::{CommandFrame, Entry, Payload};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use spillway_types::{DiskId, NodeId};
+
 use super::faulty::{Fault, FaultyDisk};
 use crate::disk::log_file::{LogChange, LogFile, LogState};
-use crate::ids::{DiskId, NodeId};
 use crate::raft::{CommandFrame, Entry, Payload};
 use crate::wire::{Ballot, EntryRecord, Point};
 
@@ -88,8 +89,11 @@ impl Model {
     }
 }
 
-fn open(log: &FaultyDisk, witness: &FaultyDisk) -> Result<(LogFile, Model), crate::DiskError> {
-    let (file, entries) = LogFile::open(log.clone(), Box::new(witness.clone()))?;
+fn open(
+    log: &FaultyDisk,
+    commit_marker: &FaultyDisk,
+) -> Result<(LogFile, Model), crate::DiskError> {
+    let (file, entries) = LogFile::open(log.clone(), Box::new(commit_marker.clone()))?;
     let model = Model::of(&file, entries);
     Ok((file, model))
 }
@@ -97,15 +101,15 @@ fn open(log: &FaultyDisk, witness: &FaultyDisk) -> Result<(LogFile, Model), crat
 /// One log: it lives until a crash, again and again. Says how many crashes hit a write.
 fn live(seed: u64) -> usize {
     let mut random = fastrand::Rng::with_seed(seed);
-    let (mut log, mut witness) = (FaultyDisk::default(), FaultyDisk::default());
+    let (mut log, mut commit_marker) = (FaultyDisk::default(), FaultyDisk::default());
     LogFile::create(log.clone(), LogState::new(NodeId(1), DiskId(77))).unwrap();
     // What is acknowledged, and what was being written when it crashed.
     let (mut acknowledged, mut attempted) = (Model::new(), Model::new());
     let mut hits = 0;
     for crash in 0..CRASHES {
         log.set(Fault::Crash(random.usize(0..STEPS_MAX)));
-        witness.set(Fault::Crash(random.usize(0..STEPS_MAX)));
-        let mut alive = open(&log, &witness).map(|(file, found)| {
+        commit_marker.set(Fault::Crash(random.usize(0..STEPS_MAX)));
+        let mut alive = open(&log, &commit_marker).map(|(file, found)| {
             let is_right = found == acknowledged || found == attempted;
             assert!(is_right, "seed {seed}, crash {crash}:\n{found:?}\n{acknowledged:?}");
             acknowledged = found;
@@ -121,11 +125,12 @@ fn live(seed: u64) -> usize {
         }
         hits += 1;
         drop(alive);
-        let after = (log.after_crash(&mut random), witness.after_crash(&mut random));
-        (log, witness) = (FaultyDisk::of(after.0), FaultyDisk::of(after.1));
+        let after = (log.after_crash(&mut random), commit_marker.after_crash(&mut random));
+        (log, commit_marker) = (FaultyDisk::of(after.0), FaultyDisk::of(after.1));
     }
     // A disk in order always opens, with all that was acknowledged.
-    let (_, found) = open(&log, &witness).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+    let (_, found) =
+        open(&log, &commit_marker).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
     let is_right = found == acknowledged || found == attempted;
     assert!(is_right, "seed {seed}:\n{found:?}\n{acknowledged:?}");
     hits

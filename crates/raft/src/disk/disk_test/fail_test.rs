@@ -3,11 +3,12 @@
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use spillway_types::{DiskId, NodeId};
+
 use super::faulty::{Fault, FaultyDisk};
 use crate::DiskError;
 use crate::disk::log_file::{LogChange, LogFile, LogState};
 use crate::disk::writer::{Job, Writer};
-use crate::ids::{DiskId, NodeId};
 use crate::wire::{Ballot, Point};
 
 fn start(log: &FaultyDisk) -> (Writer, Receiver<()>) {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use redb::StorageBackend;
 
+use crate::disk::commit_marker::{CommitMarker, Note, newest, place_of};
 use crate::disk::fault::DiskError;
-use crate::disk::witness::{Note, Witness, newest, place_of};
 
 /// What a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
@@ -231,8 +231,8 @@ impl StorageBackend for FaultyDisk {
     }
 }
 
-/// A witness on such a disk.
-impl Witness for FaultyDisk {
+/// A commit marker on such a disk.
+impl CommitMarker for FaultyDisk {
     fn read(&self) -> Result<Option<Note>, DiskError> {
         Ok(newest(&self.lock().seen))
     }

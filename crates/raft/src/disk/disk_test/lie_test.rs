@@ -2,21 +2,25 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use spillway_types::{DiskId, NodeId};
+
 use super::faulty::FaultyDisk;
 use crate::DiskError;
 use crate::disk::log_file::{LogChange, LogFile, LogState};
-use crate::ids::{DiskId, NodeId};
 use crate::raft::{Entry, Payload};
 use crate::wire::{Ballot, EntryRecord, Point};
 
-fn open(log: &FaultyDisk, witness: &FaultyDisk) -> Result<(LogState, Vec<EntryRecord>), DiskError> {
-    let opened = LogFile::open(log.clone(), Box::new(witness.clone()));
+fn open(
+    log: &FaultyDisk,
+    commit_marker: &FaultyDisk,
+) -> Result<(LogState, Vec<EntryRecord>), DiskError> {
+    let opened = LogFile::open(log.clone(), Box::new(commit_marker.clone()));
     opened.map(|(file, entries)| (*file.state(), entries))
 }
 
-fn create(log: &FaultyDisk, witness: &FaultyDisk) -> LogFile {
+fn create(log: &FaultyDisk, commit_marker: &FaultyDisk) -> LogFile {
     LogFile::create(log.clone(), LogState::new(NodeId(1), DiskId(77))).unwrap();
-    LogFile::open(log.clone(), Box::new(witness.clone())).unwrap().0
+    LogFile::open(log.clone(), Box::new(commit_marker.clone())).unwrap().0
 }
 
 fn blank(index: u64) -> LogChange {
@@ -25,29 +29,29 @@ fn blank(index: u64) -> LogChange {
     LogChange::Append(at, spillway_codec::encode(&EntryRecord::from(&entry)).unwrap())
 }
 
-/// The bytes of a log and of its witness.
+/// The bytes of a log and of its commit marker.
 type Images = (Vec<u8>, Vec<u8>);
 
 /// A log with a vote and 20 entries, and the images of it after each of the last writes.
 fn written() -> (FaultyDisk, FaultyDisk, Vec<Images>) {
-    let (log, witness) = (FaultyDisk::default(), FaultyDisk::default());
-    let mut file = create(&log, &witness);
+    let (log, commit_marker) = (FaultyDisk::default(), FaultyDisk::default());
+    let mut file = create(&log, &commit_marker);
     let ballot = Ballot { term: 3, node: NodeId(2), is_won: false };
     file.write(&[LogChange::Ballot(ballot)]).unwrap();
     let mut images = Vec::new();
     for index in 0..20 {
         file.write(&[blank(index)]).unwrap();
-        images.push((log.bytes(), witness.bytes()));
+        images.push((log.bytes(), commit_marker.bytes()));
     }
     file.write(&[LogChange::Committed(Some(Point { term: 3, index: 19 }))]).unwrap();
     drop(file);
-    (log, witness, images)
+    (log, commit_marker, images)
 }
 
 #[test]
 fn a_flipped_bit_is_refused_or_makes_no_difference() {
-    let (log, witness, _) = written();
-    let right = open(&log, &witness).unwrap();
+    let (log, commit_marker, _) = written();
+    let right = open(&log, &commit_marker).unwrap();
     let bytes = log.bytes();
     let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
     let mut random = fastrand::Rng::with_seed(1);
@@ -58,7 +62,7 @@ fn a_flipped_bit_is_refused_or_makes_no_difference() {
         flipped[at] ^= 1 << random.u8(0..8);
         let flipped = FaultyDisk::of(flipped);
         // A node opens its log where a panic is a refusal.
-        match catch_unwind(AssertUnwindSafe(|| open(&flipped, &witness))) {
+        match catch_unwind(AssertUnwindSafe(|| open(&flipped, &commit_marker))) {
             Ok(Ok(read)) => {
                 // The number of the last commit may differ by what repairing writes.
                 assert_eq!((read.0.ballot, &read.1), (right.0.ballot, &right.1), "byte {at}");
@@ -73,10 +77,10 @@ fn a_flipped_bit_is_refused_or_makes_no_difference() {
 
 #[test]
 fn a_log_that_went_back_is_refused() {
-    let (log, witness, images) = written();
-    assert!(open(&log, &witness).is_ok());
+    let (log, commit_marker, images) = written();
+    assert!(open(&log, &commit_marker).is_ok());
     for (older, _) in &images {
-        let fault = open(&FaultyDisk::of(older.clone()), &witness).unwrap_err();
+        let fault = open(&FaultyDisk::of(older.clone()), &commit_marker).unwrap_err();
         assert!(matches!(fault, DiskError::Damaged { .. }), "{fault}");
     }
     // An older note is no lie: it was never forced.
@@ -87,7 +91,7 @@ fn a_log_that_went_back_is_refused() {
 
 #[test]
 fn a_log_without_its_end_is_refused() {
-    let (log, witness, _) = written();
+    let (log, commit_marker, _) = written();
     for (remove, expected) in [(15, true), (20, false)] {
         let log = FaultyDisk::of(log.bytes());
         let unwatched = Box::new(FaultyDisk::default());
@@ -98,7 +102,7 @@ fn a_log_without_its_end_is_refused() {
         let opened = open(&log, &note);
         assert_eq!(opened.is_err(), expected, "{opened:?}");
     }
-    assert!(open(&log, &witness).is_ok());
+    assert!(open(&log, &commit_marker).is_ok());
 }
 
 #[test]
@@ -121,23 +125,23 @@ fn holes_old_terms_and_votes_that_went_back_are_refused() {
         ("purged beyond", vec![ballot(2), LogChange::Purge(at(1, 5)), append(1, 7)], false),
     ];
     for (what, changes, is_right) in cases {
-        let (log, witness) = (FaultyDisk::default(), FaultyDisk::default());
-        let mut file = create(&log, &witness);
+        let (log, commit_marker) = (FaultyDisk::default(), FaultyDisk::default());
+        let mut file = create(&log, &commit_marker);
         file.write(&changes).unwrap();
         drop(file);
-        assert_eq!(open(&log, &witness).is_ok(), is_right, "{what}");
+        assert_eq!(open(&log, &commit_marker).is_ok(), is_right, "{what}");
     }
 }
 
 #[test]
 fn a_log_of_a_later_version_is_told_from_a_damaged_one() {
-    let (log, witness) = (FaultyDisk::default(), FaultyDisk::default());
-    let mut file = create(&log, &witness);
+    let (log, commit_marker) = (FaultyDisk::default(), FaultyDisk::default());
+    let mut file = create(&log, &commit_marker);
     let at = Point { term: 1, index: 0 };
     let ballot = Ballot { term: 1, node: NodeId(1), is_won: true };
     file.write(&[LogChange::Ballot(ballot), LogChange::Append(at, later_version())]).unwrap();
     drop(file);
-    let fault = open(&log, &witness).unwrap_err();
+    let fault = open(&log, &commit_marker).unwrap_err();
     assert!(matches!(fault, DiskError::Newer { .. }), "{fault}");
 }
 

@@ -11,6 +11,7 @@ use futures_util::stream;
 use openraft::RaftSnapshotBuilder;
 use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage, RaftStateMachine};
 use openraft::type_config::TypeConfigExt;
+use spillway_types::{DiskId, NodeId};
 use tokio::sync::oneshot;
 
 use super::faulty::{FaultyDisk, Power};
@@ -20,7 +21,6 @@ use crate::consensus_test::register::{Change, Register};
 use crate::disk::log_file::{LogFile, LogState};
 use crate::disk::system::Files;
 use crate::disk::{DiskError, Folder, LogStore, Snapshots};
-use crate::ids::{DiskId, NodeId};
 use crate::raft::{CommandFrame, Entry, LogId, Payload, SnapshotMeta, StoredMembers, Types, Vote};
 use crate::state_machine::{Applied, Applier};
 
@@ -56,7 +56,7 @@ pub(super) struct Disks {
     pub(super) power: Power,
     pub(super) disk: DiskId,
     pub(super) log: FaultyDisk,
-    pub(super) witness: FaultyDisk,
+    pub(super) commit_marker: FaultyDisk,
     pub(super) files: FaultyFiles,
 }
 
@@ -70,7 +70,7 @@ impl Disks {
         Self {
             disk: DiskId(77),
             log: disk(log.bytes()),
-            witness: disk(Vec::new()),
+            commit_marker: disk(Vec::new()),
             files: FaultyFiles::new(&power),
             power,
         }
@@ -80,16 +80,16 @@ impl Disks {
     pub(super) fn after_crash(&self, random: &mut fastrand::Rng) -> Self {
         let power = Power::default();
         let mut left = |disk: &FaultyDisk| FaultyDisk::of(disk.after_crash(random)).powered(&power);
-        let (log, witness) = (left(&self.log), left(&self.witness));
+        let (log, commit_marker) = (left(&self.log), left(&self.commit_marker));
         let files = self.files.after_crash(&power, random);
-        Self { log, witness, files, disk: self.disk, power }
+        Self { log, commit_marker, files, disk: self.disk, power }
     }
 
     pub(super) fn copy(&self) -> Self {
         let copy = |disk: &FaultyDisk| FaultyDisk::of(disk.bytes());
         Self {
             log: copy(&self.log),
-            witness: copy(&self.witness),
+            commit_marker: copy(&self.commit_marker),
             files: self.files.copy(),
             disk: self.disk,
             power: Power::default(),
@@ -123,7 +123,8 @@ pub(super) struct Node {
 impl Node {
     /// Starts it as `Folder::open` and openraft do.
     pub(super) async fn open(disks: &Disks) -> Result<Self, DiskError> {
-        let (file, entries) = LogFile::open(disks.log.clone(), Box::new(disks.witness.clone()))?;
+        let (file, entries) =
+            LogFile::open(disks.log.clone(), Box::new(disks.commit_marker.clone()))?;
         let files = Arc::new(disks.files.clone());
         let snapshots = Snapshots::open(files, FOLDER.into(), disks.disk)?;
         let folder = Folder::of(file, entries, snapshots)?;
@@ -222,12 +223,16 @@ impl Script {
     /// Starts a node and has it do all that is in the script.
     pub(super) async fn play(&mut self, disks: &Disks) -> Result<(), String> {
         let mut node = Node::open(disks).await.map_err(|fault| fault.to_string())?;
-        let went = self.go_on(&mut node, ORDERS).await;
+        let went = self.run_orders(&mut node, ORDERS).await;
         node.close().await;
         went.map_err(|error| error.to_string())
     }
 
-    pub(super) async fn go_on(&mut self, node: &mut Node, orders: usize) -> std::io::Result<()> {
+    pub(super) async fn run_orders(
+        &mut self,
+        node: &mut Node,
+        orders: usize,
+    ) -> std::io::Result<()> {
         for _ in 0..orders {
             match self.random.u8(0..12) {
                 0..4 => {

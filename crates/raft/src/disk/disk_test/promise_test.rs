@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
+use spillway_types::{ClusterId, DiskId, NodeId};
 use tempfile::TempDir;
 
 use super::faulty::FaultyDisk;
 use crate::disk::log_file::{LogFile, LogState};
 use crate::disk::system::SystemFiles;
 use crate::disk::{LogStore, Snapshots};
-use crate::ids::{ClusterId, DiskId, NodeId};
 use crate::raft::{Entry, LogId, Payload, Types, Vote};
 use crate::wire::{EntryRecord, Point};
 

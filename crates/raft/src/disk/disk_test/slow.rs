@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use redb::{BackendError, StorageBackend};
 
+use crate::disk::commit_marker::{CommitMarker, Note};
 use crate::disk::fault::DiskError;
 use crate::disk::system::{self, Files, Output, SystemFiles};
-use crate::disk::witness::{Note, Witness};
 
 /// How much longer each force takes, by the node's folder.
 static DELAYS: Mutex<BTreeMap<PathBuf, Delay>> = Mutex::new(BTreeMap::new());
@@ -55,8 +55,8 @@ pub(crate) fn backend(path: &Path) -> Result<impl StorageBackend, DiskError> {
     Ok(SlowBackend(system::backend(path)?, Delay::of(path.parent().unwrap())))
 }
 
-pub(crate) fn witness(path: &Path) -> Result<Box<dyn Witness>, DiskError> {
-    Ok(Box::new(SlowWitness(system::witness(path)?, Delay::of(path.parent().unwrap()))))
+pub(crate) fn commit_marker(path: &Path) -> Result<Box<dyn CommitMarker>, DiskError> {
+    Ok(Box::new(SlowWitness(system::commit_marker(path)?, Delay::of(path.parent().unwrap()))))
 }
 
 #[derive(Debug)]
@@ -117,9 +117,9 @@ impl<B: StorageBackend> StorageBackend for SlowBackend<B> {
     }
 }
 
-struct SlowWitness(Box<dyn Witness>, Delay);
+struct SlowWitness(Box<dyn CommitMarker>, Delay);
 
-impl Witness for SlowWitness {
+impl CommitMarker for SlowWitness {
     fn read(&self) -> Result<Option<Note>, DiskError> {
         self.0.read()
     }

@@ -3,13 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
+use spillway_types::DiskId;
+
 use super::faulty::Power;
 use super::faulty_files::FaultyFiles;
 use super::machine::{Disks, Node, Script};
 use crate::DiskError;
 use crate::disk::snapshots::write_on;
 use crate::disk::system::Files;
-use crate::ids::DiskId;
 use crate::raft::{SnapshotMeta, StoredMembers};
 use crate::state_machine::stored;
 
@@ -46,7 +47,7 @@ async fn crash(seed: u64, at: usize) {
     let mut node = node.unwrap_or_else(|fault| panic!("seed {seed}, step {at}: {fault}"));
     script.check(&node, &last).unwrap_or_else(|why| panic!("seed {seed}, step {at}: {why}"));
     // And it goes on as if nothing had been.
-    script.go_on(&mut node, 4).await.unwrap();
+    script.run_orders(&mut node, 4).await.unwrap();
     node.close().await;
     let node = Node::open(&last).await.unwrap();
     script.check(&node, &last).unwrap_or_else(|why| panic!("seed {seed}, step {at}, later: {why}"));
