@@ -121,6 +121,7 @@ fn of_config(token: &str, config: &AdminConfig) -> Option<Caller> {
     if config.tokens.is_empty() {
         return None;
     }
+    // Without a salt, so that operators can make the hash with `sha256sum`.
     let hash = key_hash(&[], token.as_bytes());
     let found = config.tokens.iter().find(|known| known.hash.matches(&hash))?;
     Some(Caller { name: found.name.clone(), role: found.role })
@@ -147,6 +148,7 @@ fn of_state(token: &str, state: &State) -> Option<Caller> {
 /// Authenticates a caller at a listener without tokens: it may do everything, unless the request
 /// comes from a web page, for which a browser adds an `Origin`.
 fn local(head: &Parts) -> Result<Caller, ApiError> {
+    // Without a host, nothing shows by which name the sender came here.
     let has_host = head.headers.contains_key(header::HOST) || head.uri.authority().is_some();
     if head.headers.contains_key(header::ORIGIN) || !has_host {
         let cause = "the request seems to come from a web page";
@@ -157,6 +159,7 @@ fn local(head: &Parts) -> Result<Caller, ApiError> {
 }
 
 fn is_named(host: &str, names: &[String]) -> bool {
+    // Parsed because of the port, which does not matter here.
     let Ok(authority) = host.parse::<http::uri::Authority>() else { return false };
     names.iter().any(|name| name.eq_ignore_ascii_case(authority.host()))
 }

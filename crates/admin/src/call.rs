@@ -1,4 +1,4 @@
-//! A request, parsed once.
+//! Request of the admin API, parsed once: compare-and-set (`If-Match`), idempotency key, body.
 
 use bytes::Bytes;
 use http::request::Parts;

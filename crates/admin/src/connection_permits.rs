@@ -23,11 +23,11 @@ const IPV6_BITS: u32 = 64;
 
 /// The connections of the admin listener.
 #[derive(Debug, Default)]
-pub(super) struct ConnectionPermits(Mutex<PermitTable>);
+pub struct ConnectionPermits(Mutex<PermitTable>);
 
 /// Place of one connection; given back when dropped.
 #[derive(Debug)]
-pub(super) struct ConnectionPermit {
+pub struct ConnectionPermit {
     number: u64,
     places: Arc<ConnectionPermits>,
     /// Cancelled when another connection needs the place.
@@ -36,7 +36,7 @@ pub(super) struct ConnectionPermit {
 
 /// A request in flight. Its connection is not idle until this value is dropped.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<ConnectionPermit>);
+pub struct Busy(Arc<ConnectionPermit>);
 
 #[derive(Debug, Default)]
 struct PermitTable {
@@ -61,7 +61,7 @@ impl ConnectionPermits {
     /// Takes a place for one more connection. If there is none, the oldest connection without a
     /// good token makes room, first among those of the same client, then of the client with most;
     /// else the longest idle one. `None` if all are busy.
-    pub(super) fn take(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<ConnectionPermit> {
+    pub fn take(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<ConnectionPermit> {
         let (number, taken_back) = self.table().take(client_of(client), now)?;
         Some(ConnectionPermit { number, places: Arc::clone(self), taken_back })
     }
@@ -73,7 +73,7 @@ impl ConnectionPermits {
 
 impl ConnectionPermit {
     /// Notes that a request has come. `is_known` is true if it showed a good token or needs none.
-    pub(super) fn busy(self: &Arc<Self>, is_known: bool) -> Busy {
+    pub fn busy(self: &Arc<Self>, is_known: bool) -> Busy {
         if let Some(holder) = self.places.table().holders.get_mut(&self.number) {
             holder.is_known = is_known;
             holder.requests += 1;
@@ -83,7 +83,7 @@ impl ConnectionPermit {
 
     /// Returns when the connection has to end: another one needs its place, or it has shown no good
     /// token and sends nothing.
-    pub(super) async fn over(&self) {
+    pub async fn over(&self) {
         let stayed = async {
             while let Some(until) = self.idle_until(Instant::now()) {
                 tokio::time::sleep_until(until.into()).await;

@@ -174,10 +174,12 @@ fn actions() -> Vec<Endpoint> {
 
 fn of_node() -> Vec<Endpoint> {
     let read = Endpoint::read;
+    // A hand-over is no entry of the log, so there is nothing that a dry run could show.
     let transfer = Endpoint {
         query: &[],
         ..Endpoint::write(Method::POST, "/v1/leader", Operation::TransferLeader, AdminRole::Operate)
     };
+    // Only sent as POST for its body: it writes nothing.
     let explain = Endpoint {
         query: &[],
         ..Endpoint::write(Method::POST, "/v1/explain", Operation::Explain, AdminRole::Read)

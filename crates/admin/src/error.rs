@@ -96,6 +96,7 @@ impl ApiError {
 
     pub(crate) fn with_retry_after(mut self, after: Duration) -> Self {
         self.body.retry_after_ms =
+            // Not 0 for a part of a millisecond, which would mean at once.
             Some(u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1));
         self
     }

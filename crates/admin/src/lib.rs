@@ -9,6 +9,7 @@ mod admin;
 mod answer;
 mod call;
 mod config;
+pub mod connection_permits;
 mod endpoint;
 mod error;
 mod explain;

@@ -80,10 +80,14 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
     });
     if let Some(schema) = request(endpoint.operation, generator) {
         let content = json!({ "application/json": { "schema": schema } });
-        // Keys and join tokens have a default for each member.
-        let is_required =
-            !matches!(endpoint.operation, Operation::CreateKey | Operation::CreateJoinToken);
-        operation["requestBody"] = json!({ "required": is_required, "content": content });
+        // These have a default for each member, and so for the whole body.
+        let is_optional = matches!(
+            endpoint.operation,
+            Operation::CreateKey
+                | Operation::CreateJoinToken
+                | Operation::Put(Resource::RevokedCertificates)
+        );
+        operation["requestBody"] = json!({ "required": !is_optional, "content": content });
     }
     operation
 }
@@ -199,6 +203,7 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::CreateKey | Operation::CreateJoinToken => {
             let schema = generator.subschema_for::<Secret>();
             return (
+                // 201 for a new secret, 200 for a dry run.
                 "2XX",
                 json!({ "application/json": { "schema": or_dry_run(schema, generator) } }),
             );

@@ -52,12 +52,13 @@ mod tests {
             name: "a".into(),
             region: "eu".into(),
             address: "a:1".to_owned(),
-            disk: DiskId([1; 16]),
+            disk: DiskId::from_bytes([1; 16]),
             fingerprint: Fingerprint([1; 32]),
             wire_oldest: 1,
             wire_newest: spillway_cluster_state::WIRE,
         };
-        let form = Command::Form(Form { cluster: ClusterId([1; 16]), nodes: vec![node] });
+        let form =
+            Command::Form(Form { cluster: ClusterId::from_bytes([1; 16]), nodes: vec![node] });
         for (index, command) in [form, command].into_iter().enumerate() {
             let proposer = Proposer { node: "a".into(), region: "eu".into() };
             let actor = Actor::Operator("ada".to_owned());

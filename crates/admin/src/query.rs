@@ -69,6 +69,7 @@ impl Query {
             ("consistency", "linearizable") => self.consistency = Consistency::Linearizable,
             ("consistency", "stale") => self.consistency = Consistency::Stale,
             ("consistency", _) => return Err(wrong(name, "use linearizable or stale")),
+            // `?dry_run` without a value means true.
             ("dry_run", "true" | "") => self.is_dry_run = true,
             ("dry_run", "false") => self.is_dry_run = false,
             ("dry_run", _) => return Err(wrong(name, "use true or false")),

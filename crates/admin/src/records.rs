@@ -222,6 +222,7 @@ fn rows_after<K: Ord, V>(
     table: &Table<K, V>,
     after: Option<K>,
 ) -> impl Iterator<Item = (&K, &Row<V>)> {
+    // Compared, not looked up: the record may have been removed since the last page.
     table.rows().skip_while(move |(key, _)| after.as_ref().is_some_and(|after| *key <= after))
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn fresh_id() -> Result<String, ApiError> {
 /// Makes a key, `sw_<id>_<secret>`; the secret is kept salted and hashed.
 pub(crate) fn fresh_key(id: &str) -> Result<Fresh, ApiError> {
     let (secret, salt) = (random::<SECRET_BYTES>()?, random::<16>()?);
+    // Of the text, which is what callers send.
     let hash = key_hash(&salt, hex(&secret).as_bytes());
     Ok(Fresh { shown: KeyText::write(&KeyId::from(id), &secret), salt, hash })
 }

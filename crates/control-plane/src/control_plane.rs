@@ -3,29 +3,28 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use spillway_cluster_state::{
-    Actor, ApplyError, ChangeDiff, Command, Entry, Outcome, Proposer, RequestId, State, admits,
-    dry_run,
+    Actor, ApplyError, ChangeDiff, Command, Entry, Proposer, RequestId, State, dry_run,
 };
 use spillway_link::{Link, PeerConfig};
 use spillway_raft::{
-    ChangeError, Consensus, Consistency, DiskError, DiskId, NodeId, ProposeError, Proposed,
-    RaftConfig, RaftStartError, Read, ReadError, Status, Timing, Urgency, discard_blank, owner_of,
+    ChangeError, Consensus, Consistency, DiskError, DiskId, NodeId, RaftConfig, RaftStartError,
+    Read, ReadError, Status, Timing, discard_blank, owner_of,
 };
 use spillway_types::{NodeName, RegionName, unix_ms};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::attempts::{AttemptFailure, AttemptStep, Attempts, PAUSE, was_led};
 use crate::beginning::Beginning;
 use crate::changes::{Changed, History, TooOldError};
 use crate::config::ControlPlaneConfig;
-use crate::hints::{HintCounts, Hints, urgency};
+use crate::hints::{HintCounts, Hints};
 use crate::machine::StateMachine;
-use crate::settling::Settling;
 use crate::{clock, formation, join, membership, publish};
 
 /// A node's part in the control plane: the replicated state, and the ways to read and change it.
@@ -45,7 +44,7 @@ pub struct ControlPlane {
     /// True once the cluster has removed this node.
     pub(crate) removed: watch::Sender<bool>,
     history: Arc<Mutex<History>>,
-    hints: Arc<Hints>,
+    pub(crate) hints: Arc<Hints>,
     pub(crate) published: ArcSwap<State>,
     /// Index of the published state, sent on each change.
     pub(crate) published_index: watch::Sender<u64>,
@@ -164,54 +163,6 @@ impl ControlPlane {
         });
     }
 
-    /// Appends a command to the log, wherever the leader is, and waits until the command was
-    /// carried out on this node or the leader, at most for `limit`. A repeated `request` is carried
-    /// out once. Commands that nodes propose by themselves have a budget, in which health goes
-    /// before hints: refused hints are usual, and they are counted.
-    ///
-    /// # Errors
-    /// The kinds of [`ProposeError`] tell if the command may be carried out after all.
-    pub async fn propose(
-        &self,
-        command: Command,
-        actor: Actor,
-        request: Option<RequestId>,
-        limit: Duration,
-    ) -> Result<Proposed<Outcome>, ProposeError> {
-        let refused = self.look(|state| admits(state, &command).err());
-        if let Some(refusal) = refused {
-            let index = self.look(State::applied);
-            return Ok(Proposed { index, outcome: Outcome::Refused(refusal) });
-        }
-        let urgency = urgency(&command, &actor);
-        if *self.removed.borrow() {
-            return Err(ProposeError::Stopped(join::removed_reason()));
-        }
-        let Some(log) = self.log.get() else {
-            return Err(ProposeError::NoQuorum { leader: None });
-        };
-        let entry = self.entry(command, actor, request);
-        // Refused here already, so that the log is spared an entry that every node would refuse.
-        if let Err(refusal) = self.look(|state| state.check_proposer(&entry)) {
-            let index = self.look(State::applied);
-            return Ok(Proposed { index, outcome: Outcome::Refused(refusal) });
-        }
-        let settling = Settling::until(limit);
-        loop {
-            match log.propose(&entry, urgency, limit).await {
-                Err(ProposeError::NoQuorum { .. })
-                    if urgency == Urgency::Operator && settling.wait(log).await => {}
-                Err(error @ ProposeError::Budget { .. }) => {
-                    if urgency == Urgency::Hint {
-                        self.hints.put_off();
-                    }
-                    return Err(error);
-                }
-                done => return done,
-            }
-        }
-    }
-
     /// Calls `look` with the state, as fresh as `consistency` demands. No entry is applied
     /// meanwhile: `look` must be short.
     ///
@@ -229,16 +180,17 @@ impl ControlPlane {
                 Consistency::Linearizable => Err(ReadError::NoQuorum { leader: None }),
             };
         };
-        let settling = Settling::until(limit);
         // Everything that must be visible is applied here first; then `look` is called exactly
         // once.
         let is_fresh = consistency == Consistency::Linearizable;
         if is_fresh {
+            let (begun, mut attempts) = (Instant::now(), Attempts::of_read(limit));
             while let Err(error) = log.read(consistency, limit, |_| ()).await {
-                let may_pass = matches!(error, ReadError::NoQuorum { .. });
-                if !may_pass || !settling.wait(log).await {
+                let (failure, is_led) = (AttemptFailure::from(&error), was_led(&log.status()));
+                if attempts.after(failure, begun.elapsed(), is_led) != AttemptStep::Again {
                     return Err(error);
                 }
+                tokio::time::sleep(PAUSE).await;
             }
         }
         let read = log.read(Consistency::Stale, limit, |replica| look(replica.state())).await?;

@@ -61,7 +61,7 @@ impl ControlPlane {
     fn next_command(&self, state: &State, status: &Status) -> Option<Command> {
         let spec = self.spec();
         let Some(from) = state.cluster() else { return self.form(status) };
-        let to = status.cluster.map_or(from, |cluster| cluster.0.into());
+        let to = status.cluster.unwrap_or(from);
         if from != to {
             // The cluster was made from a backup or from one node's folder: nodes of the old
             // cluster must not mix with this one.
@@ -112,10 +112,10 @@ impl ControlPlane {
             name: member.name.clone(),
             region: member.region.clone(),
             address: self.address_of(&member.name).unwrap_or_else(|| own.address.clone()),
-            disk: member.disk.0.into(),
+            disk: member.disk,
             ..own.clone()
         });
-        Some(Command::Form(Form { cluster: cluster.0.into(), nodes: nodes.collect() }))
+        Some(Command::Form(Form { cluster, nodes: nodes.collect() }))
     }
 
     fn address_of(&self, name: &NodeName) -> Option<String> {
@@ -129,7 +129,7 @@ impl ControlPlane {
             name: self.config.name.clone(),
             region: self.config.region.clone(),
             address: self.config.advertise.clone(),
-            disk: self.disk.0.into(),
+            disk: self.disk,
             fingerprint: self.config.fingerprint,
             wire_oldest: 1,
             wire_newest: WIRE,

@@ -5,6 +5,7 @@
 //! keeps the voters as the rule wants them, remembers recent changes for watchers, and publishes
 //! the applied state for the data path, which never waits for any of this.
 
+mod attempts;
 mod beginning;
 mod changes;
 mod clock;
@@ -17,7 +18,7 @@ mod join;
 mod machine;
 mod membership;
 mod publish;
-mod settling;
+mod write;
 
 pub use changes::{Changed, TooOldError};
 pub use config::ControlPlaneConfig;

@@ -109,8 +109,8 @@ mod tests {
 
     use super::*;
 
-    const OLD: ClusterId = ClusterId([1; 16]);
-    const NEW: ClusterId = ClusterId([2; 16]);
+    const OLD: ClusterId = ClusterId::from_bytes([1; 16]);
+    const NEW: ClusterId = ClusterId::from_bytes([2; 16]);
 
     fn apply(replica: &mut StateMachine, index: u64, by: &str, command: Command) -> Outcome {
         let proposer = Proposer { node: by.into(), region: "r".into() };
@@ -129,7 +129,7 @@ mod tests {
             name: name.into(),
             region: "r".into(),
             address: format!("{name}.example:1"),
-            disk: DiskId([name.as_bytes()[0]; 16]),
+            disk: DiskId::from_bytes([name.as_bytes()[0]; 16]),
             fingerprint: Fingerprint([name.as_bytes()[0]; 32]),
             wire_oldest: 1,
             wire_newest: WIRE,

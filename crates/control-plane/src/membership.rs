@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use spillway_cluster_state::{Membership, MembershipPlan, State, VoterSight, voters};
-use spillway_raft::{ChangeError, Consensus, DiskId, Former, Member, NodeId, Role, Status};
-use spillway_types::NodeName;
+use spillway_cluster_state::{Membership, MembershipPlan, State, VoterFacts, voters};
+use spillway_raft::{ChangeError, Consensus, Former, Member, Role, Status};
+use spillway_types::{NodeId, NodeName};
 
 use crate::control_plane::ControlPlane;
 use crate::machine::StateMachine;
@@ -60,7 +60,7 @@ impl LastConnected {
         let mut ids: BTreeMap<NodeId, NodeName> = members.collect();
         control_plane.look(|state| {
             let nodes = state.records().nodes.iter();
-            ids.extend(nodes.map(|(id, node)| (NodeId(id.0), node.spec.name.clone())));
+            ids.extend(nodes.map(|(id, node)| (*id, node.spec.name.clone())));
         });
         for (id, name) in ids {
             if id == status.node || connected.contains(&name) {
@@ -72,43 +72,36 @@ impl LastConnected {
         }
     }
 
-    fn sight(&self, state: &State, status: &Status) -> VoterSight {
+    fn sight(&self, state: &State, status: &Status) -> VoterFacts {
         let patience = state.setting("voters.dead_after_ms").and_then(|text| text.parse().ok());
         let patience = Duration::from_millis(patience.unwrap_or(u64::MAX));
         let live = self.0.iter().filter(|(_, at)| at.elapsed() < patience).map(|(id, _)| *id);
         let last = status.last_index.unwrap_or(0);
         let has = |at: &Option<u64>| at.is_some_and(|at| at + LAG_MAX >= last);
         let caught_up = status.matched.iter().filter(|(_, at)| has(at)).map(|(id, _)| *id);
-        VoterSight { live: of_state(live), caught_up: of_state(caught_up) }
+        VoterFacts { live: live.collect(), caught_up: caught_up.collect() }
     }
 }
 
 impl ControlPlane {
     async fn step(&self, log: &Consensus<StateMachine>, status: &Status, heard: &LastConnected) {
         // A cluster that was made anew still has the old one's nodes in its state at first.
-        let cluster = status.cluster.map(|cluster| cluster.0.into());
-        if self.look(State::cluster) != cluster {
+        if self.look(State::cluster) != status.cluster {
             return;
         }
         let members = status.members.keys().copied();
         let learners = members.filter(|id| !status.voters.contains(id));
-        let current = Membership {
-            voters: of_state(status.voters.iter().copied()),
-            learners: of_state(learners),
-        };
+        let current = Membership { voters: status.voters.clone(), learners: learners.collect() };
         let plan = self.look(|state| voters(state, &heard.sight(state, status), &current));
         let done = match &plan {
             MembershipPlan::Nothing | MembershipPlan::NoMajority => return,
             MembershipPlan::AddLearner(id) => match self.member(*id) {
-                Some(member) => log.add_learner(NodeId(id.0), member, LIMIT).await,
+                Some(member) => log.add_learner(*id, member, LIMIT).await,
                 None => return,
             },
-            MembershipPlan::RemoveLearner(id) => {
-                log.remove_learners([NodeId(id.0)].into(), LIMIT).await
-            }
+            MembershipPlan::RemoveLearner(id) => log.remove_learners([*id].into(), LIMIT).await,
             MembershipPlan::ChangeVoters(ids) => {
-                let ids = ids.iter().map(|id| NodeId(id.0)).collect();
-                log.change_voters(ids, Former::Learners, LIMIT).await
+                log.change_voters(ids.clone(), Former::Learners, LIMIT).await
             }
         };
         match done {
@@ -119,15 +112,11 @@ impl ControlPlane {
         }
     }
 
-    fn member(&self, id: spillway_cluster_state::NodeId) -> Option<Member> {
+    fn member(&self, id: NodeId) -> Option<Member> {
         self.look(|state| {
             let node = state.records().nodes.get(&id)?;
             let (name, region) = (node.spec.name.clone(), node.spec.region.clone());
-            Some(Member { name, region, disk: DiskId(node.spec.disk.into()) })
+            Some(Member { name, region, disk: node.spec.disk })
         })
     }
-}
-
-fn of_state(ids: impl Iterator<Item = NodeId>) -> BTreeSet<spillway_cluster_state::NodeId> {
-    ids.map(|id| spillway_cluster_state::NodeId(id.0)).collect()
 }

@@ -52,6 +52,19 @@ fn operation(method: &Method, path: &str) -> Option<&'static Value> {
     methods.get(method.as_str().to_ascii_lowercase())
 }
 
+#[test]
+fn a_body_that_may_be_left_out_is_not_required() {
+    for (method, path, expected) in [
+        (Method::PUT, "/v1/revoked-certificates/5c1d", false),
+        (Method::POST, "/v1/keys", false),
+        (Method::POST, "/v1/join-tokens", false),
+        (Method::PUT, "/v1/tenants/acme", true),
+    ] {
+        let body = &operation(&method, path).expect(path)["requestBody"];
+        assert_eq!(body["required"], expected, "{method} {path}");
+    }
+}
+
 /// Client that notes the operations it has called.
 struct Tour {
     client: Client,
@@ -126,7 +139,7 @@ impl Tour {
             name: "z".into(),
             region: "eu".into(),
             address: "z.example:7946".to_owned(),
-            disk: DiskId([0x7a; 16]),
+            disk: DiskId::from_bytes([0x7a; 16]),
             fingerprint: Fingerprint([0x7a; 32]),
             wire_oldest: 1,
             wire_newest: WIRE,

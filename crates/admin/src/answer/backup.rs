@@ -47,6 +47,7 @@ pub(super) async fn backup(cluster: &Cluster<'_>) -> Result<Reply, ApiError> {
     let pieces = try_unfold(Sending { file, _folder: folder, _place: place }, piece);
     let body = StreamBody::new(pieces).boxed_unsync();
     let mut reply = reply(StatusCode::OK, "application/octet-stream", body);
+    // With the length, every client notices a backup that breaks off.
     reply.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
     Ok(reply)
 }

@@ -87,6 +87,7 @@ async fn subject(cluster: &Cluster<'_>, call: &AdminCall) -> Result<RecordKey, A
         Operation::SetNodeOperators => Resource::Nodes,
         Operation::SetRegionState(_) | Operation::SetRegionWeight => Resource::Regions,
         Operation::SetReplicaState(_) | Operation::SetReplicaWeight => Resource::Replicas,
+        // Only `RevokeKey` is left.
         _ => Resource::Keys,
     };
     let look = |state: &State| key_of(state, resource, &call.path);
@@ -131,7 +132,9 @@ async fn put(cluster: &Cluster<'_>, call: &AdminCall, key: RecordKey) -> Result<
         RecordKey::Setting(name) if SettingRule::find(&name).is_some() => {
             Item::Setting(name, call.json::<SettingRecord>()?.value)
         }
+        // A setting that this version does not know.
         RecordKey::Setting(name) => return Err(not_found(Resource::Settings, &[name])),
+        // `Resource::is_writable` lets no other kind come here.
         key => return Err(ApiError::internal(format!("{key} is not written as a whole"))),
     };
     Ok(Command::Put { item, expect })

@@ -81,6 +81,7 @@ async fn create(
         return write(cluster, call, &about, command).await;
     }
     let written = carry_out(cluster, call, &about, command).await?;
+    // A version is the index of the entry that wrote the record.
     let version = written.version.unwrap_or(written.index);
     let secret = Secret { key, secret, index: written.index, version };
     Ok(json(StatusCode::CREATED, &secret))

@@ -48,6 +48,7 @@ pub(super) fn show(
     freshness: Freshness,
 ) -> Result<Reply, ApiError> {
     let name = call.path.first().map(String::as_str).unwrap_or_default();
+    // All of them: the one that is asked for may stand behind the first thousand.
     let own = own.map(|own| own.own_limits(usize::MAX)).unwrap_or_default();
     let found = own.iter().find(|(terms, _)| terms.scope.label() == name);
     let found = found.map(|(terms, usage)| item(terms, usage.as_ref()));

@@ -90,6 +90,7 @@ enum WatchState {
 }
 
 pub(super) async fn watch(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
+    // A browser that connects again sends its last event, and the address with the old `after`.
     let from = match call.last_event.as_ref().or(call.query.after.as_ref()) {
         None => None,
         Some(text) => Some(text.parse::<u64>().map_err(|_| wrong())?),
@@ -206,6 +207,7 @@ fn change(changed: &Changed) -> ChangeInfo {
 }
 
 fn lost(too_old: TooOldError, freshness: &Freshness) -> String {
+    // A watch from before the oldest known change would be lost again.
     let index = freshness.index.max(too_old.oldest);
     let lost = Lost {
         index,

@@ -1,14 +1,9 @@
 //! Writes: carries commands out.
 
-use std::time::Duration;
-
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_cluster_state::{Actor, Command, Outcome, RecordKey, RequestId};
-use spillway_control_plane::ControlPlane;
-use spillway_raft::{ProposeError, Proposed};
-use tokio::time::{Instant, sleep, timeout};
 
 use super::{Cluster, diff};
 use crate::call::AdminCall;
@@ -16,9 +11,6 @@ use crate::error::ApiError;
 use crate::fault;
 use crate::reply::{Reply, json};
 use crate::secrets::random;
-
-/// Time between two attempts of a write whose outcome is unknown.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Result of a write.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -55,9 +47,9 @@ pub(super) async fn carry_out(
         // A random id makes the attempts of this call one request.
         None => RequestId::unkeyed(random()?),
     };
-    let attempts = Attempts { command, actor: actor(call), request };
-    let proposed = attempts.settle(&cluster.control_plane, cluster.config.time_limit).await;
-    let done = proposed.map_err(|error| fault::of_propose(error, cluster.leader()))?;
+    let limit = cluster.config.time_limit;
+    let proposed = cluster.control_plane.propose(command, actor(call), Some(request), limit);
+    let done = proposed.await.map_err(|error| fault::of_propose(error, cluster.leader()))?;
     let (outcome, version) = match done.outcome {
         Outcome::Applied { version, .. } => ("applied", Some(version)),
         Outcome::Unchanged => ("unchanged", None),
@@ -69,49 +61,4 @@ pub(super) async fn carry_out(
 
 pub(super) fn actor(call: &AdminCall) -> Actor {
     Actor::Operator(call.caller.name.clone())
-}
-
-/// A command with its request id: however often it is proposed, it is carried out once.
-struct Attempts {
-    command: Command,
-    actor: Actor,
-    request: RequestId,
-}
-
-impl Attempts {
-    /// Proposes until the outcome is known. A leader that is lost with the command in its log
-    /// leaves the outcome open; the next leader answers the same request id with it.
-    async fn settle(
-        self,
-        control_plane: &ControlPlane,
-        limit: Duration,
-    ) -> Result<Proposed<Outcome>, ProposeError> {
-        let by = Instant::now() + limit;
-        let mut is_open = false;
-        loop {
-            let left = by.saturating_duration_since(Instant::now());
-            match self.propose(control_plane, left).await {
-                Ok(done) => return Ok(done),
-                Err(ProposeError::Unknown) => is_open = true,
-                // No log has the command.
-                Err(error) if !is_open => return Err(error),
-                // An earlier attempt may still be carried out: its outcome has to be learned.
-                Err(_) => {}
-            }
-            if Instant::now() + PAUSE >= by {
-                return Err(ProposeError::Unknown);
-            }
-            sleep(PAUSE).await;
-        }
-    }
-
-    async fn propose(
-        &self,
-        control_plane: &ControlPlane,
-        limit: Duration,
-    ) -> Result<Proposed<Outcome>, ProposeError> {
-        let (command, actor) = (self.command.clone(), self.actor.clone());
-        let proposing = control_plane.propose(command, actor, Some(self.request), limit);
-        timeout(limit, proposing).await.unwrap_or(Err(ProposeError::Unknown))
-    }
 }

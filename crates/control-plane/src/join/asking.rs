@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use spillway_cluster_state::{ClusterId, JoinText};
 use spillway_link::{Identity, JoinError, PeerConfig};
-use spillway_raft::NodeId;
 
 use super::message::{JoinAnswer, Membership, Question, Wish};
 use crate::control_plane::ControlPlane;
@@ -33,7 +32,7 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
                 );
                 this.trouble.store(None);
                 this.meet(&peer, &membership);
-                match this.begin(NodeId(membership.number.0)).await {
+                match this.begin(membership.number).await {
                     Ok(()) => return this.take_part(),
                     Err(error) => return tracing::error!(%error, "the log can't begin"),
                 }
@@ -97,6 +96,8 @@ impl ControlPlane {
             let question = Question { cluster, node: node.clone(), wish };
             self.link.ask_to_join::<_, JoinAnswer>(peer, &question, ASK_LIMIT).await
         };
+        // Without a token that can be read the node asks unsigned; the answer then says why it is
+        // refused.
         let Some(token) = token.and_then(JoinText::read) else {
             return ask_to_join(None, Wish::Join).await;
         };

@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use spillway_raft::{DiskError, DiskId, RaftStartError, private};
+use spillway_raft::{DiskError, RaftStartError, private, random_id};
+use spillway_types::DiskId;
 
 /// Name of the note, beside the log's own files.
 const NOTE: &str = "joining";
@@ -22,7 +23,7 @@ pub(crate) fn disk_to_join_with(folder: &Path) -> Result<DiskId, RaftStartError>
             disk.map(DiskId).map_err(|error| fault("reading", io::Error::other(error)))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let disk = DiskId::random();
+            let disk = random_id();
             let disk =
                 disk.map_err(|error| fault("naming the disk for", io::Error::other(error)))?;
             write(folder, disk).map_err(|error| fault("writing", error))?;

@@ -66,7 +66,7 @@ impl ControlPlane {
                 format!("the certificate is of {from}, not of {}/{}", node.region, node.name);
             return refused(RefusalCode::Invalid, cause, "ask with the node's own certificate");
         }
-        let log = self.status().cluster.map(|cluster| cluster.0.into());
+        let log = self.status().cluster;
         // A cluster that is being made anew still has the old one's state for a moment. A node that
         // joins that state would be retired with the rest.
         let Some(own) = self.published().cluster().filter(|own| Some(*own) == log) else {

@@ -32,7 +32,7 @@ fn spec(disk: u8) -> NodeSpec {
         name: "z".into(),
         region: "region-z".into(),
         address: "127.0.0.1:7946".to_owned(),
-        disk: DiskId([disk; 16]),
+        disk: DiskId::from_bytes([disk; 16]),
         fingerprint: Fingerprint([1; 32]),
         wire_oldest: 1,
         wire_newest: WIRE,

@@ -66,14 +66,13 @@ fn is_lost(status: &Status) -> bool {
 impl ControlPlane {
     /// Returns true if this node's own log says that it was removed.
     fn is_removed_here(&self, status: &Status) -> bool {
-        let cluster = status.cluster.map(|cluster| cluster.0.into());
-        self.look(|state| state.cluster() == cluster && state.is_retired(status.disk.0.into()))
+        self.look(|state| state.cluster() == status.cluster && state.is_retired(status.disk))
     }
 
     /// Asks the others for this node's standing. Returns true if a member of its own cluster says
     /// that it was removed.
     async fn ask_where_it_stands(&self, status: &Status) -> bool {
-        let cluster = status.cluster.map(|cluster| cluster.0.into());
+        let cluster = status.cluster;
         for peer in self.everybody() {
             let question = Question { cluster, node: self.spec(), wish: Wish::Standing };
             match self.link.ask_to_join::<_, JoinAnswer>(&peer, &question, ASK_LIMIT).await {

@@ -1,0 +1,107 @@
+//! Writes: brings a command into the log, wherever the leader is, and learns its outcome.
+//!
+//! All attempts of a control write are made by one loop, [`ControlPlane::propose`], under one limit
+//! of time. Below it, `spillway-raft` makes a single attempt: it forwards the command at most once,
+//! and says whether a log may have it. [`Attempts`] decides what follows.
+
+use std::time::{Duration, Instant};
+
+use spillway_cluster_state::{Actor, Command, CommandError, Outcome, RequestId, State, admits};
+use spillway_raft::{ProposeError, Proposed, Urgency};
+use tokio::time::timeout;
+
+use crate::attempts::{AttemptFailure, AttemptStep, Attempts, PAUSE, was_led};
+use crate::control_plane::ControlPlane;
+use crate::hints::urgency;
+use crate::join;
+
+/// A command with its proposer's choices.
+struct ControlWrite {
+    command: Command,
+    actor: Actor,
+    request: Option<RequestId>,
+    urgency: Urgency,
+}
+
+impl ControlPlane {
+    /// Appends a command to the log, wherever the leader is, and waits until the command was
+    /// carried out on this node or the leader, at most for `limit`. The result is one of three: the
+    /// outcome; an error that says why no log has the command; or [`ProposeError::Unknown`].
+    ///
+    /// A command with a `request` id is proposed again until its outcome is known: the id lets it
+    /// be carried out once. Without an id, only a command that no log has is proposed again, while
+    /// the leadership is handed over. Commands that nodes propose by themselves have a budget, in
+    /// which health goes before hints: refused hints are usual, and they are counted.
+    ///
+    /// # Errors
+    /// Returns [`ProposeError::Unknown`] if the command may be carried out after all. The other
+    /// kinds say why no log has it.
+    pub async fn propose(
+        &self,
+        command: Command,
+        actor: Actor,
+        request: Option<RequestId>,
+        limit: Duration,
+    ) -> Result<Proposed<Outcome>, ProposeError> {
+        let urgency = urgency(&command, &actor);
+        let mut attempts =
+            Attempts::of_write(limit, urgency == Urgency::Operator, request.is_some());
+        let write = ControlWrite { command, actor, request, urgency };
+        let begun = Instant::now();
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            let error = match self.attempt(&write, attempts.is_open(), left).await {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let is_led = self.log.get().is_some_and(|log| was_led(&log.status()));
+            match attempts.after(AttemptFailure::from(&error), begun.elapsed(), is_led) {
+                AttemptStep::Again => tokio::time::sleep(PAUSE).await,
+                AttemptStep::Fail => return Err(error),
+                AttemptStep::Unknown => return Err(ProposeError::Unknown),
+            }
+        }
+    }
+
+    /// Proposes once. What the state refuses is not proposed, unless an earlier attempt `is_open`:
+    /// then the log knows the outcome, which may well be why the state refuses it now.
+    async fn attempt(
+        &self,
+        write: &ControlWrite,
+        is_open: bool,
+        limit: Duration,
+    ) -> Result<Proposed<Outcome>, ProposeError> {
+        let ControlWrite { command, actor, request, urgency } = write;
+        if let Err(refusal) = self.look(|state| admits(state, command))
+            && !is_open
+        {
+            return Ok(self.refused(refusal));
+        }
+        if *self.removed.borrow() {
+            return Err(ProposeError::Stopped(join::removed_reason()));
+        }
+        let Some(log) = self.log.get() else {
+            return Err(ProposeError::NoQuorum { leader: None });
+        };
+        let entry = self.entry(command.clone(), actor.clone(), *request);
+        // Refused here already, so that the log is spared an entry that every node would refuse.
+        if let Err(refusal) = self.look(|state| state.check_proposer(&entry))
+            && !is_open
+        {
+            return Ok(self.refused(refusal));
+        }
+        // On the heap, so that the tasks that wait for a write stay small.
+        let writing = Box::pin(log.propose(&entry, *urgency, limit));
+        let done = timeout(limit, writing).await;
+        let done = done.unwrap_or(Err(ProposeError::Unknown));
+        if matches!(done, Err(ProposeError::Budget { .. })) && *urgency == Urgency::Hint {
+            self.hints.put_off();
+        }
+        done
+    }
+
+    /// Returns the result of a command that this node's state refuses.
+    fn refused(&self, refusal: CommandError) -> Proposed<Outcome> {
+        Proposed { index: self.look(State::applied), outcome: Outcome::Refused(refusal) }
+    }
+}
