@@ -140,6 +140,7 @@ impl<T> Admission<T> {
     pub fn waiting(&self, asker: &Asker, now: Instant) -> Waiting {
         let (before, is_taken) = self.before(asker, now);
         let has_room = !is_taken && self.queue.could_enter(asker, now);
+        // Promises count in the time alone: their requests are not here yet.
         let ahead = self.served_before(asker, 0.0).all as u32;
         let wait_ms = self.wait_s(asker, before, now).map(milliseconds);
         Waiting { ahead, wait_ms, all: self.count(), has_room }
@@ -164,6 +165,7 @@ impl<T> Admission<T> {
     ///
     /// Returns the request if there is no room and no other request has to leave for it.
     pub fn enter(&mut self, mut entry: WaitEntry<T>, now: Instant) -> Result<Entered<T>, Full<T>> {
+        // The place was promised for this moment.
         if entry.turn_by.is_none() && entry.is_promised {
             entry.turn_by = Some(now);
         } else if entry.turn_by.is_none() {
@@ -209,6 +211,7 @@ impl<T> Admission<T> {
         now: Instant,
         rng: &mut fastrand::Rng,
     ) -> RetryAfter {
+        // First: places of clients that did not come can be promised again.
         self.promises.expire(now);
         // A refusal proves that all places are taken, also where no request may wait.
         self.count_busy(now, true);
@@ -221,6 +224,7 @@ impl<T> Admission<T> {
         // Places are booked a little slower than they come free; the rest is for new requests.
         let wait_s = wait_s / BOOKED_SHARE;
         let spare_s = self.spare_s(now);
+        // No client is told to wait longer than a minute, so there is no moment to book.
         let Some(seconds) = retry_after::promised_s(wait_s, spare_s, rng) else {
             return RetryAfter::unpromised(wait_s * 1_000.0, rng);
         };

@@ -1,4 +1,5 @@
-//! Replicas of a group that take part, by their standing.
+//! Replicas of a group that take part, by their standing. If none is open, those that are left
+//! serve (panic mode).
 
 use spillway_types::Admission;
 

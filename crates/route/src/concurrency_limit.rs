@@ -1,8 +1,8 @@
 //! Adaptive concurrency limit of a replica whose limit is not configured.
 
 mod baseline;
+mod load_sample;
 mod part;
-mod seen_load;
 mod standing_queue;
 mod step;
 mod trial;
@@ -10,8 +10,8 @@ mod trial;
 use std::time::{Duration, Instant};
 
 use baseline::Baseline;
+pub use load_sample::{LoadSample, QueueSample};
 pub use part::{Sharer, own_part};
-pub use seen_load::{SeenLoad, SeenQueue};
 use serde::{Deserialize, Serialize};
 use standing_queue::StandingQueue;
 use step::LimitStep;
@@ -125,7 +125,7 @@ impl ConcurrencyLimit {
     ///
     /// Call it several times a second. A call within 50 ms of the last one changes nothing: keep
     /// its counts for the next call.
-    pub fn update(&mut self, seen: &SeenLoad, now: Instant) -> u32 {
+    pub fn update(&mut self, seen: &LoadSample, now: Instant) -> u32 {
         let since = self.updated_at.map(|then| now.saturating_duration_since(then));
         if since.is_some_and(|since| since < UPDATE_MIN) {
             return self.limit();
@@ -133,15 +133,15 @@ impl ConcurrencyLimit {
         self.updated_at = Some(now);
         self.count_begun(seen.began, since.unwrap_or(RATE_OVER));
         match seen.queue {
-            SeenQueue::New { queued, running } => {
+            QueueSample::New { queued, running } => {
                 // A reported queue says more than delays: what these taught is dropped.
                 self.baseline = Baseline::default();
                 self.trial = Trial::default();
                 self.follow_queue(queued.max(0.0), running, seen, now);
             }
             // The last report has had its effect already.
-            SeenQueue::Old => self.search(seen),
-            SeenQueue::Untold => {
+            QueueSample::Old => self.search(seen),
+            QueueSample::Untold => {
                 self.queued = None;
                 (self.too_many, self.enough) = Default::default();
                 self.follow_delay(seen, now);
@@ -153,7 +153,7 @@ impl ConcurrencyLimit {
     }
 
     /// Adjusts the limit by the queue that the replica reports.
-    fn follow_queue(&mut self, queued: f32, running: Option<f32>, seen: &SeenLoad, now: Instant) {
+    fn follow_queue(&mut self, queued: f32, running: Option<f32>, seen: &LoadSample, now: Instant) {
         self.search(seen);
         let smooth = self.queued.map_or(queued, |known| known + (queued - known) * QUEUE_SMOOTHING);
         self.queued = Some(smooth);
@@ -207,7 +207,7 @@ impl ConcurrencyLimit {
     }
 
     /// Adjusts the limit by the time to first token, for a replica that reports no queue.
-    fn follow_delay(&mut self, seen: &SeenLoad, now: Instant) {
+    fn follow_delay(&mut self, seen: &LoadSample, now: Instant) {
         let is_late = self.trial.look(seen, now);
         let first_token = seen.first_token.filter(|time| time.is_finite() && *time > 0.0);
         // Replies to requests sent before the limit changed, or while more were in flight than it
@@ -244,7 +244,7 @@ impl ConcurrencyLimit {
 
     /// Lowers the limit because replies begin too late, unless a trial showed that this does not
     /// help.
-    fn slow_down(&mut self, share: f32, seen: &SeenLoad, now: Instant) {
+    fn slow_down(&mut self, share: f32, seen: &LoadSample, now: Instant) {
         if !self.may_lower(now) {
             return;
         }
@@ -268,13 +268,13 @@ impl ConcurrencyLimit {
     }
 
     /// Returns true if the limit keeps requests away from the replica.
-    fn keeps_away(&self, seen: &SeenLoad) -> bool {
+    fn keeps_away(&self, seen: &LoadSample) -> bool {
         seen.in_flight >= seen.allowed.min(self.limit())
     }
 
     /// Raises the limit as TCP's slow start does: each reply that begins makes room for one more,
     /// until requests wait.
-    fn search(&mut self, seen: &SeenLoad) {
+    fn search(&mut self, seen: &LoadSample) {
         if self.step.is_search() && self.keeps_away(seen) {
             self.limit += seen.began as f32;
         }

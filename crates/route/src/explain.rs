@@ -23,6 +23,7 @@ pub fn plan_explained(
     tried: &[ReplicaSlot],
     moment: Moment<'_>,
 ) -> (Plan, Vec<Weighed>) {
+    // The policy may draw a key for a request without a prompt: the terms have to be of that key.
     let mut rng = moment.rng.clone();
     let loads = moment.loads;
     let decided = plan(inquiry, group, tried, moment);

@@ -21,6 +21,7 @@ pub(crate) struct FairShare {
 impl FairShare {
     /// Sums up the usable candidates, in `O(n)`.
     pub(crate) fn of(field: &Field<'_>) -> Self {
+        // Without the request to be placed, an idle group would have no room for its first one.
         let placed = Self { weight: 0, in_flight: 1 };
         field.all_usable().fold(placed, |share, usable| Self {
             weight: share.weight + usable.weight,

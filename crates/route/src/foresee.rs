@@ -1,4 +1,4 @@
-//! Early refusal: a replica is free but would answer too late.
+//! Early refusal: a replica is free but is predicted to miss the service-level objective (SLO).
 
 use spillway_types::Prediction;
 

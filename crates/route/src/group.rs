@@ -33,6 +33,7 @@ impl Group {
     #[must_use]
     pub fn with_tuning(policy: Policy, tuning: &Tuning, mut candidates: Vec<Candidate>) -> Self {
         for candidate in &mut candidates {
+            // A policy that ignores weights runs on equal ones, and so needs no code of its own.
             candidate.weight = if policy.is_weighted() { candidate.weight.max(1) } else { 1 };
             candidate.ramp_permille = candidate.ramp_permille.clamp(1, RAMP_FULL);
         }
@@ -77,6 +78,7 @@ impl Group {
         let session = inquiry.session.filter(|_| !self.policy.weighs_sessions());
         let kept = session.and_then(|identity| keep_session(identity, &field));
         kept.or_else(|| self.choose_by_cohort(inquiry, &field, moment))
+            // The cohort whose turn it is may have no usable candidate: then any will do.
             .or_else(|| self.chooser.choose(inquiry, &field, moment))
     }
 
@@ -88,6 +90,7 @@ impl Group {
         field: &Field<'_>,
         moment: &mut Moment<'_>,
     ) -> Option<Attempt> {
+        // This policy also predicts, and lets a request wait that does not fit.
         let attempt = if self.policy == Policy::PredictedLatency {
             self.chooser.choose(inquiry, field, moment)
         } else {

@@ -6,7 +6,7 @@
 //! and the [`Moment`] (time, loads, randomness).
 //!
 //! [`plan()`] and [`spill()`] keep no state. Types that do, such as [`Admission`],
-//! [`ConcurrencyLimit`], [`LateProbes`], [`LatencyModel`] and [`RetryBudget`], belong to their caller. Measured
+//! [`ConcurrencyLimit`], [`SloProbes`], [`LatencyModel`] and [`RetryBudget`], belong to their caller. Measured
 //! values, [`refill`]ed buckets included, come in through [`Loads`].
 //!
 //! A new policy is one file in `policy/` and its lines in `policy.rs`; CONTRIBUTING.md has the steps.
@@ -14,6 +14,7 @@
 mod admission;
 mod admitted;
 mod alias_table;
+mod attempt;
 mod bucket;
 mod candidate;
 mod cohorts;
@@ -23,7 +24,6 @@ mod fair_share;
 mod field;
 mod foresee;
 mod group;
-mod late_probes;
 mod latency;
 mod mean;
 mod moment;
@@ -36,10 +36,11 @@ mod rendezvous;
 mod reported;
 mod retry_budget;
 mod shed_reason;
+mod slo_probes;
 mod smooth_schedule;
 mod spill;
 mod split;
-mod tenant_room;
+mod tenant_share;
 mod tuning;
 mod work;
 
@@ -48,31 +49,32 @@ pub use admission::{
     Turnover, expected_rate, retry_after_s,
 };
 pub use admitted::{Admitted, admitted};
+pub use attempt::{Attempt, Reason};
 pub use bucket::{BucketConfig, refill};
 pub use candidate::Candidate;
 pub use concurrency_limit::{
-    ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue, Sharer, own_part,
+    ConcurrencyLimit, ConcurrencyTuning, LoadSample, QueueSample, Sharer, own_part,
 };
 pub use explain::{Obstacle, Weighed, plan_explained};
 pub use foresee::late_ms;
 pub use group::Group;
-pub use late_probes::LateProbes;
 pub use latency::{LatencyModel, ObservedLatency, PredictionError};
 pub use moment::{Loads, Moment, Snapshot};
-pub use plan::{Attempt, Plan, PlanError, Reason, plan};
+pub use plan::{Plan, PlanError, plan};
 pub use policy::{Policy, UnknownPolicyError};
 pub use predict::{Cost, Fit};
 pub use queue::{CLASSES, Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket};
 pub use refusals::{RefusalScope, Refusals};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
 pub use shed_reason::ShedReason;
+pub use slo_probes::SloProbes;
 pub use spill::{
     Access, CountHistory, Guest, HOPS_MAX, Judged, Objection, OwnRegion, RegionCandidate,
     RegionReport, SpillCost, SpillPlan, SpillReason, SpillTerms, SpillVerdict, TrafficHistory,
     Waiting, admit_guest, ramp_permille, shed_state, spill,
 };
 pub use split::{ArmChoice, ArmKey, ArmReason, ArmWeight, Split, SplitError};
-pub use tenant_room::{KeptRoom, TenantRoom, TenantRooms, TenantUse};
+pub use tenant_share::{KeptShare, TenantShare, TenantShares, TenantUse};
 pub use tuning::{
     Goal, LeastLoadedWeights, PredictedTuning, PrefixAwareTuning, PrequalTuning, Push, Tuning,
 };

@@ -1,11 +1,9 @@
 //! Decision about one attempt of a request.
 
-use std::fmt;
-
 use serde::Serialize;
-use spillway_types::{Inquiry, Prediction, ReplicaSlot};
+use spillway_types::{Inquiry, ReplicaSlot};
 
-use crate::{Group, Moment};
+use crate::{Attempt, Group, Moment};
 
 /// Decides where the next attempt of a request goes.
 ///
@@ -33,6 +31,7 @@ pub fn plan(
     tried: &[ReplicaSlot],
     mut moment: Moment<'_>,
 ) -> Plan {
+    // First: a reply that nobody waits for would cost a place of somebody else.
     if inquiry.deadline.has_passed(moment.now) {
         return Plan::Refuse(PlanError::DeadlinePassed);
     }
@@ -49,71 +48,6 @@ pub enum Plan {
     Attempt(Attempt),
     /// Answer that the request can't be served.
     Refuse(PlanError),
-}
-
-/// Replica to send a request to, and the reason for it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Attempt {
-    /// Slot of the replica.
-    pub slot: ReplicaSlot,
-    /// Reason of the choice.
-    pub reason: Reason,
-    /// Prediction behind the choice, if the policy predicts.
-    pub prediction: Option<Prediction>,
-}
-
-/// Reason why a replica was chosen, for logs, metrics and explanations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// The group has no other replica.
-    Only,
-    /// Chance drew the replica.
-    Drawn,
-    /// The replica had its turn.
-    Turn,
-    /// The replica carried less, for its weight, than the other one of a drawn pair.
-    LighterOfTwo,
-    /// The replica had the least of what the policy counts: load, time or work, for its weight.
-    Lightest,
-    /// The replica was predicted to take the least time, including all that counts as time.
-    Soonest,
-    /// The replica has the longest part of the prompt in its cache.
-    Cached,
-    /// The request's key prefers the replica to all others.
-    Preferred,
-    /// Earlier requests of the same session went there.
-    Session,
-    /// The replica is in slow start, and gets its reduced share.
-    WarmingUp,
-    /// The candidates that the policy looked at first were busy or tried before.
-    Substitute,
-}
-
-impl Reason {
-    /// Returns the name used in logs and metric labels, e.g. `lighter_of_two`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Only => "only",
-            Self::Drawn => "drawn",
-            Self::Turn => "turn",
-            Self::LighterOfTwo => "lighter_of_two",
-            Self::Lightest => "lightest",
-            Self::Soonest => "soonest",
-            Self::Cached => "cached",
-            Self::Preferred => "preferred",
-            Self::Session => "session",
-            Self::WarmingUp => "warming_up",
-            Self::Substitute => "substitute",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// Reason why no replica was chosen.
@@ -171,7 +105,7 @@ mod tests {
 
     use super::*;
     use crate::test_world::{NOW, World, any_policy, any_world, inquiry};
-    use crate::{Candidate, Policy};
+    use crate::{Candidate, Policy, Reason};
 
     proptest! {
         #[test]

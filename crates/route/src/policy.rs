@@ -1,4 +1,4 @@
-//! Policies by name, and the trait that they implement.
+//! Policies by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use spillway_types::Inquiry;
 
-use crate::field::Field;
-use crate::{Attempt, Candidate, Moment, Tuning};
+pub(crate) use choose::Choose;
+
+use crate::{Candidate, Tuning};
 
 mod bounded_consistent_hash;
+mod choose;
 mod consistent_hash;
 mod least_connections;
 mod least_loaded;
@@ -24,10 +26,6 @@ mod round_robin;
 mod token_bucket;
 mod weighted_least_pending;
 mod weighted_round_robin;
-
-/// Smallest latency that counts, in milliseconds: differences below it are noise of the node
-/// itself, and nothing is divided by 0.
-const LATENCY_MS_MIN: f32 = 0.1;
 
 /// Declares the policies. A line has the variant, the name in the config, `by affinity` if the
 /// policy uses the request's key, and the type that prepares it.
@@ -221,20 +219,6 @@ pub struct UnknownPolicyError(String);
 
 fn known_names() -> String {
     Policy::ALL.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ")
-}
-
-/// Policy that is prepared for the candidates of one group.
-pub(crate) trait Choose: fmt::Debug + Send + Sync {
-    /// Chooses a usable candidate of `field`; `None` only if there is none, or if the policy finds
-    /// that the request fits at none.
-    ///
-    /// `field` holds the candidates that the policy was prepared for, in the same order.
-    fn choose(
-        &self,
-        inquiry: &Inquiry,
-        field: &Field<'_>,
-        moment: &mut Moment<'_>,
-    ) -> Option<Attempt>;
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Wait queue: requests that wait in a node until a replica has room for them.
+//! Wait queue: requests that wait in a node until a replica has room for them or their time-to-live
+//! is over, with fairness between tenants.
 
 mod class;
 mod entry;
@@ -269,6 +270,7 @@ impl<T> WaitQueue<T> {
         let place = QueuePosition::new(asker, &self.limits, now, now, self.arrivals);
         let (own, lines) = self.order.share(&place);
         let count_max = self.limits.count_max_in_need();
+        // Its share is an equal part of the queue, compared without a division.
         self.room_of(asker.bytes, count_max).is_ok() && own * lines < self.limits.count_max
     }
 

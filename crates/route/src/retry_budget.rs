@@ -103,6 +103,7 @@ impl RetryBudget {
         if !is_mine {
             return;
         }
+        // A request that is counted in between belongs to the next settlement; none is lost.
         let requests = self.requests.swap(0, Ordering::Relaxed);
         let share = requests.saturating_mul(u64::from(self.config.share_percent) * PERCENT);
         let minimum = u64::from(self.config.per_second_min) * RETRY;
@@ -113,6 +114,7 @@ impl RetryBudget {
         let hand = self.config.hand();
         self.earned.update(Ordering::Relaxed, Ordering::Relaxed, |earned| {
             let faded = scale(earned, kept_ns, WINDOW_NS).saturating_add(fresh);
+            // What is in hand does not fade; once it was used, it has to be earned again.
             faded.max(hand.min(earned.saturating_add(credit)))
         });
     }

@@ -4,17 +4,17 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Rate limit of probes: one request in [`LateProbes::PERIOD`]. The period begins with the first
+/// Rate limit of probes: one request in [`SloProbes::PERIOD`]. The period begins with the first
 /// refusal. No call locks.
 #[derive(Debug, Default)]
-pub struct LateProbes {
+pub struct SloProbes {
     /// Moment of the first refusal.
     since: OnceLock<Instant>,
     /// Time of the last probe or the first refusal, in milliseconds after `since`; 0 before both.
     last_ms: AtomicU64,
 }
 
-impl LateProbes {
+impl SloProbes {
     /// Interval of probes: a prediction that is never tried again would stay wrong for ever.
     pub const PERIOD: Duration = Duration::from_secs(10);
 
@@ -45,9 +45,9 @@ mod tests {
     fn the_first_is_refused_and_then_one_in_each_period_passes() {
         #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
         let since = Instant::now();
-        let probes = LateProbes::default();
+        let probes = SloProbes::default();
         let passes = |ms: u64| probes.pass(since + Duration::from_millis(ms));
-        let period_ms = LateProbes::PERIOD.as_secs() * 1_000;
+        let period_ms = SloProbes::PERIOD.as_secs() * 1_000;
         assert!(!passes(0) && !passes(1) && !passes(period_ms - 1));
         assert!(passes(period_ms), "a stale prediction is tried");
         assert!(!passes(period_ms) && !passes(2 * period_ms - 1));

@@ -40,6 +40,7 @@ fn turn_counts(weights: &[u64]) -> Vec<u64> {
     let total: u64 = weights.iter().sum();
     let divisor = weights.iter().copied().fold(0, greatest_common_divisor);
     let turns_max = TURNS_MAX.max(weights.len() as u64);
+    // A divisor of 0 means that there is no weight at all.
     if divisor == 0 || total / divisor <= turns_max {
         return weights.iter().map(|&weight| weight / divisor).collect();
     }

@@ -1,5 +1,5 @@
-//! Spill to other regions: a request is served in its own region, in another one, later, or not at
-//! all.
+//! Spillover to other regions, local first: a request is served in its own region, in another one,
+//! later, or not at all.
 //!
 //! [`spill()`] is called for each request that its own region may not be able to serve at once,
 //! with the last reports of regions and this node's actions since. It compares predicted costs in
@@ -29,8 +29,9 @@ pub use verdict::{Judged, Objection, SpillPlan, SpillReason, SpillVerdict};
 use crate::Moment;
 use weighing::Weighing;
 
-/// Most times that a request is forwarded. Once: a region that has taken a guest serves or refuses
-/// it, so that no request travels in circles and a refusal always comes from the next node.
+/// Hop limit: most times that a request is forwarded. Once: a region that has taken a guest serves
+/// or refuses it, so that no request travels in circles and a refusal always comes from the next
+/// node.
 pub const HOPS_MAX: u8 = 1;
 
 /// Decides where a request goes that was not sent to a replica yet.

@@ -1,4 +1,4 @@
-//! Traffic split: the arm that a request belongs to.
+//! Traffic split (canary release, A/B test): the arm that a request belongs to.
 
 use highway::{HighwayHash, HighwayHasher};
 use spillway_types::{ArmName, ModelName};

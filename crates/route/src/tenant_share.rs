@@ -1,10 +1,10 @@
-//! Tenant share: room in a group's replicas that a tenant leaves to other tenants.
+//! Tenant share: places in a group's replicas that a tenant leaves to other tenants.
+
+use crate::CLASSES;
 
 /// Places kept for each place that other tenants use: bursts exceed the usual use, and a replica
 /// that is not full is faster.
 const KEPT_PER_USED: f32 = 2.0;
-use crate::CLASSES;
-
 /// Prompt and reply tokens that count as much as a place, as in a short request: long prompts keep
 /// engines busy that have places left, and long replies keep places for long.
 const TOKENS_PER_PLACE: f32 = 256.0;
@@ -28,7 +28,7 @@ pub struct TenantUse {
 /// part of the places that the operator sets. It may use the rest, and everything while no other
 /// tenant is there. Nothing is kept from a tenant below its equal part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct TenantRoom {
+pub struct TenantShare {
     /// Places that a tenant may use before it has to leave some to others; 0 if no tenant has to.
     fair: f32,
     /// Tokens that count as a place.
@@ -44,22 +44,22 @@ pub struct TenantRoom {
 /// Shares of a group for each class of requests. A tenant above its part leaves room to requests
 /// that are as urgent or more, and nothing to less urgent ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct TenantRooms {
-    rooms: [TenantRoom; CLASSES],
+pub struct TenantShares {
+    shares: [TenantShare; CLASSES],
     /// Room that is kept for requests of each class, by tenants above their part in it or in a
     /// class below.
-    kept: [Option<KeptRoom>; CLASSES],
+    kept: [Option<KeptShare>; CLASSES],
 }
 
 /// Room that is kept from a tenant: whole replicas, the last ones of the group, and a part of one
 /// more. A request is slowed by its neighbours, so a tenth of each replica would be of little use.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub struct KeptRoom {
+pub struct KeptShare {
     /// Number of replicas, perhaps with a fraction.
     kept: f32,
 }
 
-impl TenantRoom {
+impl TenantShare {
     /// Computes the shares of all tenants that sent something lately. `places` are those of all
     /// `replicas`; at most `kept_permille_max` thousandths of them are kept.
     #[must_use]
@@ -96,13 +96,14 @@ impl TenantRoom {
 
     /// Returns the room that a tenant with this use leaves to others; `None` if it leaves none.
     #[must_use]
-    pub fn left_by(&self, used: &TenantUse) -> Option<KeptRoom> {
+    pub fn left_by(&self, used: &TenantUse) -> Option<KeptShare> {
         if !self.keeps_any() || !self.is_over(used) {
             return None;
         }
+        // Its own peak is in the sum: a tenant leaves nothing to itself.
         let others = self.peaks - (used.requests_max as f32).min(self.fair);
         let kept = (KEPT_PER_USED * others).min(self.kept_max);
-        (kept > 0.0).then(|| KeptRoom { kept: kept / self.each })
+        (kept > 0.0).then(|| KeptShare { kept: kept / self.each })
     }
 
     /// Returns true if a tenant with this use has more than its part.
@@ -112,9 +113,9 @@ impl TenantRoom {
     }
 }
 
-impl TenantRooms {
+impl TenantShares {
     /// Computes the shares in each class, of the tenants that sent something of it lately;
-    /// otherwise as [`TenantRoom::judge`].
+    /// otherwise as [`TenantShare::judge`].
     #[must_use]
     pub fn judge(
         uses: &[(u8, TenantUse)],
@@ -122,39 +123,39 @@ impl TenantRooms {
         replicas: u32,
         kept_permille_max: u16,
     ) -> Self {
-        let rooms = std::array::from_fn(|class| {
+        let shares = std::array::from_fn(|class| {
             let before = uses.iter().filter(|(of, _)| place(*of) <= class);
-            TenantRoom::judge(before.map(|(_, used)| *used), places, replicas, kept_permille_max)
+            TenantShare::judge(before.map(|(_, used)| *used), places, replicas, kept_permille_max)
         });
         let mut kept = [None; CLASSES];
         for (of, used) in uses {
-            let left: Option<KeptRoom> = rooms[place(*of)].left_by(used);
+            let left: Option<KeptShare> = shares[place(*of)].left_by(used);
             for most in &mut kept[..=place(*of)] {
                 // `None` compares as less than any room.
                 *most = if left > *most { left } else { *most };
             }
         }
-        Self { rooms, kept }
+        Self { shares, kept }
     }
 
     /// Returns true if some tenant may have to leave room.
     #[must_use]
     pub fn keeps_any(&self) -> bool {
-        self.rooms.iter().any(TenantRoom::keeps_any)
+        self.shares.iter().any(TenantShare::keeps_any)
     }
 
     /// Returns the room that a tenant with this use in this class leaves to others; `None` if it
     /// leaves none.
     #[must_use]
-    pub fn left_by(&self, class: u8, used: &TenantUse) -> Option<KeptRoom> {
-        self.rooms[place(class)].left_by(used)
+    pub fn left_by(&self, class: u8, used: &TenantUse) -> Option<KeptShare> {
+        self.shares[place(class)].left_by(used)
     }
 
     /// Returns the room to which a tenant with this use is sent first, because other tenants use
     /// much: elsewhere a long prompt may come next and slow its request. `None` if no room is kept,
     /// or if the tenant itself has to leave room.
     #[must_use]
-    pub fn kept_for(&self, class: u8, used: &TenantUse) -> Option<KeptRoom> {
+    pub fn kept_for(&self, class: u8, used: &TenantUse) -> Option<KeptShare> {
         self.kept[place(class)].filter(|_| self.left_by(class, used).is_none())
     }
 }
@@ -164,7 +165,7 @@ fn place(class: u8) -> usize {
     usize::from(class).min(CLASSES - 1)
 }
 
-impl KeptRoom {
+impl KeptShare {
     /// Returns the number of replicas at the end of the group that are kept as a whole.
     #[must_use]
     pub fn whole(&self) -> usize {
@@ -201,11 +202,11 @@ mod tests {
     /// Returns the places that the first tenant may use at four replicas of 16 places, from first
     /// to last.
     fn left(uses: &[TenantUse], permille: u16) -> [u32; 4] {
-        let room = TenantRoom::judge(uses.iter().copied(), 64, 4, permille);
+        let room = TenantShare::judge(uses.iter().copied(), 64, 4, permille);
         [3, 2, 1, 0].map(|from_end| places_left(room.left_by(&uses[0]), 16, from_end))
     }
 
-    fn places_left(kept: Option<KeptRoom>, places: u32, from_end: usize) -> u32 {
+    fn places_left(kept: Option<KeptShare>, places: u32, from_end: usize) -> u32 {
         let Some(kept) = kept else { return places };
         match from_end.cmp(&kept.whole()) {
             std::cmp::Ordering::Less => 0,
@@ -226,7 +227,7 @@ mod tests {
     #[test]
     fn others_are_sent_to_what_is_kept_while_somebody_has_much() {
         let kept = |uses: &[(u8, TenantUse)]| {
-            TenantRooms::judge(uses, 64, 4, 250).kept_for(uses[0].0, &uses[0].1)
+            TenantShares::judge(uses, 64, 4, 250).kept_for(uses[0].0, &uses[0].1)
         };
         assert_eq!(kept(&[(2, using(6)), (2, using(30))]), None);
         let left = kept(&[(2, using(6)), (2, using(58))]).unwrap();
@@ -242,17 +243,17 @@ mod tests {
     #[test]
     fn urgent_requests_leave_nothing_to_those_that_are_less_so() {
         let (urgent, other) = (using(58), using(6));
-        let rooms = TenantRooms::judge(&[(0, urgent), (3, other)], 64, 4, 250);
-        assert_eq!(rooms.left_by(0, &urgent), None);
-        let rooms = TenantRooms::judge(&[(0, other), (3, urgent)], 64, 4, 250);
-        assert!(rooms.left_by(3, &urgent).is_some() && rooms.left_by(9, &urgent).is_some());
-        let rooms = TenantRooms::judge(&[(0, urgent), (0, other)], 64, 4, 250);
-        assert!(rooms.left_by(0, &urgent).is_some());
+        let shares = TenantShares::judge(&[(0, urgent), (3, other)], 64, 4, 250);
+        assert_eq!(shares.left_by(0, &urgent), None);
+        let shares = TenantShares::judge(&[(0, other), (3, urgent)], 64, 4, 250);
+        assert!(shares.left_by(3, &urgent).is_some() && shares.left_by(9, &urgent).is_some());
+        let shares = TenantShares::judge(&[(0, urgent), (0, other)], 64, 4, 250);
+        assert!(shares.left_by(0, &urgent).is_some());
     }
 
     #[test]
     fn a_burst_leaves_it_though_nobody_had_much_before() {
-        let room = TenantRoom::judge([using(0), using(4)].into_iter(), 64, 4, 250);
+        let room = TenantShare::judge([using(0), using(4)].into_iter(), 64, 4, 250);
         let by_now = |requests| TenantUse { requests, ..using(0) };
         assert_eq!(room.left_by(&by_now(32)), None);
         let kept = room.left_by(&by_now(33));
@@ -287,7 +288,7 @@ mod tests {
     #[test]
     fn a_replica_without_a_limit_is_kept_as_a_whole_or_not_at_all() {
         let kept = |others| {
-            let room = TenantRoom::judge([using(100), using(others)].into_iter(), 64, 4, 250);
+            let room = TenantShare::judge([using(100), using(others)].into_iter(), 64, 4, 250);
             places_left(room.left_by(&using(100)), u32::MAX, 0)
         };
         assert_eq!((kept(6), kept(16)), (u32::MAX, 0));
@@ -304,7 +305,7 @@ mod tests {
             });
             let uses: Vec<_> = uses.collect();
             let places = each * replicas;
-            let room = TenantRoom::judge(uses.iter().copied(), places, replicas, 250);
+            let room = TenantShare::judge(uses.iter().copied(), places, replicas, 250);
             let mut count_over = 0;
             for used in &uses {
                 let kept = room.left_by(used);

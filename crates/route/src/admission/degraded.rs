@@ -1,4 +1,4 @@
-//! Limits of waiting while replicas are missing.
+//! Graceful degradation: limits of waiting while replicas are missing.
 
 /// Class that is served whatever is missing.
 const FIRST_CLASS: u8 = 0;
@@ -34,6 +34,7 @@ impl Degraded {
         let by_health = f32::from(healthy_permille) / f32::from(below_permille);
         let by_class =
             f32::from(LAST_CLASS.saturating_sub(priority)) / f32::from(LAST_CLASS - FIRST_CLASS);
+        // The last class may not even wait for 0 ms, which is not more than its limit of 0.
         wait_ms > wait_ms_max * by_health * by_class || by_class == 0.0
     }
 }

@@ -1,4 +1,4 @@
-//! Measured service rate of a queue.
+//! Measured service rate of a queue (drain rate).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -115,6 +115,7 @@ impl DrainMeter {
         let class = &self.classes[own];
         let own = class.by_tenant.get(&asker.tenant).copied().unwrap_or(0.0);
         let others = part(class.all - own);
+        // However much the others take now, turns give the tenant its share.
         Some(rate_per_s * (left - others).max(left * share))
     }
 

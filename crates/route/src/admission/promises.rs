@@ -186,6 +186,7 @@ impl Promises {
 
     /// Learns the share of redeemed promises from the cohorts that are over.
     fn learn(&mut self, now: Instant) {
+        // Until then the last promise of a cohort can still be redeemed.
         let Some(past) = now.checked_sub(GRACE).map(|past| self.slice_of(past)) else { return };
         while let Some(cohort) = self.cohorts.first_entry().filter(|first| *first.key() < past) {
             let Cohort { made, redeemed } = cohort.remove();

@@ -1,7 +1,7 @@
 //! Concurrency limit against a model of an engine.
 
 use super::test_engine::{Engine, at, best, chat, large, run, small};
-use super::{ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue};
+use super::{ConcurrencyLimit, ConcurrencyTuning, LoadSample, QueueSample};
 
 fn silent(engine: Engine) -> Engine {
     Engine { report_every_ms: None, ..engine }
@@ -18,9 +18,9 @@ fn all() -> [(&'static str, Engine); 6] {
     ]
 }
 
-fn told(in_flight: u32, queued: f32, running: f32) -> SeenLoad {
-    let queue = SeenQueue::New { queued, running: Some(running) };
-    SeenLoad { in_flight, allowed: u32::MAX, queue, ..SeenLoad::default() }
+fn told(in_flight: u32, queued: f32, running: f32) -> LoadSample {
+    let queue = QueueSample::New { queued, running: Some(running) };
+    LoadSample { in_flight, allowed: u32::MAX, queue, ..LoadSample::default() }
 }
 
 fn from(start: u32) -> ConcurrencyLimit {
@@ -117,7 +117,7 @@ fn long_replies_that_have_all_begun_keep_nobody_away() {
     let mut in_flight = 0;
     for step in 0..20 {
         in_flight = limit.limit();
-        let seen = SeenLoad { in_flight, allowed: u32::MAX, ..SeenLoad::default() };
+        let seen = LoadSample { in_flight, allowed: u32::MAX, ..LoadSample::default() };
         limit.update(&seen, at(step * 1_000));
     }
     assert!(in_flight >= 1_000, "{in_flight}");
@@ -129,7 +129,7 @@ fn a_replica_that_answers_nothing_is_not_given_more() {
     for step in 0..200 {
         let unbegun = limit.limit();
         let seen =
-            SeenLoad { in_flight: unbegun, unbegun, allowed: u32::MAX, ..SeenLoad::default() };
+            LoadSample { in_flight: unbegun, unbegun, allowed: u32::MAX, ..LoadSample::default() };
         assert_eq!(limit.update(&seen, at(step * 100)), 32);
     }
 }
@@ -138,7 +138,7 @@ fn a_replica_that_answers_nothing_is_not_given_more() {
 fn what_it_is_not_asked_for_does_not_change_it() {
     let mut limit = from(32);
     for step in 0..1_000 {
-        let seen = SeenLoad { began: 3, first_token: Some(100.0), ..told(3, 0.0, 3.0) };
+        let seen = LoadSample { began: 3, first_token: Some(100.0), ..told(3, 0.0, 3.0) };
         assert_eq!(limit.update(&seen, at(step * 100)), 32);
         assert!(!limit.is_found());
     }
@@ -149,7 +149,7 @@ fn a_report_counts_once() {
     let mut limit = from(32);
     assert_eq!(limit.update(&told(32, 0.0, 32.0), at(0)), 64);
     for step in 1..100 {
-        let seen = SeenLoad { queue: SeenQueue::Old, ..told(64, 0.0, 0.0) };
+        let seen = LoadSample { queue: QueueSample::Old, ..told(64, 0.0, 0.0) };
         assert_eq!(limit.update(&seen, at(step * 100)), 64);
     }
     assert_eq!(limit.update(&told(64, 0.0, 64.0), at(10_000)), 128);
@@ -195,7 +195,7 @@ fn it_doubles_until_something_waits_and_is_careful_from_then_on() {
 fn what_others_send_is_shared_with_them() {
     let mut limit = from(32);
     // Half of the requests there are of this region, and half of those wait.
-    let seen = SeenLoad { in_flight: 20, elsewhere: 12, ..told(0, 32.0, 32.0) };
+    let seen = LoadSample { in_flight: 20, elsewhere: 12, ..told(0, 32.0, 32.0) };
     (0..50).for_each(|step| {
         limit.update(&seen, at(step * 100));
     });
@@ -214,9 +214,9 @@ fn a_queue_never_raises_it_beyond_what_is_worked_on() {
 #[test]
 fn where_the_replica_is_full_it_is_not_far_above_what_is_there() {
     // Other nodes hold requests back, and this one could use all the places that they leave.
-    let kept_away = SeenLoad { elsewhere: 4, wanted_elsewhere: 30, ..told(16, 3.0, 17.0) };
-    let calm = SeenLoad { wanted_elsewhere: 4, ..kept_away };
-    let after = |seen: &SeenLoad, looks: u64| {
+    let kept_away = LoadSample { elsewhere: 4, wanted_elsewhere: 30, ..told(16, 3.0, 17.0) };
+    let calm = LoadSample { wanted_elsewhere: 4, ..kept_away };
+    let after = |seen: &LoadSample, looks: u64| {
         let mut limit = from(32);
         (0..looks).map(|step| limit.update(seen, at(step * 500))).last()
     };
@@ -233,7 +233,7 @@ fn what_waits_for_the_next_step_of_the_engine_does_not_change_it() {
     for step in 0..10_000 {
         let queued = rng.u8(0..4);
         let running = 4 - queued;
-        let seen = SeenLoad { began: 1, ..told(4, f32::from(queued), f32::from(running)) };
+        let seen = LoadSample { began: 1, ..told(4, f32::from(queued), f32::from(running)) };
         assert_eq!(limit.update(&seen, at(step * 100)), 64);
         assert!(!limit.is_found());
     }
@@ -267,13 +267,13 @@ fn what_came_late_before_it_was_lowered_lowers_it_once() {
     let mut update = |first_token: f32, (began, unbegun): (u32, u32), ms: u64| {
         let in_flight = limit.limit() - 1;
         let first_token = Some(first_token);
-        let seen = SeenLoad {
+        let seen = LoadSample {
             in_flight,
             unbegun,
             began,
             first_token,
             allowed: u32::MAX,
-            ..SeenLoad::default()
+            ..LoadSample::default()
         };
         limit.update(&seen, at(ms))
     };
@@ -289,19 +289,19 @@ fn what_came_late_before_it_was_lowered_lowers_it_once() {
 #[test]
 fn those_that_were_given_up_are_not_waited_for() {
     let mut limit = from(32);
-    let seen = |first_token: f32, unbegun: u32| SeenLoad {
+    let seen = |first_token: f32, unbegun: u32| LoadSample {
         in_flight: 31,
         allowed: u32::MAX,
         unbegun,
         began: 1,
         first_token: Some(first_token),
-        ..SeenLoad::default()
+        ..LoadSample::default()
     };
     (0..20).for_each(|step| assert_eq!(limit.update(&seen(10.0, 30), at(step * 100)), 32));
     let mut lowered = (20..60).map(|step| limit.update(&seen(400.0, 30), at(step * 100)));
     assert_eq!(lowered.find(|&limit| limit < 32), Some(28));
     // Their clients have left: replies that begin from now on are to later requests.
-    let seen = SeenLoad { in_flight: 28, ..seen(400.0, 0) };
+    let seen = LoadSample { in_flight: 28, ..seen(400.0, 0) };
     let later = (0..12).map(|step| limit.update(&seen, at(10_000 + step * 100)));
     assert_eq!(later.min(), Some(25));
 }
@@ -315,16 +315,18 @@ fn it_stays_within_its_bounds_whatever_is_reported() {
     let mut rng = fastrand::Rng::with_seed(1);
     let mut number = || numbers[rng.usize(..numbers.len())];
     for step in 0..5_000 {
-        let seen = SeenLoad {
+        let seen = LoadSample {
             in_flight: number() as u32,
             elsewhere: number() as u32,
             wanted_elsewhere: number() as u32,
             allowed: number() as u32,
             unbegun: number() as u32,
             queue: match step % 3 {
-                0 => SeenQueue::Untold,
-                1 => SeenQueue::Old,
-                _ => SeenQueue::New { queued: number(), running: (step % 2 > 0).then(&mut number) },
+                0 => QueueSample::Untold,
+                1 => QueueSample::Old,
+                _ => {
+                    QueueSample::New { queued: number(), running: (step % 2 > 0).then(&mut number) }
+                }
             },
             began: number() as u32,
             first_token: (step % 5 > 0).then(&mut number),

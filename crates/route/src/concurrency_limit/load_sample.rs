@@ -2,7 +2,7 @@
 
 /// Load of a replica since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SeenLoad {
+pub struct LoadSample {
     /// Most requests of this node that were in flight there at a time.
     pub in_flight: u32,
     /// Requests of the region's other nodes there, by their last report.
@@ -14,7 +14,7 @@ pub struct SeenLoad {
     /// Requests of this node in flight there whose reply has not begun, now.
     pub unbegun: u32,
     /// Queue that the replica reports.
-    pub queue: SeenQueue,
+    pub queue: QueueSample,
     /// Replies to this node that began.
     pub began: u32,
     /// Mean time to first token of the replies for which it is known, best divided by the time
@@ -22,7 +22,7 @@ pub struct SeenLoad {
     pub first_token: Option<f32>,
 }
 
-impl SeenLoad {
+impl LoadSample {
     /// Returns true if other nodes of the region hold back requests that could go there.
     pub(super) fn is_kept_away_elsewhere(&self) -> bool {
         self.wanted_elsewhere > self.elsewhere
@@ -31,7 +31,7 @@ impl SeenLoad {
 
 /// Queue that a replica reported, as of the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum SeenQueue {
+pub enum QueueSample {
     /// No report, or one that is too old.
     #[default]
     Untold,

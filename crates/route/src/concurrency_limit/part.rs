@@ -30,6 +30,7 @@ pub fn own_part(limit: u32, others: &mut [Sharer]) -> u32 {
         hungry = rest;
     }
     let before = hungry.iter().filter(|other| other.is_before).count();
+    // All nodes count the same order of names, so each place goes to one of them.
     let has_odd = before < (left % nodes) as usize;
     // At least one: or the last node would never get a place where each of the others has one.
     (left / nodes + u32::from(has_odd)).max(1)

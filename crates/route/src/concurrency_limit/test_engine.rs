@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::{ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue, Sharer, own_part};
+use super::{ConcurrencyLimit, ConcurrencyTuning, LoadSample, QueueSample, Sharer, own_part};
 use crate::test_world::NOW;
 
 /// Time between two looks of a node, and between two reports of one node to the others.
@@ -220,10 +220,10 @@ impl World<'_> {
         let queue = match self.engine.report_every_ms {
             Some(every) if is_due(every) => {
                 node.reported_at = Some(tick);
-                SeenQueue::New { queued: waiting, running: Some(running) }
+                QueueSample::New { queued: waiting, running: Some(running) }
             }
-            Some(_) => SeenQueue::Old,
-            None => SeenQueue::Untold,
+            Some(_) => QueueSample::Old,
+            None => QueueSample::Untold,
         };
         let mut come: Vec<f32> = Vec::new();
         node.first_tokens.retain(|&(at, first)| {
@@ -232,7 +232,7 @@ impl World<'_> {
         });
         node.unbegun -= come.len() as u32;
         let mean = come.iter().sum::<f32>() / come.len() as f32;
-        let seen = SeenLoad {
+        let seen = LoadSample {
             in_flight: node.most as u32,
             elsewhere: node.elsewhere,
             wanted_elsewhere: node.others.iter().map(|other| other.wanted).sum(),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::SeenLoad;
+use super::LoadSample;
 
 /// Trial of a lower limit, where the limit is lowered again and again for late replies.
 ///
@@ -59,7 +59,7 @@ struct Meter {
 impl Trial {
     /// Takes in what was seen. Returns true if replies that began since the last look may belong to
     /// requests that were sent before the limit changed.
-    pub(super) fn look(&mut self, seen: &SeenLoad, now: Instant) -> bool {
+    pub(super) fn look(&mut self, seen: &LoadSample, now: Instant) -> bool {
         let is_judging = matches!(self.phase, TrialPhase::Judging { .. });
         self.meter.add(seen.began, now, !is_judging);
         if let TrialPhase::Resting { until } = self.phase
@@ -86,6 +86,7 @@ impl Trial {
             return Remedy::Wait;
         }
         match self.phase {
+            // The cause is something else, so a lower limit would only cost throughput.
             TrialPhase::Resting { .. } => return Remedy::Wait,
             TrialPhase::Watching => {
                 self.phase = TrialPhase::Lowering { limit, rate_per_s: self.meter.highest(now) };
@@ -96,6 +97,7 @@ impl Trial {
                 self.meter.restart(now);
                 return Remedy::Wait;
             }
+            // Not low enough yet for a difference between the rates to show.
             TrialPhase::Lowering { .. } => {}
             TrialPhase::Judging { rate_per_s } => {
                 let Some(now_per_s) = self.meter.certain(now) else { return Remedy::Wait };
@@ -106,6 +108,7 @@ impl Trial {
                     self.phase = TrialPhase::Resting { until: now + pause };
                     return Remedy::Restore;
                 }
+                // The replica did as much with less: the trial goes on from here.
                 self.phase = TrialPhase::Lowering { limit, rate_per_s: now_per_s };
             }
         }

@@ -121,6 +121,7 @@ impl LatencyModel {
         // The fewer replies are known, the further off a plausible one may be.
         let newness = 1.0 + REPLIES_TRUSTED / (self.replies + 0.1);
         let bound_ms = OUTLIER * noise_ms * self.error.max(0.2) * newness;
+        // Before the reply is added: after a change most of the old is forgotten first.
         let has_changed = self.note_outlier(off_ms, bound_ms);
         // An outlier counts as the edge of the usual, unless the replica has changed.
         let believed_ms = if has_changed { off_ms } else { off_ms.clamp(-bound_ms, bound_ms) };

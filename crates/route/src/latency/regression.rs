@@ -51,6 +51,7 @@ impl<const N: usize> Sums<N> {
     /// Negative coefficients are set to 0, the worst first, and the others are solved again: the
     /// others must not keep what made up for a negative one.
     pub(super) fn solve(&self, prior: &Prior<N>) -> [f64; N] {
+        // Each round fixes one more coefficient, so the loop ends.
         let mut is_free = [true; N];
         loop {
             let solution = self.solve_free(prior, &is_free);

@@ -1,8 +1,9 @@
-//! Bounded consistent hash: the key's preferred candidate among those within their fair share.
+//! Consistent hash with bounded loads (CHWBL): the key's preferred candidate among those within
+//! their fair share.
 
 use spillway_types::Inquiry;
 
-use super::Choose;
+use super::choose::Choose;
 use super::consistent_hash::ConsistentHash;
 use crate::fair_share::FairShare;
 use crate::field::Field;

@@ -2,7 +2,7 @@
 
 use spillway_types::Inquiry;
 
-use super::Choose;
+use super::choose::Choose;
 use super::power_of_two::PowerOfTwo;
 use crate::field::{Field, Usable};
 use crate::rendezvous::{Preferred, Rendezvous};

@@ -2,7 +2,7 @@
 
 use spillway_types::Inquiry;
 
-use super::Choose;
+use super::choose::Choose;
 use crate::field::Field;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 

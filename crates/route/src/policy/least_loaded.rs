@@ -2,7 +2,7 @@
 
 use spillway_types::{Inquiry, Signals};
 
-use super::{Choose, LATENCY_MS_MIN};
+use super::choose::{Choose, LATENCY_MS_MIN};
 use crate::field::{Field, Usable};
 use crate::mean::Mean;
 use crate::reported::{ReportSums, Reports, in_system};

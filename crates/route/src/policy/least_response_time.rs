@@ -1,8 +1,8 @@
-//! Least response time: the candidate that is expected to reply soonest.
+//! Least response time: the candidate that is expected to reply soonest, by its peak EWMA.
 
 use spillway_types::Inquiry;
 
-use super::{Choose, LATENCY_MS_MIN};
+use super::choose::{Choose, LATENCY_MS_MIN};
 use crate::field::Field;
 use crate::mean::Mean;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};

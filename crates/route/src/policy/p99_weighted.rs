@@ -2,7 +2,7 @@
 
 use spillway_types::Inquiry;
 
-use super::{Choose, LATENCY_MS_MIN};
+use super::choose::{Choose, LATENCY_MS_MIN};
 use crate::field::{Field, Usable};
 use crate::mean::Mean;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};

@@ -2,7 +2,7 @@
 
 use spillway_types::Inquiry;
 
-use super::Choose;
+use super::choose::Choose;
 use crate::field::{Field, Usable};
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
@@ -30,6 +30,7 @@ impl Choose for PowerOfTwo {
         if field.len() == 0 {
             return None;
         }
+        // There are at least two: a group of one chooses without its policy.
         let mut found: Option<Usable> = None;
         for index in (0..PAIRS).flat_map(|_| distinct_pair(field.len(), moment.rng)) {
             let Some(usable) = field.usable(index) else { continue };

@@ -2,7 +2,7 @@
 
 use spillway_types::Inquiry;
 
-use super::Choose;
+use super::choose::Choose;
 use crate::field::{Field, Usable};
 use crate::reported::{Reports, in_system};
 use crate::{Attempt, Candidate, Moment, PrefixAwareTuning, Reason, Tuning};
@@ -57,6 +57,7 @@ impl Choose for PrefixAware {
         let requests = |usable: &Usable| {
             let signals = field.signals(usable);
             let now = reports.now(usable, in_system(&signals), &signals);
+            // The requests of this process are known for certain, whatever the report says.
             now.max(usable.in_flight as f32)
         };
         let load =

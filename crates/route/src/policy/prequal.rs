@@ -2,7 +2,7 @@
 
 use spillway_types::{Inquiry, Reading, Signals};
 
-use super::{Choose, LATENCY_MS_MIN};
+use super::choose::{Choose, LATENCY_MS_MIN};
 use crate::field::{Field, Usable};
 use crate::mean::Mean;
 use crate::{Attempt, Candidate, Moment, PrequalTuning, Reason, Tuning};
@@ -62,6 +62,7 @@ impl Prequal {
         let load = |probe: &Option<Probe>| probe.map_or(f64::INFINITY, |probe| probe.load);
         probes.sort_unstable_by(|a, b| load(a).total_cmp(&load(b)));
         let permille = usize::from(self.tuning.cold_permille.min(1_000));
+        // At least the lightest one is cold.
         let rank = (probes.len() * permille / 1_000).max(1);
         load(&probes[rank - 1])
     }

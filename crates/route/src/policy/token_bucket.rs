@@ -2,7 +2,7 @@
 
 use spillway_types::{Inquiry, Reading};
 
-use super::Choose;
+use super::choose::Choose;
 use crate::field::{Field, Usable};
 use crate::mean::Mean;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
@@ -37,6 +37,7 @@ impl Choose for TokenBucket {
         let usual = tokens.or(0.0);
         let weigh = |usable: &Usable| {
             let tokens = level(field, usable).or(usual);
+            // A part of a token is no request.
             if tokens >= 1.0 { f64::from(tokens) * usable.weight as f64 } else { 0.0 }
         };
         if let Some(drawn) = field.draw_of_all(moment.rng, weigh) {

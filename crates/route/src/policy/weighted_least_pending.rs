@@ -1,8 +1,8 @@
-//! Weighted least pending: the least reported work per weight.
+//! Weighted least pending (WLPR): the least reported work per weight.
 
 use spillway_types::{Inquiry, Reading, Signals};
 
-use super::Choose;
+use super::choose::Choose;
 use crate::field::{Field, Usable};
 use crate::reported::{Reports, in_system};
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};

@@ -90,6 +90,7 @@ impl QueueOrder {
     /// one's. A promised request never leaves; a new promised one may also replace one of its own
     /// tenant.
     pub(super) fn victim(&self, place: &QueuePosition) -> Option<u64> {
+        // The least urgent class gives way first, however little of the queue it holds.
         let below = self.classes[place.class + 1..].iter().rev().find_map(Class::last_newcomer);
         let same = &self.classes[place.class];
         let beside = || match place.seat.is_newcomer {

@@ -30,6 +30,7 @@ impl CountHistory {
     /// Records the count at `now`. Call it regularly, at least as often as reports come; a call
     /// with a `now` before an earlier one is ignored.
     pub fn record(&mut self, now: Instant, count: u64) {
+        // Threads may come in another order than their clocks were read.
         if self.records.back().is_some_and(|&(last, _)| last > now) {
             return;
         }

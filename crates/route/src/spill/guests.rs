@@ -83,6 +83,7 @@ pub(super) fn reserve(capacity: Option<f32>, terms: &SpillTerms) -> f32 {
 fn has_guest_share(own: &OwnRegion, terms: &SpillTerms) -> bool {
     let Some(permille) = terms.guests_max_permille else { return true };
     let load = &own.report.load;
+    // Where no capacity is known, the requests that run and this one count as the whole.
     let whole = load.capacity.map_or_else(|| sound(load.running) + 1.0, sound);
     own.guests as f32 + 1.0 <= whole * f32::from(permille) / 1_000.0
 }

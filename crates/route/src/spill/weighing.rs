@@ -43,6 +43,7 @@ impl<'a> Weighing<'a> {
     ) -> Self {
         let left_ms = own.first_token_ms_max.map_or(deadline_ms, |max| deadline_ms.min(sound(max)));
         let wait_left_ms = left_ms.min(deadline_ms * IN_TIME_SHARE);
+        // A region with room gives a request away only for a clear gain.
         let margin_ms = if own.has_room() { own.gain_ms(terms) } else { sound(terms.margin_ms) };
         let usual = RegionMeans::of(others, terms);
         Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual }
@@ -306,6 +307,7 @@ impl<'a> Weighing<'a> {
     /// Returns the milliseconds until the first region is predicted to have a place for the
     /// request.
     fn soonest_ms(&self, regions: &Verdicts) -> f32 {
+        // No wait here helps where there is nothing to wait for.
         let own_ms = match self.own.replicas {
             0 => f32::INFINITY,
             _ => self.own.late_ms.unwrap_or_else(|| self.own_wait_ms()),
