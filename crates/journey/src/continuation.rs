@@ -1,8 +1,20 @@
-//! Search for a place that continues a stream which broke off.
+//! State machine of a stream that another place continues when its own breaks off.
 //!
-//! Each try is a [`Journey`](crate::Journey) of its own, without the places that broke the stream off.
+//! A [`ContinuedStream`] lives as long as the stream. Each try to continue the stream is a
+//! [`Journey`](crate::Journey) of its own, without the places that broke it off. The driver calls
+//! [`ContinuedStream::next`], carries out the step, and reports its result by
+//! [`ContinuedStream::on`].
 
-use std::time::Duration;
+mod places;
+
+use std::time::{Duration, Instant};
+
+use spillway_types::{Deadline, End, RegionName, ReplicaName};
+
+use crate::ending::Ending;
+use crate::retry::RetrySafety;
+
+pub use places::{StreamReplica, Unasked};
 
 /// Pause before the next round of tries: a killed replica may be back soon, and a busy one may then
 /// have a place.
@@ -10,278 +22,356 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Rounds beyond the first whose tries may fail before the search is given up.
 const ROUNDS_MAX: u32 = 3;
 
-/// Search for one continuation of a stream.
-#[derive(Clone, Debug)]
-pub struct ContinuationSearch {
+/// Rules for the continuations of one stream.
+#[derive(Clone, Copy, Debug)]
+pub struct ContinuationRules {
+    /// Most continuations of the stream: its request may be the cause of the replicas' failures.
+    pub count_max: u32,
     /// Tries in one round at most.
-    tries_max: u32,
-    /// Places that broke the stream off so far.
-    broken: usize,
-    tries: u32,
-    rounds: u32,
-    state: ContinuationState,
+    pub tries_max: u32,
+    /// True if only some engines can continue an answer that was begun, as in a chat.
+    pub needs_engine: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ContinuationState {
-    // Trying => (Trying | Pausing | Over)
-    Trying(Without),
+/// A stream, and the places that broke it off.
+#[derive(Clone, Debug)]
+pub struct ContinuedStream {
+    rules: ContinuationRules,
+    state: StreamState,
+    /// Number of searches for a place that continues the stream.
+    count: u32,
+    /// Replicas that broke the stream off, in order. A new view numbers replicas anew, so that they
+    /// are kept by name.
+    broken: Vec<ReplicaName>,
+    /// Regions that broke the stream off.
+    lost: Vec<RegionName>,
+}
+
+#[derive(Clone, Debug)]
+enum StreamState {
+    /// A place serves the stream.
+    // Streaming => (Trying | Over)
+    Streaming,
+    /// The request is sent once more, to continue the stream.
+    // Trying => (Streaming | Trying | Pausing | Over)
+    Trying(PlaceSearch),
+    /// The next round of tries is about to come.
     // Pausing => Trying
-    Pausing,
-    Over(SearchEnd),
+    Pausing(PlaceSearch),
+    /// The stream is not continued any more.
+    Over(StreamEnd),
 }
 
-/// Places that a try leaves out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Without {
-    /// All places that broke the stream off.
-    AllBroken,
-    /// The last of them only. A place that broke off earlier and is back is better than none.
-    LastBroken,
+/// Search for a place that continues the stream.
+#[derive(Clone, Debug)]
+struct PlaceSearch {
+    /// True if the answer has begun, and has to be continued behind its text.
+    is_begun: bool,
+    /// End of the search: a stream may be silent for so long.
+    until: Instant,
+    /// Tries in this round.
+    tries: u32,
+    /// Rounds that failed.
+    rounds: u32,
+    /// Replicas that were asked in this round, without success.
+    tried: Vec<ReplicaName>,
 }
 
-/// Act of the driver of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SearchStep {
-    /// Send the request on a journey without these places, and without those that failed in the same
-    /// round of tries.
-    Try(Without),
-    /// Pause, then report [`SearchEvent::Paused`].
+/// Act of the driver of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamStep {
+    /// Relay the stream, and report [`StreamEvent::Broke`] if its place fails.
+    Relay,
+    /// Send the request on a journey that asks none of these places. Report
+    /// [`StreamEvent::TimeOver`] if nothing has come of it by `until`.
+    Try {
+        /// Places that are not to be asked.
+        unasked: Unasked,
+        /// End of the search.
+        until: Instant,
+    },
+    /// Pause, then report [`StreamEvent::Paused`].
     Pause(Duration),
-    /// Nothing more.
-    End(SearchEnd),
+    /// No place is sought any more: end the stream.
+    End(StreamEnd),
 }
 
 /// Result of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SearchEvent {
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamEvent {
+    /// The place that served the stream failed.
+    Broke(StreamBreak),
     /// A reply that continues the stream began.
-    Stream,
-    /// A reply began that is no stream.
-    OtherReply {
-        /// True if a replica of this region sent it, so that another one can be asked.
-        is_local: bool,
-    },
-    /// No place is left that could continue the stream, now or later.
-    NoPlaceLeft,
-    /// A place may be free later.
-    NotNow,
-    /// The replicas that were asked failed.
-    Failed,
+    Continued,
+    /// A reply began that is no stream. The replica of this region that sent it is named, so that
+    /// another one can be asked.
+    OtherReply(Option<ReplicaName>),
+    /// The journey ended without a reply.
+    NoReply(Ending),
+    /// The time for the search is over.
+    TimeOver,
+    /// The request's route is gone.
+    NoRoute,
     /// The pause is over.
     Paused,
 }
 
-/// End of a search.
+/// Failure of the place that served a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamBreak {
+    /// Place that failed; `None` if the stream had none.
+    pub place: Option<StreamPlace>,
+    /// Part of the stream that its client still lacks.
+    pub rest: StreamRest,
+}
+
+/// Place that serves a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamPlace {
+    /// A replica of this region.
+    Replica(ReplicaName),
+    /// Another region.
+    Region(RegionName),
+}
+
+/// Part of a stream that its client lacks when the place fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SearchEnd {
-    /// The stream goes on.
-    Found,
-    /// No place is left that could continue the stream.
+pub enum StreamRest {
+    /// Nothing was sent: the request can be sent again as it was.
+    Whole,
+    /// A text was begun, which another replica can continue.
+    Text,
+    /// The last events, which the gateway can write itself.
+    LastEvents,
+    /// A part that no replica could continue exactly, for the reason of this name.
+    Unfit(&'static str),
+}
+
+/// Cause of a stream's break that is a fault of its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakCause {
+    /// The connection ended.
+    Cut,
+    /// No byte came for too long.
+    Stalled,
+    /// The replica sent an error event.
+    Error,
+}
+
+/// End of the continuations of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// The gateway writes the last events itself: the stream is complete.
+    Complete,
+    /// No replica could continue the stream exactly, for the reason of this name.
+    Unfit(&'static str),
+    /// The stream has had all its continuations.
+    Count,
+    /// The retry budget is used up.
+    Budget,
+    /// No place is left that could continue the stream, now or later.
     NoPlaceLeft,
+    /// No place could continue the stream in time.
+    Late,
     /// The replicas that were asked failed.
     Failed,
 }
 
-impl ContinuationSearch {
-    /// Creates a search after so many places broke the stream off, with so many tries in one round.
+/// Facts that the continuation of a stream goes by, at this moment.
+pub trait StreamSight {
+    /// Returns the replicas of this region in the order of their slots.
+    fn replicas(&self) -> impl Iterator<Item = StreamReplica<'_>>;
+
+    /// Returns the names of the other regions.
+    fn regions(&self) -> impl Iterator<Item = &RegionName>;
+
+    /// Returns the longest silence of a stream.
+    fn silence_max(&self) -> Duration;
+
+    /// Returns the request's deadline.
+    fn deadline(&self) -> Deadline;
+
+    /// Takes one retry from the budget. Returns false if that is used up.
+    fn take_retry(&self, now: Instant) -> bool;
+}
+
+impl ContinuedStream {
+    /// Creates the state of a stream that has just begun.
     #[must_use]
-    pub fn new(broken: usize, tries_max: u32) -> Self {
-        let state = ContinuationState::Trying(Without::AllBroken);
-        Self { tries_max, broken, tries: 0, rounds: 0, state }
+    pub fn new(rules: ContinuationRules) -> Self {
+        let state = StreamState::Streaming;
+        Self { rules, state, count: 0, broken: Vec::new(), lost: Vec::new() }
     }
 
-    /// Returns the next step. Without an event in between it returns that step again.
-    #[must_use]
-    pub fn next(&self) -> SearchStep {
-        match self.state {
-            ContinuationState::Trying(without) => SearchStep::Try(without),
-            ContinuationState::Pausing => SearchStep::Pause(PAUSE),
-            ContinuationState::Over(end) => SearchStep::End(end),
+    /// Returns the next step. Without an event in between, and with the same sight, it returns that
+    /// step again.
+    pub fn next<S: StreamSight>(&mut self, sight: &S, now: Instant) -> StreamStep {
+        if let StreamState::Trying(search) = &self.state {
+            match self.unasked(search, sight) {
+                _ if now >= search.until => self.state = StreamState::Over(StreamEnd::Late),
+                Some(unasked) => return StreamStep::Try { unasked, until: search.until },
+                None => self.state = StreamState::Over(StreamEnd::NoPlaceLeft),
+            }
+        }
+        match &self.state {
+            // A search that goes on has returned its step above.
+            StreamState::Streaming | StreamState::Trying(_) => StreamStep::Relay,
+            StreamState::Pausing(search) => {
+                StreamStep::Pause(PAUSE.min(search.until.saturating_duration_since(now)))
+            }
+            StreamState::Over(end) => StreamStep::End(*end),
         }
     }
 
-    /// Takes the result of a step. `take_retry` takes one retry from the budget, and is called only
-    /// if nothing else forbids one. Returns true if another replica is tried at once, as a retry.
-    pub fn on(&mut self, event: SearchEvent, take_retry: impl Fn() -> bool) -> bool {
-        match (self.state, event) {
-            (ContinuationState::Trying(_), SearchEvent::Stream) => {
-                self.state = ContinuationState::Over(SearchEnd::Found);
-            }
-            (ContinuationState::Trying(_), SearchEvent::OtherReply { is_local }) => {
-                self.tries += 1;
-                if is_local && take_retry() && self.tries < self.tries_max {
-                    return true;
+    /// Takes the result of a step. Returns the safety of the retry that follows at once; `None` if
+    /// none does.
+    ///
+    /// An event that does not fit the step that is under way changes nothing.
+    pub fn on<S: StreamSight>(
+        &mut self,
+        event: StreamEvent,
+        sight: &S,
+        now: Instant,
+    ) -> Option<RetrySafety> {
+        match (std::mem::replace(&mut self.state, StreamState::Streaming), event) {
+            (StreamState::Streaming, StreamEvent::Broke(broke)) => self.broke(broke, sight, now),
+            // The state that stands in above is the right one: a place serves the stream again.
+            (StreamState::Trying(_), StreamEvent::Continued) => {}
+            (StreamState::Trying(_), StreamEvent::NoRoute) => self.end(StreamEnd::NoPlaceLeft),
+            (StreamState::Trying(_), StreamEvent::TimeOver) => self.end(StreamEnd::Late),
+            (StreamState::Trying(mut search), StreamEvent::OtherReply(replica)) => {
+                search.tries += 1;
+                // Without a name, the next try could not leave that place out.
+                let has_tries = replica.is_some() && search.tries < self.rules.tries_max;
+                if has_tries && sight.take_retry(now) {
+                    search.tried.extend(replica);
+                    self.state = StreamState::Trying(search);
+                    return Some(RetrySafety::Reset);
                 }
-                self.fail(take_retry);
+                self.failed(search, sight, now);
             }
-            (ContinuationState::Trying(Without::AllBroken), SearchEvent::NoPlaceLeft)
-                if self.broken > 1 =>
-            {
-                self.try_without(Without::LastBroken);
+            (StreamState::Trying(search), StreamEvent::NoReply(ending)) => {
+                if is_for_now(ending) {
+                    // No place was asked, so this costs neither a round nor a retry: only the time
+                    // ends the search.
+                    self.state = StreamState::Pausing(search);
+                } else {
+                    self.failed(search, sight, now);
+                }
             }
-            (ContinuationState::Trying(_), SearchEvent::NoPlaceLeft) => {
-                self.state = ContinuationState::Over(SearchEnd::NoPlaceLeft);
+            (StreamState::Pausing(search), StreamEvent::Paused) => {
+                let search = PlaceSearch { tries: 0, tried: Vec::new(), ..search };
+                self.state = StreamState::Trying(search);
             }
-            (ContinuationState::Trying(_), SearchEvent::NotNow) => {
-                self.state = ContinuationState::Pausing;
+            (state, event) => {
+                debug_assert!(false, "{event:?} while {state:?}");
+                self.state = state;
             }
-            (ContinuationState::Trying(_), SearchEvent::Failed) => self.fail(take_retry),
-            (ContinuationState::Pausing, SearchEvent::Paused) => {
-                self.try_without(Without::AllBroken);
-            }
-            (state, event) => debug_assert!(false, "{event:?} while {state:?}"),
         }
-        false
+        None
     }
 
-    fn try_without(&mut self, without: Without) {
-        self.tries = 0;
-        self.state = ContinuationState::Trying(without);
+    /// Begins a search for a place that continues the stream, if the rules and the budget allow one.
+    fn broke<S: StreamSight>(&mut self, broke: StreamBreak, sight: &S, now: Instant) {
+        let is_begun = match broke.rest {
+            StreamRest::LastEvents => return self.end(StreamEnd::Complete),
+            StreamRest::Unfit(reason) => return self.end(StreamEnd::Unfit(reason)),
+            StreamRest::Whole => false,
+            StreamRest::Text => true,
+        };
+        if self.count >= self.rules.count_max {
+            return self.end(StreamEnd::Count);
+        }
+        // Last, so that a stream that the rules end uses up no retry.
+        if !sight.take_retry(now) {
+            return self.end(StreamEnd::Budget);
+        }
+        self.count += 1;
+        match broke.place {
+            Some(StreamPlace::Replica(name)) => self.broken.push(name),
+            Some(StreamPlace::Region(name)) => self.lost.push(name),
+            None => {}
+        }
+        let until = now + sight.silence_max().min(sight.deadline().remaining(now));
+        let search = PlaceSearch { is_begun, until, tries: 0, rounds: 0, tried: Vec::new() };
+        self.state = StreamState::Trying(search);
     }
 
     /// Ends a round of tries that failed: with a pause, or with the search.
-    fn fail(&mut self, take_retry: impl Fn() -> bool) {
-        if self.rounds < ROUNDS_MAX && take_retry() {
-            self.rounds += 1;
-            self.state = ContinuationState::Pausing;
+    fn failed<S: StreamSight>(&mut self, mut search: PlaceSearch, sight: &S, now: Instant) {
+        if search.rounds < ROUNDS_MAX && sight.take_retry(now) {
+            search.rounds += 1;
+            self.state = StreamState::Pausing(search);
         } else {
-            self.state = ContinuationState::Over(SearchEnd::Failed);
+            self.end(StreamEnd::Failed);
         }
+    }
+
+    fn end(&mut self, end: StreamEnd) {
+        self.state = StreamState::Over(end);
+    }
+}
+
+impl StreamEnd {
+    /// Returns true if a place was sought: the replica's part had ended by then, and its own error
+    /// event is not passed on any more.
+    #[must_use]
+    pub fn is_after_search(self) -> bool {
+        match self {
+            Self::NoPlaceLeft | Self::Late | Self::Failed => true,
+            Self::Complete | Self::Unfit(_) | Self::Count | Self::Budget => false,
+        }
+    }
+}
+
+impl BreakCause {
+    /// Returns the cause of a stream's end; `None` for an end that is no fault of its place.
+    /// `is_told`: the replica sent an error event before.
+    #[must_use]
+    pub fn of(end: End, is_told: bool) -> Option<Self> {
+        match end {
+            End::Cut if is_told => Some(Self::Error),
+            End::Cut => Some(Self::Cut),
+            End::Stalled => Some(Self::Stalled),
+            End::Complete
+            | End::Answered
+            | End::CancelledBeforeReply
+            | End::CancelledInReply
+            | End::DeadlinePassed => None,
+        }
+    }
+
+    /// Returns the name in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cut => "cut",
+            Self::Stalled => "stalled",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Returns true if a journey ended only since no place was open, which may change soon.
+fn is_for_now(ending: Ending) -> bool {
+    match ending {
+        Ending::Shed { .. }
+        | Ending::SentAway { .. }
+        | Ending::NoPlaceInTime(_)
+        | Ending::TooLate { .. }
+        | Ending::Refused(_) => true,
+        Ending::Reply
+        | Ending::HeldReply
+        | Ending::LastFailure
+        | Ending::ClientFault
+        | Ending::OnlyRegionGone
+        | Ending::OutsideResidency(_) => false,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const OTHER: SearchEvent = SearchEvent::OtherReply { is_local: true };
-    const ELSEWHERE: SearchEvent = SearchEvent::OtherReply { is_local: false };
-
-    /// Holds a search with this budget of retries against its steps; returns what is left of it.
-    #[track_caller]
-    fn check(broken: usize, budget: u32, steps: &[(&str, Option<SearchEvent>)]) -> u32 {
-        let left = Cell::new(budget);
-        let take = || left.replace(left.get().saturating_sub(1)) > 0;
-        let mut search = ContinuationSearch::new(broken, 3);
-        for (number, (expected, event)) in steps.iter().enumerate() {
-            let said = match search.next() {
-                SearchStep::Try(Without::AllBroken) => "try".to_owned(),
-                SearchStep::Try(Without::LastBroken) => "try those that are back".to_owned(),
-                SearchStep::Pause(_) => "pause".to_owned(),
-                SearchStep::End(end) => format!("{end:?}"),
-            };
-            assert_eq!(said, *expected, "step {number} of {steps:?}");
-            if let Some(event) = event {
-                search.on(*event, take);
-            }
-        }
-        left.get()
-    }
-
-    #[test]
-    fn a_stream_that_begins_ends_the_search() {
-        let left = check(1, 5, &[("try", Some(SearchEvent::Stream)), ("Found", None)]);
-        assert_eq!(left, 5);
-    }
-
-    #[test]
-    fn where_no_place_is_open_now_it_looks_again_as_long_as_it_is_let() {
-        let now = Some(SearchEvent::NotNow);
-        let paused = Some(SearchEvent::Paused);
-        let left = check(
-            1,
-            0,
-            &[
-                ("try", now),
-                ("pause", paused),
-                ("try", now),
-                ("pause", paused),
-                ("try", now),
-                ("pause", paused),
-                ("try", now),
-                ("pause", paused),
-                ("try", now),
-                ("pause", None),
-            ],
-        );
-        assert_eq!(left, 0);
-    }
-
-    #[test]
-    fn those_that_broke_off_earlier_are_tried_when_no_other_is_left() {
-        let none = Some(SearchEvent::NoPlaceLeft);
-        check(1, 5, &[("try", none), ("NoPlaceLeft", None)]);
-        let back = "try those that are back";
-        check(2, 5, &[("try", none), (back, none), ("NoPlaceLeft", None)]);
-        let now = Some(SearchEvent::NotNow);
-        let paused = Some(SearchEvent::Paused);
-        check(2, 5, &[("try", none), (back, now), ("pause", paused), ("try", None)]);
-    }
-
-    #[test]
-    fn rounds_that_fail_are_few_and_each_takes_from_the_budget() {
-        let failed = Some(SearchEvent::Failed);
-        let paused = Some(SearchEvent::Paused);
-        let left = check(
-            1,
-            9,
-            &[
-                ("try", failed),
-                ("pause", paused),
-                ("try", failed),
-                ("pause", paused),
-                ("try", failed),
-                ("pause", paused),
-                ("try", failed),
-                ("Failed", None),
-            ],
-        );
-        assert_eq!(left, 6);
-        check(1, 0, &[("try", failed), ("Failed", None)]);
-    }
-
-    #[test]
-    fn another_reply_is_followed_by_another_try_in_the_same_round() {
-        let other = Some(OTHER);
-        let left = check(1, 9, &[("try", other), ("try", other), ("try", other), ("pause", None)]);
-        assert_eq!(left, 5, "one for each reply, and one for the round");
-        assert_eq!(check(1, 1, &[("try", other), ("try", other), ("Failed", None)]), 0);
-        check(1, 9, &[("try", Some(ELSEWHERE)), ("pause", None)]);
-    }
-
-    proptest! {
-        #[test]
-        fn no_search_goes_on_for_ever_by_failures_or_beyond_the_budget(
-            broken in 1..4_usize,
-            budget in 0..20_u32,
-            events in prop::collection::vec(0..5_u8, 60),
-        ) {
-            let left = Cell::new(budget);
-            let take = || left.replace(left.get().saturating_sub(1)) > 0;
-            let mut search = ContinuationSearch::new(broken, 3);
-            let (mut failures, mut retries) = (0, 0);
-            for event in events {
-                match search.next() {
-                    SearchStep::End(_) => break,
-                    SearchStep::Pause(_) => {
-                        search.on(SearchEvent::Paused, take);
-                    }
-                    SearchStep::Try(_) => {
-                        let event = [SearchEvent::Failed, OTHER, ELSEWHERE, SearchEvent::Failed,
-                            SearchEvent::NoPlaceLeft][usize::from(event)];
-                        failures += u32::from(event != SearchEvent::NoPlaceLeft);
-                        retries += u32::from(search.on(event, take));
-                    }
-                }
-            }
-            prop_assert!(matches!(search.next(), SearchStep::End(_)), "{search:?}");
-            prop_assert!(failures <= 4 * 2 * 3, "{failures}");
-            prop_assert!(retries <= budget);
-        }
-    }
-}
+mod property_test;
+#[cfg(test)]
+mod stories_test;
+#[cfg(test)]
+mod test_stream;

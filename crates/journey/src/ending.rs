@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use spillway_route::{PlanError, ShedReason};
 
-use crate::residency::Permission;
+use crate::residency::ResidencyPermission;
 
 /// End of a journey: the answer to the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,8 +19,8 @@ pub enum Ending {
     ClientFault,
     /// The only region that could serve the request cannot be reached.
     OnlyRegionGone,
-    /// This region may not serve the request; [`Permission::Given`] never stands here.
-    Forbidden(Permission),
+    /// This region may not serve the request; [`ResidencyPermission::Given`] never stands here.
+    OutsideResidency(ResidencyPermission),
     /// The request is shed. The queue says when to come again.
     Shed {
         /// Reason for shedding.

@@ -75,16 +75,20 @@ pub enum Event {
 /// Reason for which another region did not reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RegionFailure {
-    /// The region's circuit breaker is open, or nothing is known of the region any more.
+    /// The region's circuit breaker lets no request through, or nothing is known of the region any
+    /// more.
     Closed,
     /// No node of the region is connected.
     NotConnected,
     /// The node that was asked is about to end; another node of the region may take the request.
     Leaving,
     /// The region may not serve the request, by rules that this node does not know.
-    Forbidden,
+    OutsideResidency,
     /// The region has no room, or could not serve the request.
-    Refused,
+    Refused {
+        /// Time after which the region may have room; `None` if it did not say.
+        wait: Option<Duration>,
+    },
     /// The link broke or the time was over.
     Broken {
         /// Safety of repeating the request.

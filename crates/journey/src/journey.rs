@@ -4,6 +4,7 @@ mod choose;
 mod consider;
 mod patience;
 mod places;
+mod refusals;
 mod weigh;
 
 use std::time::{Duration, Instant};
@@ -11,16 +12,13 @@ use std::time::{Duration, Instant};
 use spillway_route::{Attempt, PlanError, ShedReason, SpillReason};
 use spillway_types::{RegionName, ReplicaSlot};
 
+use crate::continuation::Unasked;
 use crate::ending::Ending;
-use crate::event::{Event, RegionFailure};
+use crate::event::Event;
 use crate::retry::RetrySafety;
 use crate::sight::Sight;
 use crate::standing::{Claim, Position, Standing};
 use crate::step::{Connection, Step, WaitTerms};
-
-/// Nodes of one region that refuse because they are about to end, before the region counts as
-/// refusing: a rolling restart ends one node of a region at a time.
-const LEAVING_MAX: u32 = 3;
 
 /// Journey of one request through a node.
 ///
@@ -38,8 +36,12 @@ pub struct Journey {
     /// Regions that did not take the request, and when. A waiting request forgets them after some
     /// time.
     refused: Vec<(RegionName, Instant)>,
+    /// Regions that are not asked at all, e.g. since the stream that is continued broke off there.
+    unasked: Vec<RegionName>,
     /// Regions that said they may not serve the request, which does not change while it waits.
-    forbidden: Vec<RegionName>,
+    outside_residency: Vec<RegionName>,
+    /// Regions that said when they may have room again, and these moments.
+    region_pauses: Vec<(RegionName, Instant)>,
     /// Number of nodes of other regions that were about to end.
     leaving: u32,
     attempts: u32,
@@ -50,7 +52,7 @@ pub struct Journey {
     ticket: Option<u64>,
     /// Replica whose kept connection broke. That says little about the replica: if no other one can
     /// be asked, it is asked again on a new connection.
-    worn: Option<Attempt>,
+    retry_on_new_connection: Option<Attempt>,
     /// True once limits that are still being learned do not hold the request back any more.
     is_past_guesses: bool,
     has_held_reply: bool,
@@ -113,12 +115,14 @@ impl Journey {
             standing: Standing::default(),
             tried: Vec::new(),
             refused: Vec::new(),
-            forbidden: Vec::new(),
+            unasked: Vec::new(),
+            outside_residency: Vec::new(),
+            region_pauses: Vec::new(),
             leaving: 0,
             attempts: 0,
             attempts_of_model: 0,
             ticket: None,
-            worn: None,
+            retry_on_new_connection: None,
             is_past_guesses: false,
             has_held_reply: false,
             has_failed: false,
@@ -128,17 +132,12 @@ impl Journey {
         }
     }
 
-    /// Excludes replicas and regions from the beginning, e.g. those that broke off a stream which
-    /// another one is to continue.
+    /// Leaves out replicas and regions from the beginning: those that cannot continue a stream which
+    /// broke off.
     #[must_use]
-    pub fn without(
-        mut self,
-        replicas: Vec<ReplicaSlot>,
-        regions: &[RegionName],
-        now: Instant,
-    ) -> Self {
-        self.tried = replicas;
-        self.refused = regions.iter().map(|region| (region.clone(), now)).collect();
+    pub fn without(mut self, unasked: Unasked) -> Self {
+        self.tried = unasked.replicas;
+        self.unasked = unasked.regions;
         self
     }
 
@@ -152,6 +151,9 @@ impl Journey {
     /// that is still there.
     pub fn follow_view(&mut self, rename: impl Fn(ReplicaSlot) -> Option<ReplicaSlot>) {
         self.tried = self.tried.iter().filter_map(|slot| rename(*slot)).collect();
+        let again = self.retry_on_new_connection.take();
+        self.retry_on_new_connection =
+            again.and_then(|attempt| Some(Attempt { slot: rename(attempt.slot)?, ..attempt }));
     }
 
     /// Returns the position in this node's queue.
@@ -173,7 +175,8 @@ impl Journey {
     }
 
     /// Returns when the first replica takes requests again; `None` unless all have asked for a
-    /// pause.
+    /// pause. In a region without replicas: when the first of the other regions may have room, as
+    /// they said.
     #[must_use]
     pub fn busy_until(&self) -> Option<Instant> {
         self.busy_until
@@ -184,6 +187,15 @@ impl Journey {
     #[must_use]
     pub fn cached_longest(&self) -> Option<u32> {
         self.cached_longest
+    }
+
+    /// Returns the end of the journey; `None` while it goes on.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        match self.state {
+            JourneyState::Over(ending) => Some(ending),
+            _ => None,
+        }
     }
 
     /// Returns the attempts made so far, with those at other regions that may have begun to work.
@@ -237,7 +249,7 @@ impl Journey {
                 match connection {
                     Connection::KeptOrNew => self.tried.retain(|slot| *slot != attempt.slot),
                     // The replica was asked once: it may be asked again on a new connection alone.
-                    Connection::New => self.worn = Some(attempt),
+                    Connection::New => self.retry_on_new_connection = Some(attempt),
                 }
                 self.pause_without_place(sight, now);
             }
@@ -262,11 +274,12 @@ impl Journey {
                 Event::Failed { safety, is_fault, was_kept, can_repeat },
             ) => {
                 self.has_failed = true;
-                self.worn = was_kept.then_some(attempt);
+                self.retry_on_new_connection = was_kept.then_some(attempt);
                 let safety = safety.with_key(sight.is_idempotent(), is_fault);
                 let safety = safety.if_possible(can_repeat);
                 return self.retry_or(Ending::LastFailure, safety, sight, now);
             }
+            // No other replica would fare better with this client.
             (_, Event::ClientFault) => self.end(Ending::ClientFault),
             (JourneyState::Forwarding { .. }, Event::RegionReplied) => self.end(Ending::Reply),
             (
@@ -287,9 +300,10 @@ impl Journey {
                 self.end(Ending::SentAway { reason, retry_after });
             }
             (JourneyState::Waiting(_), Event::QueueFull) => {
-                self.end(Ending::Shed { reason: ShedReason::QueueFull, predicted_ms: 0.0 });
+                self.shed(ShedReason::QueueFull, 0.0, sight);
             }
             (JourneyState::Waiting(_), Event::Paused) => self.forget_refusals(now),
+            // The state that stands in above is the right one: the request is planned anew.
             (JourneyState::Pausing(_), Event::Paused) => {}
             (JourneyState::Renaming, Event::StoodIn { is_renamed }) => {
                 if is_renamed {
@@ -332,6 +346,7 @@ impl Journey {
         sight: &S,
         now: Instant,
     ) -> Option<RetrySafety> {
+        // The budget is asked last, so that a retry that the rules forbid does not use it up.
         let is_allowed = self.attempts < self.attempts_max
             && safety != RetrySafety::Never
             && sight.take_retry(now);
@@ -343,45 +358,11 @@ impl Journey {
         Some(safety)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
-    fn region_failed<S: Sight>(
-        &mut self,
-        region: RegionName,
-        failure: RegionFailure,
-        can_repeat: bool,
-        sight: &S,
-        now: Instant,
-    ) -> Option<RetrySafety> {
-        if failure == RegionFailure::Leaving && self.leaving < LEAVING_MAX {
-            // Another node of the region is asked next, if there is one.
-            self.leaving += 1;
-            return None;
-        }
-        if failure == RegionFailure::Forbidden {
-            self.forbidden.push(region.clone());
-        }
-        self.refused.push((region, now));
-        match failure {
-            // To go on after a refusal is no retry: no replica has worked on the request.
-            RegionFailure::Closed
-            | RegionFailure::NotConnected
-            | RegionFailure::Leaving
-            | RegionFailure::Forbidden
-            | RegionFailure::Refused => None,
-            RegionFailure::Broken { safety } => {
-                self.attempts += 1;
-                self.has_failed = true;
-                let safety = safety.with_key(sight.is_idempotent(), true);
-                self.retry_or(Ending::LastFailure, safety.if_possible(can_repeat), sight, now)
-            }
-        }
-    }
-
     /// Turns to the model that stands in. Numbers, kept connections and claims of the model before
     /// are dropped.
     fn change_model(&mut self) {
         self.ticket = None;
-        self.worn = None;
+        self.retry_on_new_connection = None;
         self.attempts_of_model = 0;
         self.standing.leave_model();
     }
@@ -390,10 +371,6 @@ impl Journey {
     fn end(&mut self, ending: Ending) {
         let is_worse = ending.is_error() && self.has_held_reply;
         self.state = JourneyState::Over(if is_worse { Ending::HeldReply } else { ending });
-    }
-
-    fn has_refused(&self, region: &RegionName) -> bool {
-        self.refused.iter().any(|(refused, _)| refused == region)
     }
 }
 

@@ -4,7 +4,8 @@
 //! another region, or the request waits, names another model, or ends. The driver calls
 //! [`Journey::next`], carries out the one [`Step`] that comes back, and reports its result by
 //! [`Journey::on`]. Everything that the decision goes by comes in through [`Sight`]; time and
-//! randomness are arguments. The gateway drives the machine and asks it for explanations; the
+//! randomness are arguments. A [`ContinuedStream`] decides what happens to a stream whose place fails:
+//! each try to continue it is a journey. The gateway drives the machine and asks it for explanations; the
 //! simulator drives it in virtual time.
 
 mod continuation;
@@ -19,15 +20,19 @@ mod route_rules;
 mod sight;
 mod standing;
 mod step;
+mod tenant_share;
 
-pub use continuation::{ContinuationSearch, SearchEnd, SearchEvent, SearchStep, Without};
+pub use continuation::{
+    BreakCause, ContinuationRules, ContinuedStream, StreamBreak, StreamEnd, StreamEvent,
+    StreamPlace, StreamReplica, StreamRest, StreamSight, StreamStep, Unasked,
+};
 pub use decision::{Decision, Way};
 pub use ending::{Ending, RefusedRequest};
 pub use event::{Event, RegionFailure};
 pub use journey::Journey;
-pub use residency::Permission;
+pub use residency::ResidencyPermission;
 pub use retry::{RetrySafety, StatusClass};
-pub use room::{KeptPlaces, PlaceSight, Room};
+pub use room::{PlaceSight, Room};
 pub use route_rules::RouteRules;
 pub use sight::{
     Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, RoomLoads,
@@ -35,3 +40,4 @@ pub use sight::{
 };
 pub use standing::{Claim, Position};
 pub use step::{Connection, Step, WaitTerms};
+pub use tenant_share::{KeptPlaces, TenantKey, TenantSight, is_kept_away};

@@ -2,7 +2,7 @@
 
 /// Permission to serve a request in this node's region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Permission {
+pub enum ResidencyPermission {
     /// The region may serve the request.
     Given,
     /// The request's own residency, by its route, credential and client, names other regions.
@@ -12,7 +12,7 @@ pub enum Permission {
     Withdrawn,
 }
 
-impl Permission {
+impl ResidencyPermission {
     /// Returns true if the region may serve the request.
     #[must_use]
     pub fn is_given(self) -> bool {

@@ -1,9 +1,8 @@
 //! Places at replicas that a request may count with.
 
-use std::cmp::Ordering;
-
-use spillway_route::{Candidate, KeptRoom};
 use spillway_types::ReplicaSlot;
+
+use crate::tenant_share::KeptPlaces;
 
 /// Places at replicas that a request may count with.
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +32,6 @@ pub trait PlaceSight {
     fn places_for(&self, can_wait: bool) -> u32;
 }
 
-/// Places of a group that are kept from a tenant which has much.
-#[derive(Clone, Copy, Debug)]
-pub struct KeptPlaces {
-    room: KeptRoom,
-    /// Last replica at which the tenant may use places.
-    last: ReplicaSlot,
-}
-
 impl Room {
     /// Returns the requests of this node that a replica may have in flight, as far as this request
     /// is concerned.
@@ -57,69 +48,10 @@ impl Room {
     }
 }
 
-impl KeptPlaces {
-    /// Returns the places kept of these candidates, which are in the order of their slots; `None`
-    /// if no replica is left to the tenant.
-    #[must_use]
-    pub fn of(room: KeptRoom, candidates: &[Candidate]) -> Option<Self> {
-        let last = candidates.len().checked_sub(room.whole() + 1)?;
-        Some(Self { room, last: candidates[last].slot })
-    }
-
-    /// Returns the first replica that is kept as a whole or in part.
-    #[must_use]
-    pub fn first(room: &KeptRoom, candidates: &[Candidate]) -> Option<ReplicaSlot> {
-        let first = candidates.len().checked_sub(room.touched())?;
-        candidates.get(first).map(|candidate| candidate.slot)
-    }
-
-    /// Returns how many of so many places the tenant may use at a replica.
-    fn places_left(&self, slot: ReplicaSlot, places: u32) -> u32 {
-        match slot.cmp(&self.last) {
-            Ordering::Less => places,
-            Ordering::Equal => self.room.left_of_part(places),
-            Ordering::Greater => 0,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use spillway_route::{TenantRooms, TenantUse};
-
     use super::*;
-
-    fn candidates() -> Vec<Candidate> {
-        let candidate = |slot| Candidate {
-            slot: ReplicaSlot(slot),
-            identity: 0,
-            weight: 1,
-            ramp_permille: 1_000,
-            in_flight_max: 16,
-        };
-        [1, 3, 4, 6, 7, 9, 10, 11, 15, 20].map(candidate).into()
-    }
-
-    /// Twenty places of ten replicas with 16 each: one replica and a quarter of another.
-    fn room() -> KeptRoom {
-        let uses =
-            [100, 10].map(|requests| TenantUse { requests, tokens: 0, requests_max: requests });
-        let uses = uses.map(|used| (2, used));
-        TenantRooms::judge(&uses, 160, 10, 250).left_by(2, &uses[0].1).unwrap()
-    }
-
-    #[test]
-    fn the_last_replicas_are_kept() {
-        let candidates = candidates();
-        let kept = KeptPlaces::of(room(), &candidates).unwrap();
-        let left = [1, 11, 15, 20].map(|slot| kept.places_left(ReplicaSlot(slot), 16));
-        assert_eq!(left, [16, 16, 12, 0]);
-        assert_eq!(KeptPlaces::first(&room(), &candidates), Some(ReplicaSlot(15)));
-        assert!(
-            KeptPlaces::of(room(), &candidates[..1]).is_none(),
-            "with one left it may use that"
-        );
-    }
+    use crate::tenant_share::tests::{candidates, share};
 
     struct Places;
 
@@ -149,7 +81,7 @@ mod tests {
         assert_eq!(places(Room { tenant: Some(8), ..room }), 4);
         assert_eq!(places(Room { first: Some(ReplicaSlot(20)), ..room }), 0);
         assert_eq!(places(Room { first: Some(ReplicaSlot(15)), ..room }), 4);
-        let kept = KeptPlaces::of(self::room(), &candidates());
+        let kept = KeptPlaces::of(share(), &candidates());
         assert_eq!(places(Room { kept, can_wait: false, ..room }), 12);
     }
 }

@@ -8,16 +8,17 @@ use spillway_route::{
 };
 use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
 
-use crate::residency::Permission;
-use crate::room::{KeptPlaces, Room};
+use crate::residency::ResidencyPermission;
+use crate::room::Room;
 use crate::route_rules::RouteRules;
 use crate::standing::{Claim, Position};
+use crate::tenant_share::TenantSight;
 
 /// Everything that a decision may know. The node backs it with its view and counters, tests with
 /// plain data. No method waits.
-pub trait Sight: RequestSight + ReplicaSight + QueueSight + RegionSight {}
+pub trait Sight: RequestSight + ReplicaSight + TenantSight + QueueSight + RegionSight {}
 
-impl<T: RequestSight + ReplicaSight + QueueSight + RegionSight> Sight for T {}
+impl<T: RequestSight + ReplicaSight + TenantSight + QueueSight + RegionSight> Sight for T {}
 
 /// Loads of replicas, counting only some of their places.
 pub trait RoomLoads: Loads {
@@ -66,12 +67,9 @@ pub trait RequestSight {
     /// replicas are in a bad state.
     fn starts_with_stand_in(&self) -> bool;
 
-    /// Returns the hash of the tenant that the request is counted as; `None` if it is counted as none.
-    fn tenant(&self) -> Option<u64>;
-
     /// Returns the permission for this node's region to serve the request, by all that is known
     /// now.
-    fn permission(&self) -> Permission;
+    fn permission(&self) -> ResidencyPermission;
 
     /// Takes one retry from the budget. Returns false if that is used up.
     fn take_retry(&self, now: Instant) -> bool;
@@ -105,15 +103,6 @@ pub trait ReplicaSight {
 
     /// Returns true if a replica's limit of requests in flight is still being learned.
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool;
-
-    /// Returns the places that the request's tenant, which has much, has to leave to others.
-    fn kept_from_tenant(&self) -> Option<KeptPlaces>;
-
-    /// Returns the first replica with places that other tenants leave to this one.
-    fn kept_for_tenant(&self) -> Option<ReplicaSlot>;
-
-    /// Returns until when a replica has asked the tenant to stay away; `None` if it has not.
-    fn rests_for_tenant(&self, slot: ReplicaSlot) -> Option<Instant>;
 
     /// Takes one second attempt from the route's budget of hedges. Returns false if that is used
     /// up.

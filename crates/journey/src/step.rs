@@ -63,6 +63,7 @@ pub struct WaitTerms {
     pub turn_by: Option<Instant>,
     /// Longest wait for a call before the decision is made anew.
     pub pause: Duration,
-    /// True if the turn has just come in vain: another request may find a place.
+    /// True if the turn has just come in vain, and the request of a tenant that is not
+    /// [`is_kept_away`](crate::is_kept_away) may find a place: its turn comes next.
     pub passes_turn_on: bool,
 }

@@ -43,6 +43,7 @@ impl Journey {
         if !sight.is_quiet() {
             return;
         }
+        // The budget is asked last, so that it is kept if there is no second replica.
         if let Ok(second) = self.plan(sight, now, rng)
             && sight.take_hedge(now)
         {
@@ -70,6 +71,7 @@ impl Journey {
             }
             (Way::Own, Ok(attempt)) => self.ask(attempt, Connection::KeptOrNew, sight),
             (Way::Own, Err(refusal)) => self.refuse(refusal, sight, now, rng),
+            // A prediction that is never tried would stay wrong for ever.
             (Way::TooLate { .. }, Ok(attempt)) if sight.take_late_probe(now) => {
                 self.ask(attempt, Connection::KeptOrNew, sight);
             }
@@ -83,9 +85,7 @@ impl Journey {
                 self.end(Ending::TooLate { reason, first_token_ms });
             }
             (Way::Wait { prefill_ms }, _) => self.wait(prefill_ms, sight, now),
-            (Way::Shed { reason, predicted_ms }, _) => {
-                self.end(Ending::Shed { reason, predicted_ms });
-            }
+            (Way::Shed { reason, predicted_ms }, _) => self.shed(reason, predicted_ms, sight),
         }
     }
 
@@ -93,7 +93,7 @@ impl Journey {
         // The rules may have changed while the request waited.
         let permission = sight.permission();
         if !permission.is_given() {
-            return self.end(Ending::Forbidden(permission));
+            return self.end(Ending::OutsideResidency(permission));
         }
         if connection == Connection::KeptOrNew {
             self.tried.push(attempt.slot);
@@ -108,8 +108,9 @@ impl Journey {
         sight: &S,
         now: Instant,
     ) {
+        // The rules may have changed since the regions were compared: another way is sought.
         if !sight.may_serve(&region) {
-            self.forbidden.push(region.clone());
+            self.outside_residency.push(region.clone());
             self.refused.push((region, now));
             return;
         }
@@ -126,12 +127,13 @@ impl Journey {
         now: Instant,
         rng: &mut fastrand::Rng,
     ) {
-        if let Some(attempt) = self.worn.take() {
+        if let Some(attempt) = self.retry_on_new_connection.take() {
             return self.ask(attempt, Connection::New, sight);
         }
         let is_late = refusal == PlanError::DeadlinePassed;
         // The reason for refusing the first model says more than what became of its stand-ins.
         let first = *self.refusal.get_or_insert(refusal);
+        // After the deadline a stand-in is no use either.
         if !is_late && sight.has_stand_in() {
             self.state = JourneyState::Renaming;
             return;
@@ -139,6 +141,7 @@ impl Journey {
         if let Some(attempt) = self.plan_among_next(refusal, sight, now, rng) {
             return self.ask(attempt, Connection::KeptOrNew, sight);
         }
+        // A failure that was seen tells the client more than that no replica is left.
         if self.has_failed {
             return self.end(Ending::LastFailure);
         }

@@ -8,6 +8,7 @@ use super::Journey;
 use crate::decision::Decision;
 use crate::room::Room;
 use crate::sight::{RoomLoads, Sight};
+use crate::tenant_share;
 
 impl Journey {
     /// Decides where the request would go now, without doing it: for [`Journey::next`], and for
@@ -24,6 +25,7 @@ impl Journey {
             if !self.leaves_for_a_guess(way, planned, sight) {
                 return Decision { planned, way, spill };
             }
+            // Now no way is taken for a guess any more, so the loop ends with its second round.
             self.is_past_guesses = true;
         }
     }
@@ -47,13 +49,15 @@ impl Journey {
             return if is_new { Ok(attempt) } else { Err(PlanError::AllTried) };
         }
         let Some(group) = sight.group() else { return Err(PlanError::NoReplica) };
-        self.busy_until = group.busy_until.or_else(|| tenant_rests_until(sight));
+        self.busy_until = group
+            .busy_until
+            .or_else(|| tenant_share::all_rest_until(sight, sight.tenant()?.tenant));
         if self.busy_until.is_some() {
             return Err(PlanError::AllResting);
         }
         let room = self.room(sight);
         // Places that others leave to the tenant are tried before all others.
-        let first = sight.kept_for_tenant().filter(|_| room.can_wait);
+        let first = tenant_share::first_kept_for(sight).filter(|_| room.can_wait);
         let reads_caches = sight.route_rules().reads_caches;
         let ticket = *self.ticket.get_or_insert_with(|| sight.take_ticket());
         let mut loads = sight.loads(Room { first, ..room }, reads_caches);
@@ -61,6 +65,7 @@ impl Journey {
         let inquiry = sight.inquiry();
         let moment = Moment { now, loads: &loads, ticket, rng };
         let mut planned = plan(inquiry, group.group, &self.tried, moment);
+        // Those places are taken, so all others count, too.
         if first.is_some() && matches!(planned, Plan::Refuse(_)) {
             loads.set_room(room);
             let moment = Moment { now, loads: &loads, ticket, rng };
@@ -93,15 +98,4 @@ impl Journey {
             Plan::Refuse(_) => None,
         }
     }
-}
-
-/// Returns when the first of the replicas may be asked, if all have asked the tenant to stay away.
-fn tenant_rests_until<S: Sight>(sight: &S) -> Option<Instant> {
-    sight.tenant()?;
-    let mut soonest: Option<Instant> = None;
-    for candidate in sight.group()?.group.candidates() {
-        let until = sight.rests_for_tenant(candidate.slot)?;
-        soonest = Some(soonest.map_or(until, |soonest| soonest.min(until)));
-    }
-    soonest
 }

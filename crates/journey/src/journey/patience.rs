@@ -9,9 +9,10 @@ use crate::ending::Ending;
 use crate::sight::Sight;
 use crate::standing::Position;
 use crate::step::WaitTerms;
+use crate::tenant_share;
 
 /// Time between two looks of a waiting request at other regions, which may be sooner by now.
-const REVIEW: Duration = Duration::from_millis(250);
+pub(super) const REVIEW: Duration = Duration::from_millis(250);
 /// Longest pause of replicas that requests wait for in this node. For longer ones their clients are
 /// told when to come again.
 const REST_WAIT_MAX: Duration = Duration::from_secs(30);
@@ -30,7 +31,7 @@ impl Journey {
         let since = *self.standing.since.get_or_insert(now);
         let (until, over) = self.waits_until(since, sight);
         if now >= until {
-            return self.end(Ending::Shed { reason: over, predicted_ms: 0.0 });
+            return self.shed(over, 0.0, sight);
         }
         let mut pause = REVIEW.min(until - now);
         if let Some(busy_until) = self.busy_until {
@@ -43,7 +44,8 @@ impl Journey {
             begin_by: self.begin_by(prefill_ms, sight),
             turn_by: self.standing.claim.turn_by(),
             pause,
-            passes_turn_on: self.standing.position == Position::AtTurn,
+            passes_turn_on: self.standing.position == Position::AtTurn
+                && tenant_share::passes_turn_on(sight),
         };
         self.standing.position = Position::Queued;
         self.state = JourneyState::Waiting(terms);
@@ -64,10 +66,10 @@ impl Journey {
         self.state = JourneyState::Pausing(PINNED_PAUSE.min(until - now));
     }
 
-    /// Forgets refusals of regions after some time: they may have room by now, as their reports
-    /// say.
-    pub(super) fn forget_refusals(&mut self, now: Instant) {
-        self.refused.retain(|(_, at)| now.saturating_duration_since(*at) < REVIEW);
+    /// Sheds the request.
+    pub(super) fn shed<S: Sight>(&mut self, reason: ShedReason, predicted_ms: f32, sight: &S) {
+        self.busy_until = self.busy_until.or_else(|| self.regions_busy_until(sight));
+        self.end(Ending::Shed { reason, predicted_ms });
     }
 
     /// Returns the end of a wait that began at `since`, and the reason for shedding then: the
@@ -95,6 +97,7 @@ impl Journey {
         sight: &S,
         now: Instant,
     ) -> Option<ShedReason> {
+        // The client came when it was told to, and is not sent away again for a prediction.
         let has_turn_to_come = self.standing.claim == crate::Claim::Promise;
         if self.standing.since.is_some() || has_turn_to_come {
             return None;

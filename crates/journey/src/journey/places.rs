@@ -6,6 +6,7 @@ use super::Journey;
 use crate::decision::Way;
 use crate::room::Room;
 use crate::sight::Sight;
+use crate::tenant_share;
 
 impl Journey {
     /// Returns the places that the request may count with.
@@ -16,11 +17,11 @@ impl Journey {
         let is_free = sight.pinned().is_none();
         // Without a model, or on a route without a queue, the request would be refused.
         let can_wait = is_free && inquiry.model.is_some() && sight.route_rules().has_queue();
-        let kept = if can_wait { sight.kept_from_tenant() } else { None };
+        let kept = if can_wait { tenant_share::kept_from(sight) } else { None };
         // A guess moves no session and no hashed key.
         let has_home = inquiry.session.or(inquiry.affinity).is_some();
         let is_past_guesses = self.is_past_guesses || has_home;
-        let tenant = sight.tenant().filter(|_| is_free);
+        let tenant = sight.tenant().filter(|_| is_free).map(|key| key.tenant);
         Room { can_wait, is_past_guesses, kept, first: None, tenant }
     }
 

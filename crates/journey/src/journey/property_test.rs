@@ -4,9 +4,11 @@ use proptest::prelude::*;
 use spillway_route::ShedReason;
 use spillway_types::{Deadline, ReplicaSlot};
 
+use super::stories::{MUCH, kept_share};
 use super::test_sight::{START, Story, TestRegion, TestReplica, TestSight, ms};
 use crate::{
-    Connection, Ending, Event, Permission, Position, RegionFailure, RetrySafety, StatusClass, Step,
+    Connection, Ending, Event, Position, RegionFailure, ResidencyPermission, RetrySafety,
+    StatusClass, Step,
 };
 
 /// Steps after which a journey has to be over: those that its bounds allow, with room for waits.
@@ -43,8 +45,9 @@ fn any_sight() -> impl Strategy<Value = TestSight> {
         queue,
         limits,
         place,
+        0..3_u8,
     )
-        .prop_map(|(replicas, regions, rules, queue, limits, place)| {
+        .prop_map(|(replicas, regions, rules, queue, limits, place, tenant)| {
             let mut sight = TestSight::new(replicas.len());
             sight.replicas = replicas;
             let names = ["b", "c", "d", "e"];
@@ -73,15 +76,17 @@ fn any_sight() -> impl Strategy<Value = TestSight> {
             }
             sight.inquiry.priority = limits.3;
             sight.permission = match place.0 {
-                0 => Permission::NeverGiven,
-                1 => Permission::Withdrawn,
-                _ => Permission::Given,
+                0 => ResidencyPermission::NeverGiven,
+                1 => ResidencyPermission::Withdrawn,
+                _ => ResidencyPermission::Given,
             };
             sight.inquiry.hop = place.1;
             sight.busy_until = place.2.map(|busy_ms| *START + ms(busy_ms));
             if place.3 && !sight.replicas.is_empty() {
                 sight.best = sight.replicas.len().div_ceil(2);
             }
+            sight.tenant = [None, Some(MUCH), Some(MUCH + 1)][usize::from(tenant)];
+            (sight.much, sight.share) = (vec![MUCH], Some(kept_share()));
             sight.regroup();
             sight
         })
@@ -111,11 +116,12 @@ fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen)
         Step::Ask { attempt, connection } => {
             assert_eq!(
                 story.sight.permission,
-                Permission::Given,
+                ResidencyPermission::Given,
                 "asked where it may not be served"
             );
             let is_new = !seen.asked.contains(&attempt.slot);
             assert!(is_new || *connection == Connection::New, "asked twice: {attempt:?}");
+            assert!(leaves_share(story, attempt.slot), "took a place that is left to others");
             if rng.u8(..4) == 0 {
                 return story.tell(Event::NoPlace);
             }
@@ -130,6 +136,7 @@ fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen)
         }
         Step::Hedge(second) => {
             assert!(!seen.asked.contains(&second.slot), "hedged with the same replica");
+            assert!(leaves_share(story, second.slot), "hedged at a place that is left to others");
             let is_asked = rng.bool();
             if is_asked {
                 seen.asked.push(second.slot);
@@ -149,6 +156,8 @@ fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen)
         Step::Wait(terms) => {
             assert!(terms.until > story.now, "waits although its time is over");
             assert!(terms.until <= story.sight.inquiry.deadline.at(), "waits past its deadline");
+            let is_kept = story.sight.tenant == Some(MUCH) && story.sight.best > 1;
+            assert!(!terms.passes_turn_on || is_kept, "passed a turn on that is of use");
             assert!(terms.pause <= ms(250) && story.now + terms.pause <= terms.until + ms(250));
             let event = match rng.u8(..12) {
                 0 => Event::Turn { due: story.now },
@@ -170,6 +179,14 @@ fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen)
         }
         Step::End(_) => unreachable!("the end is no act"),
     }
+}
+
+/// Returns true if a request may use a place at a replica: a tenant with much leaves the last replica
+/// to others if it can wait for another one.
+fn leaves_share(story: &Story, slot: ReplicaSlot) -> bool {
+    let sight = &story.sight;
+    let is_bound = sight.tenant == Some(MUCH) && sight.rules.queue_count_max > 0 && sight.best > 1;
+    !is_bound || slot.index() + 1 != sight.best
 }
 
 /// A replica replies or fails.
@@ -214,8 +231,8 @@ fn forward(story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
         0 => RegionFailure::Closed,
         1 => RegionFailure::NotConnected,
         2 => RegionFailure::Leaving,
-        3 => RegionFailure::Forbidden,
-        4 => RegionFailure::Refused,
+        3 => RegionFailure::OutsideResidency,
+        4 => RegionFailure::Refused { wait: rng.bool().then(|| ms(rng.u64(0..5_000))) },
         5 => RegionFailure::Broken { safety: any_safety(rng) },
         _ => {
             seen.has_replied = true;
@@ -223,7 +240,7 @@ fn forward(story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
         }
     };
     seen.has_failed |= matches!(failure, RegionFailure::Broken { .. });
-    if failure == RegionFailure::Forbidden {
+    if failure == RegionFailure::OutsideResidency {
         // The rules of that region are known from now on.
         let name = seen.forwarded.last().cloned().unwrap_or_default();
         story.sight.regions.iter_mut().for_each(|region| {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use spillway_route::{
-    Access, Candidate, Group, HoldTime, Loads, OwnRegion, Policy, RegionCandidate, RegionReport,
-    SpillTerms, Waiting,
+    Access, Candidate, Group, HoldTime, KeptShare, Loads, OwnRegion, Policy, RegionCandidate,
+    RegionReport, SpillTerms, Waiting,
 };
 use spillway_types::{
     BlockHashes, Deadline, Inquiry, ModelLoad, ModelName, RAMP_FULL, RegionName, ReplicaSlot,
@@ -16,9 +16,9 @@ use spillway_types::{
 };
 
 use crate::{
-    Claim, Connection, Conversation, Ending, Event, Journey, KeptPlaces, Permission, PlaceSight,
-    Position, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, Room, RoomLoads,
-    RouteRules, Step,
+    Claim, Connection, Conversation, Ending, Event, Journey, PlaceSight, Position, QueueSight,
+    RegionSight, ReplicaGroup, ReplicaSight, RequestSight, ResidencyPermission, Room, RoomLoads,
+    RouteRules, Step, TenantKey, TenantSight,
 };
 
 /// The moment at which all stories begin.
@@ -26,6 +26,9 @@ pub(super) static START: LazyLock<Instant> = LazyLock::new(|| {
     #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
     Instant::now()
 });
+
+/// Tenant that replicas of tests ask to stay away.
+pub(super) const RESTING: u64 = 7;
 
 pub(super) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
@@ -38,7 +41,7 @@ pub(super) struct TestReplica {
     pub(super) limit: u32,
     /// True if the limit is still being learned; requests past guesses may have one more.
     pub(super) is_guess: bool,
-    /// End of the replica's pause for the request's tenant.
+    /// End of the replica's pause for the tenant [`RESTING`].
     pub(super) rests_until: Option<Instant>,
 }
 
@@ -68,14 +71,16 @@ pub(super) struct TestSight {
     pub(super) stand_ins: u32,
     pub(super) starts_with_stand_in: bool,
     pub(super) tenant: Option<u64>,
-    /// Places that the tenant leaves to others.
-    pub(super) kept_from: Option<KeptPlaces>,
-    /// First replica of those that others leave to the tenant.
-    pub(super) kept_for: Option<ReplicaSlot>,
-    pub(super) permission: Permission,
+    /// Tenants that use much.
+    pub(super) much: Vec<u64>,
+    /// Share that these tenants leave to all others.
+    pub(super) share: Option<KeptShare>,
+    /// Tenants of the requests that wait.
+    pub(super) queued: Vec<u64>,
+    pub(super) permission: ResidencyPermission,
     pub(super) retries: Cell<u32>,
     pub(super) hedges: Cell<u32>,
-    pub(super) late_probes: Cell<u32>,
+    pub(super) slo_probes: Cell<u32>,
     pub(super) tickets: Cell<u64>,
     pub(super) replicas: Vec<TestReplica>,
     /// Number of replicas of the best standing; the others are the next best.
@@ -137,12 +142,13 @@ impl TestSight {
             stand_ins: 0,
             starts_with_stand_in: false,
             tenant: None,
-            kept_from: None,
-            kept_for: None,
-            permission: Permission::Given,
+            much: Vec::new(),
+            share: None,
+            queued: Vec::new(),
+            permission: ResidencyPermission::Given,
             retries: Cell::new(10),
             hedges: Cell::new(10),
-            late_probes: Cell::new(0),
+            slo_probes: Cell::new(0),
             tickets: Cell::new(0),
             replicas: vec![free; replicas],
             best: replicas,
@@ -252,10 +258,7 @@ impl RequestSight for TestSight {
     fn starts_with_stand_in(&self) -> bool {
         self.starts_with_stand_in
     }
-    fn tenant(&self) -> Option<u64> {
-        self.tenant
-    }
-    fn permission(&self) -> Permission {
+    fn permission(&self) -> ResidencyPermission {
         self.permission
     }
     fn take_retry(&self, _now: Instant) -> bool {
@@ -286,8 +289,8 @@ impl Loads for TestLoads<'_> {
 }
 
 impl PlaceSight for TestReplica {
-    fn rests_for(&self, _tenant: u64) -> bool {
-        self.rests_until.is_some()
+    fn rests_for(&self, tenant: u64) -> bool {
+        tenant == RESTING && self.rests_until.is_some()
     }
     fn has_guessed_limit(&self) -> bool {
         self.is_guess
@@ -337,17 +340,30 @@ impl ReplicaSight for TestSight {
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
         self.replica(slot).is_guess
     }
-    fn kept_from_tenant(&self) -> Option<KeptPlaces> {
-        self.kept_from
-    }
-    fn kept_for_tenant(&self) -> Option<ReplicaSlot> {
-        self.kept_for
-    }
-    fn rests_for_tenant(&self, slot: ReplicaSlot) -> Option<Instant> {
-        self.replica(slot).rests_until
-    }
     fn take_hedge(&self, _now: Instant) -> bool {
         take(&self.hedges)
+    }
+}
+
+impl TenantSight for TestSight {
+    fn tenant(&self) -> Option<TenantKey> {
+        self.tenant.map(|tenant| TenantKey { tenant, class: self.inquiry.priority })
+    }
+    fn left_by(&self, tenant: TenantKey) -> Option<KeptShare> {
+        self.share.filter(|_| self.much.contains(&tenant.tenant))
+    }
+    fn kept_for(&self, tenant: TenantKey) -> Option<KeptShare> {
+        self.share.filter(|_| !self.much.contains(&tenant.tenant))
+    }
+    fn rests_until(&self, slot: ReplicaSlot, tenant: u64) -> Option<Instant> {
+        self.replica(slot).rests_until.filter(|_| tenant == RESTING)
+    }
+    fn tells_tenants_apart(&self) -> bool {
+        self.share.is_some() || self.replicas.iter().any(|replica| replica.rests_until.is_some())
+    }
+    fn waiting_of(&self, is_counted: &dyn Fn(TenantKey) -> bool) -> u32 {
+        let key = |tenant: &u64| TenantKey { tenant: *tenant, class: self.inquiry.priority };
+        u32::try_from(self.queued.iter().filter(|tenant| is_counted(key(tenant))).count()).unwrap()
     }
 }
 
@@ -366,7 +382,7 @@ impl QueueSight for TestSight {
         Waiting { ahead: self.ahead, wait_ms, all: self.ahead, has_room: self.has_room }
     }
     fn take_late_probe(&self, _now: Instant) -> bool {
-        take(&self.late_probes)
+        take(&self.slo_probes)
     }
 }
 
@@ -527,7 +543,7 @@ pub(super) fn short(step: &Step) -> String {
             Ending::TooLate { reason, .. } => format!("too late {}", reason.name()),
             Ending::NoPlaceInTime(reason) => format!("no place {}", reason.name()),
             Ending::Refused(refused) => format!("refused {}", refused.refusal.name()),
-            Ending::Forbidden(permission) => format!("forbidden {permission:?}"),
+            Ending::OutsideResidency(permission) => format!("outside residency {permission:?}"),
             Ending::Reply
             | Ending::HeldReply
             | Ending::LastFailure

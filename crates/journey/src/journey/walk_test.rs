@@ -8,7 +8,7 @@ use spillway_types::{RegionName, ReplicaSlot};
 use super::stories::{BROKEN, ERROR, NO_ROOM, OK, UNSENT, region_failed};
 use super::test_sight::{Story, TestSight, ms, short};
 use super::{Journey, JourneyState};
-use crate::{Event, Permission, RegionFailure, RetrySafety, Step};
+use crate::{Event, RegionFailure, ResidencyPermission, RetrySafety, Step};
 
 /// Results that are chosen in all ways; after them the first one of each step is taken.
 const CHOICES: usize = 5;
@@ -38,7 +38,7 @@ const ENDINGS: [&str; 11] = [
     "end LastFailure",
     "end OnlyRegionGone",
     "end Reply",
-    "forbidden",
+    "outside residency",
     "no place",
     "refused",
     "sent away",
@@ -71,13 +71,14 @@ fn name(journey: &Journey) -> &'static str {
 
 /// Returns what a driver can report now. The first one leads to an end.
 fn results(story: &Story) -> Vec<Event> {
-    let worn = Event::Failed {
+    let retry_on_new_connection = Event::Failed {
         safety: RetrySafety::Unsent,
         is_fault: true,
         was_kept: true,
         can_repeat: true,
     };
-    let mut replies = vec![OK, NO_ROOM, ERROR, UNSENT, BROKEN, worn, Event::ClientFault];
+    let mut replies =
+        vec![OK, NO_ROOM, ERROR, UNSENT, BROKEN, retry_on_new_connection, Event::ClientFault];
     match &story.journey.state {
         JourneyState::Placing { .. } => vec![Event::Asked, Event::NoPlace],
         JourneyState::Asking(_) => {
@@ -94,7 +95,7 @@ fn results(story: &Story) -> Vec<Event> {
             Event::RegionReplied,
             region_failed(RegionFailure::Closed),
             region_failed(RegionFailure::Leaving),
-            region_failed(RegionFailure::Forbidden),
+            region_failed(RegionFailure::OutsideResidency),
             region_failed(RegionFailure::Broken { safety: RetrySafety::Unsent }),
             region_failed(RegionFailure::Broken { safety: RetrySafety::Never }),
             Event::ClientFault,
@@ -224,7 +225,7 @@ fn pinned() -> TestSight {
 
 fn withdrawn() -> TestSight {
     let mut sight = free(1);
-    sight.permission = Permission::Withdrawn;
+    sight.permission = ResidencyPermission::Withdrawn;
     sight
 }
 

@@ -13,6 +13,7 @@ use super::Journey;
 use crate::decision::Way;
 use crate::sight::Sight;
 use crate::standing::Position;
+use crate::tenant_share;
 
 /// Milliseconds by which the region is preferred that served the conversation before, beside the
 /// reading that it saves: as much as a session is worth among replicas.
@@ -70,7 +71,9 @@ impl Journey {
         now: Instant,
     ) -> bool {
         match planned {
+            // No region could answer in time any more.
             Err(PlanError::DeadlinePassed) => true,
+            // Another region may have room, and else the request may wait here.
             Err(PlanError::AllBusy) => false,
             Err(PlanError::AllResting) if self.waits_for_rest(sight, now) => false,
             Err(_) => sight.is_alone(),
@@ -116,6 +119,8 @@ impl Journey {
         let is_leaving =
             sight.is_evacuated() && planned.is_ok() && sight.permission().is_by_request();
         if is_leaving {
+            // So any region with room goes before this one; `way` still serves here if there is
+            // none.
             own.replicas = 0;
         }
         let (others, cold_ms) = (SmallVec::new(), SmallVec::new());
@@ -128,9 +133,9 @@ impl Journey {
             // Nothing could be gained elsewhere.
             return scales;
         }
-        let is_asked_out = self.refused.len() >= sight.regions_asked_max();
+        let is_asked_out = self.refused.len() + self.unasked.len() >= sight.regions_asked_max();
         let access = |region: &RegionName| match self.has_refused(region) {
-            _ if self.forbidden.contains(region) => Access::Unreachable,
+            _ if self.outside_residency.contains(region) => Access::Unreachable,
             is_refused if is_refused || is_asked_out => Access::Refused,
             _ => Access::Ready,
         };
@@ -154,7 +159,11 @@ impl Journey {
         let waiting = match self.standing.position {
             // The requests behind it wait for it.
             Position::AtTurn => Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
-            position => sight.waiting(position, self.standing.claim, &rate_per_s),
+            position => {
+                let waiting = sight.waiting(position, self.standing.claim, &rate_per_s);
+                let ahead = tenant_share::rivals(sight, waiting.ahead, position);
+                Waiting { ahead, ..waiting }
+            }
         };
         let mut own = sight.own(model, self.room(sight), waiting);
         own.first_token_ms_max = self.first_token_left_ms(sight, now);
@@ -171,11 +180,12 @@ impl Journey {
                 let wait_ms = own.waiting.wait_ms.map_or(rest_ms, |ms| ms.max(rest_ms));
                 own.waiting.wait_ms = Some(wait_ms);
             }
+            // No replica here takes the request while it waits, so only other regions are left.
             Err(_) => own.replicas = 0,
         }
         own.late_ms = self.late_ms(planned, sight, now);
         own.prefill_ms = self.own_prefill_ms(model, planned, sight, own.has_room());
-        if sight.permission().is_by_request() { own } else { forbidden(own) }
+        if sight.permission().is_by_request() { own } else { outside_residency(own) }
     }
 
     /// Returns the milliseconds to read the prompt here. At the chosen replica: with its wait, if
@@ -204,6 +214,7 @@ impl Journey {
         now: Instant,
         rng: &mut fastrand::Rng,
     ) -> SpillPlan {
+        // Only the caches may make the difference that is noted, not chance.
         let mut same_dice = rng.clone();
         let plan = self.spill_with(scales, sight, now, rng);
         if !scales.cold_ms.is_empty() {
@@ -338,7 +349,7 @@ fn destination(plan: &SpillPlan) -> Option<usize> {
 
 /// Returns the own region for a request that it may not serve: without replicas, and without room
 /// to wait.
-fn forbidden(own: OwnRegion) -> OwnRegion {
+fn outside_residency(own: OwnRegion) -> OwnRegion {
     let waiting = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: false };
     OwnRegion { replicas: 0, places: Some(0), late_ms: None, waiting, ..own }
 }

@@ -11,6 +11,7 @@ mod wait_test;
 
 use super::test_sight::{Story, TestSight, check};
 use crate::{Event, RegionFailure, RetrySafety, StatusClass};
+pub(super) use tenant_test::{MUCH, kept_share};
 
 pub(super) const OK: Event = replied(StatusClass::Final);
 pub(super) const NO_ROOM: Event = replied(StatusClass::NoRoom);
@@ -19,7 +20,7 @@ pub(super) const UNSENT: Event = failed(RetrySafety::Unsent);
 pub(super) const RESET: Event = failed(RetrySafety::Reset);
 pub(super) const BROKEN: Event = failed(RetrySafety::Never);
 pub(super) const NOT_CONNECTED: Event = region_failed(RegionFailure::NotConnected);
-pub(super) const REFUSED: Event = region_failed(RegionFailure::Refused);
+pub(super) const REFUSED: Event = region_failed(RegionFailure::Refused { wait: None });
 pub(super) const RENAMED: Event = Event::StoodIn { is_renamed: true };
 
 pub(super) const fn replied(status: StatusClass) -> Event {

@@ -4,7 +4,7 @@ use spillway_types::{Deadline, ReplicaSlot};
 
 use super::super::test_sight::{START, TestSight, check, ms};
 use super::{NOT_CONNECTED, REFUSED, region_failed, tell};
-use crate::{Conversation, Event, Permission, RegionFailure, RetrySafety};
+use crate::{Conversation, Event, RegionFailure, ResidencyPermission, RetrySafety};
 
 pub(super) fn abroad() -> TestSight {
     let mut sight = TestSight::new(1).full().with_regions(&["b", "c"]);
@@ -130,7 +130,7 @@ fn a_region_that_says_it_may_not_serve_it_is_not_asked_again_after_a_wait() {
     let mut story = tell(
         abroad(),
         &[
-            ("forward b", Some(region_failed(RegionFailure::Forbidden))),
+            ("forward b", Some(region_failed(RegionFailure::OutsideResidency))),
             ("forward c", Some(REFUSED)),
             ("wait", None),
         ],
@@ -141,25 +141,28 @@ fn a_region_that_says_it_may_not_serve_it_is_not_asked_again_after_a_wait() {
 
 #[test]
 fn what_this_region_may_not_serve_goes_elsewhere_or_is_refused() {
-    let forbidden = |permission| {
+    let outside_residency = |permission| {
         let mut sight = TestSight::new(1).with_regions(&["b"]);
         sight.permission = permission;
         sight
     };
     tell(
-        forbidden(Permission::NeverGiven),
+        outside_residency(ResidencyPermission::NeverGiven),
         &[("forward b", Some(REFUSED)), ("shed replica_busy", None)],
     );
     // The rules changed while the request was under way: regions are not compared again for that.
-    tell(forbidden(Permission::Withdrawn), &[("forbidden Withdrawn", None)]);
+    tell(
+        outside_residency(ResidencyPermission::Withdrawn),
+        &[("outside residency Withdrawn", None)],
+    );
 }
 
 #[test]
 fn a_pinned_request_is_not_served_where_it_may_not_be() {
     let mut sight = TestSight::new(1);
     sight.pinned = Some(ReplicaSlot(0));
-    sight.permission = Permission::NeverGiven;
-    tell(sight, &[("forbidden NeverGiven", None)]);
+    sight.permission = ResidencyPermission::NeverGiven;
+    tell(sight, &[("outside residency NeverGiven", None)]);
 }
 
 // === caches and homes
@@ -227,4 +230,59 @@ fn a_region_without_replicas_passes_everything_on() {
     let sight = || TestSight::new(0).with_regions(&["b"]);
     tell(sight(), &[("forward b", Some(Event::RegionReplied)), ("end Reply", None)]);
     tell(sight(), &[("forward b", Some(REFUSED)), ("wait", None)]);
+}
+
+/// Refusal of a region that may have room after so many milliseconds.
+fn refused_for(wait_ms: u64) -> Option<Event> {
+    Some(region_failed(RegionFailure::Refused { wait: Some(ms(wait_ms)) }))
+}
+
+#[test]
+fn a_client_of_a_region_without_replicas_is_told_when_another_has_room() {
+    let told = |steps: &[(&str, Option<Event>)]| {
+        let mut sight = TestSight::new(0).with_regions(&["b", "c"]);
+        sight.regions[1].rtt_ms = 60.0;
+        (sight.rules.queue_count_max, sight.has_room) = (0, false);
+        let story = tell(sight, steps);
+        story.journey.busy_until().map(|until| until - *START)
+    };
+    let shed = ("shed replica_busy", None);
+    let both = [("forward b", refused_for(9_000)), ("forward c", refused_for(4_000)), shed];
+    assert_eq!(told(&both), Some(ms(4_000)));
+    // The other may have room at any time.
+    assert_eq!(
+        told(&[("forward b", refused_for(9_000)), ("forward c", Some(REFUSED)), shed]),
+        None
+    );
+    let outside = Some(region_failed(RegionFailure::OutsideResidency));
+    let one = [("forward b", refused_for(9_000)), ("forward c", outside), shed];
+    assert_eq!(told(&one), Some(ms(9_000)), "the other never will");
+    let long = [("forward b", refused_for(900_000)), ("forward c", refused_for(800_000)), shed];
+    assert_eq!(told(&long), Some(ms(60_000)));
+}
+
+#[test]
+fn a_wait_for_other_regions_that_was_in_vain_ends_with_their_last_word() {
+    let mut sight = TestSight::new(0).with_regions(&["b"]);
+    sight.rules.wait_ms_max = 1_000;
+    let steps = [("forward b", refused_for(2_000)), ("wait", Some(Event::Paused))];
+    let mut story = tell(sight, &steps);
+    story.now += ms(300);
+    check(&mut story, &[("wait", Some(Event::Paused)), ("forward b", refused_for(9_000))]);
+    check(&mut story, &[("wait", None)]);
+    assert_eq!(story.journey.busy_until(), None, "it is only for the client");
+    story.now += ms(700);
+    let last = [("wait", Some(Event::Paused)), ("forward b", refused_for(5_000))];
+    check(&mut story, &last);
+    check(&mut story, &[("shed waited", None)]);
+    assert_eq!(story.journey.busy_until(), Some(*START + ms(6_000)));
+}
+
+#[test]
+fn pauses_of_other_regions_say_nothing_of_a_region_with_replicas() {
+    let mut sight = abroad();
+    (sight.rules.queue_count_max, sight.has_room) = (0, false);
+    let both = [("forward b", refused_for(9_000)), ("forward c", refused_for(4_000))];
+    let story = tell(sight, &[&both[..], &[("shed queue_full", None)]].concat());
+    assert_eq!(story.journey.busy_until(), None);
 }

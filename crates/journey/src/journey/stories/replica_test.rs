@@ -5,7 +5,7 @@ use spillway_types::{Deadline, ReplicaSlot};
 use super::super::test_sight::{START, Story, TestSight, check, ms};
 use super::region_test::abroad;
 use super::{OK, UNSENT, tell};
-use crate::Event;
+use crate::{Event, Unasked};
 
 #[test]
 fn a_replica_that_replies_ends_the_journey() {
@@ -71,9 +71,20 @@ fn a_stream_goes_on_at_none_of_those_that_broke_it_off() {
     story.sight.best = 2;
     story.sight.regroup();
     story.sight.replicas.iter_mut().for_each(|replica| replica.in_flight = 0);
-    let journey = story.journey.clone();
-    story.journey = journey.without(vec![ReplicaSlot(0)], &["b".into()], *START);
+    let unasked = Unasked { replicas: vec![ReplicaSlot(0)], regions: vec!["b".into()] };
+    story.journey = story.journey.clone().without(unasked);
     check(&mut story, &[("ask 1", Some(UNSENT)), ("forward c", None)]);
+}
+
+#[test]
+fn a_stream_does_not_return_after_a_wait_to_a_region_that_broke_it_off() {
+    let mut story = Story::of(abroad());
+    story.sight.ahead = 0;
+    let unasked = Unasked { replicas: Vec::new(), regions: vec!["b".into(), "c".into()] };
+    story.journey = story.journey.clone().without(unasked);
+    check(&mut story, &[("wait", Some(Event::Paused))]);
+    story.now += ms(300);
+    check(&mut story, &[("wait", None)]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::super::test_sight::{START, Story, TestSight, check, ms, short};
 use super::{BROKEN, ERROR, NO_ROOM, OK, RESET, UNSENT, tell};
 use crate::{Event, RetrySafety, StatusClass};
+use spillway_types::ReplicaSlot;
 
 #[test]
 fn what_was_not_sent_is_sent_to_another_replica() {
@@ -102,7 +103,7 @@ fn statuses_are_sorted() {
 
 #[test]
 fn a_kept_connection_that_broke_is_tried_anew_when_no_other_replica_is_left() {
-    let worn = Event::Failed {
+    let retry_on_new_connection = Event::Failed {
         safety: RetrySafety::Unsent,
         is_fault: false,
         was_kept: true,
@@ -110,19 +111,43 @@ fn a_kept_connection_that_broke_is_tried_anew_when_no_other_replica_is_left() {
     };
     tell(
         TestSight::new(1),
-        &[("ask 0", Some(worn)), ("ask 0 anew", Some(OK)), ("end Reply", None)],
+        &[("ask 0", Some(retry_on_new_connection)), ("ask 0 anew", Some(OK)), ("end Reply", None)],
     );
-    tell(TestSight::new(2), &[("ask 0", Some(worn)), ("ask 1", Some(OK)), ("end Reply", None)]);
+    tell(
+        TestSight::new(2),
+        &[("ask 0", Some(retry_on_new_connection)), ("ask 1", Some(OK)), ("end Reply", None)],
+    );
     tell(
         TestSight::new(1),
         &[
-            ("ask 0", Some(worn)),
+            ("ask 0", Some(retry_on_new_connection)),
             ("ask 0 anew", Some(Event::NoPlace)),
             ("pause 0", Some(Event::Paused)),
             ("ask 0 anew", Some(OK)),
             ("end Reply", None),
         ],
     );
+}
+
+#[test]
+fn a_broken_connection_is_renewed_to_the_replica_that_had_it_also_under_another_view() {
+    let broken = Event::Failed {
+        safety: RetrySafety::Unsent,
+        is_fault: false,
+        was_kept: true,
+        can_repeat: true,
+    };
+    let mut story = tell(
+        TestSight::new(2),
+        &[
+            ("ask 0", Some(broken)),
+            ("ask 1", Some(broken)),
+            ("ask 1 anew", Some(Event::NoPlace)),
+            ("pause 0", Some(Event::Paused)),
+        ],
+    );
+    story.journey.follow_view(|slot| Some(ReplicaSlot(1 - slot.0)));
+    check(&mut story, &[("ask 0 anew", None)]);
 }
 
 #[test]

@@ -1,19 +1,25 @@
 //! Places that tenants leave to each other.
 
-use spillway_route::{KeptRoom, TenantRooms, TenantUse};
+use spillway_route::{KeptShare, TenantShares, TenantUse};
 use spillway_types::ReplicaSlot;
 
-use super::super::test_sight::{START, Story, TestSight, check, ms};
+use super::super::test_sight::{RESTING, START, Story, TestSight, check, ms, short};
 use super::{OK, UNSENT, tell};
-use crate::{Event, KeptPlaces, Step};
+use crate::tenant_share::{first_kept_for, is_kept_away, rivals};
+use crate::{Event, Position, Step, TenantKey, TenantSight};
 
-/// Replicas with eight places each, of which the last one is kept from a tenant that has much.
-fn kept_room() -> KeptRoom {
+/// Tenant that uses much.
+pub(in crate::journey) const MUCH: u64 = 1;
+/// Tenant that uses little.
+const LITTLE: u64 = 2;
+
+/// Share of the places of four replicas with eight places each: the last replica.
+pub(in crate::journey) fn kept_share() -> KeptShare {
     let uses = [20, 4].map(|requests| TenantUse { requests, tokens: 0, requests_max: requests });
-    let rooms = TenantRooms::judge(&uses.map(|used| (2, used)), 32, 4, 250);
-    let room = rooms.left_by(2, &uses[0]).unwrap();
-    assert_eq!((room.whole(), room.touched()), (1, 1));
-    room
+    let shares = TenantShares::judge(&uses.map(|used| (2, used)), 32, 4, 250);
+    let share = shares.left_by(2, &uses[0]).unwrap();
+    assert_eq!((share.whole(), share.touched()), (1, 1));
+    share
 }
 
 /// Four replicas, so many of which are full.
@@ -24,20 +30,19 @@ fn four(full: usize) -> TestSight {
     sight
 }
 
-/// The same for a tenant that leaves the last replica to others.
-fn four_with_much(full: usize) -> TestSight {
+/// Four replicas, so many of which are full, for a tenant that leaves the last one to others.
+pub(super) fn four_with_much(full: usize) -> TestSight {
     let mut sight = four(full);
-    sight.kept_from = KeptPlaces::of(kept_room(), sight.groups.0.candidates());
-    assert!(sight.kept_from.is_some());
+    (sight.much, sight.share) = (vec![MUCH], Some(kept_share()));
+    sight.tenant = Some(MUCH);
     sight
 }
 
 /// Four replicas, the last of which is kept for the request's tenant.
 fn four_with_own(full: std::ops::Range<usize>) -> TestSight {
-    let mut sight = four(0);
+    let mut sight = four_with_much(0);
     sight.replicas[full].iter_mut().for_each(|replica| replica.in_flight = replica.limit);
-    sight.kept_for = KeptPlaces::first(&kept_room(), sight.groups.0.candidates());
-    assert_eq!(sight.kept_for, Some(ReplicaSlot(3)));
+    sight.tenant = Some(LITTLE);
     sight
 }
 
@@ -68,6 +73,14 @@ fn places_kept_for_a_tenant_are_tried_before_all_others() {
         check(&mut story, &[("ask 3", Some(OK)), ("end Reply", None)]);
     }
     tell(four_with_own(1..4), &[("ask 0", Some(OK)), ("end Reply", None)]);
+    // A request that cannot wait is sent wherever there is a place, as all others are.
+    let asked = |ticket: u64| {
+        let mut sight = four_with_own(0..0);
+        sight.rules.queue_count_max = 0;
+        sight.tickets.set(ticket);
+        short(&Story::of(sight).next())
+    };
+    assert!((0..8).any(|ticket| asked(ticket) != "ask 3"));
     tell(four_with_own(0..4), &[("wait", None)]);
 }
 
@@ -95,8 +108,86 @@ fn a_retry_too_leaves_the_places_of_others() {
 #[test]
 fn a_replica_that_rests_for_the_tenant_has_no_place_kept_for_it() {
     let mut sight = four_with_own(0..0);
-    sight.tenant = Some(7);
+    sight.tenant = Some(RESTING);
     sight.replicas[3].rests_until = Some(*START + ms(5_000));
     let Step::Ask { attempt, .. } = Story::of(sight).next() else { panic!("asked") };
     assert_ne!(attempt.slot, ReplicaSlot(3));
+}
+
+/// Checks how many of nine requests before this one could take its place.
+#[track_caller]
+fn check_rivals(sight: &TestSight, position: Position, expected: u32) {
+    assert_eq!(rivals(sight, 9, position), expected, "{sight:?}");
+    assert_eq!(rivals(sight, 0, position), 0);
+    assert_eq!(rivals(sight, 1, position), expected.min(1));
+}
+
+#[test]
+fn requests_of_tenants_with_much_are_no_rivals_of_others() {
+    let mut sight = four_with_own(0..4);
+    sight.queued = vec![MUCH, LITTLE, MUCH, 3];
+    check_rivals(&sight, Position::Outside, 2);
+    check_rivals(&sight, Position::Queued, 1);
+    // It waits for the same places as those before it.
+    sight.tenant = Some(MUCH);
+    check_rivals(&sight, Position::Outside, 9);
+    // Without a tenant it has no share of its own, and yet places are kept from those with much.
+    sight.tenant = None;
+    check_rivals(&sight, Position::Outside, 2);
+    sight.share = None;
+    check_rivals(&sight, Position::Outside, 9);
+}
+
+#[test]
+fn requests_of_tenants_that_all_replicas_refuse_are_no_rivals() {
+    let mut sight = four(4);
+    sight.queued = vec![RESTING, LITTLE, RESTING];
+    sight.tenant = Some(LITTLE);
+    check_rivals(&sight, Position::Outside, 9);
+    let until = Some(*START + ms(5_000));
+    sight.replicas[..3].iter_mut().for_each(|replica| replica.rests_until = until);
+    check_rivals(&sight, Position::Outside, 3);
+    sight.replicas[3].rests_until = until;
+    check_rivals(&sight, Position::Outside, 1);
+    check_rivals(&sight, Position::Queued, 0);
+}
+
+#[test]
+fn a_place_that_others_with_much_wait_for_in_vain_is_free() {
+    let behind = |queued: Vec<u64>| {
+        let mut sight = four_with_own(0..3);
+        (sight.queued, sight.ahead, sight.is_quiet) = (queued, 40, false);
+        short(&Story::of(sight).next())
+    };
+    assert_eq!(behind(vec![MUCH; 40]), "ask 3");
+    assert_eq!(behind(vec![LITTLE; 40]), "wait");
+}
+
+#[test]
+fn a_tenant_is_kept_away_that_leaves_places_or_that_all_replicas_refuse() {
+    let mut sight = four_with_own(0..0);
+    let is_away = |sight: &TestSight, tenant| is_kept_away(sight, TenantKey { tenant, class: 2 });
+    assert_eq!([MUCH, LITTLE, RESTING].map(|tenant| is_away(&sight, tenant)), [true, false, false]);
+    for (count, all) in [(1, 0), (2, 0), (3, 0), (4, 4)] {
+        sight.replicas[count - 1].rests_until = Some(*START + ms(5_000));
+        assert_eq!(is_away(&sight, RESTING), count == all, "{count} of them");
+    }
+    assert!(!is_away(&sight, LITTLE));
+    assert!(!is_away(&TestSight::new(0), RESTING), "without replicas none has asked for that");
+}
+
+#[test]
+fn places_are_kept_for_a_tenant_on_the_last_replicas_only() {
+    let mut sight = four_with_own(0..0);
+    assert_eq!(first_kept_for(&sight), Some(ReplicaSlot(3)));
+    // A replica of which only a part is kept counts too.
+    let uses = [20, 5].map(|requests| TenantUse { requests, tokens: 0, requests_max: requests });
+    let part = TenantShares::judge(&uses.map(|used| (2, used)), 32, 4, 400).left_by(2, &uses[0]);
+    assert_eq!(part.map(|share| (share.whole(), share.touched())), Some((1, 2)));
+    sight.share = part;
+    assert_eq!(first_kept_for(&sight), Some(ReplicaSlot(2)));
+    sight.tenant = Some(MUCH);
+    assert_eq!(first_kept_for(&sight), None);
+    sight.tenant = None;
+    assert_eq!((first_kept_for(&sight), sight.tenant()), (None, None));
 }

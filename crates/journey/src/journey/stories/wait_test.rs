@@ -3,8 +3,9 @@
 use spillway_route::ShedReason;
 use spillway_types::Deadline;
 
-use super::super::test_sight::{START, Story, TestSight, check, ms, short};
+use super::super::test_sight::{RESTING, START, Story, TestSight, check, ms, short};
 use super::region_test::abroad;
+use super::tenant_test::four_with_much;
 use super::{NOT_CONNECTED, OK, UNSENT, tell};
 use crate::{Claim, Ending, Event, Position, Step};
 
@@ -25,7 +26,7 @@ fn a_request_without_a_place_waits_and_has_one_at_its_turn() {
 
 #[test]
 fn a_turn_in_vain_is_passed_on_and_the_claim_is_kept() {
-    let mut story = tell(TestSight::new(1).full(), &[("wait", None)]);
+    let mut story = tell(four_with_much(4), &[("wait", None)]);
     let due = story.now;
     check(&mut story, &[("wait", Some(Event::Turn { due }))]);
     let Step::Wait(terms) = story.next() else { panic!("it waits on") };
@@ -34,6 +35,31 @@ fn a_turn_in_vain_is_passed_on_and_the_claim_is_kept() {
     check(&mut story, &[("wait", Some(Event::Paused))]);
     let Step::Wait(terms) = story.next() else { panic!("it waits on") };
     assert!(!terms.passes_turn_on, "once");
+}
+
+#[test]
+fn a_turn_in_vain_is_of_no_use_to_those_who_may_use_the_same_places() {
+    let passes_on = |sight: TestSight| {
+        let mut story = tell(sight, &[("wait", None)]);
+        let due = story.now;
+        check(&mut story, &[("wait", Some(Event::Turn { due }))]);
+        let Step::Wait(terms) = story.next() else { panic!("it waits on") };
+        terms.passes_turn_on
+    };
+    assert!(!passes_on(TestSight::new(1).full()));
+    let mut other = four_with_much(4);
+    other.tenant = Some(2);
+    assert!(!passes_on(other));
+    // With one replica left a tenant may use that one, whatever it has.
+    let mut only = four_with_much(4);
+    only.best = 1;
+    only.regroup();
+    assert!(!passes_on(only));
+    assert!(passes_on(four_with_much(4)));
+    let mut resting = TestSight::new(1).full();
+    resting.tenant = Some(RESTING);
+    resting.replicas[0].rests_until = Some(*START + ms(5_000));
+    assert!(passes_on(resting));
 }
 
 #[test]
@@ -139,11 +165,11 @@ fn replicas_that_pause_for_one_tenant_pause_for_its_requests() {
     }
     tell(sight, &[("ask 0", None)]);
     let mut sight = TestSight::new(2);
-    sight.tenant = Some(7);
+    sight.tenant = Some(RESTING);
     sight.replicas[0].rests_until = Some(*START + ms(50_000));
     tell(sight, &[("ask 1", None)]);
     let mut sight = TestSight::new(1);
-    sight.tenant = Some(7);
+    sight.tenant = Some(RESTING);
     sight.replicas[0].rests_until = Some(*START + ms(50_000));
     tell(sight, &[("refused all_resting", None)]);
 }
@@ -190,7 +216,7 @@ fn a_first_token_that_is_predicted_too_late_is_refused_but_for_a_probe() {
     tell(slow_first_token(100.0), &[("ask 0", None)]);
     tell(slow_first_token(2_000.0), &[("too late slo", None)]);
     let sight = slow_first_token(2_000.0);
-    sight.late_probes.set(1);
+    sight.slo_probes.set(1);
     tell(sight, &[("ask 0", None)]);
 }
 

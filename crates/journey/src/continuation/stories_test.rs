@@ -1,0 +1,284 @@
+//! Stories of single streams: the steps after a break, and their results.
+
+use spillway_route::ShedReason;
+use spillway_types::{Deadline, End, ReplicaName};
+
+use super::test_stream::{
+    FAILED, NOT_NOW, SHED, START, StreamStory, TestStream, broke, broke_with, check, lost, ms,
+    other, short,
+};
+use super::{BreakCause, StreamEnd, StreamEvent, StreamPlace, StreamRest};
+use crate::{Ending, ResidencyPermission, RetrySafety};
+
+const CONTINUED: Option<StreamEvent> = Some(StreamEvent::Continued);
+const PAUSED: Option<StreamEvent> = Some(StreamEvent::Paused);
+
+/// Checks a stream that begins in these surroundings. Returns the retries left in the budget.
+#[track_caller]
+fn tell(sight: TestStream, steps: &[(&str, Option<StreamEvent>)]) -> u32 {
+    let mut story = StreamStory::of(sight);
+    check(&mut story, steps);
+    story.sight.budget.get()
+}
+
+#[test]
+fn another_replica_continues_a_stream_and_each_continuation_is_a_retry() {
+    let left = tell(
+        TestStream::new(&["a", "b", "c"]),
+        &[
+            ("relay", broke("a")),
+            ("try but a", CONTINUED),
+            ("relay", broke("b")),
+            ("try but a b", CONTINUED),
+            ("relay", None),
+        ],
+    );
+    assert_eq!(left, 7);
+}
+
+#[test]
+fn a_stream_has_so_many_continuations_and_no_more() {
+    let mut sight = TestStream::new(&["a", "b", "c"]);
+    sight.rules.count_max = 1;
+    let once = [("relay", broke("a")), ("try but a", CONTINUED), ("relay", broke("b"))];
+    let left = tell(sight.clone(), &[&once[..], &[("end Count", None)]].concat());
+    assert_eq!(left, 8, "a continuation that is not allowed takes nothing from the budget");
+    sight.rules.count_max = 0;
+    tell(sight, &[("relay", broke("a")), ("end Count", None)]);
+}
+
+#[test]
+fn without_a_budget_no_stream_is_continued() {
+    let sight = TestStream::new(&["a", "b"]).with_budget(0);
+    tell(sight, &[("relay", broke("a")), ("end Budget", None)]);
+}
+
+#[test]
+fn a_stream_that_lacks_only_its_last_events_is_completed_at_no_cost() {
+    let rest = |rest| broke_with(Some(StreamPlace::Replica("a".into())), rest);
+    let sight = TestStream::new(&["a", "b"]);
+    let last = [("relay", rest(StreamRest::LastEvents)), ("end Complete", None)];
+    assert_eq!(tell(sight.clone(), &last), 9);
+    let unfit = [("relay", rest(StreamRest::Unfit("tools"))), ("end Unfit(\"tools\")", None)];
+    assert_eq!(tell(sight.clone(), &unfit), 9);
+    // Both hold where no continuation is left either.
+    let mut sight = sight.with_budget(0);
+    sight.rules.count_max = 0;
+    tell(sight.clone(), &last);
+    tell(sight, &unfit);
+}
+
+#[test]
+fn a_chat_that_was_begun_goes_only_to_engines_that_can_continue_it() {
+    let sight = || TestStream::new(&["a", "b", "c"]).with_unable(&["b"]).with_regions(&["far"]);
+    // Other regions may have engines of that kind.
+    tell(sight(), &[("relay", broke("a")), ("try but a b far", None)]);
+    let whole = broke_with(Some(StreamPlace::Replica("a".into())), StreamRest::Whole);
+    tell(sight(), &[("relay", whole), ("try but a", None)]);
+    let mut text = sight();
+    text.rules.needs_engine = false;
+    tell(text, &[("relay", broke("a")), ("try but a", None)]);
+    let none_left = TestStream::new(&["a", "b"]).with_unable(&["b"]).with_regions(&["far"]);
+    tell(none_left, &[("relay", broke("a")), ("end NoPlaceLeft", None)]);
+}
+
+#[test]
+fn replicas_of_other_models_count_for_nothing() {
+    let mut sight = TestStream::new(&["a", "b"]);
+    sight.replicas[1].serves_model = false;
+    tell(sight.clone(), &[("relay", broke("a")), ("end NoPlaceLeft", None)]);
+    // Such an engine says nothing about those of other regions.
+    let mut sight = sight.with_unable(&["b"]).with_regions(&["far"]);
+    sight.replicas[1].serves_model = false;
+    tell(sight, &[("relay", broke("a")), ("try but a b", None)]);
+}
+
+#[test]
+fn a_region_that_broke_the_stream_off_is_not_asked_again() {
+    let sight = || TestStream::new(&["a"]).with_regions(&["far", "near"]);
+    tell(
+        sight(),
+        &[
+            ("relay", lost("far")),
+            ("try but far", CONTINUED),
+            ("relay", broke("a")),
+            ("try but a far", CONTINUED),
+            ("relay", None),
+        ],
+    );
+    tell(sight(), &[("relay", broke("a")), ("try but a", CONTINUED), ("relay", None)]);
+    let nameless = broke_with(None, StreamRest::Text);
+    tell(sight(), &[("relay", nameless), ("try", None)]);
+}
+
+#[test]
+fn replicas_that_broke_off_earlier_are_asked_when_no_other_is_left() {
+    let steps = [("relay", broke("a")), ("try but a", CONTINUED), ("relay", broke("b"))];
+    let back = [("try but b", Some(NOT_NOW)), ("pause 100", PAUSED), ("try but b", CONTINUED)];
+    tell(TestStream::new(&["a", "b"]), &[&steps[..], &back].concat());
+    tell(TestStream::new(&["a"]), &[("relay", broke("a")), ("end NoPlaceLeft", None)]);
+    // The last one is not asked, though it is the only one.
+    let mut story = StreamStory::of(TestStream::new(&["a", "b"]));
+    check(&mut story, &steps);
+    story.sight.replicas.remove(0);
+    check(&mut story, &[("end NoPlaceLeft", None)]);
+}
+
+#[test]
+fn a_replica_is_known_by_its_name_in_a_new_view() {
+    let mut story = StreamStory::of(TestStream::new(&["a", "b", "c"]));
+    check(&mut story, &[("relay", broke("b")), ("try but b", other("c"))]);
+    story.sight.replicas.reverse();
+    check(&mut story, &[("try but c b", None)]);
+}
+
+#[test]
+fn where_no_place_is_open_now_it_looks_again_while_the_stream_may_be_silent() {
+    let mut sight = TestStream::new(&["a", "b"]).with_budget(1);
+    sight.silence_max = ms(250);
+    let now = Some(NOT_NOW);
+    let left = tell(
+        sight.clone(),
+        &[
+            ("relay", broke("a")),
+            ("try but a", now.clone()),
+            ("pause 100", PAUSED),
+            ("try but a", Some(SHED)),
+            ("pause 100", PAUSED),
+            ("try but a", now.clone()),
+            ("pause 50", PAUSED),
+            ("end Late", None),
+        ],
+    );
+    assert_eq!(left, 0, "only the continuation itself is a retry");
+    // A deadline that comes sooner ends the search sooner.
+    sight.deadline = Deadline::after(*START, ms(50));
+    sight.budget.set(1);
+    let steps =
+        [("relay", broke("a")), ("try but a", now), ("pause 50", PAUSED), ("end Late", None)];
+    tell(sight, &steps);
+}
+
+#[test]
+fn a_search_whose_time_is_over_ends() {
+    let sight = TestStream::new(&["a", "b"]);
+    let over = Some(StreamEvent::TimeOver);
+    tell(sight.clone(), &[("relay", broke("a")), ("try but a", over), ("end Late", None)]);
+    let mut story = StreamStory::of(sight);
+    check(&mut story, &[("relay", broke("a")), ("try but a", other("b"))]);
+    story.now += ms(30_000);
+    check(&mut story, &[("end Late", None)]);
+}
+
+#[test]
+fn each_search_has_time_of_its_own() {
+    let mut story = StreamStory::of(TestStream::new(&["a", "b", "c"]));
+    check(&mut story, &[("relay", broke("a")), ("try but a", CONTINUED)]);
+    story.now += ms(40_000);
+    check(&mut story, &[("relay", broke("b")), ("try but a b", Some(NOT_NOW))]);
+    assert_eq!(short(&story.sight.clone(), &story.next()), "pause 100");
+}
+
+#[test]
+fn a_route_that_is_gone_ends_the_search() {
+    let gone = Some(StreamEvent::NoRoute);
+    let steps = [("relay", broke("a")), ("try but a", gone), ("end NoPlaceLeft", None)];
+    tell(TestStream::new(&["a", "b"]), &steps);
+}
+
+#[test]
+fn rounds_that_fail_are_few_and_each_takes_from_the_budget() {
+    let failed = Some(FAILED);
+    let round = [("try but a", failed.clone()), ("pause 100", PAUSED)];
+    let steps = [&[("relay", broke("a"))][..], &round, &round, &round].concat();
+    let last = [("try but a", failed), ("end Failed", None)];
+    let sight = TestStream::new(&["a", "b"]);
+    assert_eq!(tell(sight.clone(), &[&steps[..], &last].concat()), 5);
+    let first = [&steps[..1], &last].concat();
+    assert_eq!(tell(sight.with_budget(1), &first), 0);
+}
+
+#[test]
+fn another_reply_is_followed_by_another_try_in_the_same_round() {
+    let sight = TestStream::new(&["a", "b", "c", "d", "e"]);
+    let steps = [
+        ("relay", broke("a")),
+        ("try but a", other("b")),
+        ("try but a b", other("c")),
+        ("try but a b c", other("d")),
+    ];
+    let next_round = [
+        ("pause 100", PAUSED),
+        ("try but a", other("b")),
+        ("try but a b", other("c")),
+        ("try but a b c", None),
+    ];
+    let left = tell(sight.clone(), &[&steps[..], &next_round].concat());
+    assert_eq!(left, 3, "for the break, two more tries, the next round, and two more tries");
+    let left = tell(sight.clone().with_budget(2), &[&steps[..3], &[("end Failed", None)]].concat());
+    assert_eq!(left, 0);
+    // Another region has chosen among its replicas itself.
+    let far = Some(StreamEvent::OtherReply(None));
+    tell(sight, &[("relay", broke("a")), ("try but a", far), ("pause 100", None)]);
+}
+
+#[test]
+fn a_try_after_another_reply_is_a_retry_and_a_round_is_none() {
+    let mut story = StreamStory::of(TestStream::new(&["a", "b", "c"]));
+    check(&mut story, &[("relay", broke("a"))]);
+    let reply = |name: &str| StreamEvent::OtherReply(Some(ReplicaName::from(name)));
+    assert_eq!(story.tell(reply("b")), Some(RetrySafety::Reset));
+    assert_eq!(story.tell(FAILED), None);
+}
+
+#[test]
+fn only_a_lack_of_places_is_waited_for() {
+    let is_for_now = |ending| {
+        let sight = TestStream::new(&["a", "b"]).with_budget(1);
+        let mut story = StreamStory::of(sight);
+        check(&mut story, &[("relay", broke("a")), ("try but a", None)]);
+        story.tell(StreamEvent::NoReply(ending));
+        short(&story.sight.clone(), &story.next()).starts_with("pause")
+    };
+    let reason = ShedReason::PushedOut;
+    assert!(is_for_now(Ending::SentAway { reason, retry_after: ms(1) }));
+    assert!(is_for_now(Ending::NoPlaceInTime(reason)));
+    assert!(is_for_now(Ending::TooLate { reason, first_token_ms: 1.0 }));
+    let failures = [
+        Ending::HeldReply,
+        Ending::LastFailure,
+        Ending::ClientFault,
+        Ending::OnlyRegionGone,
+        Ending::OutsideResidency(ResidencyPermission::Withdrawn),
+    ];
+    for ending in failures {
+        assert!(!is_for_now(ending), "{ending:?}");
+    }
+}
+
+#[test]
+fn ends_say_if_a_place_was_sought() {
+    let sought = [StreamEnd::NoPlaceLeft, StreamEnd::Late, StreamEnd::Failed];
+    assert!(sought.iter().all(|end| end.is_after_search()));
+    let at_once =
+        [StreamEnd::Complete, StreamEnd::Unfit("tools"), StreamEnd::Count, StreamEnd::Budget];
+    assert!(!at_once.iter().any(|end| end.is_after_search()));
+}
+
+#[test]
+fn only_ends_that_are_the_place_s_fault_are_breaks() {
+    assert_eq!(BreakCause::of(End::Cut, false), Some(BreakCause::Cut));
+    assert_eq!(BreakCause::of(End::Cut, true), Some(BreakCause::Error));
+    assert_eq!(BreakCause::of(End::Stalled, true), Some(BreakCause::Stalled));
+    for end in [
+        End::Complete,
+        End::Answered,
+        End::CancelledBeforeReply,
+        End::CancelledInReply,
+        End::DeadlinePassed,
+    ] {
+        assert_eq!(BreakCause::of(end, true), None, "{end:?}");
+    }
+    let names = [BreakCause::Cut, BreakCause::Stalled, BreakCause::Error].map(BreakCause::name);
+    assert_eq!(names, ["cut", "stalled", "error"]);
+}

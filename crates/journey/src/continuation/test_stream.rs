@@ -1,0 +1,202 @@
+//! A stream's surroundings as plain data, and stories told against them.
+
+use std::cell::Cell;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use spillway_route::{PlanError, ShedReason};
+use spillway_types::{Deadline, RegionName, ReplicaName, ReplicaSlot};
+
+use super::{
+    ContinuationRules, ContinuedStream, StreamBreak, StreamEvent, StreamPlace, StreamReplica,
+    StreamRest, StreamSight, StreamStep, Unasked,
+};
+use crate::{Ending, RefusedRequest, RetrySafety};
+
+/// Moment at which all stories begin.
+pub(super) static START: LazyLock<Instant> = LazyLock::new(|| {
+    #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
+    Instant::now()
+});
+
+/// Failure of the replicas that a journey asked.
+pub(super) const FAILED: StreamEvent = StreamEvent::NoReply(Ending::LastFailure);
+/// Refusal, since no place is open at the moment.
+pub(super) const NOT_NOW: StreamEvent = StreamEvent::NoReply(Ending::Refused(RefusedRequest {
+    refusal: PlanError::AllBusy,
+    was_tried: false,
+    retry_at: None,
+}));
+/// Refusal by this node's queue.
+pub(super) const SHED: StreamEvent =
+    StreamEvent::NoReply(Ending::Shed { reason: ShedReason::QueueFull, predicted_ms: 0.0 });
+
+pub(super) fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A replica of a test.
+#[derive(Clone, Debug)]
+pub(super) struct TestStreamReplica {
+    pub(super) name: ReplicaName,
+    pub(super) serves_model: bool,
+    pub(super) continues_chats: bool,
+}
+
+/// Everything that a continuation may know, as data.
+#[derive(Clone, Debug)]
+pub(super) struct TestStream {
+    pub(super) rules: ContinuationRules,
+    pub(super) replicas: Vec<TestStreamReplica>,
+    pub(super) regions: Vec<RegionName>,
+    pub(super) silence_max: Duration,
+    pub(super) deadline: Deadline,
+    /// Retries left in the budget.
+    pub(super) budget: Cell<u32>,
+}
+
+impl TestStream {
+    /// A stream in a region with replicas of these names, and no other region.
+    pub(super) fn new(replicas: &[&str]) -> Self {
+        let able = |name: &&str| TestStreamReplica {
+            name: ReplicaName::from(*name),
+            serves_model: true,
+            continues_chats: true,
+        };
+        Self {
+            rules: ContinuationRules { count_max: 3, tries_max: 3, needs_engine: false },
+            replicas: replicas.iter().map(able).collect(),
+            regions: Vec::new(),
+            silence_max: ms(30_000),
+            deadline: Deadline::after(*START, ms(60_000)),
+            budget: Cell::new(9),
+        }
+    }
+
+    /// The stream of a chat, which these replicas cannot continue once its answer has begun.
+    pub(super) fn with_unable(mut self, names: &[&str]) -> Self {
+        self.rules.needs_engine = true;
+        for replica in &mut self.replicas {
+            replica.continues_chats = !names.contains(&replica.name.as_str());
+        }
+        self
+    }
+
+    pub(super) fn with_regions(mut self, names: &[&str]) -> Self {
+        self.regions = names.iter().map(|name| RegionName::from(*name)).collect();
+        self
+    }
+
+    pub(super) fn with_budget(self, retries: u32) -> Self {
+        self.budget.set(retries);
+        self
+    }
+
+    /// Returns the names of places that are not asked.
+    pub(super) fn names(&self, unasked: &Unasked) -> Vec<String> {
+        let replicas = unasked.replicas.iter().map(|slot| &self.replicas[slot.index()].name);
+        replicas
+            .map(ToString::to_string)
+            .chain(unasked.regions.iter().map(ToString::to_string))
+            .collect()
+    }
+}
+
+impl StreamSight for TestStream {
+    fn replicas(&self) -> impl Iterator<Item = StreamReplica<'_>> {
+        self.replicas.iter().zip(0..).map(|(replica, slot)| StreamReplica {
+            slot: ReplicaSlot(slot),
+            name: &replica.name,
+            serves_model: replica.serves_model,
+            continues_chats: replica.continues_chats,
+        })
+    }
+    fn regions(&self) -> impl Iterator<Item = &RegionName> {
+        self.regions.iter()
+    }
+    fn silence_max(&self) -> Duration {
+        self.silence_max
+    }
+    fn deadline(&self) -> Deadline {
+        self.deadline
+    }
+    fn take_retry(&self, _now: Instant) -> bool {
+        let left = self.budget.get();
+        self.budget.set(left.saturating_sub(1));
+        left > 0
+    }
+}
+
+/// A stream, its surroundings, and the time.
+#[derive(Debug)]
+pub(super) struct StreamStory {
+    pub(super) sight: TestStream,
+    pub(super) stream: ContinuedStream,
+    pub(super) now: Instant,
+}
+
+impl StreamStory {
+    pub(super) fn of(sight: TestStream) -> Self {
+        let stream = ContinuedStream::new(sight.rules);
+        Self { sight, stream, now: *START }
+    }
+
+    pub(super) fn next(&mut self) -> StreamStep {
+        let step = self.stream.next(&self.sight, self.now);
+        let again = self.stream.next(&self.sight, self.now);
+        assert_eq!(step, again, "a step holds until an event");
+        step
+    }
+
+    pub(super) fn tell(&mut self, event: StreamEvent) -> Option<RetrySafety> {
+        self.stream.on(event, &self.sight, self.now)
+    }
+}
+
+/// Checks a story step by step: each line has the step that the stream takes, and its result. A
+/// pause passes by itself.
+#[track_caller]
+pub(super) fn check(story: &mut StreamStory, steps: &[(&str, Option<StreamEvent>)]) {
+    for (number, (expected, event)) in steps.iter().enumerate() {
+        let step = story.next();
+        assert_eq!(short(&story.sight, &step), *expected, "step {number} of {steps:?}");
+        if let StreamStep::Pause(pause) = step {
+            story.now += pause;
+        }
+        if let Some(event) = event {
+            story.tell(event.clone());
+        }
+    }
+}
+
+/// A step in a few words, with the places that are not asked.
+pub(super) fn short(sight: &TestStream, step: &StreamStep) -> String {
+    match step {
+        StreamStep::Relay => "relay".to_owned(),
+        StreamStep::Try { unasked, .. } => {
+            let names = sight.names(unasked);
+            if names.is_empty() { "try".to_owned() } else { format!("try but {}", names.join(" ")) }
+        }
+        StreamStep::Pause(pause) => format!("pause {}", pause.as_millis()),
+        StreamStep::End(end) => format!("end {end:?}"),
+    }
+}
+
+/// A replica broke the stream off in the middle of its text.
+pub(super) fn broke(replica: &str) -> Option<StreamEvent> {
+    broke_with(Some(StreamPlace::Replica(replica.into())), StreamRest::Text)
+}
+
+/// A region broke the stream off in the middle of its text.
+pub(super) fn lost(region: &str) -> Option<StreamEvent> {
+    broke_with(Some(StreamPlace::Region(region.into())), StreamRest::Text)
+}
+
+pub(super) fn broke_with(place: Option<StreamPlace>, rest: StreamRest) -> Option<StreamEvent> {
+    Some(StreamEvent::Broke(StreamBreak { place, rest }))
+}
+
+/// A replica sent a reply that is no stream.
+pub(super) fn other(replica: &str) -> Option<StreamEvent> {
+    Some(StreamEvent::OtherReply(Some(replica.into())))
+}
