@@ -1,5 +1,6 @@
 //! Command line of the simulator.
 
+mod arguments;
 mod batch;
 mod capacity;
 mod limits;
@@ -13,105 +14,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
 use spillway_route::Policy;
 use spillway_sim::{Scale, Scenario, Setup, TraceOptions, WorkloadKind, read_trace};
 
+pub(crate) use arguments::Arguments;
+use arguments::{Command, Options};
 use batch::{Job, Row, run_all};
-
-/// Runs gateways, replicas and clients in virtual time and says what came of them.
-#[derive(Debug, Parser)]
-#[command(name = "spillway-sim", version)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-    #[command(flatten)]
-    options: Options,
-}
-
-#[derive(Clone, Debug, Subcommand)]
-enum Command {
-    /// Policies against each other, workload by workload.
-    Compare {
-        /// Policies; all that are worth comparing if not given.
-        #[arg(long, value_delimiter = ',')]
-        policies: Vec<Policy>,
-        /// Workloads: system_prompts, chats, documents, bursts, hot.
-        #[arg(
-            long,
-            value_delimiter = ',',
-            default_value = "system_prompts,chats,documents,bursts,hot"
-        )]
-        workloads: Vec<WorkloadKind>,
-    },
-    /// How much of the caches' worth is left with 1 to 8 nodes a region, against one router that
-    /// knows everything.
-    Locality,
-    /// One prefix in nine of ten requests: what becomes of its replica.
-    Hot,
-    /// The policy that predicts, with one part left out or changed at a time.
-    Ablate {
-        /// Workloads: system_prompts, chats, documents, bursts, hot.
-        #[arg(
-            long,
-            value_delimiter = ',',
-            default_value = "system_prompts,chats,documents,bursts,hot"
-        )]
-        workloads: Vec<WorkloadKind>,
-    },
-    /// A recorded trace: one JSON object a line with timestamp, input_length, output_length and
-    /// hash_ids.
-    Trace {
-        /// The file.
-        file: PathBuf,
-        /// How many times as fast as recorded.
-        #[arg(long, default_value_t = 1.0)]
-        speed: f64,
-        /// Policies; all that are worth comparing if not given.
-        #[arg(long, value_delimiter = ',')]
-        policies: Vec<Policy>,
-    },
-    /// How many replicas each region needs, and runs that show it. First tokens within --good-ms count; the
-    /// page docs/capacity.md has 1000.
-    Capacity(capacity::Plan),
-    /// All but the trace and the plan, as one page.
-    Page,
-}
-
-#[derive(Clone, Debug, Args)]
-struct Options {
-    /// Chooses everything that chance decides.
-    #[arg(long, global = true, default_value_t = 1)]
-    seed: u64,
-    /// Requests, as a part of what the replicas can serve at most.
-    /// One number, or one for each of the three regions.
-    #[arg(long, global = true, value_delimiter = ',', default_value = "0.7")]
-    load: Vec<f64>,
-    /// Nodes in each of the three regions.
-    #[arg(long, global = true, default_value_t = 2)]
-    nodes: usize,
-    /// Replicas in each of the three regions.
-    #[arg(long, global = true, default_value_t = 4)]
-    replicas: usize,
-    /// Seconds of virtual time that count.
-    #[arg(long, global = true, default_value_t = 300.0)]
-    seconds: f64,
-    /// Milliseconds within which a first token has to come to be good.
-    #[arg(long, global = true, default_value_t = 2_000.0)]
-    good_ms: f64,
-    /// Prints JSON instead of tables.
-    #[arg(long, global = true)]
-    json: bool,
-    /// Writes the tables there as Markdown, with a plot beside it.
-    #[arg(long, global = true, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-}
-
-impl Options {
-    fn load_of(&self, region: usize) -> f64 {
-        self.load.get(region).or_else(|| self.load.first()).copied().unwrap_or(0.7)
-    }
-}
 
 /// Policies that are worth comparing with each other.
 const COMPARED: [Policy; 7] = [

@@ -24,7 +24,7 @@ use crate::text::BYTES_PER_TOKEN;
 /// Routing of one node, with everything that it remembers.
 ///
 /// The world calls [`Router::decide`] for each request that came to the node, carries out the
-/// verdict, and reports what came of it by [`Router::told`]. It calls the other methods whenever the
+/// verdict, and reports what came of it by [`Router::handle`]. It calls the other methods whenever the
 /// node learns something. Replicas are numbered within their region, regions within the world.
 pub trait Router: fmt::Debug {
     /// Decides what happens to a request next.
@@ -37,7 +37,7 @@ pub trait Router: fmt::Debug {
 
     /// Notes the result of the last verdict about a request. Unless a reply began that is for the
     /// client, the world asks for another verdict when that one is carried out.
-    fn told(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
         let _ = (ask, sight, event);
     }
 
@@ -106,6 +106,7 @@ impl Ask<'_> {
             priority: *priority,
             tenant: 0,
             weight: 1,
+            // As the gateway counts them, which knows bytes and no tokens.
             tokens: (prompt_bytes / BYTES_PER_TOKEN).saturating_add(output_tokens_max.unwrap_or(0)),
             bytes: *prompt_bytes as usize,
             // 0 is a request that cannot be told from others.

@@ -78,6 +78,7 @@ impl Text {
 pub fn router_chain(engine_chain: &[u64]) -> Arc<[u64]> {
     engine_chain
         .iter()
+        // The hash of the last engine block in a router's block stands for all of them.
         .skip(ENGINE_BLOCKS_PER_BLOCK - 1)
         .step_by(ENGINE_BLOCKS_PER_BLOCK)
         .copied()

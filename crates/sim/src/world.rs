@@ -147,6 +147,7 @@ impl World {
         }
         let mut agenda = Agenda::default();
         let end = Time::from_s(config.end_s);
+        // Only the first request of a session: the next ones follow the replies.
         for (session, asked) in sessions.iter().enumerate().filter(|(_, one)| one.start < end) {
             agenda.put(asked.start, WorldEvent::Asked { session, turn: 0 });
         }

@@ -21,6 +21,8 @@ impl Work {
     #[must_use]
     pub fn seconds(&self, cost: &StepCost) -> f64 {
         let new_tokens = self.prompt_tokens * (1.0 - self.cached_share);
+        // A step of the reply reads all tokens before it: the whole prompt, and half of the reply
+        // on average.
         let context = self.prompt_tokens + self.reply_tokens / 2.0;
         let step_ns = cost.sequence_ns as f64 + context * cost.kv_token_ns as f64;
         (new_tokens * cost.prefill_token_ns as f64 + self.reply_tokens * step_ns) / 1e9
@@ -64,6 +66,7 @@ impl Sizing {
         let mut replicas = self.own_peaks();
         for hour in 0..24 {
             let demands = self.curve.demands_per_s(&self.regions, f64::from(hour));
+            // One region at a time: a plan against two losses in the same hour is another plan.
             for (lost, &stand_in) in self.stand_ins.iter().enumerate() {
                 let needed = self.replicas_for(demands[stand_in] + demands[lost]);
                 replicas[stand_in] = replicas[stand_in].max(needed);
@@ -122,6 +125,7 @@ impl Sizing {
         for region in (0..replicas.len()).filter(|region| *region != lost) {
             let capacity = replicas[region] as f64 * self.replica_per_s;
             overflow += (demands[region] - capacity).max(0.0);
+            // A region's own clients may use the reserve, guests may not.
             room += (capacity * (1.0 - self.reserve) - demands[region]).max(0.0);
         }
         (overflow - room).max(0.0)

@@ -48,6 +48,7 @@ pub(super) fn run_all(jobs: Vec<Job>) -> Vec<Row> {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect()
     });
+    // Threads end in any order; the tables of two runs have to be comparable line by line.
     rows.sort_by_key(|(at, _)| *at);
     rows.into_iter().map(|(_, row)| row).collect()
 }

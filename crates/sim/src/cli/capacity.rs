@@ -1,6 +1,8 @@
 //! A capacity plan for regions whose busy hours follow the sun, checked in the simulator.
 
 mod besides;
+mod check;
+mod plan;
 mod report;
 
 use std::cmp::Ordering;
@@ -11,53 +13,13 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
-use clap::Args;
-use spillway_sim::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures, Work};
+use spillway_sim::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures};
 
-/// What is planned; without options the worked example of docs/capacity.md.
-#[derive(Clone, Debug, Args)]
-pub(super) struct Plan {
-    /// The regions' names.
-    #[arg(long, value_delimiter = ',', default_value = "us-east-1,eu-west-1,ap-northeast-1")]
-    regions: Vec<String>,
-    /// Requests a second of each region's own clients at their busiest hour.
-    #[arg(long, value_delimiter = ',', default_value = "13.4,13,12")]
-    peaks: Vec<f64>,
-    /// Hours that local time is ahead of UTC.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "-5,0,9",
-        allow_negative_numbers = true,
-        allow_hyphen_values = true
-    )]
-    utc_offsets: Vec<f64>,
-    /// Milliseconds there and back: first to second, first to third, …, second to third, ….
-    #[arg(long, value_delimiter = ',', default_value = "70,150,202")]
-    rtt_ms: Vec<f64>,
-    /// Demand at the quietest hour, percent of the busiest.
-    #[arg(long, default_value_t = 20.0)]
-    night_percent: f64,
-    /// `spill.reserve_percent` of all nodes.
-    #[arg(long, default_value_t = 10.0)]
-    reserve_percent: f64,
-    /// Percent of the requests whose first token has to come within --good-ms.
-    #[arg(long, default_value_t = 99.0)]
-    share_percent: f64,
-    /// Requests a second of one replica within the objective; measured if not given.
-    #[arg(long)]
-    replica_per_s: Option<f64>,
-    /// Percent of that rate to leave free: chance, and the way to other regions, take their part.
-    #[arg(long, default_value_t = 10.0)]
-    headroom_percent: f64,
-}
+use super::Options;
+use check::{Check, MEASURED_REPLICAS, SECONDS, WARM_UP_S};
+pub(super) use plan::Plan;
 
-/// Length of a run in seconds: the warm-up, which does not count, and the part that counts.
-const WARM_UP_S: f64 = 30.0;
-const SECONDS: f64 = 150.0;
-
-/// Replicas of the region in which one replica's rate is measured, and the rates that are tried.
-const MEASURED_REPLICAS: usize = 6;
+/// Rates in requests a second of one replica that are tried.
 const RATES_PER_S: [f64; 5] = [4.0, 4.5, 5.0, 5.5, 6.0];
 
 /// Most regions of a plan: the loss of each is simulated.
@@ -65,26 +27,13 @@ const REGIONS_MAX: usize = 16;
 /// Largest peak of a region in requests a second: each request is simulated.
 const PEAK_MAX_PER_S: f64 = 1_000.0;
 
-/// Mean request of the example, as the workload `system_prompts` makes them.
-const WORK: Work = Work { prompt_tokens: 1_320.0, cached_share: 0.89, reply_tokens: 100.0 };
-
-/// Run of the check: name of the loss, input and results.
-#[derive(Clone, Debug)]
-struct Check {
-    name: String,
-    replicas: Vec<usize>,
-    demand_per_s: f64,
-    must_meet: bool,
-    figures: TrialFigures,
-}
-
 /// Prints the plan, or puts it into a page between its marks.
 ///
 /// # Errors
 ///
 /// Returns an error if the options don't fit each other, if the page can't be read or written, or
 /// if a run contradicts the plan.
-pub(super) fn run(plan: &Plan, options: &super::Options) -> anyhow::Result<()> {
+pub(super) fn run(plan: &Plan, options: &Options) -> anyhow::Result<()> {
     let objective =
         Objective { first_token_ms: options.good_ms, share: plan.share_percent / 100.0 };
     let rtt_ms = matrix(&plan.rtt_ms, plan.regions.len())?;
@@ -103,6 +52,7 @@ pub(super) fn run(plan: &Plan, options: &super::Options) -> anyhow::Result<()> {
         Some(page) => put(page, &text)?,
         None => writeln!(io::stdout().lock(), "{text}")?,
     }
+    // Only now: the report shows why the plan is wrong.
     let wrong = checks.iter().find(|one| one.figures.meets(&objective) != one.must_meet);
     if let Some(Check { name, figures, must_meet, .. }) = wrong {
         let what = if *must_meet { "the plan is too small" } else { "the plan is too large" };
@@ -178,6 +128,7 @@ fn measure(objective: &Objective, seed: u64) -> Vec<(f64, TrialFigures)> {
 
 /// Returns the highest rate up to which all rates meet the objective.
 fn best(tried: &[(f64, TrialFigures)], objective: &Objective) -> Option<f64> {
+    // A higher rate that meets the objective by chance does not count.
     tried.iter().take_while(|(_, figures)| figures.meets(objective)).map(|(rate, _)| *rate).last()
 }
 
@@ -199,6 +150,7 @@ fn check(sizing: &Sizing, rtt_ms: &[Vec<f64>], objective: &Objective, seed: u64)
         let trial = whole.without(lost, sizing.stand_ins[lost]);
         planned.push((format!("{name} lost"), trial, true));
     }
+    // A plan that is right could spare no replica: each of these runs has to fail.
     for fewer in (0..replicas.len()).filter(|at| replicas[*at] > 1) {
         let mut less = whole.clone();
         less.replicas[fewer] -= 1;
@@ -233,6 +185,7 @@ fn run_all(trials: Vec<Trial>, objective: &Objective) -> Vec<TrialFigures> {
     let run = |trials: &[Trial]| -> Vec<TrialFigures> {
         trials.iter().map(|trial| trial.run(objective, origin)).collect()
     };
+    // Each trial is a world of its own, so the order in which they run changes nothing.
     let (first, second) = trials.split_at(trials.len() / 2);
     thread::scope(|scope| {
         let other = scope.spawn(|| run(second));

@@ -37,6 +37,7 @@ fn locality(text: &mut String, rows: &[Row]) {
     line(text, share >= 95.0, limit, &format!("{share:.1} %"));
     let skew = worst(Figures::work_skew, f64::max);
     line(text, skew <= 1.3, "work skew within a region ≤ 1.3", &format!("{skew:.2}"));
+    // The rows come in the order of `NODES`: from one node a region to eight.
     let (Some(one), Some(many)) = (own.first(), own.last()) else { return };
     let fall = (1.0 - many.cached_share / one.cached_share) * 100.0;
     line(

@@ -65,6 +65,7 @@ pub(super) fn plain(table: &Table) -> String {
     for line in [&head].into_iter().chain(&table.lines) {
         for (column, cell) in line.iter().enumerate() {
             let width = width(column);
+            // A column is of text if any of its cells is: names may look like numbers.
             let is_text = table.lines.iter().any(|line| line[column].parse::<f64>().is_err());
             let _infallible = if is_text {
                 write!(text, "{cell:<width$}  ")

@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use spillway_journey::{
-    Claim, Conversation, KeptPlaces, Permission, PlaceSight, Position, QueueSight,
-    RegionSight as RegionFacts, ReplicaGroup, ReplicaSight as ReplicaFacts, RequestSight, Room,
-    RoomLoads, RouteRules,
+    Claim, Conversation, PlaceSight, Position, QueueSight, RegionSight as RegionFacts,
+    ReplicaGroup, ReplicaSight as ReplicaFacts, RequestSight, ResidencyPermission, Room, RoomLoads,
+    RouteRules, TenantKey, TenantSight,
 };
-use spillway_route::{Access, HoldTime, Loads, OwnRegion, RegionCandidate, SpillTerms, Waiting};
+use spillway_route::{
+    Access, HoldTime, KeptShare, Loads, OwnRegion, RegionCandidate, SpillTerms, Waiting,
+};
 use spillway_types::{Inquiry, ModelName, RAMP_FULL, RegionName, ReplicaSlot, Signals, Speed};
 
 use super::memory::BLOCK_TOKENS;
@@ -79,14 +81,10 @@ impl RequestSight for Facts<'_> {
         false
     }
 
-    fn tenant(&self) -> Option<u64> {
-        None
-    }
-
-    fn permission(&self) -> Permission {
+    fn permission(&self) -> ResidencyPermission {
         match self.allows(&self.router.name) {
-            true => Permission::Given,
-            false => Permission::NeverGiven,
+            true => ResidencyPermission::Given,
+            false => ResidencyPermission::NeverGiven,
         }
     }
 
@@ -137,20 +135,35 @@ impl ReplicaFacts for Facts<'_> {
         PlaceSight::has_guessed_limit(&self.sight.replicas[slot.index()])
     }
 
-    fn kept_from_tenant(&self) -> Option<KeptPlaces> {
-        None
-    }
-
-    fn kept_for_tenant(&self) -> Option<ReplicaSlot> {
-        None
-    }
-
-    fn rests_for_tenant(&self, _slot: ReplicaSlot) -> Option<Instant> {
-        None
-    }
-
     fn take_hedge(&self, _now: Instant) -> bool {
         false
+    }
+}
+
+/// Nobody is told apart: requests have no tenants here.
+impl TenantSight for Facts<'_> {
+    fn tenant(&self) -> Option<TenantKey> {
+        None
+    }
+
+    fn left_by(&self, _tenant: TenantKey) -> Option<KeptShare> {
+        None
+    }
+
+    fn kept_for(&self, _tenant: TenantKey) -> Option<KeptShare> {
+        None
+    }
+
+    fn rests_until(&self, _slot: ReplicaSlot, _tenant: u64) -> Option<Instant> {
+        None
+    }
+
+    fn tells_tenants_apart(&self) -> bool {
+        false
+    }
+
+    fn waiting_of(&self, _is_counted: &dyn Fn(TenantKey) -> bool) -> u32 {
+        0
     }
 }
 
@@ -173,7 +186,7 @@ impl QueueSight for Facts<'_> {
     }
 
     fn take_late_probe(&self, now: Instant) -> bool {
-        self.router.late_probes.pass(now)
+        self.router.slo_probes.pass(now)
     }
 }
 
@@ -210,6 +223,7 @@ impl RegionFacts for Facts<'_> {
         let candidate = |(other, name): (&RegionSight, &RegionName)| RegionCandidate {
             access: match other.report {
                 Some(_) if self.allows(name) => access(name),
+                // Without a report there is nothing to weigh; residency may forbid the region, too.
                 _ => Access::Unreachable,
             },
             report: other.report.unwrap_or_default(),
@@ -325,6 +339,7 @@ impl Loads for Board<'_> {
         }
         Signals {
             in_flight_at_report: replica.in_flight + replica.elsewhere,
+            // As if the report were of this moment: nothing was sent since.
             started_at: replica.started,
             ..replica.signals
         }

@@ -36,6 +36,7 @@ impl Memory {
         let holders: Vec<_> =
             (0..replicas).map(|replica| index.holder(identity(region, replica))).collect();
         for holder in holders.iter().flatten() {
+            // Replicas report the size of their caches, so the index need not assume one.
             index.set_capacity(*holder, config.speed.kv_tokens as u32 / BLOCK_TOKENS);
         }
         let mut model = LatencyModel::new(config.speed);
@@ -85,6 +86,7 @@ impl Memory {
 
     pub(super) fn replied(&mut self, replied: &Replied<'_>) {
         if let Some(holder) = self.holders[replied.replica] {
+            // The reply tells what really was cached; the index only assumed it.
             self.index.correct(holder, replied.chain, replied.cached_tokens / BLOCK_TOKENS);
         }
         let prediction = replied.prediction.unwrap_or_default();

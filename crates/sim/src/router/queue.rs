@@ -74,6 +74,7 @@ impl Queue {
         rate: impl FnOnce(f32) -> Option<f32>,
     ) -> Waiting {
         if self.is_quiet() {
+            // The usual case needs no forecast.
             let has_room = self.limits.count_max > 0;
             return Waiting { ahead: 0, wait_ms: None, all: 0, has_room };
         }
@@ -85,6 +86,7 @@ impl Queue {
     /// Returns the queue before a request that waits.
     #[must_use]
     pub fn waiting_of(&self, ticket: WaitTicket, now: Instant) -> Waiting {
+        // Its turn has come, or its time is over: nobody is before it any more.
         let gone = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true };
         self.admission.borrow().waiting_of(ticket, now).unwrap_or(gone)
     }

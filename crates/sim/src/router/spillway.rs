@@ -7,8 +7,8 @@ use std::sync::Arc;
 use spillway_journey::{Claim, Ending, Event, Journey, Step};
 use spillway_prefix::{HotDelta, HotView};
 use spillway_route::{
-    Attempt, Candidate, Group, Guest, LateProbes, Policy, RetryBudget, RetryBudgetConfig,
-    ShedReason, SpillTerms, Tuning, admit_guest,
+    Attempt, Candidate, Group, Guest, Policy, RetryBudget, RetryBudgetConfig, ShedReason,
+    SloProbes, SpillTerms, Tuning, admit_guest,
 };
 use spillway_types::{RAMP_FULL, RegionName, ReplicaSlot, Speed};
 
@@ -95,7 +95,7 @@ pub struct SpillwayRouter {
     pub(super) other_names: Vec<RegionName>,
     /// Budget of retries; `None` before the first request.
     pub(super) retries: Option<RetryBudget>,
-    pub(super) late_probes: LateProbes,
+    pub(super) slo_probes: SloProbes,
     /// Journeys of the requests that have not ended here, by their numbers.
     journeys: BTreeMap<usize, Journey>,
 }
@@ -124,7 +124,7 @@ impl SpillwayRouter {
             name: region_name(region),
             other_names: Vec::new(),
             retries: None,
-            late_probes: LateProbes::default(),
+            slo_probes: SloProbes::default(),
             journeys: BTreeMap::new(),
         }
     }
@@ -135,11 +135,13 @@ impl SpillwayRouter {
             return journey;
         }
         let config = self.config.retries;
+        // Made with the first request, because time is known only then.
         self.retries.get_or_insert_with(|| RetryBudget::new(config, sight.now)).on_request();
         if self.other_names.len() != sight.others.len() {
             self.other_names = sight.others.iter().map(|other| region_name(other.region)).collect();
         }
         let mut journey = Journey::new(sight.now, self.config.attempts_max);
+        // Promises are made to clients: a guest has none here.
         let is_own = ask.inquiry.hop == 0;
         let fingerprint = ask.asker(Claim::Newcomer).fingerprint;
         if is_own && sight.queue.promised() > 0 && sight.queue.redeem(fingerprint, sight.now) {
@@ -203,10 +205,11 @@ impl Router for SpillwayRouter {
         let verdict = self.verdict(step, &facts, &journey);
         debug_assert!(verdict.is_some(), "{journey:?}");
         self.journeys.insert(ask.number, journey);
+        // A release build of the simulator goes on without this request.
         verdict.unwrap_or(RouterVerdict::Shed(None))
     }
 
-    fn told(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
         let Some(mut journey) = self.journeys.remove(&ask.number) else { return };
         let has_place = matches!(event, Event::Asked | Event::RegionReplied);
         // Waiting requests learn from it how soon places come free.
@@ -222,6 +225,7 @@ impl Router for SpillwayRouter {
     }
 
     fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool {
+        // No rate is needed: a guest is judged by how many wait here, not by how long.
         let waiting = sight.queue.before(&ask.asker(Claim::Newcomer), sight.now, |_| None);
         admit_guest(&own_region(sight, waiting), &self.config.terms) == Guest::Welcome
     }
@@ -269,14 +273,14 @@ fn end(
         }
         Ending::SentAway { retry_after, .. } => RouterVerdict::Shed(Some(retry_after)),
         Ending::TooLate { reason: ShedReason::Slo, .. } => {
-            RouterVerdict::Shed(Some(LateProbes::PERIOD))
+            RouterVerdict::Shed(Some(SloProbes::PERIOD))
         }
         Ending::Refused(refused) => {
             let after = refused.retry_at.map(|until| until.saturating_duration_since(now));
             RouterVerdict::Shed(after)
         }
         Ending::OnlyRegionGone
-        | Ending::Forbidden(_)
+        | Ending::OutsideResidency(_)
         | Ending::NoPlaceInTime(_)
         | Ending::TooLate { .. } => RouterVerdict::Shed(None),
     }

@@ -21,12 +21,14 @@ impl Zipf {
     pub(super) fn draw(&self, rng: &mut fastrand::Rng) -> usize {
         let all = self.sums.last().copied().unwrap_or(0.0);
         let point = rng.f64() * all;
+        // Rounding may put the point on the last sum.
         self.sums.partition_point(|&sum| sum <= point).min(self.sums.len().saturating_sub(1))
     }
 }
 
 /// Draws the time between two events of a Poisson process.
 pub(super) fn exponential(rng: &mut fastrand::Rng, mean: f64) -> f64 {
+    // The random number may be 0 and is never 1: this way there is no logarithm of 0.
     -mean * (1.0 - rng.f64()).ln()
 }
 

@@ -18,6 +18,7 @@ const THINK_S: f64 = 10.0;
 
 pub(super) fn sessions(demand: &Demand) -> Vec<Session> {
     let mut rng = fastrand::Rng::with_seed(demand.seed);
+    // The system prompts are equal for all seeds.
     let mut fixed = fastrand::Rng::with_seed(11);
     let systems: Vec<Piece> = (0..APPLICATIONS as u64)
         .map(|id| Piece { id: mix(3, id), tokens: length(&mut fixed, SYSTEM_TOKENS) })
@@ -25,6 +26,8 @@ pub(super) fn sessions(demand: &Demand) -> Vec<Session> {
     let zipf = Zipf::new(APPLICATIONS, 1.0);
     let mut sessions = Vec::new();
     for (region, &rate) in demand.rates_per_s.iter().enumerate() {
+        // Times have random numbers of their own: those of the contents don't depend on how many
+        // were drawn.
         let mut times = fastrand::Rng::with_seed(rng.u64(..));
         for start in arrivals(&mut times, rate / TURNS, demand.seconds) {
             let system = systems[zipf.draw(&mut rng)];

@@ -21,6 +21,7 @@ const THINK_S: f64 = 6.0;
 
 pub(super) fn sessions(demand: &Demand) -> Vec<Session> {
     let mut rng = fastrand::Rng::with_seed(demand.seed);
+    // The documents are equal for all seeds.
     let mut fixed = fastrand::Rng::with_seed(13);
     let documents: Vec<Piece> = (0..DOCUMENTS as u64)
         .map(|id| {

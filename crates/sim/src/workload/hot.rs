@@ -17,6 +17,7 @@ pub(super) fn sessions(demand: &Demand) -> Vec<Session> {
     for (region, &rate) in demand.rates_per_s.iter().enumerate() {
         let mut times = fastrand::Rng::with_seed(rng.u64(..));
         for start in arrivals(&mut times, rate, demand.seconds) {
+            // The others have prefixes of the same length, so that only the sharing differs.
             let prefix = if rng.f64() < SHARE { hot } else { Piece { id: rng.u64(..), ..hot } };
             let question = Piece { id: rng.u64(..), tokens: length(&mut rng, 150) };
             let reply = Piece { id: rng.u64(..), tokens: length(&mut rng, 100) };

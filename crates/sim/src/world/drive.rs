@@ -62,7 +62,7 @@ impl World {
 
     /// Reports to a node's router what came of its verdict.
     pub(super) fn tell(&mut self, request: usize, node: usize, outcome: Outcome) {
-        self.asking(request, node, |router, ask, sight, _| router.told(ask, sight, outcome));
+        self.asking(request, node, |router, ask, sight, _| router.handle(ask, sight, outcome));
     }
 
     /// Lets a router look at a request and at what its node knows now.

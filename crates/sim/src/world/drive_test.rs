@@ -49,9 +49,9 @@ impl Router for Witnessed {
         verdict
     }
 
-    fn told(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
         self.note(ask, sight, Seen::Told(event));
-        self.router.told(ask, sight, event);
+        self.router.handle(ask, sight, event);
     }
 
     fn left(&mut self, request: usize) {

@@ -49,6 +49,8 @@ impl World {
             node,
             arrived: self.now,
             inquiry,
+            // With the reply: the engine caches what it generates, too, and the next turn repeats
+            // it.
             engine_chain: asked.prompt.with(asked.reply).engine_chain(),
             prompt_tokens,
             reply_tokens: asked.reply.tokens,
@@ -186,7 +188,7 @@ impl World {
         }
         asked.node = asked.entry;
         asked.inquiry.hop = 0;
-        let (node, failure) = (asked.node, RegionFailure::Refused);
+        let (node, failure) = (asked.node, RegionFailure::Refused { wait: None });
         self.tell(request, node, Outcome::RegionFailed { failure, can_repeat: true });
         self.drive(request);
     }

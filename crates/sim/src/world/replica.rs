@@ -68,6 +68,7 @@ impl SimReplica {
     pub(super) fn step(&mut self, now: Time, counts: bool) -> StepReport {
         let report = self.engine.step(now.since_start());
         if let Some(started) = report.started.filter(|_| counts) {
+            // The base is the reading of weights, which all running requests share.
             self.work += started.duration.saturating_sub(self.base);
             self.busy += started.duration;
         }

@@ -80,6 +80,7 @@ impl World {
         let Some(begun) = placed.first_token else { return };
         node.router.ended(&Ended {
             replica: placed.replica - self.regions[node.region].replicas.start,
+            // The first token came before the span began.
             tokens: request.reply_tokens - 1,
             span_ms: self.now.ms_since(begun),
         });

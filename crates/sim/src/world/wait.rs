@@ -73,6 +73,7 @@ impl World {
     /// Decides again about a request whose pause is over.
     pub(super) fn pause_over(&mut self, request: usize, pause: u32) {
         let asked = &self.requests[request];
+        // An earlier pause may end while the request is somewhere else by now.
         if asked.state == RequestState::Waiting && asked.pauses == pause {
             self.tell(request, asked.node, Outcome::Paused);
             self.drive(request);
@@ -92,6 +93,7 @@ impl World {
             let due = asked.turn_by.map_or(now, |turn_by: Instant| turn_by.min(now));
             self.tell(request, node, Outcome::Turn { due });
             self.drive(request);
+            // The first in the queue found no place, so the next ones would not either.
             if !matches!(self.requests[request].state, RequestState::Placed(_)) {
                 return;
             }
@@ -110,6 +112,7 @@ impl World {
     fn send_away(&mut self, node: usize, entry: &WaitEntry<usize>, reason: ShedReason) {
         let (now, request) = (self.instant(), entry.item);
         let asker = entry.asker();
+        // Seeded by the request alone, so that this draw changes no other random number of the run.
         let mut rng = fastrand::Rng::with_seed(asker.fingerprint);
         let retry_after = self.nodes[node].queue.shed(&asker, (0.0, |_| None), now, &mut rng);
         self.requests[request].ticket = None;

@@ -76,7 +76,7 @@ impl Router for Fixed {
         if self.is_new(ask) { self.own } else { serve }
     }
 
-    fn told(&mut self, ask: &Ask<'_>, _sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, _sight: &Sight<'_>, event: Event) {
         if matches!(event, Event::RegionFailed { .. }) {
             self.refused.insert(ask.number);
         }
@@ -107,8 +107,8 @@ impl Router for Watched {
         self.fixed.decide(ask, sight, rng)
     }
 
-    fn told(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
-        self.fixed.told(ask, sight, event);
+    fn handle(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+        self.fixed.handle(ask, sight, event);
     }
 
     fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool {

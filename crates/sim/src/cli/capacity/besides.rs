@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use spillway_sim::Sizing;
 
-use super::{Check, WORK};
+use super::check::{Check, WORK};
 
 /// Processor time in microseconds of a request of 16 KB, and of a relayed token: the highest of the
 /// runs in docs/measured/performance.md.

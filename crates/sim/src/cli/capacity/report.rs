@@ -5,7 +5,8 @@ use std::fmt::Write;
 use spillway_engine::Profile;
 use spillway_sim::{Objective, Sizing, TrialFigures};
 
-use super::{Check, MEASURED_REPLICAS, SECONDS, WARM_UP_S, WORK, besides};
+use super::besides;
+use super::check::{Check, MEASURED_REPLICAS, SECONDS, WARM_UP_S, WORK};
 
 /// Mean milliseconds between two tokens that the arithmetic allows.
 const STEP_MS: f64 = 200.0;
