@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A change of the place where a client's requests are served.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum AffinityMove {
+pub enum AffinityMove {
     /// A session by cookie or header continued at another replica of this region.
     SessionToReplica,
     /// A session continued in another region.
@@ -30,16 +30,16 @@ impl AffinityMove {
 
 /// Totals since start, one for each kind of move.
 #[derive(Debug, Default)]
-pub(crate) struct AffinityMoves([AtomicU64; AffinityMove::ALL.len()]);
+pub struct AffinityMoves([AtomicU64; AffinityMove::ALL.len()]);
 
 impl AffinityMoves {
     /// Counts one move.
-    pub(crate) fn count(&self, moved: AffinityMove) {
+    pub fn count(&self, moved: AffinityMove) {
         self.0[moved as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns the totals by kind of affinity and kind of the new place.
-    pub(crate) fn totals(&self) -> Vec<(&'static str, &'static str, u64)> {
+    pub fn totals(&self) -> Vec<(&'static str, &'static str, u64)> {
         let total = |moved: AffinityMove| {
             let (kept, to) = moved.labels();
             (kept, to, self.0[moved as usize].load(Ordering::Relaxed))

@@ -16,14 +16,14 @@ pub struct AheadRoom {
 
 /// Part of the memory; released when dropped.
 #[derive(Debug)]
-pub(crate) struct AheadHold {
+pub struct AheadHold {
     room: Arc<AheadRoom>,
     bytes: u64,
 }
 
 impl AheadRoom {
     /// Returns room for `bytes_max` bytes.
-    pub(crate) fn new(bytes_max: u64) -> Self {
+    pub fn new(bytes_max: u64) -> Self {
         Self {
             held_bytes: AtomicU64::new(0),
             bytes_max: AtomicU64::new(bytes_max),
@@ -47,17 +47,17 @@ impl AheadRoom {
     }
 
     /// Changes the limit. Bytes beyond it are kept until clients have taken them.
-    pub(crate) fn resize(&self, bytes_max: u64) {
+    pub fn resize(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
     /// Returns true if [`AheadRoom::take`] would succeed at this moment.
-    pub(crate) fn has(&self, bytes: u64) -> bool {
+    pub fn has(&self, bytes: u64) -> bool {
         self.fits(self.held_bytes(), bytes)
     }
 
     /// Takes `bytes` bytes; `None` if fewer are free.
-    pub(crate) fn take(self: &Arc<Self>, bytes: u64) -> Option<AheadHold> {
+    pub fn take(self: &Arc<Self>, bytes: u64) -> Option<AheadHold> {
         let order = Ordering::Relaxed;
         self.held_bytes
             .fetch_update(order, order, |held| self.fits(held, bytes).then(|| held + bytes))
@@ -69,11 +69,13 @@ impl AheadRoom {
         held_bytes.saturating_add(bytes) <= self.bytes_max.load(Ordering::Relaxed)
     }
 
-    pub(super) fn count_begun(&self) {
+    /// Counts a reply that began to be read ahead.
+    pub fn count_begun(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn count_full(&self) {
+    /// Counts a reply for which there was no room.
+    pub fn count_full(&self) {
         self.full.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -12,7 +12,7 @@ const PERMILLE: f32 = 1_000.0;
 ///
 /// Requests add observations. One task takes them out, several times a second, and sets the limit.
 #[derive(Debug)]
-pub(crate) struct ConcurrencyLimiter {
+pub struct ConcurrencyLimiter {
     /// Limit for all nodes of the region together; `u32::MAX` if there is none.
     limit: AtomicU32,
     /// Nonzero if the limit was ever needed.
@@ -76,34 +76,36 @@ impl Default for ConcurrencyLimiter {
 
 impl ConcurrencyLimiter {
     /// Returns this node's part of the limit; `u32::MAX` if there is none.
-    pub(crate) fn part(&self) -> u32 {
+    pub fn part(&self) -> u32 {
         self.part.load(Ordering::Relaxed)
     }
 
     /// Returns the limit; `u32::MAX` if there is none.
-    pub(crate) fn limit(&self) -> u32 {
+    pub fn limit(&self) -> u32 {
         self.limit.load(Ordering::Relaxed)
     }
 
     /// Returns true if the limit was ever needed.
-    pub(crate) fn is_found(&self) -> bool {
+    pub fn is_found(&self) -> bool {
         self.is_found.load(Ordering::Relaxed) != 0
     }
 
-    pub(crate) fn set_limit(&self, limit: u32, is_found: bool) {
+    /// Sets the limit in requests; `is_found` is true if it was measured.
+    pub fn set_limit(&self, limit: u32, is_found: bool) {
         self.limit.store(limit, Ordering::Relaxed);
         self.is_found.store(is_found.into(), Ordering::Relaxed);
         self.divide();
     }
 
-    pub(crate) fn set_elsewhere(&self, requests: u32, sharers: Vec<Sharer>) {
+    /// Sets the requests of the region's other nodes here, and the nodes that share the limit.
+    pub fn set_elsewhere(&self, requests: u32, sharers: Vec<Sharer>) {
         self.elsewhere.store(requests, Ordering::Relaxed);
         *self.sharers.lock().unwrap_or_else(PoisonError::into_inner) = sharers;
         self.divide();
     }
 
     /// Returns the requests of the region's other nodes at this replica.
-    pub(crate) fn elsewhere(&self) -> u32 {
+    pub fn elsewhere(&self) -> u32 {
         self.elsewhere.load(Ordering::Relaxed)
     }
 
@@ -113,7 +115,7 @@ impl ConcurrencyLimiter {
     }
 
     /// Notes the current number of this node's requests in flight.
-    pub(crate) fn note_most(&self, in_flight: u32) {
+    pub fn note_most(&self, in_flight: u32) {
         // A read that finds nothing to change is cheaper than a write.
         if in_flight > self.most.load(Ordering::Relaxed) {
             self.most.fetch_max(in_flight, Ordering::Relaxed);
@@ -121,17 +123,17 @@ impl ConcurrencyLimiter {
     }
 
     /// Notes a request that was sent; its reply has not begun.
-    pub(crate) fn note_sent(&self) {
+    pub fn note_sent(&self) {
         self.unbegun.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes that the reply of such a request began, or never will.
-    pub(crate) fn note_settled(&self) {
+    pub fn note_settled(&self) {
         self.unbegun.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Notes a reply that began, with its time to first token if that is known.
-    pub(crate) fn note_began(&self, first_token: Option<f32>) {
+    pub fn note_began(&self, first_token: Option<f32>) {
         if let Some(time) = first_token {
             let permille = (time * PERMILLE) as u64;
             self.first_token_permille.fetch_add(permille, Ordering::Relaxed);
@@ -141,7 +143,7 @@ impl ConcurrencyLimiter {
     }
 
     /// Takes out the observations since the last call; `in_flight` requests are there now.
-    pub(crate) fn take(&self, in_flight: u32) -> ConcurrencySeen {
+    pub fn take(&self, in_flight: u32) -> ConcurrencySeen {
         let order = Ordering::Relaxed;
         let timed = self.timed.swap(0, order);
         let sum = self.first_token_permille.swap(0, order) as f32 / PERMILLE;

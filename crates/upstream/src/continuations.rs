@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use spillway_journey::{BreakCause, StreamEnd};
 use spillway_protocol::Unfit;
 
 /// Limits of the continuation of streams by another replica when theirs fails.
@@ -16,48 +17,11 @@ pub struct ContinuationSpec {
 
 /// Outcome of a stream whose replica failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Continuation {
+pub enum Continuation {
     /// Another replica continues the stream.
-    Continued(Broke),
-    /// The stream lacked only its last events.
-    Ended(Broke),
-    /// No other replica was asked.
-    Refused(ContinuationRefused),
-    /// No other replica could continue the stream.
-    Failed(ContinuationFailed),
-}
-
-/// Failures of a replica within a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Broke {
-    /// The connection ended.
-    Cut,
-    /// No byte came for too long.
-    Stalled,
-    /// The replica sent an error event.
-    Error,
-}
-
-/// Reasons why no other replica was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContinuationRefused {
-    /// No replica could continue the stream exactly.
-    Unfit(Unfit),
-    /// The stream has had all its continuations.
-    Count,
-    /// The retry budget was used up.
-    Budget,
-}
-
-/// Reasons why no other replica continues the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContinuationFailed {
-    /// No other replica is eligible.
-    NoReplica,
-    /// No eligible replica had a place in time.
-    Late,
-    /// The replicas that were asked did not begin.
-    Attempt,
+    Continued(BreakCause),
+    /// No other replica continues the stream.
+    Over(BreakCause, StreamEnd),
 }
 
 const RESULTS: [&str; 4] = ["continued", "ended", "refused", "failed"];
@@ -68,7 +32,7 @@ const REASONS: usize = OTHER_REASONS.len() + Unfit::ALL.len();
 
 /// Continuations since start, by result and reason.
 #[derive(Debug)]
-pub(crate) struct Continuations([[AtomicU64; REASONS]; RESULTS.len()]);
+pub struct Continuations([[AtomicU64; REASONS]; RESULTS.len()]);
 
 impl Default for Continuations {
     fn default() -> Self {
@@ -77,17 +41,19 @@ impl Default for Continuations {
 }
 
 impl Continuations {
-    pub(crate) fn count(&self, what: Continuation) {
+    /// Counts an event of a continued stream.
+    pub fn count(&self, what: Continuation) {
         let (result, reason) = what.names();
         let result = RESULTS.iter().position(|name| *name == result);
         let reason = reasons().position(|name| name == reason);
+        // A name that is missing in the lists goes uncounted rather than ending a request.
         if let (Some(result), Some(reason)) = (result, reason) {
             self.0[result][reason].fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Returns the counts by result and reason, without zeros.
-    pub(crate) fn totals(&self) -> Vec<(&'static str, &'static str, u64)> {
+    pub fn totals(&self) -> Vec<(&'static str, &'static str, u64)> {
         let mut totals = Vec::new();
         for (result, counts) in RESULTS.iter().zip(&self.0) {
             for (reason, count) in reasons().zip(counts) {
@@ -106,24 +72,16 @@ fn reasons() -> impl Iterator<Item = &'static str> {
 impl Continuation {
     fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Continued(broke) => ("continued", broke.name()),
-            Self::Ended(broke) => ("ended", broke.name()),
-            Self::Refused(ContinuationRefused::Unfit(unfit)) => ("refused", unfit.name()),
-            Self::Refused(ContinuationRefused::Count) => ("refused", "count"),
-            Self::Refused(ContinuationRefused::Budget) => ("refused", "budget"),
-            Self::Failed(ContinuationFailed::NoReplica) => ("failed", "no_replica"),
-            Self::Failed(ContinuationFailed::Late) => ("failed", "late"),
-            Self::Failed(ContinuationFailed::Attempt) => ("failed", "attempt"),
-        }
-    }
-}
-
-impl Broke {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Cut => "cut",
-            Self::Stalled => "stalled",
-            Self::Error => "error",
+            Self::Continued(cause) => ("continued", cause.name()),
+            Self::Over(cause, end) => match end {
+                StreamEnd::Complete => ("ended", cause.name()),
+                StreamEnd::Unfit(reason) => ("refused", reason),
+                StreamEnd::Count => ("refused", "count"),
+                StreamEnd::Budget => ("refused", "budget"),
+                StreamEnd::NoPlaceLeft => ("failed", "no_replica"),
+                StreamEnd::Late => ("failed", "late"),
+                StreamEnd::Failed => ("failed", "attempt"),
+            },
         }
     }
 }
@@ -134,21 +92,20 @@ mod tests {
 
     #[test]
     fn everything_that_can_happen_is_counted_under_its_own_name() {
+        let over = |end| Continuation::Over(BreakCause::Cut, end);
         let mut all = vec![
-            Continuation::Continued(Broke::Cut),
-            Continuation::Continued(Broke::Stalled),
-            Continuation::Continued(Broke::Error),
-            Continuation::Ended(Broke::Cut),
-            Continuation::Ended(Broke::Stalled),
-            Continuation::Refused(ContinuationRefused::Count),
-            Continuation::Refused(ContinuationRefused::Budget),
-            Continuation::Failed(ContinuationFailed::NoReplica),
-            Continuation::Failed(ContinuationFailed::Late),
-            Continuation::Failed(ContinuationFailed::Attempt),
+            Continuation::Continued(BreakCause::Cut),
+            Continuation::Continued(BreakCause::Stalled),
+            Continuation::Continued(BreakCause::Error),
+            over(StreamEnd::Complete),
+            Continuation::Over(BreakCause::Stalled, StreamEnd::Complete),
+            over(StreamEnd::Count),
+            over(StreamEnd::Budget),
+            over(StreamEnd::NoPlaceLeft),
+            over(StreamEnd::Late),
+            over(StreamEnd::Failed),
         ];
-        all.extend(
-            Unfit::ALL.map(|unfit| Continuation::Refused(ContinuationRefused::Unfit(unfit))),
-        );
+        all.extend(Unfit::ALL.map(|unfit| over(StreamEnd::Unfit(unfit.name()))));
         let counts = Continuations::default();
         all.iter().for_each(|what| counts.count(*what));
         let totals = counts.totals();

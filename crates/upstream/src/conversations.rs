@@ -15,26 +15,28 @@ const BLOCKS_MAX: usize = 128;
 
 /// Regions by the last block of the prompt that they served.
 #[derive(Debug)]
-pub(crate) struct Conversations(Cache<u64, RegionName>);
+pub struct Conversations(Cache<u64, RegionName>);
 
 /// Region that served a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServedIn {
-    pub(crate) region: RegionName,
+pub struct ServedIn {
+    /// Region that served the conversation last.
+    pub region: RegionName,
     /// Leading blocks of the prompt that the region has served before.
-    pub(crate) blocks: u32,
+    pub blocks: u32,
 }
 
 impl Conversations {
     /// Notes that a region served a prompt.
-    pub(crate) fn served(&self, chain: &[u64], region: &RegionName) {
+    pub fn served(&self, chain: &[u64], region: &RegionName) {
         if let Some(last) = chain.last() {
             self.0.insert(*last, region.clone());
         }
     }
 
     /// Returns the region that served the longest beginning of a prompt.
-    pub(crate) fn find(&self, chain: &[u64]) -> Option<ServedIn> {
+    pub fn find(&self, chain: &[u64]) -> Option<ServedIn> {
+        // From the end, since the longest beginning is looked for.
         let ends = chain.iter().enumerate().rev().take(BLOCKS_MAX);
         ends.into_iter().find_map(|(index, block)| {
             let region = self.0.get(block)?;

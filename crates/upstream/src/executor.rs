@@ -6,7 +6,7 @@ use tokio_util::task::TaskTracker;
 
 /// Executor that spawns tasks onto a tracker.
 #[derive(Clone, Debug)]
-pub(crate) struct Executor(pub(crate) TaskTracker);
+pub struct Executor(pub TaskTracker);
 
 impl<F> hyper::rt::Executor<F> for Executor
 where

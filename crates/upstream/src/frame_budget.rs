@@ -18,9 +18,9 @@ const STORE_MAX: u64 = 1_024 * CONTROL;
 const UNIT_TIME: Duration = Duration::from_micros(1_000_000 / (100 * CONTROL));
 /// Tokens earned by a request or a piece of a reply: a PING, WINDOW_UPDATEs of stream and
 /// connection, and one more frame.
-pub(crate) const EARNED_BY_PIECE: u64 = 4 * CONTROL;
+pub const EARNED_BY_PIECE: u64 = 4 * CONTROL;
 /// Bytes written to a peer that earn one token: two WINDOW_UPDATEs for each kilobyte.
-pub(crate) const BYTES_PER_EARNED: u64 = 512 / CONTROL;
+pub const BYTES_PER_EARNED: u64 = 512 / CONTROL;
 
 /// Length of a frame's header, in bytes.
 const HEADER_BYTES: usize = 9;
@@ -33,7 +33,7 @@ const END_STREAM: u8 = 1;
 
 /// Senders of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrameSender {
+pub enum FrameSender {
     /// A client, which sends its preface first.
     Client,
     /// A replica.
@@ -42,7 +42,7 @@ pub(crate) enum FrameSender {
 
 /// Token bucket of the control frames that one connection may send.
 #[derive(Debug)]
-pub(crate) struct FrameBudget {
+pub struct FrameBudget {
     /// Bytes of the current payload that have not passed yet.
     payload: usize,
     header: [u8; HEADER_BYTES],
@@ -55,7 +55,7 @@ pub(crate) struct FrameBudget {
 
 impl FrameBudget {
     /// Returns a full bucket, for a new connection.
-    pub(crate) fn new(sender: FrameSender, now: Instant) -> Self {
+    pub fn new(sender: FrameSender, now: Instant) -> Self {
         Self {
             payload: if sender == FrameSender::Client { PREFACE_BYTES } else { 0 },
             header: [0; HEADER_BYTES],
@@ -68,13 +68,14 @@ impl FrameBudget {
 
     /// Accounts for the next bytes of the connection, which has earned `earned` tokens since it
     /// began. Returns `false` if they are more frames than it may send.
-    pub(crate) fn admits(
+    pub fn admits(
         &mut self,
         bytes: &[u8],
         earned: impl FnOnce() -> u64,
         now: impl FnOnce() -> Instant,
     ) -> bool {
         let cost = self.cost(bytes);
+        // Most reads bring data alone, and cost no look at the clock.
         if cost == 0 {
             return true;
         }

@@ -35,7 +35,7 @@ pub enum HedgeAfter {
 
 /// Hedging state of a route.
 #[derive(Debug)]
-pub(crate) struct Hedges {
+pub struct Hedges {
     spec: HedgeSpec,
     budget: RetryBudget,
 }
@@ -46,27 +46,29 @@ pub(crate) struct Hedges {
 /// so that it rests where the wanted share lies below. Threads may overwrite each other's steps,
 /// which costs a little precision and no waiting.
 #[derive(Debug, Default)]
-pub(crate) struct FirstByte {
+pub struct FirstByte {
     /// The estimate in milliseconds, as the bits of an `f32`.
     percentile_ms: AtomicU32,
     seen: AtomicU64,
 }
 
 impl Hedges {
-    pub(crate) fn new(spec: HedgeSpec, now: Instant) -> Self {
+    /// Returns hedging by `spec`, with no request seen before `now`.
+    pub fn new(spec: HedgeSpec, now: Instant) -> Self {
         // No allowance beyond the share: at low load hedging gains little.
         let share_percent = spec.budget_percent;
         let config = RetryBudgetConfig { share_percent, in_hand: 0, per_second_min: 0 };
         Self { spec, budget: RetryBudget::new(config, now) }
     }
 
-    pub(crate) fn spec(&self) -> HedgeSpec {
+    /// Returns the settings.
+    pub fn spec(&self) -> HedgeSpec {
         self.spec
     }
 
     /// Counts a request that may be hedged, and returns the time after which it is; `None` if the
     /// percentile is not known yet.
-    pub(crate) fn on_request(&self, first_byte: &FirstByte) -> Option<Duration> {
+    pub fn on_request(&self, first_byte: &FirstByte) -> Option<Duration> {
         self.budget.on_request();
         match self.spec.after {
             HedgeAfter::Time(after) => Some(after),
@@ -76,13 +78,13 @@ impl Hedges {
 
     /// Takes the budget for one second attempt; returns `false` if it is used up.
     #[must_use]
-    pub(crate) fn try_hedge(&self, now: Instant) -> bool {
+    pub fn try_hedge(&self, now: Instant) -> bool {
         self.budget.try_retry(now)
     }
 
     /// Notes the time to the first byte, or the time without one until the result no longer
     /// mattered.
-    pub(crate) fn seen(&self, first_byte: &FirstByte, time: Duration) {
+    pub fn seen(&self, first_byte: &FirstByte, time: Duration) {
         if let HedgeAfter::Percentile(percent) = self.spec.after {
             first_byte.note(time, percent);
         }

@@ -10,19 +10,20 @@ use spillway_route::HoldTime;
 /// When two requests end at the same moment, one may be lost or counted in some of the numbers
 /// only; the requests that follow outweigh such an error.
 #[derive(Debug, Default)]
-pub(crate) struct HoldTimes([AtomicU32; 5]);
+pub struct HoldTimes([AtomicU32; 5]);
 
 impl HoldTimes {
-    pub(crate) fn get(&self) -> HoldTime {
+    /// Returns the means over late requests.
+    pub fn get(&self) -> HoldTime {
         let [count, tokens, held_ms, variance, covariance] =
             self.0.each_ref().map(|bits| f32::from_bits(bits.load(Ordering::Relaxed)));
         HoldTime { count, tokens, held_ms, variance, covariance }
     }
 
     /// Notes that a request of `tokens` tokens held its place for the time `held`.
-    pub(crate) fn note(&self, tokens: u32, hold_times: Duration) {
+    pub fn note(&self, tokens: u32, held: Duration) {
         let HoldTime { count, tokens, held_ms, variance, covariance } =
-            self.get().with(tokens, hold_times.as_secs_f32() * 1e3);
+            self.get().with(tokens, held.as_secs_f32() * 1e3);
         for (bits, number) in self.0.iter().zip([count, tokens, held_ms, variance, covariance]) {
             bits.store(number.to_bits(), Ordering::Relaxed);
         }

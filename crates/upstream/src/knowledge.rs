@@ -67,11 +67,12 @@ impl Knowledge {
     }
 
     /// Returns what the replicas of this region hold of the request's prompt now. Never blocks.
-    pub(crate) fn look_up(&self, inquiry: &Inquiry) -> Cached {
+    pub fn look_up(&self, inquiry: &Inquiry) -> Cached {
         let chain = inquiry.prefix.as_slice();
         let Some((index, _)) = self.index.get().filter(|_| !chain.is_empty()) else {
             return Cached::NOTHING;
         };
+        // Taken, not borrowed: while another result of this thread is alive, new memory is used.
         let mut matches = SCRATCH.take();
         index.lookup(chain, &mut matches);
         self.counts.lookups.fetch_add(1, Ordering::Relaxed);
@@ -82,7 +83,7 @@ impl Knowledge {
     }
 
     /// Returns what other regions hold of the request's prompt, by their hot blocks.
-    pub(crate) fn look_up_hot(&self, inquiry: &Inquiry) -> CachedElsewhere {
+    pub fn look_up_hot(&self, inquiry: &Inquiry) -> CachedElsewhere {
         let view = self.hot.load();
         let mut depths = [0; HOT_REGIONS_MAX];
         view.lookup(inquiry.prefix.as_slice(), &mut depths);
@@ -91,24 +92,25 @@ impl Knowledge {
 
     /// Returns the predicted time to prefill the uncached part of the request's prompt, in
     /// milliseconds.
-    pub(crate) fn prefill_ms(&self, inquiry: &Inquiry, cached_blocks: u32, speed: &Speed) -> f32 {
+    pub fn prefill_ms(&self, inquiry: &Inquiry, cached_blocks: u32, speed: &Speed) -> f32 {
         let cached_bytes = cached_blocks as f32 * self.block_bytes() as f32;
         speed.reading_ms(inquiry.prompt_bytes as f32, cached_bytes)
     }
 
-    pub(crate) fn spilled(&self, is_changed: bool) {
+    /// Counts a decision between regions; `is_changed` is true if caches changed it.
+    pub fn spilled(&self, is_changed: bool) {
         self.counts.spills.fetch_add(1, Ordering::Relaxed);
         self.counts.spills_changed.fetch_add(u64::from(is_changed), Ordering::Relaxed);
     }
 
     /// Signals that something was learned. One stored permit is enough: the task that takes it
     /// checks all queues.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         self.learned.notify_one();
     }
 
     /// Waits until something was learned since the last call.
-    pub(crate) async fn learned(&self) {
+    pub async fn learned(&self) {
         self.learned.notified().await;
     }
 }
@@ -142,21 +144,21 @@ impl KnowledgeCounts {
 /// Blocks of one prompt that replicas of this region hold. Returns its memory for reuse when
 /// dropped.
 #[derive(Debug)]
-pub(crate) struct Cached {
+pub struct Cached {
     matches: Option<Matches>,
 }
 
 impl Cached {
     /// Result without a look-up: nothing is cached.
-    pub(crate) const NOTHING: Self = Self { matches: None };
+    pub const NOTHING: Self = Self { matches: None };
 
     /// Returns the number of leading blocks that a replica holds.
-    pub(crate) fn blocks(&self, holder: Option<Holder>) -> u32 {
+    pub fn blocks(&self, holder: Option<Holder>) -> u32 {
         self.matches.as_ref().zip(holder).map_or(0, |(matches, holder)| matches.blocks(holder))
     }
 
     /// Returns the number of leading blocks at the replica that holds most.
-    pub(crate) fn longest(&self) -> u32 {
+    pub fn longest(&self) -> u32 {
         self.matches.as_ref().map_or(0, Matches::longest)
     }
 }
@@ -171,21 +173,21 @@ impl Drop for Cached {
 
 /// Blocks of one prompt that other regions hold.
 #[derive(Debug)]
-pub(crate) struct CachedElsewhere {
+pub struct CachedElsewhere {
     view: Guard<Arc<HotView>>,
     depths: [u32; HOT_REGIONS_MAX],
 }
 
 impl CachedElsewhere {
     /// Returns the number of leading blocks that a region holds.
-    pub(crate) fn blocks(&self, region: &RegionName) -> u32 {
+    pub fn blocks(&self, region: &RegionName) -> u32 {
         // The regions are sorted by name.
         let place = self.view.regions().binary_search(region);
         place.ok().and_then(|place| self.depths.get(place).copied()).unwrap_or(0)
     }
 
     /// Returns true if any region is known to hold a block.
-    pub(crate) fn is_any(&self) -> bool {
+    pub fn is_any(&self) -> bool {
         self.depths.iter().any(|depth| *depth > 0)
     }
 }

@@ -27,13 +27,16 @@ impl PlaceSight for Replica {
 }
 
 /// The loads of a view's replicas at the moment of a decision.
-pub(crate) struct LiveLoads<'v> {
-    pub(crate) view: &'v View,
-    pub(crate) replica_loads: Guard<Arc<ReplicaLoads>>,
+#[derive(Debug)]
+pub struct LiveLoads<'v> {
+    /// View whose replicas are meant.
+    pub view: &'v View,
+    /// Loads that gossip reported.
+    pub replica_loads: Guard<Arc<ReplicaLoads>>,
     /// Cached blocks of the prompt to be routed.
-    pub(crate) cached: Cached,
+    pub cached: Cached,
     /// Places that count for this request.
-    pub(crate) room: Room,
+    pub room: Room,
 }
 
 impl RoomLoads for LiveLoads<'_> {

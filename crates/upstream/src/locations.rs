@@ -21,16 +21,16 @@ pub struct Locations {
 
 /// Residency rules that a client's country puts on its requests.
 #[derive(Clone, Debug)]
-pub(crate) struct ClientBound {
+pub struct ClientBound {
     /// Country of the client; `None` if it is unknown.
-    pub(crate) country: Option<Country>,
+    pub country: Option<Country>,
     /// Regions and countries where the client's requests may be served.
-    pub(crate) residency: Residency,
+    pub residency: Residency,
 }
 
 impl Locations {
     /// Returns a client's country with the rules for it; `None` without databases and rules.
-    pub(crate) fn bound(&self, client: IpAddr) -> Option<ClientBound> {
+    pub fn bound(&self, client: IpAddr) -> Option<ClientBound> {
         if self.locator.is_none() && self.rules.is_empty() {
             return None;
         }
@@ -39,7 +39,7 @@ impl Locations {
     }
 
     /// Returns true if the rules about a client's country allow the region to serve its requests.
-    pub(crate) fn allows(&self, client: IpAddr, region: &str, country: Option<Country>) -> bool {
+    pub fn allows(&self, client: IpAddr, region: &str, country: Option<Country>) -> bool {
         self.rules.is_empty()
             || self.bound(client).is_none_or(|bound| bound.residency.allows(region, country))
     }
@@ -48,7 +48,7 @@ impl Locations {
 /// Counts of requests by country of the client: one counter for each possible code of two letters,
 /// and one for unknown countries. No database can add more.
 #[derive(Debug)]
-pub(crate) struct CountryCounts([AtomicU64; LETTERS * LETTERS + 1]);
+pub struct CountryCounts([AtomicU64; LETTERS * LETTERS + 1]);
 
 impl Default for CountryCounts {
     fn default() -> Self {
@@ -58,14 +58,14 @@ impl Default for CountryCounts {
 
 impl CountryCounts {
     /// Counts a request.
-    pub(crate) fn count(&self, country: Option<Country>) {
+    pub fn count(&self, country: Option<Country>) {
         if let Some(counter) = self.0.get(country.map_or(LETTERS * LETTERS, index)) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Returns the total of each country that any client was in.
-    pub(crate) fn totals(&self) -> Vec<(String, u64)> {
+    pub fn totals(&self) -> Vec<(String, u64)> {
         let totals = self.0.iter().map(|counter| counter.load(Ordering::Relaxed)).enumerate();
         totals.filter(|(_, total)| *total > 0).map(|(index, total)| (name(index), total)).collect()
     }

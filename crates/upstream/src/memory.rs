@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-use crate::relay::AheadRoom;
+use crate::ahead_room::AheadRoom;
 
 /// Share of the ceiling from which on new requests are refused, in thousandths.
 const TIGHT_PERMILLE: u64 = 900;
@@ -96,7 +96,7 @@ impl Pressure {
 impl Memory {
     /// Returns memory without a ceiling. All replies read ahead of their clients have
     /// `ahead_bytes_max` at most.
-    pub(crate) fn new(ahead_bytes_max: u64) -> Self {
+    pub fn new(ahead_bytes_max: u64) -> Self {
         Self {
             pressure: AtomicU8::default(),
             trickle: AtomicI32::default(),
@@ -159,19 +159,19 @@ impl Memory {
     /// Returns true if a new connection may be served. Call it once for each connection.
     /// Without a trickle, a node whose memory became free unnoticed would refuse every client for
     /// ever.
-    pub(crate) fn admits_connection(&self) -> bool {
+    pub fn admits_connection(&self) -> bool {
         let is_in_trickle = || self.connection_trickle.fetch_sub(1, Ordering::Relaxed) > 0;
         self.pressure() < Pressure::Full || is_in_trickle()
     }
 
     /// Returns true if bytes of a client may be read while memory is full. Unread bytes take no
     /// memory.
-    pub(crate) fn admits_read(&self) -> bool {
+    pub fn admits_read(&self) -> bool {
         self.read_trickle.load(Ordering::Relaxed) > 0
     }
 
     /// Counts bytes that were read from a client while memory is full.
-    pub(crate) fn count_read(&self, bytes: usize) {
+    pub fn count_read(&self, bytes: usize) {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         self.read_trickle.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -185,7 +185,7 @@ impl Memory {
     }
 
     /// Returns the most bytes that all buffered bodies may hold together.
-    pub(crate) fn bodies_bytes_max(&self) -> u64 {
+    pub fn bodies_bytes_max(&self) -> u64 {
         let part = match self.pressure() {
             Pressure::Free => BODIES_PART,
             Pressure::Tight => BODIES_PART_TIGHT,

@@ -46,7 +46,7 @@ impl ModelCards {
 
     /// Returns the card of a name. The card of a split has the fields if all its arms have the
     /// same.
-    pub(crate) fn card<'c>(&'c self, names: &'c Names, id: &'c str) -> ModelCard<'c> {
+    pub fn card<'c>(&'c self, names: &'c Names, id: &'c str) -> ModelCard<'c> {
         let models = names.models_behind(id);
         let Some((first, others)) = models.split_first() else {
             return ModelCard { id, root: id, fields: &NOTHING };

@@ -24,7 +24,7 @@ pub struct NameSpec {
 
 /// All names that a client may ask for.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub struct Names {
     spec: Arc<NameSpec>,
     /// Positions in `spec.splits`, by name.
     splits: BTreeMap<ModelName, usize>,
@@ -38,26 +38,30 @@ pub(crate) struct Names {
 
 /// A name as a client sent it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AskedName<'a> {
-    pub(crate) name: &'a str,
+pub struct AskedName<'a> {
+    /// Name that the client gave.
+    pub name: &'a str,
     /// Version, if the request has a separate field for it.
-    pub(crate) version: Option<&'a str>,
+    pub version: Option<&'a str>,
     /// Sources for choosing the arm of a split; `None` if the model's name in the request cannot be
     /// changed, so that a model is preferred to a split of the same name.
-    pub(crate) sources: Option<ArmSources<'a>>,
+    pub sources: Option<ArmSources<'a>>,
 }
 
 /// Model that a name stands for in one request.
 #[derive(Clone, Debug)]
-pub(crate) struct Resolved {
-    pub(crate) model: ModelName,
-    pub(crate) version: Option<ModelVersion>,
-    pub(crate) arm: Option<ChosenArm>,
+pub struct Resolved {
+    /// Model that it means.
+    pub model: ModelName,
+    /// Version, if the name gives one.
+    pub version: Option<ModelVersion>,
+    /// Arm of the split that was drawn, if the name is split.
+    pub arm: Option<ChosenArm>,
 }
 
 /// Reasons why a name cannot be resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unresolved {
+pub enum Unresolved {
     /// The name is unknown.
     Unknown,
     /// The request asks for a version of a split.
@@ -78,7 +82,7 @@ enum Named<'n> {
 impl Names {
     /// Builds the names from the config and the models that replicas serve. `served` has each model
     /// of each replica, with true if that replica declares which versions of it it serves.
-    pub(crate) fn new<'s>(
+    pub fn new<'s>(
         spec: Arc<NameSpec>,
         served: impl IntoIterator<Item = (&'s ModelName, bool)>,
     ) -> Self {
@@ -101,17 +105,17 @@ impl Names {
     }
 
     /// Returns all names, models first: clients that ask for no name get the first one.
-    pub(crate) fn listed(&self) -> &[ModelName] {
+    pub fn listed(&self) -> &[ModelName] {
         &self.listed
     }
 
     /// Returns true if a client may ask for this name.
-    pub(crate) fn knows(&self, name: &str) -> bool {
+    pub fn knows(&self, name: &str) -> bool {
         self.named(name).is_some()
     }
 
     /// Returns the model or split that the name denotes: as an alias, as a version, or itself.
-    pub(crate) fn behind(&self, name: &str) -> Option<&ModelName> {
+    pub fn behind(&self, name: &str) -> Option<&ModelName> {
         Some(match self.named(name)? {
             Named::Model(model) | Named::Version(model, _) => model,
             Named::Split(split) => &split.name,
@@ -119,7 +123,7 @@ impl Names {
     }
 
     /// Returns the models that may serve requests for a name: one, unless it is a split.
-    pub(crate) fn models_behind(&self, name: &str) -> Vec<&ModelName> {
+    pub fn models_behind(&self, name: &str) -> Vec<&ModelName> {
         match self.named(name) {
             Some(Named::Model(model) | Named::Version(model, _)) => vec![model],
             Some(Named::Split(split)) => split.arms.iter().map(|arm| &arm.model).collect(),
@@ -128,7 +132,7 @@ impl Names {
     }
 
     /// Returns the fallbacks of a model, best first.
-    pub(crate) fn fallbacks(&self, model: &ModelName) -> &[ModelName] {
+    pub fn fallbacks(&self, model: &ModelName) -> &[ModelName] {
         self.spec.fallbacks.get(model).map(Vec::as_slice).unwrap_or_default()
     }
 
@@ -136,7 +140,7 @@ impl Names {
     ///
     /// # Errors
     /// Returns an error if the name cannot be resolved.
-    pub(crate) fn resolve(
+    pub fn resolve(
         &self,
         asked: AskedName<'_>,
         dice: impl FnOnce() -> fastrand::Rng,
@@ -166,6 +170,7 @@ impl Names {
     }
 
     fn named(&self, name: &str) -> Option<Named<'_>> {
+        // First as a whole: a model's own name may contain the mark.
         self.whole(name).or_else(|| {
             let (base, version) = name.rsplit_once(VERSION_MARK)?;
             // Unless replicas declare versions, no replica could be chosen by one.
@@ -192,7 +197,7 @@ impl Names {
 
 impl GuestTerms {
     /// Returns the model that the sending node resolved the name to; `None` if it did not.
-    pub(crate) fn resolved(&self) -> Option<Resolved> {
+    pub fn resolved(&self) -> Option<Resolved> {
         let model = self.model.clone()?;
         Some(Resolved { model, version: self.version.clone(), arm: None })
     }

@@ -15,7 +15,7 @@ pub struct PendingGuest(Arc<AtomicU32>);
 
 impl PendingGuests {
     /// Adds a guest, and returns it with the number of guests that were already without a place.
-    pub(crate) fn welcome(&self) -> (PendingGuest, u32) {
+    pub fn welcome(&self) -> (PendingGuest, u32) {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         (PendingGuest(Arc::clone(&self.0)), before)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spillway_journey::StreamPlace;
 use spillway_types::{NodeName, RegionName};
 
 use crate::regions::RegionCount;
@@ -9,7 +10,7 @@ use crate::replica::{Lease, Replica};
 
 /// Place of a request where it is served; released when dropped.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub enum Place {
     /// A place at a replica of the own region.
     Replica(Lease),
     /// A place at a node of another region, which chose the replica.
@@ -18,19 +19,29 @@ pub(crate) enum Place {
 
 /// Place of a request in another region.
 #[derive(Debug)]
-pub(crate) struct RegionPlace {
-    pub(crate) region: RegionName,
+pub struct RegionPlace {
+    /// Region that the request was forwarded to.
+    pub region: RegionName,
     /// Node that took the request.
-    pub(crate) node: NodeName,
-    pub(crate) _count: RegionCount,
+    pub node: NodeName,
+    /// Count of requests there; released when dropped.
+    pub _count: RegionCount,
 }
 
 impl Place {
     /// Returns the replica if it is one of the own region.
-    pub(crate) fn replica(&self) -> Option<&Arc<Replica>> {
+    pub fn replica(&self) -> Option<&Arc<Replica>> {
         match self {
             Self::Replica(lease) => Some(lease.replica()),
             Self::Region(_) => None,
+        }
+    }
+
+    /// Returns the name of the place, as the continuation of its stream knows it.
+    pub fn of_stream(&self) -> StreamPlace {
+        match self {
+            Self::Replica(lease) => StreamPlace::Replica(lease.replica().spec().name.clone()),
+            Self::Region(place) => StreamPlace::Region(place.region.clone()),
         }
     }
 }

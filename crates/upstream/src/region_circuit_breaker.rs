@@ -49,7 +49,7 @@ impl RegionCircuitBreaker {
     }
 
     /// Takes a pass for one request; returns `false` if there is none.
-    pub(crate) fn pass(&self) -> bool {
+    pub fn pass(&self) -> bool {
         let one_less = |passes: u32| match passes {
             OPEN => Some(OPEN),
             passes => passes.checked_sub(1),
@@ -58,19 +58,19 @@ impl RegionCircuitBreaker {
     }
 
     /// Counts a request that the region answered.
-    pub(crate) fn answered(&self) {
+    pub fn answered(&self) {
         self.goods.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a request that the region failed to serve.
-    pub(crate) fn faulted(&self) {
+    pub fn faulted(&self) {
         self.faults.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a request that was not answered, by its failure. A refusal because the region is busy
     /// or not allowed counts as an answer; the end of the client's time and faults of this node do
     /// not count.
-    pub(crate) fn failed(&self, failure: &RemoteError) {
+    pub fn failed(&self, failure: &RemoteError) {
         match failure {
             RemoteError::Refused { why, .. } if why.is_well() => self.answered(),
             RemoteError::Refused { .. } | RemoteError::Unsent(_) | RemoteError::Broken(_) => {

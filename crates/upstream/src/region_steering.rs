@@ -2,7 +2,6 @@
 
 use spillway_types::{RegionName, Steering};
 
-use crate::gateway::Gateway;
 use crate::regions::{OtherRegion, Regions};
 
 /// Steering of one region's clients, as far as this node knows.
@@ -16,20 +15,6 @@ pub struct RegionSteering {
     pub steering: Steering,
     /// Smoothed round-trip time from this node, in milliseconds; 0 for the own region.
     pub rtt_ms: f32,
-}
-
-impl Gateway {
-    /// Returns the steering of every region, the own one first.
-    #[must_use]
-    pub fn region_steering(&self) -> Vec<RegionSteering> {
-        let own = RegionName::from(self.config.region.as_str());
-        let mut known = self.regions().steering(&own);
-        if let (None, Some(own)) = (self.remote(), known.first_mut()) {
-            // A node outside a cluster is its whole region, and no gossip announces its steering.
-            own.steering = self.steering();
-        }
-        known
-    }
 }
 
 impl Regions {

@@ -130,7 +130,7 @@ pub struct RegionCounts {
 
 /// Part of one request in the counts, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct RegionCount(Arc<RegionCounts>);
+pub struct RegionCount(Arc<RegionCounts>);
 
 impl RegionCounts {
     /// Returns how many requests are in flight there.
@@ -174,7 +174,7 @@ impl RegionCounts {
 
 impl RegionCount {
     /// Notes the reason for which the region did not serve the request.
-    pub(crate) fn failed(&self, failure: &RemoteError) {
+    pub fn failed(&self, failure: &RemoteError) {
         let counter = match failure {
             RemoteError::Refused { .. } | RemoteError::Leaving => &self.0.refused,
             // The deadline of the client is no fault of the region.
@@ -220,30 +220,26 @@ impl Regions {
 
     /// Returns true if another region may serve a request with this residency; false for an unknown
     /// region, unless any region may.
-    pub(crate) fn allows(&self, region: &RegionName, residency: &Residency) -> bool {
+    pub fn allows(&self, region: &RegionName, residency: &Residency) -> bool {
         let other = self.others.iter().find(|other| other.name == *region);
         let is_allowed = |other: &OtherRegion| other.is_allowed(residency);
         residency.is_anywhere() || other.is_some_and(is_allowed)
     }
 
     /// Returns true if that region is heard, hears this one, and a connection leads there.
-    pub(crate) fn is_reachable(&self, region: &RegionName) -> bool {
+    pub fn is_reachable(&self, region: &RegionName) -> bool {
         self.others.iter().any(|other| other.name == *region && other.is_reachable)
     }
 
     /// Returns true if there is no other region.
-    pub(crate) fn is_alone(&self) -> bool {
+    pub fn is_alone(&self) -> bool {
         self.others.is_empty()
     }
 
     /// Counts a request to that region until the result is dropped; `None` if there is no such
     /// region. A request without a model, for a response that is stored there, is in no model's
     /// counts.
-    pub(crate) fn count(
-        &self,
-        region: &RegionName,
-        model: Option<&ModelName>,
-    ) -> Option<RegionCount> {
+    pub fn count(&self, region: &RegionName, model: Option<&ModelName>) -> Option<RegionCount> {
         let other = self.others.iter().find(|other| other.name == *region)?;
         let model = model.and_then(|model| other.models.get(model));
         // Without a model the request has counts of its own, which end with it.
@@ -252,13 +248,13 @@ impl Regions {
     }
 
     /// Returns the circuit breaker of that region; `None` if there is no such region.
-    pub(crate) fn breaker(&self, region: &RegionName) -> Option<&Arc<RegionCircuitBreaker>> {
+    pub fn breaker(&self, region: &RegionName) -> Option<&Arc<RegionCircuitBreaker>> {
         self.others.iter().find(|other| other.name == *region).map(|other| &other.breaker)
     }
 
     /// Returns true if that region is known to have room, so that a long body need not wait for its
     /// answer.
-    pub(crate) fn has_room(&self, region: &RegionName, model: &ModelName) -> bool {
+    pub fn has_room(&self, region: &RegionName, model: &ModelName) -> bool {
         let other = self.others.iter().find(|other| other.name == *region);
         let load = other.and_then(|other| other.models.get(model)).map(|model| &model.load);
         load.is_some_and(|load| load.shed == ShedState::Open && load.is_half_empty())
@@ -266,14 +262,14 @@ impl Regions {
 
     /// Returns true if the own region needs no comparison: it is the only one, or at most half
     /// full.
-    pub(crate) fn is_roomy(&self, model: &ModelName) -> bool {
+    pub fn is_roomy(&self, model: &ModelName) -> bool {
         let is_half_empty = || self.own.get(model).is_some_and(|own| own.load.is_half_empty());
         self.is_alone() || (!self.is_evacuated && is_half_empty())
     }
 
     /// Returns the own region as it is now. `group` are its replicas for the model, and `room`
     /// tells which of their places count.
-    pub(crate) fn own(
+    pub fn own(
         &self,
         model: &ModelName,
         (view, group, room): (&View, Option<&RouteGroup>, Room),
@@ -283,6 +279,7 @@ impl Regions {
         let candidates = group.map(|group| group.group.candidates()).unwrap_or_default();
         let now = Now::of(view, candidates, room);
         let since = |now: u64, then: Option<u64>| {
+            // Without a report nothing can have happened since it.
             u32::try_from(now.saturating_sub(then.unwrap_or(now))).unwrap_or(u32::MAX)
         };
         OwnRegion {
@@ -306,7 +303,7 @@ impl Regions {
     }
 
     /// Returns the other regions as they are now, in their order.
-    pub(crate) fn candidates(
+    pub fn candidates(
         &self,
         model: &ModelName,
         residency: &Residency,
@@ -343,7 +340,7 @@ impl Regions {
 
 impl OtherRegion {
     /// Returns true if the region may serve a request with this residency.
-    pub(crate) fn is_allowed(&self, residency: &Residency) -> bool {
+    pub fn is_allowed(&self, residency: &Residency) -> bool {
         residency.allows(&self.name, self.country)
     }
 }

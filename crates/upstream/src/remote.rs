@@ -121,14 +121,14 @@ pub enum RefusedFor {
 
 impl RefusedFor {
     /// Returns true if the refusal is no sign of a fault in the region.
-    pub(crate) fn is_well(self) -> bool {
+    pub fn is_well(self) -> bool {
         self != Self::Other
     }
 }
 
 impl RemoteError {
     /// Returns the error for the client. Causes stay in the log.
-    pub(crate) fn to_gateway_error(&self, region: &RegionName) -> GatewayError {
+    pub fn to_gateway_error(&self, region: &RegionName) -> GatewayError {
         let (kind, message) = match self {
             Self::NotConnected | Self::Refused { .. } | Self::Leaving | Self::Unsent(_) => {
                 (ErrorKind::ReplicaConnect, format!("the region {region} can't be reached"))
@@ -145,7 +145,7 @@ impl RemoteError {
     }
 
     /// Returns the safety of a retry at another server.
-    pub(crate) fn retry_safety(&self) -> RetrySafety {
+    pub fn retry_safety(&self) -> RetrySafety {
         match self {
             Self::NotConnected | Self::Refused { .. } | Self::Leaving | Self::Unsent(_) => {
                 RetrySafety::Unsent

@@ -1,25 +1,24 @@
 //! A model server: its address, this node's requests and connections there, and its observed state.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use spillway_protocol::SaltField;
 use spillway_route::{HoldTime, Sharer};
-use spillway_types::{Holder, ModelName, ModelVersion, ReplicaName};
+use spillway_types::Holder;
 
 use crate::concurrency::{ConcurrencyLimiter, ConcurrencySeen};
+use crate::connection::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
+use crate::connection_count::ConnectionCount;
 use crate::hold_times::HoldTimes;
+use crate::replica_spec::{ReplicaSpec, authority};
 use crate::tenant_rests::TenantRests;
 use crate::tenants::TenantPlace;
-use crate::upstream::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
 use crate::wait_queues::WaitQueues;
 
 /// Origin of the times that atomics hold.
@@ -35,94 +34,29 @@ const REST: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(1);
 
 /// Interval at which a request that waits for a replica checks if the replica is down.
-pub(crate) const DOWN_LOOK: Duration = Duration::from_millis(250);
+pub const DOWN_LOOK: Duration = Duration::from_millis(250);
 /// Time after which a replica that is down and silent is given up: checks can fail while replies go
 /// on.
 const DOWN_GRACE: Duration = Duration::from_millis(500);
 
-/// Configuration of a replica. A reload keeps the replica unchanged if the specs are equal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReplicaSpec {
-    /// Unique name, as in metrics and headers.
-    pub name: ReplicaName,
-    /// Host name or address to connect to.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-    /// TLS; `None` speaks cleartext.
-    pub tls: Option<TlsSpec>,
-    /// Protocol of the main address.
-    pub protocol: ReplicaProtocol,
-    /// Separate address for gRPC. Without one, gRPC goes to the main address if HTTP/2 is spoken
-    /// there, and else not to this replica.
-    pub grpc: Option<GrpcTarget>,
-    /// Models served, by the names that clients use (aliases resolved).
-    pub models: Vec<ModelName>,
-    /// Versions served, for the models that declare them; a model without an entry is served in
-    /// whatever version the replica takes.
-    pub versions: BTreeMap<ModelName, Vec<ModelVersion>>,
-    /// Pool that routes refer to.
-    pub pool: String,
-    /// Share of the load relative to its peers; at least 1.
-    pub weight: u32,
-    /// Most requests of this node in flight; HTTP/1.1 uses a connection for each.
-    pub in_flight_max: u32,
-    /// Time after which an idle connection is closed: less than the server's own keep-alive time,
-    /// so that no request meets a closing connection.
-    pub idle: Duration,
-    /// True if the replica can continue a chat's last message (`continue_final_message`).
-    pub continues_chats: bool,
-    /// Request field that keeps cache entries of prompts apart; `None` if there is none.
-    pub salt_field: Option<SaltField>,
-    /// Header that this replica requires, e.g. its API key. Replaces the client's header.
-    pub credential: Option<(HeaderName, HeaderValue)>,
-}
-
-/// Address of a replica for gRPC, which is always HTTP/2.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrpcTarget {
-    /// Host name or address to connect to.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
-    /// TLS; `None` speaks cleartext with prior knowledge.
-    pub tls: Option<TlsSpec>,
-}
-
-/// TLS settings towards a replica.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsSpec {
-    /// CA certificates to trust instead of the system's, as PEM text.
-    pub ca_pem: Option<Vec<u8>>,
-    /// Name to request and verify, if it is not the host.
-    pub server_name: Option<String>,
-}
-
-/// Protocols spoken to a replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReplicaProtocol {
-    /// HTTP/1.1, with one connection for each request in flight.
-    #[default]
-    Http1,
-    /// HTTP/2, with prior knowledge in cleartext; one connection per worker.
-    Http2,
-}
-
 /// A replica of the current view. Survives reloads that do not change it.
 #[derive(Debug)]
 pub struct Replica {
-    pub(crate) spec: ReplicaSpec,
+    /// Settings.
+    pub spec: ReplicaSpec,
     /// State of the server, shared with earlier descriptions of it, by [`Replica::with_spec`].
-    pub(crate) server: Arc<ReplicaServer>,
+    pub server: Arc<ReplicaServer>,
 }
 
 /// State of one server at this node: connections, counts and observations.
 #[derive(Debug)]
-pub(crate) struct ReplicaServer {
-    pub(crate) tls: Option<ReplicaTls>,
-    pub(crate) grpc: Option<GrpcLine>,
+pub struct ReplicaServer {
+    /// TLS settings; `None` for plain text.
+    pub tls: Option<ReplicaTls>,
+    /// Parameters of the gRPC port, if it has its own.
+    pub grpc: Option<GrpcLine>,
     /// `Host` header of requests to the server.
-    pub(crate) authority: HeaderValue,
+    pub authority: HeaderValue,
     /// Resolved addresses, kept fresh by the node; requests never resolve names.
     addresses: ArcSwap<Vec<SocketAddr>>,
     in_flight: AtomicU32,
@@ -264,7 +198,7 @@ impl Replica {
     }
 
     /// Returns true if the concurrency limit was never needed yet.
-    pub(crate) fn has_guessed_limit(&self) -> bool {
+    pub fn has_guessed_limit(&self) -> bool {
         self.concurrency_limit().is_some() && self.found_limit().is_none()
     }
 
@@ -282,7 +216,7 @@ impl Replica {
     }
 
     /// Returns this node's part of the places now: 0 while the replica rests.
-    pub(crate) fn places(&self) -> u32 {
+    pub fn places(&self) -> u32 {
         let resting_ms = self.server.resting_ms.load(Ordering::Relaxed);
         // The usual case needs no look at the clock.
         if resting_ms == 0 {
@@ -300,26 +234,27 @@ impl Replica {
 
     /// Returns the places for a request that can or cannot wait at this node. A waiting request
     /// respects the adaptive limit; a request that cannot wait would be refused because of it.
-    pub(crate) fn places_for(&self, can_wait: bool) -> u32 {
+    pub fn places_for(&self, can_wait: bool) -> u32 {
         let places = self.places();
         if can_wait { places.min(self.server.concurrency.part()) } else { places }
     }
 
-    pub(crate) fn concurrency(&self) -> &ConcurrencyLimiter {
+    /// Returns the limit of concurrent requests.
+    pub fn concurrency(&self) -> &ConcurrencyLimiter {
         &self.server.concurrency
     }
 
     /// Stops new requests for the time that the replica asked for at `now` when it had no room. The
     /// health check takes over a little later, so the rest is short, and shorter still if no time
     /// was named.
-    pub(crate) fn rest(&self, now: Instant, asked: Option<Duration>) {
+    pub fn rest(&self, now: Instant, asked: Option<Duration>) {
         let rest = asked.unwrap_or(REST).min(REST_MAX);
         // A shorter rest does not end a longer one.
         self.server.resting_ms.fetch_max(since_epoch_ms(now + rest), Ordering::Relaxed);
     }
 
     /// Returns the rests of tenants that were refused alone.
-    pub(crate) fn tenant_rests(&self) -> &TenantRests {
+    pub fn tenant_rests(&self) -> &TenantRests {
         &self.server.tenant_rests
     }
 
@@ -359,7 +294,7 @@ impl Replica {
     /// Returns true if a request sent at `asked_at` is lost: the replica went down after that, and
     /// no request got a byte since. Requests that were sent while it was down are not judged by
     /// that.
-    pub(crate) fn is_gone(&self, asked_at: Instant, now: Instant) -> bool {
+    pub fn is_gone(&self, asked_at: Instant, now: Instant) -> bool {
         let Some(down_ms) = self.server.down_ms.load(Ordering::Relaxed).checked_sub(1) else {
             return false;
         };
@@ -413,21 +348,24 @@ impl Replica {
     }
 
     /// Closes connections that were idle for too long or that the server closed.
-    pub(crate) fn sweep(&self, worker: usize, now: Instant) {
+    pub fn sweep(&self, worker: usize, now: Instant) {
         self.pool(worker).sweep(self.spec.idle, now);
     }
 
-    pub(crate) fn pool(&self, worker: usize) -> &Pool {
+    /// Returns the connection pool of a worker.
+    pub fn pool(&self, worker: usize) -> &Pool {
         &self.server.pools[worker % self.server.pools.len()]
     }
 
-    pub(crate) fn addresses(&self) -> Arc<Vec<SocketAddr>> {
+    /// Returns the addresses that the name resolved to last.
+    pub fn addresses(&self) -> Arc<Vec<SocketAddr>> {
         self.server.addresses.load_full()
     }
 
     /// Takes a place for one more request, of `places` in all; `None` if all are taken. Its release
     /// wakes the waiting requests.
-    pub(crate) fn lease(self: &Arc<Self>, queues: &Arc<WaitQueues>, places: u32) -> Option<Lease> {
+    pub fn lease(self: &Arc<Self>, queues: &Arc<WaitQueues>, places: u32) -> Option<Lease> {
+        // Counted before it is compared, so that two requests never share the last place.
         let taken = self.server.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Instant::now();
         let (replica, queues) = (Arc::clone(self), Arc::clone(queues));
@@ -447,25 +385,25 @@ impl Replica {
     }
 
     /// Returns statistics of the time that recent requests of this node held a place.
-    pub(crate) fn hold_time(&self) -> HoldTime {
+    pub fn hold_time(&self) -> HoldTime {
         self.server.hold_times.get()
     }
 
     /// Counts a prompt's tokens as unread until the returned guard is dropped.
-    pub(crate) fn begin_reading(self: &Arc<Self>, tokens: u32) -> PromptReading {
+    pub fn begin_reading(self: &Arc<Self>, tokens: u32) -> PromptReading {
         self.server.pending_tokens.fetch_add(tokens, Ordering::Relaxed);
         PromptReading { replica: Arc::clone(self), tokens }
     }
 
     /// Notes that a byte of a reply arrived.
-    pub(crate) fn heard(&self, now: Instant) {
+    pub fn heard(&self, now: Instant) {
         self.server.heard_ms.store(since_epoch_ms(now), Ordering::Relaxed);
     }
 
     /// Counts a connection until the returned guard is dropped.
-    pub(crate) fn count_connection(&self) -> ConnectionCount {
+    pub fn count_connection(&self) -> ConnectionCount {
         self.server.connections.fetch_add(1, Ordering::Relaxed);
-        ConnectionCount(Arc::clone(&self.server.connections))
+        ConnectionCount::new(&self.server.connections)
     }
 }
 
@@ -476,7 +414,7 @@ fn since_epoch_ms(at: Instant) -> u64 {
 
 /// Place of one request at a replica; released when dropped.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub struct Lease {
     replica: Arc<Replica>,
     queues: Arc<WaitQueues>,
     /// Place of the same request in its tenant's count.
@@ -488,12 +426,13 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn replica(&self) -> &Arc<Replica> {
+    /// Returns the replica that the place is at.
+    pub fn replica(&self) -> &Arc<Replica> {
         &self.replica
     }
 
     /// Assigns the place to a tenant's count, and notes the request's size in tokens.
-    pub(crate) fn of(self, tenant: Option<TenantPlace>, tokens: u32) -> Self {
+    pub fn of(self, tenant: Option<TenantPlace>, tokens: u32) -> Self {
         // Field by field, since a type with `Drop` cannot be taken apart.
         let mut lease = self;
         (lease.tenant, lease.tokens) = (tenant, tokens);
@@ -515,7 +454,7 @@ impl Drop for Lease {
 
 /// Prompt that a replica has to read before its reply begins.
 #[derive(Debug)]
-pub(crate) struct PromptReading {
+pub struct PromptReading {
     replica: Arc<Replica>,
     tokens: u32,
 }
@@ -524,26 +463,6 @@ impl Drop for PromptReading {
     fn drop(&mut self) {
         self.replica.server.pending_tokens.fetch_sub(self.tokens, Ordering::Relaxed);
     }
-}
-
-/// Counter of one connection.
-#[derive(Debug)]
-pub(crate) struct ConnectionCount(Arc<AtomicU32>);
-
-impl Drop for ConnectionCount {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Formats host and port for a `Host` header; the scheme's default port is left out.
-pub(crate) fn authority(host: &str, port: u16, is_tls: bool) -> HeaderValue {
-    let default_port = if is_tls { 443 } else { 80 };
-    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    let text = if port == default_port { host } else { format!("{host}:{port}") };
-    // A host that is no valid header value cannot be resolved either; the connect error will say
-    // so.
-    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("invalid"))
 }
 
 #[cfg(test)]

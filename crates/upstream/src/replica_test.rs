@@ -1,4 +1,7 @@
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::replica_spec::ReplicaProtocol;
 
 fn replica() -> Replica {
     let spec = ReplicaSpec {

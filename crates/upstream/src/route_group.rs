@@ -1,86 +1,65 @@
 //! Groups of replicas that can serve the same requests, by admission.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use spillway_route::{Admitted, Candidate, Group, LateProbes, admitted};
+use spillway_route::{Admitted, Candidate, Group, admitted};
 use spillway_types::{Admission, ModelName, ReplicaSlot, Standing};
 
-use crate::hedging::FirstByte;
+use crate::group_memory::GroupMemory;
 use crate::replica::Replica;
-use crate::tenants::Tenants;
-use crate::view::RouteSpec;
+use crate::route_spec::RouteSpec;
 
 /// Replicas that can serve one model on one route.
 #[derive(Debug)]
-pub(crate) struct RouteGroup {
-    pub(crate) group: Group,
+pub struct RouteGroup {
+    /// Candidates and their policy.
+    pub group: Group,
     /// Replicas of the next best admission, if any: a request that failed at all of the group asks
     /// one of these before it gives up.
-    pub(crate) next: Option<Group>,
+    pub next: Option<Group>,
     /// Admission of the group's replicas if none is open, so that these have to serve.
-    pub(crate) last_resort: Option<Admission>,
+    pub last_resort: Option<Admission>,
     /// Earliest end of the rests, if all replicas of the group rest.
-    pub(crate) busy_until: Option<Instant>,
+    pub busy_until: Option<Instant>,
     /// Replicas that rest: no candidates until their rest ends.
-    pub(crate) resting: Box<[ReplicaSlot]>,
+    pub resting: Box<[ReplicaSlot]>,
     /// Open share of the replicas' weight, in thousandths. Replicas on standby or drained by an
     /// operator do not count.
-    pub(crate) healthy_permille: u16,
-    pub(crate) memory: Arc<GroupMemory>,
-}
-
-/// State of a group that survives a change of its replicas.
-#[derive(Debug, Default)]
-pub(crate) struct GroupMemory {
-    tickets: AtomicU64,
-    /// Percentile of times to first byte, for hedging.
-    pub(crate) first_byte: FirstByte,
-    /// Places that tenants hold.
-    pub(crate) tenants: Tenants,
-    /// Probes of requests for which a late reply is predicted.
-    pub(crate) late_probes: LateProbes,
-}
-
-impl GroupMemory {
-    /// Returns the memory of a new group, whose tickets begin at `first_turn`.
-    pub(crate) fn new(first_turn: u64) -> Self {
-        Self { tickets: AtomicU64::new(first_turn), ..Self::default() }
-    }
-
-    /// Returns the number of the next decision, without making one.
-    pub(crate) fn next_ticket(&self) -> u64 {
-        self.tickets.load(Ordering::Relaxed)
-    }
+    pub healthy_permille: u16,
+    /// Counters that outlive the view.
+    pub memory: Arc<GroupMemory>,
 }
 
 impl RouteGroup {
     /// Returns true if the group can be expected to serve: by open replicas, or by standby ones.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         matches!(self.last_resort, None | Some(Admission::Standby))
             && !self.group.candidates().is_empty()
     }
 
     /// Takes the number of the next decision in this group.
-    pub(crate) fn ticket(&self) -> u64 {
-        self.memory.tickets.fetch_add(1, Ordering::Relaxed)
+    pub fn ticket(&self) -> u64 {
+        self.memory.ticket()
     }
 }
 
 /// A replica that is to become a member of groups.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entrant<'a> {
-    pub(crate) replica: &'a Replica,
-    pub(crate) slot: ReplicaSlot,
-    pub(crate) standing: &'a Standing,
+pub struct Entrant<'a> {
+    /// Replica.
+    pub replica: &'a Replica,
+    /// Slot of the replica in the view.
+    pub slot: ReplicaSlot,
+    /// Standing of the replica.
+    pub standing: &'a Standing,
     /// Weight set by an operator, in place of the replica's own.
-    pub(crate) weight: Option<u32>,
+    pub weight: Option<u32>,
 }
 
 /// Replicas of a group under construction.
 #[derive(Debug, Default)]
-pub(crate) struct GroupMembers {
+pub struct GroupMembers {
     candidates: Vec<(Candidate, Admission)>,
     busy_until: Option<Instant>,
     /// Weight of the replicas that should serve, and of those of them that do.
@@ -89,7 +68,8 @@ pub(crate) struct GroupMembers {
 }
 
 impl GroupMembers {
-    pub(crate) fn add(&mut self, entrant: Entrant<'_>, model: Option<&ModelName>) {
+    /// Adds a replica, with its settings for `model` if it serves one.
+    pub fn add(&mut self, entrant: Entrant<'_>, model: Option<&ModelName>) {
         let Entrant { replica, slot, standing, weight } = entrant;
         let (admission, ramp_permille) = standing.for_model(model);
         let candidate = Candidate {
@@ -110,7 +90,8 @@ impl GroupMembers {
         self.busy_until = self.busy_until.into_iter().chain(busy_until).min();
     }
 
-    pub(crate) fn into_group(self, spec: &RouteSpec, memory: Arc<GroupMemory>) -> RouteGroup {
+    /// Returns the group of all that were added, for `spec`.
+    pub fn into_group(self, spec: &RouteSpec, memory: Arc<GroupMemory>) -> RouteGroup {
         let healthy_permille = match self.weight {
             // Nothing is missing where no replica should serve.
             0 => 1_000,

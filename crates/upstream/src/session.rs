@@ -40,7 +40,7 @@ pub enum SessionSpec {
 
 /// Sessions of one route.
 #[derive(Debug)]
-pub(crate) struct Sessions {
+pub struct Sessions {
     spec: SessionSpec,
     /// Identity of the replica by the hash of header and model; empty if cookies are used.
     places: Cache<u64, u64>,
@@ -48,9 +48,9 @@ pub(crate) struct Sessions {
 
 /// Session of one request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Session {
+pub struct Session {
     /// Identity of the replica or region to prefer; `None` if the session has none yet.
-    pub(crate) place: Option<u64>,
+    pub place: Option<u64>,
     token: Token,
 }
 
@@ -65,14 +65,18 @@ enum Token {
 
 /// Cookie to set at the client.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NewCookie<'s> {
-    pub(crate) name: &'s str,
-    pub(crate) value: String,
-    pub(crate) max_age: Duration,
+pub struct NewCookie<'s> {
+    /// Name of the cookie.
+    pub name: &'s str,
+    /// Value of the cookie.
+    pub value: String,
+    /// Time after which the client forgets the cookie.
+    pub max_age: Duration,
 }
 
 impl Sessions {
-    pub(crate) fn new(spec: SessionSpec) -> Self {
+    /// Returns sessions by `spec`.
+    pub fn new(spec: SessionSpec) -> Self {
         let (idle, sessions_max) = match &spec {
             SessionSpec::Cookie { .. } => (Duration::ZERO, 0),
             SessionSpec::Header { idle, sessions_max, .. } => (*idle, *sessions_max),
@@ -81,13 +85,14 @@ impl Sessions {
         Self { spec, places }
     }
 
-    pub(crate) fn spec(&self) -> &SessionSpec {
+    /// Returns the settings.
+    pub fn spec(&self) -> &SessionSpec {
         &self.spec
     }
 
     /// Finds the session that a request names. `is_candidate` returns true if a replica or region
     /// can serve the request.
-    pub(crate) fn find(
+    pub fn find(
         &self,
         headers: &HeaderMap,
         model: Option<&ModelName>,
@@ -111,12 +116,7 @@ impl Sessions {
 
     /// Notes the replica or region that replied to a request of `session`; returns the cookie to
     /// set, if it changes. `beyond` are the places in the other region's own cookie.
-    pub(crate) fn replied(
-        &self,
-        session: &Session,
-        place: u64,
-        beyond: &[u64],
-    ) -> Option<NewCookie<'_>> {
+    pub fn replied(&self, session: &Session, place: u64, beyond: &[u64]) -> Option<NewCookie<'_>> {
         // The client or this node knows the place already.
         if session.place == Some(place) && beyond.is_empty() {
             return None;
@@ -137,7 +137,7 @@ impl Sessions {
 
     /// Returns true if a session continues at `place` though it belonged elsewhere. A cookie with
     /// places for other models only, as `serves_others` tells, belongs nowhere yet.
-    pub(crate) fn moves(
+    pub fn moves(
         &self,
         session: &Session,
         place: u64,
@@ -148,13 +148,14 @@ impl Sessions {
             (None, Token::Cookie(known)) => {
                 !known.contains(&place) && known.iter().any(|known| !serves_others(*known))
             }
+            // Nothing is remembered under this key, so nothing is left behind.
             (None, Token::Header(_)) => false,
         }
     }
 
     /// Removes this route's cookie from a reply of another region, and returns the places in it;
     /// empty without such a cookie.
-    pub(crate) fn take_cookie(&self, headers: &mut HeaderMap) -> Vec<u64> {
+    pub fn take_cookie(&self, headers: &mut HeaderMap) -> Vec<u64> {
         let SessionSpec::Cookie { name, .. } = &self.spec else { return Vec::new() };
         let value = |line: &HeaderValue| {
             let pair = line.as_bytes().split(|byte| *byte == b';').next()?;
@@ -179,7 +180,7 @@ impl Sessions {
 
 /// Returns the identity of a region, distinct from those of replicas, whose names the operator
 /// chooses too.
-pub(crate) fn region_identity(region: &RegionName) -> u64 {
+pub fn region_identity(region: &RegionName) -> u64 {
     Candidate::identity_of(&ReplicaName::from(format!("region {region}")))
 }
 

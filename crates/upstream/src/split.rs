@@ -9,7 +9,7 @@ use spillway_protocol::cookie;
 use spillway_route::{ArmChoice, ArmKey, ArmReason, Split};
 use spillway_types::{ModelName, ModelVersion, SplitArm};
 
-use crate::replica::ReplicaSpec;
+use crate::replica_spec::ReplicaSpec;
 
 /// A split of the requests for one name between several models.
 #[derive(Clone, Debug)]
@@ -67,25 +67,27 @@ pub struct UnknownSplitByError(String);
 
 /// Sources for choosing the arm of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ArmSources<'r> {
-    pub(crate) headers: &'r HeaderMap,
+pub struct ArmSources<'r> {
+    /// Headers of the request.
+    pub headers: &'r HeaderMap,
     /// User field of the body, if the body is read.
-    pub(crate) user: Option<&'r str>,
+    pub user: Option<&'r str>,
     /// Replica that stores the response which the request continues: no other can serve it.
-    pub(crate) stored_at: Option<&'r ReplicaSpec>,
+    pub stored_at: Option<&'r ReplicaSpec>,
 }
 
 /// Arm of one request.
 #[derive(Clone, Debug)]
-pub(crate) struct ChosenArm {
-    pub(crate) arm: Arc<SplitArm>,
+pub struct ChosenArm {
+    /// Arm of the split.
+    pub arm: Arc<SplitArm>,
     /// Cookie to set so that the client keeps the arm; `None` if there is nothing to keep.
-    pub(crate) remember: Option<Arc<StickyCookie>>,
+    pub remember: Option<Arc<StickyCookie>>,
 }
 
 impl SplitSpec {
     /// Chooses the arm of a request and its destination.
-    pub(crate) fn choose(
+    pub fn choose(
         &self,
         sources: ArmSources<'_>,
         dice: &mut fastrand::Rng,

@@ -21,7 +21,7 @@ const IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Server that stores a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub enum Home {
     /// A replica of the own region.
     Replica(ReplicaName),
     /// A replica of another region, which this node of that region knows.
@@ -30,18 +30,19 @@ pub(crate) enum Home {
 
 /// A stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StoredResponse {
-    pub(crate) home: Home,
+pub struct StoredResponse {
+    /// Replica or region that stores the response.
+    pub home: Home,
     /// Tenant that alone may ask for the response.
-    pub(crate) tenant: Option<TenantName>,
+    pub tenant: Option<TenantName>,
     /// Model as the client named it. A key must allow it to ask for the response again.
-    pub(crate) model: ModelName,
+    pub model: ModelName,
 }
 
 /// Reasons why an id is not kept. The client has its answer, but cannot ask for it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotKept {
-    /// The id is longer than [`ID_BYTES_MAX`].
+pub enum NotKept {
+    /// The id is longer than 128 bytes.
     LongId,
     /// The id already belongs to another tenant or to an answer of another model.
     Taken,
@@ -50,7 +51,7 @@ pub(crate) enum NotKept {
 /// Stored responses that this node knows. A short lock guards the table, which only requests to
 /// `/v1/responses` take.
 #[derive(Debug, Default)]
-pub(crate) struct StoredResponses {
+pub struct StoredResponses {
     table: Mutex<ResponseTable>,
     long_ids: AtomicU64,
     taken_ids: AtomicU64,
@@ -58,7 +59,7 @@ pub(crate) struct StoredResponses {
 
 impl Home {
     /// Returns the server of a reply from this place.
-    pub(crate) fn of(place: &Place) -> Self {
+    pub fn of(place: &Place) -> Self {
         match place {
             Place::Replica(lease) => Self::Replica(lease.replica().spec().name.clone()),
             Place::Region(place) => Self::Node(place.region.clone(), place.node.clone()),
@@ -78,12 +79,7 @@ impl StoredResponses {
     ///
     /// # Errors
     /// Returns an error if the id is too long, or belongs to another tenant or model.
-    pub(crate) fn keep(
-        &self,
-        id: &str,
-        response: StoredResponse,
-        now: Instant,
-    ) -> Result<(), NotKept> {
+    pub fn keep(&self, id: &str, response: StoredResponse, now: Instant) -> Result<(), NotKept> {
         let kept = self.locked(|table| table.keep(id, response, now, BYTES_MAX));
         let (counter, why) = match kept {
             Ok(()) => return Ok(()),
@@ -95,12 +91,12 @@ impl StoredResponses {
     }
 
     /// Finds the response with this id; `None` if it is unknown or expired.
-    pub(crate) fn find(&self, id: &str, now: Instant) -> Option<StoredResponse> {
+    pub fn find(&self, id: &str, now: Instant) -> Option<StoredResponse> {
         self.locked(|table| table.find(id, now))
     }
 
     /// Returns the number of ids that were not kept since start, by reason.
-    pub(crate) fn not_kept(&self) -> Vec<(&'static str, u64)> {
+    pub fn not_kept(&self) -> Vec<(&'static str, u64)> {
         let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         vec![("id_too_long", total(&self.long_ids)), ("id_taken", total(&self.taken_ids))]
     }
@@ -184,6 +180,7 @@ impl ResponseTable {
         let entry = ResponseEntry { response, used_at: now, use_number: self.uses };
         let (owner, bytes) = (entry.response.tenant.clone(), entry.bytes(&id));
         let shelf = self.shelves.entry(owner.clone()).or_default();
+        // The size is part of the set's order, so it can't be changed in place.
         self.sizes.remove(&(shelf.bytes, owner.clone()));
         shelf.bytes += bytes;
         shelf.by_use.insert(self.uses, Arc::clone(&id));

@@ -10,15 +10,17 @@ use tokio_rustls::TlsStream;
 
 /// A connected socket, encrypted or not.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub enum Stream {
+    /// Plain text.
     Plain(TcpStream),
     // Boxed: a TLS session is over a kilobyte, and most connections here are plain.
+    /// TLS.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
     /// Returns true if TLS agreed on HTTP/2.
-    pub(crate) fn speaks_http2(&self) -> bool {
+    pub fn speaks_http2(&self) -> bool {
         match self {
             Self::Plain(_) => false,
             Self::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
@@ -26,7 +28,7 @@ impl Stream {
     }
 
     /// Returns true if the bytes are encrypted.
-    pub(crate) fn is_tls(&self) -> bool {
+    pub fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
     }
 }

@@ -18,7 +18,7 @@ static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Refusals of tenants by one replica.
 #[derive(Debug, Default)]
-pub(crate) struct TenantRests {
+pub struct TenantRests {
     refusals: ArcSwap<Refusals>,
     /// End of the time in which refusals matter, in milliseconds after [`EPOCH`]; 0 if nothing was
     /// ever refused. Most replicas stay at 0, and cost a request one load.
@@ -30,12 +30,7 @@ pub(crate) struct TenantRests {
 impl TenantRests {
     /// Notes that the replica refused a request of this tenant, with the rest that it asked for.
     /// Returns the scope of the refusal: the tenant alone, or the whole replica.
-    pub(crate) fn refused(
-        &self,
-        tenant: u64,
-        now: Instant,
-        asked: Option<Duration>,
-    ) -> RefusalScope {
+    pub fn refused(&self, tenant: u64, now: Instant, asked: Option<Duration>) -> RefusalScope {
         let until = now + asked.unwrap_or(REST).min(REST_MAX);
         let answered = self.answered.load(Ordering::Relaxed);
         let mut scope = RefusalScope::Tenant;
@@ -49,14 +44,14 @@ impl TenantRests {
     }
 
     /// Notes that the replica answered a request well.
-    pub(crate) fn answered(&self, now: Instant) {
+    pub fn answered(&self, now: Instant) {
         if self.is_in_use(now) {
             self.answered.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Returns the end of the tenant's rest; `None` if the replica may be asked.
-    pub(crate) fn until(&self, tenant: u64) -> Option<Instant> {
+    pub fn until(&self, tenant: u64) -> Option<Instant> {
         // Most replicas never refused a tenant, and cost no look at the clock.
         if self.until_ms.load(Ordering::Relaxed) == 0 {
             return None;
@@ -66,7 +61,7 @@ impl TenantRests {
     }
 
     /// Returns true if the replica refused any tenant lately.
-    pub(crate) fn is_any(&self) -> bool {
+    pub fn is_any(&self) -> bool {
         self.until_ms.load(Ordering::Relaxed) > 0 && self.is_in_use(Instant::now())
     }
 

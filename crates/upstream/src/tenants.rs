@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
-use spillway_route::{KeptRoom, TenantRooms, TenantUse};
+use spillway_journey::TenantKey;
+use spillway_route::{KeptShare, TenantShares, TenantUse};
 
-use crate::route_group::GroupMemory;
+use crate::group_memory::GroupMemory;
 
 /// Number of counters. Tenants are counted by hash; two that share a counter count as one tenant.
 const COUNTERS: usize = 256;
@@ -27,21 +28,13 @@ static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// Requests of tenants in flight in a group. Counts without a lock; the counters are made when the
 /// first tenant comes.
 #[derive(Debug, Default)]
-pub(crate) struct Tenants {
+pub struct Tenants {
     counters: OnceLock<Box<[Counter]>>,
     /// Time of the last division, milliseconds after [`EPOCH`].
     judged_ms: AtomicU64,
-    /// True if a tenant has to leave places to others; `rooms` says which.
+    /// True if a tenant has to leave places to others; `shares` says which.
     keeps_any: AtomicBool,
-    rooms: ArcSwap<TenantRooms>,
-}
-
-/// Key of the counter of a tenant's requests in one class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TenantKey {
-    /// Keyed hash of the tenant.
-    pub(crate) tenant: u64,
-    pub(crate) class: u8,
+    shares: ArcSwap<TenantShares>,
 }
 
 /// Counter of one tenant and class.
@@ -63,7 +56,7 @@ struct Counter {
 
 /// A tenant's request in flight, counted until this is dropped.
 #[derive(Debug)]
-pub(crate) struct TenantPlace {
+pub struct TenantPlace {
     memory: Arc<GroupMemory>,
     tenant: TenantKey,
     tokens: u32,
@@ -73,7 +66,7 @@ impl Tenants {
     /// Notes a request of a tenant. From time to time divides the places anew: `size` returns the
     /// number of places and of their replicas, of which at most `kept_permille_max` are kept for
     /// others.
-    pub(crate) fn saw(
+    pub fn saw(
         &self,
         tenant: TenantKey,
         now: Instant,
@@ -97,37 +90,37 @@ impl Tenants {
     }
 
     /// Returns true if places are kept from any tenant.
-    pub(crate) fn keeps_any(&self) -> bool {
+    pub fn keeps_any(&self) -> bool {
         self.keeps_any.load(Ordering::Relaxed)
     }
 
     /// Returns the places that other tenants leave to this one; `None` if none have much, or this
     /// one has.
-    pub(crate) fn kept_for(&self, tenant: TenantKey) -> Option<KeptRoom> {
+    pub fn kept_for(&self, tenant: TenantKey) -> Option<KeptShare> {
         // An atomic spares the division in the usual case.
         if !self.keeps_any() {
             return None;
         }
-        self.rooms.load().kept_for(tenant.class, &self.counter(tenant).used())
+        self.shares.load().kept_for(tenant.class, &self.counter(tenant).used())
     }
 
     /// Returns the places that a tenant has to leave to others; `None` if it need not.
-    pub(crate) fn left_by(&self, tenant: TenantKey) -> Option<KeptRoom> {
+    pub fn left_by(&self, tenant: TenantKey) -> Option<KeptShare> {
         if !self.keeps_any() {
             return None;
         }
-        self.rooms.load().left_by(tenant.class, &self.counter(tenant).used())
+        self.shares.load().left_by(tenant.class, &self.counter(tenant).used())
     }
 
     fn judge(&self, now_ms: u64, size: (u32, u32), kept_permille_max: u16) {
         let uses: SmallVec<[(u8, TenantUse); 16]> =
             self.counters().iter().filter_map(|counter| counter.judge(now_ms)).collect();
-        let rooms = TenantRooms::judge(&uses, size.0, size.1, kept_permille_max);
+        let shares = TenantShares::judge(&uses, size.0, size.1, kept_permille_max);
         // Stored only if it changed, which is seldom.
-        if rooms != **self.rooms.load() {
-            self.rooms.store(Arc::new(rooms));
+        if shares != **self.shares.load() {
+            self.shares.store(Arc::new(shares));
         }
-        self.keeps_any.store(rooms.keeps_any(), Ordering::Relaxed);
+        self.keeps_any.store(shares.keeps_any(), Ordering::Relaxed);
     }
 
     fn counter(&self, tenant: TenantKey) -> &Counter {
@@ -193,7 +186,7 @@ impl Counter {
 
 impl TenantPlace {
     /// Counts a request as in flight.
-    pub(crate) fn take(memory: &Arc<GroupMemory>, tenant: TenantKey, tokens: u32) -> Self {
+    pub fn take(memory: &Arc<GroupMemory>, tenant: TenantKey, tokens: u32) -> Self {
         let counter = memory.tenants.counter(tenant);
         let requests = counter.requests.fetch_add(1, Ordering::Relaxed) + 1;
         counter.tokens.fetch_add(tokens, Ordering::Relaxed);

@@ -6,6 +6,6 @@ use rustls::crypto::CryptoProvider;
 
 /// Returns the provider. Every TLS config names it explicitly: a process-wide default would be
 /// hidden state.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
+pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

@@ -5,19 +5,22 @@ use std::sync::Arc;
 
 use spillway_types::{ModelName, ModelVersion};
 
-use crate::route_group::{Entrant, GroupMembers, GroupMemory, RouteGroup};
-use crate::view::RouteSpec;
+use crate::group_memory::GroupMemory;
+use crate::route_group::{Entrant, GroupMembers, RouteGroup};
+use crate::route_spec::RouteSpec;
 
 /// Required version of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pin {
-    pub(crate) version: ModelVersion,
-    pub(crate) telling: VersionTelling,
+pub struct Pin {
+    /// Version to ask for.
+    pub version: ModelVersion,
+    /// Way in which the replica is told.
+    pub telling: VersionTelling,
 }
 
 /// Ways to tell a replica the version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VersionTelling {
+pub enum VersionTelling {
     /// The request itself has the version: in its path, or in a separate field.
     InRequest,
     /// The request has no field for it, so it must go to a replica that serves no other version.
@@ -27,7 +30,7 @@ pub(crate) enum VersionTelling {
 
 /// Replicas of one route that declare their versions.
 #[derive(Debug, Default)]
-pub(crate) struct VersionTable(BTreeMap<ModelName, BTreeMap<ModelVersion, Versioned>>);
+pub struct VersionTable(BTreeMap<ModelName, BTreeMap<ModelVersion, Versioned>>);
 
 /// Replicas of one version of a model.
 #[derive(Debug)]
@@ -40,7 +43,7 @@ struct Versioned {
 
 /// Reasons why no replica can be asked for a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoVersion {
+pub enum NoVersion {
     /// The route's replicas serve only these versions.
     Unknown(Vec<ModelVersion>),
     /// All replicas with the version serve others too, and the request cannot tell them the
@@ -53,11 +56,7 @@ impl VersionTable {
     /// versions and the request has the version itself, so that any replica may judge.
     ///
     /// Returns an error if no replica can be asked for the version.
-    pub(crate) fn group(
-        &self,
-        model: &ModelName,
-        pin: &Pin,
-    ) -> Result<Option<&RouteGroup>, NoVersion> {
+    pub fn group(&self, model: &ModelName, pin: &Pin) -> Result<Option<&RouteGroup>, NoVersion> {
         let Some(versions) = self.0.get(model) else {
             return match pin.telling {
                 VersionTelling::InRequest => Ok(None),
@@ -82,7 +81,7 @@ impl VersionTable {
 
 /// Groups of a table under construction.
 #[derive(Debug, Default)]
-pub(crate) struct VersionMembers(BTreeMap<(ModelName, ModelVersion), VersionedMembers>);
+pub struct VersionMembers(BTreeMap<(ModelName, ModelVersion), VersionedMembers>);
 
 #[derive(Debug, Default)]
 struct VersionedMembers {
@@ -92,12 +91,13 @@ struct VersionedMembers {
 
 impl VersionMembers {
     /// Adds a replica to each version of `model` that it declares.
-    pub(crate) fn add(&mut self, entrant: Entrant<'_>, model: &ModelName) {
+    pub fn add(&mut self, entrant: Entrant<'_>, model: &ModelName) {
         let versions = entrant.replica.spec.versions.get(model);
         let versions = versions.map(Vec::as_slice).unwrap_or_default();
         for version in versions {
             let members = self.0.entry((model.clone(), version.clone())).or_default();
             members.serving.add(entrant, Some(model));
+            // This replica can't mistake the version, even if it is not told.
             if versions.len() == 1 {
                 let alone = members.alone.get_or_insert_default();
                 alone.add(entrant, Some(model));
@@ -106,7 +106,7 @@ impl VersionMembers {
     }
 
     /// Builds the table. Memories of groups continue from those of `before`.
-    pub(crate) fn into_table(
+    pub fn into_table(
         self,
         spec: &RouteSpec,
         before: Option<&VersionTable>,

@@ -6,75 +6,26 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use spillway_journey::Room;
-use spillway_protocol::{
-    EngineFields, HashBy, ModelCard, Protocol, decode_name, is_confined, lies_below,
-};
-use spillway_route::{Policy, Tuning};
+use spillway_protocol::{ModelCard, decode_name, is_confined, lies_below};
 use spillway_types::{
     Admission, ModelName, ReplicaName, ReplicaSlot, Residency, RouteName, Standing,
 };
 
-use crate::continuations::ContinuationSpec;
-use crate::hedging::{HedgeSpec, Hedges};
+use crate::group_memory::GroupMemory;
+use crate::hedging::Hedges;
 use crate::knowledge::Cached;
 use crate::live_loads::LiveLoads;
 use crate::model_cards::ModelCards;
 use crate::names::{NameSpec, Names};
-use crate::queue_spec::QueueSpec;
 use crate::replica::Replica;
 use crate::replica_loads::ReplicaLoads;
-use crate::route_group::{Entrant, GroupMembers, GroupMemory, RouteGroup};
-use crate::session::{SessionSpec, Sessions};
-use crate::settings::Timeouts;
+use crate::route_group::{Entrant, GroupMembers, RouteGroup};
+use crate::route_spec::RouteSpec;
+use crate::session::Sessions;
 use crate::versions::{NoVersion, Pin, VersionMembers, VersionTable};
 
 /// Standing of a replica without an entry.
 static FULL: Standing = Standing::FULL;
-
-/// Configuration of a route: a set of requests and their service.
-#[derive(Clone, Debug)]
-pub struct RouteSpec {
-    /// Unique name, as in metrics.
-    pub name: RouteName,
-    /// Path prefix whose requests the route serves; `None` for the built-in endpoints.
-    pub path_prefix: Option<String>,
-    /// Replacement of the prefix on the way to the replica.
-    pub replace_prefix: Option<String>,
-    /// Format of requests and errors below `path_prefix`.
-    pub protocol: Protocol,
-    /// Models that the route serves; empty for all.
-    pub models: Vec<ModelName>,
-    /// Model of requests that name none.
-    pub default_model: Option<ModelName>,
-    /// Pool whose replicas the route uses; `None` for all replicas.
-    pub pool: Option<String>,
-    /// Policy that chooses a replica.
-    pub policy: Policy,
-    /// Settings of policies that have some.
-    pub tuning: Tuning,
-    /// Affinity key of requests; `Some` exactly if the policy hashes.
-    pub hash_by: Option<HashBy>,
-    /// Session affinity; `None` leaves it to the policy.
-    pub session: Option<SessionSpec>,
-    /// True if replicas are asked to report usage in streams; the report is removed again if the
-    /// client did not ask for it.
-    pub inject_usage: bool,
-    /// True if the client's `Authorization` is passed on to the replica.
-    pub forward_authorization: bool,
-    /// Request fields by which clients may steer the model server.
-    pub engine_fields: EngineFields,
-    /// Limits of continuing a completion stream at another replica if its own fails; `None` sends
-    /// an error instead.
-    pub continuation: Option<ContinuationSpec>,
-    /// Queue of the route's requests, with its limits.
-    pub queue: QueueSpec,
-    /// Hedging at a second replica; `None` disables it.
-    pub hedge: Option<HedgeSpec>,
-    /// Time-outs for replicas.
-    pub timeouts: Timeouts,
-    /// Residency rules of the route's requests.
-    pub residency: Residency,
-}
 
 /// Parts that a view is built from.
 #[derive(Clone, Debug)]
@@ -138,16 +89,17 @@ pub struct View {
 
 /// A route with its replicas.
 #[derive(Debug)]
-pub(crate) struct Route {
-    pub(crate) spec: RouteSpec,
+pub struct Route {
+    /// Settings.
+    pub spec: RouteSpec,
     groups: BTreeMap<ModelName, RouteGroup>,
     versions: VersionTable,
     /// All of the route's replicas, for requests without a model.
     all: RouteGroup,
     /// Sessions of the route's clients; `None` without session affinity.
-    pub(crate) sessions: Option<Arc<Sessions>>,
+    pub sessions: Option<Arc<Sessions>>,
     /// Hedging state; `None` without hedging.
-    pub(crate) hedges: Option<Arc<Hedges>>,
+    pub hedges: Option<Arc<Hedges>>,
     /// This route with only the replicas that speak gRPC; `None` if this is already that variant.
     grpc: Option<Arc<Self>>,
 }
@@ -167,6 +119,7 @@ impl View {
         prefixed.sort_by_key(|route| {
             std::cmp::Reverse(route.spec.path_prefix.as_ref().map_or(0, String::len))
         });
+        // The first route that matches serves a model, and one without models matches all.
         built_in.sort_by_key(|route| route.spec.models.is_empty());
         let ViewParts { replicas, names, elsewhere, known, cards, unread, standings, .. } = parts;
         let standing = |replica: &Arc<Replica>| standings.get(&replica.spec.name).cloned();
@@ -231,7 +184,7 @@ impl View {
     }
 
     /// Returns the description of a name for clients.
-    pub(crate) fn card<'v>(&'v self, id: &'v str) -> ModelCard<'v> {
+    pub fn card<'v>(&'v self, id: &'v str) -> ModelCard<'v> {
         self.cards.card(&self.names, id)
     }
 
@@ -252,6 +205,7 @@ impl View {
     /// Returns true if nothing is served, neither here nor elsewhere.
     #[must_use]
     pub fn serves_nothing(&self) -> bool {
+        // A replica whose models are unknown is not asked for any.
         self.replicas.len() == self.unread.len() && self.elsewhere.is_empty()
     }
 
@@ -265,11 +219,12 @@ impl View {
     }
 
     /// Returns the replicas whose models are not known yet.
-    pub(crate) fn unread(&self) -> &BTreeSet<ReplicaName> {
+    pub fn unread(&self) -> &BTreeSet<ReplicaName> {
         &self.unread
     }
 
-    pub(crate) fn names(&self) -> &Names {
+    /// Returns the names of models that clients may use.
+    pub fn names(&self) -> &Names {
         &self.names
     }
 
@@ -304,20 +259,22 @@ impl View {
     }
 
     /// Returns the current loads for a request, with its cached blocks and the places it may use.
-    pub(crate) fn loads(&self, cached: Cached, room: Room) -> LiveLoads<'_> {
+    pub fn loads(&self, cached: Cached, room: Room) -> LiveLoads<'_> {
         LiveLoads { view: self, replica_loads: self.replica_loads.load(), cached, room }
     }
 
-    pub(crate) fn replica(&self, slot: ReplicaSlot) -> &Arc<Replica> {
+    /// Returns the replica in `slot`.
+    pub fn replica(&self, slot: ReplicaSlot) -> &Arc<Replica> {
         &self.replicas[slot.index()]
     }
 
-    pub(crate) fn slot(&self, name: &ReplicaName) -> Option<ReplicaSlot> {
+    /// Returns the slot of a replica; `None` if the view has none of this name.
+    pub fn slot(&self, name: &ReplicaName) -> Option<ReplicaSlot> {
         self.slots.get(name).copied()
     }
 
     /// Returns true if every server would find the path below the prefix of the same route.
-    pub(crate) fn is_confined(&self, path: &str, route: &Route) -> bool {
+    pub fn is_confined(&self, path: &str, route: &Route) -> bool {
         // A needless escape of a letter may hide the prefix of another route.
         let is_same = |text: &str| {
             self.prefixed_route(text).is_none_or(|found| found.spec.name == route.spec.name)
@@ -327,7 +284,7 @@ impl View {
     }
 
     /// Returns the route whose prefix the path lies below, if any.
-    pub(crate) fn prefixed_route(&self, path: &str) -> Option<&Arc<Route>> {
+    pub fn prefixed_route(&self, path: &str) -> Option<&Arc<Route>> {
         self.prefixed.iter().find(|route| {
             let prefix = route.spec.path_prefix.as_deref().unwrap_or_default();
             lies_below(path, prefix)
@@ -346,14 +303,14 @@ impl View {
     }
 
     /// Returns the route of the same name in this view, in the same variant for HTTP or gRPC.
-    pub(crate) fn route_again(&self, route: &Route) -> Option<Arc<Route>> {
+    pub fn route_again(&self, route: &Route) -> Option<Arc<Route>> {
         let mut routes = self.prefixed.iter().chain(&self.built_in);
         let again = routes.find(|known| known.spec.name == route.spec.name)?;
         Some(Arc::clone(if route.is_over_grpc() { again.over_grpc() } else { again }))
     }
 
     /// Returns the built-in endpoints' route for a model.
-    pub(crate) fn route_of_model(&self, model: Option<&ModelName>) -> Option<&Arc<Route>> {
+    pub fn route_of_model(&self, model: Option<&ModelName>) -> Option<&Arc<Route>> {
         self.built_in.iter().find(|route| match model {
             Some(model) => route.spec.models.is_empty() || route.spec.models.contains(model),
             None => route.spec.models.is_empty(),
@@ -464,17 +421,17 @@ impl Route {
     }
 
     /// Returns the variant of this route for gRPC requests.
-    pub(crate) fn over_grpc(self: &Arc<Self>) -> &Arc<Self> {
+    pub fn over_grpc(self: &Arc<Self>) -> &Arc<Self> {
         self.grpc.as_ref().unwrap_or(self)
     }
 
     /// Returns true if this is the variant for gRPC requests.
-    pub(crate) fn is_over_grpc(&self) -> bool {
+    pub fn is_over_grpc(&self) -> bool {
         self.grpc.is_none()
     }
 
     /// Returns the replicas for a model, or all of the route's for `None`.
-    pub(crate) fn group(&self, model: Option<&ModelName>) -> Option<&RouteGroup> {
+    pub fn group(&self, model: Option<&ModelName>) -> Option<&RouteGroup> {
         match model {
             Some(model) => self.groups.get(model),
             None => Some(&self.all),
@@ -485,7 +442,7 @@ impl Route {
     ///
     /// # Errors
     /// Returns an error if no replica of this route can be asked for the version.
-    pub(crate) fn group_for(
+    pub fn group_for(
         &self,
         model: Option<&ModelName>,
         pin: Option<&Pin>,

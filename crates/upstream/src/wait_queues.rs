@@ -11,12 +11,11 @@ use tokio::sync::oneshot;
 
 use crate::queue_spec::WaitTotals;
 
-mod stay;
+mod queued_request;
 #[cfg(test)]
 mod wait_queues_test;
 
-use stay::{QueueTurn, StayWord};
-pub(crate) use stay::{Stay, StayEnd};
+pub use queued_request::{QueueMessage, QueueTurn, QueuedEnd, QueuedRequest};
 
 /// Time after a shed request for which replicas count as busy, milliseconds. Where all requests are
 /// shed at once none waits, and the rate of the others would never be learned.
@@ -24,7 +23,7 @@ const BUSY_MS: u64 = 1_000;
 
 /// Key of a queue: its requests can be served by the same replicas.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct WaitKey {
+pub struct WaitKey {
     route: RouteName,
     model: ModelName,
 }
@@ -34,7 +33,7 @@ pub(crate) struct WaitKey {
 /// The lock is taken by requests that wait or are shed, and by the ends of others while some wait.
 /// Two atomics tell if no request waits and no place is promised.
 #[derive(Debug)]
-pub(crate) struct WaitQueues {
+pub struct WaitQueues {
     totals: WaitTotals,
     count: AtomicUsize,
     promised: AtomicUsize,
@@ -45,51 +44,55 @@ pub(crate) struct WaitQueues {
     lines: Mutex<Lines>,
 }
 
-type Line = Admission<oneshot::Sender<StayWord>>;
-type Waiter = WaitEntry<oneshot::Sender<StayWord>>;
+type Line = Admission<oneshot::Sender<QueueMessage>>;
+type Waiter = WaitEntry<oneshot::Sender<QueueMessage>>;
 /// Queues of each route and model that had requests waiting lately.
 type Lines = BTreeMap<WaitKey, Line>;
 
 /// A request that may have to wait.
 #[derive(Clone, Debug)]
-pub(crate) struct Asking {
-    pub(crate) key: WaitKey,
+pub struct Asking {
+    /// Queue to wait in.
+    pub key: WaitKey,
     /// Bounds of the route's queue.
-    pub(crate) limits: WaitLimits,
-    pub(crate) asker: Asker,
+    pub limits: WaitLimits,
+    /// Tenant, class and size of the request.
+    pub asker: Asker,
 }
 
 /// Forecast for a request that is shed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Foreseen<R> {
+pub struct Foreseen<R> {
     /// Milliseconds until its turn would have come, for comparing regions.
-    pub(crate) wait_ms: f32,
+    pub wait_ms: f32,
     /// Returns the requests of a mean size in tokens that the replicas are expected to serve in a
     /// second; `None` if that is unknown. Called only while no rate was measured.
-    pub(crate) rate_per_s: R,
+    pub rate_per_s: R,
 }
 
 /// Time limits of a request that waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// Deadline, or the end of the longest wait.
-    pub(crate) until: Instant,
+    pub until: Instant,
     /// Time by which the request must have been sent to a replica to be of use; `None` for the
     /// deadline.
-    pub(crate) begin_by: Option<Instant>,
+    pub begin_by: Option<Instant>,
     /// Time at which its turn was due, if it waited before: finding no place does not lose the
     /// turn.
-    pub(crate) turn_by: Option<Instant>,
+    pub turn_by: Option<Instant>,
 }
 
 impl WaitKey {
-    pub(crate) fn of(route: &RouteName, model: &ModelName) -> Self {
+    /// Returns the key of a route and model.
+    pub fn of(route: &RouteName, model: &ModelName) -> Self {
         Self { route: route.clone(), model: model.clone() }
     }
 }
 
 impl WaitQueues {
-    pub(crate) fn new(totals: WaitTotals) -> Self {
+    /// Returns empty queues with the bounds `totals` for all together.
+    pub fn new(totals: WaitTotals) -> Self {
         Self {
             totals,
             count: AtomicUsize::new(0),
@@ -102,29 +105,29 @@ impl WaitQueues {
     }
 
     /// Returns how many requests wait.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
     /// Returns how many requests were shed with the promise of a place.
-    pub(crate) fn promised(&self) -> usize {
+    pub fn promised(&self) -> usize {
         self.promised.load(Ordering::Relaxed)
     }
 
     /// Returns true if no request waits and no place is promised, so that any request may take a
     /// free place.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub fn is_quiet(&self) -> bool {
         self.count() == 0 && self.promised() == 0
     }
 
     /// Returns true if request starts are to be counted: requests wait, or were shed lately.
-    pub(crate) fn is_busy(&self) -> bool {
+    pub fn is_busy(&self) -> bool {
         let shed_ms = self.shed_ms.load(Ordering::Relaxed);
         self.count() > 0 || (shed_ms > 0 && self.now_ms() < shed_ms + BUSY_MS)
     }
 
     /// Returns how many requests wait for each model.
-    pub(crate) fn by_model(&self) -> BTreeMap<ModelName, u32> {
+    pub fn by_model(&self) -> BTreeMap<ModelName, u32> {
         let mut counts = BTreeMap::new();
         if self.count() > 0 {
             for (key, line) in self.lock().iter().filter(|(_, line)| !line.is_empty()) {
@@ -136,11 +139,7 @@ impl WaitQueues {
 
     /// Returns the queue that a request coming now would have to wait for; `rate_per_s` as in
     /// [`Foreseen`].
-    pub(crate) fn before(
-        &self,
-        asking: &Asking,
-        rate_per_s: impl FnOnce(f32) -> Option<f32>,
-    ) -> Waiting {
+    pub fn before(&self, asking: &Asking, rate_per_s: impl FnOnce(f32) -> Option<f32>) -> Waiting {
         let has_room = asking.limits.count_max > 0 && self.has_room(asking.asker.bytes);
         // Two atomics spare the lock in the usual case.
         if self.is_quiet() {
@@ -156,13 +155,13 @@ impl WaitQueues {
     }
 
     /// Redeems the promise of a place. Returns true if the request had one that is due.
-    pub(crate) fn redeem(&self, asking: &Asking) -> bool {
+    pub fn redeem(&self, asking: &Asking) -> bool {
         self.on(asking, |line| line.redeem(asking.asker.fingerprint, Instant::now()))
     }
 
     /// Sheds a request: returns after how many seconds it should come again. A place is promised
     /// for then, where one can be foreseen.
-    pub(crate) fn shed(
+    pub fn shed(
         &self,
         asking: &Asking,
         known: Foreseen<impl FnOnce(f32) -> Option<f32>>,
@@ -180,14 +179,14 @@ impl WaitQueues {
 
     /// Sheds a request that no replica or region in reach could serve. Returns seconds as
     /// [`Self::shed`].
-    pub(crate) fn turn_away(&self, asking: &Asking, dice: &mut fastrand::Rng) -> u32 {
+    pub fn turn_away(&self, asking: &Asking, dice: &mut fastrand::Rng) -> u32 {
         self.shed_ms.store(self.now_ms() + 1, Ordering::Relaxed);
         self.on(asking, |line| line.turn_away(Instant::now(), dice))
     }
 
     /// Notes that a request took a place at a replica: these starts give the rate at which others
     /// follow.
-    pub(crate) fn began(&self, asking: &Asking) {
+    pub fn began(&self, asking: &Asking) {
         self.on(asking, |line| line.began(&asking.asker, Instant::now()));
     }
 
@@ -195,11 +194,11 @@ impl WaitQueues {
     ///
     /// # Errors
     /// Returns the limit that the queue has reached.
-    pub(crate) fn enter(
+    pub fn enter(
         self: &Arc<Self>,
         asking: &Asking,
         patience: Patience,
-    ) -> Result<Stay, WaitLimit> {
+    ) -> Result<QueuedRequest, WaitLimit> {
         // The totals bound all queues of the node together.
         if self.count() >= self.totals.count_max {
             return Err(WaitLimit::Count);
@@ -232,11 +231,11 @@ impl WaitQueues {
             let turn_by = line.queue().get(entered.ticket).and_then(|entry| entry.turn_by);
             Ok((entered.ticket, turn_by))
         })?;
-        Ok(Stay::new(self, asking.key.clone(), ticket, turn_by, words))
+        Ok(QueuedRequest::new(self, asking.key.clone(), ticket, turn_by, words))
     }
 
     /// Wakes the first request of each queue, because a place may have come free.
-    pub(crate) fn wake(self: &Arc<Self>) {
+    pub fn wake(self: &Arc<Self>) {
         if self.count() == 0 {
             return;
         }
@@ -250,7 +249,7 @@ impl WaitQueues {
 
     /// Takes out requests that cannot be served in time, and wakes the first of each queue. Call it
     /// now and then, also when nothing waits: queues that are long empty are forgotten.
-    pub(crate) fn review(self: &Arc<Self>) {
+    pub fn review(self: &Arc<Self>) {
         if self.is_quiet() && self.lock().is_empty() {
             return;
         }
@@ -277,17 +276,17 @@ impl WaitQueues {
         };
         if let Some((_, entry)) = next {
             // A request that leaves at this moment drops the turn, which then goes to the next one.
-            drop(entry.item.send(StayWord::Turn(QueueTurn::new(self, key.clone()))));
+            drop(entry.item.send(QueueMessage::Turn(QueueTurn::new(self, key.clone()))));
         }
     }
 
     /// Returns how many requests wait whose tenant and class are `wanted`.
-    pub(crate) fn of_tenants(&self, key: &WaitKey, wanted: impl Fn(u64, u8) -> bool) -> u32 {
+    pub fn of_tenants(&self, key: &WaitKey, wanted: impl Fn(u64, u8) -> bool) -> u32 {
         self.lock().get(key).map_or(0, |line| line.waiting_of_tenants(wanted))
     }
 
     /// Passes an unused turn to the next request whose tenant and class are `wanted`.
-    pub(crate) fn wake_one_of(self: &Arc<Self>, key: &WaitKey, wanted: impl Fn(u64, u8) -> bool) {
+    pub fn wake_one_of(self: &Arc<Self>, key: &WaitKey, wanted: impl Fn(u64, u8) -> bool) {
         let now = Instant::now();
         let next = {
             let mut lines = self.lock();
@@ -297,7 +296,7 @@ impl WaitQueues {
             })
         };
         if let Some((_, entry)) = next {
-            drop(entry.item.send(StayWord::Turn(QueueTurn::new(self, key.clone()))));
+            drop(entry.item.send(QueueMessage::Turn(QueueTurn::new(self, key.clone()))));
         }
     }
 
@@ -359,7 +358,7 @@ fn send_away(line: &mut Line, entry: Waiter, (reason, now): (ShedReason, Instant
     let retry = line.shed(&asker, 0.0, now, &mut dice);
     let retry_after = Duration::from_secs(retry.seconds.into());
     // A request that has left needs no answer.
-    drop(entry.item.send(StayWord::Shed(reason, retry_after)));
+    drop(entry.item.send(QueueMessage::Shed(reason, retry_after)));
 }
 
 fn clamped(count: usize) -> u32 {

@@ -17,7 +17,7 @@ pub type LinkBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Incoming body of a request or reply.
 #[derive(Debug)]
-pub(crate) enum WireBody {
+pub enum WireBody {
     /// Body from a client's or a replica's connection.
     Http(Incoming),
     /// Body from another node.
@@ -30,7 +30,7 @@ pub(crate) enum WireBody {
 
 /// A body and its first frame.
 #[derive(Debug)]
-pub(crate) struct BegunBody {
+pub struct BegunBody {
     /// First frame; `None` once it was taken.
     first: Option<Result<Frame<Bytes>, WireError>>,
     rest: WireBody,
@@ -38,7 +38,7 @@ pub(crate) struct BegunBody {
 
 /// Error of a body that broke off.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WireError {
+pub enum WireError {
     /// The HTTP connection failed, or its peer reset the stream.
     #[error(transparent)]
     Http(#[from] hyper::Error),
@@ -55,12 +55,12 @@ impl From<Incoming> for WireBody {
 
 impl WireBody {
     /// Takes the body and leaves [`WireBody::Taken`].
-    pub(crate) fn take(&mut self) -> Self {
+    pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self::Taken)
     }
 
     /// Puts `first`, which was read from this body, back in front of it.
-    pub(crate) fn beginning_with(self, first: Option<Result<Frame<Bytes>, WireError>>) -> Self {
+    pub fn beginning_with(self, first: Option<Result<Frame<Bytes>, WireError>>) -> Self {
         match first {
             Some(_) => Self::Begun(Box::new(BegunBody { first, rest: self })),
             None => self,

@@ -8,47 +8,53 @@ use http::{Request, Response};
 use spillway_journey::Connection;
 use spillway_types::{Deadline, SignFault};
 use tokio::time::{timeout, timeout_at};
+use tokio_util::task::TaskTracker;
 
+use crate::connection::body::OutboundBody;
+use crate::connection::connect::connect;
+use crate::connection::error::AttemptError;
+use crate::connection::http1::Http1Connection;
+use crate::connection::http2::Http2Connection;
+use crate::connection::line::{LineKind, Traffic, UpstreamLine};
 use crate::replica::{DOWN_LOOK, Replica};
 use crate::settings::Timeouts;
-use crate::upstream::body::OutboundBody;
-use crate::upstream::connect::connect;
-use crate::upstream::error::AttemptError;
-use crate::upstream::http1::Http1Connection;
-use crate::upstream::http2::Http2Connection;
-use crate::upstream::line::{LineKind, Traffic, UpstreamLine};
 use crate::wire_body::WireBody;
-use crate::worker::Worker;
 
 /// Limits and kind of an attempt.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AttemptBounds {
-    pub(crate) timeouts: Timeouts,
-    pub(crate) deadline: Deadline,
-    pub(crate) connection: Connection,
-    pub(crate) traffic: Traffic,
+pub struct AttemptBounds {
+    /// Time limits of the route.
+    pub timeouts: Timeouts,
+    /// Deadline of the request.
+    pub deadline: Deadline,
+    /// Connection that may be used: a kept one or a new one.
+    pub connection: Connection,
+    /// Kind of traffic.
+    pub traffic: Traffic,
 }
 
 /// A reply whose head has arrived.
 #[derive(Debug)]
-pub(crate) struct UpstreamReply {
-    pub(crate) response: Response<WireBody>,
+pub struct UpstreamReply {
+    /// Head of the reply, and its body to come.
+    pub response: Response<WireBody>,
     /// Connection to drive for the body; `None` over HTTP/2, whose connections drive themselves.
-    pub(crate) connection: Option<Box<Http1Connection>>,
+    pub connection: Option<Box<Http1Connection>>,
 }
 
 /// An attempt without a reply.
 #[derive(Debug)]
-pub(crate) struct FailedAttempt {
-    pub(crate) error: AttemptError,
+pub struct FailedAttempt {
+    /// Cause.
+    pub error: AttemptError,
     /// True if the connection had served before.
-    pub(crate) was_kept: bool,
+    pub was_kept: bool,
 }
 
 impl FailedAttempt {
     /// Returns the replica's fault, if any. A kept connection that broke is none: servers may close
     /// idle connections at any time.
-    pub(crate) fn fault(&self) -> Option<SignFault> {
+    pub fn fault(&self) -> Option<SignFault> {
         match self.error {
             AttemptError::Connect(_) | AttemptError::ConnectTimeout => Some(SignFault::Connect),
             AttemptError::Unsent(_) | AttemptError::Reset(_) if !self.was_kept => {
@@ -67,19 +73,28 @@ impl FailedAttempt {
     }
 }
 
+/// Pools of one worker at the replicas, and the tasks that drive shared connections.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerPools<'a> {
+    /// Number of the worker.
+    pub worker: usize,
+    /// Tasks of connections that drive themselves: they live as long as their pools.
+    pub background: &'a TaskTracker,
+}
+
 /// Connects to `replica`, sends the request and waits for the reply's head. `request` is called
 /// only once connected: a streamed body is not lost to a replica that cannot be reached.
 ///
 /// # Errors
 /// Returns an error if the attempt fails before the head; [`AttemptError::retry_safety`] tells if a
 /// retry is safe.
-pub(crate) async fn attempt(
-    worker: &Worker,
+pub async fn attempt(
+    pools: WorkerPools<'_>,
     replica: &Replica,
     request: impl FnOnce() -> Option<Request<OutboundBody>>,
     bounds: AttemptBounds,
 ) -> Result<UpstreamReply, FailedAttempt> {
-    let pool = replica.pool(worker.id);
+    let pool = replica.pool(pools.worker);
     let line = replica.line(bounds.traffic);
     let mut was_kept = false;
     let reply = async {
@@ -94,7 +109,7 @@ pub(crate) async fn attempt(
                 was_kept = shared.is_some();
                 let mut connection = match shared {
                     Some(shared) => shared,
-                    None => http2_connection(worker, replica, &line, bounds).await?,
+                    None => http2_connection(pools, replica, &line, bounds).await?,
                 };
                 let request = request().ok_or(AttemptError::BodyGone)?;
                 let response = bounds.within(replica, connection.exchange(request)).await?;
@@ -139,19 +154,18 @@ async fn over_http1(
 }
 
 async fn http2_connection(
-    worker: &Worker,
+    pools: WorkerPools<'_>,
     replica: &Replica,
     line: &UpstreamLine<'_>,
     bounds: AttemptBounds,
 ) -> Result<Http2Connection, AttemptError> {
     let stream = connect(line, bounds.connect()).await?;
     let count = replica.count_connection();
-    let opened =
-        timeout(bounds.connect(), Http2Connection::new(stream, count, &worker.gateway.background));
+    let opened = timeout(bounds.connect(), Http2Connection::new(stream, count, pools.background));
     let connection = opened.await.map_err(|_| AttemptError::ConnectTimeout)??;
     // Several requests may have connected at once; the last connection is kept, the others end with
     // their last stream.
-    replica.pool(worker.id).share(line.kind, connection.clone());
+    replica.pool(pools.worker).share(line.kind, connection.clone());
     Ok(connection)
 }
 
@@ -185,6 +199,7 @@ impl AttemptBounds {
             }
             let now = Instant::now();
             if now >= due {
+                // The client's own deadline is no fault of the replica.
                 let is_late = self.deadline.has_passed(now);
                 let late = AttemptError::DeadlinePassed;
                 return Err(if is_late { late } else { AttemptError::FirstByteTimeout });

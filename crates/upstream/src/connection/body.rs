@@ -8,14 +8,14 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::{GatewayError, Segments, V2Look};
 
+use crate::connection::message_body::{ClientHalf, MessageBody};
+use crate::connection::streamed_body::{BodyFault, StreamedBody, StreamedBodyError};
 use crate::settings::Limits;
-use crate::upstream::message_body::{ClientHalf, MessageBody};
-use crate::upstream::streamed_body::{BodyFault, StreamedBody, StreamedBodyError};
 use crate::wire_body::WireBody;
 
 /// Body of a request, for one or more attempts.
 #[derive(Debug)]
-pub(crate) enum RequestBody {
+pub enum RequestBody {
     /// Body in memory: any number of attempts can send it.
     Buffered(Segments),
     /// Body that comes from the client while it is sent: one attempt only.
@@ -36,19 +36,19 @@ pub(crate) enum RequestBody {
 
 impl RequestBody {
     /// Returns true if no further attempt can send the body.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         matches!(self, Self::Streamed { body: None, .. } | Self::Messages { body: None, .. })
     }
 
     /// Returns a body that is sent while it arrives, within the limits. `watch` examines it as it
     /// passes.
-    pub(crate) fn streamed(incoming: WireBody, limits: &Limits, watch: Option<V2Look>) -> Self {
+    pub fn streamed(incoming: WireBody, limits: &Limits, watch: Option<V2Look>) -> Self {
         let body = StreamedBody::new(incoming, limits, watch);
         Self::Streamed { fault: body.fault(), body: Some(body) }
     }
 
     /// Returns the client's fault in a body that is being sent, if any.
-    pub(crate) fn fault(&self) -> Option<&GatewayError> {
+    pub fn fault(&self) -> Option<&GatewayError> {
         match self {
             Self::Buffered(_) => None,
             Self::Streamed { fault, .. } => fault.get(),
@@ -57,7 +57,7 @@ impl RequestBody {
     }
 
     /// Takes the handle on the client's half of a gRPC stream, for the relay of its reply.
-    pub(crate) fn take_half(&mut self) -> Option<ClientHalf> {
+    pub fn take_half(&mut self) -> Option<ClientHalf> {
         match self {
             Self::Buffered(_) | Self::Streamed { .. } => None,
             Self::Messages { half, .. } => half.take(),
@@ -65,7 +65,7 @@ impl RequestBody {
     }
 
     /// Returns the bytes held in memory.
-    pub(crate) fn held_bytes(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         match self {
             Self::Buffered(segments) => segments.len(),
             Self::Streamed { .. } | Self::Messages { .. } => 0,
@@ -73,7 +73,7 @@ impl RequestBody {
     }
 
     /// Takes back a body that an attempt did not read.
-    pub(crate) fn give_back(&mut self, returned: OutboundBody) {
+    pub fn give_back(&mut self, returned: OutboundBody) {
         match (self, returned) {
             (Self::Streamed { body, .. }, OutboundBody::Streamed(returned)) => {
                 *body = Some(returned);
@@ -87,7 +87,7 @@ impl RequestBody {
     }
 
     /// Returns the body for one attempt; `None` if it was streamed to an earlier one.
-    pub(crate) fn for_attempt(&mut self) -> Option<OutboundBody> {
+    pub fn for_attempt(&mut self) -> Option<OutboundBody> {
         match self {
             Self::Buffered(segments) => Some(OutboundBody::of(segments)),
             Self::Streamed { body, .. } => body.take().map(OutboundBody::Streamed),
@@ -98,9 +98,14 @@ impl RequestBody {
 
 /// Body type of all requests to replicas.
 #[derive(Debug)]
-pub(crate) enum OutboundBody {
+pub enum OutboundBody {
     /// Slices of the client's own bytes.
-    Buffered { slices: VecDeque<Bytes>, bytes_left: u64 },
+    Buffered {
+        /// Slices that were not sent yet.
+        slices: VecDeque<Bytes>,
+        /// Bytes in them.
+        bytes_left: u64,
+    },
     /// Bytes straight from the client's connection.
     Streamed(StreamedBody),
     /// Messages straight from the client's connection.
@@ -109,7 +114,7 @@ pub(crate) enum OutboundBody {
 
 impl OutboundBody {
     /// Returns a body that is in memory.
-    pub(crate) fn of(segments: &Segments) -> Self {
+    pub fn of(segments: &Segments) -> Self {
         let bytes_left = segments.len() as u64;
         Self::Buffered { bytes_left, slices: segments.iter().cloned().collect() }
     }
@@ -146,6 +151,7 @@ impl Body for OutboundBody {
         match self {
             Self::Buffered { bytes_left, .. } => SizeHint::with_exact(*bytes_left),
             Self::Streamed(body) => body.size_hint(),
+            // Messages may be renamed on the way, which changes their length.
             Self::Messages(_) => SizeHint::default(),
         }
     }

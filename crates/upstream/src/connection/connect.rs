@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::connection::error::AttemptError;
+use crate::connection::line::UpstreamLine;
 use crate::stream::Stream;
-use crate::upstream::error::AttemptError;
-use crate::upstream::line::UpstreamLine;
 
 /// Opens a connection, TLS included, within `bound`. The line's addresses are tried in order.
 ///

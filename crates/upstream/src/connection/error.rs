@@ -8,7 +8,7 @@ use spillway_protocol::{ErrorKind, GatewayError};
 
 /// An attempt that ended without a reply's head.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AttemptError {
+pub enum AttemptError {
     /// No connection: refused, unreachable, TLS failed.
     #[error("can't connect: {0}")]
     Connect(io::Error),
@@ -46,10 +46,11 @@ pub(crate) enum AttemptError {
 
 impl AttemptError {
     /// Sorts an error of hyper's client. `unsent`: the request was handed back untouched.
-    pub(crate) fn of_exchange(error: hyper::Error, unsent: bool) -> Self {
+    pub fn of_exchange(error: hyper::Error, unsent: bool) -> Self {
         if unsent || refused_by_http2(&error) {
             Self::Unsent(error)
         } else if error.is_user() {
+            // hyper takes an error of the body that it sends for a fault of its user.
             Self::ClientBody(error)
         } else if error.is_parse() {
             Self::BadReply(error)
@@ -59,7 +60,8 @@ impl AttemptError {
         }
     }
 
-    pub(crate) fn retry_safety(&self) -> RetrySafety {
+    /// Returns whether another attempt is safe.
+    pub fn retry_safety(&self) -> RetrySafety {
         match self {
             Self::Connect(_) | Self::ConnectTimeout | Self::Unsent(_) => RetrySafety::Unsent,
             Self::Reset(_) | Self::Down => RetrySafety::Reset,
@@ -73,7 +75,7 @@ impl AttemptError {
     }
 
     /// Returns the error for the client. Addresses and causes stay in the log.
-    pub(crate) fn to_gateway_error(&self, replica: &str) -> GatewayError {
+    pub fn to_gateway_error(&self, replica: &str) -> GatewayError {
         let (kind, message) = match self {
             Self::Connect(_) | Self::ConnectTimeout => {
                 (ErrorKind::ReplicaConnect, format!("replica {replica} can't be reached"))

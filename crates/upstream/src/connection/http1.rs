@@ -15,12 +15,12 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
-use crate::replica::ConnectionCount;
+use crate::connection::body::OutboundBody;
+use crate::connection::error::AttemptError;
+use crate::connection::guarded_stream::{GuardedStream, HeadRoom};
+use crate::connection::news::WakeFlag;
+use crate::connection_count::ConnectionCount;
 use crate::stream::Stream;
-use crate::upstream::body::OutboundBody;
-use crate::upstream::error::AttemptError;
-use crate::upstream::guarded_stream::{GuardedStream, HeadRoom};
-use crate::upstream::news::WakeFlag;
 
 /// Next frame of a body, as a poll returns it.
 type NextFrame<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
@@ -31,7 +31,7 @@ type Driver = http1::Connection<TokioIo<GuardedStream>, OutboundBody>;
 ///
 /// Dropping it closes the socket, which tells a replica that a request was abandoned.
 #[derive(Debug)]
-pub(crate) struct Http1Connection {
+pub struct Http1Connection {
     sender: SendRequest<OutboundBody>,
     driver: Driver,
     driver_ended: bool,
@@ -46,9 +46,10 @@ impl Http1Connection {
     ///
     /// # Errors
     /// Returns an error if hyper refuses the stream, which it has no reason to.
-    pub(crate) async fn new(stream: Stream, count: ConnectionCount) -> Result<Self, AttemptError> {
+    pub async fn new(stream: Stream, count: ConnectionCount) -> Result<Self, AttemptError> {
         let head_room = HeadRoom::new();
         let stream = GuardedStream::http1(stream, head_room.clone());
+        // Nothing was sent yet, so after a failure another attempt is safe.
         let (sender, driver) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| AttemptError::of_exchange(error, true))?;
@@ -70,7 +71,7 @@ impl Http1Connection {
     ///
     /// # Errors
     /// Returns an error if the connection breaks or the reply is malformed.
-    pub(crate) async fn exchange(
+    pub async fn exchange(
         &mut self,
         request: Request<OutboundBody>,
     ) -> Result<Response<Incoming>, AttemptError> {
@@ -97,12 +98,12 @@ impl Http1Connection {
 
     /// Returns true if a failed exchange left part of a reply's head behind, or got informational
     /// replies only.
-    pub(crate) fn saw_bytes(self) -> bool {
+    pub fn saw_bytes(self) -> bool {
         self.head_room.is_used_up() || !self.driver.into_parts().read_buf.is_empty()
     }
 
     /// Polls the next piece of the reply that the last exchange began.
-    pub(crate) fn poll_body<B: Body + Unpin>(
+    pub fn poll_body<B: Body + Unpin>(
         &mut self,
         body: &mut B,
         cx: &Context<'_>,
@@ -121,21 +122,23 @@ impl Http1Connection {
 
     /// Marks the connection as idle after the last byte of a reply; returns true if it can serve
     /// another request.
-    pub(crate) fn becomes_idle(&mut self, now: Instant) -> bool {
+    pub fn becomes_idle(&mut self, now: Instant) -> bool {
         self.idle_since = now;
         self.is_usable()
     }
 
     /// Returns true if a request can be sent now: the server has not closed, and no bytes are left
     /// over.
-    pub(crate) fn is_usable(&mut self) -> bool {
+    pub fn is_usable(&mut self) -> bool {
+        // Nobody waits: the poll shows if the server has closed, or sent bytes that nobody asked
+        // for.
         let mut nobody = Context::from_waker(Waker::noop());
         drive(&mut self.driver, &mut self.driver_ended, &mut nobody);
         !self.driver_ended && self.sender.is_ready()
     }
 
     /// Returns the time without a request at `now`.
-    pub(crate) fn idle_for(&self, now: Instant) -> Duration {
+    pub fn idle_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.idle_since)
     }
 }

@@ -9,12 +9,12 @@ use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio_util::task::TaskTracker;
 
+use crate::connection::body::OutboundBody;
+use crate::connection::error::AttemptError;
+use crate::connection::guarded_stream::{FrameEarnings, GuardedStream};
+use crate::connection_count::ConnectionCount;
 use crate::executor::Executor;
-use crate::replica::ConnectionCount;
 use crate::stream::Stream;
-use crate::upstream::body::OutboundBody;
-use crate::upstream::error::AttemptError;
-use crate::upstream::guarded_stream::{FrameEarnings, GuardedStream};
 
 /// Interval of pings on a connection with requests: many requests would wait on a dead one.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -31,7 +31,7 @@ const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
 /// Handle on a shared connection; clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Http2Connection {
+pub struct Http2Connection {
     sender: SendRequest<OutboundBody>,
     earnings: FrameEarnings,
 }
@@ -42,7 +42,7 @@ impl Http2Connection {
     ///
     /// # Errors
     /// Returns an error if the HTTP/2 handshake fails.
-    pub(crate) async fn new(
+    pub async fn new(
         stream: Stream,
         count: ConnectionCount,
         tracker: &TaskTracker,
@@ -71,11 +71,12 @@ impl Http2Connection {
     ///
     /// # Errors
     /// Returns an error if the stream or connection breaks.
-    pub(crate) fn exchange(
+    pub fn exchange(
         &mut self,
         request: Request<OutboundBody>,
     ) -> impl Future<Output = Result<Response<Incoming>, AttemptError>> + use<> {
         self.earnings.request_sent();
+        // Begun here and not in the future, which so borrows nothing of this handle.
         let reply = self.sender.try_send_request(request);
         async move {
             reply.await.map_err(|mut failed| {
@@ -86,7 +87,7 @@ impl Http2Connection {
     }
 
     /// Returns true if the connection still takes requests.
-    pub(crate) fn is_usable(&self) -> bool {
+    pub fn is_usable(&self) -> bool {
         !self.sender.is_closed()
     }
 }

@@ -7,15 +7,15 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::upstream::body::OutboundBody;
-use crate::upstream::streamed_body::StreamedBodyError;
+use crate::connection::body::OutboundBody;
+use crate::connection::streamed_body::StreamedBodyError;
 
 /// Place where a lent body comes back. Locked once by either side, and never contended.
 pub(crate) type Lender = Arc<Mutex<Option<OutboundBody>>>;
 
 /// Body that comes back if it is dropped unread.
 #[derive(Debug)]
-pub(crate) struct LentBody {
+pub struct LentBody {
     body: Option<OutboundBody>,
     lender: Lender,
     is_read: bool,
@@ -23,7 +23,7 @@ pub(crate) struct LentBody {
 
 impl LentBody {
     /// Lends `body`, and returns the place where it may come back.
-    pub(crate) fn new(body: OutboundBody) -> (Self, Lender) {
+    pub fn new(body: OutboundBody) -> (Self, Lender) {
         let lender = Lender::default();
         (Self { body: Some(body), lender: Arc::clone(&lender), is_read: false }, lender)
     }

@@ -6,29 +6,35 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 
-use crate::replica::{GrpcTarget, Replica, ReplicaProtocol, authority};
-use crate::upstream::tls::{ReplicaTls, ReplicaTlsError};
+use crate::connection::tls::{ReplicaTls, ReplicaTlsError};
+use crate::replica::Replica;
+use crate::replica_spec::{GrpcTarget, ReplicaProtocol, authority};
 
 /// Kind of traffic over a connection to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Traffic {
+pub enum Traffic {
+    /// Plain HTTP.
     Http,
+    /// gRPC.
     Grpc,
 }
 
 /// Parameters of a connection.
 #[derive(Debug)]
-pub(crate) struct UpstreamLine<'r> {
-    pub(crate) kind: LineKind,
-    pub(crate) tls: Option<&'r ReplicaTls>,
+pub struct UpstreamLine<'r> {
+    /// Protocol of the connection.
+    pub kind: LineKind,
+    /// TLS settings; `None` for plain text.
+    pub tls: Option<&'r ReplicaTls>,
     /// Authority, for `Host` or `:authority`.
-    pub(crate) authority: &'r HeaderValue,
-    pub(crate) addresses: Arc<Vec<SocketAddr>>,
+    pub authority: &'r HeaderValue,
+    /// Addresses to connect to, in the order of preference.
+    pub addresses: Arc<Vec<SocketAddr>>,
 }
 
 /// Kinds of connections to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LineKind {
+pub enum LineKind {
     /// HTTP/1.1, with one connection for each request.
     Http1,
     /// HTTP/2 to the main address; also for gRPC if there is no separate address.
@@ -39,7 +45,7 @@ pub(crate) enum LineKind {
 
 /// Separate address of a replica for gRPC.
 #[derive(Debug)]
-pub(crate) struct GrpcLine {
+pub struct GrpcLine {
     tls: Option<ReplicaTls>,
     authority: HeaderValue,
     /// Resolved addresses, kept fresh by the node.
@@ -51,7 +57,7 @@ impl GrpcLine {
     ///
     /// # Errors
     /// Returns an error if the TLS settings do not work.
-    pub(crate) fn new(target: &GrpcTarget) -> Result<Self, ReplicaTlsError> {
+    pub fn new(target: &GrpcTarget) -> Result<Self, ReplicaTlsError> {
         let tls = target.tls.as_ref();
         let tls = tls.map(|tls| ReplicaTls::new(tls, &target.host, ReplicaProtocol::Http2));
         Ok(Self {
@@ -61,7 +67,8 @@ impl GrpcLine {
         })
     }
 
-    pub(crate) fn set_addresses(&self, addresses: Vec<SocketAddr>) {
+    /// Sets the addresses that the gRPC port's name resolved to.
+    pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         if **self.addresses.load() != addresses {
             self.addresses.store(Arc::new(addresses));
         }
@@ -70,13 +77,13 @@ impl GrpcLine {
 
 impl Replica {
     /// Returns true if gRPC requests can be sent to this replica.
-    pub(crate) fn speaks_grpc(&self) -> bool {
+    pub fn speaks_grpc(&self) -> bool {
         self.server.grpc.is_some() || self.spec.protocol == ReplicaProtocol::Http2
     }
 
     /// Returns the connection parameters for this traffic. gRPC goes only to replicas that speak
     /// it.
-    pub(crate) fn line(&self, traffic: Traffic) -> UpstreamLine<'_> {
+    pub fn line(&self, traffic: Traffic) -> UpstreamLine<'_> {
         if traffic == Traffic::Grpc
             && let Some(grpc) = &self.server.grpc
         {

@@ -18,13 +18,13 @@ use spillway_protocol::grpc::Messages;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::request::too_slow;
-use crate::upstream::streamed_body::{BodyFault, StreamedBodyError};
+use crate::body_limits::too_slow;
+use crate::connection::streamed_body::{BodyFault, StreamedBodyError};
 use crate::wire_body::WireBody;
 
 /// Client's half of a call, as a request body.
 #[derive(Debug)]
-pub(crate) struct MessageBody {
+pub struct MessageBody {
     incoming: WireBody,
     has_ended: bool,
     messages: Messages,
@@ -42,7 +42,7 @@ pub(crate) struct MessageBody {
 /// Handle of the rest of the call on the client's half. Dropping it ends that half: a replica whose
 /// reply is no longer read must not go on waiting for messages.
 #[derive(Debug)]
-pub(crate) struct ClientHalf {
+pub struct ClientHalf {
     started: std::time::Instant,
     /// Time at which the last piece was sent, in milliseconds after `started`.
     sent_ms: Arc<AtomicU64>,
@@ -52,11 +52,7 @@ pub(crate) struct ClientHalf {
 
 impl MessageBody {
     /// Returns the body and its handle. `messages` already has the bytes read of `incoming` so far.
-    pub(crate) fn new(
-        incoming: WireBody,
-        messages: Messages,
-        pause_max: Duration,
-    ) -> (Self, ClientHalf) {
+    pub fn new(incoming: WireBody, messages: Messages, pause_max: Duration) -> (Self, ClientHalf) {
         let (holder, leash) = oneshot::channel();
         let started = std::time::Instant::now();
         let fault = BodyFault::default();
@@ -82,11 +78,16 @@ impl MessageBody {
         (body, half)
     }
 
-    pub(crate) fn is_end_stream(&self) -> bool {
+    /// Returns true if nothing more comes.
+    pub fn is_end_stream(&self) -> bool {
         !self.messages.has_more() && (self.has_ended || self.incoming.is_end_stream())
     }
 
-    pub(crate) fn poll_frame(
+    /// Polls the next frame, which holds whole messages.
+    ///
+    /// # Errors
+    /// Returns an error if the client's part is broken or too slow.
+    pub fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StreamedBodyError>>> {
@@ -150,12 +151,12 @@ impl MessageBody {
 
 impl ClientHalf {
     /// Returns the client's fault, if any.
-    pub(crate) fn fault(&self) -> Option<&GatewayError> {
+    pub fn fault(&self) -> Option<&GatewayError> {
         self.fault.get()
     }
 
     /// Returns the time at which the last piece was sent.
-    pub(crate) fn last_sent(&self) -> std::time::Instant {
+    pub fn last_sent(&self) -> std::time::Instant {
         self.started + Duration::from_millis(self.sent_ms.load(Ordering::Relaxed))
     }
 }

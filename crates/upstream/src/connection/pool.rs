@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 use crossbeam_queue::ArrayQueue;
 
-use crate::upstream::http1::Http1Connection;
-use crate::upstream::http2::Http2Connection;
-use crate::upstream::line::LineKind;
+use crate::connection::http1::Http1Connection;
+use crate::connection::http2::Http2Connection;
+use crate::connection::line::LineKind;
 
 /// Most idle connections per worker and replica; further ones are closed after use.
 const IDLE_MAX: usize = 512;
@@ -16,7 +16,7 @@ const IDLE_MAX: usize = 512;
 /// Connections of a worker to one replica. Lock-free: only its own worker uses it, except with the
 /// "shared" worker layout.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     /// Idle connections, first in, first out, so that a sweep meets the oldest first.
     idle: ArrayQueue<Box<Http1Connection>>,
     shared: ArcSwapOption<Http2Connection>,
@@ -25,7 +25,8 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(in_flight_max: u32) -> Self {
+    /// Returns an empty pool for at most `in_flight_max` requests at a time.
+    pub fn new(in_flight_max: u32) -> Self {
         let places = usize::try_from(in_flight_max).unwrap_or(IDLE_MAX).clamp(1, IDLE_MAX);
         Self {
             idle: ArrayQueue::new(places),
@@ -35,7 +36,7 @@ impl Pool {
     }
 
     /// Takes an idle HTTP/1.1 connection that is usable; `None` if there is none.
-    pub(crate) fn take(&self, idle_max: Duration, now: Instant) -> Option<Box<Http1Connection>> {
+    pub fn take(&self, idle_max: Duration, now: Instant) -> Option<Box<Http1Connection>> {
         while let Some(mut connection) = self.idle.pop() {
             if connection.idle_for(now) < idle_max && connection.is_usable() {
                 return Some(connection);
@@ -45,7 +46,7 @@ impl Pool {
     }
 
     /// Keeps a connection whose reply has ended, if it can serve again.
-    pub(crate) fn put(&self, mut connection: Box<Http1Connection>, now: Instant) {
+    pub fn put(&self, mut connection: Box<Http1Connection>, now: Instant) {
         if connection.becomes_idle(now) {
             // A full pool returns the connection, and dropping it closes it.
             drop(self.idle.push(connection));
@@ -53,13 +54,13 @@ impl Pool {
     }
 
     /// Returns the worker's HTTP/2 connection, if it still takes requests.
-    pub(crate) fn shared(&self, kind: LineKind) -> Option<Http2Connection> {
+    pub fn shared(&self, kind: LineKind) -> Option<Http2Connection> {
         let shared = self.place(kind).load();
         shared.as_deref().filter(|connection| connection.is_usable()).cloned()
     }
 
     /// Makes this connection the one that later requests share.
-    pub(crate) fn share(&self, kind: LineKind, connection: Http2Connection) {
+    pub fn share(&self, kind: LineKind, connection: Http2Connection) {
         self.place(kind).store(Some(Arc::new(connection)));
     }
 
@@ -71,7 +72,7 @@ impl Pool {
     }
 
     /// Closes connections that were idle for `idle_max` or that the server closed.
-    pub(crate) fn sweep(&self, idle_max: Duration, now: Instant) {
+    pub fn sweep(&self, idle_max: Duration, now: Instant) {
         // Each connection is taken out once, and put back if it is kept.
         for _ in 0..self.idle.len() {
             let Some(mut connection) = self.idle.pop() else { return };

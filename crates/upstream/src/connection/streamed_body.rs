@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::{GatewayError, V2Look};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::request::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
+use crate::body_limits::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
 use crate::settings::Limits;
 use crate::wire_body::{WireBody, WireError};
 
@@ -21,7 +21,7 @@ pub(crate) type BodyFault = Arc<OnceLock<GatewayError>>;
 
 /// A client's body that is sent while it arrives.
 #[derive(Debug)]
-pub(crate) struct StreamedBody {
+pub struct StreamedBody {
     incoming: WireBody,
     bytes: u64,
     bytes_max: u64,
@@ -38,7 +38,7 @@ pub(crate) struct StreamedBody {
 
 /// Error of a client's body that is sent while it arrives.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StreamedBodyError {
+pub enum StreamedBodyError {
     /// The body is too long or too slow.
     #[error(transparent)]
     Refused(GatewayError),
@@ -96,6 +96,7 @@ impl StreamedBody {
             if let Some(error) = self.refused.take() {
                 match next {
                     Some(Ok(frame)) if self.may_discard(&frame) => self.refused = Some(error),
+                    // The client has finished, broken off, or sent too much more: it is told now.
                     _ => return Poll::Ready(Some(Err(StreamedBodyError::Refused(error)))),
                 }
                 continue;

@@ -7,13 +7,16 @@ use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-use crate::replica::{ReplicaProtocol, TlsSpec};
+use crate::replica_spec::{ReplicaProtocol, TlsSpec};
 
 /// TLS client of one replica.
-pub(crate) struct ReplicaTls {
-    pub(crate) connector: TlsConnector,
-    pub(crate) config: Arc<ClientConfig>,
-    pub(crate) server_name: ServerName<'static>,
+pub struct ReplicaTls {
+    /// Connector with the settings.
+    pub connector: TlsConnector,
+    /// Settings of the handshake.
+    pub config: Arc<ClientConfig>,
+    /// Name that the certificate has to show.
+    pub server_name: ServerName<'static>,
 }
 
 impl std::fmt::Debug for ReplicaTls {
@@ -49,7 +52,7 @@ impl ReplicaTls {
     ///
     /// # Errors
     /// Returns an error if a name or certificate is unusable.
-    pub(crate) fn new(
+    pub fn new(
         spec: &TlsSpec,
         host: &str,
         protocol: ReplicaProtocol,

@@ -10,17 +10,17 @@ use super::{WaitKey, WaitQueues};
 
 /// A request's place in a queue; it leaves the queue when dropped.
 #[derive(Debug)]
-pub(crate) struct Stay {
+pub struct QueuedRequest {
     queues: Arc<WaitQueues>,
     key: WaitKey,
     ticket: WaitTicket,
     turn_by: Option<Instant>,
-    words: oneshot::Receiver<StayWord>,
+    words: oneshot::Receiver<QueueMessage>,
 }
 
 /// End of a stay in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StayEnd {
+pub enum QueuedEnd {
     /// The request may look for a place.
     Turn,
     /// The request is shed, and may come again after this time.
@@ -29,26 +29,29 @@ pub(crate) enum StayEnd {
 
 /// Message to a request that waits.
 #[derive(Debug)]
-pub(super) enum StayWord {
+pub enum QueueMessage {
+    /// The request may look for a place.
     Turn(QueueTurn),
+    /// The request is shed, and told to come again after this time.
     Shed(ShedReason, Duration),
 }
 
 /// Turn to look for a place. Dropped unused, it goes to the next request.
 #[derive(Debug)]
-pub(super) struct QueueTurn {
+pub struct QueueTurn {
     queues: Arc<WaitQueues>,
     key: WaitKey,
     is_used: bool,
 }
 
-impl Stay {
-    pub(super) fn new(
+impl QueuedRequest {
+    /// Returns a stay that has not begun.
+    pub fn new(
         queues: &Arc<WaitQueues>,
         key: WaitKey,
         ticket: WaitTicket,
         turn_by: Option<Instant>,
-        words: oneshot::Receiver<StayWord>,
+        words: oneshot::Receiver<QueueMessage>,
     ) -> Self {
         Self { queues: Arc::clone(queues), key, ticket, turn_by, words }
     }
@@ -56,12 +59,12 @@ impl Stay {
     /// Returns since when the request is due, its turn having come at `now`: since the predicted
     /// time, or now if that is sooner. If it finds no place, it waits on behind requests that have
     /// been due for longer, and ahead of later ones.
-    pub(crate) fn due(&self, now: Instant) -> Instant {
+    pub fn due(&self, now: Instant) -> Instant {
         self.turn_by.map_or(now, |turn_by| turn_by.min(now))
     }
 
     /// Returns the state of the queue that the request waits in.
-    pub(crate) fn waiting(&self) -> Waiting {
+    pub fn waiting(&self) -> Waiting {
         let lines = self.queues.lock();
         let waiting = lines.get(&self.key);
         let waiting = waiting.and_then(|line| line.waiting_of(self.ticket, Instant::now()));
@@ -72,27 +75,27 @@ impl Stay {
 
     /// Returns the message to the request, if there is one.
     #[cfg(test)]
-    pub(super) fn try_told(&mut self) -> Option<StayEnd> {
-        self.words.try_recv().ok().map(StayWord::taken)
+    pub fn try_ended(&mut self) -> Option<QueuedEnd> {
+        self.words.try_recv().ok().map(QueueMessage::taken)
     }
 
     /// Waits until the request has its turn or is shed.
-    pub(crate) async fn told(&mut self) -> StayEnd {
+    pub async fn ended(&mut self) -> QueuedEnd {
         // The sender is dropped only with the queue, which lives as long as this stay.
-        (&mut self.words).await.map_or(StayEnd::Turn, StayWord::taken)
+        (&mut self.words).await.map_or(QueuedEnd::Turn, QueueMessage::taken)
     }
 }
 
-impl StayWord {
-    fn taken(self) -> StayEnd {
+impl QueueMessage {
+    fn taken(self) -> QueuedEnd {
         match self {
             Self::Turn(turn) => turn.take(),
-            Self::Shed(reason, retry_after) => StayEnd::Shed(reason, retry_after),
+            Self::Shed(reason, retry_after) => QueuedEnd::Shed(reason, retry_after),
         }
     }
 }
 
-impl Drop for Stay {
+impl Drop for QueuedRequest {
     fn drop(&mut self) {
         let mut lines = self.queues.lock();
         if let Some(line) = lines.get_mut(&self.key) {
@@ -106,14 +109,15 @@ impl Drop for Stay {
 }
 
 impl QueueTurn {
-    pub(super) fn new(queues: &Arc<WaitQueues>, key: WaitKey) -> Self {
+    /// Returns a stay that has not begun.
+    pub fn new(queues: &Arc<WaitQueues>, key: WaitKey) -> Self {
         Self { queues: Arc::clone(queues), key, is_used: false }
     }
 
     /// Uses the turn: the request looks for a place now.
-    fn take(mut self) -> StayEnd {
+    fn take(mut self) -> QueuedEnd {
         self.is_used = true;
-        StayEnd::Turn
+        QueuedEnd::Turn
     }
 }
 

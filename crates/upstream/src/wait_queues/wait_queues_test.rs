@@ -22,7 +22,7 @@ const UNKNOWN: Foreseen<fn(f32) -> Option<f32>> = Foreseen { wait_ms: 0.0, rate_
 
 const LONG: Duration = Duration::from_secs(60);
 
-fn enter(queues: &Arc<WaitQueues>, limits: WaitLimits) -> Result<Stay, WaitLimit> {
+fn enter(queues: &Arc<WaitQueues>, limits: WaitLimits) -> Result<QueuedRequest, WaitLimit> {
     queues.enter(&asking(limits, 0), patience(LONG))
 }
 
@@ -33,11 +33,11 @@ async fn turns_go_in_order_and_each_wakes_one() {
         (enter(&queues, limits).unwrap(), enter(&queues, limits).unwrap());
     assert_eq!((second.waiting().ahead, second.waiting().all), (1, 2));
     queues.wake();
-    assert_eq!(first.told().await, StayEnd::Turn);
+    assert_eq!(first.ended().await, QueuedEnd::Turn);
     assert_eq!(queues.count(), 1);
-    assert!(second.try_told().is_none());
+    assert!(second.try_ended().is_none());
     queues.wake();
-    assert_eq!(second.told().await, StayEnd::Turn);
+    assert_eq!(second.ended().await, QueuedEnd::Turn);
     assert_eq!(queues.count(), 0);
 }
 
@@ -51,7 +51,7 @@ async fn a_more_urgent_class_has_its_turn_first() {
     assert_eq!(queues.before(&asking(limits, 1), |_| None).ahead, 2);
     for turn in [&mut late, &mut second, &mut last] {
         queues.wake();
-        assert_eq!(turn.told().await, StayEnd::Turn);
+        assert_eq!(turn.ended().await, QueuedEnd::Turn);
     }
 }
 
@@ -62,8 +62,8 @@ async fn who_finds_no_place_in_its_turn_keeps_it() {
         (enter(&queues, limits).unwrap(), enter(&queues, limits).unwrap());
     for _ in 0..3 {
         queues.wake();
-        assert_eq!(first.told().await, StayEnd::Turn);
-        assert!(second.try_told().is_none());
+        assert_eq!(first.ended().await, QueuedEnd::Turn);
+        assert!(second.try_ended().is_none());
         let asking = asking(limits, 0);
         let again = Asking { asker: Asker { is_promised: true, ..asking.asker }, ..asking };
         let patience = Patience { turn_by: Some(first.due(Instant::now())), ..patience(LONG) };
@@ -71,7 +71,7 @@ async fn who_finds_no_place_in_its_turn_keeps_it() {
     }
     queues.wake();
     queues.wake();
-    assert_eq!((first.told().await, second.told().await), (StayEnd::Turn, StayEnd::Turn));
+    assert_eq!((first.ended().await, second.ended().await), (QueuedEnd::Turn, QueuedEnd::Turn));
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_turn_that_nobody_takes_goes_to_the_next() {
     queues.wake();
     // Its client leaves before it looks.
     drop(first);
-    assert_eq!(second.told().await, StayEnd::Turn);
+    assert_eq!(second.ended().await, QueuedEnd::Turn);
     assert_eq!(queues.count(), 0);
 }
 
@@ -103,8 +103,8 @@ async fn who_is_pushed_out_by_a_more_urgent_one_is_told_when_to_come_again() {
     let (queues, limits) = queues(1);
     let mut last = queues.enter(&asking(limits, 3), patience(LONG)).unwrap();
     let first = enter(&queues, limits).unwrap();
-    let told = last.told().await;
-    let StayEnd::Shed(ShedReason::PushedOut, retry_after) = told else { panic!("{told:?}") };
+    let told = last.ended().await;
+    let QueuedEnd::Shed(ShedReason::PushedOut, retry_after) = told else { panic!("{told:?}") };
     assert!((1..=60).contains(&retry_after.as_secs()), "{retry_after:?}");
     assert_eq!(queues.count(), 1);
     drop((first, last));
@@ -121,10 +121,10 @@ async fn who_can_no_longer_make_it_is_taken_out_early() {
     };
     let mut other = enter(&queues, limits).unwrap();
     queues.review();
-    let told = missed.told().await;
-    assert!(matches!(told, StayEnd::Shed(ShedReason::Slo, _)), "{told:?}");
+    let told = missed.ended().await;
+    assert!(matches!(told, QueuedEnd::Shed(ShedReason::Slo, _)), "{told:?}");
     // And its place did not cost the one behind it the turn.
-    assert_eq!(other.told().await, StayEnd::Turn);
+    assert_eq!(other.ended().await, QueuedEnd::Turn);
 }
 
 #[tokio::test]

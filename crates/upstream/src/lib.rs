@@ -1,0 +1,50 @@
+//! Facts that requests read, and the way to replicas: the immutable view, regions, and connections.
+//!
+//! A [`view::View`] is never changed: each change makes a new one. Counters beside it are atomic, so
+//! that no request waits for another one.
+
+pub mod affinity_moves;
+pub mod ahead_room;
+pub mod body_limits;
+pub mod concurrency;
+pub mod connection;
+pub mod connection_count;
+pub mod continuations;
+pub mod control_age;
+pub mod conversations;
+pub mod executor;
+pub mod frame_budget;
+pub mod group_memory;
+pub mod hedging;
+pub mod hold_times;
+pub mod knowledge;
+pub mod learning;
+pub mod live_loads;
+pub mod locations;
+pub mod memory;
+pub mod model_cards;
+pub mod names;
+pub mod pending_guests;
+pub mod place;
+pub mod queue_spec;
+pub mod region_circuit_breaker;
+pub mod region_steering;
+pub mod regions;
+pub mod remote;
+pub mod replica;
+pub mod replica_loads;
+pub mod replica_spec;
+pub mod route_group;
+pub mod route_spec;
+pub mod session;
+pub mod settings;
+pub mod split;
+pub mod stored_responses;
+pub mod stream;
+pub mod tenant_rests;
+pub mod tenants;
+pub mod tls;
+pub mod versions;
+pub mod view;
+pub mod wait_queues;
+pub mod wire_body;

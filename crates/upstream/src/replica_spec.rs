@@ -1,0 +1,86 @@
+//! Settings of a replica.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use spillway_protocol::SaltField;
+use spillway_types::{ModelName, ModelVersion, ReplicaName};
+
+/// Configuration of a replica. A reload keeps the replica unchanged if the specs are equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaSpec {
+    /// Unique name, as in metrics and headers.
+    pub name: ReplicaName,
+    /// Host name or address to connect to.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// TLS; `None` speaks cleartext.
+    pub tls: Option<TlsSpec>,
+    /// Protocol of the main address.
+    pub protocol: ReplicaProtocol,
+    /// Separate address for gRPC. Without one, gRPC goes to the main address if HTTP/2 is spoken
+    /// there, and else not to this replica.
+    pub grpc: Option<GrpcTarget>,
+    /// Models served, by the names that clients use (aliases resolved).
+    pub models: Vec<ModelName>,
+    /// Versions served, for the models that declare them; a model without an entry is served in
+    /// whatever version the replica takes.
+    pub versions: BTreeMap<ModelName, Vec<ModelVersion>>,
+    /// Pool that routes refer to.
+    pub pool: String,
+    /// Share of the load relative to its peers; at least 1.
+    pub weight: u32,
+    /// Most requests of this node in flight; HTTP/1.1 uses a connection for each.
+    pub in_flight_max: u32,
+    /// Time after which an idle connection is closed: less than the server's own keep-alive time,
+    /// so that no request meets a closing connection.
+    pub idle: Duration,
+    /// True if the replica can continue a chat's last message (`continue_final_message`).
+    pub continues_chats: bool,
+    /// Request field that keeps cache entries of prompts apart; `None` if there is none.
+    pub salt_field: Option<SaltField>,
+    /// Header that this replica requires, e.g. its API key. Replaces the client's header.
+    pub credential: Option<(HeaderName, HeaderValue)>,
+}
+
+/// Address of a replica for gRPC, which is always HTTP/2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrpcTarget {
+    /// Host name or address to connect to.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// TLS; `None` speaks cleartext with prior knowledge.
+    pub tls: Option<TlsSpec>,
+}
+
+/// TLS settings towards a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSpec {
+    /// CA certificates to trust instead of the system's, as PEM text.
+    pub ca_pem: Option<Vec<u8>>,
+    /// Name to request and verify, if it is not the host.
+    pub server_name: Option<String>,
+}
+
+/// Protocols spoken to a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplicaProtocol {
+    /// HTTP/1.1, with one connection for each request in flight.
+    #[default]
+    Http1,
+    /// HTTP/2, with prior knowledge in cleartext; one connection per worker.
+    Http2,
+}
+
+/// Formats host and port for a `Host` header; the scheme's default port is left out.
+pub fn authority(host: &str, port: u16, is_tls: bool) -> HeaderValue {
+    let default_port = if is_tls { 443 } else { 80 };
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let text = if port == default_port { host } else { format!("{host}:{port}") };
+    // A host that is no valid header value cannot be resolved either; the connect error will say
+    // so.
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("invalid"))
+}
