@@ -1,11 +1,10 @@
 //! Memory limit of buffered request bodies.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::client::BodyHolder;
-use crate::gateway::Gateway;
-use crate::memory::Pressure;
+use crate::front_door::FrontDoor;
+use spillway_upstream::memory::Pressure;
 
 /// Longest body, in bytes, that may use the reserved part of the memory. Most bodies are this
 /// short.
@@ -18,15 +17,15 @@ const CLIENT_BODIES_PART: u64 = 4;
 
 /// Memory reservation of one buffered body. It grows with the buffer and is released when dropped.
 #[derive(Debug)]
-pub(crate) struct BodyReservation {
-    gateway: Arc<Gateway>,
+pub struct BodyReservation {
+    door: Arc<FrontDoor>,
     bytes: u64,
     holder: Option<BodyHolder>,
 }
 
 /// Reasons why there is no memory for a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoRoom {
+pub enum NoRoom {
     /// All memory for bodies is taken.
     All,
     /// The client's other bodies hold as much as one client may.
@@ -36,8 +35,8 @@ pub(crate) enum NoRoom {
 impl BodyReservation {
     /// Returns an empty reservation for a body of `holder`; `None` for a sender that stands for
     /// many clients.
-    pub(crate) fn new(gateway: &Arc<Gateway>, holder: Option<BodyHolder>) -> Self {
-        Self { gateway: Arc::clone(gateway), bytes: 0, holder }
+    pub fn new(door: &Arc<FrontDoor>, holder: Option<BodyHolder>) -> Self {
+        Self { door: Arc::clone(door), bytes: 0, holder }
     }
 
     /// Sets the reservation to `bytes` in all. A reservation never shrinks before it is dropped.
@@ -45,15 +44,14 @@ impl BodyReservation {
     /// # Errors
     /// Returns an error if all bodies together exceed the limit, or if the other bodies of the same
     /// client hold too large a part. A client's only body is bound by the total alone.
-    pub(crate) fn grow_to(&mut self, bytes: u64) -> Result<(), NoRoom> {
+    pub fn grow_to(&mut self, bytes: u64) -> Result<(), NoRoom> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(());
         }
         // Counted even if it is refused below: dropping the reservation takes all of it back.
         self.bytes = bytes;
-        let held = self.gateway.counters.body_bytes.fetch_add(more, Ordering::Relaxed) + more;
-        let own = self.holder.map_or(0, |holder| self.gateway.bodies().add(holder, more));
+        let (held, own) = self.door.hold_body(self.holder, more);
         let all = self.all_bytes_max();
         // Short bodies may use the reserved part, too.
         let kept = if self.is_short() { 0 } else { all / SHORT_BODIES_PART };
@@ -72,9 +70,9 @@ impl BodyReservation {
     ///
     /// # Errors
     /// Returns an error if the body must be stopped.
-    pub(crate) fn check(&self) -> Result<(), NoRoom> {
-        let is_full = self.gateway.memory().pressure() == Pressure::Full;
-        let held = || self.gateway.counters.body_bytes();
+    pub fn check(&self) -> Result<(), NoRoom> {
+        let is_full = self.door.memory().pressure() == Pressure::Full;
+        let held = || self.door.body_bytes();
         if is_full && !self.is_short() && held() > self.all_bytes_max() {
             return Err(NoRoom::All);
         }
@@ -86,16 +84,13 @@ impl BodyReservation {
     }
 
     fn all_bytes_max(&self) -> u64 {
-        let set = self.gateway.config.limits.body_bytes_total_max;
-        self.gateway.memory().bodies_bytes_max().min(set)
+        let set = self.door.limits().body_bytes_total_max;
+        self.door.memory().bodies_bytes_max().min(set)
     }
 }
 
 impl Drop for BodyReservation {
     fn drop(&mut self) {
-        self.gateway.counters.body_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        if let Some(holder) = self.holder {
-            self.gateway.bodies().give_back(holder, self.bytes);
-        }
+        self.door.release_body(self.holder, self.bytes);
     }
 }

@@ -37,7 +37,7 @@ pub fn holder_of(address: SocketAddr, transport: PortTransport) -> Option<String
 /// Returns an address that another socket listens on and that overlaps with `address` but differs
 /// from it: of two sockets that may share a port, the one with the narrower address gets
 /// everything.
-pub(crate) fn narrower_or_wider(address: SocketAddr) -> Option<SocketAddr> {
+pub fn narrower_or_wider(address: SocketAddr) -> Option<SocketAddr> {
     let others = bound(PortTransport::Tcp).into_iter().map(|bound| bound.address);
     let is_same = |other: &SocketAddr| canonical(*other) == canonical(address);
     { others }.find(|other| overlaps(*other, address) && !is_same(other))

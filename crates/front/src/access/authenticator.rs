@@ -18,7 +18,7 @@ use super::counts::AccessResult;
 use super::grant::Grant;
 use super::presented::Presented;
 use super::table::{EntryState, KeyEntry, KeyTable};
-use crate::remote::GuestTerms;
+use spillway_upstream::remote::GuestTerms;
 
 /// Size of the cache of verified keys: more than one node sees within seconds, in about 2 MB. Wrong
 /// keys are not cached, so that a client that tries many of them cannot push the valid ones out.
@@ -74,7 +74,7 @@ impl Authenticator {
     }
 
     /// Returns the current key table.
-    pub(crate) fn table(&self) -> Arc<KeyTable> {
+    pub fn table(&self) -> Arc<KeyTable> {
         Arc::clone(&self.posted.load().table)
     }
 
@@ -117,7 +117,7 @@ impl Authenticator {
     }
 
     /// Returns the grant of requests that need no key: everything is allowed.
-    pub(crate) fn anybody(&self) -> Arc<Grant> {
+    pub fn anybody(&self) -> Arc<Grant> {
         Arc::clone(&self.anybody)
     }
 
@@ -126,7 +126,7 @@ impl Authenticator {
     /// # Errors
     /// Returns an error if the proxy is not trusted, or its headers name no tenant or are
     /// malformed.
-    pub(crate) fn believe(
+    pub fn believe(
         &self,
         headers: &HeaderMap,
         is_trusted: bool,
@@ -150,13 +150,13 @@ impl Authenticator {
 
     /// Returns the grant of a request that another node has authenticated. This node may know newer
     /// terms of the tenant than the other one, so the residency rules of both apply.
-    pub(crate) fn vouched_by(&self, guest: &GuestTerms) -> Grant {
+    pub fn vouched_by(&self, guest: &GuestTerms) -> Grant {
         let grant = self.vouched(guest.tenant.as_ref(), guest.priority);
         Grant { residency: guest.residency.and(&grant.residency), ..grant }
     }
 
     /// Returns the grant of a request of this tenant, by the tenant's current terms.
-    pub(crate) fn vouched(&self, tenant: Option<&TenantName>, priority: u8) -> Grant {
+    pub fn vouched(&self, tenant: Option<&TenantName>, priority: u8) -> Grant {
         let posted = self.posted.load();
         let terms = tenant.map(|tenant| posted.table.terms(tenant.as_str())).unwrap_or_default();
         Grant {
@@ -169,17 +169,12 @@ impl Authenticator {
     }
 
     /// Returns true if any tenant's prompts must not share cache entries with other tenants.
-    pub(crate) fn isolates_any(&self) -> bool {
+    pub fn isolates_any(&self) -> bool {
         self.posted.load().table.isolates_any()
     }
 
     /// Returns true if the tenant's current terms allow its requests to be served in this region.
-    pub(crate) fn allows(
-        &self,
-        tenant: &TenantName,
-        region: &str,
-        country: Option<Country>,
-    ) -> bool {
+    pub fn allows(&self, tenant: &TenantName, region: &str, country: Option<Country>) -> bool {
         self.posted.load().table.allows(tenant.as_str(), region, country)
     }
 
@@ -197,6 +192,7 @@ impl Authenticator {
         if !key.hash(&entry.salt).matches(&entry.hash) {
             return None;
         }
+        // Cloned, so that the cache does not keep an old table in memory.
         let entry = Arc::new(entry.clone());
         if let Some(fingerprint) = fingerprint {
             let verified = Verified { version: posted.version, entry: Arc::clone(&entry) };
@@ -249,8 +245,9 @@ impl std::fmt::Debug for Fingerprints {
     }
 }
 
-/// Returns the milliseconds since 1970; `u64::MAX` if the clock shows an earlier time, so that every key with
-/// an end is refused. `spillway_types::unix_ms` is not used, since it returns 0 then.
+/// Returns the milliseconds since 1970; `u64::MAX` if the clock shows an earlier time, so that
+/// every key with an end is refused. `spillway_types::unix_ms` is not used, since it returns 0
+/// then.
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(u64::MAX, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

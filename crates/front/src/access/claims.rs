@@ -10,7 +10,8 @@ use spillway_types::{Allowed, Country, ModelName, RegionName, Residency, TenantN
 use super::grant::Grant;
 use super::table::KeyTable;
 
-pub(crate) static TENANT_CLAIM: HeaderName = HeaderName::from_static("x-spillway-tenant");
+/// Header by which a trusted proxy names the tenant.
+pub static TENANT_CLAIM: HeaderName = HeaderName::from_static("x-spillway-tenant");
 static PRIORITY: HeaderName = HeaderName::from_static("x-spillway-priority");
 static MODELS: HeaderName = HeaderName::from_static("x-spillway-models");
 static REGIONS: HeaderName = HeaderName::from_static("x-spillway-regions");
@@ -33,7 +34,7 @@ const TENANT_BYTES_MAX: usize = 256;
 
 /// Returns true if a header claims an identity, which only a credential may do. Counts an
 /// underscore as a hyphen, since some servers do.
-pub(crate) fn is_claim(name: &HeaderName) -> bool {
+pub fn is_claim(name: &HeaderName) -> bool {
     let is_usual = |name: &str| USUAL_CLAIMS.iter().any(|claim| claim == name);
     is_own(name)
         || USUAL_CLAIMS.contains(name)
@@ -44,7 +45,7 @@ pub(crate) fn is_claim(name: &HeaderName) -> bool {
 }
 
 /// Returns true if the header belongs to the gateway: its name begins with `x-spillway-`.
-pub(crate) fn is_own(name: &HeaderName) -> bool {
+pub fn is_own(name: &HeaderName) -> bool {
     name.as_str().starts_with(OWN)
 }
 
@@ -109,6 +110,7 @@ fn check_claims(headers: &HeaderMap) -> Result<(), GatewayError> {
             return Err(GatewayError::new(ErrorKind::BadRequest, message));
         }
         if is_own(name) && !known.contains(&name) {
+            // Cut, since the client chose how long the name is.
             let message = format!("the header {name:.64} is not known here");
             return Err(GatewayError::new(ErrorKind::BadRequest, message));
         }

@@ -51,14 +51,14 @@ impl AccessResult {
 
 /// Counts of one tenant.
 #[derive(Debug, Default)]
-pub(super) struct AccessCounts([AtomicU64; AccessResult::ALL.len()]);
+pub(crate) struct AccessCounts([AtomicU64; AccessResult::ALL.len()]);
 
 impl AccessCounts {
-    pub(super) fn count(&self, result: AccessResult) {
+    pub(crate) fn count(&self, result: AccessResult) {
         self.0[result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn total(&self, result: AccessResult) -> u64 {
+    pub(crate) fn total(&self, result: AccessResult) -> u64 {
         self.0[result as usize].load(Ordering::Relaxed)
     }
 }
@@ -74,7 +74,8 @@ pub struct TenantTally {
 }
 
 impl TenantTally {
-    pub(super) fn of(tenant: &str, counts: &AccessCounts) -> Self {
+    /// Returns the totals of `counts` under the name `tenant`.
+    pub(crate) fn of(tenant: &str, counts: &AccessCounts) -> Self {
         let totals = AccessResult::ALL.into_iter().map(|result| (result, counts.total(result)));
         let totals = totals.filter(|(_, total)| *total > 0).collect();
         Self { tenant: tenant.to_owned(), totals }

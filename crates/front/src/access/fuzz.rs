@@ -11,7 +11,7 @@ use crate::fuzz::headers_in;
 
 /// Asserts that a key is found only in the headers where clients send keys, and is never passed on
 /// to replicas.
-pub(crate) fn presented_key(input: &[u8]) {
+pub fn presented_key(input: &[u8]) {
     let headers = headers_in(input);
     let is_ours = |name| headers.get_all(name).iter().any(is_key_of_ours);
     match Presented::of(&headers) {
@@ -29,7 +29,7 @@ pub(crate) fn presented_key(input: &[u8]) {
 
 /// Asserts that a trusted proxy's claims allow only what they name, and that claims of other
 /// clients allow nothing.
-pub(crate) fn claims(input: &[u8]) {
+pub fn claims(input: &[u8]) {
     let headers = headers_in(input);
     let authenticator = Authenticator::new();
     assert!(authenticator.believe(&headers, false).is_err(), "claims of a stranger");

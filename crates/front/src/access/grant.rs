@@ -7,46 +7,46 @@ use spillway_protocol::{Echo, ErrorKind, GatewayError};
 use spillway_types::{Allowed, Country, ModelName, Residency, TenantName};
 
 use super::counts::{AccessCounts, AccessResult};
-use crate::locations::ClientBound;
-use crate::names::Names;
-use crate::view::RouteSpec;
+use spillway_upstream::locations::ClientBound;
+use spillway_upstream::names::Names;
+use spillway_upstream::route_spec::RouteSpec;
 
 /// Permissions of a credential.
 #[derive(Clone, Debug, Default)]
 pub struct Grant {
     /// The key, for rate limits of single keys; `None` if no key was needed.
-    pub(crate) key: Option<KeyId>,
+    pub key: Option<KeyId>,
     /// Tenant that the requests belong to; `None` if they belong to none.
-    pub(crate) tenant: Option<TenantName>,
+    pub tenant: Option<TenantName>,
     /// Names of models that requests may ask for.
-    pub(crate) models: Allowed<ModelName>,
+    pub models: Allowed<ModelName>,
     /// Residency rules of the key and its tenant.
-    pub(crate) residency: Residency,
+    pub residency: Residency,
     /// Residency rules of the client's country; `None` if no rule needs the country.
-    pub(crate) client: Option<ClientBound>,
+    pub client: Option<ClientBound>,
     /// Priority class of the requests: 0 is served first.
-    pub(crate) priority: u8,
+    pub priority: u8,
     /// True if the prompts must not share cache entries with other tenants.
-    pub(crate) is_isolated: bool,
+    pub is_isolated: bool,
     /// Counters of the requests; `None` if no key was needed.
-    pub(super) counts: Option<Arc<AccessCounts>>,
+    pub(crate) counts: Option<Arc<AccessCounts>>,
 }
 
 impl Grant {
     /// Counts one result of a request with this credential.
-    pub(super) fn count(&self, result: AccessResult) {
+    pub fn count(&self, result: AccessResult) {
         if let Some(counts) = &self.counts {
             counts.count(result);
         }
     }
 
     /// Returns the grant with the residency rules of its client's country added.
-    pub(crate) fn of_client(&self, client: Option<ClientBound>) -> Self {
+    pub fn of_client(&self, client: Option<ClientBound>) -> Self {
         Self { client, ..self.clone() }
     }
 
     /// Returns the residency rules of the credential and of the client's country together.
-    pub(crate) fn allowed(&self) -> Residency {
+    pub fn allowed(&self) -> Residency {
         match &self.client {
             Some(client) => self.residency.and(&client.residency),
             None => self.residency.clone(),
@@ -54,17 +54,17 @@ impl Grant {
     }
 
     /// Returns true if the credential allows this name, or the model that the name is an alias of.
-    pub(crate) fn allows_name(&self, names: &Names, name: &str) -> bool {
+    pub fn allows_name(&self, names: &Names, name: &str) -> bool {
         self.models.allows(name) || names.behind(name).is_some_and(|behind| self.allows(behind))
     }
 
     /// Returns the tenant if it shares no cache entries with others.
-    pub(crate) fn isolated_tenant(&self) -> Option<&TenantName> {
+    pub fn isolated_tenant(&self) -> Option<&TenantName> {
         self.tenant.as_ref().filter(|_| self.is_isolated)
     }
 
     /// Returns true if the credential allows this model itself; aliases are not resolved.
-    pub(crate) fn allows(&self, model: &ModelName) -> bool {
+    pub fn allows(&self, model: &ModelName) -> bool {
         self.models.allows(model)
     }
 
@@ -74,7 +74,7 @@ impl Grant {
     /// Returns an error if the name is not allowed, or if the request names no model and the
     /// credential is for certain models only: the model that would serve the request is unknown
     /// then.
-    pub(crate) fn check_name(&self, names: &Names, name: Option<&str>) -> Result<(), GatewayError> {
+    pub fn check_name(&self, names: &Names, name: Option<&str>) -> Result<(), GatewayError> {
         let is_allowed = match name {
             Some(name) => self.allows_name(names, name),
             None => self.models.is_all(),
@@ -99,7 +99,7 @@ impl Grant {
 
     /// Returns the error for a request that no region may serve, and counts it. `asked` are the
     /// rules of `route` and of this credential together.
-    pub(crate) fn refuse_region(
+    pub fn refuse_region(
         &self,
         (route, asked): (&RouteSpec, &Residency),
         (own, country): (&str, Option<Country>),

@@ -7,7 +7,7 @@ mod authenticator;
 mod claims;
 mod counts;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
+pub mod fuzz;
 mod grant;
 mod mode;
 mod presented;
@@ -19,6 +19,6 @@ pub use grant::Grant;
 pub use mode::AccessMode;
 pub use table::{KeyTable, TenantTerms};
 
-pub(crate) use claims::{TENANT_CLAIM, is_claim, is_own};
-pub(crate) use mode::AccessSwitch;
-pub(crate) use presented::{CLIENT_KEYS, is_key_of_ours};
+pub use claims::{TENANT_CLAIM, is_claim, is_own};
+pub use mode::AccessSwitch;
+pub use presented::{CLIENT_KEYS, is_key_of_ours};

@@ -17,22 +17,26 @@ pub enum AccessMode {
 
 /// Current mode of a listener. A change also applies to requests on open connections.
 #[derive(Debug)]
-pub(crate) struct AccessSwitch(AtomicU8);
+pub struct AccessSwitch(AtomicU8);
 
 impl AccessSwitch {
-    pub(crate) fn new(mode: AccessMode) -> Self {
+    /// Returns a switch in position `mode`.
+    pub fn new(mode: AccessMode) -> Self {
         Self(AtomicU8::new(mode as u8))
     }
 
-    pub(crate) fn mode(&self) -> AccessMode {
+    /// Returns the mode that holds now.
+    pub fn mode(&self) -> AccessMode {
         match self.0.load(Ordering::Relaxed) {
             value if value == AccessMode::None as u8 => AccessMode::None,
             value if value == AccessMode::Headers as u8 => AccessMode::Headers,
+            // Any other number would be a fault, and must not open the listener.
             _ => AccessMode::Keys,
         }
     }
 
-    pub(crate) fn set(&self, mode: AccessMode) {
+    /// Sets the mode for requests that begin from now on.
+    pub fn set(&self, mode: AccessMode) {
         self.0.store(mode as u8, Ordering::Relaxed);
     }
 }

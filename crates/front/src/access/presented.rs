@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use spillway_cluster_state::KeyText;
 
 /// Headers in which clients send keys.
-pub(crate) static CLIENT_KEYS: [HeaderName; 3] = [
+pub static CLIENT_KEYS: [HeaderName; 3] = [
     header::AUTHORIZATION,
     HeaderName::from_static("x-api-key"),
     HeaderName::from_static("api-key"),
@@ -49,7 +49,7 @@ impl<'h> Presented<'h> {
 }
 
 /// Returns true if a header's value is a key of this gateway, which replicas must not see.
-pub(crate) fn is_key_of_ours(value: &HeaderValue) -> bool {
+pub fn is_key_of_ours(value: &HeaderValue) -> bool {
     // Only the beginning is tested, so that a value that is too long or not text is found too.
     let bytes = value.as_bytes();
     let token = after_scheme(bytes).trim_ascii();

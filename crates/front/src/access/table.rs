@@ -40,17 +40,17 @@ pub struct KeyTable {
 
 /// A key's salted hash, state and permissions.
 #[derive(Clone, Debug)]
-pub(super) struct KeyEntry {
-    pub(super) salt: [u8; 16],
-    pub(super) hash: Hidden,
-    pub(super) state: EntryState,
-    pub(super) expires_ms: Option<u64>,
-    pub(super) grant: Arc<Grant>,
+pub(crate) struct KeyEntry {
+    pub salt: [u8; 16],
+    pub hash: Hidden,
+    pub state: EntryState,
+    pub expires_ms: Option<u64>,
+    pub grant: Arc<Grant>,
 }
 
 /// State of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EntryState {
+pub(crate) enum EntryState {
     // Good => (Revoked | Suspended)
     Good,
     // Suspended => (Good | Revoked)
@@ -122,16 +122,18 @@ impl KeyTable {
             .collect()
     }
 
-    pub(super) fn entry(&self, id: &str) -> Option<&KeyEntry> {
+    /// Returns the key with this id; `None` if there is none.
+    pub(crate) fn entry(&self, id: &str) -> Option<&KeyEntry> {
         self.keys.get(id)
     }
 
     /// Returns true if any tenant's prompts must not share cache entries with other tenants.
-    pub(super) fn isolates_any(&self) -> bool {
+    pub fn isolates_any(&self) -> bool {
         self.isolates_any
     }
 
-    pub(super) fn nobody(&self) -> &AccessCounts {
+    /// Returns the counters of requests whose key is unknown.
+    pub(crate) fn nobody(&self) -> &AccessCounts {
         &self.nobody
     }
 
@@ -142,14 +144,14 @@ impl KeyTable {
     }
 
     /// Returns true if the tenant's residency rules allow this region; true for an unknown tenant.
-    pub(super) fn allows(&self, tenant: &str, region: &str, country: Option<Country>) -> bool {
+    pub fn allows(&self, tenant: &str, region: &str, country: Option<Country>) -> bool {
         let tenant = self.tenants.get(tenant);
         tenant.is_none_or(|tenant| tenant.terms.residency.allows(region, country))
     }
 
     /// Returns the counters of a tenant. Unknown tenants share one, so that clients cannot create
     /// time series.
-    pub(super) fn counts(&self, tenant: Option<&str>) -> Arc<AccessCounts> {
+    pub(crate) fn counts(&self, tenant: Option<&str>) -> Arc<AccessCounts> {
         let tenant = tenant.and_then(|tenant| self.tenants.get(tenant));
         Arc::clone(tenant.map_or(&self.nobody, |tenant| &tenant.counts))
     }

@@ -13,8 +13,8 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::client::connection::serve_connection;
 use crate::client::listener::Listener;
-use crate::gateway::{ConnectionPermit, Gateway};
-use crate::worker::Worker;
+use crate::client::serve::{Entrance, Serve};
+use crate::front_door::{ConnectionPermit, FrontDoor};
 
 /// Pause after an error that would repeat at once, such as running out of file descriptors.
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
@@ -26,7 +26,7 @@ const QUEUED_MAX: usize = 4_096;
 /// Acceptor that hands connections to workers on other threads, in turn.
 #[derive(Debug)]
 pub struct HandOut {
-    gateway: Arc<Gateway>,
+    door: Arc<FrontDoor>,
     workers: Vec<Sender<Accepted>>,
     next: usize,
     /// Keeps draining from ending before the queued connections are accepted.
@@ -49,12 +49,12 @@ pub struct Accepted {
 ///
 /// Draining waits for the returned future from this call on, not only from its first poll: its thread
 /// may start late, and clients are connected as soon as the socket listens.
-pub fn accept_loop(
-    worker: Arc<Worker>,
+pub fn accept_loop<S: Serve>(
+    worker: Entrance<S>,
     listener: Arc<Listener>,
     socket: StdListener,
-) -> impl Future<Output = ()> + Send + use<> {
-    let tracked = worker.gateway.tracker.token();
+) -> impl Future<Output = ()> + Send + use<S> {
+    let tracked = worker.door.tracker().token();
     async move {
         match TcpListener::from_std(socket) {
             Ok(socket) => accept_until_drained(&worker, &listener, socket).await,
@@ -64,11 +64,15 @@ pub fn accept_loop(
     }
 }
 
-async fn accept_until_drained(worker: &Arc<Worker>, listener: &Arc<Listener>, socket: TcpListener) {
+async fn accept_until_drained<S: Serve>(
+    worker: &Entrance<S>,
+    listener: &Arc<Listener>,
+    socket: TcpListener,
+) {
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
-            () = worker.gateway.draining.cancelled() => break,
+            () = worker.door.draining().cancelled() => break,
         };
         take(worker, listener, accepted).await;
     }
@@ -80,7 +84,11 @@ async fn accept_until_drained(worker: &Arc<Worker>, listener: &Arc<Listener>, so
 }
 
 /// Accepts the connections that are already established: closing the socket would reset them.
-async fn take_connected(worker: &Arc<Worker>, listener: &Arc<Listener>, socket: &StdListener) {
+async fn take_connected<S: Serve>(
+    worker: &Entrance<S>,
+    listener: &Arc<Listener>,
+    socket: &StdListener,
+) {
     for _ in 0..QUEUED_MAX {
         let accepted = match socket.accept() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -98,7 +106,7 @@ fn lost(error: &io::Error) {
 }
 
 /// Serves the connections handed to `worker`, until all senders are gone.
-pub async fn serve_handed(worker: Arc<Worker>, mut handed: Receiver<Accepted>) {
+pub async fn serve_handed<S: Serve>(worker: Entrance<S>, mut handed: Receiver<Accepted>) {
     while let Some(accepted) = handed.recv().await {
         let Accepted { tcp, peer, listener, permit, _tracked } = accepted;
         match TcpStream::from_std(tcp) {
@@ -111,16 +119,16 @@ pub async fn serve_handed(worker: Arc<Worker>, mut handed: Receiver<Accepted>) {
 impl HandOut {
     /// Returns an acceptor that hands connections to these workers; there must be at least one.
     #[must_use]
-    pub fn new(gateway: Arc<Gateway>, workers: Vec<Sender<Accepted>>) -> Self {
-        let _tracked = gateway.tracker.token();
-        Self { gateway, workers, next: 0, _tracked }
+    pub fn new(door: Arc<FrontDoor>, workers: Vec<Sender<Accepted>>) -> Self {
+        let _tracked = door.tracker().token();
+        Self { door, workers, next: 0, _tracked }
     }
 
     /// Accepts on `socket` until the gateway drains. Blocks, so it needs a thread of its own. The
     /// socket needs a time limit for accepting, after which the loop checks for draining. Blocking
     /// costs fewer system calls for each connection than a runtime does.
     pub fn accept(mut self, listener: &Arc<Listener>, socket: &StdListener) {
-        while !self.gateway.is_draining() {
+        while !self.door.is_draining() {
             self.hand(listener, socket.accept());
         }
         // Closing the socket would reset the connections that are already established.
@@ -144,12 +152,12 @@ impl HandOut {
                 return std::thread::sleep(ERROR_PAUSE);
             }
         };
-        let Some(permit) = admit(&self.gateway, listener, peer) else { return };
+        let Some(permit) = admit(&self.door, listener, peer) else { return };
         // The worker's runtime needs a non-blocking socket.
         if let Err(error) = tcp.set_nonblocking(true) {
             return tracing::warn!(%error, "a connection can't be served");
         }
-        let _tracked = self.gateway.tracker.token();
+        let _tracked = self.door.tracker().token();
         let listener = Arc::clone(listener);
         let mut accepted = Accepted { tcp, peer, listener, permit, _tracked };
         // A worker that is behind is skipped.
@@ -166,14 +174,14 @@ impl HandOut {
     }
 }
 
-async fn take(
-    worker: &Arc<Worker>,
+async fn take<S: Serve>(
+    worker: &Entrance<S>,
     listener: &Arc<Listener>,
     accepted: io::Result<(TcpStream, SocketAddr)>,
 ) {
     match accepted {
         Ok((tcp, peer)) => {
-            if let Some(permit) = admit(&worker.gateway, listener, peer) {
+            if let Some(permit) = admit(&worker.door, listener, peer) {
                 serve(worker, listener, tcp, peer, permit);
             }
         }
@@ -186,25 +194,21 @@ async fn take(
 }
 
 /// Returns a permit for a connection, unless a limit refuses it.
-fn admit(
-    gateway: &Arc<Gateway>,
-    listener: &Listener,
-    peer: SocketAddr,
-) -> Option<ConnectionPermit> {
+fn admit(door: &Arc<FrontDoor>, listener: &Listener, peer: SocketAddr) -> Option<ConnectionPermit> {
     // Connections of a proxy belong to many clients, so no limit of a single client applies.
     let is_proxy = listener.trusted_proxies.trusts(peer.ip());
-    gateway.admit_connection((!is_proxy).then_some(peer.ip()))
+    door.admit_connection((!is_proxy).then_some(peer.ip()))
 }
 
-fn serve(
-    worker: &Arc<Worker>,
+fn serve<S: Serve>(
+    worker: &Entrance<S>,
     listener: &Arc<Listener>,
     tcp: TcpStream,
     peer: SocketAddr,
     permit: ConnectionPermit,
 ) {
-    let connection = serve_connection(Arc::clone(worker), Arc::clone(listener), tcp, peer);
-    worker.gateway.tracker.spawn(async move {
+    let connection = serve_connection(worker.clone(), Arc::clone(listener), tcp, peer);
+    worker.door.tracker().spawn(async move {
         connection.await;
         drop(permit);
     });
@@ -225,31 +229,50 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::pin::pin;
+    use std::task::{Context, Poll};
 
-    use spillway_prefix::{PrefixConfig, PrefixHasher};
+    use http::{Request, Response};
+    use hyper::body::Incoming;
+
     use spillway_protocol::TrustedProxies;
 
     use super::*;
     use crate::access::AccessMode;
-    use crate::client::ListenerSpec;
-    use crate::gateway::GatewayConfig;
-    use crate::queue_spec::WaitTotals;
-    use crate::settings::{Limits, Retry};
-    use crate::view::View;
+    use crate::client::{ConnectionFacts, ListenerSpec, ReplyPump};
+    use spillway_upstream::settings::Limits;
 
-    fn worker() -> Arc<Worker> {
-        let config = GatewayConfig {
-            region: "mars".to_owned(),
-            country: None,
-            limits: Limits::default(),
-            retry: Retry::default(),
-            seed: 1,
-            expose_routing: false,
-            waiting: WaitTotals::default(),
-        };
-        let hasher = PrefixHasher::new([1; 4], PrefixConfig::default()).unwrap();
-        Arc::new(Worker::new(0, Arc::new(Gateway::new(config, hasher, View::empty(), 0))))
+    /// Service that no connection of these tests reaches.
+    #[derive(Clone, Debug)]
+    struct Unreached;
+
+    #[derive(Debug, Default)]
+    struct NoPump;
+
+    impl ReplyPump for NoPump {
+        fn poll(&self, _cx: &mut Context<'_>, _patience: Option<Duration>) -> Poll<()> {
+            Poll::Pending
+        }
+    }
+
+    impl Serve for Unreached {
+        type ReplyBody = String;
+        type Pump = NoPump;
+
+        fn serve(
+            &self,
+            _client: Arc<ConnectionFacts>,
+            _pump: Arc<NoPump>,
+            _request: Request<Incoming>,
+        ) -> impl Future<Output = Result<Response<String>, Infallible>> + Send + 'static + use<>
+        {
+            async { unreachable!("no client of these tests sends a request") }
+        }
+    }
+
+    fn entrance() -> Entrance<Unreached> {
+        Entrance { door: Arc::new(FrontDoor::new(Limits::default())), service: Unreached }
     }
 
     fn listener() -> Arc<Listener> {
@@ -262,28 +285,27 @@ mod tests {
     /// Covers connections that the kernel has established and the runtime does not know of yet.
     #[tokio::test]
     async fn who_is_connected_is_let_in_though_draining_began_before_anything_was_accepted() {
-        let worker = worker();
+        let worker = entrance();
         let socket = StdListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         socket.set_nonblocking(true).unwrap();
-        let accepting = accept_loop(Arc::clone(&worker), listener(), socket);
+        let accepting = accept_loop(worker.clone(), listener(), socket);
         let _clients = [0; 3].map(|_| StdStream::connect(address).unwrap());
-        worker.gateway.start_draining();
-        let mut drained = pin!(worker.gateway.drained());
-        let waits = std::future::poll_fn(|cx| std::task::Poll::Ready(drained.as_mut().poll(cx)));
+        worker.door.start_draining();
+        let mut drained = pin!(worker.door.drained());
+        let waits = std::future::poll_fn(|cx| Poll::Ready(drained.as_mut().poll(cx)));
         assert!(waits.await.is_pending(), "it would end before they are let in");
         accepting.await;
-        assert_eq!(worker.gateway.tracker.len(), 3);
+        assert_eq!(worker.door.tracker().len(), 3);
     }
 
     #[test]
     fn draining_waits_for_a_thread_that_has_not_begun_to_accept() {
-        let worker = worker();
-        let gateway = Arc::clone(&worker.gateway);
-        let out = HandOut::new(Arc::clone(&gateway), Vec::new());
-        gateway.start_draining();
-        assert_eq!(gateway.tracker.len(), 1);
+        let door = entrance().door;
+        let out = HandOut::new(Arc::clone(&door), Vec::new());
+        door.start_draining();
+        assert_eq!(door.tracker().len(), 1);
         drop(out);
-        assert!(gateway.tracker.is_empty());
+        assert!(door.tracker().is_empty());
     }
 }

@@ -14,11 +14,11 @@ const COUNTS: usize = 4_096;
 
 /// Bytes of request bodies in memory, by client. No call blocks.
 #[derive(Debug)]
-pub(crate) struct BodyShares(Box<[AtomicU64]>);
+pub struct BodyShares(Box<[AtomicU64]>);
 
 /// Index of a client's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BodyHolder(usize);
+pub struct BodyHolder(usize);
 
 impl Default for BodyShares {
     fn default() -> Self {
@@ -28,7 +28,7 @@ impl Default for BodyShares {
 
 impl BodyShares {
     /// Returns the counter of the client with this address.
-    pub(crate) fn holder(&self, address: IpAddr, hasher: &PrefixHasher) -> BodyHolder {
+    pub fn holder(&self, address: IpAddr, hasher: &PrefixHasher) -> BodyHolder {
         let hash = match client_of(address) {
             IpAddr::V4(address) => hasher.hash_request_key(&address.octets()),
             IpAddr::V6(address) => hasher.hash_request_key(&address.octets()),
@@ -37,12 +37,12 @@ impl BodyShares {
     }
 
     /// Adds `bytes` to a client's counter and returns the new total.
-    pub(crate) fn add(&self, holder: BodyHolder, bytes: u64) -> u64 {
+    pub fn add(&self, holder: BodyHolder, bytes: u64) -> u64 {
         self.0[holder.0].fetch_add(bytes, Ordering::Relaxed) + bytes
     }
 
     /// Subtracts `bytes` from a client's counter.
-    pub(crate) fn give_back(&self, holder: BodyHolder, bytes: u64) {
+    pub fn give_back(&self, holder: BodyHolder, bytes: u64) {
         self.0[holder.0].fetch_sub(bytes, Ordering::Relaxed);
     }
 }

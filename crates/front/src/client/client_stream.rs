@@ -13,10 +13,10 @@ use tokio::time::{Sleep, sleep};
 
 use crate::client::greet::Version;
 use crate::client::meter::ConnectionMeter;
-use crate::frame_budget::{FrameBudget, FrameSender};
-use crate::gateway::Gateway;
-use crate::memory::Pressure;
-use crate::stream::Stream;
+use crate::front_door::FrontDoor;
+use spillway_upstream::frame_budget::{FrameBudget, FrameSender};
+use spillway_upstream::memory::Pressure;
+use spillway_upstream::stream::Stream;
 
 /// A GOAWAY frame with ENHANCE_YOUR_CALM. It names the highest stream, since any may have been
 /// served.
@@ -27,12 +27,12 @@ const READ_PAUSE: Duration = Duration::from_millis(100);
 
 /// Byte stream that hyper's server side works on.
 #[derive(Debug)]
-pub(crate) struct ClientStream {
+pub(super) struct ClientStream {
     stream: Stream,
     /// Bytes read for protocol detection; they come first.
     read_ahead: Bytes,
     meter: Arc<ConnectionMeter>,
-    gateway: Arc<Gateway>,
+    door: Arc<FrontDoor>,
     /// Timer of the next read while memory is full.
     pause: Option<Pin<Box<Sleep>>>,
     /// Budget of control frames; `None` over HTTP/1.1, which has none.
@@ -40,15 +40,15 @@ pub(crate) struct ClientStream {
 }
 
 impl ClientStream {
-    pub(crate) fn new(
+    pub(super) fn new(
         stream: Stream,
         version: Version,
         read_ahead: Bytes,
-        (gateway, meter): (Arc<Gateway>, Arc<ConnectionMeter>),
+        (door, meter): (Arc<FrontDoor>, Arc<ConnectionMeter>),
     ) -> Self {
         let frames = (version == Version::Http2)
             .then(|| FrameBudget::new(FrameSender::Client, Instant::now()));
-        Self { stream, read_ahead, meter, gateway, pause: None, frames }
+        Self { stream, read_ahead, meter, door, pause: None, frames }
     }
 
     /// Counts bytes that were read; returns `false` if they exceed the budget of control frames.
@@ -64,7 +64,7 @@ impl ClientStream {
 
     /// Waits for this connection's turn to be read, if memory is full.
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let memory = self.gateway.memory();
+        let memory = self.door.memory();
         if memory.pressure() < Pressure::Full {
             self.pause = None;
             return Poll::Ready(());
@@ -81,6 +81,7 @@ impl ClientStream {
 
     /// Tells the client why its connection ends, if the socket takes the frame at once.
     fn say_calm_down(&mut self, cx: &mut Context<'_>) {
+        // A blocked socket may have taken half of another frame, which this one would cut in two.
         if !self.meter.read().write_blocked {
             drop(Pin::new(&mut self.stream).poll_write(cx, &CALM_DOWN));
             drop(Pin::new(&mut self.stream).poll_flush(cx));
@@ -117,7 +118,7 @@ impl AsyncRead for ClientStream {
         let polled = Pin::new(&mut this.stream).poll_read(cx, buffer);
         // Memory is full, so these bytes are part of the trickle.
         if this.pause.is_some() {
-            this.gateway.memory().count_read(buffer.filled().len() - before);
+            this.door.memory().count_read(buffer.filled().len() - before);
         }
         if polled.is_ready() && !this.admits(&buffer.filled()[before..]) {
             // The watchdog closes the connection at once, so nothing more is read.

@@ -1,31 +1,28 @@
 //! Serves one client connection from its handshake to its end.
 
 use std::future::{Future, poll_fn};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use http::HeaderValue;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use spillway_protocol::TrustedProxies;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::access::{AccessMode, AccessSwitch};
 use crate::client::client_stream::ClientStream;
+use crate::client::connection_facts::ConnectionFacts;
 use crate::client::greet::{Greeted, Version, greet};
 use crate::client::listener::Listener;
 use crate::client::meter::ConnectionMeter;
+use crate::client::serve::{Entrance, ReplyPump, Serve};
 use crate::client::streams::Streams;
 use crate::client::watchdog::{CloseReason, Watchdog};
-use crate::memory::Pressure;
-use crate::relay::Pump;
-use crate::request::serve;
-use crate::worker::Worker;
+use crate::front_door::FrontDoor;
+use spillway_upstream::memory::Pressure;
 
 /// Time that a new connection has for its first bytes while the gateway drains: more than the
 /// slowest network path to clients takes, with one packet lost.
@@ -33,61 +30,9 @@ const FIRST_WORDS_TIME: Duration = Duration::from_secs(1);
 /// Bytes of one HTTP/2 reply that may wait for the client.
 const STREAM_BUFFER_BYTES: usize = 64 << 10;
 
-/// Facts about a connection that its requests need.
-#[derive(Debug)]
-pub(crate) struct ConnectionFacts {
-    pub(crate) address: IpAddr,
-    /// The address as header text, made once for all requests.
-    pub(crate) address_text: HeaderValue,
-    pub(crate) is_tls: bool,
-    /// True if the address is that of a proxy that did not name its client.
-    pub(crate) is_unnamed: bool,
-    pub(crate) trusted_proxies: Arc<TrustedProxies>,
-    pub(crate) access: Arc<AccessSwitch>,
-    pub(crate) meter: Arc<ConnectionMeter>,
-}
-
-impl ConnectionFacts {
-    pub(crate) fn new(
-        address: IpAddr,
-        is_tls: bool,
-        trusted_proxies: Arc<TrustedProxies>,
-        access: Arc<AccessSwitch>,
-    ) -> Self {
-        // An address has only digits, letters, dots and colons, so the fallback never shows.
-        let address_text = HeaderValue::try_from(address.to_string())
-            .unwrap_or(HeaderValue::from_static("unknown"));
-        Self {
-            address,
-            address_text,
-            is_tls,
-            is_unnamed: false,
-            trusted_proxies,
-            access,
-            meter: Arc::default(),
-        }
-    }
-
-    /// Returns the connection for a client that its proxy does not name: no claim of it is
-    /// believed.
-    pub(crate) fn unnamed(self) -> Self {
-        Self { is_unnamed: true, trusted_proxies: Arc::default(), ..self }
-    }
-
-    /// Returns true if the peer is a proxy whose forwarding headers are believed.
-    pub(crate) fn is_trusted(&self) -> bool {
-        self.trusted_proxies.trusts(self.address)
-    }
-
-    /// Returns true if the peer's headers that name a tenant are believed.
-    pub(crate) fn is_believed(&self) -> bool {
-        self.access.mode() == AccessMode::Headers && self.is_trusted()
-    }
-}
-
 /// Serves a connection until it ends, misbehaves or the gateway drains.
-pub(crate) async fn serve_connection(
-    worker: Arc<Worker>,
+pub(super) async fn serve_connection<S: Serve>(
+    entrance: Entrance<S>,
     listener: Arc<Listener>,
     tcp: TcpStream,
     peer: SocketAddr,
@@ -97,79 +42,84 @@ pub(crate) async fn serve_connection(
         tracing::debug!(%peer, %error, "client left before its connection was set up");
         return;
     }
-    let head_timeout = worker.gateway.limits().head_timeout;
+    let door = &entrance.door;
+    let head_timeout = door.limits().head_timeout;
     let greeting = timeout(head_timeout, greet(&listener, tcp, peer));
     let greeted = tokio::select! {
         biased;
         greeted = greeting => greeted,
         // A client that has not even begun its protocol loses nothing.
-        () = first_words_missed(&worker) => return,
+        () = first_words_missed(door) => return,
     };
     let greeted = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => {
             tracing::debug!(%peer, %error, "handshake failed");
-            return worker.gateway.counters.closed_in_handshake();
+            return door.closed_in_handshake();
         }
-        Err(_) => return worker.gateway.counters.closed_by_watchdog(CloseReason::SlowHead),
+        Err(_) => return door.closed_by_watchdog(CloseReason::SlowHead),
     };
     // Only now is the client's address known, if a PROXY header gave it.
     let is_told = greeted.address != peer.ip().to_canonical();
-    let share = is_told.then(|| worker.gateway.admit_client(greeted.address));
+    let share = is_told.then(|| door.admit_client(greeted.address));
+    // The client has all the connections that it may have; the refusal is counted already.
     if let Some(None) = share {
         return;
     }
-    if let Some(reason) = drive(&worker, &listener, greeted).await {
+    if let Some(reason) = drive(&entrance, &listener, greeted).await {
         tracing::debug!(%peer, ?reason, "connection closed by the gateway");
-        worker.gateway.counters.closed_by_watchdog(reason);
+        door.closed_by_watchdog(reason);
     }
 }
 
 /// Waits until the gateway drains and a new connection had time for its first bytes. The connection
 /// was accepted, and its client could not tell an end at this point from an end in the middle of
 /// its request.
-async fn first_words_missed(worker: &Worker) {
-    worker.gateway.draining.cancelled().await;
+async fn first_words_missed(door: &FrontDoor) {
+    door.draining().cancelled().await;
     sleep(FIRST_WORDS_TIME).await;
 }
 
 /// Runs the HTTP protocol; returns the reason if the watchdog closed the connection.
-async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> Option<CloseReason> {
+async fn drive<S: Serve>(
+    entrance: &Entrance<S>,
+    listener: &Listener,
+    greeted: Greeted,
+) -> Option<CloseReason> {
+    let door = &entrance.door;
     let (proxies, access) = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
     let is_tls = greeted.stream.is_tls();
     let client = ConnectionFacts::new(greeted.address, is_tls, proxies, access);
     let client = Arc::new(if greeted.is_unnamed { client.unnamed() } else { client });
     let meter = Arc::clone(&client.meter);
-    let gateway = Arc::clone(&worker.gateway);
     let Greeted { stream, version, read_ahead, .. } = greeted;
-    let counted = (gateway, Arc::clone(&meter));
+    let counted = (Arc::clone(door), Arc::clone(&meter));
     let io = TokioIo::new(ClientStream::new(stream, version, read_ahead, counted));
-    let serving = Arc::clone(worker);
-    let serve =
-        move |pump, request| serve(Arc::clone(&serving), Arc::clone(&client), pump, request);
+    let service = entrance.service.clone();
+    let serve = move |pump, request| service.serve(Arc::clone(&client), pump, request);
     match greeted.version {
         Version::Http1 => {
             // One pump is enough: HTTP/1.1 sends one reply after the other.
-            let pump = Arc::<Pump>::default();
+            let pump = Arc::<S::Pump>::default();
             let replies = Arc::clone(&pump);
             let service = service_fn(move |request| serve(Arc::clone(&replies), request));
-            let connection = pin!(http1_builder(worker).serve_connection(io, service));
+            let connection = pin!(http1_builder(door).serve_connection(io, service));
             let finish = http1::Connection::graceful_shutdown;
-            watch(worker, &meter, Some(&pump), connection, finish).await
+            watch(door, &meter, Some(&pump), connection, finish).await
         }
         Version::Http2 => {
-            let streams = Streams::new(worker);
-            let builder = http2_builder(worker, streams.clone());
+            let streams = Streams::<S::Pump>::new(door);
+            let builder = http2_builder(door, streams.clone());
             let service = service_fn(move |request| serve(streams.pump(), request));
             let connection = pin!(builder.serve_connection(io, service));
             let finish = http2::Connection::graceful_shutdown;
-            watch(worker, &meter, None, connection, finish).await
+            watch::<_, S::Pump>(door, &meter, None, connection, finish).await
         }
     }
 }
 
-fn http1_builder(worker: &Worker) -> http1::Builder {
-    let limits = worker.gateway.limits();
+fn http1_builder(door: &FrontDoor) -> http1::Builder {
+    let limits = door.limits();
     let mut builder = http1::Builder::new();
     // The watchdog bounds the time of heads: it can tell an idle connection from a slow one.
     builder.header_read_timeout(None).max_header_size(limits.header_bytes_max);
@@ -180,8 +130,11 @@ fn http1_builder(worker: &Worker) -> http1::Builder {
     builder
 }
 
-fn http2_builder(worker: &Worker, streams: Streams) -> http2::Builder<Streams> {
-    let limits = worker.gateway.limits();
+fn http2_builder<P: ReplyPump>(
+    door: &FrontDoor,
+    streams: Streams<P>,
+) -> http2::Builder<Streams<P>> {
+    let limits = door.limits();
     let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
@@ -204,19 +157,18 @@ type Finish<C> = fn(Pin<&mut C>);
 ///
 /// The timer and the signal are polled only to register this task's waker; whether they fired is
 /// read from a flag. Polling them at every wake-up would cost each token of each stream.
-async fn watch<C: Future<Output = hyper::Result<()>>>(
-    worker: &Worker,
+async fn watch<C: Future<Output = hyper::Result<()>>, P: ReplyPump>(
+    door: &FrontDoor,
     meter: &ConnectionMeter,
-    pump: Option<&Arc<Pump>>,
+    pump: Option<&Arc<P>>,
     mut connection: Pin<&mut C>,
     finish: Finish<C>,
 ) -> Option<CloseReason> {
-    let gateway = &worker.gateway;
     let now = Instant::now();
     let version = if pump.is_some() { Version::Http1 } else { Version::Http2 };
-    let mut watchdog = Watchdog::new(gateway.limits(), version, now);
+    let mut watchdog = Watchdog::new(door.limits(), version, now);
     let mut tick = pin!(sleep_until((now + watchdog.interval()).into()));
-    let mut draining = pin!(gateway.draining.cancelled());
+    let mut draining = pin!(door.draining().cancelled());
     let mut registered = false;
     let mut closing = false;
     let mut leave_reason = None;
@@ -240,7 +192,7 @@ async fn watch<C: Future<Output = hyper::Result<()>>>(
             let _: Poll<()> = tick.as_mut().poll(cx);
             let _: Poll<()> = draining.as_mut().poll(cx);
         }
-        if gateway.is_draining() && !closing {
+        if door.is_draining() && !closing {
             closing = true;
             finish(connection.as_mut());
             cx.waker().wake_by_ref();
@@ -250,7 +202,7 @@ async fn watch<C: Future<Output = hyper::Result<()>>>(
         if tick.is_elapsed() || abandoned != abandoned_seen {
             abandoned_seen = abandoned;
             let now = Instant::now();
-            let is_full = gateway.memory().pressure() == Pressure::Full;
+            let is_full = door.memory().pressure() == Pressure::Full;
             let verdict = watchdog.check(meter.read(), is_full, now);
             if tick.is_elapsed() {
                 tick.as_mut().reset((now + watchdog.interval()).into());

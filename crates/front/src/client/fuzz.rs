@@ -8,7 +8,7 @@ use super::proxy_header::{Named, read_proxy_header};
 
 /// Asserts that a PROXY header is read without a byte beyond it, and that the address is the one it
 /// names.
-pub(crate) fn proxy_header(input: &[u8]) {
+pub fn proxy_header(input: &[u8]) {
     let mut stream = input;
     let Some(Ok(named)) = now(read_proxy_header(&mut stream)) else { return };
     let header = &input[..input.len() - stream.len()];
@@ -34,7 +34,7 @@ pub(crate) fn proxy_header(input: &[u8]) {
 }
 
 /// Asserts that the bytes read for protocol detection are handed on, for each version.
-pub(crate) fn connection_start(input: &[u8]) {
+pub fn connection_start(input: &[u8]) {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let mut stream = input;
     let Some(Ok((version, ahead))) = now(tell_version(&mut stream)) else { return };
@@ -45,7 +45,7 @@ pub(crate) fn connection_start(input: &[u8]) {
 
 /// Returns the result of a future that never waits, since all its input is there; `None` if it
 /// waits.
-pub(crate) fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => Some(result),
         Poll::Pending => None,

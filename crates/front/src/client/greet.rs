@@ -9,27 +9,27 @@ use tokio::net::TcpStream;
 
 use crate::client::listener::Listener;
 use crate::client::proxy_header::{Named, read_proxy_header};
-use crate::stream::Stream;
+use spillway_upstream::stream::Stream;
 
 /// First bytes of an HTTP/2 client with prior knowledge.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection whose handshakes are done.
 #[derive(Debug)]
-pub(crate) struct Greeted {
-    pub(crate) stream: Stream,
+pub(super) struct Greeted {
+    pub stream: Stream,
     /// Bytes taken from the stream to tell the protocol.
-    pub(crate) read_ahead: Bytes,
-    pub(crate) version: Version,
+    pub read_ahead: Bytes,
+    pub version: Version,
     /// Address of the peer, or the one that a trusted PROXY header gave.
-    pub(crate) address: IpAddr,
+    pub address: IpAddr,
     /// True if the address is that of a trusted proxy that did not name its client.
-    pub(crate) is_unnamed: bool,
+    pub is_unnamed: bool,
 }
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
+pub(super) enum Version {
     Http1,
     Http2,
 }
@@ -39,7 +39,7 @@ pub(crate) enum Version {
 ///
 /// # Errors
 /// Returns an error if the client breaks off, or does not speak the required protocol.
-pub(crate) async fn greet(
+pub(super) async fn greet(
     listener: &Listener,
     mut tcp: TcpStream,
     peer: SocketAddr,
@@ -54,6 +54,7 @@ pub(crate) async fn greet(
         }
         match read_proxy_header(&mut tcp).await? {
             Named::Client(client) => address = client,
+            // The proxy speaks for itself, so its own address stays.
             Named::Proxy => {}
             Named::Nobody => is_unnamed = true,
         }
@@ -71,7 +72,7 @@ pub(crate) async fn greet(
 }
 
 /// Reads until the bytes differ from the HTTP/2 preface or complete it.
-pub(crate) async fn tell_version(
+pub(super) async fn tell_version(
     tcp: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<(Version, Bytes)> {
     let mut seen = Vec::with_capacity(HTTP2_PREFACE.len());

@@ -58,9 +58,12 @@ pub enum TlsError {
 /// A listener, shared by all workers that accept on its address.
 pub struct Listener {
     tls: ArcSwapOption<rustls::ServerConfig>,
-    pub(crate) proxy_protocol: bool,
-    pub(crate) trusted_proxies: Arc<TrustedProxies>,
-    pub(crate) access: Arc<AccessSwitch>,
+    /// True if each connection begins with a PROXY header.
+    pub proxy_protocol: bool,
+    /// Proxies whose forwarding headers are believed.
+    pub trusted_proxies: Arc<TrustedProxies>,
+    /// Authentication that it asks for.
+    pub access: Arc<AccessSwitch>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -102,7 +105,7 @@ impl Listener {
     }
 
     /// Returns the TLS acceptor for a new connection; `None` if this listener is cleartext.
-    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
+    pub fn acceptor(&self) -> Option<TlsAcceptor> {
         self.tls.load_full().map(TlsAcceptor::from)
     }
 }
@@ -123,10 +126,11 @@ pub(super) fn server_config(
         .map_err(|source| TlsError::Pem { what: "certificate", source })?;
     let key = PrivateKeyDer::from_pem_slice(&identity.key_pem)
         .map_err(|source| TlsError::Pem { what: "private key", source })?;
-    let mut config = rustls::ServerConfig::builder_with_provider(crate::tls::provider())
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+    let mut config =
+        rustls::ServerConfig::builder_with_provider(spillway_upstream::tls::provider())
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     Ok(config)
 }

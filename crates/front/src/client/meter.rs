@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE};
+use spillway_upstream::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE};
 
 /// Counters shared by a connection's socket wrapper, its requests and its watchdog.
 ///
 /// All accesses are relaxed: the values guide time-outs, nothing is published through them.
 #[derive(Debug, Default)]
-pub(crate) struct ConnectionMeter {
+pub struct ConnectionMeter {
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
     write_blocked: AtomicBool,
@@ -26,25 +26,25 @@ pub(crate) struct ConnectionMeter {
 /// Values of a [`ConnectionMeter`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MeterReading {
-    pub(crate) read_bytes: u64,
-    pub(crate) written_bytes: u64,
-    pub(crate) write_blocked: bool,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub write_blocked: bool,
     /// Requests whose head was read.
-    pub(crate) requests: u64,
-    pub(crate) in_flight: u32,
+    pub requests: u64,
+    pub in_flight: u32,
     /// Requests the client gave up on.
-    pub(crate) abandoned: u32,
+    pub abandoned: u32,
     /// Bytes read when the last request ended: more of them belong to the next.
-    pub(crate) settled_bytes: u64,
+    pub settled_bytes: u64,
     /// Pieces of replies after which the HTTP library asked for more.
-    pub(crate) pieces_taken: u64,
+    pub pieces_taken: u64,
     /// Pieces of replies after which the HTTP library has not asked for more yet.
-    pub(crate) pieces_waiting: u32,
+    pub pieces_waiting: u32,
 }
 
 /// A piece of a reply that was handed over; to be dropped when the next is asked for.
 #[derive(Debug)]
-pub(crate) struct PieceOut(Arc<ConnectionMeter>);
+pub struct PieceOut(Arc<ConnectionMeter>);
 
 impl Drop for PieceOut {
     fn drop(&mut self) {
@@ -70,7 +70,7 @@ impl ConnectionMeter {
 
     /// Counts a piece of a reply as handed to the HTTP library, which asks for the next when the
     /// client's window has room again.
-    pub(crate) fn hand_over(self: &Arc<Self>) -> PieceOut {
+    pub fn hand_over(self: &Arc<Self>) -> PieceOut {
         self.pieces_waiting.fetch_add(1, Ordering::Relaxed);
         PieceOut(Arc::clone(self))
     }
@@ -80,25 +80,28 @@ impl ConnectionMeter {
     }
 
     /// Counts `bytes` as written; `None` if the socket took nothing for now.
-    pub(crate) fn count_write(&self, bytes: Option<usize>) {
+    pub fn count_write(&self, bytes: Option<usize>) {
         if let Some(bytes) = bytes {
             self.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         }
         self.write_blocked.store(bytes.is_none(), Ordering::Relaxed);
     }
 
-    pub(crate) fn request_started(&self) {
+    /// Counts a request that has begun.
+    pub fn request_started(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn request_ended(&self) {
+    /// Counts a request that has ended.
+    pub fn request_ended(&self) {
+        // First: once no request is in flight, the watchdog takes further bytes for a new head.
         self.settled_bytes.store(self.read_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Returns the budget of control frames that the connection earned by requests and replies.
-    pub(crate) fn earned(&self) -> u64 {
+    pub fn earned(&self) -> u64 {
         let total = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let pieces = total(&self.requests) + total(&self.pieces_taken);
         let by_bytes = total(&self.written_bytes) / BYTES_PER_EARNED;
@@ -106,17 +109,17 @@ impl ConnectionMeter {
     }
 
     /// Notes that the client has exceeded its budget of control frames.
-    pub(crate) fn note_flood(&self) {
+    pub fn note_flood(&self) {
         self.is_flooded.store(true, Ordering::Relaxed);
     }
 
     /// Returns true if the client has exceeded its budget of control frames.
-    pub(crate) fn is_flooded(&self) -> bool {
+    pub fn is_flooded(&self) -> bool {
         self.is_flooded.load(Ordering::Relaxed)
     }
 
     /// Counts a request that the client gave up on, and returns how many there have been.
-    pub(crate) fn request_abandoned(&self) -> u32 {
+    pub fn request_abandoned(&self) -> u32 {
         self.abandoned.fetch_add(1, Ordering::Relaxed) + 1
     }
 }

@@ -4,12 +4,14 @@ mod accept;
 mod body_shares;
 mod client_stream;
 mod connection;
+mod connection_facts;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
+pub mod fuzz;
 mod greet;
 mod listener;
 mod meter;
 mod proxy_header;
+mod serve;
 mod server_tls;
 mod shares;
 mod streams;
@@ -17,10 +19,11 @@ mod watchdog;
 
 pub use accept::{Accepted, HandOut, accept_loop, serve_handed};
 pub use listener::{Listener, ListenerSpec, TlsError, TlsIdentity};
+pub use serve::{Entrance, ReplyPump, Serve};
 pub use server_tls::ServerTls;
 
-pub(crate) use body_shares::{BodyHolder, BodyShares};
-pub(crate) use connection::ConnectionFacts;
-pub(crate) use meter::PieceOut;
-pub(crate) use shares::{Share, Shares};
-pub(crate) use watchdog::CloseReason;
+pub use body_shares::{BodyHolder, BodyShares};
+pub use connection_facts::ConnectionFacts;
+pub use meter::{ConnectionMeter, PieceOut};
+pub use shares::{Share, Shares};
+pub use watchdog::CloseReason;

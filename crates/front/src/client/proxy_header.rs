@@ -15,7 +15,7 @@ const BINARY_BYTES_MAX: usize = 1024;
 
 /// Origin of a connection by its PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Named {
+pub(super) enum Named {
     /// A client of the proxy, with its address.
     Client(SocketAddr),
     /// The proxy itself, e.g. for a health check (`LOCAL`).
@@ -29,7 +29,7 @@ pub(crate) enum Named {
 ///
 /// # Errors
 /// Returns an error if the header is malformed or too long, or the stream ends within it.
-pub(crate) async fn read_proxy_header(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Named> {
+pub(super) async fn read_proxy_header(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Named> {
     let mut header = vec![0; SIGNATURE.len()];
     stream.read_exact(&mut header).await?;
     if header == SIGNATURE {

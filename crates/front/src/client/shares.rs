@@ -12,28 +12,28 @@ const IPV6_BITS: u32 = 64;
 
 /// Open connections by client. Clients without one have no entry.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub struct Shares {
     each_max: u32,
     parts: [Mutex<HashMap<IpAddr, u32>>; PARTS],
 }
 
 /// Share of a client that stands for one connection; released when dropped.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     shares: Arc<Shares>,
     client: IpAddr,
 }
 
 impl Shares {
     /// Returns a table in which no client has more than `each_max` connections.
-    pub(crate) fn new(each_max: usize) -> Self {
+    pub fn new(each_max: usize) -> Self {
         let each_max = u32::try_from(each_max).unwrap_or(u32::MAX);
         Self { each_max, parts: Default::default() }
     }
 
     /// Returns a share for one more connection of this address; `None` if its client is at the
     /// limit.
-    pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
+    pub fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
         let client = client_of(address);
         let mut part = self.part(client);
         let count = part.entry(client).or_default();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::greet::Version;
 use crate::client::meter::MeterReading;
-use crate::settings::Limits;
+use spillway_upstream::settings::Limits;
 
 /// Time for a slow head or an unread reply while memory is full: the connection holds memory that
 /// others need.
@@ -13,7 +13,7 @@ const PATIENCE_WHILE_FULL: Duration = Duration::from_secs(2);
 
 /// Reasons why the gateway closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CloseReason {
+pub enum CloseReason {
     /// The client began a request head and did not finish it in time.
     SlowHead,
     /// The connection had no request for too long.
@@ -29,7 +29,7 @@ pub(crate) enum CloseReason {
 impl CloseReason {
     /// Returns the reason if the HTTP library closed the connection itself: it limits the requests
     /// that are abandoned before the gateway sees them.
-    pub(crate) fn of_error(error: &hyper::Error) -> Option<Self> {
+    pub fn of_error(error: &hyper::Error) -> Option<Self> {
         let mut source = error.source();
         while let Some(cause) = source {
             if let Some(error) = cause.downcast_ref::<h2::Error>() {
@@ -46,7 +46,7 @@ impl CloseReason {
 
 /// Watchdog of one connection, fed with regular readings.
 #[derive(Debug)]
-pub(crate) struct Watchdog {
+pub(super) struct Watchdog {
     head_timeout: Duration,
     idle_timeout: Duration,
     stall_timeout: Duration,
@@ -65,7 +65,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    pub(crate) fn new(limits: &Limits, version: Version, now: Instant) -> Self {
+    pub(super) fn new(limits: &Limits, version: Version, now: Instant) -> Self {
         Self {
             head_timeout: limits.head_timeout,
             idle_timeout: limits.idle_timeout,
@@ -84,14 +84,14 @@ impl Watchdog {
     }
 
     /// Returns the interval at which [`Watchdog::check`] must be called for its bounds to hold.
-    pub(crate) fn interval(&self) -> Duration {
+    pub(super) fn interval(&self) -> Duration {
         (self.head_timeout.min(self.idle_timeout).min(self.stall_timeout) / 2)
             .max(Duration::from_millis(10))
     }
 
     /// Checks a new reading. Call it each [`Watchdog::interval`], and at once when a request
     /// was abandoned. `is_full` is true while the process has used up its memory.
-    pub(crate) fn check(
+    pub(super) fn check(
         &mut self,
         reading: MeterReading,
         is_full: bool,
@@ -109,6 +109,7 @@ impl Watchdog {
     fn resets(&mut self, reading: MeterReading, now: Instant) -> Option<CloseReason> {
         if now.saturating_duration_since(self.window_start) >= self.reset_window {
             self.window_start = now;
+            // As of the last check, so that what was abandoned since then counts in the new window.
             self.window_abandoned = self.last.abandoned;
         }
         let recent = reading.abandoned - self.window_abandoned;

@@ -1,0 +1,228 @@
+//! State that all client connections of a node share: places, memory, and the drain signal.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use spillway_prefix::PrefixHasher;
+use spillway_upstream::memory::Memory;
+use spillway_upstream::settings::Limits;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::client::{BodyHolder, BodyShares, CloseReason, Share, Shares};
+
+/// State of all client connections. All of it is read without waiting.
+#[derive(Debug)]
+pub struct FrontDoor {
+    limits: Limits,
+    memory: Memory,
+    /// Connections of each client.
+    clients: Arc<Shares>,
+    /// Bodies in memory of each client.
+    bodies: BodyShares,
+    counters: ConnectionCounters,
+    is_draining: AtomicBool,
+    draining: CancellationToken,
+    /// Client connections and their requests: draining waits for these.
+    tracker: TaskTracker,
+}
+
+/// Counters that connections keep.
+#[derive(Debug, Default)]
+struct ConnectionCounters {
+    open: AtomicUsize,
+    body_bytes: AtomicU64,
+    closed_full: AtomicU64,
+    closed_client: AtomicU64,
+    closed_memory: AtomicU64,
+    closed_handshake: AtomicU64,
+    closed_slow_head: AtomicU64,
+    closed_idle: AtomicU64,
+    closed_stalled: AtomicU64,
+    closed_resets: AtomicU64,
+    closed_frames: AtomicU64,
+    streams_stalled: AtomicU64,
+}
+
+impl FrontDoor {
+    /// Returns an open door without connections.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            memory: Memory::new(limits.read_ahead_bytes_total_max),
+            clients: Arc::new(Shares::new(limits.connections_per_client_max)),
+            bodies: BodyShares::default(),
+            counters: ConnectionCounters::default(),
+            is_draining: AtomicBool::new(false),
+            draining: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+            limits,
+        }
+    }
+
+    /// Returns the bounds on clients.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Returns the memory budget. The task that measures memory calls [`Memory::note`].
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Returns the tracker of client connections and their requests.
+    #[must_use]
+    pub fn tracker(&self) -> &TaskTracker {
+        &self.tracker
+    }
+
+    /// Returns the signal that the node drains.
+    #[must_use]
+    pub fn draining(&self) -> &CancellationToken {
+        &self.draining
+    }
+
+    /// Stops accepting, lets requests finish, and tells HTTP/2 clients to go elsewhere.
+    pub fn start_draining(&self) {
+        // The flag first, since the tasks that the signal wakes read it.
+        self.is_draining.store(true, Ordering::Relaxed);
+        self.draining.cancel();
+        // Only a closed tracker ends its wait with the last task.
+        self.tracker.close();
+    }
+
+    /// Returns true if [`FrontDoor::start_draining`] was called.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// Returns once every connection and request has ended. Call it after
+    /// [`FrontDoor::start_draining`].
+    pub async fn drained(&self) {
+        self.tracker.wait().await;
+    }
+
+    /// Returns a place for one more client connection, with one of the client's own places if its
+    /// address is known. Counts the refusal and returns `None` if there is no place.
+    pub fn admit_connection(self: &Arc<Self>, client: Option<IpAddr>) -> Option<ConnectionPermit> {
+        let open = self.counters.open.fetch_add(1, Ordering::Relaxed) + 1;
+        // Created before the checks: dropping the permit takes the count back.
+        let mut permit = ConnectionPermit { door: Arc::clone(self), _share: None };
+        if open > self.limits.connections_max {
+            self.counters.closed_full.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        if !self.memory.admits_connection() {
+            self.counters.closed_memory.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        if let Some(client) = client {
+            permit._share = Some(self.admit_client(client)?);
+        }
+        Some(permit)
+    }
+
+    /// Returns one of a client's own places for connections. Counts the refusal and returns `None`
+    /// if all are in use.
+    pub fn admit_client(&self, client: IpAddr) -> Option<Share> {
+        let share = self.clients.take(client);
+        if share.is_none() {
+            self.counters.closed_client.fetch_add(1, Ordering::Relaxed);
+        }
+        share
+    }
+
+    /// Returns the holder under which a client's bodies in memory are counted.
+    pub fn body_holder(&self, client: IpAddr, hasher: &PrefixHasher) -> BodyHolder {
+        self.bodies.holder(client, hasher)
+    }
+
+    /// Returns how many client connections are open now.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.counters.open.load(Ordering::Relaxed) as u64
+    }
+
+    /// Returns how many bytes of request bodies are held now.
+    #[must_use]
+    pub fn body_bytes(&self) -> u64 {
+        self.counters.body_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Adds `more` bytes to the bodies of `holder`; returns the bytes of all bodies, and those of
+    /// this client.
+    pub(crate) fn hold_body(&self, holder: Option<BodyHolder>, more: u64) -> (u64, u64) {
+        let all = self.counters.body_bytes.fetch_add(more, Ordering::Relaxed) + more;
+        (all, holder.map_or(0, |holder| self.bodies.add(holder, more)))
+    }
+
+    /// Takes back what [`FrontDoor::hold_body`] has added for one body.
+    pub(crate) fn release_body(&self, holder: Option<BodyHolder>, bytes: u64) {
+        self.counters.body_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(holder) = holder {
+            self.bodies.give_back(holder, bytes);
+        }
+    }
+
+    /// Returns client connections that the gateway has closed since start, by reason.
+    #[must_use]
+    pub fn connections_closed(&self) -> Vec<(&'static str, u64)> {
+        let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.counters;
+        vec![
+            ("full", total(&counters.closed_full)),
+            ("client", total(&counters.closed_client)),
+            ("memory", total(&counters.closed_memory)),
+            ("handshake", total(&counters.closed_handshake)),
+            ("slow_head", total(&counters.closed_slow_head)),
+            ("idle", total(&counters.closed_idle)),
+            ("stalled", total(&counters.closed_stalled)),
+            ("resets", total(&counters.closed_resets)),
+            ("frames", total(&counters.closed_frames)),
+        ]
+    }
+
+    /// Returns streams of HTTP/2 connections that the gateway has closed since start, by reason.
+    /// The connections went on.
+    #[must_use]
+    pub fn streams_closed(&self) -> [(&'static str, u64); 1] {
+        [("stalled", self.counters.streams_stalled.load(Ordering::Relaxed))]
+    }
+
+    pub(crate) fn closed_in_handshake(&self) {
+        self.counters.closed_handshake.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn closed_stream(&self) {
+        self.counters.streams_stalled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn closed_by_watchdog(&self, reason: CloseReason) {
+        let counter = match reason {
+            CloseReason::SlowHead => &self.counters.closed_slow_head,
+            CloseReason::Idle => &self.counters.closed_idle,
+            CloseReason::Stalled => &self.counters.closed_stalled,
+            CloseReason::Resets => &self.counters.closed_resets,
+            CloseReason::Frames => &self.counters.closed_frames,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Place of one client connection, given back when dropped.
+#[derive(Debug)]
+pub struct ConnectionPermit {
+    door: Arc<FrontDoor>,
+    /// Place among the client's own connections.
+    _share: Option<Share>,
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.door.counters.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
