@@ -10,7 +10,7 @@ use spillway_types::BlockHashes;
 /// A prompt without a full block has none: so short a prompt is computed as fast as it is found in
 /// a cache, and spreading it by load is worth more. Block hashes depend on the model, and so do
 /// these groups.
-pub(crate) fn affinity(
+pub fn affinity(
     hash_by: Option<&HashBy>,
     hasher: &PrefixHasher,
     sources: KeySources<'_>,

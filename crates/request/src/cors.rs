@@ -7,8 +7,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode, Uri};
 
-use crate::relay::ReplyBody;
-use crate::request::METHODS;
+use crate::head::METHODS;
 
 /// Time that a browser may cache the answer to a preflight, in seconds.
 const PREFLIGHT_AGE_S: &str = "600";
@@ -57,29 +56,28 @@ impl Cors {
     }
 
     /// Returns true if no origin is allowed, so that replies stay unchanged.
-    pub(crate) fn is_off(&self) -> bool {
+    pub fn is_off(&self) -> bool {
         !self.is_open && self.origins.is_empty()
     }
 
     /// Answers a preflight request; `None` if the request is none. A refusal is a reply without
     /// permission headers.
-    pub(crate) fn preflight(
-        &self,
-        method: &Method,
-        headers: &HeaderMap,
-    ) -> Option<Response<ReplyBody>> {
+    pub fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response<Bytes>> {
         let asks = headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        // A plain OPTIONS request is no preflight: a route may serve it.
         if method != Method::OPTIONS || !asks || self.is_off() {
             return None;
         }
         let origin = headers.get(header::ORIGIN)?;
-        let mut reply = Response::new(ReplyBody::full(Bytes::new()));
+        let mut reply = Response::new(Bytes::new());
         *reply.status_mut() = StatusCode::NO_CONTENT;
         let told = reply.headers_mut();
         self.mark(Some(origin), told);
         if self.leave_for(Some(origin)).is_some() {
             told.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(METHODS));
             if let Some(wanted) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+                // Any header may come: those that no replica may see are removed before the request
+                // is sent.
                 told.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
             }
             let age = HeaderValue::from_static(PREFLIGHT_AGE_S);
@@ -89,7 +87,7 @@ impl Cors {
     }
 
     /// Adds headers to a reply that say if the page of `origin` may read it.
-    pub(crate) fn mark(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    pub fn mark(&self, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
         OF_REPLICAS.iter().for_each(|name| drop(headers.remove(name)));
         if !self.is_open {
             // A cache must not give one origin's permission, or a reply without one, to another

@@ -11,9 +11,9 @@ const UPLOAD_TOKEN_BYTES: u64 = 64;
 
 /// Upper bound of the tokens that a request may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Cost {
+pub struct Cost {
     /// Estimated tokens of the prompt.
-    pub(crate) prompt_tokens: u64,
+    pub prompt_tokens: u64,
     /// Number of answers to generate.
     answers: u64,
     output: OutputLimit,
@@ -36,7 +36,7 @@ enum OutputLimit {
 impl Cost {
     /// Returns the cost of a request whose JSON body was read; `prompt_bytes` of it are hashed
     /// prompts.
-    pub(crate) fn of_json(
+    pub fn of_json(
         endpoint: Endpoint<'_>,
         path: &str,
         facts: &Facts<'_>,
@@ -59,14 +59,14 @@ impl Cost {
     }
 
     /// Returns the cost of an upload of this many bytes.
-    pub(crate) fn of_upload(bytes: usize) -> Self {
+    pub fn of_upload(bytes: usize) -> Self {
         let prompt_tokens = (bytes as u64).div_ceil(UPLOAD_TOKEN_BYTES);
         Self { prompt_tokens, answers: 1, output: OutputLimit::Usual }
     }
 
     /// Returns the cost of a request whose body is not read for its prompt; `bytes` is its length,
     /// `None` if unknown.
-    pub(crate) fn of_unread(head: &Parts, bytes: Option<u64>) -> Self {
+    pub fn of_unread(head: &Parts, bytes: Option<u64>) -> Self {
         // Requests without a body cost no tokens.
         if [Method::GET, Method::HEAD, Method::OPTIONS, Method::DELETE].contains(&head.method) {
             return Self::default();
@@ -85,7 +85,7 @@ impl Cost {
     }
 
     /// Applies the parameters that were read from a V2 request.
-    pub(crate) fn with_parameters(self, facts: &V2Facts) -> Self {
+    pub fn with_parameters(self, facts: &V2Facts) -> Self {
         let output = match (facts.max_tokens, self.output) {
             _ if facts.is_unbounded => OutputLimit::Unknown(
                 "Under a limit on tokens the longest answer must be a whole number of tokens.",
@@ -97,7 +97,7 @@ impl Cost {
     }
 
     /// Returns the cost of a V2 request whose body is compressed: unknown.
-    pub(crate) fn of_compressed() -> Self {
+    pub fn of_compressed() -> Self {
         let output = OutputLimit::Unknown(
             "A limit on tokens allows no compressed bodies: send the body as it is.",
         );
@@ -105,7 +105,7 @@ impl Cost {
     }
 
     /// Returns the cost of a gRPC call that may have any number of messages: unknown.
-    pub(crate) fn of_stream() -> Self {
+    pub fn of_stream() -> Self {
         Self {
             output: OutputLimit::Unknown(
                 "A limit on tokens allows no calls with a stream of requests: call ModelInfer, or \
@@ -117,7 +117,7 @@ impl Cost {
 
     /// Returns the most tokens that the request may use, if an answer usually has at most `usual`
     /// tokens.
-    pub(crate) fn tokens(&self, usual: impl FnOnce() -> u32) -> u64 {
+    pub fn tokens(&self, usual: impl FnOnce() -> u32) -> u64 {
         let output = match self.output {
             OutputLimit::None | OutputLimit::Unknown(_) => 0,
             OutputLimit::AtMost(tokens) => tokens,
@@ -130,7 +130,7 @@ impl Cost {
     ///
     /// # Errors
     /// Returns an error if the cost is unknown; it matters only where a limit on tokens applies.
-    pub(crate) fn check(&self) -> Result<(), GatewayError> {
+    pub fn check(&self) -> Result<(), GatewayError> {
         match self.output {
             OutputLimit::Unknown(why) => Err(GatewayError::new(ErrorKind::BadRequest, why)),
             OutputLimit::None | OutputLimit::AtMost(_) | OutputLimit::Usual => Ok(()),

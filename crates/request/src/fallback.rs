@@ -11,20 +11,20 @@ use spillway_protocol::{
 };
 use spillway_types::ModelName;
 
-use crate::access::Grant;
+use crate::affinity::affinity;
 use crate::gateway::Gateway;
-use crate::request::affinity::affinity;
-use crate::request::path::{Renamed, replica_path};
-use crate::request::prepare::Prepared;
-use crate::request::prompt::{PromptScope, engine_salt, hash_prompt};
-use crate::request::salting::Salting;
-use crate::upstream::RequestBody;
-use crate::versions::Pin;
-use crate::view::{Route, View};
+use crate::path::{Renamed, replica_path};
+use crate::prepared::Prepared;
+use crate::prompt::{PromptScope, engine_salt, hash_prompt};
+use crate::salting::Salting;
+use spillway_front::access::Grant;
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::versions::Pin;
+use spillway_upstream::view::{Route, View};
 
 /// Models that may still serve a request, and the way to write their names into it.
 #[derive(Debug)]
-pub(crate) struct Fallback {
+pub struct Fallback {
     renaming: Renaming,
     asked: ModelName,
     /// Models to try, best first. The model asked for is among them only if others are tried before
@@ -35,7 +35,7 @@ pub(crate) struct Fallback {
 
 /// Place in a request at which another model is named.
 #[derive(Debug)]
-pub(crate) enum Renaming {
+pub enum Renaming {
     /// The JSON body. Facts read from it are not kept, because few requests need a fallback: the
     /// body is read once more then.
     Body {
@@ -80,7 +80,7 @@ impl Fallback {
     ///
     /// Models without an open replica come after those with one: a healthy stand-in is better than
     /// a replica that is taken for broken, which is better than nothing.
-    pub(crate) fn of(
+    pub fn of(
         view: &View,
         grant: &Grant,
         route: &Arc<Route>,
@@ -118,29 +118,30 @@ impl Fallback {
 
 impl Prepared {
     /// Returns true if another model is to be tried before the one that the client asked for.
-    pub(crate) fn starts_elsewhere(&self) -> bool {
+    pub fn starts_elsewhere(&self) -> bool {
         self.target.fallback.as_ref().is_some_and(|f| f.progress == FallbackProgress::Passed)
     }
 
     /// Returns true if another model may stand in for the one that the request names now.
-    pub(crate) fn has_stand_in(&self) -> bool {
+    pub fn has_stand_in(&self) -> bool {
         self.target.fallback.as_ref().is_some_and(|fallback| !fallback.agenda.is_empty())
     }
 
     /// Returns the model that the client asked for, if the request is for another one now.
-    pub(crate) fn fell_back_from(&self) -> Option<&ModelName> {
+    pub fn fell_back_from(&self) -> Option<&ModelName> {
         let asked = &self.target.fallback.as_ref()?.asked;
         (self.inquiry.model.as_ref() != Some(asked)).then_some(asked)
     }
 
     /// Changes the request to the next model that may serve it. Returns false if there is none.
-    pub(crate) fn fall_back(&mut self, view: &View, gateway: &Gateway, head: &Parts) -> bool {
+    pub fn fall_back(&mut self, view: &View, gateway: &Gateway, head: &Parts) -> bool {
         let Some(mut fallback) = self.target.fallback.take() else { return false };
         fallback.progress = FallbackProgress::Other;
         let mut found = false;
         while !found && let Some(next) = fallback.agenda.pop_front() {
             let Some(route) = route_for(view, &self.route, &next.model) else { continue };
             let route = Arc::clone(route);
+            // A stand-in whose route refuses the request is passed over.
             found = self.rename(&fallback.renaming, &route, &next, (gateway, head)).is_ok();
             if found {
                 self.inquiry.model = Some(next.model);
@@ -153,13 +154,13 @@ impl Prepared {
     }
 
     /// Goes on by this route, and where that may be served.
-    pub(crate) fn take_route(&mut self, route: Arc<Route>) {
+    pub fn take_route(&mut self, route: Arc<Route>) {
         self.inquiry.residency = self.target.granted.and(&route.spec.residency);
         self.route = route;
     }
 
     /// Gives up all other models from here on.
-    pub(crate) fn stay_with_model(&mut self) {
+    pub fn stay_with_model(&mut self) {
         if let Some(fallback) = &mut self.target.fallback {
             fallback.agenda.clear();
         }
@@ -221,6 +222,7 @@ impl Prepared {
 /// Returns the route by which a model stands in: the request's own if it knows the model, else the
 /// route that would serve a request for that model.
 fn route_for<'v>(view: &'v View, own: &'v Arc<Route>, model: &ModelName) -> Option<&'v Arc<Route>> {
+    // A path prefix binds a request to its route, whatever the model.
     if own.group(Some(model)).is_some() || own.spec.path_prefix.is_some() {
         return Some(own);
     }

@@ -1,7 +1,6 @@
 //! State that all workers of a node share: the view, and a handful of counters.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -11,27 +10,26 @@ use spillway_prefix::PrefixHasher;
 use spillway_quota::Quotas;
 use spillway_route::{RetryBudget, RetryBudgetConfig};
 use spillway_types::{AwayReason, Country, ModelName, Steering};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Authenticator, KeyTable};
-use crate::affinity_moves::AffinityMoves;
-use crate::client::{BodyHolder, BodyShares, CloseReason, Share, Shares};
-use crate::continuations::Continuations;
-use crate::control_age::ControlAge;
-use crate::conversations::Conversations;
 use crate::cors::Cors;
-use crate::knowledge::Knowledge;
-use crate::locations::{CountryCounts, Locations};
-use crate::memory::Memory;
-use crate::queue_spec::WaitTotals;
-use crate::regions::Regions;
-use crate::remote::Remote;
-use crate::request::is_ready;
-use crate::settings::{Limits, Retry};
-use crate::stored_responses::StoredResponses;
-use crate::view::View;
-use crate::wait_queues::WaitQueues;
+use crate::local::is_ready;
+use spillway_front::access::{Authenticator, KeyTable};
+use spillway_front::front_door::FrontDoor;
+use spillway_upstream::affinity_moves::AffinityMoves;
+use spillway_upstream::continuations::Continuations;
+use spillway_upstream::control_age::ControlAge;
+use spillway_upstream::conversations::Conversations;
+use spillway_upstream::knowledge::Knowledge;
+use spillway_upstream::locations::{CountryCounts, Locations};
+use spillway_upstream::memory::Memory;
+use spillway_upstream::queue_spec::WaitTotals;
+use spillway_upstream::regions::Regions;
+use spillway_upstream::remote::Remote;
+use spillway_upstream::settings::{Limits, Retry};
+use spillway_upstream::stored_responses::StoredResponses;
+use spillway_upstream::view::View;
+use spillway_upstream::wait_queues::WaitQueues;
 
 /// Facts and switches that hold for the whole life of a node.
 #[derive(Clone, Debug)]
@@ -54,36 +52,35 @@ pub struct GatewayConfig {
 
 /// State that requests share. All of it is read without waiting.
 pub struct Gateway {
-    pub(crate) config: GatewayConfig,
+    /// Facts and switches of the node.
+    pub config: GatewayConfig,
     /// True if the config that was loaded last exposes routing.
     expose_routing: AtomicBool,
     /// Hashes keys of requests. The hasher never changes, while prompts' keys do: the homes of
     /// sessions and of keys must not all move at once.
-    pub(crate) key_hasher: PrefixHasher,
+    pub key_hasher: PrefixHasher,
     /// Hashes prompts.
     prompt_hasher: ArcSwap<PrefixHasher>,
     /// Knowledge of the replicas' caches.
     knowledge: Knowledge,
-    pub(crate) retry_budget: RetryBudget,
-    pub(crate) responses: StoredResponses,
-    pub(crate) conversations: Conversations,
+    /// Budget of retries.
+    pub retry_budget: RetryBudget,
+    /// Replicas that store responses.
+    pub responses: StoredResponses,
+    /// Regions that served conversations before.
+    pub conversations: Conversations,
     /// Checks the keys and tokens of clients.
-    pub(crate) authenticator: Authenticator,
-    pub(crate) counters: Counters,
-    /// Connections of each client.
-    clients: Arc<Shares>,
-    /// Bodies in memory of each client.
-    bodies: BodyShares,
-    memory: Memory,
+    pub authenticator: Authenticator,
+    /// Counters for metrics.
+    pub counters: Counters,
+    /// State of client connections.
+    pub door: Arc<FrontDoor>,
     quotas: Quotas,
-    pub(crate) draining: CancellationToken,
-    /// Client connections and their requests: draining waits for these.
-    pub(crate) tracker: TaskTracker,
     /// Connections to replicas that drive themselves: they live as long as their pools, and
     /// draining does not wait for them.
-    pub(crate) background: TaskTracker,
+    pub background: TaskTracker,
     /// Requests that wait here for a place at a replica.
-    pub(crate) waiting: Arc<WaitQueues>,
+    pub waiting: Arc<WaitQueues>,
     view: ArcSwap<View>,
     cors: ArcSwap<Cors>,
     regions: ArcSwap<Regions>,
@@ -122,12 +119,8 @@ impl Gateway {
             conversations: Conversations::default(),
             authenticator: Authenticator::new(),
             counters: Counters::default(),
-            clients: Arc::new(Shares::new(config.limits.connections_per_client_max)),
-            bodies: BodyShares::default(),
-            memory: Memory::new(config.limits.read_ahead_bytes_total_max),
+            door: Arc::new(FrontDoor::new(config.limits.clone())),
             quotas: Quotas::new(Instant::now()),
-            draining: CancellationToken::new(),
-            tracker: TaskTracker::new(),
             background: TaskTracker::new(),
             waiting: Arc::new(WaitQueues::new(config.waiting)),
             view: ArcSwap::from_pointee(view),
@@ -148,7 +141,7 @@ impl Gateway {
     }
 
     /// Returns true if replies carry `x-spillway-*` headers on their routing.
-    pub(crate) fn exposes_routing(&self) -> bool {
+    pub fn exposes_routing(&self) -> bool {
         self.expose_routing.load(Ordering::Relaxed)
     }
 
@@ -173,7 +166,8 @@ impl Gateway {
         self.cors.store(Arc::new(cors));
     }
 
-    pub(crate) fn cors(&self) -> Guard<Arc<Cors>> {
+    /// Returns the origins whose pages may use the gateway.
+    pub fn cors(&self) -> Guard<Arc<Cors>> {
         self.cors.load()
     }
 
@@ -206,9 +200,7 @@ impl Gateway {
     }
 
     /// Returns once a worker has learned something since the last call; then call
-    /// [`Worker::drain_learnings`] on each. For one task.
-    ///
-    /// [`Worker::drain_learnings`]: crate::Worker::drain_learnings
+    /// `drain_learnings` of each. For one task.
     pub async fn learned(&self) {
         self.knowledge.learned().await;
     }
@@ -269,7 +261,8 @@ impl Gateway {
         drop(self.remote.set(remote));
     }
 
-    pub(crate) fn remote(&self) -> Option<&Arc<dyn Remote>> {
+    /// Returns the connection to other regions; `None` for a node outside a cluster.
+    pub fn remote(&self) -> Option<&Arc<dyn Remote>> {
         self.remote.get()
     }
 
@@ -301,7 +294,7 @@ impl Gateway {
     /// Returns the memory budget. The task that measures memory calls [`Memory::note`].
     #[must_use]
     pub fn memory(&self) -> &Memory {
-        &self.memory
+        self.door.memory()
     }
 
     /// Returns the age of this node's copy of the cluster's state.
@@ -351,25 +344,23 @@ impl Gateway {
     /// Stops accepting, lets requests finish, and tells HTTP/2 clients to go elsewhere.
     pub fn start_draining(&self) {
         self.announce_leaving();
-        self.counters.draining.store(1, Ordering::Relaxed);
-        self.draining.cancel();
-        // Only a closed tracker ends its wait with the last task.
-        self.tracker.close();
+        self.door.start_draining();
     }
 
     /// Returns true if [`Gateway::start_draining`] was called.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.counters.draining.load(Ordering::Relaxed) != 0
+        self.door.is_draining()
     }
 
     /// Returns once every connection and request has ended. Call it after
     /// [`Gateway::start_draining`].
     pub async fn drained(&self) {
-        self.tracker.wait().await;
+        self.door.drained().await;
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    /// Returns the bounds on clients.
+    pub fn limits(&self) -> &Limits {
         &self.config.limits
     }
 
@@ -379,105 +370,48 @@ impl Gateway {
     }
 
     /// Returns a random generator for one request, so that no generator is shared or locked.
-    pub(crate) fn dice(&self) -> fastrand::Rng {
+    pub fn dice(&self) -> fastrand::Rng {
         // An odd constant spreads consecutive numbers over all seeds.
         let number = self.decisions.fetch_add(1, Ordering::Relaxed);
         fastrand::Rng::with_seed(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// Returns a place for one more client connection, with one of the client's own places if its
-    /// address is known. Counts the refusal and returns `None` if there is no place.
-    pub(crate) fn admit_connection(
-        self: &Arc<Self>,
-        client: Option<IpAddr>,
-    ) -> Option<ConnectionPermit> {
-        let open = self.counters.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        // Created before the checks: dropping the permit takes the count back.
-        let mut permit = ConnectionPermit { gateway: Arc::clone(self), _share: None };
-        if open > self.config.limits.connections_max {
-            self.counters.closed_full.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        if !self.memory.admits_connection() {
-            self.counters.closed_memory.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        if let Some(client) = client {
-            permit._share = Some(self.admit_client(client)?);
-        }
-        Some(permit)
-    }
-
-    /// Returns one of a client's own places for connections. Counts the refusal and returns `None`
-    /// if all are in use.
-    pub(crate) fn admit_client(&self, client: IpAddr) -> Option<Share> {
-        let share = self.clients.take(client);
-        if share.is_none() {
-            self.counters.closed_client.fetch_add(1, Ordering::Relaxed);
-        }
-        share
-    }
-
-    /// Returns the holder under which a client's bodies in memory are counted.
-    pub(crate) fn body_holder(&self, client: IpAddr) -> BodyHolder {
-        self.bodies.holder(client, &self.key_hasher)
-    }
-
-    /// Returns the counters of bodies in memory, by client.
-    pub(crate) fn bodies(&self) -> &BodyShares {
-        &self.bodies
+    /// Returns the state of client connections.
+    #[must_use]
+    pub fn front_door(&self) -> &Arc<FrontDoor> {
+        &self.door
     }
 }
 
-/// Counters that requests and connections keep.
+/// Counters that requests keep.
 #[derive(Debug, Default)]
 pub struct Counters {
-    connections: AtomicUsize,
-    pub(crate) body_bytes: AtomicU64,
-    draining: AtomicUsize,
     leaving: AtomicUsize,
-    closed_full: AtomicU64,
-    closed_client: AtomicU64,
-    closed_memory: AtomicU64,
-    closed_handshake: AtomicU64,
-    closed_slow_head: AtomicU64,
-    closed_idle: AtomicU64,
-    closed_stalled: AtomicU64,
-    closed_resets: AtomicU64,
-    closed_frames: AtomicU64,
-    pub(crate) streams_stalled: AtomicU64,
-    pub(crate) guests: AtomicU32,
+    /// Requests of other nodes that are served now.
+    pub guests: AtomicU32,
     /// Requests that are served now, guests included.
-    pub(crate) requests: AtomicU64,
+    pub requests: AtomicU64,
     /// Requests of clients that were refused because only regions that may not serve them could.
-    pub(crate) residency_refused: AtomicU64,
+    pub residency_refused: AtomicU64,
     /// Requests that were about to be sent to a region that may not serve them.
-    pub(crate) residency_sent: AtomicU64,
+    pub residency_sent: AtomicU64,
     /// Guests that may not be served here.
-    pub(crate) residency_received: AtomicU64,
-    pub(crate) retries_refused: AtomicU64,
+    pub residency_received: AtomicU64,
+    /// Retries that the budget has refused.
+    pub retries_refused: AtomicU64,
     /// Requests of clients that were replied to.
-    pub(crate) served: AtomicU64,
+    pub served: AtomicU64,
     /// Requests of clients that were turned away for lack of room.
-    pub(crate) without_room: AtomicU64,
-    pub(crate) countries: CountryCounts,
-    pub(crate) affinity_moves: AffinityMoves,
-    pub(crate) continuations: Continuations,
+    pub without_room: AtomicU64,
+    /// Requests by country of the client.
+    pub countries: CountryCounts,
+    /// Moves of sessions and conversations.
+    pub affinity_moves: AffinityMoves,
+    /// Streams whose replica broke off.
+    pub continuations: Continuations,
 }
 
 impl Counters {
-    /// Returns how many client connections are open now.
-    #[must_use]
-    pub fn connections(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed) as u64
-    }
-
-    /// Returns how many bytes of request bodies are held now.
-    #[must_use]
-    pub fn body_bytes(&self) -> u64 {
-        self.body_bytes.load(Ordering::Relaxed)
-    }
-
     /// Returns totals since start of streams whose replica broke off, on routes that continue them:
     /// result, reason, and number.
     #[must_use]
@@ -524,58 +458,5 @@ impl Counters {
     #[must_use]
     pub fn client_countries(&self) -> Vec<(String, u64)> {
         self.countries.totals()
-    }
-
-    /// Returns client connections that the gateway has closed since start, by reason.
-    #[must_use]
-    pub fn connections_closed(&self) -> Vec<(&'static str, u64)> {
-        let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        vec![
-            ("full", total(&self.closed_full)),
-            ("client", total(&self.closed_client)),
-            ("memory", total(&self.closed_memory)),
-            ("handshake", total(&self.closed_handshake)),
-            ("slow_head", total(&self.closed_slow_head)),
-            ("idle", total(&self.closed_idle)),
-            ("stalled", total(&self.closed_stalled)),
-            ("resets", total(&self.closed_resets)),
-            ("frames", total(&self.closed_frames)),
-        ]
-    }
-
-    /// Returns streams of HTTP/2 connections that the gateway has closed since start, by reason.
-    /// The connections went on.
-    #[must_use]
-    pub fn streams_closed(&self) -> [(&'static str, u64); 1] {
-        [("stalled", self.streams_stalled.load(Ordering::Relaxed))]
-    }
-
-    pub(crate) fn closed_in_handshake(&self) {
-        self.closed_handshake.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn closed_by_watchdog(&self, reason: CloseReason) {
-        let counter = match reason {
-            CloseReason::SlowHead => &self.closed_slow_head,
-            CloseReason::Idle => &self.closed_idle,
-            CloseReason::Stalled => &self.closed_stalled,
-            CloseReason::Resets => &self.closed_resets,
-            CloseReason::Frames => &self.closed_frames,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// Place of one client connection, given back when dropped.
-#[derive(Debug)]
-pub(crate) struct ConnectionPermit {
-    gateway: Arc<Gateway>,
-    /// Place among the client's own connections.
-    _share: Option<Share>,
-}
-
-impl Drop for ConnectionPermit {
-    fn drop(&mut self) {
-        self.gateway.counters.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -4,48 +4,46 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use http::Version;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Limited};
 use spillway_protocol::grpc::{
-    GRPC_TIMEOUT, GrpcMethod, GrpcStatus, MODEL_BYTES_MAX, MessageError, Messages, ModelRef, Peek,
-    Serving, check_parameters, health_answer, health_service, parse_timeout, peek_model,
-    read_model, rewrite_model, server_flag_answer, server_metadata_answer, speaks_grpc, status_in,
-    trailers_of,
+    GrpcMethod, MODEL_BYTES_MAX, MessageError, Messages, ModelRef, Peek, Serving, check_parameters,
+    health_answer, health_service, peek_model, read_model, rewrite_model, server_flag_answer,
+    server_metadata_answer, speaks_grpc,
 };
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError, Segments};
 use spillway_types::ModelName;
 use tokio::time::timeout;
 
+use crate::asked_timeout::asked_timeout;
+use crate::cost::Cost;
+use crate::fallback::Renaming;
+use crate::flavour::Flavour;
 use crate::gateway::Gateway;
-use crate::relay::{Flavour, ReplyBody};
-use crate::request::cost::Cost;
-use crate::request::fallback::Renaming;
-use crate::request::local::is_ready;
-use crate::request::methods::check_method;
-use crate::request::path::replica_path;
-use crate::request::prepare::{Contents, Prepared, Surroundings, asked_timeout};
-use crate::request::record::RequestRecord;
-use crate::request::target::{NamePlace, ResolvedTarget, Target, Wanted};
-use crate::request::too_slow;
-use crate::upstream::{MessageBody, RequestBody, Traffic};
-use crate::view::{Route, View};
-use crate::wire_body::WireBody;
+use crate::local::is_ready;
+use crate::path::replica_path;
+use crate::prepared::Prepared;
+use crate::surroundings::{Contents, Surroundings};
+use crate::target::{NamePlace, ResolvedTarget, Target, Wanted};
+use spillway_upstream::body_limits::too_slow;
+use spillway_upstream::connection::{MessageBody, RequestBody, Traffic};
+use spillway_upstream::view::{Route, View};
+use spillway_upstream::wire_body::WireBody;
 
 /// Most bytes of a message that the gateway answers itself: the longest contains a service name.
 const LOCAL_BYTES_MAX: usize = 4 << 10;
-static GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// Returns the method of a gRPC call; `None` if the request is none. HTTP/1.1 has no gRPC: it lacks
 /// trailers that clients can rely on.
-pub(crate) fn called(head: &Parts) -> Option<Endpoint<'static>> {
+pub fn called(head: &Parts) -> Option<Endpoint<'static>> {
     let is_call = head.version == Version::HTTP_2 && speaks_grpc(&head.headers);
     is_call.then(|| Endpoint::Grpc(GrpcMethod::classify(head.uri.path())))
 }
 
 /// Returns the error for a request on a gRPC path that came over HTTP/1.1 or has another content
 /// type.
-pub(crate) fn refuse_no_call(head: &Parts) -> GatewayError {
+pub fn refuse_no_call(head: &Parts) -> GatewayError {
     let message = if speaks_grpc(&head.headers) {
         "gRPC needs HTTP/2, and this request came over HTTP/1.1"
     } else {
@@ -54,70 +52,11 @@ pub(crate) fn refuse_no_call(head: &Parts) -> GatewayError {
     GatewayError::new(ErrorKind::UnsupportedMediaType, message)
 }
 
-/// Returns the timeout that the client set for its call; `None` without one.
+/// Returns the message that answers a method which needs no replica.
 ///
 /// # Errors
-/// Returns an error if the header is malformed.
-pub(crate) fn call_timeout(headers: &HeaderMap) -> Result<Option<Duration>, GatewayError> {
-    let Some(value) = headers.get(&GRPC_TIMEOUT).filter(|_| speaks_grpc(headers)) else {
-        return Ok(None);
-    };
-    parse_timeout(value.as_bytes()).map(Some).ok_or_else(|| {
-        let message = format!("the header {GRPC_TIMEOUT} must be up to eight digits and a unit");
-        GatewayError::new(ErrorKind::BadRequest, message)
-    })
-}
-
-/// Turns an error into a reply that has only a head.
-pub(crate) fn refusal(error: &GatewayError, mut record: RequestRecord) -> Response<ReplyBody> {
-    record.refused(error);
-    trailers_only(trailers_of(error), &mut record)
-}
-
-/// Returns the reply that replaces a replica's reply which was not gRPC.
-pub(crate) fn translated(trailers: HeaderMap, mut record: RequestRecord) -> Response<ReplyBody> {
-    record.answered(StatusCode::BAD_GATEWAY.as_u16());
-    trailers_only(trailers, &mut record)
-}
-
-fn trailers_only(trailers: HeaderMap, record: &mut RequestRecord) -> Response<ReplyBody> {
-    if let Some(code) = status_in(&trailers) {
-        record.grpc_status(code);
-    }
-    let mut response = Response::new(ReplyBody::full(Bytes::new()));
-    *response.headers_mut() = trailers;
-    response.headers_mut().insert(header::CONTENT_TYPE, GRPC.clone());
-    response
-}
-
-/// Answers a method that needs no replica.
-pub(crate) async fn answer(
-    gateway: &Gateway,
-    view: &View,
-    (head, method): (&Parts, GrpcMethod),
-    body: WireBody,
-    mut record: RequestRecord,
-) -> Response<ReplyBody> {
-    if let Err(error) = check_method(Endpoint::Grpc(method), &head.method) {
-        return refusal(&error, record);
-    }
-    // All other local methods are health checks, which leave no outcome.
-    if method != GrpcMethod::ServerMetadata {
-        record.forget();
-    }
-    match answer_to(gateway, view, method, body).await {
-        Ok(message) => {
-            record.answered(StatusCode::OK.as_u16());
-            record.grpc_status(GrpcStatus::Ok.code());
-            let mut response = Response::new(ReplyBody::message(message));
-            response.headers_mut().insert(header::CONTENT_TYPE, GRPC.clone());
-            response
-        }
-        Err(error) => refusal(&error, record),
-    }
-}
-
-async fn answer_to(
+/// Returns an error if the message can't be read, or names an unknown service.
+pub async fn local_message(
     gateway: &Gateway,
     view: &View,
     method: GrpcMethod,
@@ -155,18 +94,14 @@ fn check_service(view: &View, service: &str) -> Result<(), GatewayError> {
 
 impl Prepared {
     /// Returns the kind of connection that the request needs.
-    pub(super) fn traffic(&self) -> Traffic {
+    pub fn traffic(&self) -> Traffic {
         if self.flavour == Flavour::Grpc { Traffic::Grpc } else { Traffic::Http }
     }
 }
 
 impl Surroundings<'_> {
     /// Prepares a call of a known method.
-    pub(super) async fn call(
-        self,
-        body: WireBody,
-        method: GrpcMethod,
-    ) -> Result<Prepared, GatewayError> {
+    pub async fn call(self, body: WireBody, method: GrpcMethod) -> Result<Prepared, GatewayError> {
         match method {
             GrpcMethod::Model => self.unary_call(body).await,
             GrpcMethod::ModelStream => self.stream_call(body).await,
@@ -253,11 +188,7 @@ impl Surroundings<'_> {
     }
 
     /// Prepares a call of a service that a route passes on unread.
-    pub(super) fn passed_call(
-        self,
-        body: WireBody,
-        route: &Arc<Route>,
-    ) -> Result<Prepared, GatewayError> {
+    pub fn passed_call(self, body: WireBody, route: &Arc<Route>) -> Result<Prepared, GatewayError> {
         let route = Arc::clone(route.over_grpc());
         let found = if route.spec.default_model.is_some() {
             let wanted = Wanted {

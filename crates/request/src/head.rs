@@ -10,7 +10,7 @@ use spillway_protocol::{ErrorKind, GatewayError};
 /// Methods that any request may have, in the form of an `Allow` header. `CONNECT` and `TRACE`
 /// address the proxy itself and are never passed on, and the effect of others on a connection is
 /// unknown.
-pub(crate) const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+pub const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Most bytes that nodes may have added to the headers of a forwarded request.
 const ADDED_BYTES_MAX: usize = 4 << 10;
@@ -19,10 +19,11 @@ const ADDED_BYTES_MAX: usize = 4 << 10;
 ///
 /// Returns an error if the method is not passed on, the request asks for another protocol or an
 /// unknown transfer coding, or its host or credential is missing or ambiguous.
-pub(crate) fn check_head(head: &Parts) -> Result<(), GatewayError> {
+pub fn check_head(head: &Parts) -> Result<(), GatewayError> {
     check_method(&head.method)?;
     check_host(head)?;
     check_authorization(&head.headers)?;
+    // HTTP/2 has neither transfer codings nor upgrades.
     if head.version < Version::HTTP_2 {
         check_coding(&head.headers)?;
         check_upgrade(&head.headers)?;
@@ -36,7 +37,7 @@ pub(crate) fn check_head(head: &Parts) -> Result<(), GatewayError> {
 /// # Errors
 /// Returns an error if the method is not passed on, or the headers are longer than a client's may
 /// be.
-pub(crate) fn check_guest_head(head: &Parts, bytes_max: usize) -> Result<(), GatewayError> {
+pub fn check_guest_head(head: &Parts, bytes_max: usize) -> Result<(), GatewayError> {
     check_method(&head.method)?;
     let bytes =
         |(name, value): (&header::HeaderName, &HeaderValue)| name.as_str().len() + value.len();
@@ -98,6 +99,7 @@ fn check_host(head: &Parts) -> Result<(), GatewayError> {
 fn check_authorization(headers: &HeaderMap) -> Result<(), GatewayError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let first = values.next();
+    // The same credential twice leaves no doubt which one counts.
     if values.any(|other| Some(other) != first) {
         return Err(bad("there is more than one Authorization"));
     }

@@ -9,14 +9,14 @@ use spillway_protocol::{
     EngineFields, REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id,
 };
 
-use crate::access::{CLIENT_KEYS, TENANT_CLAIM, is_claim, is_key_of_ours, is_own};
-use crate::client::ConnectionFacts;
-use crate::remote::GuestTerms;
-use crate::replica::Replica;
-use crate::upstream::{LineKind, Traffic, UpstreamLine};
+use spillway_front::access::{CLIENT_KEYS, TENANT_CLAIM, is_claim, is_key_of_ours, is_own};
+use spillway_front::client::ConnectionFacts;
+use spillway_upstream::connection::{LineKind, Traffic, UpstreamLine};
+use spillway_upstream::remote::GuestTerms;
+use spillway_upstream::replica::Replica;
 
 /// Client's time budget in milliseconds; towards the replica, the time left.
-pub(crate) static TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-timeout-ms");
+pub static TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-timeout-ms");
 
 /// Headers with the time that OpenAI's libraries wait for a reply to begin, in seconds: for Python
 /// the time between two pieces, the first included, and for JavaScript the time to the reply's
@@ -28,11 +28,12 @@ static CLIENT_WAITS: [HeaderName; 2] = [
 
 /// Returns the time that the client waits for its reply to begin; `None` if it does not say.
 /// Malformed values are ignored: these headers are not written by hand.
-pub(crate) fn client_patience(headers: &HeaderMap) -> Option<Duration> {
+pub fn client_patience(headers: &HeaderMap) -> Option<Duration> {
     let seconds = |name| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
     let told = CLIENT_WAITS.iter().filter_map(seconds).filter(|seconds| *seconds > 0.0);
     // The client gives up at the shorter of both times.
     let least = told.fold(f64::INFINITY, f64::min);
+    // Without any header `least` is infinite, and that is no duration.
     Duration::try_from_secs_f64(least).ok().filter(|patience| *patience <= PATIENCE_MAX)
 }
 
@@ -41,7 +42,8 @@ const PATIENCE_MAX: Duration = Duration::from_secs(86_400);
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-pub(crate) static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// Header by which a proxy tells the host that the client asked for.
+pub static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// Headers that end at each hop, besides those that `Connection` names.
 static HOP_BY_HOP: [HeaderName; 6] = [
     header::CONNECTION,
@@ -100,6 +102,7 @@ fn is_order(name: &str) -> bool {
     match name {
         "alt-svc" | "x-sendfile" | "x-reproxy-url" | "proxy-authenticate" => true,
         "proxy-authentication-info" => true,
+        // Servers of streams use it to ask that proxies do not hold events back.
         "x-accel-buffering" => false,
         _ => name.starts_with("x-accel-") || name.starts_with("x-lighttpd-send-"),
     }
@@ -117,8 +120,9 @@ const CHOSEN_ID_BYTES_MAX: usize = 111;
 
 /// Request id and trace context, here and at the replica.
 #[derive(Clone, Debug)]
-pub(crate) struct RequestIdentity {
-    pub(crate) request_id: HeaderValue,
+pub struct RequestIdentity {
+    /// Id of the request, the client's own if it sent one.
+    pub request_id: HeaderValue,
     /// Request id for the replica, made unique if the client chose the id.
     upstream_id: HeaderValue,
     trace: TraceContext,
@@ -126,13 +130,14 @@ pub(crate) struct RequestIdentity {
 
 impl RequestIdentity {
     /// Takes the client's own id and trace if they are valid, else makes new ones.
-    pub(crate) fn of(headers: &HeaderMap, dice: &mut fastrand::Rng) -> Self {
+    pub fn of(headers: &HeaderMap, dice: &mut fastrand::Rng) -> Self {
         let chosen = headers.get(&REQUEST_ID).filter(|id| id.to_str().is_ok_and(valid_request_id));
         let request_id = chosen.cloned().unwrap_or_else(|| new_request_id(dice.u128(..)));
         let upstream_id = match chosen {
             Some(chosen) => unique_request_id(chosen, dice.u64(..)),
             None => request_id.clone(),
         };
+        // An id of zero is invalid in a trace context.
         let span = dice.u64(1..);
         let trace = headers
             .get(&TRACEPARENT)
@@ -143,7 +148,7 @@ impl RequestIdentity {
 }
 
 /// Turns a client's request head into the part of a replica's that does not depend on the attempt.
-pub(crate) fn prepare_forwarding(
+pub fn prepare_forwarding(
     head: &mut Parts,
     client: &ConnectionFacts,
     identity: &RequestIdentity,
@@ -170,7 +175,7 @@ pub(crate) fn prepare_forwarding(
 
 /// Removes headers of a forwarded request that its sender should have removed. Identity claims stay
 /// if they are about the tenant that the sender named.
-pub(crate) fn prepare_guest(
+pub fn prepare_guest(
     headers: &mut HeaderMap,
     guest: &GuestTerms,
     identity: &RequestIdentity,
@@ -209,7 +214,7 @@ fn remove_what_ends_here(headers: &mut HeaderMap, forward_authorization: bool) {
 
 /// Removes headers of a reply that concern one connection only (RFC 9110, section 7.6.1). From a
 /// replica's reply, also headers of the gateway and commands to proxies.
-pub(crate) fn clean_reply(headers: &mut HeaderMap, is_replica: bool) {
+pub fn clean_reply(headers: &mut HeaderMap, is_replica: bool) {
     remove_named_by_connection(headers);
     remove_all(headers, |name| {
         is_hop_by_hop(name) || is_order(name.as_str()) || (is_replica && is_own(name))
@@ -217,7 +222,7 @@ pub(crate) fn clean_reply(headers: &mut HeaderMap, is_replica: bool) {
 }
 
 /// Removes trailers of a reply that could be taken for headers.
-pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
+pub fn clean_trailers(trailers: &mut HeaderMap) {
     remove_all(trailers, |name| {
         is_hop_by_hop(name)
             || DROPPED.contains(name)
@@ -229,11 +234,7 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
 /// Removes headers that steer requests in model servers and their routers, unless the field that a
 /// header stands for is `allowed`. A session header is kept behind a path prefix, since its meaning
 /// to that server is unknown.
-pub(crate) fn remove_engine_headers(
-    headers: &mut HeaderMap,
-    allowed: EngineFields,
-    is_built_in: bool,
-) {
+pub fn remove_engine_headers(headers: &mut HeaderMap, allowed: EngineFields, is_built_in: bool) {
     let steers = |name: &str| {
         let field = match name {
             "x-session-id" if is_built_in => "session_id",
@@ -281,7 +282,7 @@ fn unique_request_id(chosen: &HeaderValue, random: u64) -> HeaderValue {
 }
 
 /// Removes the client's credentials, for a replica of a route that does not forward them.
-pub(crate) fn remove_client_keys(headers: &mut HeaderMap) {
+pub fn remove_client_keys(headers: &mut HeaderMap) {
     remove_all(headers, |name| CLIENT_KEYS.contains(name));
 }
 
@@ -302,7 +303,7 @@ fn remove_keys_of_ours(headers: &mut HeaderMap) {
 }
 
 /// Sets the headers that depend on the replica.
-pub(crate) fn address_to(headers: &mut HeaderMap, replica: &Replica, line: &UpstreamLine<'_>) {
+pub fn address_to(headers: &mut HeaderMap, replica: &Replica, line: &UpstreamLine<'_>) {
     if line.kind == LineKind::Http1 {
         headers.insert(header::HOST, line.authority.clone());
     }
@@ -313,7 +314,7 @@ pub(crate) fn address_to(headers: &mut HeaderMap, replica: &Replica, line: &Upst
 
 /// Sets the time left of the client's budget, in the headers that the client used and, for a gRPC
 /// call, always in gRPC's own.
-pub(crate) fn tell_time_left(headers: &mut HeaderMap, left: Duration, traffic: Traffic) {
+pub fn tell_time_left(headers: &mut HeaderMap, left: Duration, traffic: Traffic) {
     let is_asked = headers.contains_key(&TIMEOUT_MS);
     if is_asked {
         let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
@@ -393,7 +394,7 @@ fn insert_if_absent(
 }
 
 /// Returns true if a reply is a stream of events.
-pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
+pub fn is_event_stream(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE);
     kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
 }

@@ -11,15 +11,14 @@ use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::ShedReason;
 use tokio::time::{Instant as Moment, timeout, timeout_at};
 
-use crate::body_budget::{BodyReservation, NoRoom};
-use crate::client::BodyHolder;
 use crate::gateway::Gateway;
-use crate::wire_body::{WireBody, WireError};
+use spillway_front::body_budget::{BodyReservation, NoRoom};
+use spillway_front::client::BodyHolder;
+use spillway_upstream::body_limits::{
+    DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow,
+};
+use spillway_upstream::wire_body::{WireBody, WireError};
 
-/// Most bytes of a refused body that are still read.
-pub(crate) const DISCARDED_BYTES_MAX: u64 = 1 << 20;
-/// Longest time for which a refused body is still read.
-pub(crate) const DISCARD_TIME_MAX: Duration = Duration::from_secs(1);
 /// Most bytes allocated at once for a body, whatever length its sender announces.
 const FIRST_ROOM_MAX: usize = 256 << 10;
 /// Most bytes allocated at once, as a multiple of the bytes received: senders that announce much
@@ -36,12 +35,13 @@ const MEMORY_LOOK: Duration = Duration::from_secs(1);
 
 /// Complete body in memory.
 #[derive(Debug)]
-pub(crate) struct Buffered {
-    pub(crate) bytes: Bytes,
+pub struct Buffered {
+    /// The whole body.
+    pub bytes: Bytes,
     /// Time waited for the whole body.
-    pub(crate) wait: Duration,
+    pub wait: Duration,
     /// Memory reservation; to be kept as long as the bytes are.
-    pub(crate) reservation: Option<BodyReservation>,
+    pub reservation: Option<BodyReservation>,
 }
 
 /// Reads a body to its end. A body in one piece is not copied; a longer one is gathered once.
@@ -49,7 +49,7 @@ pub(crate) struct Buffered {
 /// # Errors
 /// Returns an error if the body is too large, too slow or incomplete, or if memory for bodies is
 /// used up, in all or by `holder`.
-pub(crate) async fn buffer(
+pub async fn buffer(
     gateway: &Arc<Gateway>,
     holder: Option<BodyHolder>,
     mut body: WireBody,
@@ -57,7 +57,7 @@ pub(crate) async fn buffer(
     let limits = gateway.limits();
     let started = Instant::now();
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let mut reservation = BodyReservation::new(gateway, holder);
+    let mut reservation = BodyReservation::new(gateway.front_door(), holder);
     let mut gathered = Gathered::default();
     let due = (started + limits.body_timeout).into();
     while let Some(frame) = next_frame(&mut body, due, &reservation).await.transpose() {
@@ -127,7 +127,7 @@ async fn refuse_rest(body: WireBody, no_room: NoRoom) -> GatewayError {
 ///
 /// # Errors
 /// Returns an error if the body is refused.
-pub(crate) async fn refuse_announced(
+pub async fn refuse_announced(
     body: WireBody,
     headers: &HeaderMap,
     bytes_max: u64,
@@ -144,7 +144,7 @@ pub(crate) async fn refuse_announced(
 
 /// Lets a refused client finish sending, within limits. Closing a connection with unread bytes
 /// resets it, and the client may never see the error. Returns true if the client has finished.
-pub(crate) async fn discard(mut body: WireBody) -> bool {
+pub async fn discard(mut body: WireBody) -> bool {
     let reading = async {
         let mut bytes = 0;
         while let Some(Ok(frame)) = body.frame().await {
@@ -206,6 +206,7 @@ impl Gathered {
                 Self::Many(all)
             }
             Self::Many(mut all) => {
+                // Exactly what was reserved: a vector's own growth would go uncounted.
                 all.reserve_exact(held - all.len());
                 all.extend_from_slice(&piece);
                 Self::Many(all)
@@ -220,23 +221,6 @@ impl Gathered {
             Self::Many(bytes) => bytes.into(),
         }
     }
-}
-
-/// Refuses a body of at least `bytes` if that is too long.
-///
-/// # Errors
-/// Returns an error if `bytes` exceeds `bytes_max`.
-pub(crate) fn refuse_oversize(bytes: u64, bytes_max: u64) -> Result<(), GatewayError> {
-    if bytes <= bytes_max {
-        return Ok(());
-    }
-    let message = format!("the request body is larger than the {bytes_max} bytes allowed here");
-    Err(GatewayError::new(ErrorKind::BodyTooLarge, message))
-}
-
-pub(crate) fn too_slow(bound: Duration) -> GatewayError {
-    let message = format!("the request body did not arrive within {} s", bound.as_secs_f32());
-    GatewayError::new(ErrorKind::BodyTimeout, message)
 }
 
 fn broken(error: &WireError) -> GatewayError {

@@ -7,21 +7,22 @@ use spillway_protocol::{
 };
 use spillway_route::ShedReason;
 
-use crate::access::Grant;
 use crate::gateway::Gateway;
-use crate::relay::ReplyBody;
-use crate::request::methods::check_method;
-use crate::view::View;
+use crate::methods::check_method;
+use spillway_front::access::Grant;
+use spillway_upstream::view::View;
 
 /// Answer of a local endpoint, and true for `is_health` if it is a health check.
 #[derive(Debug)]
-pub(crate) struct LocalAnswer {
-    pub(crate) response: Response<ReplyBody>,
-    pub(crate) is_health: bool,
+pub struct LocalAnswer {
+    /// Reply.
+    pub response: Response<Bytes>,
+    /// True for a health check, which leaves no outcome.
+    pub is_health: bool,
 }
 
 /// Answers an endpoint that needs no replica; `None` for all others.
-pub(crate) fn local_answer(
+pub fn local_answer(
     gateway: &Gateway,
     view: &View,
     grant: &Grant,
@@ -57,7 +58,7 @@ pub(crate) fn local_answer(
     if let Err(error) = check_method(endpoint, method) {
         return Some(Err(error));
     }
-    let mut response = Response::new(ReplyBody::full(body));
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let json = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -65,18 +66,13 @@ pub(crate) fn local_answer(
 }
 
 /// Returns true if new requests can be served.
-pub(crate) fn is_ready(gateway: &Gateway, view: &View) -> bool {
+pub fn is_ready(gateway: &Gateway, view: &View) -> bool {
     !gateway.is_leaving() && gateway.quotas().is_ready() && !view.serves_nothing()
 }
 
 /// Returns the error for an unknown model. A node that has just started does not know all models of
 /// other nodes yet: it asks the client to retry.
-pub(crate) fn unknown_model(
-    gateway: &Gateway,
-    view: &View,
-    grant: &Grant,
-    name: &str,
-) -> GatewayError {
+pub fn unknown_model(gateway: &Gateway, view: &View, grant: &Grant, name: &str) -> GatewayError {
     const SHOWN_MAX: usize = 20;
     // The request's view may be older than the news that all models are known; then the present
     // view has the model.
@@ -112,7 +108,7 @@ pub(crate) fn unknown_model(
 }
 
 /// Returns the error for a request that a new node can neither refuse nor serve yet.
-pub(crate) fn not_known_yet(message: impl Into<String>) -> GatewayError {
+pub fn not_known_yet(message: impl Into<String>) -> GatewayError {
     let error = GatewayError::new(ErrorKind::NoReplica, message).with_retry_after(RETRY_DELAY);
     error.with_shed(ShedReason::NobodyInReach.name())
 }
@@ -129,6 +125,7 @@ fn known_model(
     grant: &Grant,
     encoded: &str,
 ) -> Result<String, GatewayError> {
+    // A badly encoded name is nobody's, as the empty name is.
     let name = decode_name(encoded).unwrap_or_default();
     if !view.names().knows(&name) {
         return Err(unknown_model(gateway, view, grant, &name));

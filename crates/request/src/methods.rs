@@ -7,7 +7,7 @@ use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError};
 ///
 /// # Errors
 /// Returns an error that names the allowed methods.
-pub(crate) fn check_method(endpoint: Endpoint<'_>, method: &Method) -> Result<(), GatewayError> {
+pub fn check_method(endpoint: Endpoint<'_>, method: &Method) -> Result<(), GatewayError> {
     let allowed = allowed_methods(endpoint);
     // An empty list means that the path does not exist; the client gets that error whatever the
     // method.
@@ -20,7 +20,7 @@ pub(crate) fn check_method(endpoint: Endpoint<'_>, method: &Method) -> Result<()
 }
 
 /// Returns the allowed methods in the form of an `Allow` header; empty for an unknown path.
-pub(crate) fn allowed_methods(endpoint: Endpoint<'_>) -> &'static str {
+pub fn allowed_methods(endpoint: Endpoint<'_>) -> &'static str {
     match endpoint {
         Endpoint::ChatCompletions
         | Endpoint::Completions

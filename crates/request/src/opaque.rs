@@ -10,17 +10,18 @@ use http_body::Body;
 use spillway_protocol::{GatewayError, Segments, V2Coding, V2Look, V2Watch, read_v2};
 use spillway_types::ModelName;
 
-use crate::body_budget::BodyReservation;
-use crate::relay::Flavour;
-use crate::request::cost::Cost;
-use crate::request::fallback::Renaming;
-use crate::request::intake::refuse_announced;
-use crate::request::path::replica_path;
-use crate::request::prepare::{Contents, Prepared, Surroundings, refuse_encoding};
-use crate::request::target::{NamePlace, ResolvedTarget, Target, Wanted};
-use crate::upstream::RequestBody;
-use crate::view::Route;
-use crate::wire_body::WireBody;
+use crate::cost::Cost;
+use crate::fallback::Renaming;
+use crate::flavour::Flavour;
+use crate::intake::refuse_announced;
+use crate::path::replica_path;
+use crate::prepared::Prepared;
+use crate::surroundings::{Contents, Surroundings, refuse_encoding};
+use crate::target::{NamePlace, ResolvedTarget, Target, Wanted};
+use spillway_front::body_budget::BodyReservation;
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::view::Route;
+use spillway_upstream::wire_body::WireBody;
 
 /// Most bytes of JSON that a compressed body may expand to, or a few bytes could demand any amount
 /// of work. Tensors behind the JSON are not expanded.
@@ -36,7 +37,7 @@ struct Opaque {
 
 impl Surroundings<'_> {
     /// Prepares a request of a route whose bodies are not read.
-    pub(super) async fn opaque(
+    pub async fn opaque(
         self,
         body: &mut WireBody,
         flavour: Flavour,
@@ -55,7 +56,11 @@ impl Surroundings<'_> {
         self.unread(body, flavour, found, path).await
     }
 
-    pub(super) async fn unread(
+    /// Prepares a request whose body is passed on unread.
+    ///
+    /// # Errors
+    /// Returns an error if the body is too large or too slow.
+    pub async fn unread(
         self,
         body: &mut WireBody,
         flavour: Flavour,

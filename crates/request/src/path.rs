@@ -8,7 +8,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use spillway_protocol::{Endpoint, ErrorKind, GatewayError, Protocol, decode_name, lies_below};
 use spillway_types::{ModelName, ModelVersion};
 
-use crate::view::{Route, RouteSpec};
+use spillway_upstream::route_spec::RouteSpec;
+use spillway_upstream::view::Route;
 
 /// Prefix of a model's name in KServe V2's paths.
 const V2_MODELS: &str = "/v2/models/";
@@ -17,7 +18,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 
 /// Model's name in a V2 path, with its replacement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Renamed<'a> {
+pub struct Renamed<'a> {
     /// Name as the path has it, percent-encoded.
     encoded: &'a str,
     /// Name to put in its place.
@@ -28,7 +29,7 @@ pub(crate) struct Renamed<'a> {
 
 impl<'a> Renamed<'a> {
     /// Returns the replacement; `None` if the path has this model already, and the version if any.
-    pub(crate) fn of(
+    pub fn of(
         endpoint: Endpoint<'a>,
         model: &'a ModelName,
         version: Option<&'a ModelVersion>,
@@ -46,19 +47,20 @@ impl<'a> Renamed<'a> {
 /// Path prefix of a route at this gateway, and its replacement at replicas. Both without a slash at
 /// the end, so that the rest begins with a new segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Prefixes<'a> {
+pub struct Prefixes<'a> {
     here: &'a str,
     there: &'a str,
 }
 
 impl<'a> Prefixes<'a> {
     /// Returns the prefixes; `None` if replicas see paths unchanged.
-    pub(crate) fn of(spec: &'a RouteSpec) -> Option<Self> {
+    pub fn of(spec: &'a RouteSpec) -> Option<Self> {
         let (here, there) = (spec.path_prefix.as_deref()?, spec.replace_prefix.as_deref()?);
         Some(Self::new(here, there))
     }
 
-    pub(crate) fn new(here: &'a str, there: &'a str) -> Self {
+    /// Returns the prefixes without a slash at their ends.
+    pub fn new(here: &'a str, there: &'a str) -> Self {
         let bare = |prefix: &'a str| prefix.strip_suffix('/').unwrap_or(prefix);
         Self { here: bare(here), there: bare(there) }
     }
@@ -70,7 +72,7 @@ impl<'a> Prefixes<'a> {
 
     /// Returns the gateway's path for a replica's path `target`; `None` if the route does not lead
     /// there.
-    pub(crate) fn client_path(self, target: &str) -> Option<String> {
+    pub fn client_path(self, target: &str) -> Option<String> {
         let path = &target[..target.find(['?', '#']).unwrap_or(target.len())];
         if !lies_below(path, self.there) {
             return None;
@@ -87,7 +89,7 @@ impl<'a> Prefixes<'a> {
 }
 
 /// Returns the path and query for the replica.
-pub(crate) fn replica_path(
+pub fn replica_path(
     head: &Parts,
     route: &Route,
     renamed: Option<Renamed<'_>>,

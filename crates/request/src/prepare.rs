@@ -1,140 +1,43 @@
 //! Reads a request far enough to route it. The only place that rejects malformed requests.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::Method;
 use http::request::Parts;
-use http::uri::PathAndQuery;
-use http::{HeaderMap, Method};
 use http_body::Body;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
     Changes, CompletionApi, Echo, Endpoint, EngineFields, ErrorKind, Facts, Form, GatewayError,
-    KeySources, Protocol, Segments, Terms, UsageTelling, UsageWish, change, decode_name,
-    nearest_path, read_facts, read_form,
+    Protocol, Segments, Terms, UsageTelling, UsageWish, change, decode_name, read_facts, read_form,
 };
-use spillway_types::{Deadline, Inquiry, ModelName, ReplicaSlot};
+use spillway_types::ModelName;
 
-use crate::access::Grant;
-use crate::body_budget::BodyReservation;
-use crate::gateway::Gateway;
-use crate::place::Place;
-use crate::relay::Flavour;
-use crate::remote::GuestTerms;
-use crate::replica::Replica;
-use crate::request::affinity::affinity;
-use crate::request::continuation::ContinuationTerms;
-use crate::request::cost::Cost;
-use crate::request::fallback::Renaming;
-use crate::request::grpc::{call_timeout, refuse_no_call};
-use crate::request::headers::TIMEOUT_MS;
-use crate::request::intake::{Buffered, buffer, refuse_announced};
-use crate::request::local::not_known_yet;
-use crate::request::methods::check_method;
-use crate::request::path::{Renamed, replica_path};
-use crate::request::prompt::{Prompt, PromptScope, engine_salt, hash_prompt};
-use crate::request::salting::Salting;
-use crate::request::stored::Stored;
-use crate::request::target::{NamePlace, ResolvedTarget, Target, Wanted};
-use crate::upstream::{OutboundBody, RequestBody};
-use crate::view::{Route, View};
-use crate::wire_body::WireBody;
-
-/// A request that is ready to be sent.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) route: Arc<Route>,
-    pub(crate) inquiry: Inquiry,
-    /// True if the client's address belongs to a single client.
-    pub(crate) is_one_client: bool,
-    pub(crate) body: RequestBody,
-    /// Salted body for replicas that keep cache entries apart, if the tenant shares none with
-    /// others.
-    pub(crate) salting: Option<Box<Salting>>,
-    /// Upper bound of the tokens that the request may use.
-    pub(crate) cost: Cost,
-    pub(crate) path: PathAndQuery,
-    /// Choices besides route and model.
-    pub(crate) target: Target,
-    /// The only replica that can answer, e.g. since it stores the response asked for.
-    pub(crate) pinned: Option<ReplicaSlot>,
-    pub(crate) flavour: Flavour,
-    /// True if the gateway requested the stream's usage report, and not the client.
-    pub(crate) strip_usage: bool,
-    /// Model as the client named it, if the reply's id is to be remembered with its replica.
-    pub(crate) stored_for: Option<ModelName>,
-    /// Facts for continuing the stream; `None` if it is not to be continued.
-    pub(crate) continuing: Option<ContinuationTerms>,
-    /// Time that the client took to send its body.
-    pub(crate) body_wait: Duration,
-    pub(crate) _reservation: Option<BodyReservation>,
-}
-
-impl Prepared {
-    /// Releases the memory reservation, when the body is no longer held.
-    pub(crate) fn forget_reservation(&mut self) {
-        self._reservation = None;
-    }
-
-    /// Returns the body for one attempt; `None` if it was streamed to an earlier one.
-    pub(crate) fn body_for(&mut self, replica: &Replica) -> Option<OutboundBody> {
-        match (&self.salting, replica.spec().salt_field) {
-            (Some(salting), Some(field)) => Some(OutboundBody::of(salting.body(field))),
-            _ => self.body.for_attempt(),
-        }
-    }
-
-    /// Returns true if replies of the replica must not tell cached tokens: some tenant's prompts
-    /// are isolated, and the replica does not keep this request's cache entries apart.
-    pub(crate) fn hides_cache(&self, gateway: &Gateway, replica: &Replica) -> bool {
-        let is_isolated = self.inquiry.is_isolated;
-        let is_apart =
-            replica.spec().salt_field.is_some() && (self.salting.is_some() || !is_isolated);
-        let is_hidden = is_isolated || gateway.authenticator.isolates_any();
-        is_hidden && !is_apart && self.flavour != Flavour::Grpc
-    }
-
-    /// Returns true if replies from this place must not tell cached tokens; false for another
-    /// region, which hides them itself.
-    pub(crate) fn hides_cache_at(&self, gateway: &Gateway, place: Option<&Place>) -> bool {
-        let replica = place.and_then(Place::replica);
-        replica.is_some_and(|replica| self.hides_cache(gateway, replica))
-    }
-}
-
-/// Parts of a body that routing uses; empty if the body is not read.
-#[derive(Debug, Default)]
-pub(super) struct Contents<'f> {
-    prompt: Prompt,
-    output_tokens_max: Option<u32>,
-    user: Option<&'f str>,
-}
-
-/// Context for reading a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Surroundings<'a> {
-    pub(crate) gateway: &'a Arc<Gateway>,
-    pub(crate) view: &'a View,
-    pub(crate) head: &'a Parts,
-    pub(crate) client: IpAddr,
-    /// True if the client's address belongs to a single client.
-    pub(crate) is_one_client: bool,
-    pub(crate) started: Instant,
-    /// Terms of the node that forwarded the request; `None` for a client's own request.
-    pub(crate) guest: Option<&'a GuestTerms>,
-    /// Permissions of the credential.
-    pub(crate) grant: &'a Grant,
-}
+use crate::continuation_terms::ContinuationTerms;
+use crate::cost::Cost;
+use crate::fallback::Renaming;
+use crate::flavour::Flavour;
+use crate::grpc::refuse_no_call;
+use crate::local::not_known_yet;
+use crate::methods::check_method;
+use crate::path::{Renamed, replica_path};
+use crate::prepared::Prepared;
+use crate::prompt::{PromptScope, engine_salt, hash_prompt};
+use crate::salting::Salting;
+use crate::stored::Stored;
+use crate::surroundings::{Contents, Surroundings, no_such_path, refuse_encoding};
+use crate::target::{NamePlace, ResolvedTarget, Wanted};
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::view::Route;
+use spillway_upstream::wire_body::WireBody;
 
 /// Reads a request's body and finds its route and model. A body that was not begun stays in `body`.
 ///
 /// # Errors
 /// Returns an error if the request is malformed, too large or too slow, or if nothing here serves
 /// it.
-pub(crate) async fn prepare(
+pub async fn prepare(
     around: Surroundings<'_>,
     body: &mut WireBody,
     endpoint: Endpoint<'_>,
@@ -168,6 +71,7 @@ async fn read(
             Protocol::Grpc => Err(refuse_no_call(head)),
         };
     }
+    // Behind a prefix the replicas judge methods; those of built-in endpoints are known here.
     check_method(endpoint, &head.method)?;
     match endpoint {
         Endpoint::Responses
@@ -340,13 +244,6 @@ impl Surroundings<'_> {
         self.unread(body, Flavour::KServeV2, found, path).await
     }
 
-    pub(super) async fn buffer(self, body: &mut WireBody) -> Result<Buffered, GatewayError> {
-        let bytes_max = self.gateway.limits().body_bytes_max;
-        let body = refuse_announced(body.take(), &self.head.headers, bytes_max).await?;
-        let holder = self.is_one_client.then(|| self.gateway.body_holder(self.client));
-        buffer(self.gateway, holder, body).await
-    }
-
     /// Returns the salted body for replicas that keep cache entries apart; `None` if the tenant
     /// needs none.
     fn salting(
@@ -359,39 +256,6 @@ impl Surroundings<'_> {
         let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
         let salt = engine_salt(&self.gateway.prompt_hasher(), facts, body, scope)?;
         Some(Salting::new(salt, facts, body, changes))
-    }
-
-    pub(super) fn inquiry(
-        self,
-        route: &Route,
-        model: Option<ModelName>,
-        contents: Contents<'_>,
-    ) -> Result<Inquiry, GatewayError> {
-        let Contents { prompt, output_tokens_max, user } = contents;
-        let Prompt { blocks: prefix, bytes: prompt_bytes } = prompt;
-        let asked = match self.guest {
-            Some(guest) => Some(guest.time_left),
-            None => asked_timeout(&self.head.headers)?,
-        };
-        let total = route.spec.timeouts.total;
-        let budget = asked.map_or(total, |asked| asked.min(total));
-        let sources = KeySources { headers: &self.head.headers, user, client: self.client };
-        let hash_by = route.spec.hash_by.as_ref();
-        Ok(Inquiry {
-            affinity: affinity(hash_by, &self.gateway.key_hasher, sources, &prefix),
-            session: None,
-            model,
-            prefix,
-            prompt_bytes,
-            output_tokens_max,
-            client: self.client,
-            deadline: Deadline::after(self.started, budget),
-            hop: self.guest.map_or(0, |guest| guest.hop),
-            tenant: self.grant.tenant.clone(),
-            priority: self.grant.priority,
-            residency: self.grant.allowed().and(&route.spec.residency),
-            is_isolated: self.grant.is_isolated,
-        })
     }
 
     fn contents<'f>(self, facts: &'f Facts<'_>, body: &[u8], model: &ModelName) -> Contents<'f> {
@@ -440,32 +304,6 @@ fn asks_no_usage(facts: &Facts<'_>) -> bool {
     facts.stream && facts.include_usage != Some(true)
 }
 
-/// Returns the client's own time budget, the least of those in the headers; `None` without one.
-///
-/// # Errors
-/// Returns an error if a header is malformed.
-pub(crate) fn asked_timeout(headers: &HeaderMap) -> Result<Option<Duration>, GatewayError> {
-    let of_call = call_timeout(headers)?;
-    let Some(value) = headers.get(&TIMEOUT_MS) else { return Ok(of_call) };
-    let milliseconds = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    let asked = milliseconds.map(Duration::from_millis).ok_or_else(|| {
-        let message = format!("the header {TIMEOUT_MS} must be a whole number of milliseconds");
-        GatewayError::new(ErrorKind::BadRequest, message)
-    })?;
-    Ok(Some(of_call.map_or(asked, |of_call| asked.min(of_call))))
-}
-
-/// Refuses a compressed body, which cannot be read for its model without unpacking.
-pub(super) fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
-    let values = headers.get_all(http::header::CONTENT_ENCODING).iter();
-    let mut codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    if codings.all(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"identity")) {
-        return Ok(());
-    }
-    let message = "compressed request bodies are not read here: send the body as it is";
-    Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message))
-}
-
 fn unclear_path() -> GatewayError {
     let message = "servers could read the path as another one: it must have no dot segments, doubled \
                    or encoded slashes, backslashes, semicolons or needless escapes";
@@ -486,14 +324,6 @@ fn no_body(head: &Parts) -> GatewayError {
          with JSON"
     );
     GatewayError::new(ErrorKind::BadRequest, message)
-}
-
-pub(super) fn no_such_path(head: &Parts) -> GatewayError {
-    let (method, path) = (Echo(head.method.as_str()), Echo(head.uri.path()));
-    let near = nearest_path(head.uri.path()).filter(|near| *near != head.uri.path());
-    let hint = near.map(|near| format!(": did you mean {near}?")).unwrap_or_default();
-    let message = format!("nothing is served at {method} {path}{hint}");
-    GatewayError::new(ErrorKind::RouteNotFound, message)
 }
 
 fn bad_model_path() -> GatewayError {

@@ -15,26 +15,26 @@ const DIGEST_RUN_BYTES: usize = 256;
 
 /// A prompt as routing sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Prompt {
+pub struct Prompt {
     /// Hashes of the blocks.
-    pub(crate) blocks: BlockHashes,
+    pub blocks: BlockHashes,
     /// Size in bytes, with each image counted as text.
-    pub(crate) bytes: u32,
+    pub bytes: u32,
 }
 
 /// Scope within which prompts may share cache entries.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PromptScope<'a> {
+pub struct PromptScope<'a> {
     /// Model that reads the prompt, aliases resolved.
-    pub(crate) model: &'a ModelName,
+    pub model: &'a ModelName,
     /// The tenant, if it must not share cache entries with others.
-    pub(crate) tenant: Option<&'a TenantName>,
+    pub tenant: Option<&'a TenantName>,
 }
 
 /// Hashes the prompt of `body`, from which `facts` were read. Needs the whole body: engines put
 /// tools and instructions before the messages, and clients mostly send them behind.
 #[must_use]
-pub(crate) fn hash_prompt(
+pub fn hash_prompt(
     hasher: &PrefixHasher,
     facts: &Facts<'_>,
     body: &[u8],
@@ -67,7 +67,7 @@ pub(crate) fn hash_prompt(
 
 /// Returns the salt for engines that keep cache entries of prompts apart; `None` if the tenant
 /// shares them.
-pub(crate) fn engine_salt(
+pub fn engine_salt(
     hasher: &PrefixHasher,
     facts: &Facts<'_>,
     body: &[u8],

@@ -6,8 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_quota::{LimitKind, QuotaAsk, Rates};
 use spillway_types::Inquiry;
 
-use crate::access::Grant;
 use crate::gateway::Gateway;
+use spillway_front::access::Grant;
 
 /// Names of the headers of one kind: the limit, the rest of it, and the time until all of it is
 /// back.
@@ -25,7 +25,7 @@ static TOKENS: Names = [
 ];
 
 /// Returns the rate limits that apply to a request; `None` in most cases.
-pub(super) fn rates(gateway: &Gateway, grant: &Grant, inquiry: &Inquiry) -> Option<Rates> {
+pub fn rates(gateway: &Gateway, grant: &Grant, inquiry: &Inquiry) -> Option<Rates> {
     gateway.quotas().rates(&QuotaAsk {
         key: grant.key.as_ref().map(|key| key.as_str()),
         tenant: inquiry.tenant.as_ref().map(|tenant| tenant.as_str()),
@@ -37,7 +37,7 @@ pub(super) fn rates(gateway: &Gateway, grant: &Grant, inquiry: &Inquiry) -> Opti
 }
 
 /// Adds the headers with the current state of the rate limits at this node.
-pub(super) fn tell(gateway: &Gateway, rates: &Rates, headers: &mut HeaderMap) {
+pub fn tell(gateway: &Gateway, rates: &Rates, headers: &mut HeaderMap) {
     let now_ns = gateway.quotas().clock_ns(Instant::now());
     for (kind, names) in [(LimitKind::RequestRate, &REQUESTS), (LimitKind::TokenRate, &TOKENS)] {
         let Some(room) = rates.room(now_ns, kind) else { continue };

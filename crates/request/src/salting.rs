@@ -5,7 +5,7 @@ use spillway_protocol::{Changes, Facts, SaltField, Segments, change, salted};
 
 /// Salted bodies of a request, for replicas that can keep cache entries apart.
 #[derive(Clone, Debug)]
-pub(crate) struct Salting {
+pub struct Salting {
     salt: String,
     /// Body with `cache_salt`.
     by_cache_salt: Segments,
@@ -16,12 +16,7 @@ pub(crate) struct Salting {
 impl Salting {
     /// Builds the bodies from a body with its `facts`, with these changes and `salt` in place of
     /// the client's own.
-    pub(crate) fn new(
-        salt: String,
-        facts: &Facts<'_>,
-        body: &Bytes,
-        changes: &Changes<'_>,
-    ) -> Box<Self> {
+    pub fn new(salt: String, facts: &Facts<'_>, body: &Bytes, changes: &Changes<'_>) -> Box<Self> {
         let with = |field| change(body, facts, &Changes { salt: Some((field, &salt)), ..*changes });
         let by_cache_salt = with(SaltField::CacheSalt);
         let by_extra_key = with(SaltField::ExtraKey);
@@ -29,7 +24,7 @@ impl Salting {
     }
 
     /// Puts the salt into another body; `None` if that cannot be read.
-    pub(crate) fn again(self, body: &Segments) -> Option<Box<Self>> {
+    pub fn again(self, body: &Segments) -> Option<Box<Self>> {
         let body = in_one_piece(body);
         let by_cache_salt = salted(&body, (SaltField::CacheSalt, &self.salt))?;
         let by_extra_key = salted(&body, (SaltField::ExtraKey, &self.salt))?;
@@ -37,7 +32,7 @@ impl Salting {
     }
 
     /// Returns the body for a replica that uses this field.
-    pub(crate) fn body(&self, field: SaltField) -> &Segments {
+    pub fn body(&self, field: SaltField) -> &Segments {
         match field {
             SaltField::CacheSalt => &self.by_cache_salt,
             SaltField::ExtraKey => &self.by_extra_key,

@@ -1,12 +1,25 @@
-//! The answer of `/steering`, on the listeners of clients and of operators.
+//! Steering of clients: what is known of each region, and the answer of `/steering`, on the listeners of clients and of operators.
 
 use bytes::Bytes;
 use http::StatusCode;
-use spillway_types::Steering;
+use spillway_types::{RegionName, Steering};
+use spillway_upstream::region_steering::RegionSteering;
 
 use crate::gateway::Gateway;
 
 impl Gateway {
+    /// Returns the steering of every region, the own one first.
+    #[must_use]
+    pub fn region_steering(&self) -> Vec<RegionSteering> {
+        let own = RegionName::from(self.config.region.as_str());
+        let mut known = self.regions().steering(&own);
+        if let (None, Some(own)) = (self.remote(), known.first_mut()) {
+            // A node outside a cluster is its whole region, and no gossip announces its steering.
+            own.steering = self.steering();
+        }
+        known
+    }
+
     /// Returns the status and JSON body of `/steering`: 200 if new clients should be sent here,
     /// else 503 with the reason.
     #[must_use]

@@ -7,24 +7,29 @@ use std::time::Instant;
 use spillway_protocol::{Echo, ErrorKind, GatewayError, Segments};
 use spillway_types::ReplicaSlot;
 
-use crate::relay::Flavour;
-use crate::remote::Destination;
-use crate::request::cost::Cost;
-use crate::request::path::replica_path;
-use crate::request::prepare::{Contents, Prepared, Surroundings, no_such_path};
-use crate::request::target::Target;
-use crate::stored_responses::Home;
-use crate::upstream::RequestBody;
-use crate::wire_body::WireBody;
+use crate::cost::Cost;
+use crate::flavour::Flavour;
+use crate::path::replica_path;
+use crate::prepared::Prepared;
+use crate::surroundings::{Contents, Surroundings, no_such_path};
+use crate::target::Target;
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::remote::Destination;
+use spillway_upstream::stored_responses::Home;
+use spillway_upstream::wire_body::WireBody;
 
 /// Location of a stored response.
-pub(super) enum Stored {
+#[derive(Debug)]
+pub enum Stored {
+    /// A replica of this region.
     Here(ReplicaSlot),
+    /// A node of another region.
     There(Destination),
 }
 
 impl Stored {
-    pub(super) fn split(self) -> (Option<ReplicaSlot>, Option<Destination>) {
+    /// Returns the two cases apart.
+    pub fn split(self) -> (Option<ReplicaSlot>, Option<Destination>) {
         match self {
             Self::Here(slot) => (Some(slot), None),
             Self::There(destination) => (None, Some(destination)),
@@ -35,7 +40,7 @@ impl Stored {
 impl Surroundings<'_> {
     /// Prepares a request about a stored response, which only the replica that stored it can
     /// answer.
-    pub(super) async fn stored_response(
+    pub async fn stored_response(
         self,
         body: &mut WireBody,
         id: &str,
@@ -52,6 +57,7 @@ impl Surroundings<'_> {
             path: replica_path(self.head, route, None)?,
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
             salting: None,
+            // To read, cancel or delete a response generates nothing.
             cost: Cost::default(),
             target: Target { home, ..Target::default() },
             pinned,
@@ -71,7 +77,7 @@ impl Surroundings<'_> {
     /// # Errors
     /// Returns an error if the response belongs or may belong to another tenant, without a word
     /// about its existence, or if the key may not use its model.
-    pub(super) fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
+    pub fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
         let Some(stored) = self.gateway.responses.find(id, Instant::now()) else {
             // Another node may have stored it, or this node before a restart, for any tenant.
             return if self.is_shared() { Ok(None) } else { Err(no_such_response(id)) };

@@ -5,52 +5,53 @@ use std::sync::Arc;
 use spillway_protocol::{Echo, ErrorKind, GatewayError};
 use spillway_types::{ModelName, ModelVersion, RegionName, ReplicaSlot, Residency};
 
-use crate::names::{AskedName, Unresolved};
-use crate::pending_guests::PendingGuest;
-use crate::remote::{Destination, GuestTerms};
-use crate::request::fallback::{Fallback, Renaming};
-use crate::request::local::unknown_model;
-use crate::request::prepare::Surroundings;
-use crate::split::{ArmSources, ChosenArm};
-use crate::versions::{NoVersion, Pin, VersionTelling};
-use crate::view::Route;
+use crate::fallback::{Fallback, Renaming};
+use crate::local::unknown_model;
+use crate::surroundings::Surroundings;
+use spillway_upstream::names::{AskedName, Unresolved};
+use spillway_upstream::pending_guests::PendingGuest;
+use spillway_upstream::remote::{Destination, GuestTerms};
+use spillway_upstream::split::{ArmSources, ChosenArm};
+use spillway_upstream::versions::{NoVersion, Pin, VersionTelling};
+use spillway_upstream::view::Route;
 
 /// Choices for a request besides its route and model.
 #[derive(Debug, Default)]
-pub(crate) struct Target {
+pub struct Target {
     /// Required version of the model.
-    pub(crate) pin: Option<Pin>,
+    pub pin: Option<Pin>,
     /// Arm, if the client asked for a split.
-    pub(crate) arm: Option<ChosenArm>,
+    pub arm: Option<ChosenArm>,
     /// Fallback models, if the requested one cannot be served.
-    pub(crate) fallback: Option<Fallback>,
+    pub fallback: Option<Fallback>,
     /// Node of another region that alone can serve the request.
-    pub(crate) home: Option<Destination>,
+    pub home: Option<Destination>,
     /// Other region that the request's session belongs to.
-    pub(crate) session_region: Option<RegionName>,
+    pub session_region: Option<RegionName>,
     /// Share of a guest in the count of guests without a place.
-    pub(crate) coming: Option<PendingGuest>,
+    pub coming: Option<PendingGuest>,
     /// Residency rules of the credential and of the client's country, without those of the route.
-    pub(crate) granted: Residency,
+    pub granted: Residency,
 }
 
 /// Model as a request asks for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub struct Wanted<'a> {
     /// Name of the model; `None` means the route's default.
-    pub(crate) name: Option<&'a str>,
+    pub name: Option<&'a str>,
     /// Version, if the request has a separate field for it.
-    pub(crate) version: Option<&'a str>,
+    pub version: Option<&'a str>,
     /// User field of the body, if the body is read.
-    pub(crate) user: Option<&'a str>,
+    pub user: Option<&'a str>,
     /// Replica that stores the response which the request continues.
-    pub(crate) stored_at: Option<ReplicaSlot>,
-    pub(crate) place: NamePlace,
+    pub stored_at: Option<ReplicaSlot>,
+    /// Place of the name in the request.
+    pub place: NamePlace,
 }
 
 /// Place of the model's name in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NamePlace {
+pub enum NamePlace {
     /// A JSON body, which can be changed, but has no field for a version.
     Body,
     /// A form, which cannot be changed.
@@ -65,15 +66,18 @@ pub(crate) enum NamePlace {
 
 /// Route and model of a request, with the choices besides.
 #[derive(Debug)]
-pub(crate) struct ResolvedTarget {
-    pub(crate) route: Arc<Route>,
-    pub(crate) model: ModelName,
-    pub(crate) target: Target,
+pub struct ResolvedTarget {
+    /// Route.
+    pub route: Arc<Route>,
+    /// Model.
+    pub model: ModelName,
+    /// Choices besides route and model.
+    pub target: Target,
 }
 
 impl<'a> Wanted<'a> {
     /// Returns a request for a name without version, user and stored response.
-    pub(crate) fn named(name: Option<&'a str>, place: NamePlace) -> Self {
+    pub fn named(name: Option<&'a str>, place: NamePlace) -> Self {
         Self { name, version: None, user: None, stored_at: None, place }
     }
 }
@@ -83,7 +87,7 @@ impl Surroundings<'_> {
     ///
     /// # Errors
     /// Returns an error if nothing here serves the model.
-    pub(crate) fn find(
+    pub fn find(
         self,
         prefixed: Option<Arc<Route>>,
         wanted: Wanted<'_>,
@@ -96,6 +100,7 @@ impl Surroundings<'_> {
         let is_fixed = wanted.place == NamePlace::Form;
         let sources = (!is_fixed).then_some(sources);
         let asked = AskedName { name, version: wanted.version, sources };
+        // The node that sent a guest has resolved its name and drawn its arm.
         let resolved = match self.guest.and_then(GuestTerms::resolved) {
             Some(resolved) => Ok(resolved),
             None => self.view.names().resolve(asked, || self.gateway.dice()),
@@ -163,13 +168,13 @@ impl Surroundings<'_> {
 
 impl Target {
     /// Returns the version to write into a request that has a field for it.
-    pub(crate) fn version(&self) -> Option<&ModelVersion> {
+    pub fn version(&self) -> Option<&ModelVersion> {
         self.pin.as_ref().map(|pin| &pin.version)
     }
 
     /// Lets fallback models serve the request if its own cannot. A client that asked for one
     /// version of a model gets that or an error.
-    pub(crate) fn allow_fallback(
+    pub fn allow_fallback(
         &mut self,
         around: Surroundings<'_>,
         route: &Arc<Route>,

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use spillway_protocol::TrustedProxies;
 
 use super::*;
-use crate::access::{AccessMode, AccessSwitch};
-use crate::client::ConnectionFacts;
+use spillway_front::access::{AccessMode, AccessSwitch};
+use spillway_front::client::ConnectionFacts;
 
 fn client(trusted: &[&str]) -> ConnectionFacts {
     client_by(trusted, AccessMode::Keys)
