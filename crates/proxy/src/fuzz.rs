@@ -1,42 +1,19 @@
-//! Fuzz targets for input from clients, trusted proxies and replicas.
+//! Fuzz targets for cookies of clients and replies of replicas.
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use spillway_prefix::{PrefixConfig, PrefixHasher};
 
-use crate::access::fuzz::{claims, presented_key};
-use crate::client::fuzz::{connection_start, proxy_header};
 use crate::request::fuzz::retry_after_header;
-use crate::session::{SessionSpec, Sessions};
+use spillway_upstream::session::{SessionSpec, Sessions};
 
 /// A fuzz target: the name of its folder of inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All fuzz targets of this crate.
-pub const TARGETS: &[Target] = &[
-    ("proxy_header", proxy_header),
-    ("connection_start", connection_start),
-    ("presented_key", presented_key),
-    ("claims", claims),
-    ("session_cookie", session_cookie),
-    ("retry_after_header", retry_after_header),
-];
-
-/// Returns headers made of lines `name: value`. Other lines are left out, as a parser would refuse
-/// them.
-pub(crate) fn headers_in(input: &[u8]) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    for line in input.split(|byte| *byte == b'\n').take(64) {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
-        let name = HeaderName::from_bytes(&line[..colon]);
-        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
-        if let (Ok(name), Ok(value)) = (name, value) {
-            headers.append(name, value);
-        }
-    }
-    headers
-}
+pub const TARGETS: &[Target] =
+    &[("session_cookie", session_cookie), ("retry_after_header", retry_after_header)];
 
 /// Asserts that a cookie leads only to a replica that it names in full, and that the cookie set in
 /// the reply leads back to that replica.

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use spillway_types::{Outcome, Sign};
 
-use crate::gateway::Gateway;
-use crate::learning::Learning;
+use spillway_upstream::connection::WorkerPools;
+
+use spillway_request::gateway::Gateway;
+use spillway_upstream::learning::Learning;
 
 /// Most outcomes between two visits of the feedback task.
 const OUTCOMES_MAX: usize = 16_384;
@@ -48,13 +50,18 @@ impl Worker {
         }
     }
 
+    /// Returns this worker's pools at the replicas.
+    pub(crate) fn pools(&self) -> WorkerPools<'_> {
+        WorkerPools { worker: self.id, background: &self.gateway.background }
+    }
+
     /// Closes this worker's expired idle connections to replicas, until the gateway drains.
     pub async fn sweep_loop(self: Arc<Self>) {
         let mut interval = tokio::time::interval(SWEEP_INTERVAL);
         loop {
             tokio::select! {
                 _ = interval.tick() => {}
-                () = self.gateway.draining.cancelled() => return,
+                () = self.gateway.front_door().draining().cancelled() => return,
             }
             let now = Instant::now();
             for replica in self.gateway.view().replicas() {

@@ -60,6 +60,7 @@ impl Relay {
     }
 
     fn read_ahead(&mut self, cx: &mut Context<'_>) {
+        // A reply that has ended needs no buffer.
         if !self.is_served() {
             return;
         }

@@ -4,49 +4,58 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http_body::Frame;
+use spillway_journey::{BreakCause, StreamBreak, StreamEnd, StreamRest, StreamStep};
 use spillway_protocol::Next;
 use spillway_types::End;
 
-use crate::continuations::{Broke, Continuation, ContinuationRefused};
 use crate::relay::events::Events;
 use crate::relay::relay_body::Relay;
 use crate::request::{ContinuationFound, ContinuationPosition};
+use spillway_upstream::continuations::Continuation;
+use spillway_upstream::place::Place;
 
 impl Relay {
     /// Tries to continue a stream whose replica's part ended like this. Returns true if another
     /// replica is looked for, or if only the last events were missing.
     pub(super) fn goes_on(&mut self, end: End) -> bool {
         let is_told = self.events.as_ref().is_some_and(Events::has_fault);
-        let Some(broke) = broke(end, is_told) else { return false };
-        let Some(resume) = self.plan.resume.take() else { return false };
+        let Some(cause) = BreakCause::of(end, is_told) else { return false };
+        // Taken, so that a stream that can't be continued now is not continued after a later
+        // failure either.
+        let Some(mut resume) = self.plan.resume.take() else { return false };
         // A stream that has sent its end needs no continuation.
         let Some(events) = self.events.as_mut().filter(|events| !events.is_done()) else {
             return false;
         };
         let terms = resume.terms();
-        let from = match events.broke_off(terms.as_ref().map_err(|unfit| *unfit)) {
-            Next::Ended(last) => {
-                self.end_without(last, end, broke);
+        let next = events.broke_off(terms.as_ref().map_err(|unfit| *unfit));
+        let from = match next {
+            Next::Behind => events.end_so_far(),
+            Next::Afresh | Next::Ended(_) | Next::Unfit(_) => ContinuationPosition::Start,
+        };
+        let rest = rest(&next, &from);
+        let place = self.place.as_ref().map(Place::of_stream);
+        match (resume.broke(StreamBreak { place, rest }), next) {
+            (StreamStep::End(StreamEnd::Complete), Next::Ended(last)) => {
+                self.count(Continuation::Over(cause, StreamEnd::Complete));
+                self.end_without(last, end);
                 return true;
             }
-            Next::Unfit(unfit) => return self.refuse(ContinuationRefused::Unfit(unfit)),
-            Next::Afresh => ContinuationPosition::Start,
-            Next::Behind => events.end_so_far(),
-        };
-        if !resume.has_turns() {
-            return self.refuse(ContinuationRefused::Count);
+            (StreamStep::End(why), _) if !why.is_after_search() => {
+                self.count(Continuation::Over(cause, why));
+                return false;
+            }
+            _ => {}
         }
-        if !resume.is_in_budget() {
-            return self.refuse(ContinuationRefused::Budget);
-        }
+        // The record leaves with the search, so the tokens are noted first.
         self.account();
         self.tell_witness(end);
         self.observer = None;
         // Dropping the connection also stops a replica that is only slow.
         self.connection = None;
-        let place = self.place.take();
+        self.place = None;
         let Some(record) = self.record.take() else { return false };
-        self.seeking = Some((end, resume.seek(record, place.as_ref(), from)));
+        self.seeking = Some((end, resume.seek(record, from)));
         true
     }
 
@@ -61,17 +70,11 @@ impl Relay {
     }
 
     /// Completes a stream whose replica failed when only the last events were missing.
-    fn end_without(&mut self, last: Bytes, end: End, broke: Broke) {
-        self.count(Continuation::Ended(broke));
+    fn end_without(&mut self, last: Bytes, end: End) {
         self.last_words = (!last.is_empty()).then(|| Frame::data(last));
         self.tell_witness(end);
         self.observer = None;
         self.close(End::Complete);
-    }
-
-    fn refuse(&self, why: ContinuationRefused) -> bool {
-        self.count(Continuation::Refused(why));
-        false
     }
 
     fn count(&self, what: Continuation) {
@@ -94,8 +97,9 @@ impl ContinuationFound {
         let Self { resume, mut record, found } = self;
         let end = relay.seeking.take().map_or(End::Cut, |(end, _)| end);
         let is_told = relay.events.as_ref().is_some_and(Events::has_fault);
-        let what = match (found, broke(end, is_told)) {
-            (Ok(dispatched), broke) => {
+        let cause = BreakCause::of(end, is_told).unwrap_or(BreakCause::Cut);
+        let what = match found {
+            Ok(dispatched) => {
                 record.resumed();
                 relay.body = dispatched.reply.response.into_body();
                 relay.connection = dispatched.reply.connection;
@@ -113,9 +117,9 @@ impl ContinuationFound {
                 if let Some(events) = &mut relay.events {
                     events.take_up();
                 }
-                Continuation::Continued(broke.unwrap_or(Broke::Cut))
+                Continuation::Continued(cause)
             }
-            (Err(failed), _) => Continuation::Failed(failed),
+            Err(why) => Continuation::Over(cause, why),
         };
         relay.record = Some(record);
         relay.count(what);
@@ -123,16 +127,12 @@ impl ContinuationFound {
     }
 }
 
-/// Returns the kind of a replica's failure; `None` for an end that is not the replica's fault.
-fn broke(end: End, is_told: bool) -> Option<Broke> {
-    match end {
-        End::Cut if is_told => Some(Broke::Error),
-        End::Cut => Some(Broke::Cut),
-        End::Stalled => Some(Broke::Stalled),
-        End::Complete
-        | End::Answered
-        | End::CancelledBeforeReply
-        | End::CancelledInReply
-        | End::DeadlinePassed => None,
+/// Returns the part of the stream that its client lacks.
+fn rest(next: &Next, from: &ContinuationPosition) -> StreamRest {
+    match (next, from) {
+        (Next::Ended(_), _) => StreamRest::LastEvents,
+        (Next::Unfit(unfit), _) => StreamRest::Unfit(unfit.name()),
+        (Next::Afresh | Next::Behind, ContinuationPosition::Start) => StreamRest::Whole,
+        (Next::Afresh | Next::Behind, ContinuationPosition::Behind { .. }) => StreamRest::Text,
     }
 }

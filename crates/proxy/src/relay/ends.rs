@@ -9,11 +9,12 @@ use spillway_protocol::grpc::{status_in, trailers_of};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_types::End;
 
-use crate::place::Place;
-use crate::relay::events::{Events, Flavour};
+use crate::relay::events::Events;
 use crate::relay::relay_body::{Broken, Relay, RelayError};
 use crate::request::RequestRecord;
-use crate::upstream::ClientHalf;
+use spillway_request::flavour::Flavour;
+use spillway_upstream::connection::ClientHalf;
+use spillway_upstream::place::Place;
 
 impl Relay {
     /// Ends the replica's part. A gRPC reply without a status was cut off: without an error the

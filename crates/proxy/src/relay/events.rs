@@ -7,50 +7,15 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use spillway_protocol::{
     EventFlavour, EventOptions, EventRelay, GatewayError, Next, Terms, Thread, Unfit, Usage,
-    is_messages,
 };
 use spillway_types::{GapHistogram, TokenCounts};
 
 use crate::request::{ContinuationPosition, has_events};
+use spillway_request::flavour::Flavour;
 
 /// Most bytes of an incomplete event that are held back, so that an error event never lands in the
 /// middle of an event. No event of a language model comes near this size.
 const HELD_BYTES_MAX: usize = 256 << 10;
-
-/// Formats of a reply's events and errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flavour {
-    /// `data:` chunks, as of chat/completions.
-    OpenAi,
-    /// Named events, as of /v1/responses.
-    Responses,
-    /// Named events, as of /v1/messages.
-    Messages,
-    /// Other events of OpenAI's API, e.g. of images, and events of unknown paths.
-    OpenAiNamed,
-    /// Events of KServe V2's generate extension.
-    KServeV2,
-    /// gRPC messages: no events, but trailers that always give the result.
-    Grpc,
-    /// Unknown events of a custom route.
-    Raw,
-}
-
-impl Flavour {
-    /// Returns the flavour of replies to JSON requests that name a model, by their path.
-    pub(crate) fn of_json(path: &str) -> Self {
-        let path = path.strip_suffix('/').unwrap_or(path);
-        if path.ends_with("/completions") {
-            Self::OpenAi
-        } else if path.ends_with("/responses") {
-            Self::Responses
-        } else if is_messages(path) {
-            Self::Messages
-        } else {
-            Self::OpenAiNamed
-        }
-    }
-}
 
 /// Event stream of one reply.
 #[derive(Debug)]
@@ -99,6 +64,7 @@ impl Events {
             }
         }
         let events = self.relay.tally().events;
+        // Comments and parts of events say nothing about the pace of the tokens.
         if events == self.events_seen {
             return;
         }

@@ -12,6 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
+use spillway_front::client::ReplyPump;
+
 use crate::relay::relay_body::{Relay, RelayError};
 
 /// Relay with two owners: the HTTP library, which asks for what the client takes, and the pump. One
@@ -40,11 +42,8 @@ pub(crate) struct PumpedRelay {
     has_ended: bool,
 }
 
-impl Pump {
-    /// Continues the reply if the client has taken nothing since the last piece. Call it from
-    /// the same task after each poll of the HTTP library. Ready once the client has taken nothing
-    /// for `patience`; `None` sets no limit.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<()> {
+impl ReplyPump for Pump {
+    fn poll(&self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<()> {
         if !self.is_owed.load(Ordering::Relaxed) {
             return Poll::Pending;
         }

@@ -14,18 +14,18 @@ use spillway_protocol::{CODE_HEADER, CacheMask, Usage, response_id_in, usage_in}
 use spillway_types::{Deadline, End, ModelName, TenantName, TokenCounts};
 use tokio::time::{Sleep, sleep_until};
 
-use crate::client::PieceOut;
-use crate::place::Place;
 use crate::relay::behind::Behind;
-use crate::relay::events::{Events, Flavour};
-use crate::replica::DOWN_LOOK;
-use crate::request::{
-    AttemptObserver, PendingContinuation, RequestRecord, StreamContinuation, clean_trailers,
-};
-use crate::stored_responses::{Home, NotKept, StoredResponse};
-use crate::upstream::{ClientHalf, Http1Connection};
-use crate::wire_body::{WireBody, WireError};
+use crate::relay::events::Events;
+use crate::request::{AttemptObserver, PendingContinuation, RequestRecord, StreamContinuation};
 use crate::worker::Worker;
+use spillway_front::client::PieceOut;
+use spillway_request::flavour::Flavour;
+use spillway_request::headers::clean_trailers;
+use spillway_upstream::connection::{ClientHalf, Http1Connection};
+use spillway_upstream::place::Place;
+use spillway_upstream::replica::DOWN_LOOK;
+use spillway_upstream::stored_responses::{Home, NotKept, StoredResponse};
+use spillway_upstream::wire_body::{WireBody, WireError};
 
 /// Plan for relaying a reply.
 #[derive(Debug)]
@@ -332,6 +332,8 @@ impl Relay {
                 Some(Frame::data(piece))
             }
         };
+        // The end is known already, so the replica's place need not wait until the client asks for
+        // more.
         if is_last && !self.is_short() {
             self.finish();
         }
@@ -426,10 +428,13 @@ impl Relay {
                     timer.as_mut().reset(wake_at.into());
                 }
             } else if self.is_paused || due < silence_due {
+                // A paused reply is due at its deadline alone: the replica waits for the client.
                 return Poll::Ready(End::DeadlinePassed);
             } else if std::mem::replace(&mut self.is_asked, true) {
                 return Poll::Ready(End::Stalled);
             } else {
+                // Nobody asked the replica for more all the while, so its silence begins to count
+                // now.
                 self.last_piece_at = now;
                 self.plan.asked_at = now;
             }

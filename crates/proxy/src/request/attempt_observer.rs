@@ -10,11 +10,11 @@ use spillway_protocol::{Usage, parse_orca};
 use spillway_route::{RefusalScope, Work};
 use spillway_types::{End, LoadReport, ModelName, Sign, SignFault, SignKind, TokenCounts};
 
-use crate::replica::Replica;
 use crate::request::cache_feedback::CacheFeedback;
-use crate::request::headers::is_event_stream;
-use crate::upstream::FailedAttempt;
 use crate::worker::Worker;
+use spillway_request::headers::is_event_stream;
+use spillway_upstream::connection::FailedAttempt;
+use spillway_upstream::replica::Replica;
 
 /// Longest rest that a replica may ask for; longer values are cut.
 pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
@@ -89,6 +89,7 @@ impl AttemptObserver {
 
     /// Notes that the attempt ended without a reply.
     pub(crate) fn failed(&mut self, failed: &FailedAttempt) {
+        // Where a retry is safe, the replica has not read the prompt.
         if let Some(feedback) = &mut self.feedback
             && failed.error.retry_safety() != RetrySafety::Never
         {
@@ -133,6 +134,7 @@ impl AttemptObserver {
         }
         let rests = self.replica.tenant_rests();
         match self.tenant.map(|tenant| rests.refused(tenant, now, retry_after)) {
+            // Others are still served there, so nothing is said about the replica's health.
             Some(RefusalScope::Tenant) => self.seen = ObservedStage::Judged,
             Some(RefusalScope::Replica) | None => self.busy(now, retry_after),
         }
@@ -184,6 +186,7 @@ impl AttemptObserver {
         }
         match end {
             End::Complete => {
+                // A reply without a body begins with its end.
                 if self.seen == ObservedStage::Nothing {
                     self.piece(now);
                 }
@@ -247,6 +250,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
+        // A date in the past asks for no rest.
         Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).ok()?,
     };
     Some(wait.min(RETRY_AFTER_MAX))

@@ -8,10 +8,10 @@ use spillway_protocol::Usage;
 use spillway_route::{Attempt, Candidate};
 use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
 
-use crate::learning::{Learning, Replied};
-use crate::replica::{PromptReading, Replica};
-use crate::request::headers::is_event_stream;
 use crate::worker::Worker;
+use spillway_request::headers::is_event_stream;
+use spillway_upstream::learning::{Learning, Replied};
+use spillway_upstream::replica::{PromptReading, Replica};
 
 /// Expected time to first token without a prediction, in milliseconds.
 const USUAL_MS: f32 = 100.0;
@@ -93,6 +93,7 @@ impl CacheFeedback {
 
     /// Notes that the attempt failed before the replica can have read the prompt.
     pub(crate) fn unread(&mut self) {
+        // A prompt that never went out was not reported as sent, so there is nothing to take back.
         if self.progress == FeedbackProgress::Sent {
             self.progress = FeedbackProgress::Unread;
         }
@@ -148,6 +149,7 @@ impl CacheFeedback {
         match self.progress {
             FeedbackProgress::Unsent => {}
             FeedbackProgress::Sent => self.worker.teach(Learning::Replied(replied)),
+            // A prompt without a full block was not reported as sent.
             FeedbackProgress::Unread if chain.as_slice().is_empty() => {}
             FeedbackProgress::Unread => {
                 self.worker.teach(Learning::Unread { identity, chain: chain.clone() });

@@ -6,11 +6,11 @@ use spillway_route::Reason;
 use spillway_types::{Deadline, ReplicaSlot, Residency};
 
 use super::*;
-use crate::gateway::{Gateway, GatewayConfig};
-use crate::queue_spec::WaitTotals;
-use crate::replica::{ReplicaProtocol, ReplicaSpec};
-use crate::settings::{Limits, Retry};
-use crate::view::View;
+use spillway_request::gateway::{Gateway, GatewayConfig};
+use spillway_upstream::queue_spec::WaitTotals;
+use spillway_upstream::replica_spec::{ReplicaProtocol, ReplicaSpec};
+use spillway_upstream::settings::{Limits, Retry};
+use spillway_upstream::view::View;
 
 fn worker() -> Arc<Worker> {
     let config = GatewayConfig {
@@ -72,7 +72,7 @@ fn attempt(prediction: Option<Prediction>) -> Attempt {
 /// Returns the feedback of a request that is on its way to the replica.
 fn sent(worker: &Arc<Worker>, replica: &Arc<Replica>, inquiry: &Inquiry) -> CacheFeedback {
     let mut feedback =
-        CacheFeedback::begin(worker, replica, inquiry, &attempt(None)).expect("a lesson");
+        CacheFeedback::begin(worker, replica, inquiry, &attempt(None)).expect("feedback");
     feedback.sent();
     feedback
 }
@@ -96,8 +96,8 @@ fn a_prompt_is_being_read_until_the_reply_begins() {
     let prediction = Prediction { prompt_tokens: 100, cached_tokens: 40, ..Prediction::default() };
     let request = inquiry(&[1, 2], 512);
     let begin = || CacheFeedback::begin(&worker, &replica, &request, &attempt(Some(prediction)));
-    let mut first = begin().expect("a lesson");
-    let second = begin().expect("a lesson");
+    let mut first = begin().expect("feedback");
+    let second = begin().expect("feedback");
     assert_eq!(replica.pending_tokens(), 120);
     first.piece(Instant::now());
     first.piece(Instant::now());
@@ -113,7 +113,7 @@ fn a_whole_reply_teaches_what_it_told() {
     let request = inquiry(&[1, 2], 600);
     let mut feedback =
         CacheFeedback::begin(&worker, &replica, &request, &attempt(Some(prediction)))
-            .expect("a lesson");
+            .expect("feedback");
     assert!(learnings(&worker).is_empty(), "there is no connection yet");
     feedback.sent();
     feedback.sent();
@@ -186,7 +186,7 @@ fn what_was_not_read_is_told_as_such_and_what_was_not_sent_not_at_all() {
     // A prompt without a full block was never reported as sent, so there is nothing to take back.
     sent(&worker, &replica, &inquiry(&[], 50)).unread();
     let mut unsent =
-        CacheFeedback::begin(&worker, &replica, &request, &attempt(None)).expect("a lesson");
+        CacheFeedback::begin(&worker, &replica, &request, &attempt(None)).expect("feedback");
     unsent.unread();
     drop(unsent);
     drop(CacheFeedback::begin(&worker, &replica, &request, &attempt(None)));

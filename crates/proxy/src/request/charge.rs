@@ -7,10 +7,10 @@ use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold};
 use spillway_route::ShedReason;
 use spillway_types::{End, Inquiry, Outcome};
 
-use crate::access::Grant;
-use crate::gateway::Gateway;
-use crate::request::cost::Cost;
-use crate::request::ending::shed_error;
+use crate::request::errors::shed_error;
+use spillway_front::access::Grant;
+use spillway_request::cost::Cost;
+use spillway_request::gateway::Gateway;
 
 /// Bytes of a reply without usage that count as one token.
 const REPLY_TOKEN_BYTES: u64 = 4;
@@ -79,6 +79,7 @@ impl Charge {
     /// Returns the tokens used; `None` if unknown.
     fn used(&self, outcome: &Outcome, reply_bytes: u64, was_sent: bool) -> Option<u64> {
         let tokens = outcome.tokens;
+        // The reply told its usage, so nothing need be estimated.
         if tokens.prompt > 0 {
             return Some(tokens.prompt.saturating_add(tokens.completion));
         }
@@ -87,6 +88,7 @@ impl Charge {
             // while.
             End::Answered => !was_sent,
             End::CancelledBeforeReply | End::CancelledInReply => !was_sent,
+            // The error of a replica generated nothing.
             _ => outcome.status >= 400,
         };
         match tokens.completion {

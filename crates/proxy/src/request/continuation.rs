@@ -5,38 +5,32 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode, header};
 use spillway_journey::{
-    ContinuationSearch, RetrySafety, SearchEnd, SearchEvent, SearchStep, Without,
+    ContinuationRules, ContinuedStream, Ending, RetrySafety, StreamBreak, StreamEnd, StreamEvent,
+    StreamReplica, StreamSight, StreamStep, Unasked,
 };
-use spillway_protocol::{
-    CompletionApi, ErrorKind, GatewayError, Segments, Terms, Thread, Unfit, UsageTelling,
-};
-use spillway_types::{RegionName, ReplicaName, ReplicaSlot};
-use tokio::time::{sleep, timeout};
+use spillway_protocol::{CompletionApi, Segments, Terms, Thread, Unfit};
+use spillway_types::{Deadline, RegionName, ReplicaSlot};
+use tokio::time::{sleep, timeout_at};
 
-use crate::continuations::{ContinuationFailed, ContinuationSpec};
-use crate::place::Place;
 use crate::request::dispatch::{Dispatch, Dispatched, Interim};
-use crate::request::headers::is_event_stream;
-use crate::request::prepare::Prepared;
 use crate::request::record::RequestRecord;
 use crate::request::tenant::tenant_key;
-use crate::upstream::RequestBody;
-use crate::view::View;
 use crate::worker::Worker;
-
-/// Terms on which the stream of a request can be continued, by its body.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ContinuationTerms {
-    pub(crate) api: CompletionApi,
-    pub(crate) telling: UsageTelling,
-    pub(crate) fit: Result<(), Unfit>,
-}
+use spillway_request::continuation_terms::ContinuationTerms;
+use spillway_request::gateway::Gateway;
+use spillway_request::headers::is_event_stream;
+use spillway_request::prepared::Prepared;
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::continuations::ContinuationSpec;
+use spillway_upstream::place::Place;
+use spillway_upstream::regions::Regions;
+use spillway_upstream::view::View;
 
 /// State of a request that is kept while its reply streams, so that it can be sent once more.
 #[derive(Debug)]
@@ -47,15 +41,12 @@ pub(crate) struct StreamContinuation {
     dice: fastrand::Rng,
     continuing: ContinuationTerms,
     spec: ContinuationSpec,
+    /// State machine that decides about continuations.
+    stream: ContinuedStream,
     /// The request as it was first sent.
     original: Segments,
     prompt_bytes: u32,
     output_tokens_max: Option<u32>,
-    /// Replicas that broke off, in order.
-    broken: Vec<ReplicaName>,
-    /// Regions whose stream broke off.
-    lost: Vec<RegionName>,
-    count: u32,
 }
 
 /// Position at which a stream goes on.
@@ -72,7 +63,16 @@ pub(crate) enum ContinuationPosition {
 pub(crate) struct ContinuationFound {
     pub(crate) resume: Box<StreamContinuation>,
     pub(crate) record: RequestRecord,
-    pub(crate) found: Result<Box<Dispatched>, ContinuationFailed>,
+    pub(crate) found: Result<Box<Dispatched>, StreamEnd>,
+}
+
+/// Facts of one moment that the continuation of a stream goes by.
+#[derive(Debug)]
+struct StreamFacts<'a> {
+    gateway: &'a Gateway,
+    prepared: &'a Prepared,
+    view: Arc<View>,
+    regions: Arc<Regions>,
 }
 
 /// Search under way. If it is dropped, the request is recorded as one that its client left.
@@ -90,8 +90,14 @@ impl StreamContinuation {
         let spec = prepared.route.spec.continuation?;
         let continuing = prepared.continuing?;
         let RequestBody::Buffered(original) = &prepared.body else { return None };
+        let stream = ContinuedStream::new(ContinuationRules {
+            count_max: spec.count_max,
+            tries_max: worker.gateway.config.retry.attempts_max,
+            needs_engine: continuing.api == CompletionApi::Chat,
+        });
         Some(Box::new(Self {
             worker: Arc::clone(worker),
+            stream,
             original: original.clone(),
             prompt_bytes: prepared.inquiry.prompt_bytes,
             output_tokens_max: prepared.inquiry.output_tokens_max,
@@ -100,9 +106,6 @@ impl StreamContinuation {
             dice: dice.clone(),
             continuing,
             spec,
-            broken: Vec::new(),
-            lost: Vec::new(),
-            count: 0,
         }))
     }
 
@@ -133,35 +136,35 @@ impl StreamContinuation {
         Terms::read(&self.body(), self.continuing.api)
     }
 
-    /// Returns true if the stream may be continued once more, by its own count.
-    pub(crate) fn has_turns(&self) -> bool {
-        self.count < self.spec.count_max
+    /// Notes that the stream broke off. Returns the step that follows.
+    pub(crate) fn broke(&mut self, broke: StreamBreak) -> StreamStep {
+        self.tell(StreamEvent::Broke(broke));
+        self.next().0
     }
 
-    /// Returns true if the retry budget allows one more retry, and takes it.
-    pub(crate) fn is_in_budget(&self) -> bool {
-        self.worker.gateway.retry_budget.try_retry(Instant::now())
+    /// Returns the next step, with the view and regions that it was decided by: slots of replicas
+    /// mean something in that view alone.
+    fn next(&mut self) -> (StreamStep, Arc<View>, Arc<Regions>) {
+        let facts = StreamFacts::new(&self.worker.gateway, &self.prepared);
+        let step = self.stream.next(&facts, Instant::now());
+        (step, facts.view, facts.regions)
     }
 
-    /// Searches a place that continues the stream, for no longer than a stream may be silent.
+    /// Reports the result of a step. Returns the safety of the retry that follows, if one does.
+    fn tell(&mut self, event: StreamEvent) -> Option<RetrySafety> {
+        let facts = StreamFacts::new(&self.worker.gateway, &self.prepared);
+        self.stream.on(event, &facts, Instant::now())
+    }
+
+    /// Searches a place that continues the stream.
     pub(crate) fn seek(
         mut self: Box<Self>,
         mut record: RequestRecord,
-        place: Option<&Place>,
         from: ContinuationPosition,
     ) -> PendingContinuation {
-        match place {
-            Some(Place::Replica(lease)) => self.broken.push(lease.replica().spec().name.clone()),
-            Some(Place::Region(place)) => self.lost.push(place.region.clone()),
-            None => {}
-        }
-        self.count += 1;
         self.write(&from);
-        let left = self.prepared.inquiry.deadline.remaining(Instant::now());
-        let bound = self.prepared.route.spec.timeouts.idle.min(left);
         PendingContinuation(Box::pin(async move {
-            let found = timeout(bound, self.find(&mut record, &from)).await;
-            let found = found.unwrap_or(Err(ContinuationFailed::Late)).map(Box::new);
+            let found = self.find(&mut record).await.map(Box::new);
             ContinuationFound { resume: self, record, found }
         }))
     }
@@ -192,76 +195,48 @@ impl StreamContinuation {
     }
 
     /// Carries out the steps of a search for a place that continues the stream.
-    async fn find(
-        &mut self,
-        record: &mut RequestRecord,
-        from: &ContinuationPosition,
-    ) -> Result<Dispatched, ContinuationFailed> {
-        let tries_max = self.worker.gateway.config.retry.attempts_max;
-        let mut search = ContinuationSearch::new(self.broken.len(), tries_max);
-        // Replicas that were asked in this round, without success.
-        let mut tried = Vec::new();
+    async fn find(&mut self, record: &mut RequestRecord) -> Result<Dispatched, StreamEnd> {
         loop {
-            match search.next() {
-                SearchStep::Try(without) => {
-                    let (event, found) = self.try_once(without, &mut tried, record, from).await;
-                    if search.on(event, || self.is_in_budget()) {
-                        record.retried(RetrySafety::Reset);
-                    } else {
-                        tried.clear();
-                    }
-                    if let Some(found) = found {
-                        return Ok(found);
-                    }
+            let (step, view, regions) = self.next();
+            let (event, found) = match step {
+                StreamStep::Try { unasked, until } => {
+                    let trying = self.try_once(unasked, view, regions, record);
+                    let tried = timeout_at(until.into(), trying).await;
+                    tried.unwrap_or((StreamEvent::TimeOver, None))
                 }
-                SearchStep::Pause(pause) => {
+                StreamStep::Pause(pause) => {
                     sleep(pause).await;
-                    search.on(SearchEvent::Paused, || false);
+                    (StreamEvent::Paused, None)
                 }
-                SearchStep::End(SearchEnd::NoPlaceLeft) => {
-                    return Err(ContinuationFailed::NoReplica);
-                }
-                SearchStep::End(SearchEnd::Failed | SearchEnd::Found) => {
-                    return Err(ContinuationFailed::Attempt);
-                }
+                StreamStep::End(end) => return Err(end),
+                // No place was found, and none is sought.
+                StreamStep::Relay => return Err(StreamEnd::Failed),
+            };
+            if let Some(safety) = self.tell(event) {
+                record.retried(safety);
+            }
+            if let Some(found) = found {
+                return Ok(found);
             }
         }
     }
 
-    /// Sends the request on one journey. The reply comes with [`SearchEvent::Stream`] alone.
+    /// Sends the request on one journey. The reply comes with [`StreamEvent::Continued`] alone.
     async fn try_once(
         &mut self,
-        without: Without,
-        tried: &mut Vec<ReplicaName>,
+        unasked: Unasked,
+        view: Arc<View>,
+        regions: Arc<Regions>,
         record: &mut RequestRecord,
-        from: &ContinuationPosition,
-    ) -> (SearchEvent, Option<Dispatched>) {
+    ) -> (StreamEvent, Option<Dispatched>) {
         let worker = Arc::clone(&self.worker);
         let gateway = &worker.gateway;
-        let view = gateway.view();
         let Some(route) = view.route_again(&self.prepared.route) else {
-            return (SearchEvent::NoPlaceLeft, None);
+            return (StreamEvent::NoRoute, None);
         };
-        self.prepared.route = route;
+        self.prepared.take_route(route);
         // Another model would not continue the text.
         self.prepared.stay_with_model();
-        let regions = gateway.regions();
-        let broken = match without {
-            Without::AllBroken => &self.broken[..],
-            Without::LastBroken => &self.broken[self.broken.len().saturating_sub(1)..],
-        };
-        let mut excluded = self.excluded(&view, broken, from);
-        if !excluded.is_any_left && (excluded.has_others || regions.others.is_empty()) {
-            return (SearchEvent::NoPlaceLeft, None);
-        }
-        // Kept by name, since a new view numbers its replicas anew.
-        excluded.slots.extend(tried.iter().filter_map(|name| view.slot(name)));
-        let mut lost = self.lost.clone();
-        if excluded.has_others {
-            // The engines of other regions are unknown here, and are taken to be like these.
-            lost.extend(regions.others.iter().map(|other| other.name.clone()));
-        }
-        let now = Instant::now();
         let tenant = tenant_key(gateway, &self.prepared);
         let mut dispatch = Dispatch {
             worker: &worker,
@@ -270,52 +245,29 @@ impl StreamContinuation {
             prepared: &mut self.prepared,
             head: &self.head,
             dice: self.dice.clone(),
-            started: now,
+            started: Instant::now(),
             tenant,
             interim: Interim::default(),
         };
         // This is no further request: no promise is redeemed, and no retry is earned.
-        let mut journey = dispatch.journey().without(excluded.slots, &lost, now);
+        let mut journey = dispatch.journey().without(unasked);
         let mut dispatched = match dispatch.drive(&mut journey, record).await {
             Ok(dispatched) => dispatched,
-            Err(error) => return (event_of(&error), None),
+            Err(error) => {
+                tracing::debug!(%error, "no other replica goes on");
+                let ending = journey.ending().unwrap_or(Ending::LastFailure);
+                return (StreamEvent::NoReply(ending), None);
+            }
         };
         if let Some(observer) = &mut dispatched.observer {
             observer.head(&dispatched.reply.response);
         }
+        // Nothing but events can follow the head that the client has received.
         if is_stream(&dispatched.reply.response) {
-            return (SearchEvent::Stream, Some(dispatched));
+            return (StreamEvent::Continued, Some(dispatched));
         }
         let replica = dispatched.place.replica();
-        tried.extend(replica.map(|replica| replica.spec().name.clone()));
-        (SearchEvent::OtherReply { is_local: replica.is_some() }, None)
-    }
-
-    /// Returns the replicas that are not to be asked: those that broke off, and those that cannot
-    /// continue a message that was begun.
-    fn excluded(
-        &self,
-        view: &View,
-        broken: &[ReplicaName],
-        from: &ContinuationPosition,
-    ) -> Excluded {
-        let is_begun = matches!(from, ContinuationPosition::Behind { .. });
-        // Only some engines can continue a message of a chat that was begun.
-        let needs_engine = is_begun && self.continuing.api == CompletionApi::Chat;
-        let mut excluded = Excluded { slots: Vec::new(), has_others: false, is_any_left: false };
-        for (replica, index) in view.replicas().iter().zip(0..) {
-            let spec = replica.spec();
-            let can = !needs_engine || spec.continues_chats;
-            let serves =
-                self.prepared.inquiry.model.as_ref().is_some_and(|m| spec.models.contains(m));
-            excluded.has_others |= serves && !can;
-            if !can || broken.contains(&spec.name) {
-                excluded.slots.push(ReplicaSlot(index));
-            } else {
-                excluded.is_any_left |= serves;
-            }
-        }
-        excluded
+        (StreamEvent::OtherReply(replica.map(|replica| replica.spec().name.clone())), None)
     }
 
     /// Returns the request's body in one piece.
@@ -332,14 +284,41 @@ impl StreamContinuation {
     }
 }
 
-/// Replicas that are not to be asked.
-#[derive(Debug)]
-struct Excluded {
-    slots: Vec<ReplicaSlot>,
-    /// True if some replicas that serve the model cannot continue.
-    has_others: bool,
-    /// True if some replicas that serve the model are left.
-    is_any_left: bool,
+impl<'a> StreamFacts<'a> {
+    fn new(gateway: &'a Gateway, prepared: &'a Prepared) -> Self {
+        Self { gateway, prepared, view: gateway.view(), regions: gateway.regions() }
+    }
+}
+
+impl StreamSight for StreamFacts<'_> {
+    fn replicas(&self) -> impl Iterator<Item = StreamReplica<'_>> {
+        let model = self.prepared.inquiry.model.as_ref();
+        self.view.replicas().iter().zip(0..).map(move |(replica, index)| {
+            let spec = replica.spec();
+            StreamReplica {
+                slot: ReplicaSlot(index),
+                name: &spec.name,
+                serves_model: model.is_some_and(|model| spec.models.contains(model)),
+                continues_chats: spec.continues_chats,
+            }
+        })
+    }
+
+    fn regions(&self) -> impl Iterator<Item = &RegionName> {
+        self.regions.others.iter().map(|other| &other.name)
+    }
+
+    fn silence_max(&self) -> Duration {
+        self.prepared.route.spec.timeouts.idle
+    }
+
+    fn deadline(&self) -> Deadline {
+        self.prepared.inquiry.deadline
+    }
+
+    fn take_retry(&self, now: Instant) -> bool {
+        self.gateway.retry_budget.try_retry(now)
+    }
 }
 
 impl PendingContinuation {
@@ -350,7 +329,7 @@ impl PendingContinuation {
 
 impl fmt::Debug for PendingContinuation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seeking")
+        f.write_str("PendingContinuation")
     }
 }
 
@@ -362,17 +341,4 @@ pub(crate) fn is_stream<T>(response: &Response<T>) -> bool {
 /// Returns true if a body is a stream of events that can be read.
 pub(crate) fn has_events(headers: &HeaderMap) -> bool {
     is_event_stream(headers) && !headers.contains_key(header::CONTENT_ENCODING)
-}
-
-/// Returns the event of the search for a journey's error.
-fn event_of(error: &GatewayError) -> SearchEvent {
-    tracing::debug!(%error, "no other replica goes on");
-    match error.kind {
-        // None is open now; the check before has found that there could be one.
-        ErrorKind::NoReplica | ErrorKind::Overloaded | ErrorKind::DeadlineExceeded => {
-            SearchEvent::NotNow
-        }
-        ErrorKind::ModelNotFound => SearchEvent::NoPlaceLeft,
-        _ => SearchEvent::Failed,
-    }
 }

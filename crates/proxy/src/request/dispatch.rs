@@ -8,29 +8,30 @@ use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
-use spillway_journey::{Connection, Event, Journey, Position, RetrySafety, StatusClass, Step};
+use spillway_journey::{
+    Connection, Event, Journey, Position, RetrySafety, StatusClass, Step, TenantKey,
+};
 use spillway_protocol::GatewayError;
 use spillway_route::{Attempt, SpillReason, Work};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use crate::place::Place;
-use crate::regions::Regions;
-use crate::replica::{Lease, Replica};
 use crate::request::attempt_observer::AttemptObserver;
 use crate::request::cache_feedback::CacheFeedback;
-use crate::request::ending::internal;
-use crate::request::headers::{address_to, remove_client_keys, tell_time_left};
-use crate::request::prepare::Prepared;
+use crate::request::errors::internal;
 use crate::request::queue::tokens;
 use crate::request::record::RequestRecord;
-use crate::tenants::TenantKey;
-use crate::upstream::{
+use crate::worker::Worker;
+use spillway_request::headers::{address_to, remove_client_keys, tell_time_left};
+use spillway_request::prepared::Prepared;
+use spillway_upstream::connection::{
     AttemptBounds, FailedAttempt, LineKind, OutboundBody, UpstreamLine, UpstreamReply, attempt,
 };
-use crate::view::View;
-use crate::wait_queues::Stay;
-use crate::worker::Worker;
+use spillway_upstream::place::Place;
+use spillway_upstream::regions::Regions;
+use spillway_upstream::replica::{Lease, Replica};
+use spillway_upstream::view::View;
+use spillway_upstream::wait_queues::QueuedRequest;
 
 /// Statuses of a replica that has no room, while another one may have.
 pub(super) const REFUSING: [StatusCode; 2] =
@@ -86,7 +87,7 @@ pub(crate) struct Dispatch<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Interim {
     /// Place in this node's queue.
-    pub(super) stay: Option<Stay>,
+    pub(super) queued_request: Option<QueuedRequest>,
     /// Hash by which the same request is recognized when it comes again; `None` until needed.
     pub(super) fingerprint: Option<u64>,
     /// The first error reply for which a better one was sought.
@@ -174,7 +175,7 @@ impl Dispatch<'_> {
         let is_renamed = self.prepared.fall_back(&self.view, &self.worker.gateway, self.head);
         if is_renamed {
             // The place in the queue was for the model before.
-            self.interim.stay = None;
+            self.interim.queued_request = None;
         }
         self.tell(journey, Event::StoodIn { is_renamed });
     }
@@ -192,7 +193,7 @@ impl Dispatch<'_> {
             self.tell(journey, Event::NoPlace);
             return None;
         };
-        self.interim.stay = None;
+        self.interim.queued_request = None;
         // From now on the request counts at the replica itself.
         self.prepared.target.coming = None;
         self.began(journey);
@@ -202,6 +203,8 @@ impl Dispatch<'_> {
         }
         self.tell(journey, Event::Asked);
         record.asked(&asked.replica.spec().name, &self.prepared.inquiry.prefix, &chosen);
+        // Assumed until the replica refuses: if the client leaves meanwhile, a replica may be at
+        // work.
         let was_sent = record.sent(true);
         let reply = match self.hedging(journey) {
             Some(hedging) => {
@@ -314,7 +317,7 @@ impl Dispatch<'_> {
             observer.sent();
             Some(request)
         };
-        attempt(worker, replica, request, bounds).await
+        attempt(worker.pools(), replica, request, bounds).await
     }
 
     pub(super) fn bounds(&self, connection: Connection) -> AttemptBounds {
@@ -329,12 +332,15 @@ impl Dispatch<'_> {
     /// Creates the request for a replica; `None` if the body was streamed to an earlier attempt.
     pub(super) fn request(&mut self, replica: &Replica) -> Option<Request<OutboundBody>> {
         let body = self.prepared.body_for(replica)?;
+        // Cloned, since another attempt may need them as they were.
         let mut headers: HeaderMap = self.head.headers.clone();
         if self.prepared.hides_cache(&self.worker.gateway, replica) {
             // The number of cached tokens cannot be removed from a compressed reply.
             headers.remove(ACCEPT_ENCODING);
         }
         let fell_back = self.prepared.fell_back_from().is_some();
+        // The headers were prepared by the first model's route, which may have let credentials
+        // pass.
         if fell_back && !self.prepared.route.spec.forward_authorization {
             remove_client_keys(&mut headers);
         }

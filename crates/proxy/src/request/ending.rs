@@ -3,13 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use spillway_journey::{Ending, Journey, Permission, RefusedRequest};
+use spillway_journey::{Ending, Journey, RefusedRequest, ResidencyPermission};
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{LateProbes, PlanError, ShedReason};
+use spillway_route::{PlanError, ShedReason, SloProbes};
 
-use crate::remote::RemoteError;
 use crate::request::dispatch::{Dispatch, Dispatched};
-use crate::wait_queues::Foreseen;
+use crate::request::errors::{internal, shed_error};
+use spillway_upstream::remote::RemoteError;
+use spillway_upstream::wait_queues::Foreseen;
 
 impl Dispatch<'_> {
     /// Answers as the journey ended.
@@ -29,7 +30,7 @@ impl Dispatch<'_> {
                 Err(self.interim.failure.take().unwrap_or_else(internal))
             }
             Ending::OnlyRegionGone => Err(self.only_region_gone()),
-            Ending::Forbidden(permission) => Err(self.forbidden(permission)),
+            Ending::OutsideResidency(permission) => Err(self.outside_residency(permission)),
             Ending::Shed { reason, predicted_ms } => Err(self.shed(reason, predicted_ms, journey)),
             Ending::SentAway { reason, retry_after } => {
                 Err(shed_error(reason).with_retry_after(retry_after))
@@ -49,15 +50,15 @@ impl Dispatch<'_> {
 
     /// Returns the error for a request that was about to be served here without permission, and
     /// counts it.
-    fn forbidden(&self, permission: Permission) -> GatewayError {
+    fn outside_residency(&self, permission: ResidencyPermission) -> GatewayError {
         let gateway = &self.worker.gateway;
         gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
         let (own, asked) = (&gateway.config.region, &self.prepared.inquiry.residency);
         let message = match permission {
-            Permission::NeverGiven => {
+            ResidencyPermission::NeverGiven => {
                 format!("the request may be served {asked}, which {own} is not")
             }
-            Permission::Withdrawn | Permission::Given => {
+            ResidencyPermission::Withdrawn | ResidencyPermission::Given => {
                 format!("its tenant or its client's country does not allow {own} any more")
             }
         };
@@ -66,6 +67,7 @@ impl Dispatch<'_> {
 
     /// Turns the request away: says why and when to come again.
     fn shed(&mut self, reason: ShedReason, predicted_ms: f32, journey: &Journey) -> GatewayError {
+        // Queues are kept by model: without one there is no rate to foretell a place from.
         let Some(model) = self.prepared.inquiry.model.clone() else { return shed_error(reason) };
         self.recognize();
         let asking = self.asking(&model, journey.claim());
@@ -85,11 +87,6 @@ impl Dispatch<'_> {
         let busy = busy_until.map(|until| until.saturating_duration_since(Instant::now()));
         shed_error(reason).with_retry_after(promised.max(busy.unwrap_or_default()))
     }
-}
-
-/// Returns the error for a state that no journey leads to.
-pub(super) fn internal() -> GatewayError {
-    GatewayError::new(ErrorKind::Internal, "the gateway lost track of the request")
 }
 
 /// Returns the error for a request for which no replica could be asked.
@@ -113,35 +110,6 @@ fn refused_error(refused: RefusedRequest) -> GatewayError {
     }
 }
 
-/// Returns the error for a client whose request is shed for this reason.
-pub(super) fn shed_error(reason: ShedReason) -> GatewayError {
-    let kind = match reason {
-        ShedReason::Late => ErrorKind::DeadlineExceeded,
-        ShedReason::NobodyInReach => ErrorKind::NoReplica,
-        reason if reason.is_limit() => ErrorKind::RateLimited,
-        _ => ErrorKind::Overloaded,
-    };
-    let message = match reason {
-        ShedReason::Late => "the deadline would pass before a replica has a place",
-        ShedReason::NobodyInReach => "no replica that could serve it is in reach",
-        ShedReason::Slo => "the first token would come later than this route allows",
-        ShedReason::Waited => "no replica has a place within the time that it may wait",
-        ShedReason::PushedOut => "more urgent requests took its place in the queue",
-        ShedReason::Degraded => "too many replicas are missing to serve requests of this class",
-        ShedReason::ReplicaBusy => "every replica has asked to be left alone for now",
-        ShedReason::GuestWithoutRoom => "this region has no room for requests of others",
-        ShedReason::Memory => "this node holds all that it may in memory",
-        ShedReason::Draining => "this node is shutting down",
-        ShedReason::RequestRate => "the limit of requests per second is used up",
-        ShedReason::TokenRate => "the limit of tokens per minute is used up",
-        ShedReason::Concurrency => "the limit of requests at a time is used up",
-        ShedReason::QueueFull | ShedReason::Connections => {
-            "all replicas are busy and the queue is full"
-        }
-    };
-    GatewayError::new(kind, message).with_shed(reason.name())
-}
-
 /// Returns the error for a request whose first token is predicted to come too late from a replica
 /// that is free.
 pub(super) fn too_late(reason: ShedReason, late_ms: f32) -> GatewayError {
@@ -157,7 +125,7 @@ pub(super) fn too_late(reason: ShedReason, late_ms: f32) -> GatewayError {
     match reason {
         // By then the prediction is tried again. The same request with the same deadline is no better
         // off for coming again.
-        ShedReason::Slo => error.with_retry_after(LateProbes::PERIOD),
+        ShedReason::Slo => error.with_retry_after(SloProbes::PERIOD),
         _ => error,
     }
 }

@@ -16,14 +16,15 @@ use spillway_route::{
 };
 use spillway_types::{Prediction, TenantName};
 
-use crate::regions::Regions;
 use crate::request::dispatch::{Dispatch, Interim};
-use crate::request::grpc;
-use crate::request::prepare::{Surroundings, prepare};
 use crate::request::response_cookies::begin_session;
 use crate::request::tenant::tenant_key;
-use crate::wire_body::{BoxError, WireBody};
 use crate::worker::Worker;
+use spillway_request::grpc;
+use spillway_request::prepare::prepare;
+use spillway_request::surroundings::Surroundings;
+use spillway_upstream::regions::Regions;
+use spillway_upstream::wire_body::{BoxError, WireBody};
 
 /// Most replicas that an explanation shows, the cheapest first; the others are counted. Enough for
 /// a person, and cheap enough for a busy node.
@@ -182,6 +183,7 @@ pub async fn explain(
         view: &view,
         head: &head,
         client,
+        // Otherwise the body would be counted against the memory of the client in question.
         is_one_client: false,
         started: Instant::now(),
         guest: None,
@@ -189,6 +191,7 @@ pub async fn explain(
     };
     let body = Full::new(request.body).map_err(BoxError::from).boxed_unsync();
     let mut prepared = prepare(around, &mut WireBody::Link(body), endpoint).await?;
+    // Called for its effect on the plan: no reply carries a cookie here.
     drop(begin_session(gateway, &mut prepared, &head.headers));
     let tenant = tenant_key(gateway, &prepared);
     let dispatch = Dispatch {

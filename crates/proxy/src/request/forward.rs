@@ -11,14 +11,16 @@ use spillway_route::SpillReason;
 use spillway_types::{Inquiry, ModelName, RegionName};
 use tokio::time::timeout;
 
-use crate::affinity_moves::AffinityMove;
-use crate::place::{Place, RegionPlace};
-use crate::regions::Regions;
-use crate::remote::{Destination, Forwarded, GuestTerms, RefusedFor, RemoteError, RemoteReply};
 use crate::request::dispatch::{Choice, Dispatch, Dispatched};
 use crate::request::record::RequestRecord;
-use crate::upstream::{LentBody, UpstreamReply};
-use crate::wire_body::{BoxError, LinkBody, WireBody};
+use spillway_upstream::affinity_moves::AffinityMove;
+use spillway_upstream::connection::{LentBody, UpstreamReply};
+use spillway_upstream::place::{Place, RegionPlace};
+use spillway_upstream::regions::Regions;
+use spillway_upstream::remote::{
+    Destination, Forwarded, GuestTerms, RefusedFor, RemoteError, RemoteReply,
+};
+use spillway_upstream::wire_body::{BoxError, LinkBody, WireBody};
 
 impl Dispatch<'_> {
     /// Asks another region. Returns the reply that ends the journey.
@@ -29,7 +31,7 @@ impl Dispatch<'_> {
         journey: &mut Journey,
         record: &mut RequestRecord,
     ) -> Option<Dispatched> {
-        self.interim.stay = None;
+        self.interim.queued_request = None;
         let model = self.prepared.inquiry.model.as_ref();
         let breaker =
             self.regions.breaker(&region).filter(|breaker| breaker.pass()).map(Arc::clone);
@@ -67,6 +69,7 @@ impl Dispatch<'_> {
             self.tell(journey, Event::ClientFault);
             return None;
         }
+        // Only now: a client's bad upload is no fault of the region.
         count.failed(&failure);
         breaker.failed(&failure);
         let event = self.region_failed(kind(&failure));
@@ -114,6 +117,7 @@ impl Dispatch<'_> {
         let deadline = self.prepared.inquiry.deadline.remaining(Instant::now());
         let bound = self.prepared.route.spec.timeouts.first_byte.min(deadline);
         let reply = timeout(bound, remote.forward(destination, request)).await;
+        // A body that the other node never asked for can still serve another attempt.
         let returned = lender.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(body) = returned {
             self.prepared.body.give_back(body);
@@ -158,9 +162,12 @@ fn kind(failure: &RemoteError) -> RegionFailure {
     match failure {
         RemoteError::NotConnected => RegionFailure::NotConnected,
         RemoteError::Leaving => RegionFailure::Leaving,
-        RemoteError::Refused { why: RefusedFor::Residency, .. } => RegionFailure::Forbidden,
-        RemoteError::Refused { why: RefusedFor::Load | RefusedFor::Other, .. } => {
-            RegionFailure::Refused
+        RemoteError::Refused { why: RefusedFor::Residency, .. } => RegionFailure::OutsideResidency,
+        RemoteError::Refused { why: RefusedFor::Load, wait } => {
+            RegionFailure::Refused { wait: *wait }
+        }
+        RemoteError::Refused { why: RefusedFor::Other, .. } => {
+            RegionFailure::Refused { wait: None }
         }
         RemoteError::Unsent(_) | RemoteError::Broken(_) | RemoteError::DeadlinePassed => {
             RegionFailure::Broken { safety: failure.retry_safety() }

@@ -14,17 +14,17 @@ use spillway_protocol::{ErrorKind, TrustedProxies};
 use spillway_route::{Asker, Guest, OwnRegion, admit_guest, shed_state};
 use spillway_types::{ModelName, Residency, RouteName, ShedState};
 
-use crate::access::{AccessMode, AccessSwitch};
-use crate::client::ConnectionFacts;
-use crate::gateway::Gateway;
-use crate::pending_guests::PendingGuest;
-use crate::regions::Regions;
-use crate::remote::GuestTerms;
-use crate::request::headers::RequestIdentity;
 use crate::request::serve::Exchange;
-use crate::wait_queues::{Asking, WaitKey};
-use crate::wire_body::{BoxError, LinkBody, WireBody};
 use crate::worker::Worker;
+use spillway_front::access::{AccessMode, AccessSwitch};
+use spillway_front::client::ConnectionFacts;
+use spillway_request::gateway::Gateway;
+use spillway_request::headers::RequestIdentity;
+use spillway_upstream::pending_guests::PendingGuest;
+use spillway_upstream::regions::Regions;
+use spillway_upstream::remote::GuestTerms;
+use spillway_upstream::wait_queues::{Asking, WaitKey};
+use spillway_upstream::wire_body::{BoxError, LinkBody, WireBody};
 
 /// Name of the route for requests without one.
 static NO_ROUTE: LazyLock<RouteName> = LazyLock::new(|| RouteName::from(""));
@@ -56,7 +56,7 @@ pub enum GuestAnswer {
     },
     /// Residency rules forbid it, by the guest's terms or by its route here. The sender should have
     /// known; the refusal is counted, and reporting it is up to the caller.
-    Barred,
+    OutsideResidency,
 }
 
 /// Decides if this region takes a guest of these terms, by what is known now. Call it before
@@ -64,9 +64,9 @@ pub enum GuestAnswer {
 #[must_use]
 pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> GuestAnswer {
     let regions = gateway.regions();
-    if is_barred(gateway, &regions, path, terms) {
+    if is_outside_residency(gateway, &regions, path, terms) {
         gateway.counters.residency_received.fetch_add(1, Ordering::Relaxed);
-        return GuestAnswer::Barred;
+        return GuestAnswer::OutsideResidency;
     }
     // Without a model, e.g. for a stored response, no other region can serve the request.
     let Some(model) = &terms.model else { return GuestAnswer::Welcome(None) };
@@ -79,7 +79,12 @@ pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> GuestA
     }
 }
 
-fn is_barred(gateway: &Gateway, regions: &Regions, path: &str, terms: &GuestTerms) -> bool {
+fn is_outside_residency(
+    gateway: &Gateway,
+    regions: &Regions,
+    path: &str,
+    terms: &GuestTerms,
+) -> bool {
     let view = gateway.view();
     let prefixed = view.prefixed_route(path);
     // Without a model the node answers itself, or rules are checked once the replica is known.

@@ -13,12 +13,14 @@ use spillway_types::Hedge;
 use tokio::select;
 use tokio::time::{sleep_until, timeout};
 
-use crate::hedging::Hedges;
 use crate::request::dispatch::{Asked, Dispatch, REFUSING};
 use crate::request::record::RequestRecord;
-use crate::route_group::GroupMemory;
-use crate::upstream::{AttemptBounds, FailedAttempt, OutboundBody, UpstreamReply, attempt};
 use crate::worker::Worker;
+use spillway_upstream::connection::{
+    AttemptBounds, FailedAttempt, OutboundBody, UpstreamReply, attempt,
+};
+use spillway_upstream::group_memory::GroupMemory;
+use spillway_upstream::hedging::Hedges;
 
 /// Time and budget of a request's second attempt.
 #[derive(Debug)]
@@ -108,6 +110,7 @@ async fn first_good(
     mut second: Pin<Box<impl Future<Output = Done>>>,
 ) -> (Done, Hedge) {
     select! {
+        // If both have begun, the first serves: the plan preferred it.
         biased;
         done = &mut first => {
             if is_good(&done) {
@@ -164,7 +167,7 @@ async fn run(
         Some(request)
     };
     let asked_at = Instant::now();
-    let result = match attempt(worker, replica, request, bounds).await {
+    let result = match attempt(worker.pools(), replica, request, bounds).await {
         Ok(reply) => Ok(begun(reply, asked_at, bounds).await),
         Err(failed) => Err(failed),
     };

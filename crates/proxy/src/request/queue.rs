@@ -10,8 +10,8 @@ use spillway_types::{Inquiry, ModelName};
 use tokio::time::timeout;
 
 use crate::request::dispatch::Dispatch;
-use crate::upstream::RequestBody;
-use crate::wait_queues::{Asking, Patience, StayEnd, WaitKey};
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::wait_queues::{Asking, Patience, QueuedEnd, WaitKey};
 
 /// Bytes of a body by which a repeated request is recognized: more would cost time that is short
 /// then.
@@ -47,6 +47,8 @@ impl Dispatch<'_> {
     pub(super) fn redeem(&mut self, journey: &Journey) -> bool {
         let queues = Arc::clone(&self.worker.gateway.waiting);
         let Some(model) = self.prepared.inquiry.model.clone() else { return false };
+        // Bodies are hashed only if any promise is open. A guest has that of its own node, not of
+        // this one.
         if queues.promised() == 0 || self.prepared.inquiry.hop > 0 {
             return false;
         }
@@ -58,6 +60,7 @@ impl Dispatch<'_> {
     /// from it.
     pub(super) fn began(&self, journey: &Journey) {
         let queues = &self.worker.gateway.waiting;
+        // Nobody waits who could learn from it.
         if !queues.is_busy() && journey.waits_since().is_none() {
             return;
         }
@@ -69,19 +72,21 @@ impl Dispatch<'_> {
     /// Waits for a place at one of the own replicas, or for news of other regions.
     pub(super) async fn wait(&mut self, terms: WaitTerms, journey: &mut Journey) {
         self.recognize();
-        if self.interim.stay.is_none() && !self.enter(terms, journey) {
+        if self.interim.queued_request.is_none() && !self.enter(terms, journey) {
             self.tell(journey, Event::QueueFull);
             return;
         }
         if terms.passes_turn_on {
             self.pass_turn_on();
         }
-        let Some(mut stay) = self.interim.stay.take() else { return };
-        let event = match timeout(terms.pause, stay.told()).await {
-            Ok(StayEnd::Turn) => Event::Turn { due: stay.due(Instant::now()) },
-            Ok(StayEnd::Shed(reason, retry_after)) => Event::SentAway { reason, retry_after },
+        let Some(mut queued_request) = self.interim.queued_request.take() else { return };
+        let event = match timeout(terms.pause, queued_request.ended()).await {
+            Ok(QueuedEnd::Turn) => Event::Turn { due: queued_request.due(Instant::now()) },
+            Ok(QueuedEnd::Shed(reason, retry_after)) => Event::SentAway { reason, retry_after },
             Err(_) => {
-                self.interim.stay = Some(stay);
+                // The pause is over, but the place in the queue is kept while the journey looks
+                // around.
+                self.interim.queued_request = Some(queued_request);
                 Event::Paused
             }
         };
@@ -95,8 +100,9 @@ impl Dispatch<'_> {
         let WaitTerms { until, begin_by, turn_by, .. } = terms;
         let asking = self.asking(&model, journey.claim());
         let queues = Arc::clone(&self.worker.gateway.waiting);
-        self.interim.stay = queues.enter(&asking, Patience { until, begin_by, turn_by }).ok();
-        self.interim.stay.is_some()
+        self.interim.queued_request =
+            queues.enter(&asking, Patience { until, begin_by, turn_by }).ok();
+        self.interim.queued_request.is_some()
     }
 
     /// Finds out what the same request is recognized by when it comes again.

@@ -13,10 +13,10 @@ use spillway_types::{
     Shed, SplitArm, TokenCounts,
 };
 
-use crate::access::Grant;
-use crate::client::{ConnectionFacts, PieceOut};
 use crate::request::charge::Charge;
 use crate::worker::Worker;
+use spillway_front::access::Grant;
+use spillway_front::client::{ConnectionFacts, PieceOut};
 
 /// Record of a request, which leaves its [`Outcome`] when dropped. A record dropped before an end
 /// was noted, i.e. because the client's connection closed, counts as cancelled.
@@ -289,6 +289,7 @@ impl Drop for RequestRecord {
     fn drop(&mut self) {
         self.client.meter.request_ended();
         self.worker.gateway.counters.requests.fetch_sub(1, Ordering::Relaxed);
+        // For a request whose client left; after a noted end nothing is left to settle.
         self.settle();
         let Some(mut outcome) = self.outcome.take() else { return };
         if matches!(outcome.end, End::CancelledBeforeReply | End::CancelledInReply) {

@@ -10,9 +10,9 @@ use http::{Response, StatusCode};
 use spillway_protocol::{ErrorKind, GatewayError, own_target};
 
 use crate::request::dispatch::Dispatched;
-use crate::request::headers::X_FORWARDED_HOST;
-use crate::request::path::Prefixes;
-use crate::request::prepare::Prepared;
+use spillway_request::headers::X_FORWARDED_HOST;
+use spillway_request::path::Prefixes;
+use spillway_request::prepared::Prepared;
 
 static REFRESH: HeaderName = HeaderName::from_static("refresh");
 
@@ -88,6 +88,7 @@ fn rewrite(
     replace: impl FnOnce(&str) -> Option<String>,
 ) -> bool {
     let mut values = headers.get_all(name).iter();
+    // A redirect that names no target leads no client away.
     let Some(first) = values.next() else { return true };
     let is_one = values.next().is_none();
     let text = first.to_str().ok().filter(|_| is_one);

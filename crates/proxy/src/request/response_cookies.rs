@@ -5,11 +5,11 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use spillway_route::Candidate;
 
-use crate::affinity_moves::AffinityMove;
-use crate::gateway::Gateway;
-use crate::place::Place;
-use crate::request::prepare::Prepared;
-use crate::session::{Session, region_identity};
+use spillway_request::gateway::Gateway;
+use spillway_request::prepared::Prepared;
+use spillway_upstream::affinity_moves::AffinityMove;
+use spillway_upstream::place::Place;
+use spillway_upstream::session::{Session, region_identity};
 
 static ARM: HeaderName = HeaderName::from_static("x-spillway-arm");
 static MODEL: HeaderName = HeaderName::from_static("x-spillway-model");

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_protocol::CODE_HEADER;
 
-use crate::control_age::ControlState;
-use crate::gateway::Gateway;
-use crate::place::Place;
 use crate::request::dispatch::Choice;
+use spillway_request::gateway::Gateway;
+use spillway_upstream::control_age::ControlState;
+use spillway_upstream::place::Place;
 
 static REGION: HeaderName = HeaderName::from_static("x-spillway-region");
 static REPLICA: HeaderName = HeaderName::from_static("x-spillway-replica");
@@ -82,9 +82,9 @@ mod tests {
     use spillway_prefix::{PrefixConfig, PrefixHasher};
 
     use super::*;
-    use crate::gateway::GatewayConfig;
-    use crate::settings::{Limits, Retry};
-    use crate::view::View;
+    use spillway_request::gateway::GatewayConfig;
+    use spillway_upstream::settings::{Limits, Retry};
+    use spillway_upstream::view::View;
 
     fn gateway(expose_routing: bool) -> Gateway {
         let config = GatewayConfig {

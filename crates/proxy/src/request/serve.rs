@@ -18,34 +18,38 @@ use spillway_protocol::{
 use spillway_quota::Rates;
 use spillway_route::{Policy, ShedReason};
 
-use crate::access::{AccessMode, Grant};
-use crate::client::ConnectionFacts;
-use crate::pending_guests::PendingGuest;
-use crate::place::Place;
-use crate::relay::{Flavour, Pump, Relay, RelayPlan, ReplyBody, Upstream};
-use crate::remote::GuestTerms;
+use crate::relay::{Pump, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::request::charge::Charge;
 use crate::request::continuation::{StreamContinuation, is_stream};
 use crate::request::dispatch::{Dispatch, Dispatched, Interim};
-use crate::request::ending::shed_error;
-use crate::request::grpc;
-use crate::request::head::{METHODS, check_guest_head, check_head};
-use crate::request::headers::{
-    RequestIdentity, clean_reply, prepare_forwarding, prepare_guest, remove_engine_headers,
-};
-use crate::request::intake::discard;
-use crate::request::local::local_answer;
-use crate::request::methods::allowed_methods;
-use crate::request::prepare::{Prepared, Surroundings, prepare};
-use crate::request::rates;
+use crate::request::errors::shed_error;
+use crate::request::grpc_reply;
 use crate::request::record::RequestRecord;
 use crate::request::redirect::confine_reply;
 use crate::request::response_cookies::{ResponseCookies, begin_session};
 use crate::request::response_headers;
 use crate::request::tenant::tenant_key;
-use crate::view::View;
-use crate::wire_body::WireBody;
 use crate::worker::Worker;
+use spillway_front::access::{AccessMode, Grant};
+use spillway_front::client::ConnectionFacts;
+use spillway_request::flavour::Flavour;
+use spillway_request::grpc;
+use spillway_request::head::{METHODS, check_guest_head, check_head};
+use spillway_request::headers::{
+    RequestIdentity, clean_reply, prepare_forwarding, prepare_guest, remove_engine_headers,
+};
+use spillway_request::intake::discard;
+use spillway_request::local::local_answer;
+use spillway_request::methods::allowed_methods;
+use spillway_request::prepare::prepare;
+use spillway_request::prepared::Prepared;
+use spillway_request::rates;
+use spillway_request::surroundings::Surroundings;
+use spillway_upstream::pending_guests::PendingGuest;
+use spillway_upstream::place::Place;
+use spillway_upstream::remote::GuestTerms;
+use spillway_upstream::view::View;
+use spillway_upstream::wire_body::WireBody;
 
 /// Most seconds of random delay added to a Retry-After without a better prediction.
 const SPREAD_S_MAX: u64 = 2;
@@ -78,7 +82,7 @@ pub(crate) async fn serve(
     {
         // A preflight carries no key, and needs no replica.
         RequestRecord::new(worker, client).answered(told.status().as_u16());
-        return Ok(told);
+        return Ok(told.map(ReplyBody::full));
     }
     let exchange = Exchange { pump: Some(pump), ..Exchange::new(worker, client, dice, None) };
     let mut response = match exchange.run(request.map(WireBody::Http), &identity).await {
@@ -188,26 +192,27 @@ impl Exchange {
         };
         record.admitted(&grant);
         if prefixed.is_none() {
+            let gateway = &self.worker.gateway;
             if let Endpoint::Grpc(method) = endpoint
                 && method.is_local()
             {
-                let gateway = &self.worker.gateway;
                 let asked = (&head, method);
-                return Ok(grpc::answer(gateway, &self.view, asked, body.take(), record).await);
+                let reply = grpc_reply::answer(gateway, &self.view, asked, body.take(), record);
+                return Ok(reply.await);
             }
-            let gateway = &self.worker.gateway;
             match local_answer(gateway, &self.view, &grant, &head.method, endpoint) {
                 Some(Ok(local)) => {
                     if local.is_health {
                         record.forget();
                     }
                     record.answered(local.response.status().as_u16());
-                    return Ok(local.response);
+                    return Ok(local.response.map(ReplyBody::full));
                 }
                 Some(Err(error)) => return Ok(refuse(&error, protocol, endpoint, record)),
                 None => {}
             }
         }
+        // After the local answers: health checks must be answered even when memory is full.
         if !self.worker.gateway.memory().admits_request() {
             let error = shed_error(ShedReason::Memory);
             return self.refused(error, protocol, endpoint, record);
@@ -228,6 +233,7 @@ impl Exchange {
             Err(error) => return self.refused(error, protocol, endpoint, record),
         };
         prepared.target.coming = self.coming.take();
+        // Found before the reply takes `prepared` along; read after the charge, so that it counts.
         let limited = self.limited(&grant, &prepared);
         let asked = match self.charge(&grant, &prepared, &mut record) {
             Ok(()) => self.ask(&mut head, &mut prepared, identity, &mut record).await,
@@ -468,11 +474,12 @@ impl Exchange {
         if plan.flavour == Flavour::Grpc
             && let Some(trailers) = reply_fault(head.status, &head.headers)
         {
-            return grpc::translated(trailers, record);
+            return grpc_reply::translated(trailers, record);
         }
         let upstream = Upstream { body, connection: reply.connection, place, observer };
         // Only nodes may set headers about their own errors and about routing.
         clean_reply(&mut head.headers, upstream.place.replica().is_some());
+        // A 204 must not have a length (RFC 9110, section 8.6).
         if head.status == StatusCode::NO_CONTENT {
             head.headers.remove(header::CONTENT_LENGTH);
         }
@@ -524,7 +531,7 @@ fn refuse(
     mut record: RequestRecord,
 ) -> Response<ReplyBody> {
     if protocol == Protocol::Grpc {
-        return grpc::refusal(error, record);
+        return grpc_reply::refusal(error, record);
     }
     record.refused(error);
     let mut response = Response::new(ReplyBody::full(error.body(protocol)));

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, Method};
 use smallvec::SmallVec;
 use spillway_journey::{
-    Claim, Conversation, KeptPlaces, Permission, Position, QueueSight, RegionSight, ReplicaGroup,
-    ReplicaSight, RequestSight, Room, RouteRules,
+    Claim, Conversation, Position, QueueSight, RegionSight, ReplicaGroup, ReplicaSight,
+    RequestSight, ResidencyPermission, Room, RouteRules,
 };
 use spillway_route::{Access, HoldTime, OwnRegion, RegionCandidate, SpillTerms, Waiting};
 use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
 
-use crate::knowledge::Cached;
-use crate::live_loads::LiveLoads;
-use crate::relay::Flavour;
 use crate::request::dispatch::Dispatch;
-use crate::request::headers::client_patience;
-use crate::upstream::RequestBody;
+use spillway_request::flavour::Flavour;
+use spillway_request::headers::client_patience;
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::knowledge::Cached;
+use spillway_upstream::live_loads::LiveLoads;
 
 /// A client's promise that the request may be sent again.
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -66,16 +66,12 @@ impl RequestSight for Dispatch<'_> {
         self.prepared.starts_elsewhere()
     }
 
-    fn tenant(&self) -> Option<u64> {
-        self.tenant.map(|key| key.tenant)
-    }
-
-    fn permission(&self) -> Permission {
+    fn permission(&self) -> ResidencyPermission {
         let gateway = &self.worker.gateway;
         let (region, country) = (gateway.config.region.as_str(), self.regions.own_country);
         let Inquiry { tenant, client, hop, residency, .. } = &self.prepared.inquiry;
         if !residency.allows(region, country) {
-            return Permission::NeverGiven;
+            return ResidencyPermission::NeverGiven;
         }
         let is_tenant_allowed = tenant
             .as_ref()
@@ -83,9 +79,9 @@ impl RequestSight for Dispatch<'_> {
         // Only a guest's own node knows its client's country.
         let is_client_allowed = *hop > 0 || gateway.locations().allows(*client, region, country);
         if is_tenant_allowed && is_client_allowed {
-            Permission::Given
+            ResidencyPermission::Given
         } else {
-            Permission::Withdrawn
+            ResidencyPermission::Withdrawn
         }
     }
 
@@ -143,18 +139,6 @@ impl ReplicaSight for Dispatch<'_> {
         self.view.replica(slot).has_guessed_limit()
     }
 
-    fn kept_from_tenant(&self) -> Option<KeptPlaces> {
-        self.kept()
-    }
-
-    fn kept_for_tenant(&self) -> Option<ReplicaSlot> {
-        self.first_kept_for_it()
-    }
-
-    fn rests_for_tenant(&self, slot: ReplicaSlot) -> Option<Instant> {
-        self.view.replica(slot).tenant_rests().until(self.tenant?.tenant)
-    }
-
     fn take_hedge(&self, now: Instant) -> bool {
         self.prepared.route.hedges.as_ref().is_some_and(|hedges| hedges.try_hedge(now))
     }
@@ -167,24 +151,23 @@ impl QueueSight for Dispatch<'_> {
 
     fn waiting(
         &self,
-        position: Position,
+        _position: Position,
         claim: Claim,
         certain_rate: &dyn Fn(f32) -> Option<f32>,
     ) -> Waiting {
-        let mut waiting = match (&self.interim.stay, &self.prepared.inquiry.model) {
-            (Some(stay), _) => stay.waiting(),
+        match (&self.interim.queued_request, &self.prepared.inquiry.model) {
+            (Some(queued_request), _) => queued_request.waiting(),
             (None, Some(model)) => {
                 let asking = self.asking(model, claim);
                 self.worker.gateway.waiting.before(&asking, certain_rate)
             }
+            // Queues are kept by model: without one there is none to wait in.
             (None, None) => Waiting { ahead: 0, wait_ms: None, all: 0, has_room: false },
-        };
-        waiting.ahead = self.rivals(waiting.ahead, position == Position::Queued);
-        waiting
+        }
     }
 
     fn take_late_probe(&self, now: Instant) -> bool {
-        Dispatch::group(self).is_some_and(|group| group.memory.late_probes.pass(now))
+        Dispatch::group(self).is_some_and(|group| group.memory.slo_probes.pass(now))
     }
 }
 
@@ -230,6 +213,7 @@ impl RegionSight for Dispatch<'_> {
 
     fn may_serve(&self, region: &RegionName) -> bool {
         let gateway = &self.worker.gateway;
+        // Read anew: the rules may have changed since the plan was made.
         let may_serve = gateway.regions().allows(region, &self.prepared.inquiry.residency);
         if !may_serve {
             gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);

@@ -1,0 +1,41 @@
+//! Answer of a worker to the requests of clients.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+
+use crate::relay::{Pump, ReplyBody};
+use crate::request::serve;
+use crate::worker::Worker;
+use spillway_front::client::{ConnectionFacts, Entrance, Serve};
+
+/// Answer of one worker to the requests of clients.
+#[derive(Clone, Debug)]
+struct WorkerService(Arc<Worker>);
+
+impl Serve for WorkerService {
+    type ReplyBody = ReplyBody;
+    type Pump = Pump;
+
+    fn serve(
+        &self,
+        client: Arc<ConnectionFacts>,
+        pump: Arc<Pump>,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Result<Response<ReplyBody>, Infallible>> + Send + 'static + use<>
+    {
+        serve(Arc::clone(&self.0), client, pump, request)
+    }
+}
+
+impl Worker {
+    /// Returns the front door with this worker behind it.
+    #[must_use]
+    pub fn entrance(self: &Arc<Self>) -> Entrance<impl Serve + use<>> {
+        let door = Arc::clone(self.gateway.front_door());
+        Entrance { door, service: WorkerService(Arc::clone(self)) }
+    }
+}
