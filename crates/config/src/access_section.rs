@@ -65,7 +65,7 @@ pub(crate) struct KeySection {
     pub(crate) regions: BTreeSet<String>,
     /// Priority class of the key's requests, 0 to 3; 0 is served first.
     #[serde(default = "first_class")]
-    #[schemars(with = "u8")]
+    #[schemars(with = "u8", range(max = 3))]
     pub(crate) priority: Spanned<u8>,
     /// Time at which the key expires, e.g. `2027-01-31T00:00:00Z`.
     #[serde(default)]
@@ -132,6 +132,7 @@ impl AccessSections {
     pub(crate) fn lower(self, source: &Source) -> Result<AccessConfig, ConfigError> {
         let mut access = AccessConfig::default();
         if let Some(key) = self.keys.get(KEYS_MAX) {
+            // The first key beyond the maximum is the one whose line the error shows.
             let message = format!("a config has {KEYS_MAX} keys at most");
             return Err(source.fault(key.id.span(), message, "remove those that are revoked"));
         }
@@ -175,13 +176,16 @@ impl AccessSections {
         let mode = match listener.auth.or(self.auth.mode) {
             Some(AuthMode::Keys) => AccessMode::Keys,
             Some(AuthMode::None) => AccessMode::None,
+            // Without a trusted proxy any client could set these headers and be any tenant.
             Some(AuthMode::Headers) if listener.trusted_proxies.is_empty() => {
                 let message = "headers say who asks, but no proxy is trusted to set them";
                 let remedy = "set trusted_proxies on this listener";
                 return Err(source.fault(address.span(), message, remedy));
             }
             Some(AuthMode::Headers) => AccessMode::Headers,
+            // Whoever writes keys into the config expects that they are asked for.
             None if !self.keys.is_empty() => AccessMode::Keys,
+            // Only programs of this machine can connect, so a first try needs no keys.
             None if is_loopback => AccessMode::None,
             None => {
                 let message = format!(

@@ -16,10 +16,13 @@ pub struct AtStart {
 impl AtStart {
     pub(crate) fn new(file: &ConfigFile) -> Self {
         let mut listeners: Vec<Value> = file.listener.iter().map(listener).collect();
+        // Listeners that only changed places in the file ask for no restart.
         listeners.sort_by_key(Value::to_string);
         let admin = file
             .admin
             .as_ref()
+            // The admin listener's tokens and certificate take effect with a reload; only its
+            // address and whether it has TLS wait.
             .map(|admin| json!({ "address": admin.address.get_ref(), "tls": admin.tls.is_some() }));
         let mut settings = BTreeMap::new();
         let mut add = |name: &str, value: Value| flatten(name, value, &mut settings);
@@ -45,6 +48,7 @@ impl AtStart {
         let mut names: Vec<&str> = self
             .settings
             .keys()
+            // A setting may be on one side alone: a section was added, or removed.
             .chain(now.settings.keys())
             .filter(is_other)
             .map(String::as_str)

@@ -53,6 +53,8 @@ impl CareDefaults {
             eject_ms: health.eject_ms,
             // A maximum below the first ejection would shorten that.
             eject_max_ms: health.eject_max_ms.max(health.eject_ms),
+            // Longer than any ejection: otherwise a flapping replica would never be ejected for
+            // longer.
             eject_forget_ms: 2 * health.eject_max_ms.max(health.eject_ms),
             ejected_share_percent: health.ejected_percent_max,
             slow_ratio: health.slow_ratio,
@@ -100,6 +102,7 @@ impl ReplicaSection {
             .flat_map(|models| models.get_ref().clone())
             .map(ModelName::from)
             .collect();
+        // A server that is yet to be recognised is cared for as a generic one until then.
         let Preset { active, deep: deep_check, scrapes, .. } = settings.preset(None, &models);
         Ok(Care {
             health: defaults.health(deep),
@@ -183,6 +186,7 @@ impl ReplicaSection {
                 Some(DeepRequest::json(path.get_ref().clone(), body.get_ref().clone().into()))
             }
             (None, None) => {
+                // A kind that was left out may turn out to be one that generates text.
                 if let Some(kind) = self.kind.filter(|kind| !kind.generates_text()) {
                     let message = format!("a server of kind {kind} generates no text");
                     let remedy = "give path and body of an inference";
@@ -213,6 +217,7 @@ impl ReplicaSection {
         let uri: Uri = url.get_ref().parse().map_err(|_| fault("not a URL"))?;
         let host = uri.host().map(|host| host.trim_matches(['[', ']']).to_owned());
         match (uri.scheme_str(), host) {
+            // The check speaks no TLS, so https is refused here and not asked for in cleartext.
             (Some("http"), Some(host)) if !host.is_empty() => {
                 let port = uri.port_u16().unwrap_or(80);
                 Ok(Some(NoticeCheck::new(host, port, uri.path().to_owned())))

@@ -241,6 +241,8 @@ fn lower_join(
 
 fn lower_advertise(source: &Source, cluster: &ClusterSection) -> Result<String, ConfigError> {
     let Some(said) = &cluster.advertise else {
+        // Only a node that takes part in the agreed state tells the others its address there;
+        // without `data` they have it in their own configs.
         if cluster.data.is_some() && cluster.address.ip().is_unspecified() {
             let message = format!("other nodes can't reach {}", cluster.address);
             let remedy = "add advertise = \"host:port\" to [cluster], as others reach this node";
@@ -265,6 +267,7 @@ fn lower_peers(
         let message = format!("a node knows {PEERS_MAX} others at most");
         return Err(source.fault(extra.name.span(), message, "divide the cluster"));
     }
+    // This node's own name counts as taken.
     let mut names = BTreeSet::from([own.to_owned()]);
     let mut peers = Vec::new();
     for section in sections {
@@ -298,6 +301,8 @@ fn is_name(text: &str) -> bool {
 
 fn readable(source: &Source, name: &Spanned<PathBuf>) -> Result<PathBuf, ConfigError> {
     let path = source.resolve(&name.get_ref().to_string_lossy());
+    // Opened, not only looked up: a file without rights to read it must show before the node
+    // starts.
     match std::fs::File::open(&path) {
         Ok(_) => Ok(path),
         Err(error) => {

@@ -11,10 +11,9 @@ use spillway_types::ModelName;
 use toml::Spanned;
 
 use crate::care_section::CareDefaults;
-use crate::error::{ConfigError, Source};
-use crate::file::fault;
-use crate::lower::lower_replicas;
+use crate::error::{ConfigError, Source, fault};
 use crate::replica::ReplicaConfig;
+use crate::replica_list::lower_replicas;
 use crate::replica_section::ReplicaSection;
 
 /// A source of replicas. Exactly one of `dns`, `srv` and `file` must be given.
@@ -42,7 +41,8 @@ pub(crate) struct DiscoverySection {
     /// Time in ms that an empty answer must last before the replicas found earlier are dropped.
     #[serde(default = "default_empty_grace_ms")]
     pub(crate) empty_grace_ms: u64,
-    /// Settings of each replica found by DNS, as in `[[replica]]`. Of `url` only the scheme counts.
+    /// Settings of each replica found by DNS, needed with `dns` and `srv`: as in `[[replica]]`, but
+    /// without `name`, and `url` is `http://` (the default) or `https://` alone.
     #[serde(default)]
     pub(crate) replica: Option<ReplicaSection>,
 }
@@ -176,6 +176,7 @@ fn lower_source(
         let remedy = "add [discovery.replica] with models, and url = \"http://\" or \"https://\"";
         return Err(source.fault(span, "nothing says what the replicas are like", remedy));
     };
+    // Checked now, although no replica is found yet: later there is nobody to tell.
     let template = template.lower_template(&section.name, defaults, source)?;
     Ok(Found::Dns { question, resolver, empty_grace: grace, template: Box::new(template) })
 }

@@ -47,7 +47,7 @@ pub(crate) struct DnsSection {
     pub(crate) serial: u32,
     /// Seconds that resolvers may keep an address, 1 to 30.
     #[serde(default = "default_ttl_s")]
-    #[schemars(with = "u32")]
+    #[schemars(with = "u32", range(min = 1, max = 30))]
     pub(crate) ttl_s: Spanned<u32>,
     /// CAA records: authorities that may issue certificates, as in a zone file, e.g. `0 issue
     /// "ca.example.net"`.
@@ -68,7 +68,7 @@ pub(crate) struct DnsSection {
     pub(crate) https: Option<bool>,
     /// Maximum number of addresses in one answer, 1 to 8; all are of one region.
     #[serde(default = "default_addresses_max")]
-    #[schemars(with = "usize")]
+    #[schemars(with = "usize", range(min = 1, max = 8))]
     pub(crate) addresses_max: Spanned<usize>,
     /// Milliseconds of round trip by which regions may differ and still share clients by their
     /// weights.
@@ -279,6 +279,7 @@ fn check_aliases(
 ) -> Result<(), ConfigError> {
     for ((name, _), text) in spec.aliases.iter().zip(section.aliases.values()) {
         let hosts = spec.hosts.iter().map(|host| &host.name);
+        // The origin has at least its SOA and NS records.
         if hosts.chain(&spec.services).chain([&spec.origin]).any(|other| other == name) {
             let message = format!("{name} has other records, so it can't be an alias");
             return Err(source.fault(text.span(), message, "remove one of the two"));

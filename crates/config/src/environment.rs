@@ -7,7 +7,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 const PREFIX: &str = "SPILLWAY__";
 
 /// A setting from one environment variable.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Override {
     variable: String,
     text: String,
@@ -20,9 +20,17 @@ pub(crate) fn overrides(environment: impl IntoIterator<Item = (String, String)>)
         .filter(|(variable, _)| variable.starts_with(PREFIX))
         .map(|(variable, text)| Override { variable, text })
         .collect();
-    overrides.sort();
+    // The environment has no order, but an element of a list can only follow the one before it. As
+    // text, element 10 would come before element 2.
+    overrides.sort_by_cached_key(|given| {
+        let elements = given.variable.split("__");
+        elements.map(|element| (element.parse().ok(), element.to_owned())).collect::<Path>()
+    });
     overrides
 }
+
+/// Elements of a setting's path, each with its number if it is an element of a list.
+type Path = Vec<(Option<usize>, String)>;
 
 /// Puts an override into a parsed document. Elements of lists are named by number, from 0.
 ///
@@ -38,6 +46,7 @@ pub(crate) fn apply<'i>(table: &mut DeTable<'i>, given: &'i Override) -> Result<
 /// Reads a number, boolean or list; any other text is a string.
 fn value_of(text: &str) -> DeValue<'_> {
     match DeValue::parse(text).map(Spanned::into_inner) {
+        // Quotes that are still there belong to the text: the shell took away its own.
         Ok(value) if !value.is_str() => value,
         _ => DeValue::String(text.into()),
     }
@@ -58,6 +67,7 @@ fn set_in_table<'i>(
         table.insert(key, Spanned::new(0..0, value));
         return Ok(());
     }
+    // The file need not have the setting: then the next path element tells what to create.
     let is_list = rest[0].parse::<usize>().is_ok();
     let child = table.entry(key).or_insert_with(|| {
         let empty =
@@ -86,6 +96,7 @@ fn set_in_list<'i>(
 ) -> Result<(), String> {
     let [index, rest @ ..] = path else { return Err("it names nothing".to_owned()) };
     let index: usize = index.parse().map_err(|_| format!("{index} is no list index"))?;
+    // A gap would leave elements without a value.
     if index > list.len() {
         return Err(format!("the list has {} elements only", list.len()));
     }
@@ -99,4 +110,21 @@ fn set_in_list<'i>(
         return Ok(());
     }
     set_in_value(element.get_mut(), rest, value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_of_a_list_come_in_the_order_of_their_numbers() {
+        let names = (0..12).rev().map(|index| format!("SPILLWAY__REPLICA__{index}__NAME"));
+        let given = overrides(names.map(|name| (name, "x".to_owned())));
+        let mut table = DeTable::new();
+        for given in &given {
+            apply(&mut table, given).unwrap();
+        }
+        let replicas = table.get("replica").unwrap().get_ref().as_array().unwrap();
+        assert_eq!(replicas.len(), 12);
+    }
 }

@@ -79,3 +79,16 @@ impl Source {
         self.path.parent().unwrap_or_else(|| Path::new("")).join(name)
     }
 }
+
+/// Converts a parser's error.
+pub(crate) fn fault(source: &Source, error: &toml::de::Error) -> ConfigError {
+    let message = error.message().to_owned();
+    let remedy = if message.starts_with("unknown field") {
+        "remove the key or correct its spelling; `spillway config schema` lists all"
+    } else if message.starts_with("missing field") {
+        "add the key; `spillway config schema` says what it means"
+    } else {
+        "correct the value; `spillway config schema` says what is allowed"
+    };
+    source.fault(error.span().unwrap_or(0..0), message, remedy)
+}

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
+use schemars::transform::Transform;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use spillway_replicas::Mapping;
 use toml::Spanned;
@@ -13,7 +14,7 @@ use crate::cluster_section::{ClusterSection, PeerSection};
 use crate::discovery_section::DiscoverySection;
 use crate::dns_section::DnsSection;
 use crate::environment;
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, Source, fault};
 use crate::geo_section::{GeoSection, ResidencySection};
 use crate::health_section::{HealthSection, StandbySection};
 use crate::limit_section::LimitSection;
@@ -79,24 +80,34 @@ pub(crate) struct ConfigFile {
     pub(crate) retry: RetrySection,
     /// Model names that stand for others.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, String>")]
+    #[schemars(
+        with = "BTreeMap<String, String>",
+        transform = Values("Model or split that stands behind the name.")
+    )]
     pub(crate) aliases: BTreeMap<String, Spanned<String>>,
     /// Names whose requests are split between models.
     #[serde(default)]
     pub(crate) split: Vec<SplitSection>,
     /// Models that are asked, in this order, if the named one can't serve a request.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, Vec<String>>")]
+    #[schemars(
+        with = "BTreeMap<String, Vec<String>>",
+        transform = Values("Models to ask in place of the named one, the first one first.")
+    )]
     pub(crate) fallback: FallbackSection,
     /// Model servers.
     #[serde(default)]
+    #[schemars(transform = Required(["name", "url"]))]
     pub(crate) replica: Vec<ReplicaSection>,
     /// Replicas that come and go by themselves.
     #[serde(default)]
     pub(crate) discovery: Vec<DiscoverySection>,
     /// Weights of hardware classes by name, e.g. `h100 = 4`.
     #[serde(default)]
-    #[schemars(with = "BTreeMap<String, u32>")]
+    #[schemars(
+        with = "BTreeMap<String, u32>",
+        transform = Values("Weight of the class's replicas against others, 1 to 1,000.")
+    )]
     pub(crate) classes: BTreeMap<String, Spanned<u32>>,
     /// Mappings of metrics for servers that no `kind` knows, by name.
     #[serde(default)]
@@ -130,6 +141,29 @@ pub(crate) struct ConfigFile {
     pub(crate) route: Vec<RouteSection>,
 }
 
+/// Description of the values of a map by names.
+struct Values(&'static str);
+
+impl Transform for Values {
+    fn transform(&mut self, schema: &mut Schema) {
+        if let Some(values) = schema.get_mut("additionalProperties") {
+            values["description"] = self.0.into();
+        }
+    }
+}
+
+/// Keys that each table of a list must have, though the type of the table allows to leave them out:
+/// the template of a discovery has neither name nor address.
+struct Required([&'static str; 2]);
+
+impl Transform for Required {
+    fn transform(&mut self, schema: &mut Schema) {
+        if let Some(items) = schema.get_mut("items") {
+            items["required"] = self.0.as_slice().into();
+        }
+    }
+}
+
 /// Reads the file's text, with overrides from the environment.
 ///
 /// # Errors
@@ -146,17 +180,4 @@ pub(crate) fn read(
         })?;
     }
     ConfigFile::deserialize(Deserializer::from(table)).map_err(|error| fault(source, &error))
-}
-
-/// Converts a parser's error.
-pub(crate) fn fault(source: &Source, error: &toml::de::Error) -> ConfigError {
-    let message = error.message().to_owned();
-    let remedy = if message.starts_with("unknown field") {
-        "remove the key or correct its spelling; `spillway config schema` lists all"
-    } else if message.starts_with("missing field") {
-        "add the key; `spillway config schema` says what it means"
-    } else {
-        "correct the value; `spillway config schema` says what is allowed"
-    };
-    source.fault(error.span().unwrap_or(0..0), message, remedy)
 }

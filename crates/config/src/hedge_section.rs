@@ -23,6 +23,7 @@ pub(crate) struct HedgeSection {
     pub(crate) after: Option<String>,
     /// Second attempts as a share of requests, in percent, 1 to 100.
     #[serde(default = "usual_budget_percent")]
+    #[schemars(range(min = 1, max = 100))]
     pub(crate) budget_percent: u32,
 }
 
@@ -42,6 +43,7 @@ impl HedgeSection {
     ) -> Result<HedgeSpec, ConfigError> {
         let fault = |message: &str, remedy: &str| source.fault(span.clone(), message, remedy);
         let after = match (self.after_ms, &self.after) {
+            // With 0 every request would be sent twice at once.
             (Some(after_ms @ 1..), None) => HedgeAfter::Time(Duration::from_millis(after_ms)),
             (None, Some(text)) => HedgeAfter::Percentile(percentile(text).ok_or_else(|| {
                 fault("after is no quantile", "use after = \"p50\" to \"p99\", or after_ms")
@@ -60,5 +62,6 @@ impl HedgeSection {
 
 fn percentile(text: &str) -> Option<u8> {
     let percent = text.strip_prefix('p')?.parse().ok()?;
+    // Below the median more than every second request would ask twice.
     (50..=99).contains(&percent).then_some(percent)
 }

@@ -127,8 +127,11 @@ impl HealthSettings {
                 Probe::Grpc { service: self.service.clone().unwrap_or_default(), port }
             }
             CheckChoice::ByKind if !has_path => Probe::Tcp { port },
+            // A path alone is no reason to drop what the kind knows: its port, and its answer while
+            // a model still loads.
             CheckChoice::Http | CheckChoice::ByKind => match engine.kind.probe() {
                 Probe::Http { path, port: kind_port, not_ready, expect } => Probe::Http {
+                    // The kind knows what its own page answers, not what another one does.
                     expect: expect.filter(|_| self.path.is_none()),
                     path: self.path.clone().unwrap_or(path),
                     port: port.or(kind_port),

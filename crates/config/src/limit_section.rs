@@ -84,6 +84,7 @@ impl LimitSection {
     fn terms(&self, scope: Scope) -> LimitTerms {
         let by_second = (self.requests_per_s, RequestWindow::Second);
         let by_minute = (self.requests_per_min, RequestWindow::Minute);
+        // At most one of them is set: `lower_limits` refuses both.
         let (count, requests) = if by_minute.0.is_some() { by_minute } else { by_second };
         let whole = [count.map(u64::from), self.tokens_per_min, self.concurrency.map(u64::from)];
         LimitTerms { scope, whole, requests }

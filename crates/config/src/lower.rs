@@ -8,15 +8,17 @@ use std::time::Duration;
 use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_protocol::TrustedProxies;
 use spillway_proxy::{
-    GatewayConfig, Listener, ListenerSpec, NameSpec, QueueSpec, Replica, Retry, RouteSpec,
-    ServerTls, Timeouts, TlsIdentity,
+    GatewayConfig, Listener, ListenerSpec, NameSpec, QueueSpec, Retry, RouteSpec, ServerTls,
+    Timeouts, TlsIdentity,
 };
 use spillway_types::ModelName;
 use toml::Spanned;
 
 use crate::access_section::{AccessSections, ListenerAccess};
+use crate::at_start::AtStart;
 use crate::care_section::CareDefaults;
 use crate::cluster_section::{ClusterConfig, ClusterSections};
+use crate::config::{AdminListener, Config, ListenerConfig, WorldConfig};
 use crate::discovery_section::{DiscoveryConfig, lower_discoveries};
 use crate::error::{ConfigError, Source};
 use crate::file::ConfigFile;
@@ -24,11 +26,11 @@ use crate::geo_section::lower_geo;
 use crate::limit_section::lower_limits;
 use crate::names::{NameSections, Served};
 use crate::replica::ReplicaConfig;
-use crate::replica_section::{ReplicaSection, read_file};
+use crate::replica_list::lower_replicas;
+use crate::replica_section::read_file;
 use crate::route_section::RouteSection;
 use crate::section::{AdminSection, ListenerSection, NodeSection, ProxyProtocol, TlsSection};
 use crate::session_section::check_session_cookie;
-use crate::{AdminListener, AtStart, Config, ListenerConfig, WorldConfig};
 
 /// Checks a file as a whole.
 ///
@@ -36,6 +38,7 @@ use crate::{AdminListener, AtStart, Config, ListenerConfig, WorldConfig};
 /// Returns the first fault, with its line.
 pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigError> {
     check_listeners(source, &file.listener)?;
+    // Taken before the code below moves the sections out of the file.
     let at_start = AtStart::new(&file);
     let sections = AccessSections { auth: file.auth, keys: file.key, tenants: file.tenant };
     let listeners = file.listener.into_iter().map(|section| {
@@ -74,6 +77,7 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
             country: file.node.country,
             limits: file.limits.into(),
             retry: Retry::from(file.retry),
+            // The node draws its own seed when it starts.
             seed: 0,
             expose_routing: file.node.expose_routing,
             waiting: file.spill.totals(),
@@ -142,6 +146,7 @@ fn lower_routes(
 }
 
 fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener, ConfigError> {
+    // A token file that is named but lists no token still asks for one, and so lets nobody in.
     let mut api = AdminConfig {
         requires_token: section.token_file.is_some(),
         names: section.names.clone(),
@@ -167,6 +172,7 @@ fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener,
     })?;
     let tls = section.tls.as_ref().map(|tls| read_identity(source, tls)).transpose()?;
     if let (Some(identity), Some(section)) = (&tls, &section.tls) {
+        // Built once here, so that a key of another certificate shows before a port opens.
         ServerTls::new(identity).map_err(|error| {
             let remedy = "check that both are PEM files and belong together";
             source.fault(section.certificate.span(), error.to_string(), remedy)
@@ -205,6 +211,7 @@ fn lower_listener(
         trusted_proxies: TrustedProxies::new(blocks.clone()),
         access: access.mode,
     };
+    // Built once here, so that a key of another certificate shows before a port opens.
     if let (Err(error), Some(tls)) = (Listener::new(spec()), &section.tls) {
         let remedy = "check that both are PEM files and belong together";
         return Err(source.fault(tls.certificate.span(), error.to_string(), remedy));
@@ -219,41 +226,6 @@ fn read_identity(source: &Source, tls: &TlsSection) -> Result<TlsIdentity, Confi
         certificate_pem: read_file(&tls.certificate, source)?,
         key_pem: read_file(&tls.key, source)?,
     })
-}
-
-/// Checks the replicas of a config, or of a file that lists more of them.
-///
-/// # Errors
-/// Returns the first fault, with its line.
-pub(crate) fn lower_replicas(
-    source: &Source,
-    sections: Vec<ReplicaSection>,
-    defaults: &CareDefaults,
-) -> Result<Vec<ReplicaConfig>, ConfigError> {
-    let mut names = BTreeSet::new();
-    let mut replicas = Vec::new();
-    for section in sections {
-        if !names.insert(section.name.get_ref().clone()) {
-            let message = format!("a second replica is called {:?}", section.name.get_ref());
-            return Err(source.fault(section.name.span(), message, "give each its own name"));
-        }
-        replicas.push(lower_replica(source, section, defaults)?);
-    }
-    Ok(replicas)
-}
-
-fn lower_replica(
-    source: &Source,
-    section: ReplicaSection,
-    defaults: &CareDefaults,
-) -> Result<ReplicaConfig, ConfigError> {
-    let span = section.url.span();
-    let config = section.lower(defaults, source)?;
-    // Created once here, so that a fault shows now and not at the first request.
-    Replica::new(config.spec.clone(), 1).map_err(|error| {
-        source.fault(span, error.to_string(), "correct the replica's tls section")
-    })?;
-    Ok(config)
 }
 
 /// Checks that `[node]` and `[[region]]` give the own region one country.
@@ -301,6 +273,7 @@ fn check_routes(
         for model in route.models.iter().filter(|model| !has_fallback(model)) {
             served.check_model(source, model)?;
         }
+        // A default model may also be a split, whose arms are checked with the split.
         for model in route.model.iter().filter(|model| !has_fallback(model) && !is_split(model)) {
             served.check_model(source, model)?;
         }

@@ -74,6 +74,7 @@ impl<'a> Served<'a> {
         version: &Spanned<String>,
     ) -> Result<(), ConfigError> {
         check_version_text(source, version)?;
+        // Replicas that name no versions take whichever is asked for.
         let Some(known) = self.versions.get(model) else { return Ok(()) };
         if known.contains(version.get_ref().as_str()) {
             return Ok(());
@@ -166,6 +167,7 @@ fn lower_aliases(
 ) -> Result<BTreeMap<ModelName, ModelName>, ConfigError> {
     let mut lowered = BTreeMap::new();
     for (alias, target) in aliases {
+        // A split needs no replica of its own name; its arms are checked with it.
         if !splits.contains(target.get_ref()) {
             served.check_model(source, &target)?;
         }
@@ -207,6 +209,8 @@ fn lower_fallbacks(
     for (model, others) in sections {
         let span = others.span();
         let fault = |message: String, remedy: &str| source.fault(span.clone(), message, remedy);
+        // A split may have the name of a model. Then the fallbacks are those of the model, which an
+        // arm may name.
         let is_model = served.models.contains(model.as_str());
         if aliases.contains(&model) {
             let message = format!("{model:?} is an alias: its requests are its model's");
@@ -226,6 +230,8 @@ fn lower_fallbacks(
         let mut list: Vec<ModelName> = Vec::new();
         for other in others.into_inner() {
             served.check_model(source, &other)?;
+            // Only the fallbacks must be served: a model without any replica is what they stand in
+            // for.
             let name = ModelName::from(other.get_ref().as_str());
             if *other.get_ref() == model || list.contains(&name) {
                 let message = format!("{name:?} would be asked again: a loop");

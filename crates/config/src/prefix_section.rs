@@ -68,6 +68,7 @@ impl PrefixSection {
     pub(crate) fn lower(&self, source: &Source) -> Result<KnowledgeConfig, ConfigError> {
         let block_bytes = *self.block_bytes.get_ref();
         let prefix = PrefixConfig { block_bytes, ..PrefixConfig::default() };
+        // The key plays no part in what can be wrong here.
         PrefixHasher::new([0; 4], prefix).map_err(|error| {
             let remedy = "use a multiple of 32 from 32 to 65536; 256 suits most";
             source.fault(self.block_bytes.span(), error.to_string(), remedy)

@@ -37,17 +37,18 @@ const HEAD: &str = "\
 # Configuration reference
 
 All settings, made from the schema by `spillway config reference`. `spillway config schema` has the whole description of
-each. [configuration.md](configuration.md) explains what belongs together, with a sample of a file.
+each. [configuration.md](configuration.md) has the ten that matter, guides by subject, and a sample of a file.
 
-A key with a dot is inside a table: `health.path` of a `[[replica]]` is `health = { path = \"..\" }`. NAME stands for a
-name of your own. A default of – means that nothing is set; the description says what holds then.
+A key with a dot is inside a table: `health.path` of a `[[replica]]` is `health = { path = \"..\" }`. Such a key that is
+required is needed only where its table is given. NAME stands for a name of your own. A default of – means that nothing
+is set; the description says what holds then.
 ";
 
 const TUNING_HEAD: &str = "
 ## Tuning knobs of policies
 
 Leave these as they are: they are there to compare policies.
-[configuration.md](configuration.md#tuning-knobs-of-policies) says what each does.
+[policies.md](policies.md#tuning-knobs) says what each does.
 ";
 
 const TABLE: &str = "\n| key | type | default | description |\n|---|---|---|---|\n";
@@ -60,6 +61,14 @@ struct Row {
     cells: String,
 }
 
+/// Settings of one section.
+#[derive(Default)]
+struct Section<'a> {
+    rows: Vec<Row>,
+    /// Tables whose settings are listed, with the key that has them.
+    tables: Vec<(&'a Value, String)>,
+}
+
 /// Returns the page in Markdown.
 #[must_use]
 pub fn reference() -> String {
@@ -68,9 +77,9 @@ pub fn reference() -> String {
     let mut page = HEAD.to_owned();
     let mut tuning = Vec::new();
     for (name, section) in properties(&schema) {
-        let mut rows = Vec::new();
-        writer.add_rows(name, section, &mut rows);
-        let (knobs, rows): (Vec<Row>, _) = rows.into_iter().partition(Row::is_tuning);
+        let mut listed = Section::default();
+        writer.add_rows(name, section, &mut listed);
+        let (knobs, rows): (Vec<Row>, _) = listed.rows.into_iter().partition(Row::is_tuning);
         tuning.extend(knobs);
         let heading = heading(name, section);
         let about = section["description"].as_str().unwrap_or_default().replace('\n', " ");
@@ -105,32 +114,47 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Adds the settings inside a table, a list of tables, or a map by names.
-    fn add_rows(&self, path: &str, schema: &'a Value, rows: &mut Vec<Row>) {
-        let table = self.resolve(schema);
-        let table = self.resolve(table.get("items").unwrap_or(table));
+    fn add_rows(&self, path: &str, schema: &'a Value, section: &mut Section<'a>) {
+        let list = self.resolve(schema);
+        let item = list.get("items").unwrap_or(list);
+        let table = self.resolve(item);
         if let Some(values) = table.get("additionalProperties").filter(|values| values.is_object())
         {
             let value = self.resolve(values);
+            // A map to plain values, such as `[classes]`, is one row; each setting of a map to
+            // tables, such as `[mapping.NAME]`, has its own.
             if value.get("properties").is_none() {
-                rows.push(self.row(path, values, false));
+                section.rows.push(self.row(path, values, false));
             } else {
-                self.add_rows(&format!("{path}.NAME"), value, rows);
+                self.add_rows(&format!("{path}.NAME"), value, section);
             }
             return;
         }
         for (key, property) in properties(table) {
             let path = format!("{path}.{key}");
-            let is_required = table["required"]
-                .as_array()
-                .is_some_and(|required| required.iter().any(|name| name == key));
-            let inner = self.resolve(property);
-            let inner = self.resolve(inner.get("items").unwrap_or(inner));
+            // A list may require more of its tables than their type does.
+            let is_required = requires(table, key) || requires(item, key);
+            let row = self.row(&path, property, is_required);
+            let inner = self.inner_table(property);
+            let earlier = section.tables.iter().find(|(table, _)| std::ptr::eq(*table, inner));
+            if let Some((_, earlier)) = earlier {
+                section.rows.push(Row { cells: row.cells.replacen("table", earlier, 1), ..row });
+                continue;
+            }
+            section.rows.push(row);
+            // A table that is also a section of the file is listed there; here a row refers to it.
             if inner.get("properties").is_some() && self.section_of(inner).is_none() {
-                self.add_rows(&path, property, rows);
-            } else {
-                rows.push(self.row(&path, property, is_required));
+                let (_, key) = path.split_once('.').unwrap_or_default();
+                section.tables.push((inner, format!("as `{key}`")));
+                self.add_rows(&path, property, section);
             }
         }
+    }
+
+    /// Returns the schema of a table, of the tables of a list, or of a plain value.
+    fn inner_table(&self, property: &'a Value) -> &'a Value {
+        let inner = self.resolve(property);
+        self.resolve(inner.get("items").unwrap_or(inner))
     }
 
     fn row(&self, path: &str, schema: &Value, is_required: bool) -> Row {
@@ -138,6 +162,8 @@ impl<'a> Writer<'a> {
             _ if is_required => "required".to_owned(),
             Value::Null => "–".to_owned(),
             Value::String(text) if text.is_empty() => "–".to_owned(),
+            // The rows of the table's own settings have their defaults.
+            Value::Object(_) if self.resolve(schema).get("properties").is_some() => "–".to_owned(),
             // The schema has numbers of 32 bits with the digits of 64.
             Value::Number(number) if number.is_f64() => {
                 format!("`{}`", number.as_f64().unwrap_or_default() as f32)
@@ -189,6 +215,7 @@ impl<'a> Writer<'a> {
         let mut sections = properties(self.schema);
         let is_same = |section: &Value| {
             let section = self.resolve(section);
+            // Both are resolved, so the same place in the schema means the same type.
             std::ptr::eq(self.resolve(section.get("items").unwrap_or(section)), table)
         };
         sections.find(|(_, section)| is_same(section)).map(|(name, section)| heading(name, section))
@@ -208,6 +235,10 @@ impl<'a> Writer<'a> {
 
 fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     schema["properties"].as_object().into_iter().flat_map(Map::iter)
+}
+
+fn requires(schema: &Value, key: &str) -> bool {
+    schema["required"].as_array().is_some_and(|names| names.iter().any(|name| name == key))
 }
 
 /// Returns the header of a table as it stands in a file.
@@ -265,6 +296,30 @@ mod tests {
         let (_, tuning) = page.split_once("## Tuning knobs").unwrap();
         for knob in TUNING {
             assert!(tuning.contains(&format!("| `{knob}")), "{knob}");
+        }
+    }
+
+    #[test]
+    fn every_row_has_a_description() {
+        let page = reference();
+        let without: Vec<&str> = page.lines().filter(|line| line.ends_with("|  |")).collect();
+        assert_eq!(without, Vec::<&str>::new());
+    }
+
+    #[test]
+    fn what_parsing_asks_for_is_required() {
+        let page = reference();
+        let (_, replica) = page.split_once("## `[[replica]]`").unwrap();
+        for key in ["name", "url"] {
+            assert!(replica.contains(&format!("| `{key}` | string | required |")), "{key}");
+            let keys = ["name = \"a\"", "url = \"http://h:1\""];
+            let others = keys.iter().filter(|other| !other.starts_with(key));
+            let others: Vec<&str> = others.copied().collect();
+            let text = format!(
+                "[[listener]]\naddress = \"127.0.0.1:0\"\n[[replica]]\n{}\n",
+                others.join("\n")
+            );
+            assert!(crate::Config::parse(&text, Path::new("file.toml"), []).is_err(), "{key}");
         }
     }
 

@@ -41,9 +41,11 @@ pub(crate) struct RegionSection {
     /// Latitude in degrees north; not needed for a region that has the name of a public cloud's
     /// region.
     #[serde(default)]
+    #[schemars(range(min = -90, max = 90))]
     pub(crate) latitude: Option<f64>,
     /// Longitude in degrees east.
     #[serde(default)]
+    #[schemars(range(min = -180, max = 180))]
     pub(crate) longitude: Option<f64>,
     /// Networks whose clients are near the region, e.g. `10.1.0.0/16`, whatever a location database
     /// says.
@@ -155,6 +157,7 @@ fn lower_coordinates(
             ),
         },
         (None, None) => match spillway_geo::town_of(section.name.get_ref()) {
+            // A region without addresses may be anywhere, as no client is led to it.
             None if !section.addresses.is_empty() => fault(
                 "nobody knows where this region is, so no client can be led to it",
                 "add latitude and longitude; regions of public clouds are known by their names",

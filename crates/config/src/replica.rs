@@ -89,6 +89,7 @@ impl ReplicaConfig {
     /// models that it lists.
     pub fn with_found(self, engine: Option<Engine>, listed: Vec<ModelName>) -> Self {
         let Self { mut spec, mut care, settings, may_vanish } = self;
+        // What the config says is never replaced by what a server says of itself.
         if settings.is_open() {
             if settings.needs_models {
                 spec.models = listed;
@@ -171,6 +172,7 @@ impl ReplicaConfig {
 
 /// Gives a page at the port of the replica's API the API's TLS.
 fn with_tls(scrape: &Scrape, tls: Option<&TlsTarget>) -> Scrape {
+    // The API's TLS says nothing about an exporter at another port, which is asked in cleartext.
     let is_own = scrape.host.is_none() && scrape.port.is_none();
     Scrape { tls: tls.filter(|_| is_own).cloned(), ..scrape.clone() }
 }

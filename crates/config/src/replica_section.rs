@@ -51,7 +51,7 @@ pub(crate) struct ReplicaSection {
     pub(crate) pool: String,
     /// Weight against its peers, 1 to 1,000; by default its class's weight, else 1.
     #[serde(default)]
-    #[schemars(with = "Option<u32>")]
+    #[schemars(with = "Option<u32>", range(min = 1, max = 1_000))]
     pub(crate) weight: Option<Spanned<u32>>,
     /// Hardware class of the replica, a name in `[classes]` that stands for a weight.
     #[serde(default)]
@@ -208,6 +208,7 @@ impl ReplicaSection {
             return Err(source.fault(url.span(), message, remedy));
         }
         let scheme = if self.url.get_ref().is_empty() { "http://" } else { self.url.get_ref() };
+        // The template passes all checks of a replica; its host can't exist (RFC 2606).
         self.url = Spanned::new(discovery.span(), format!("{scheme}template.invalid:1"));
         self.name = discovery.clone();
         self.lower(defaults, source)
@@ -236,6 +237,7 @@ impl ReplicaSection {
             return Err(source.fault(models.span(), "the replica serves no model", remedy));
         }
         let models = self.models.map(Spanned::into_inner).unwrap_or_default();
+        // Neither of the two depends on models.
         let Preset { continues_chats, salt_field, .. } = settings.preset(None, &[]);
         let is_any_tls = scheme_is_tls || grpc.as_ref().is_some_and(|(is_tls, ..)| *is_tls);
         if self.tls.is_some() && !is_any_tls {
@@ -252,6 +254,7 @@ impl ReplicaSection {
             name,
             host,
             port,
+            // HTTP and gRPC share the settings, but each has its own scheme.
             tls: tls.filter(|_| scheme_is_tls),
             grpc,
             protocol: match self.protocol {
@@ -262,6 +265,7 @@ impl ReplicaSection {
             models: models.into_iter().map(ModelName::from).collect(),
             pool: self.pool,
             weight,
+            // With 0 the replica would count as open and never get a request.
             in_flight_max: self.connections_max.unwrap_or(CONNECTIONS_MAX).max(1),
             idle: Duration::from_millis(self.idle_ms),
             continues_chats,

@@ -106,12 +106,12 @@ pub(crate) struct RouteSection {
     /// Share of a model's replicas, in percent, below which the least urgent requests are turned
     /// away first; as in `[spill]` if not set.
     #[serde(default)]
-    #[schemars(with = "Option<u16>")]
+    #[schemars(with = "Option<u16>", range(max = 100))]
     pub(crate) degraded_below_percent: Option<Spanned<u16>>,
     /// Largest share of a model's places, in percent, that a tenant above its fair share leaves to
     /// other active tenants; as in `[spill]` if not set.
     #[serde(default)]
-    #[schemars(with = "Option<u16>")]
+    #[schemars(with = "Option<u16>", range(max = 100))]
     pub(crate) tenant_room_percent: Option<Spanned<u16>>,
     /// True to have another replica go on with a stream of a completion that breaks off, from the
     /// text sent so far; off by default.
@@ -165,6 +165,7 @@ impl RouteSection {
             name: Spanned::new(0..0, "default".to_owned()),
             path_prefix: None,
             replace_prefix: None,
+            // Without a path prefix the endpoint decides about the protocol.
             protocol: RouteProtocol::default(),
             models: Vec::new(),
             model: None,

@@ -133,6 +133,7 @@ impl CorsSection {
     /// # Errors
     /// Returns an error if one of them is no origin, with its line.
     pub(crate) fn lower(&self, source: &Source) -> Result<Cors, ConfigError> {
+        // One by one, so that an error has the line of its origin.
         for origin in &self.allowed_origins {
             Cors::new([origin.get_ref().as_str()]).map_err(|error| {
                 let remedy = "write scheme and host, e.g. https://chat.example, or * for all pages";
@@ -275,6 +276,7 @@ impl From<LimitsSection> for Limits {
             headers_max: section.headers_max,
             body_bytes_max: section.body_bytes_max,
             body_bytes_total_max: section.body_bytes_total_max,
+            // A body larger than the maximum is refused before it could be buffered.
             buffered_bytes_max: section.buffered_bytes_max.min(section.body_bytes_max),
             streams_per_connection_max: section.streams_per_connection_max,
             resets_per_connection_max: section.resets_per_connection_max,
@@ -360,6 +362,7 @@ impl Default for RetrySection {
 impl From<RetrySection> for Retry {
     fn from(section: RetrySection) -> Self {
         Self {
+            // Zero means no retries, as one attempt does; a request is always tried.
             attempts_max: section.attempts_max.max(1),
             share_percent: section.budget_percent,
             in_hand: section.budget_in_hand,

@@ -60,6 +60,8 @@ pub(crate) fn lower_session(
     };
     match (&section.cookie, &section.header) {
         (Some(cookie), None) => {
+            // With a cookie the client remembers the replica: no session fills up or idles in this
+            // node.
             if section.idle_s.is_some() || section.sessions_max.is_some() {
                 let remedy = "set max_age_s, or use header instead of cookie";
                 return Err(fault("idle_s and sessions_max are for sessions by header", remedy));

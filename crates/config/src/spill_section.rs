@@ -16,11 +16,11 @@ pub(crate) struct SpillSection {
     /// True if requests may go to other regions.
     pub(crate) enabled: bool,
     /// Part of the capacity that is kept for this region's own requests, in percent.
-    #[schemars(with = "u16")]
+    #[schemars(with = "u16", range(max = 100))]
     pub(crate) reserve_percent: Spanned<u16>,
     /// Maximum part of the capacity that requests of other regions may take, in percent; no maximum
     /// by default, since a reserve does better.
-    #[schemars(with = "Option<u16>")]
+    #[schemars(with = "Option<u16>", range(max = 100))]
     pub(crate) guests_percent_max: Option<Spanned<u16>>,
     /// Maximum number of regions that one request asks, one after the other.
     pub(crate) regions_max: u8,
@@ -38,11 +38,11 @@ pub(crate) struct SpillSection {
     pub(crate) queue_total_bytes_max: usize,
     /// Share of a model's replicas, in percent, below which the least urgent requests are turned
     /// away first; 0 never does.
-    #[schemars(with = "u16")]
+    #[schemars(with = "u16", range(max = 100))]
     pub(crate) degraded_below_percent: Spanned<u16>,
     /// Largest share of a model's places, in percent, that a tenant above its fair share leaves to
     /// other active tenants; 0 leaves nothing.
-    #[schemars(with = "u16")]
+    #[schemars(with = "u16", range(max = 100))]
     pub(crate) tenant_room_percent: Spanned<u16>,
 }
 

@@ -147,7 +147,9 @@ fn shares(arms: &[ArmSection]) -> Result<Vec<u32>, String> {
     let percents: Option<Vec<Percent>> = arms.iter().map(|arm| arm.weight_percent).collect();
     let weights: Option<Vec<u32>> = arms.iter().map(|arm| arm.weight).collect();
     match (percents, weights) {
+        // `Split::new` reports that no arm has a weight.
         _ if arms.is_empty() => Ok(Vec::new()),
+        // Sums of percentages are exact here: they are counted in permille.
         (Some(percents), _) if arms.iter().all(|arm| arm.weight.is_none()) => {
             let permille: Vec<u32> = percents.iter().map(|it| it.permille().into()).collect();
             match permille.iter().sum() {
@@ -175,6 +177,7 @@ impl ArmSection {
             return Err(source.fault(self.name.span(), message, remedy));
         }
         let model = self.model.get_ref();
+        // An arm may serve the model whose name the split has taken: that one is not split again.
         if model != own && splits.contains(model.as_str()) {
             let message = format!("{model:?} is a split itself");
             let remedy = "name a model that replicas serve, and give its arms here";

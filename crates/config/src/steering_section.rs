@@ -16,7 +16,7 @@ use crate::spill_section::permille;
 pub(crate) struct SteeringSection {
     /// Share of the last five seconds' requests, turned away for lack of room, from which on it is
     /// too much; in percent, 1 to 100.
-    #[schemars(with = "u16")]
+    #[schemars(with = "u16", range(min = 1, max = 100))]
     pub(crate) shed_percent: Spanned<u16>,
     /// Time for which too many requests have to be turned away before clients are sent elsewhere.
     pub(crate) shed_ms: u32,

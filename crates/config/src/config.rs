@@ -1,0 +1,118 @@
+//! Checked config of a node, and its parts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use spillway_admin::AdminConfig;
+use spillway_proxy::{
+    Cors, GatewayConfig, ListenerSpec, NameSpec, QueueSpec, RouteSpec, Timeouts, TlsIdentity,
+};
+
+use crate::access_section::{AccessConfig, ListenerAccess};
+use crate::at_start::AtStart;
+use crate::care_section::CareDefaults;
+use crate::cluster_section::ClusterConfig;
+use crate::discovery_section::DiscoveryConfig;
+use crate::dns_section::DnsConfig;
+use crate::geo_section::GeoConfig;
+use crate::prefix_section::KnowledgeConfig;
+use crate::replica::ReplicaConfig;
+use crate::section::WorkerLayout;
+use crate::spill_section::SpillConfig;
+
+/// Address and access rules of the admin listener.
+#[derive(Clone, Debug)]
+pub struct AdminListener {
+    /// IP address and port.
+    pub address: SocketAddr,
+    /// Settings of the admin API behind it.
+    pub api: AdminConfig,
+    /// Certificate and key; `None` for cleartext.
+    pub tls: Option<TlsIdentity>,
+    /// Files that tokens and certificate were read from.
+    pub files: Vec<PathBuf>,
+}
+
+/// A checked config.
+#[derive(Debug)]
+pub struct Config {
+    /// Name of this node.
+    pub node: String,
+    /// Number of threads that serve requests.
+    pub workers: usize,
+    /// Way in which these threads share the work.
+    pub worker_layout: WorkerLayout,
+    /// Addresses that clients connect to.
+    pub listeners: Vec<ListenerConfig>,
+    /// Listener of metrics, health and the admin API; `None` if there is none.
+    pub admin: Option<AdminListener>,
+    /// Settings of the data path.
+    pub gateway: GatewayConfig,
+    /// Settings as a member of a cluster; `None` for a node without one.
+    pub cluster: Option<ClusterConfig>,
+    /// Settings of the name server; `None` if this node is none.
+    pub dns: Option<DnsConfig>,
+    /// Conditions for sending requests to other regions.
+    pub spill: SpillConfig,
+    /// Conditions for sending new clients elsewhere.
+    pub steering: spillway_health::SteeringConfig,
+    /// Settings of the prefix index and of what is learned of replicas.
+    pub knowledge: KnowledgeConfig,
+    /// Location databases, not read yet, and rules that go by them; they can change while the node
+    /// runs.
+    pub geo: GeoConfig,
+    /// Keys and tenants; they can change while the node runs.
+    pub access: AccessConfig,
+    /// Limits that this node enforces by itself; they can change while the node runs.
+    pub limits: Vec<spillway_quota::LimitTerms>,
+    /// Settings that can change while the node runs.
+    pub world: WorldConfig,
+    /// Time for which the node serves on after it was told to stop, while it reports that it is not
+    /// ready.
+    pub drain_notice: std::time::Duration,
+    /// Time limit for requests to finish when the node stops.
+    pub drain: std::time::Duration,
+    /// Path of the file, which is watched; `None` if the config did not come from a file.
+    pub path: Option<PathBuf>,
+    /// Settings that take effect only when a node starts.
+    pub at_start: AtStart,
+    /// Text of the file.
+    pub text: String,
+}
+
+/// A listening address.
+#[derive(Debug)]
+pub struct ListenerConfig {
+    /// Address to listen on; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// True if other processes with this setting may listen on the address, too.
+    pub shares_port: bool,
+    /// TLS, trusted proxies and authentication of its connections.
+    pub spec: ListenerSpec,
+    /// Authentication mode; can change while the node runs.
+    pub access: ListenerAccess,
+}
+
+/// Replicas, routes and names: the part of the config that a reload replaces.
+#[derive(Debug)]
+pub struct WorldConfig {
+    /// Every replica.
+    pub replicas: Vec<ReplicaConfig>,
+    /// Sources of more replicas.
+    pub discoveries: Vec<DiscoveryConfig>,
+    /// Every route; at least one.
+    pub routes: Vec<RouteSpec>,
+    /// Names that clients may ask for beyond the models that replicas serve.
+    pub names: Arc<NameSpec>,
+    /// Defaults for replicas that come without a config.
+    pub defaults: CareDefaults,
+    /// Web pages that may use the API.
+    pub cors: Cors,
+    /// Time limits of replicas, for routes that set none.
+    pub timeouts: Timeouts,
+    /// Queue of waiting requests, for routes that set none.
+    pub queue: QueueSpec,
+    /// Certificates of the TLS listeners, in the order of the listeners.
+    pub identities: Vec<Option<TlsIdentity>>,
+}
