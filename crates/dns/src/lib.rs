@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use crate::dns::served::{Locate, Served};
+pub use crate::served::{Locate, Served};
 
 /// Maximum number of TCP connections that wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -32,7 +32,7 @@ const TRIES_MAX: u32 = 8;
 
 /// Opened sockets of the name server.
 #[derive(Debug)]
-pub(crate) struct NameServer {
+pub struct NameServer {
     udp: std::net::UdpSocket,
     tcp: std::net::TcpListener,
     address: SocketAddr,
@@ -42,7 +42,7 @@ impl NameServer {
     /// Opens one port for both transports.
     ///
     /// Returns an error if the port is taken, or below 1024 and not allowed.
-    pub(crate) fn open(address: SocketAddr) -> io::Result<Self> {
+    pub fn open(address: SocketAddr) -> io::Result<Self> {
         let mut tries = 1;
         loop {
             let udp = bind(address, Type::DGRAM, Protocol::UDP)?;
@@ -61,7 +61,7 @@ impl NameServer {
     }
 
     /// Returns the address, with its real port.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -69,11 +69,7 @@ impl NameServer {
     ///
     /// # Errors
     /// Returns an error if the thread can't be started.
-    pub(crate) fn start(
-        self,
-        served: Arc<Served>,
-        stop: CancellationToken,
-    ) -> io::Result<JoinHandle<()>> {
+    pub fn start(self, served: Arc<Served>, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         Builder::new().name("dns".to_owned()).spawn(move || {
             let answering = async {

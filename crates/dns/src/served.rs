@@ -13,10 +13,10 @@ use spillway_geo::dns::{
 use spillway_telemetry::{LiveDns, LiveDnsRegion};
 
 /// Function that finds the place of an address.
-pub(crate) type Locate = Arc<dyn Fn(IpAddr) -> Place + Send + Sync>;
+pub type Locate = Arc<dyn Fn(IpAddr) -> Place + Send + Sync>;
 
 /// Sources of the name server's answers: config, regions and locations.
-pub(crate) struct Served {
+pub struct Served {
     config: DnsConfig,
     view: ArcSwap<DnsView>,
     locate: Locate,
@@ -35,17 +35,20 @@ struct DnsCounters {
 }
 
 impl Served {
-    pub(crate) fn new(config: DnsConfig, locate: Locate) -> Self {
+    /// Creates the sources without a view of regions.
+    pub fn new(config: DnsConfig, locate: Locate) -> Self {
         let regions = config.zone.regions().iter().map(|_| AtomicU64::default()).collect();
         let counters = DnsCounters { regions, ..DnsCounters::default() };
         Self { config, view: ArcSwap::default(), locate, counters }
     }
 
-    pub(crate) fn config(&self) -> &DnsConfig {
+    /// Returns the settings of the name server.
+    pub fn config(&self) -> &DnsConfig {
         &self.config
     }
 
-    pub(crate) fn zone(&self) -> &Zone {
+    /// Returns the zone of the settings.
+    pub fn zone(&self) -> &Zone {
         &self.config.zone
     }
 
@@ -99,7 +102,7 @@ impl Served {
     }
 
     /// Returns the current figures.
-    pub(crate) fn live(&self) -> LiveDns {
+    pub fn live(&self) -> LiveDns {
         let counters = &self.counters;
         let kinds = |transport: QueryTransport, totals: &[AtomicU64]| -> Vec<_> {
             let kinds = QueryKind::ALL.iter().zip(totals);

@@ -4,12 +4,12 @@ use spillway_geo::dns::{DnsView, RegionState, ZoneRegion};
 use spillway_proxy::{RegionSteering, Regions};
 use spillway_types::RegionName;
 
-use crate::dns::Served;
+use crate::Served;
 
 impl Served {
     /// Takes over the state of regions. `own` is this node's region; `measured` returns the round
     /// trip to a region by its connections, in milliseconds.
-    pub(crate) fn publish(
+    pub fn publish(
         &self,
         regions: &Regions,
         own: &RegionName,

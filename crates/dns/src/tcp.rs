@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{Id, JoinSet};
 use tokio::time::timeout;
 
-use crate::dns::Served;
+use crate::Served;
 
 /// Maximum number of connections at a time. Few resolvers come by TCP, and each one only for a
 /// moment.

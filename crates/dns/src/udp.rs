@@ -10,7 +10,7 @@ use spillway_geo::dns::{QueryAdmission, QueryOutcome, QueryTransport, ResponseLi
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use crate::dns::Served;
+use crate::Served;
 
 /// Number of buffers that one system call fills.
 const BATCH: usize = 16;

@@ -41,6 +41,7 @@ impl AddressBook {
         index: &mut FineIndex,
         now: Instant,
     ) -> Vec<KnownAddress> {
+        // All are taken for absent until the list below names them.
         for known in self.by_identity.values_mut() {
             known.absent_since = known.absent_since.or(Some(now));
         }

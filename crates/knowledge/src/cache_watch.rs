@@ -32,6 +32,7 @@ impl CacheWatch {
     /// Takes in a report. A value that it lacks may stand on another page.
     pub(crate) fn record(&mut self, report: &CacheReport) -> Conclusions {
         let before = self.0;
+        // Counters only rise while a process lives.
         let fell = |now: Option<f64>, before: Option<f64>| {
             now.zip(before).is_some_and(|(now, before)| now < before)
         };

@@ -269,6 +269,7 @@ impl Caches {
         let holder = self.holder(name);
         let Some(pages) = self.replicas.get_mut(name) else { return };
         let Expected { prompt_tokens, cached_tokens } = pages.expected;
+        // Replies that tell what was cached have corrected the index already.
         if pages.tells_cached || prompt_tokens < EXPECTED_TOKENS_MIN {
             return;
         }
@@ -307,6 +308,7 @@ impl Pages {
             return replied.cached_tokens;
         }
         if self.tells_cached {
+            // A reply without any usage leaves out everything, and so says nothing.
             return replied.prompt_tokens.map(|_| 0);
         }
         self.expected.note(replied);

@@ -13,21 +13,24 @@ use tokio_util::task::TaskTracker;
 /// Place of a node among others. The references are weak, so that neither link nor log is kept
 /// open.
 #[derive(Debug)]
-pub(crate) struct Ties {
-    pub(crate) me: (NodeName, RegionName),
-    pub(crate) link: Weak<Link>,
+pub struct KnowledgeContext {
+    /// Name and region of this node.
+    pub me: (NodeName, RegionName),
+    /// Link to the other nodes.
+    pub link: Weak<Link>,
     /// Control plane; `None` without an agreed state.
-    pub(crate) control_plane: Option<Weak<ControlPlane>>,
+    pub control_plane: Option<Weak<ControlPlane>>,
     /// The cluster's key, from which the keys of all epochs are derived.
-    pub(crate) prefix_key: [u64; 4],
+    pub prefix_key: [u64; 4],
     /// Data folder, if there is one.
-    pub(crate) data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// Runtime for tasks that deal with the log.
-    pub(crate) runtime: Handle,
-    pub(crate) tasks: TaskTracker,
+    pub runtime: Handle,
+    /// Tracker of those tasks.
+    pub tasks: TaskTracker,
 }
 
-impl Ties {
+impl KnowledgeContext {
     /// Returns the control plane, as long as it is open.
     pub(super) fn control_plane(&self) -> Option<Arc<ControlPlane>> {
         self.control_plane.as_ref()?.upgrade()

@@ -19,7 +19,7 @@ const DATAGRAMS_MAX: usize = 2_048;
 
 /// Event that concerns a replica's caches.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum KnowledgeEvent {
+pub enum KnowledgeEvent {
     /// A page of the replica reported on the caches.
     Reported(ReplicaName, CacheReport),
     /// The replica was down, and is back, perhaps as another process.
@@ -30,7 +30,7 @@ pub(crate) enum KnowledgeEvent {
 
 /// Channels to the thread that learns, and its published results.
 #[derive(Debug)]
-pub(crate) struct KnowledgeHandle {
+pub struct KnowledgeHandle {
     events: mpsc::Sender<KnowledgeEvent>,
     datagrams: mpsc::Sender<(NodeName, Bytes)>,
     replicas: watch::Sender<Vec<Arc<Replica>>>,
@@ -69,7 +69,7 @@ impl KnowledgeHandle {
 
     /// Hands an event over; never waits. An event that finds no room is counted: its content comes
     /// again, or is found out by replies.
-    pub(crate) fn tell(&self, event: KnowledgeEvent) {
+    pub fn tell(&self, event: KnowledgeEvent) {
         if self.events.try_send(event).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -77,29 +77,29 @@ impl KnowledgeHandle {
 
     /// Hands over a datagram about prompts from another node of the region; never waits. It may be
     /// lost, as any datagram.
-    pub(crate) fn hear(&self, from: &NodeName, datagram: Bytes) {
+    pub fn hear(&self, from: &NodeName, datagram: Bytes) {
         if self.datagrams.try_send((from.clone(), datagram)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Sets the list of all replicas, whether they may serve or not.
-    pub(crate) fn set_replicas(&self, replicas: Vec<Arc<Replica>>) {
+    pub fn set_replicas(&self, replicas: Vec<Arc<Replica>>) {
         self.replicas.send_replace(replicas);
     }
 
     /// Sets whether this node speaks for its region.
-    pub(crate) fn set_speaker(&self, is_speaker: bool) {
+    pub fn set_speaker(&self, is_speaker: bool) {
         self.is_speaker.store(is_speaker, Ordering::Relaxed);
     }
 
     /// Returns the speeds, at most 100 ms old.
-    pub(crate) fn published(&self) -> Arc<Published> {
+    pub fn published(&self) -> Arc<Published> {
         self.published.load_full()
     }
 
     /// Returns figures for metrics, at most 100 ms old.
-    pub(crate) fn figures(&self) -> KnowledgeFigures {
+    pub fn figures(&self) -> KnowledgeFigures {
         let events_dropped = self.dropped.load(Ordering::Relaxed);
         KnowledgeFigures { events_dropped, ..KnowledgeFigures::clone(&self.figures.load()) }
     }

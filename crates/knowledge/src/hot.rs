@@ -9,8 +9,8 @@ use spillway_prefix::HotDelta;
 use tokio::sync::oneshot;
 
 use super::caches::Caches;
+use super::context::KnowledgeContext;
 use super::published::Proposals;
-use super::ties::Ties;
 
 /// Time limit of a proposal. Longer than a commit around the world; a later result is replaced by a
 /// newer proposal.
@@ -52,9 +52,9 @@ impl Proposer {
         &mut self,
         (is_speaker, epoch, now_ms): (bool, u64, u64),
         caches: &mut Caches,
-        ties: &Arc<Ties>,
+        context: &Arc<KnowledgeContext>,
     ) {
-        self.settle(caches, ties);
+        self.settle(caches, context);
         if !is_speaker {
             self.state = ProposerState::Silent;
             return;
@@ -62,18 +62,20 @@ impl Proposer {
         match self.state {
             ProposerState::Proposed { .. } => return,
             ProposerState::Silent => {
-                adopt(caches, ties);
+                adopt(caches, context);
                 self.state = ProposerState::Speaking;
             }
             ProposerState::Speaking => {}
         }
-        let is_member = ties.control_plane().is_some_and(|it| it.published().cluster().is_some());
+        let is_member =
+            context.control_plane().is_some_and(|it| it.published().cluster().is_some());
+        // Nothing is agreed on before the cluster is formed.
         if !is_member {
             return;
         }
         if let Some(delta) = caches.hot_delta(now_ms) {
             let bytes = payload_bytes(&delta).unwrap_or(0) as u64;
-            let done = propose(ties, epoch, delta);
+            let done = propose(context, epoch, delta);
             self.state = ProposerState::Proposed { bytes, done };
         }
     }
@@ -84,7 +86,7 @@ impl Proposer {
         self.state = ProposerState::Silent;
     }
 
-    fn settle(&mut self, caches: &mut Caches, ties: &Ties) {
+    fn settle(&mut self, caches: &mut Caches, context: &KnowledgeContext) {
         let ProposerState::Proposed { bytes, done } = &mut self.state else { return };
         let came = match done.try_recv() {
             Ok(came) => came,
@@ -101,21 +103,25 @@ impl Proposer {
         }
         // The delta did not come in: the next one starts from what the cluster has.
         if came != Came::Applied {
-            adopt(caches, ties);
+            adopt(caches, context);
         }
         self.state = ProposerState::Speaking;
     }
 }
 
 /// Takes over the region's blocks that the cluster knows, whichever node told them.
-fn adopt(caches: &mut Caches, ties: &Ties) {
-    let state = ties.control_plane().map(|control_plane| control_plane.published());
-    caches.adopt_heat(state.as_ref().and_then(|state| state.hot().region(&ties.me.1)));
+fn adopt(caches: &mut Caches, context: &KnowledgeContext) {
+    let state = context.control_plane().map(|control_plane| control_plane.published());
+    caches.adopt_heat(state.as_ref().and_then(|state| state.hot().region(&context.me.1)));
 }
 
-fn propose(ties: &Arc<Ties>, key_epoch: u64, delta: HotDelta) -> oneshot::Receiver<Came> {
+fn propose(
+    context: &Arc<KnowledgeContext>,
+    key_epoch: u64,
+    delta: HotDelta,
+) -> oneshot::Receiver<Came> {
     let (sender, receiver) = oneshot::channel();
-    let for_log = Arc::clone(ties);
+    let for_log = Arc::clone(context);
     let proposing = async move {
         let region = for_log.me.1.clone();
         let command = Command::HotBlocks { region, key_epoch, delta };
@@ -136,6 +142,6 @@ fn propose(ties: &Arc<Ties>, key_epoch: u64, delta: HotDelta) -> oneshot::Receiv
         // The receiver is gone once the node stops or the key changed.
         let _: Result<(), Came> = sender.send(came);
     };
-    ties.tasks.spawn_on(proposing, &ties.runtime);
+    context.tasks.spawn_on(proposing, &context.runtime);
     receiver
 }

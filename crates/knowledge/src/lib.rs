@@ -8,6 +8,7 @@
 mod address_book;
 mod cache_watch;
 mod caches;
+mod context;
 mod epoch;
 mod handle;
 mod hot;
@@ -15,12 +16,11 @@ mod published;
 mod saved;
 mod speeds;
 mod task;
-mod ties;
 
-pub(crate) use handle::{KnowledgeEvent, KnowledgeHandle};
-pub(crate) use published::{KnowledgeFigures, Published};
-pub(crate) use task::KnowledgeTask;
-pub(crate) use ties::Ties;
+pub use context::KnowledgeContext;
+pub use handle::{KnowledgeEvent, KnowledgeHandle};
+pub use published::{KnowledgeFigures, Proposals, Published};
+pub use task::KnowledgeTask;
 
 #[cfg(test)]
 mod caches_test;

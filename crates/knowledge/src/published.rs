@@ -9,49 +9,54 @@ use spillway_types::{ModelName, RegionName, ReplicaName, Speed};
 
 /// Speeds at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Published {
+pub struct Published {
     /// Speed of each replica: with the model that it replied for most, where it has several.
-    pub(crate) replicas: BTreeMap<ReplicaName, Speed>,
+    pub replicas: BTreeMap<ReplicaName, Speed>,
     /// Speed of the own region with each model: the mean of its replicas.
-    pub(crate) models: BTreeMap<ModelName, Speed>,
+    pub models: BTreeMap<ModelName, Speed>,
 }
 
 impl Published {
     /// Returns the speed of a replica; the default profile, if nothing was learned.
-    pub(crate) fn of_replica(&self, name: &ReplicaName) -> Speed {
+    pub fn of_replica(&self, name: &ReplicaName) -> Speed {
         self.replicas.get(name).copied().unwrap_or_default()
     }
 
     /// Returns the speed of the own region with a model; the default profile, if nothing was
     /// learned.
-    pub(crate) fn of_model(&self, name: &ModelName) -> Speed {
+    pub fn of_model(&self, name: &ModelName) -> Speed {
         self.models.get(name).copied().unwrap_or_default()
     }
 }
 
 /// Figures for metrics.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KnowledgeFigures {
-    pub(crate) index: IndexStats,
-    pub(crate) hot: HotStats,
+pub struct KnowledgeFigures {
+    /// Size and use of the prefix index.
+    pub index: IndexStats,
+    /// Figures of the hot blocks of all regions.
+    pub hot: HotStats,
     /// Number of hot blocks of each region.
-    pub(crate) hot_regions: Arc<[(RegionName, u64)]>,
-    pub(crate) sharing: SharingCounters,
+    pub hot_regions: Arc<[(RegionName, u64)]>,
+    /// Counts of prompts shared inside the region.
+    pub sharing: SharingCounters,
     /// Number of latency models that are kept.
-    pub(crate) models: u64,
-    pub(crate) proposals: Proposals,
+    pub models: u64,
+    /// Counts of proposals of hot blocks.
+    pub proposals: Proposals,
     /// Number of events and datagrams that found no room in their queues.
-    pub(crate) events_dropped: u64,
+    pub events_dropped: u64,
 }
 
 /// Results of this node's proposals of hot blocks, since the start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Proposals {
-    pub(crate) applied: u64,
+pub struct Proposals {
+    /// Number of proposals that the cluster applied.
+    pub applied: u64,
     /// Number of proposals refused by the cluster's rules, as with another key.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// Number of proposals that failed: no quorum in time, or no room for hints.
-    pub(crate) failed: u64,
+    pub failed: u64,
     /// Size of the applied proposals in bytes.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }

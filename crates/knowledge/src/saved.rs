@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
+use spillway_raft::saved::{self, SaveError};
 use spillway_route::LatencyModel;
 use spillway_types::{ModelName, ReplicaName};
-
-use crate::saved::{self, SaveError};
 
 /// Name of the file in the data folder.
 const FILE: &str = "speeds";

@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::address_book::KnownAddress;
 use super::caches::{Caches, wire_epoch};
+use super::context::KnowledgeContext;
 use super::epoch::prompt_key;
 use super::handle::{Inbox, KnowledgeEvent, KnowledgeHandle};
 use super::hot::Proposer;
 use super::published::KnowledgeFigures;
 use super::saved;
 use super::speeds::Speeds;
-use super::ties::Ties;
 
 /// Pause between the first learning and taking it in: more comes meanwhile, and one waking serves
 /// it all. The next turn of a conversation is never as soon.
@@ -40,7 +40,7 @@ const SAVE: Duration = Duration::from_secs(60);
 
 /// Task that learns from replies, pages and other nodes.
 #[derive(Debug)]
-pub(crate) struct KnowledgeTask {
+pub struct KnowledgeTask {
     config: KnowledgeConfig,
     gateway: Arc<Gateway>,
     workers: Vec<Arc<Worker>>,
@@ -50,7 +50,7 @@ pub(crate) struct KnowledgeTask {
     speeds: Speeds,
     proposer: Proposer,
     /// Ties to the cluster; `None` for a node without one.
-    ties: Option<Arc<Ties>>,
+    context: Option<Arc<KnowledgeContext>>,
     /// Epoch of the key that prompts are hashed with.
     epoch: u64,
     /// Digest of the hot blocks that the view was made of.
@@ -62,7 +62,7 @@ pub(crate) struct KnowledgeTask {
 
 impl KnowledgeTask {
     /// Creates the task, which learns from `workers`, and lets the gateway read the index.
-    pub(crate) fn new(
+    pub fn new(
         config: KnowledgeConfig,
         gateway: &Arc<Gateway>,
         workers: &[Arc<Worker>],
@@ -79,7 +79,7 @@ impl KnowledgeTask {
             inbox,
             speeds: Speeds::default(),
             proposer: Proposer::default(),
-            ties: None,
+            context: None,
             epoch: 0,
             hot_digest: 0,
             hot: HotStats::default(),
@@ -91,14 +91,14 @@ impl KnowledgeTask {
 
     /// Ties this node's knowledge to the cluster's, and goes on with the speeds learned before it
     /// was stopped.
-    pub(crate) fn tie(&mut self, ties: Ties) {
+    pub fn connect(&mut self, context: KnowledgeContext) {
         if self.config.is_shared {
             self.caches.share(Sharing::new(SharingConfig::default(), wire_epoch(self.epoch)));
         }
-        if ties.control_plane.is_some() {
+        if context.control_plane.is_some() {
             self.caches.keep_heat(HeatConfig::default());
         }
-        self.ties = Some(Arc::new(ties));
+        self.context = Some(Arc::new(context));
         if let Some(path) = self.file() {
             match saved::load(&path) {
                 Ok(models) => self.speeds = Speeds::restored(models),
@@ -114,7 +114,7 @@ impl KnowledgeTask {
     ///
     /// # Errors
     /// Returns an error if the thread can't be started.
-    pub(crate) fn start(self, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
+    pub fn start(self, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = Builder::new().name("spillway-learns".to_owned());
         thread.spawn(move || runtime.block_on(self.run(stop)))
@@ -150,7 +150,7 @@ impl KnowledgeTask {
     }
 
     fn publications(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
-        let control_plane = self.ties.as_ref()?.control_plane()?;
+        let control_plane = self.context.as_ref()?.control_plane()?;
         let mut publications = control_plane.publications();
         // The state that is published already counts, too.
         publications.mark_changed();
@@ -206,16 +206,17 @@ impl KnowledgeTask {
     }
 
     fn flush(&mut self) {
-        let (Some(ties), Some(sharing)) = (&self.ties, self.caches.sharing()) else { return };
+        let (Some(context), Some(sharing)) = (&self.context, self.caches.sharing()) else { return };
         if sharing.is_due() {
             let datagrams = sharing.flush();
-            ties.send(datagrams);
+            context.send(datagrams);
         }
     }
 
     fn publish(&mut self) {
         let gone = self.caches.forget_absent(Instant::now());
         self.forget(&gone);
+        // In a block of its own, since the borrow keeps new lists of replicas out.
         let published = {
             let replicas = self.inbox.replicas.borrow();
             self.speeds.at(&replicas, unix_ms(SystemTime::now()))
@@ -230,28 +231,29 @@ impl KnowledgeTask {
             sharing,
             models: self.speeds.len() as u64,
             proposals: self.proposer.counts,
+            // The handle counts these itself.
             events_dropped: 0,
         }));
     }
 
     fn propose(&mut self) {
         let now_ms = self.now_ms();
-        let Some(ties) = &self.ties else { return };
-        if ties.control_plane.is_some() {
+        let Some(context) = &self.context else { return };
+        if context.control_plane.is_some() {
             let is_speaker = self.handle.is_speaker.load(Ordering::Relaxed);
-            self.proposer.turn((is_speaker, self.epoch, now_ms), &mut self.caches, ties);
+            self.proposer.turn((is_speaker, self.epoch, now_ms), &mut self.caches, context);
         }
     }
 
     fn follow_published(&mut self) {
-        let control_plane = self.ties.as_ref().and_then(|ties| ties.control_plane());
+        let control_plane = self.context.as_ref().and_then(|context| context.control_plane());
         if let Some(control_plane) = control_plane {
             self.follow(&control_plane.published());
         }
     }
 
     /// Applies the agreed state: the epoch of the key, and hot blocks.
-    pub(crate) fn follow(&mut self, state: &State) {
+    pub fn follow(&mut self, state: &State) {
         if state.key_epoch() != self.epoch {
             self.rotate(state.key_epoch());
         }
@@ -271,8 +273,8 @@ impl KnowledgeTask {
     /// Has prompts hashed with another key. Prompts under way have hashes of the old key: what they
     /// teach is never found again, and is dropped like anything unused.
     fn rotate(&mut self, epoch: u64) {
-        let Some(ties) = &self.ties else { return };
-        let key = prompt_key(ties.prefix_key, epoch);
+        let Some(context) = &self.context else { return };
+        let key = prompt_key(context.prefix_key, epoch);
         match PrefixHasher::new(key, self.config.prefix) {
             Ok(hasher) => self.gateway.replace_hasher(hasher),
             // The key worked with these sizes when the node was started.
@@ -286,7 +288,7 @@ impl KnowledgeTask {
 
     /// Returns the path of the file for speeds; `None` if they are not kept.
     fn file(&self) -> Option<PathBuf> {
-        let folder = self.ties.as_ref()?.data.as_ref()?;
+        let folder = self.context.as_ref()?.data.as_ref()?;
         self.config.is_kept.then(|| saved::path(folder))
     }
 

@@ -46,6 +46,7 @@ impl KeyBook {
         let mut publications = control_plane.publications();
         let mut seen = Arc::new(State::new());
         loop {
+            // Marked before the state is read, so that one published in between is not missed.
             publications.mark_unchanged();
             let state = control_plane.published();
             // Most entries are about something else.

@@ -1,7 +1,6 @@
 //! The admin listener: metrics, health of this node, and state of its replicas.
 
 mod connections;
-mod places;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use spillway_admin::{Explain, ExplainError, ExplainRequest, Explaining};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_proxy::Worker;
 
-/// Asks one of the workers, since all of them decide alike.
+/// Explainer that asks one of the workers, since all of them decide alike.
 #[derive(Debug)]
 pub(crate) struct Explainer(pub(crate) Arc<Worker>);
 
@@ -34,7 +34,7 @@ impl Explain for Explainer {
     }
 }
 
-/// What the client itself would be told.
+/// Returns the error as the client itself would be told it.
 fn of_error(error: &GatewayError) -> ExplainError {
     let remedy = match error.kind {
         ErrorKind::ModelNotFound => "name a model or an alias that GET /v1/models lists",

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
+use spillway_dns::Served;
 use spillway_geo::Database;
+use spillway_knowledge::{KnowledgeFigures, KnowledgeHandle};
 use spillway_link::Link;
 use spillway_proxy::{Gateway, KeyTable, Worker};
+use spillway_quota_division as quota;
 use spillway_telemetry::{
     LastResort, Live, LiveCluster, LiveGeo, LiveHot, LiveKnowledge, LiveReplica, Metrics, UsageLine,
 };
@@ -18,10 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agreed::WatchedControlPlane;
 use crate::certificates::Certificates;
 use crate::cluster::Watched;
-use crate::dns::Served;
 use crate::fold::NoteCounts;
-use crate::knowledge::{KnowledgeFigures, KnowledgeHandle};
-use crate::quota;
 
 /// Period of emptying the queues: rarely enough to cost nothing, often enough that a queue of
 /// 16,384 outcomes takes 160,000 requests per second on one worker to overflow.
@@ -144,6 +144,7 @@ impl Feedback {
 
     fn live(&self) -> Live {
         let (counters, memory) = (self.gateway.counters(), self.gateway.memory());
+        let door = self.gateway.front_door();
         let view = self.gateway.view();
         let replica_loads = view.replica_loads();
         let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
@@ -172,13 +173,13 @@ impl Feedback {
         });
         Live {
             replicas: replicas.collect(),
-            client_connections: counters.connections(),
-            body_bytes: counters.body_bytes(),
+            client_connections: door.connections(),
+            body_bytes: door.body_bytes(),
             ahead_bytes: memory.ahead().held_bytes(),
             ahead_replies: memory.ahead().replies(),
-            streams_closed: counters.streams_closed(),
+            streams_closed: door.streams_closed(),
             memory: vec![("used", memory.used_bytes()), ("ceiling", memory.ceiling_bytes())],
-            connections_closed: counters.connections_closed(),
+            connections_closed: door.connections_closed(),
             access: access(&self.gateway.keys()),
             outcomes_dropped: self.workers.iter().map(|worker| worker.outcomes_dropped()).sum(),
             retries_refused: counters.retries_refused(),

@@ -91,6 +91,8 @@ impl Task {
                 }
                 _ = changes.recv() => {
                     tokio::time::sleep(SETTLE).await;
+                    // The files are read only now, so a change in the meantime needs no second
+                    // reading.
                     let _: Result<(), _> = changes.try_recv();
                     self.refresh().await;
                 }

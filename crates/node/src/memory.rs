@@ -91,6 +91,8 @@ fn used_bytes() -> Option<u64> {
 fn ceiling_of_machine() -> Option<u64> {
     let machine = resident(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
     let limit = |path: &&str| fs::read_to_string(Path::new(path)).ok()?.trim().parse::<u64>().ok();
+    // Without a limit, version 2 says `max`, which is no number, and version 1 one beyond any
+    // machine.
     let group = GROUP_LIMITS.iter().find_map(limit);
     Some(group.map_or(machine, |group| group.min(machine)))
 }

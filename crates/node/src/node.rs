@@ -13,9 +13,12 @@ use spillway_config::{
     AdminListener, AtStart, ClusterConfig, Config, ConfigError, SpillConfig, WorkerLayout,
 };
 use spillway_control_plane::ControlPlane;
+use spillway_dns::{Locate, NameServer, Served};
 use spillway_health::SteeringConfig;
+use spillway_knowledge::{KnowledgeContext, KnowledgeHandle, KnowledgeTask};
 use spillway_prefix::{PrefixConfig, PrefixConfigError, PrefixHasher};
 use spillway_proxy::{Gateway, GatewayConfig, ReplicaTlsError, TlsError, View, Worker};
+use spillway_quota_division::{Division, DivisionParts, FileLimits, pay_own};
 use spillway_raft::{Consistency, Read};
 use spillway_telemetry::Metrics;
 use spillway_types::RegionName;
@@ -30,16 +33,13 @@ use crate::admin::{Admin, AdminSocket, serve_admin};
 use crate::agreed::{Agreed, AgreedParts, RegionFacts, SharedRegionFacts};
 use crate::certificates::shown_identities;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
-use crate::dns::{Locate, NameServer, Served};
 use crate::explain::Explainer;
 use crate::feedback::Feedback;
 use crate::fold::AgreedWorld;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
-use crate::knowledge::{KnowledgeHandle, KnowledgeTask, Ties};
 use crate::liveness::Liveness;
 use crate::locating::{Locating, open};
 use crate::memory;
-use crate::quota::{Division, DivisionParts, FileLimits, pay_own};
 use crate::reload::{Reloader, RunningAdmin};
 use crate::resolve::refresh_loop;
 use crate::steering::{SteeringSource, steer};
@@ -392,7 +392,7 @@ impl Base<'_> {
         })
         .map_err(no_cluster)?;
         let data = config.data.clone();
-        let mut ties = Ties {
+        let mut context = KnowledgeContext {
             me: (self.node.into(), region.into()),
             link: Arc::downgrade(cluster.link()),
             control_plane: None,
@@ -412,8 +412,9 @@ impl Base<'_> {
             stop: self.stop.clone(),
         }))
         .await?;
-        ties.control_plane = agreed.as_ref().map(|agreed| Arc::downgrade(agreed.control_plane()));
-        learning.tie(ties);
+        context.control_plane =
+            agreed.as_ref().map(|agreed| Arc::downgrade(agreed.control_plane()));
+        learning.connect(context);
         let Some(agreed) = agreed else { return Ok((Some(cluster), None, None)) };
         let state = self.recall(&agreed, &region.into(), learning).await;
         let division = data.map(|folder| self.divide(folder, &agreed, &state));

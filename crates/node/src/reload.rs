@@ -85,6 +85,8 @@ impl Reloader {
                 _ = hangup.recv() => {}
                 _ = changes.recv() => {
                     tokio::time::sleep(SETTLE).await;
+                    // The file is read only now, so a change in the meantime needs no second
+                    // reload.
                     let _: Result<(), _> = changes.try_recv();
                 }
                 () = stop.cancelled() => return,
@@ -167,6 +169,7 @@ impl Reloader {
             self.replace_access(&config.listeners, places);
         }
         self.feedback.gateway.set_expose_routing(config.gateway.expose_routing);
+        // Returned only at the end: a bad database does not keep replicas and certificates back.
         let located = self.locating.replace(config.geo).await;
         self.keeper.reload(config.world).await?;
         let has_places = places.is_some();

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::liveness::Beats;
-use crate::port_holder::narrower_or_wider;
+use spillway_front::port_holder::narrower_or_wider;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -141,7 +141,7 @@ pub(crate) fn start(
         let own = if workers.len() == 1 { std::mem::take(&mut sockets) } else { Vec::new() };
         let accepting = own
             .into_iter()
-            .map(|(listener, socket)| accept_loop(Arc::clone(worker), listener, socket))
+            .map(|(listener, socket)| accept_loop(worker.entrance(), listener, socket))
             .collect();
         let (worker, stop) = (Arc::clone(worker), stop.clone());
         let thread = Builder::new().name(format!("spillway-{index}"));
@@ -150,7 +150,7 @@ pub(crate) fn start(
         handles.push(thread.spawn(move || runtime.block_on(served))?);
     }
     for (index, (listener, socket)) in sockets.into_iter().enumerate() {
-        let out = HandOut::new(Arc::clone(gateway), senders.clone());
+        let out = HandOut::new(Arc::clone(gateway.front_door()), senders.clone());
         handles.push(start_accepting(index, out, listener, socket)?);
     }
     Ok(Threads { handles, beats })
@@ -166,7 +166,9 @@ fn start_accepting(
     listener: Arc<Listener>,
     socket: TcpListener,
 ) -> io::Result<JoinHandle<()>> {
+    // It was opened for a runtime, while this thread waits in the kernel.
     socket.set_nonblocking(false)?;
+    // The kernel applies this limit to accepting as well.
     SockRef::from(&socket).set_read_timeout(Some(ACCEPT_LIMIT))?;
     let thread = Builder::new().name(format!("spillway-accept-{index}"));
     thread.spawn(move || out.accept(&listener, &socket))
@@ -193,7 +195,7 @@ async fn serve(
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(beating);
     tasks.spawn(Arc::clone(&worker).sweep_loop());
-    tasks.spawn(serve_handed(Arc::clone(&worker), handed));
+    tasks.spawn(serve_handed(worker.entrance(), handed));
     for accepting in accepting {
         tasks.spawn(accepting);
     }

@@ -4,8 +4,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{Labels, metric};
 use crate::names;
+use crate::register::{Labels, metric};
 
 /// Expiry times of certificates, in seconds since 1970.
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use spillway_types::{ModelName, Outcome};
 
-use crate::metrics::{Labels, metric};
 use crate::names;
+use crate::register::{Labels, metric};
 
 /// Counters of choices between models.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{Labels, metric, signed};
 use crate::names;
+use crate::register::{Labels, metric, signed};
 
 /// This node's part in the control plane.
 #[derive(Clone, Debug)]
@@ -70,6 +70,8 @@ impl ControlMetrics {
 
     /// Shows `live`; earlier values vanish.
     pub(crate) fn show(&self, live: Option<&LiveControl>) {
+        // Cleared first, so that an earlier role, age or use vanishes. The others have one value,
+        // which is replaced.
         self.role.clear();
         self.age.clear();
         self.items.clear();

@@ -5,8 +5,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{Labels, metric, raise, signed};
 use crate::names;
+use crate::register::{Labels, metric, raise, signed};
 
 /// Region that DNS answers can name.
 #[derive(Clone, Debug)]

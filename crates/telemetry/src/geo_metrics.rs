@@ -5,8 +5,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{Labels, metric, raise};
 use crate::names;
+use crate::register::{Labels, metric, raise};
 
 /// Knowledge of clients' locations at the moment of a scrape.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +45,7 @@ impl GeoMetrics {
             let labels = vec![("country", country.clone())];
             raise(&self.requests.get_or_create(&labels), *total);
         }
+        // Cleared first, so that a database that is no longer in use vanishes.
         self.built.clear();
         for (database, built) in &live.databases {
             let labels = vec![("database", (*database).to_owned())];

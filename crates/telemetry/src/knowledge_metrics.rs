@@ -5,8 +5,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{Labels, metric, raise, signed};
 use crate::names;
+use crate::register::{Labels, metric, raise, signed};
 
 /// This node's knowledge of caches and speeds in its region, with counts of lookups and messages.
 #[derive(Clone, Debug, Default)]
@@ -122,6 +122,7 @@ impl KnowledgeMetrics {
 
 impl HotMetrics {
     fn show(&self, live: Option<&LiveHot>) {
+        // Cleared first, so that regions without hot blocks vanish.
         self.blocks.clear();
         self.bytes.clear();
         let Some(live) = live else { return };

@@ -15,6 +15,7 @@ mod metrics;
 pub mod names;
 mod places;
 mod region_metrics;
+mod register;
 mod replica_metrics;
 mod shed_metrics;
 mod stream_gaps;

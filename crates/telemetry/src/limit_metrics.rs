@@ -4,8 +4,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{Labels, metric, signed};
 use crate::names;
+use crate::register::{Labels, metric, signed};
 
 /// State of one kind of one limit on this node.
 #[derive(Clone, Debug)]

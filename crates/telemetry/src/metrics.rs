@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 use spillway_types::{Admission, AwayReason, End, Outcome, SignFault, Steering};
 
 use crate::certificate_metrics::{CertificateMetrics, LiveCertificates};
@@ -20,12 +20,10 @@ use crate::limit_metrics::{LimitMetrics, LiveLimit};
 use crate::names;
 use crate::places::{PlaceFamilies, Places};
 use crate::region_metrics::{LiveCluster, RegionMetrics};
+use crate::register::{Labels, metric, raise, signed};
 use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
 use crate::shed_metrics::ShedMetrics;
 use crate::usage::{TenantUsage, UsageLine, UsageMetrics};
-
-/// Label pairs. The config, never a client, bounds the number of distinct values.
-pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// All metrics of one node.
 #[derive(Debug)]
@@ -341,26 +339,6 @@ impl Metrics {
             raise(&self.continuations.get_or_create(&labels), *total);
         }
     }
-}
-
-pub(crate) fn metric<M: Metric + Clone + Default>(
-    registry: &mut Registry,
-    name: &str,
-    help: &str,
-) -> M {
-    let metric = M::default();
-    registry.register(name, help, metric.clone());
-    metric
-}
-
-/// Raises a counter to a total that is counted elsewhere.
-pub(crate) fn raise(counter: &Counter, total: u64) {
-    // A counter never falls, even if the total begins again at 0.
-    counter.inc_by(total.saturating_sub(counter.get()));
-}
-
-pub(crate) fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use prometheus_client::registry::Registry;
 use spillway_route::PredictionError;
 use spillway_types::{End, ModelName, Outcome, RouteName};
 
-use crate::metrics::{Labels, metric};
 use crate::names;
+use crate::register::{Labels, metric};
 use crate::stream_gaps::StreamGaps;
 
 /// A histogram per label set.

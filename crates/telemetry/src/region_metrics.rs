@@ -8,8 +8,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::control_metrics::{ControlMetrics, LiveControl};
-use crate::metrics::{Labels, metric, raise, signed};
 use crate::names;
+use crate::register::{Labels, metric, raise, signed};
 
 type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;
 

@@ -10,8 +10,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use spillway_types::{Admission, Outcome, RAMP_FULL, Reading, ReplicaName, SignFault, Signals};
 
-use crate::metrics::{Labels, metric};
 use crate::names;
+use crate::register::{Labels, metric};
 
 /// Gauge of a number with a fraction.
 type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;

@@ -5,8 +5,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use spillway_types::Outcome;
 
-use crate::metrics::{Labels, metric};
 use crate::names;
+use crate::register::{Labels, metric};
 
 /// Label value of a route or model that the config does not name.
 const UNKNOWN: &str = "unknown";

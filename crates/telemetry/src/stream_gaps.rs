@@ -52,7 +52,9 @@ struct Encoded<'a>(&'a GapHistogram);
 
 impl EncodeMetric for Encoded<'_> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        // Each bucket with its own count: the library adds them up.
         let buckets: Vec<(f64, u64)> = self.0.buckets().collect();
+        // There are no exemplars, but the library wants to know their type.
         let no_labels: Option<&std::collections::HashMap<_, _>> = None;
         encoder.encode_histogram::<[(&str, &str); 0]>(
             self.0.sum().as_secs_f64(),

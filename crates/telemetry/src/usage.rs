@@ -10,8 +10,8 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use spillway_types::{ModelName, Outcome, TenantName};
 
-use crate::metrics::{Labels, metric, raise};
 use crate::names;
+use crate::register::{Labels, metric, raise};
 
 /// Most lines; further keys count under [`OTHER`]. A trusted proxy may claim any number of tenants.
 const LINES_MAX: usize = 16_384;
@@ -128,6 +128,7 @@ impl UsageMetrics {
     pub(crate) fn show(&self, usage: &TenantUsage) {
         for (tenant, sums) in usage.by_tenant() {
             let kinds = ["prompt", "completion", "cached"].into_iter().zip(sums);
+            // Tenants whose replies report no such tokens get no series of zeros.
             for (kind, sum) in kinds.filter(|(_, sum)| *sum > 0) {
                 let labels = vec![("tenant", tenant.to_owned()), ("kind", kind.to_owned())];
                 raise(&self.tokens.get_or_create(&labels), sum);

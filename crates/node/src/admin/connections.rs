@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Admin;
-use super::places::{Busy, ConnectionPermit, ConnectionPermits};
+use spillway_admin::connection_permits::{Busy, ConnectionPermit, ConnectionPermits};
 
 /// Time after which a client that takes nothing sent to it loses its connection: a watcher that
 /// never reads would keep its place for ever.

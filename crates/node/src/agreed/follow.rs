@@ -7,11 +7,11 @@ use std::time::Duration;
 use spillway_cluster_state::State;
 use spillway_config::ClusterConfig;
 use spillway_control_plane::ControlPlane;
-use spillway_health::Witnesses;
+use spillway_health::PeerReports;
 use spillway_link::Link;
 use spillway_types::{Country, NodeName, RegionName, ReplicaName};
 
-use crate::agreed::witness::{connected, witnesses};
+use crate::agreed::peer_report::{connected, peer_reports};
 use crate::agreed::{AgreedParts, RegionFacts, SharedRegionFacts};
 use crate::fold::AgreedWorld;
 use crate::keeper::KeeperHandle;
@@ -37,7 +37,7 @@ pub(super) struct Follower {
     /// The state that was applied last.
     seen: Arc<State>,
     /// Reports of sibling nodes that were handed to the keeper last.
-    witnesses: BTreeMap<ReplicaName, Witnesses>,
+    peer_reports: BTreeMap<ReplicaName, PeerReports>,
 }
 
 impl Follower {
@@ -51,7 +51,7 @@ impl Follower {
             keeper: parts.keeper.clone(),
             country: parts.feedback.gateway.config().country,
             seen: Arc::new(State::new()),
-            witnesses: BTreeMap::new(),
+            peer_reports: BTreeMap::new(),
         }
     }
 
@@ -59,6 +59,7 @@ impl Follower {
     pub(super) async fn run(mut self) {
         let mut publications = self.control_plane.publications();
         loop {
+            // Marked before the state is read, so that one published in between is not missed.
             publications.mark_unchanged();
             let state = self.control_plane.published();
             if state.cluster().is_some() {
@@ -78,10 +79,10 @@ impl Follower {
             }
             self.seen = Arc::clone(state);
         }
-        let witnesses = self.witnesses(state);
-        if witnesses != self.witnesses {
-            self.witnesses.clone_from(&witnesses);
-            self.keeper.take_witnesses(witnesses).await;
+        let peer_reports = self.peer_reports(state);
+        if peer_reports != self.peer_reports {
+            self.peer_reports.clone_from(&peer_reports);
+            self.keeper.take_peer_reports(peer_reports).await;
         }
     }
 
@@ -102,12 +103,12 @@ impl Follower {
 
     /// Returns the reports of sibling nodes about this region's replicas; empty if this node's
     /// state is too old.
-    fn witnesses(&self, state: &State) -> BTreeMap<ReplicaName, Witnesses> {
+    fn peer_reports(&self, state: &State) -> BTreeMap<ReplicaName, PeerReports> {
         let age = self.control_plane.status().age;
         if age.is_none_or(|age| age > WITNESSES_AGE_MAX) {
             return BTreeMap::new();
         }
-        witnesses(state, (&self.me.0, &self.me.1), &connected(&self.link, &self.me.1))
+        peer_reports(state, (&self.me.0, &self.me.1), &connected(&self.link, &self.me.1))
     }
 }
 

@@ -8,6 +8,7 @@
 mod age;
 mod follow;
 mod leases;
+mod peer_report;
 mod peers;
 mod region_facts;
 mod seen;
@@ -15,7 +16,6 @@ mod speak;
 #[cfg(test)]
 pub(crate) mod test_state;
 mod watched;
-mod witness;
 
 use std::pin::Pin;
 use std::sync::Arc;

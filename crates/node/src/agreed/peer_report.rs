@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spillway_cluster_state::{Belief, Health, NodeId, Observed, State};
-use spillway_health::{Votes, Witnesses};
+use spillway_health::{PeerReports, Votes};
 use spillway_link::Link;
 use spillway_types::{NodeName, RegionName, ReplicaName};
 
@@ -16,11 +16,11 @@ pub(super) fn connected(link: &Link, region: &RegionName) -> BTreeSet<NodeName> 
 
 /// Returns the reports of the other nodes of `me`'s region against its replicas. `live` names the
 /// live nodes, with or without a report. A replica without a report against it is left out.
-pub(super) fn witnesses(
+pub(super) fn peer_reports(
     state: &State,
     me: (&NodeName, &RegionName),
     live: &BTreeSet<NodeName>,
-) -> BTreeMap<ReplicaName, Witnesses> {
+) -> BTreeMap<ReplicaName, PeerReports> {
     let jury = Jury::of(state, me.0, me.1, live);
     // A replica that is registered anew has no such record until a node reports on it again.
     let own = state.records().health.iter().filter(|(id, _)| id.region == *me.1);
@@ -50,17 +50,18 @@ impl Jury {
     /// Counts the nodes that report the replica as down. The live others are counted as quiet: it
     /// is unknown whether they see it well or not at all, since a node that has nothing against a
     /// replica mostly reports nothing.
-    fn hear(&self, health: &Health) -> Option<Witnesses> {
+    fn hear(&self, health: &Health) -> Option<PeerReports> {
         let against = |id: &NodeId| {
             let said = health.observers.get(id).filter(|said| self.is_fresh(said))?;
+            // A report against the replica counts once even if it names no signal.
             (said.belief == Belief::Down).then_some(said.signals.max(1))
         };
         let signals: Vec<u8> = self.nodes.keys().filter_map(against).collect();
         let quiet = self.nodes.iter().filter(|(id, lives)| **lives && against(id).is_none());
         let quiet = u32::try_from(quiet.count()).unwrap_or(u32::MAX);
         let votes = signals.into_iter().map(Votes::told);
-        let witnesses = Witnesses::of(votes);
-        (witnesses != Witnesses::default()).then(|| witnesses.beside_quiet(quiet))
+        let peer_reports = PeerReports::of(votes);
+        (peer_reports != PeerReports::default()).then(|| peer_reports.beside_quiet(quiet))
     }
 
     fn is_fresh(&self, said: &Observed) -> bool {
@@ -75,5 +76,5 @@ pub(super) fn observation_ms(state: &State) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "witness_test.rs"]
-mod witness_test;
+#[path = "peer_report_test.rs"]
+mod peer_report_test;

@@ -17,9 +17,9 @@ fn says(state: &mut State, node: &str, belief: Belief) {
     observe(state, node, Observation { replica: "r".into(), epoch, belief, signals: 2 });
 }
 
-fn heard(state: &State, by: &str, live: &[&str]) -> Option<Witnesses> {
+fn heard(state: &State, by: &str, live: &[&str]) -> Option<PeerReports> {
     let live = live.iter().map(|name| (*name).into()).collect();
-    witnesses(state, (&by.into(), &"one".into()), &live).remove(&ReplicaName::from("r"))
+    peer_reports(state, (&by.into(), &"one".into()), &live).remove(&ReplicaName::from("r"))
 }
 
 #[test]
@@ -39,8 +39,8 @@ fn a_node_hears_others_of_its_region_and_never_itself() {
 fn those_of_other_regions_say_nothing() {
     let mut state = registered("r", None);
     says(&mut state, "a", Belief::Down);
-    let witnesses = witnesses(&state, (&"c".into(), &"two".into()), &["a".into()].into());
-    assert!(witnesses.is_empty(), "it is no replica of theirs");
+    let peer_reports = peer_reports(&state, (&"c".into(), &"two".into()), &["a".into()].into());
+    assert!(peer_reports.is_empty(), "it is no replica of theirs");
     let live = ["a", "c"];
     let among = heard(&state, "b", &live).unwrap();
     assert_eq!(verdict(Votes::default(), among), Verdict::Down, "c's silence counts for nothing");

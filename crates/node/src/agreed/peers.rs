@@ -48,6 +48,7 @@ impl Peers {
     pub(super) async fn run(mut self) {
         let mut publications = self.control_plane.publications();
         loop {
+            // Marked before the state is read, so that one published in between is not missed.
             publications.mark_unchanged();
             let state = self.control_plane.published();
             self.look(&state);
@@ -67,6 +68,7 @@ impl Peers {
         self.link.set_revoked(revoked.map(ToString::to_string).collect());
         let status = self.control_plane.status();
         let is_fresh = status.age.is_some_and(|age| age < FRESH);
+        // A current state has all members itself; what others said of them may be out of date.
         if is_fresh {
             self.control_plane.forget_met();
         }

@@ -56,7 +56,7 @@ fn state() -> State {
     apply(1, Command::Form(Form { cluster: 7_u128.into(), nodes }));
     apply(2, Command::DeclareOperators { is_operator: true });
     apply(3, Command::EnforceMembership);
-    let key = RecordKey::Node(spillway_cluster_state::NodeId(3));
+    let key = RecordKey::Node(NodeId(3));
     apply(4, Command::Remove { key, expect: Expect::Any });
     state
 }

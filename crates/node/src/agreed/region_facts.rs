@@ -139,13 +139,14 @@ mod tests {
             name: name.into(),
             region: format!("region-{name}").as_str().into(),
             address: "127.0.0.1:7946".to_owned(),
-            disk: DiskId([name.as_bytes()[0]; 16]),
+            disk: DiskId::from_bytes([name.as_bytes()[0]; 16]),
             fingerprint: Fingerprint([0; 32]),
             wire_oldest: 1,
             wire_newest: WIRE,
         };
         let mut state = State::new();
-        let form = Form { cluster: ClusterId([1; 16]), nodes: vec![node("a"), node("b")] };
+        let form =
+            Form { cluster: ClusterId::from_bytes([1; 16]), nodes: vec![node("a"), node("b")] };
         agree(&mut state, Actor::Node, Command::Form(form));
         state
     }

@@ -16,8 +16,8 @@ use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 
 use crate::agreed::AgreedParts;
 use crate::agreed::leases::Leases;
+use crate::agreed::peer_report::{connected, observation_ms};
 use crate::agreed::seen::{ReplicaOpinion, seen};
-use crate::agreed::witness::{connected, observation_ms};
 use crate::fold::is_registered;
 use crate::keeper::KeeperHandle;
 
@@ -136,6 +136,7 @@ impl Speaker {
             is_due.then_some(Command::RegisterReplica {
                 id,
                 spec,
+                // Marks a replica of a config, which is served only by nodes whose config has it.
                 incarnation: 0,
                 expect: Expect::Any,
             })

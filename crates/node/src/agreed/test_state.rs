@@ -16,14 +16,14 @@ pub(crate) fn registered(replica: &str, source: Option<LeaseSource>) -> State {
         name: name.into(),
         region: region.into(),
         address: "127.0.0.1:7946".to_owned(),
-        disk: DiskId([name.as_bytes()[0]; 16]),
+        disk: DiskId::from_bytes([name.as_bytes()[0]; 16]),
         fingerprint: Fingerprint([0; 32]),
         wire_oldest: 1,
         wire_newest: WIRE,
     };
     let mut state = State::new();
     let nodes = vec![node("a", "one"), node("b", "one"), node("c", "two")];
-    agree(&mut state, "a", Command::Form(Form { cluster: ClusterId([1; 16]), nodes }));
+    agree(&mut state, "a", Command::Form(Form { cluster: ClusterId::from_bytes([1; 16]), nodes }));
     let mut spec = ReplicaSpec::new("http://127.0.0.1:8000", ["tiny".into()]);
     spec.source = source.unwrap_or(LeaseSource::Config);
     let id = ReplicaId::new("one".into(), replica.into());

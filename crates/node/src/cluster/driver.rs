@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use spillway_config::{ClusterConfig, RegionConfig, SpillConfig};
+use spillway_dns::Served;
 use spillway_health::RegionLoad;
+use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{DatagramError, Identity, Link, PeerStatus};
 use spillway_proxy::{Gateway, RegionTerms, Regions};
 use spillway_pulse::{
@@ -28,9 +30,7 @@ use crate::cluster::learning::Learning;
 use crate::cluster::names::{ClusterNames, ask};
 use crate::cluster::others::{RegionSources, RegionTraffic, other_region, served};
 use crate::cluster::own::Own;
-use crate::dns::Served;
 use crate::keeper::{KeeperHandle, OtherRegionModels};
-use crate::knowledge::KnowledgeHandle;
 
 /// Period of measuring the own load: gossip is no fresher than this.
 const TICK: Duration = Duration::from_millis(50);
@@ -267,6 +267,7 @@ impl Driver {
         }
         let regions = self.pulse.regions(now);
         let link = self.parts.link.peers();
+        // Regions mostly serve the same models, so few names have to be asked for.
         self.names.learn(own.models.keys());
         self.ask_names(&regions, now);
         let region_facts = self.parts.region_facts.load();
@@ -307,6 +308,7 @@ impl Driver {
             others,
             at: now,
         });
+        // Another region may have got room, or become allowed.
         gateway.review_waiting();
         self.publish_to_clients(&link);
     }

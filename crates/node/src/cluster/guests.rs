@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
+use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{
     BoxBody, Deciding, ForwardBody, ForwardHead, Handler, Identity, Refused, RefusedReason, Serving,
 };
@@ -18,9 +19,8 @@ use spillway_route::HOPS_MAX;
 use spillway_types::{RegionName, Residency, TenantName};
 use tokio::sync::mpsc;
 
-use crate::cluster::barred::Barred;
+use crate::cluster::barred::ResidencyRefusals;
 use crate::cluster::residency;
-use crate::knowledge::KnowledgeHandle;
 
 /// Header of a reply to a request that was accepted and then not worked on. Its value is the
 /// milliseconds after which there might be room. Only between nodes.
@@ -41,7 +41,7 @@ pub(super) struct Guests {
     /// The own region: prompts are taken only from its nodes.
     pub(super) region: RegionName,
     pub(super) knowledge: Arc<KnowledgeHandle>,
-    pub(super) barred: Barred,
+    pub(super) residency_refusals: ResidencyRefusals,
 }
 
 impl Handler for Guests {
@@ -109,8 +109,8 @@ impl Guests {
             GuestAnswer::Busy { wait_ms } => {
                 Err(Refused { reason: RefusedReason::Busy, wait_ms: Some(wait_ms as u32) })
             }
-            GuestAnswer::Barred => {
-                self.tell_barred(from, &terms.residency);
+            GuestAnswer::OutsideResidency => {
+                self.tell_residency_refusal(from, &terms.residency);
                 refused(RefusedReason::Residency)
             }
         }
@@ -118,8 +118,8 @@ impl Guests {
 
     /// Logs a request that may not be served here. The sender should have known, unless rules have
     /// just changed.
-    fn tell_barred(&self, from: &Identity, residency: &Residency) {
-        if let Some(requests) = self.barred.note(from.node(), Instant::now()) {
+    fn tell_residency_refusal(&self, from: &Identity, residency: &Residency) {
+        if let Some(requests) = self.residency_refusals.note(from.node(), Instant::now()) {
             let (node, region) = (from.node(), from.region());
             tracing::error!(%node, %region, requests, last = %residency,
                 "guests came that may not be served here, since this was last said of their sender");

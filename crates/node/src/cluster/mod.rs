@@ -24,6 +24,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use spillway_config::{ClusterConfig, SpillConfig};
+use spillway_dns::Served;
+use spillway_knowledge::KnowledgeHandle;
 use spillway_link::certs::PrefixKey;
 use spillway_link::{CertificateFiles, Identity, Link, LinkStartError, NameError, PeerConfig};
 use spillway_proxy::{Gateway, Worker};
@@ -35,15 +37,13 @@ use tokio_util::task::TaskTracker;
 pub use spillway_link::delayed;
 
 use crate::agreed::SharedRegionFacts;
-use crate::cluster::barred::Barred;
+use crate::cluster::barred::ResidencyRefusals;
 use crate::cluster::driver::{Driver, Gossip};
 use crate::cluster::guests::Guests;
 use crate::cluster::remote::Links;
 pub(crate) use crate::cluster::watched::Watched;
-use crate::dns::Served;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
-use crate::knowledge::KnowledgeHandle;
 
 /// Capacity of the driver's queue of datagrams: as many as 500 nodes send within a tenth of a
 /// second.
@@ -132,7 +132,7 @@ impl Cluster {
             datagrams: sender,
             region: region.into(),
             knowledge: Arc::clone(&knowledge),
-            barred: Barred::default(),
+            residency_refusals: ResidencyRefusals::default(),
         };
         let mut link_config = spillway_link::LinkConfig::new(identity, config.address, files);
         link_config.paths.clone_from(&config.paths);
@@ -142,6 +142,7 @@ impl Cluster {
         let idle_ms = &mut link_config.transport.control_idle_ms;
         *idle_ms = silence_ms.saturating_mul(3).clamp(*idle_ms, CONTROL_IDLE_MS_MAX);
         let link = Arc::new(Link::start(link_config, Arc::new(guests))?);
+        // The config's peers, until the agreed state names others.
         link.set_peers(peers(&config)?);
         gateway.connect(Arc::new(Links::new(&link, gateway.seed())));
         let gossip = Arc::<Gossip>::default();

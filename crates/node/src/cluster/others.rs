@@ -72,6 +72,7 @@ pub(super) fn other_region(
     let mut age_ms = 0.0_f32;
     let mut models = BTreeMap::new();
     for (&id, report) in &view.models {
+        // A model that is only configured there has no replica that takes requests.
         let Some(name) = names.get(id).filter(|_| !report.load.is_unserved()) else { continue };
         let age = Duration::from_millis(report.age_ms.into()) + one_way;
         age_ms = age_ms.max(age.as_secs_f32() * 1e3);

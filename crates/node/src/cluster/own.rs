@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use spillway_health::{RegionLoad, ReplicaNow, with_nodes};
+use spillway_knowledge::Published;
 use spillway_proxy::{Gateway, OwnModel, View, shed_state_of};
 use spillway_pulse::{ModelShare, OwnLoad, PeerView, Pulse, ReplicaLoad, ReplicaSignals};
 use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, ShedState};
-
-use crate::knowledge::Published;
 
 /// Lowest trust of a reading that is still told to others: below it the reading is too old.
 const TRUST_MIN: f32 = 0.5;
@@ -75,6 +74,7 @@ impl Own {
             let nodes = u32::try_from(live + 1).unwrap_or(u32::MAX);
             let speed = speeds.of_model(&name);
             let known = before.own.get(&name);
+            // Guests that are on their way outlive a measurement.
             let coming = known.map(|known| known.coming.clone()).unwrap_or_default();
             (name, OwnModel { load, speed, sent, ended, coming, nodes })
         };

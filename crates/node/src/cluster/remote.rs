@@ -42,6 +42,7 @@ impl Links {
 
     /// Returns a node of the region that a request can be sent to now.
     fn node(&self, link: &Link, to: &Destination) -> Option<NodeName> {
+        // No other node can serve such a request, so this one is asked even if it is about to end.
         if let Some(node) = &to.node {
             return Some(node.clone());
         }

@@ -45,6 +45,7 @@ fn read(value: &HeaderValue) -> Option<Residency> {
         let (what, names) = part.split_once('=')?;
         let names = names.split(',').filter(|name| !name.is_empty());
         match what {
+            // Of two lists of one kind it would be open which one counts.
             "regions" if !residency.regions.is_all() => return None,
             "countries" if !residency.countries.is_all() => return None,
             "regions" => residency.regions = only(names.map(|name| Some(RegionName::from(name))))?,

@@ -78,6 +78,7 @@ fn aliases(
 /// it, and `None` if it leads into a circle without the name.
 fn end(aliases: &Aliases, name: &ModelName) -> Option<ModelName> {
     let mut at = name;
+    // A chain with more steps than there are aliases goes round in a circle.
     for _ in 0..=aliases.len() {
         match aliases.get(at) {
             Some(next) if next == name => return Some(name.clone()),

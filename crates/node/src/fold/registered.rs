@@ -72,6 +72,7 @@ impl Registered {
         if count >= REGISTERED_MAX {
             return Err(format!("there are {REGISTERED_MAX} others"));
         }
+        // A fault is kept as well: the same registration would only fail again.
         if let Some((_, made)) = self.known.get(name).filter(|(known, _)| known == spec) {
             return made.clone();
         }
@@ -119,6 +120,7 @@ fn lower(
     let mut config = read_replicas(&section, path, defaults)?
         .pop()
         .ok_or_else(|| ConfigError::whole_file(path, "it is empty".to_owned(), "register again"))?;
+    // The lease may end at any time.
     config.may_vanish = true;
     Ok(config)
 }

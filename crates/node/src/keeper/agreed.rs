@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use spillway_cluster_state::registrable;
 use spillway_config::{Concurrency, ReplicaConfig};
-use spillway_health::{DrainReason, Order, Witnesses};
+use spillway_health::{DrainReason, Order, PeerReports};
+use spillway_knowledge::KnowledgeEvent;
 use spillway_proxy::ReplicaSpec;
 use spillway_types::ReplicaName;
 
 use super::Keeper;
 use crate::fold::{AgreedWorld, Registered, Use};
-use crate::knowledge::KnowledgeEvent;
 
 /// Time limit for a replica that the cluster drains to finish its requests.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -56,7 +56,7 @@ impl Keeper {
     }
 
     /// Takes in reports of the region's other nodes about its replicas.
-    pub(super) fn take_witnesses(&mut self, said: &BTreeMap<ReplicaName, Witnesses>) {
+    pub(super) fn take_peer_reports(&mut self, said: &BTreeMap<ReplicaName, PeerReports>) {
         self.fleet.handle_witnesses(Instant::now(), said);
     }
 

@@ -139,12 +139,14 @@ impl DiscoverySource {
     fn look(&mut self) {
         match &mut self.feed {
             Feed::Dns { template, endpoints } => {
+                // Nothing was found out yet, which must not look like a name without addresses.
                 let Some(endpoints) = endpoints.borrow_and_update().clone() else { return };
                 let name = &self.config.name;
                 self.replicas =
                     endpoints.iter().map(|endpoint| found(name, template, endpoint)).collect();
             }
             Feed::File { path, defaults, text } => {
+                // Until the first reading, the replicas that the config's reader found stay.
                 let Some(text) = text.borrow_and_update().clone() else { return };
                 match read_replicas(&text, path, defaults) {
                     Ok(replicas) => self.replicas = replicas,

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use spillway_health::{Check, CheckError, DrainReason, Order};
+use spillway_knowledge::KnowledgeEvent;
 use spillway_replicas::{CacheReport, CheckKind, CheckResult, Fact, FactKind, RequestError};
 use spillway_types::ReplicaName;
 
 use super::Keeper;
-use crate::knowledge::KnowledgeEvent;
 
 impl Keeper {
     /// Takes a fact in.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spillway_config::WorldConfig;
-use spillway_health::{MemberReport, Order, UnknownReplicaError, Witnesses};
+use spillway_health::{MemberReport, Order, PeerReports, UnknownReplicaError};
 use spillway_proxy::ReplicaSpec;
 use spillway_types::{LoadReport, ReplicaName};
 use tokio::sync::{mpsc, oneshot};
@@ -35,7 +35,7 @@ pub(crate) enum KeeperCommand {
     /// Note that requests come from now on.
     Started { done: oneshot::Sender<()> },
     /// Take in reports of the region's other nodes about its replicas.
-    Witnesses { said: BTreeMap<ReplicaName, Witnesses>, done: oneshot::Sender<()> },
+    PeerReports { said: BTreeMap<ReplicaName, PeerReports>, done: oneshot::Sender<()> },
     /// Return the replicas that this node has by its config or its discoveries.
     OwnReplicas { done: oneshot::Sender<Vec<ReplicaSpec>> },
     /// Answer, as a sign of life.
@@ -106,8 +106,8 @@ impl KeeperHandle {
     }
 
     /// Tells the keeper the reports of the region's other nodes about its replicas.
-    pub(crate) async fn take_witnesses(&self, said: BTreeMap<ReplicaName, Witnesses>) {
-        let _: Option<()> = self.ask(|done| KeeperCommand::Witnesses { said, done }).await;
+    pub(crate) async fn take_peer_reports(&self, said: BTreeMap<ReplicaName, PeerReports>) {
+        let _: Option<()> = self.ask(|done| KeeperCommand::PeerReports { said, done }).await;
     }
 
     /// Returns the replicas that this node has by its config or its discoveries; none, once it

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use spillway_config::{Concurrency, ReplicaConfig};
 use spillway_proxy::{ConcurrencySeen, Replica};
-use spillway_route::{ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue};
+use spillway_route::{ConcurrencyLimit, ConcurrencyTuning, LoadSample, QueueSample};
 use spillway_types::{LoadReport, ReplicaName};
 
 /// Lifetime of a report on the queue, in multiples of the time since the report before, and at
@@ -53,6 +53,7 @@ impl ReplicaLimits {
             let name = &config.spec.name;
             let Some(replica) = replicas.get(name) else { continue };
             if config.care.concurrency != Concurrency::Adaptive {
+                // A limit that was found under an earlier config holds no more.
                 replica.set_concurrency_limit(None, false);
                 continue;
             }
@@ -96,7 +97,7 @@ impl FoundLimit {
 
     fn look(&mut self, now: Instant) {
         let crowd = self.replica.take_concurrency();
-        let seen = SeenLoad {
+        let seen = LoadSample {
             in_flight: crowd.in_flight,
             elsewhere: crowd.elsewhere,
             wanted_elsewhere: crowd.wanted_elsewhere,
@@ -110,17 +111,17 @@ impl FoundLimit {
         self.publish();
     }
 
-    fn queue(&mut self, now: Instant) -> SeenQueue {
-        let Some(told) = &mut self.told else { return SeenQueue::Untold };
+    fn queue(&mut self, now: Instant) -> QueueSample {
+        let Some(told) = &mut self.told else { return QueueSample::Untold };
         let counts = told.gap.saturating_mul(REPORT_COUNTS).max(REPORT_COUNTS_MIN);
         let QueueReport { queued, running, .. } = *told;
         if now.saturating_duration_since(told.at) > counts {
             self.told = None;
-            SeenQueue::Untold
+            QueueSample::Untold
         } else if std::mem::take(&mut told.is_new) {
-            SeenQueue::New { queued, running }
+            QueueSample::New { queued, running }
         } else {
-            SeenQueue::Old
+            QueueSample::Old
         }
     }
 

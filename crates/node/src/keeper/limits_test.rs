@@ -108,20 +108,20 @@ fn a_word_counts_once_and_for_as_long_as_the_next_one_may_take() {
     let found = |kept: &mut Kept| {
         kept.limits.found.get_mut(&ReplicaName::from("a")).unwrap().queue(kept.now)
     };
-    assert_eq!(found(&mut kept), SeenQueue::Untold);
+    assert_eq!(found(&mut kept), QueueSample::Untold);
     let report = LoadReport { queued: Some(1.0), ..LoadReport::default() };
     let tell = |kept: &mut Kept, after: Duration| {
         kept.now += after;
         kept.limits.reported(&"a".into(), &report, kept.now);
     };
     tell(&mut kept, Duration::ZERO);
-    assert_eq!(found(&mut kept), SeenQueue::New { queued: 1.0, running: None });
-    assert_eq!(found(&mut kept), SeenQueue::Old);
+    assert_eq!(found(&mut kept), QueueSample::New { queued: 1.0, running: None });
+    assert_eq!(found(&mut kept), QueueSample::Old);
     kept.now += Duration::from_secs(5);
-    assert_eq!(found(&mut kept), SeenQueue::Old);
+    assert_eq!(found(&mut kept), QueueSample::Old);
     tell(&mut kept, Duration::from_secs(1));
     kept.now += Duration::from_secs(18);
-    assert_eq!(found(&mut kept), SeenQueue::New { queued: 1.0, running: None });
+    assert_eq!(found(&mut kept), QueueSample::New { queued: 1.0, running: None });
     kept.now += Duration::from_millis(1);
-    assert_eq!(found(&mut kept), SeenQueue::Untold);
+    assert_eq!(found(&mut kept), QueueSample::Untold);
 }

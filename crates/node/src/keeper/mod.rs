@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use spillway_config::{ReplicaConfig, WorldConfig};
 use spillway_health::{CheckError, Fleet, Live, MemberSpec, Order, UnknownReplicaError};
+use spillway_knowledge::KnowledgeHandle;
 use spillway_proxy::{Gateway, Replica, ReplicaTlsError};
 use spillway_replicas::{Fact, FactSender, Monitors};
 use spillway_types::{LoadReport, ModelName, ReplicaName, SignKind};
@@ -36,7 +37,6 @@ use crate::keeper::discovered::Discovered;
 use crate::keeper::lapsed::Lapsed;
 use crate::keeper::limits::ReplicaLimits;
 use crate::keeper::pages::Pages;
-use crate::knowledge::KnowledgeHandle;
 use crate::resolve::resolve_all;
 use crate::world::gather_replicas;
 
@@ -246,8 +246,8 @@ impl Keeper {
                 self.is_starting = false;
                 answer(done, ());
             }
-            KeeperCommand::Witnesses { said, done } => {
-                self.take_witnesses(&said);
+            KeeperCommand::PeerReports { said, done } => {
+                self.take_peer_reports(&said);
                 answer(done, ());
             }
         }
@@ -316,6 +316,7 @@ impl Keeper {
         folded: Folded,
         is_start: bool,
     ) -> Result<Folded, ReplicaTlsError> {
+        // First, since an error must leave everything as it was.
         let replicas = gather_replicas(&folded.replicas, &self.replicas, self.units)?;
         // A replica is not used before its addresses are known.
         let is_new = |replica: &&Arc<Replica>| {

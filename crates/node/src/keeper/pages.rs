@@ -17,7 +17,7 @@ const SHOWN_MAX: usize = 5;
 /// Newest pages of all replicas, and what follows from them.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    said: BTreeMap<ReplicaName, PageReport>,
+    reports: BTreeMap<ReplicaName, PageReport>,
     /// Models of the config that replicas say they do not have.
     denied: BTreeMap<ReplicaName, BTreeSet<ModelName>>,
     cards: Arc<ModelCards>,
@@ -61,18 +61,18 @@ impl Pages {
         replica: &Arc<Replica>,
         page: Option<Arc<ModelsPage>>,
     ) -> bool {
-        let said = self.said(name, replica);
+        let reports = self.reports(name, replica);
         let models = page.map_or(Models::Unlisted, Models::Page);
-        if said.models == models {
+        if reports.models == models {
             return false;
         }
-        said.models = models;
+        reports.models = models;
         true
     }
 
     /// Logs the models that a replica lists and the config does not name.
     pub(super) fn tell_listed(&self, name: &ReplicaName) {
-        match self.said.get(name).map(|said| &said.models) {
+        match self.reports.get(name).map(|reports| &reports.models) {
             Some(Models::Page(page)) => {
                 let models = shown(&mut page.ids());
                 tracing::info!(replica = %name, models, "its models were discovered");
@@ -91,12 +91,12 @@ impl Pages {
         replica: &Arc<Replica>,
         engine: Option<Engine>,
     ) -> bool {
-        let said = self.said(name, replica);
-        if said.engine == engine {
+        let reports = self.reports(name, replica);
+        if reports.engine == engine {
             return false;
         }
-        let before = said.engine.map(|engine| engine.kind);
-        said.engine = engine;
+        let before = reports.engine.map(|engine| engine.kind);
+        reports.engine = engine;
         match engine.map(|engine| engine.kind) {
             kind if kind == before => {}
             Some(kind) => tracing::info!(replica = %name, %kind, "recognised by its own pages"),
@@ -107,8 +107,8 @@ impl Pages {
         true
     }
 
-    fn said(&mut self, name: &ReplicaName, replica: &Arc<Replica>) -> &mut PageReport {
-        self.said.entry(name.clone()).or_insert_with(|| PageReport {
+    fn reports(&mut self, name: &ReplicaName, replica: &Arc<Replica>) -> &mut PageReport {
+        self.reports.entry(name.clone()).or_insert_with(|| PageReport {
             replica: Arc::clone(replica),
             engine: None,
             models: Models::Unread,
@@ -117,9 +117,9 @@ impl Pages {
 
     /// Fills in what the config leaves open and the replica has reported.
     pub(super) fn fill(&self, config: ReplicaConfig) -> ReplicaConfig {
-        let said = self.said.get(&config.spec.name);
-        let engine = said.and_then(|said| said.engine);
-        let listed = said.and_then(PageReport::page).into_iter().flat_map(|page| page.ids());
+        let reports = self.reports.get(&config.spec.name);
+        let engine = reports.and_then(|reports| reports.engine);
+        let listed = reports.and_then(PageReport::page).into_iter().flat_map(|page| page.ids());
         // Names of models stand in logs and metrics.
         let usable = listed.filter(|id| !id.as_str().chars().any(char::is_control));
         config.with_found(engine, usable.cloned().collect())
@@ -131,23 +131,24 @@ impl Pages {
         configs: &'a [ReplicaConfig],
     ) -> impl Iterator<Item = &'a ReplicaName> {
         let open = configs.iter().filter(|config| config.needs_models());
-        open.map(|config| &config.spec.name)
-            .filter(|name| self.said.get(*name).is_none_or(|said| said.models == Models::Unread))
+        open.map(|config| &config.spec.name).filter(|name| {
+            self.reports.get(*name).is_none_or(|reports| reports.models == Models::Unread)
+        })
     }
 
     /// Forgets reports of replicas that are gone, or are other servers now.
     pub(super) fn retain(&mut self, configs: &[ReplicaConfig]) {
         let specs: BTreeMap<_, _> =
             configs.iter().map(|config| (&config.spec.name, &config.spec)).collect();
-        self.said.retain(|name, said| {
-            specs.get(name).is_some_and(|spec| said.replica.with_spec(spec).is_some())
+        self.reports.retain(|name, reports| {
+            specs.get(name).is_some_and(|spec| reports.replica.with_spec(spec).is_some())
         });
     }
 
     /// Takes over the replicas, and logs models that are newly denied.
     pub(super) fn reconcile(&mut self, configs: &[ReplicaConfig]) {
         let pages = configs.iter().filter_map(|config| {
-            let page = self.said.get(&config.spec.name)?.page()?;
+            let page = self.reports.get(&config.spec.name)?.page()?;
             Some((&config.spec, page))
         });
         let pages: Vec<_> = pages.collect();
@@ -162,10 +163,10 @@ impl Pages {
                 tell(&spec.name, page, now);
             }
         }
-        let said = pages.iter().flat_map(|(spec, page)| {
+        let reports = pages.iter().flat_map(|(spec, page)| {
             spec.models.iter().filter_map(|model| Some((model, page.get(model)?)))
         });
-        self.cards = Arc::new(ModelCards::new(said));
+        self.cards = Arc::new(ModelCards::new(reports));
         self.denied = denied;
     }
 
@@ -181,13 +182,13 @@ impl Pages {
 
     /// Adds the replica's own report to a report on it.
     pub(super) fn complete(&self, member: &mut MemberReport, config: Option<&ReplicaConfig>) {
-        let said = self.said.get(&member.name);
-        let page = said.and_then(PageReport::page);
+        let reports = self.reports.get(&member.name);
+        let page = reports.and_then(PageReport::page);
         member.models_told = page.map(|page| page.ids().cloned().collect());
         let denied = self.denied.get(&member.name);
         member.models_denied = denied.into_iter().flatten().cloned().collect();
         let given = config.and_then(|config| config.kind());
-        let found = said.and_then(|said| said.engine).map(|engine| engine.kind);
+        let found = reports.and_then(|reports| reports.engine).map(|engine| engine.kind);
         member.kind = given.or(found).map(|kind| kind.as_str());
         member.is_kind_recognised = given.is_none() && found.is_some();
     }
@@ -221,6 +222,7 @@ fn tell(name: &ReplicaName, page: &ModelsPage, denied: Option<&BTreeSet<ModelNam
 
 /// Returns the first of these models, for a message.
 fn shown(names: &mut dyn Iterator<Item = &ModelName>) -> String {
+    // One more than is shown, to know if there are more.
     let shown: Vec<&str> = names.take(SHOWN_MAX + 1).map(ModelName::as_str).collect();
     let (shown, more) = match shown.get(..SHOWN_MAX) {
         Some(first) if shown.len() > SHOWN_MAX => (first, ", ..."),

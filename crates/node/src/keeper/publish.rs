@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_health::{Action, CheckError, MemberReport, MemberState};
+use spillway_knowledge::KnowledgeEvent;
 use spillway_proxy::{KnownModels, Replica, ReplicaLoads};
 use spillway_replicas::ReplicaTarget;
 use spillway_types::{Admission, ModelStanding, ReplicaName};
 
 use super::{Keeper, live};
-use crate::knowledge::KnowledgeEvent;
 use crate::world::{SaidOfModels, build_view};
 
 /// Reason of a change to a replica that loads its model, by its own report.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use spillway_config::{AdminListener, DnsConfig, ListenerConfig};
+use spillway_dns::NameServer;
 use spillway_link::LinkStartError;
 use spillway_proxy::{Listener, ServerTls};
 use tokio::net::TcpListener;
@@ -11,9 +12,8 @@ use tokio::net::TcpListener;
 use super::StartError;
 use crate::admin::AdminSocket;
 use crate::cluster::ClusterError;
-use crate::dns::NameServer;
-use crate::port_holder::{PortTransport, holder_of};
 use crate::workers::{Bound, open_socket};
+use spillway_front::port_holder::{PortTransport, holder_of};
 
 /// Opens all listeners that clients connect to.
 ///
