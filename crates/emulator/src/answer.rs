@@ -139,6 +139,7 @@ impl Answer {
             let start = self.raw.find(stop.as_str())?;
             Some((start + stop.len(), start, stop))
         });
+        // The one that ends first counts, since the model stops there.
         let Some((end, start, stop)) = found.min() else { return self };
         self.stop = Some(stop.clone());
         self.finish = Finish::Stop;

@@ -14,10 +14,10 @@ use thiserror::Error;
 use tokio::time::Sleep;
 
 use crate::answer::Answer;
-use crate::api::{Pieces, StreamPiece};
 use crate::driver::{DriverProgress, Generation, Lost};
 use crate::fault::{Close, Fault};
 use crate::ledger::{CallOutcome, Ticket};
+use crate::pieces::{Pieces, StreamPiece};
 use crate::replica::EmulatedReplica;
 use crate::socket::SocketSwitch;
 
@@ -270,6 +270,7 @@ impl ReplyBody {
                     self.trailers = Some(trailers);
                     Poll::Ready(None)
                 }
+                // The task ended without trailers, so it was broken off.
                 None => Poll::Ready(Some(Err(BodyError::Lost(Lost)))),
             },
         }
@@ -280,6 +281,7 @@ impl ReplyBody {
         match &self.source {
             BodySource::Whole(bytes) => bytes.is_empty() && self.trailers.is_none(),
             BodySource::Events(stream) => stream.is_over(),
+            // Trailers always follow.
             BodySource::Messages(_) => false,
         }
     }
@@ -341,6 +343,7 @@ impl Body for ReplyBody {
 
     fn is_end_stream(&self) -> bool {
         let has_ended = matches!(self.progress, Delivery::Over);
+        // hyper does not poll a body that has ended, and the ticket of its request would stay open.
         (has_ended || self.is_over()) && self.request.is_none()
     }
 

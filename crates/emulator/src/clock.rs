@@ -1,6 +1,6 @@
-//! Conversion between real time and virtual time.
+//! Conversion between real time and virtual time, and the time of day.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -32,6 +32,11 @@ impl Clock {
     pub(crate) fn set_scale(&mut self, real: Instant, scale: f64) {
         *self = Self { real, shown: self.virtual_at(real), scale };
     }
+}
+
+/// Returns the seconds since 1970, for the `created` fields of the API.
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 #[cfg(test)]

@@ -295,6 +295,7 @@ impl Generation {
         cx: &mut Context<'_>,
     ) -> Poll<Result<DriverProgress, Lost>> {
         let progress = std::task::ready!(self.receiver.poll_recv(cx));
+        // Also without any progress: a request that a crash took need not be aborted.
         self.ended = !matches!(progress, Some(DriverProgress::Token));
         Poll::Ready(progress.ok_or(Lost))
     }

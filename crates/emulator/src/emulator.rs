@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{EmulatorConfig, EmulatorConfigError};
-use crate::replica::{EmulatedReplica, ReplicaHandle};
+use crate::replica::{EmulatedReplica, ReplicaHandle, ReplicaRuntime};
+use crate::server;
 
 /// Running replicas. Dropping the value stops them, without waiting.
 #[derive(Debug)]
@@ -44,12 +45,13 @@ impl Emulator {
     pub async fn start(config: EmulatorConfig) -> Result<Self, EmulatorStartError> {
         let tasks = TaskTracker::new();
         let stop = CancellationToken::new();
+        let runtime = ReplicaRuntime { tasks, stop, listen: server::listen };
         let mut opened = Vec::new();
         for (index, address) in (0..).zip(config.addresses()?) {
             let listen = |cause| EmulatorStartError::Listen { address, cause };
             let listener = TcpListener::bind(address).await.map_err(listen)?;
             let replica =
-                EmulatedReplica::new(&config, index, &listener, &tasks, &stop).map_err(listen)?;
+                EmulatedReplica::new(&config, index, &listener, &runtime).map_err(listen)?;
             opened.push((Arc::new(replica), listener));
         }
         // Weak references, so that replicas do not keep each other alive.
@@ -60,6 +62,7 @@ impl Emulator {
             replica.start(listener).await;
             replicas.push(ReplicaHandle(replica));
         }
+        let ReplicaRuntime { tasks, stop, .. } = runtime;
         Ok(Self { replicas, tasks, stop })
     }
 

@@ -13,11 +13,24 @@ use tokio_util::task::TaskTracker;
 
 use crate::api::ResponseStore;
 use crate::config::EmulatorConfig;
-use crate::door::Door;
 use crate::driver::Driver;
 use crate::fault::{Fault, FaultError};
 use crate::ledger::{CallLedger, RequestRecord};
-use crate::server::Life;
+use crate::life::{Life, Listening};
+use crate::replica_port::ReplicaPort;
+
+/// Function that serves a port for a replica.
+///
+/// The server answers requests with the replica, so the replica cannot name the server.
+pub(crate) type Listen = fn(&Arc<EmulatedReplica>, TcpListener) -> Listening;
+
+/// Parts that all replicas of an emulator share.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplicaRuntime {
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    pub(crate) listen: Listen,
+}
 
 /// State of one replica, shared by its tasks and handles.
 #[derive(Debug)]
@@ -37,9 +50,10 @@ pub(crate) struct EmulatedReplica {
     pub(crate) siblings: OnceLock<Vec<Weak<Self>>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
+    pub(crate) listen: Listen,
     condition: Mutex<Condition>,
     /// Port of the replica; locked while it is opened or closed.
-    door: tokio::sync::Mutex<Door>,
+    replica_port: tokio::sync::Mutex<ReplicaPort>,
 }
 
 /// Current fault of a replica.
@@ -59,8 +73,7 @@ impl EmulatedReplica {
         config: &EmulatorConfig,
         index: u16,
         listener: &TcpListener,
-        tasks: &TaskTracker,
-        stop: &CancellationToken,
+        runtime: &ReplicaRuntime,
     ) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         let models = config.models.clone();
@@ -68,7 +81,7 @@ impl EmulatedReplica {
             fault: Fault::None,
             changes: 0,
             rng: fastrand::Rng::with_seed(config.seed ^ u64::from(index)),
-            life: Life::new(stop),
+            life: Life::new(&runtime.stop),
         };
         Ok(Self {
             index,
@@ -82,10 +95,11 @@ impl EmulatedReplica {
             ledger: Arc::new(CallLedger::new(config.records_max)),
             responses: Mutex::new(ResponseStore::new(config.responses_max)),
             siblings: OnceLock::new(),
-            tasks: tasks.clone(),
-            stop: stop.clone(),
+            tasks: runtime.tasks.clone(),
+            stop: runtime.stop.clone(),
+            listen: runtime.listen,
             condition: Mutex::new(condition),
-            door: tokio::sync::Mutex::default(),
+            replica_port: tokio::sync::Mutex::default(),
         })
     }
 
@@ -93,7 +107,7 @@ impl EmulatedReplica {
     pub(crate) async fn start(self: &Arc<Self>, listener: TcpListener) {
         let stop = self.stop.clone();
         self.tasks.spawn(Arc::clone(&self.driver).run(stop));
-        self.door.lock().await.serve(self, listener);
+        self.replica_port.lock().await.serve(self, listener);
     }
 
     /// Returns the current fault.
@@ -127,7 +141,7 @@ impl EmulatedReplica {
     pub(crate) async fn set_fault(self: &Arc<Self>, fault: Fault) -> Result<u64, FaultError> {
         fault.check()?;
         // Held to the end, so that two faults are not set at the same time.
-        let mut door = self.door.lock().await;
+        let mut replica_port = self.replica_port.lock().await;
         if self.stop.is_cancelled() {
             return Err(FaultError::ShuttingDown);
         }
@@ -135,17 +149,18 @@ impl EmulatedReplica {
         self.driver.slow_down(fault.slowdown());
         match fault {
             Fault::Crash => {
-                door.close(self.address).await?;
+                replica_port.close(self.address).await?;
                 self.crash().await;
             }
-            Fault::Refuse => door.close(self.address).await?,
+            Fault::Refuse => replica_port.close(self.address).await?,
+            // The fault before may have closed the port.
             Fault::None
             | Fault::Hang
             | Fault::Slow { .. }
             | Fault::Garbage
             | Fault::Status { .. }
             | Fault::Cut { .. }
-            | Fault::Stall { .. } => door.open(self)?,
+            | Fault::Stall { .. } => replica_port.open(self)?,
         }
         Ok(change)
     }
@@ -170,7 +185,7 @@ impl EmulatedReplica {
 
     /// Waits until the port is closed. `stop` must have been cancelled.
     pub(crate) async fn stopped(&self) {
-        self.door.lock().await.remove().await;
+        self.replica_port.lock().await.remove().await;
     }
 
     pub(crate) fn stats(&self) -> ReplicaStats {
@@ -216,6 +231,7 @@ impl EmulatedReplica {
 fn instance(address: SocketAddr) -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let nanos = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
+    // The port tells replicas apart that were made in the same moment.
     fastrand::Rng::with_seed(nanos ^ u64::from(address.port()) << 48).u64(..)
 }
 

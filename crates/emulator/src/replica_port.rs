@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpSocket};
 
+use crate::life::Listening;
 use crate::replica::EmulatedReplica;
-use crate::server::Listening;
 
 /// Largest number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// State of a replica's port.
 #[derive(Debug, Default)]
-pub(crate) enum Door {
+pub(crate) enum ReplicaPort {
     /// The port was not opened yet, or is lost.
     #[default]
     Gone,
@@ -25,7 +25,7 @@ pub(crate) enum Door {
     Closed(TcpSocket),
 }
 
-impl Door {
+impl ReplicaPort {
     // (Gone | Closed) => Open
     pub(crate) fn open(&mut self, replica: &Arc<EmulatedReplica>) -> io::Result<()> {
         // If opening fails, the port is lost.
@@ -43,7 +43,7 @@ impl Door {
 
     /// Serves a listener that is already open.
     pub(crate) fn serve(&mut self, replica: &Arc<EmulatedReplica>, listener: TcpListener) {
-        *self = Self::Open(Listening::start(replica, listener));
+        *self = Self::Open((replica.listen)(replica, listener));
     }
 
     // Open => Closed, once nothing listens any more.

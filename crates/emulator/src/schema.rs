@@ -199,6 +199,7 @@ impl Sampler<'_> {
             tuple.iter().map(|schema| self.value(schema, depth + 1)).collect();
         let least = count(fields, "minItems").unwrap_or(0);
         let schema = match fields.get("items") {
+            // The tuple is all that the list may hold.
             Some(Value::Bool(false)) => return Value::Array(items),
             Some(schema) if !schema.is_array() => schema,
             _ if items.len() >= least && !tuple.is_empty() => return Value::Array(items),
@@ -303,6 +304,7 @@ impl Sampler<'_> {
                 let bits = self.rng.u128(..);
                 let (a, b, c) = (bits >> 96, (bits >> 80) & 0xFFFF, (bits >> 64) & 0xFFF);
                 let (d, e) = ((bits >> 48) & 0xFFF, bits & 0xFFFF_FFFF_FFFF);
+                // The digits 4 and 8 mark a random UUID.
                 format!("{a:08x}-{b:04x}-4{c:03x}-8{d:03x}-{e:012x}")
             }
             _ => return None,

@@ -13,13 +13,13 @@ use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::api;
 use crate::body::ReplyBody;
 use crate::fault::Close;
+use crate::life::{Life, Listening};
 use crate::replica::EmulatedReplica;
 use crate::socket::{Socket, SocketSwitch};
 
@@ -28,53 +28,11 @@ const STREAMS_MAX: u32 = 1024;
 /// Pause after a failed accept, e.g. when the process has no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Open port.
-#[derive(Debug)]
-pub(crate) struct Listening {
-    stop: CancellationToken,
-    task: JoinHandle<()>,
-}
-
-impl Listening {
-    /// Accepts connections until closed, or until the replica stops.
-    pub(crate) fn start(replica: &Arc<EmulatedReplica>, listener: TcpListener) -> Self {
-        let stop = replica.stop.child_token();
-        let task = replica.tasks.spawn(accept(Arc::clone(replica), listener, stop.clone()));
-        Self { stop, task }
-    }
-
-    /// Closes the port, and returns when the kernel refuses connections. Open connections stay.
-    pub(crate) async fn close(self) {
-        self.stop.cancel();
-        if let Err(error) = self.task.await {
-            tracing::error!(%error, "the accept task failed");
-        }
-    }
-}
-
-/// All connections between two crashes.
-#[derive(Clone, Debug)]
-pub(crate) struct Life {
-    over: CancellationToken,
-    connections: TaskTracker,
-}
-
-impl Life {
-    pub(crate) fn new(stop: &CancellationToken) -> Self {
-        Self { over: stop.child_token(), connections: TaskTracker::new() }
-    }
-
-    /// Resets every connection and waits until all of them have ended.
-    pub(crate) async fn end(self) {
-        self.over.cancel();
-        self.connections.close();
-        self.connections.wait().await;
-    }
-
-    /// Waits until the connections are ended by a crash or shutdown.
-    pub(crate) async fn over(&self) {
-        self.over.cancelled().await;
-    }
+/// Accepts connections until closed, or until the replica stops.
+pub(crate) fn listen(replica: &Arc<EmulatedReplica>, listener: TcpListener) -> Listening {
+    let stop = replica.stop.child_token();
+    let task = replica.tasks.spawn(accept(Arc::clone(replica), listener, stop.clone()));
+    Listening { stop, task }
 }
 
 /// Executor of hyper's tasks that lets shutdown and crashes wait for them.

@@ -23,6 +23,11 @@ pub(crate) fn tokenize(text: &str, tokens: &mut Vec<u32>) {
     }));
 }
 
+/// Returns the number of tokens.
+pub(crate) fn token_count(tokens: &[u32]) -> u32 {
+    u32::try_from(tokens.len()).unwrap_or(u32::MAX)
+}
+
 /// Returns the tokens of one text.
 pub(crate) fn tokens_of(text: &str) -> Vec<u32> {
     let mut tokens = Vec::new();
@@ -119,6 +124,7 @@ impl Conversation {
 pub(crate) fn hash_tokens(tokens: &[u32]) -> u64 {
     let length = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
     let whole = std::num::NonZeroU32::new(length).unwrap_or(std::num::NonZeroU32::MIN);
+    // One block of all tokens has one hash.
     block_hashes(tokens, whole).first().copied().unwrap_or(0)
 }
 

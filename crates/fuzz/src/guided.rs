@@ -12,7 +12,7 @@ use spillway_fuzz::{Target, run_one};
 const TARGET_VARIABLE: &str = "SPILLWAY_FUZZ_TARGET";
 
 /// Targets of each crate.
-const TABLES: [&[Target]; 13] = [
+const TABLES: [&[Target]; 14] = [
     spillway_admin::fuzz::TARGETS,
     spillway_control_plane::fuzz::TARGETS,
     spillway_raft::fuzz::TARGETS,
@@ -22,6 +22,7 @@ const TABLES: [&[Target]; 13] = [
     spillway_link::fuzz::TARGETS,
     spillway_node::fuzz::TARGETS,
     spillway_protocol::fuzz::TARGETS,
+    spillway_front::fuzz::TARGETS,
     spillway_proxy::fuzz::TARGETS,
     spillway_pulse::fuzz::TARGETS,
     spillway_quota::fuzz::TARGETS,

@@ -2,25 +2,33 @@
 
 /// Rows under a header, all of the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Grid {
+pub struct Grid {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
 }
 
 impl Grid {
     /// Returns a grid without rows.
-    pub(crate) fn new<'a>(header: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { header: header.into_iter().map(str::to_owned).collect(), rows: Vec::new() }
+    #[must_use]
+    pub fn new(header: impl IntoIterator<Item: Into<String>>) -> Self {
+        Self { header: header.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
 
     /// Appends a row. Missing cells are empty.
-    pub(crate) fn push(&mut self, mut row: Vec<String>) {
+    pub fn push(&mut self, mut row: Vec<String>) {
         row.resize(self.header.len(), String::new());
         self.rows.push(row);
     }
 
+    /// Returns true without rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Formats aligned columns: the first one to the left, the others to the right.
-    pub(crate) fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         let mut text = String::new();
         for row in std::iter::once(&self.header).chain(&self.rows) {
             let mut line = String::new();
@@ -40,7 +48,8 @@ impl Grid {
     }
 
     /// Formats a Markdown table.
-    pub(crate) fn markdown(&self) -> String {
+    #[must_use]
+    pub fn markdown(&self) -> String {
         let line = |row: &[String]| {
             // A bar would end the cell.
             let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
@@ -63,12 +72,14 @@ impl Grid {
 }
 
 /// Formats a figure with so many decimals; a dash for `None`.
-pub(crate) fn figure(value: Option<f64>, decimals: usize) -> String {
+#[must_use]
+pub fn figure(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
 /// Formats a share in percent; a dash for `None`.
-pub(crate) fn percent(value: Option<f64>) -> String {
+#[must_use]
+pub fn percent(value: Option<f64>) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{:.0} %", value * 100.0))
 }
 

@@ -7,8 +7,8 @@ use crate::body::{EventStream, Track};
 use crate::driver::{DriverProgress, Generation};
 use crate::replica::EmulatedReplica;
 
+use super::draft::Draft;
 use super::response_store::StoredResponse;
-use super::responses::Draft;
 use super::responses_stream::ResponseEvents;
 use super::{ApiCall, ApiError};
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use spillway_engine::RequestId;
 
 use crate::answer::Answer;
+use crate::clock::unix_seconds;
 use crate::text::{Conversation, TextContent, opaque_id};
 
 use super::chat_stream::ChatEvents;
@@ -14,9 +15,7 @@ use super::content::{parts_of, text_of};
 use super::sampling::{Sampling, chat_logprobs};
 use super::shape::{Shape, call_text};
 use super::tools::Tools;
-use super::{
-    ApiCall, ApiError, Reply, event_stream, fields_of, generate, json, logprobs, unix_seconds,
-};
+use super::{ApiCall, ApiError, Reply, event_stream, fields_of, generate, json, logprobs};
 
 /// Fields of a chat request that are read by name. The others are read from the body itself.
 #[derive(Debug, Deserialize)]
@@ -132,6 +131,7 @@ fn conversation(messages: &[Message], tools: Option<&str>) -> Result<Conversatio
 /// Returns ids for the first `count` tool calls of an answer.
 pub(crate) fn call_ids(call: &ApiCall, id: RequestId, count: usize) -> Vec<String> {
     let instance = call.replica.instance;
+    // Each call has an instance of its own, so that the ids of one answer differ.
     (1..).take(count).map(|at| opaque_id("call_", instance.rotate_left(at), id)).collect()
 }
 
@@ -143,6 +143,7 @@ fn choice(index: usize, answer: &Answer, ids: &[String], top: Option<usize>) -> 
     });
     let calls: Vec<Value> = calls.collect();
     let mut message = json!({ "role": "assistant", "content": answer.text(), "refusal": null });
+    // Also if the answer was cut before its first call: the frame of a call is never content.
     if !answer.calls.names.is_empty() {
         message["content"] = Value::Null;
         message["tool_calls"] = Value::Array(calls);

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
+use crate::clock::unix_seconds;
 use crate::text::{Conversation, detokenize, tokens_of};
 
 use super::chunks::Chunks;
@@ -12,7 +13,7 @@ use super::completion_stream::CompletionEvents;
 use super::logprobs::Lists;
 use super::sampling::{Sampling, alternatives};
 use super::shape::Shape;
-use super::{ApiCall, ApiError, Reply, event_stream, fields_of, generate, json, unix_seconds};
+use super::{ApiCall, ApiError, Reply, event_stream, fields_of, generate, json};
 
 #[derive(Debug, Deserialize)]
 struct CompletionRequest {

@@ -115,6 +115,7 @@ fn image_size(file: &[u8]) -> Option<(u32, u32)> {
     }
     // Only lossy WebP is read; other forms count as images of unknown size.
     if file.get(8..16) == Some(b"WEBPVP8 ") {
+        // The two upper bits of each number are a scale.
         return Some((little(26)? & 0x3FFF, little(28)? & 0x3FFF));
     }
     if !file.starts_with(b"\xFF\xD8") {
@@ -125,6 +126,7 @@ fn image_size(file: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     loop {
         let (mark, length) = (*file.get(at + 1)?, big(at + 2)?);
+        // The three that are left out hold tables, or are reserved.
         if matches!(mark, 0xC0..=0xCF) && !matches!(mark, 0xC4 | 0xC8 | 0xCC) {
             return Some((big(at + 7)?, big(at + 5)?));
         }

@@ -6,10 +6,10 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::text::hash_tokens;
+use crate::text::{hash_tokens, token_count};
 
 use super::completions::TextOrTokens;
-use super::generate::{prefill, token_count};
+use super::generate::prefill;
 use super::{ApiCall, ApiError, Reply, json};
 
 /// Numbers in a vector if the client does not choose.
@@ -68,6 +68,7 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
 fn vector(seed: u64, dimensions: usize) -> Vec<f32> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let raw: Vec<f32> = (0..dimensions).map(|_| rng.f32() * 2.0 - 1.0).collect();
+    // Never 0, by which the numbers are divided.
     let length = raw.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
     raw.into_iter().map(|value| value / length).collect()
 }

@@ -1,23 +1,19 @@
-//! Errors of the API, in the forms of OpenAI, KServe V2 and gRPC.
+//! Errors of the API.
 
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use serde_json::json;
+use http::StatusCode;
 use spillway_engine::RejectedError;
 
-use crate::body::ReplyBody;
 use crate::driver::Lost;
-
-use super::{grpc, json, with_type};
 
 /// Error that a client receives in place of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
-    status: StatusCode,
-    kind: &'static str,
-    code: Option<&'static str>,
-    param: Option<&'static str>,
-    message: String,
-    retry_after_s: Option<u64>,
+    pub(super) status: StatusCode,
+    pub(super) kind: &'static str,
+    pub(super) code: Option<&'static str>,
+    pub(super) param: Option<&'static str>,
+    pub(super) message: String,
+    pub(super) retry_after_s: Option<u64>,
 }
 
 impl ApiError {
@@ -102,39 +98,6 @@ impl ApiError {
         Self { retry_after_s, ..Self::new(status, kind, "an error on demand".to_owned()) }
     }
 
-    /// Returns the response in the form of `/v1` endpoints.
-    pub(crate) fn into_openai(self) -> Response<ReplyBody> {
-        let error = json!({
-            "message": self.message,
-            "type": self.kind,
-            "param": self.param,
-            "code": self.code,
-        });
-        self.respond(&json!({ "error": error }))
-    }
-
-    /// Returns the response in the form of `/v2` endpoints.
-    pub(crate) fn into_v2(self) -> Response<ReplyBody> {
-        self.respond(&json!({ "error": self.message }))
-    }
-
-    /// Returns the response in the form of gRPC: trailers without a message.
-    pub(crate) fn into_grpc(self) -> Response<ReplyBody> {
-        let mut response = with_type(ReplyBody::whole(""), grpc::CONTENT_TYPE);
-        let retry_after_s = self.retry_after_s;
-        response.headers_mut().extend(self.into_trailers());
-        if let Some(seconds) = retry_after_s {
-            let pushback_ms = HeaderValue::from(seconds.saturating_mul(1000));
-            response.headers_mut().insert("grpc-retry-pushback-ms", pushback_ms);
-        }
-        response
-    }
-
-    /// Returns the gRPC trailers that end a stream with this error.
-    pub(crate) fn into_trailers(self) -> HeaderMap {
-        grpc::error_trailers(self.status, &self.message)
-    }
-
     /// Returns the message of the error.
     pub(crate) fn message(&self) -> String {
         self.message.clone()
@@ -142,14 +105,6 @@ impl ApiError {
 
     fn new(status: StatusCode, kind: &'static str, message: String) -> Self {
         Self { status, kind, code: None, param: None, message, retry_after_s: None }
-    }
-
-    fn respond(&self, body: &serde_json::Value) -> Response<ReplyBody> {
-        let mut response = json(self.status, body);
-        if let Some(seconds) = self.retry_after_s {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        response
     }
 }
 

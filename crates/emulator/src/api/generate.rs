@@ -6,7 +6,7 @@ use spillway_engine::RequestId;
 use crate::answer::{Answer, Finish, Length};
 use crate::body::{EventFormat, EventStream, Track};
 use crate::driver::DriverJob;
-use crate::text::opaque_id;
+use crate::text::{opaque_id, token_count};
 
 use super::sampling::Sampling;
 use super::shape::Shape;
@@ -196,9 +196,4 @@ impl GenerateUsage {
             "prompt_tokens_details": { "cached_tokens": self.cached_tokens },
         })
     }
-}
-
-/// Returns the number of tokens.
-pub(crate) fn token_count(tokens: &[u32]) -> u32 {
-    u32::try_from(tokens.len()).unwrap_or(u32::MAX)
 }

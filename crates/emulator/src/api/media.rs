@@ -10,12 +10,13 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::body::ReplyBody;
+use crate::clock::unix_seconds;
 use crate::text::{hash_tokens, tokenize};
 
 use super::content::BYTES_PER_TOKEN;
 use super::generate::{self, prefill};
 use super::sampling::Sampling;
-use super::{ApiCall, ApiError, Reply, json, png, unix_seconds, with_type};
+use super::{ApiCall, ApiError, Reply, json, png, with_type};
 
 /// Sample rate of the returned speech.
 const SAMPLE_RATE_HZ: u32 = 24_000;

@@ -2,20 +2,24 @@
 
 mod admin;
 mod background;
+mod call;
 mod chat;
 mod chat_stream;
 mod chunks;
 mod completion_stream;
 mod completions;
 mod content;
+mod draft;
 mod embeddings;
 mod error;
+mod error_reply;
 mod generate;
 mod grpc;
 mod logprobs;
 mod media;
 mod models;
 mod png;
+mod reply;
 mod rerank;
 mod response_items;
 mod response_store;
@@ -30,43 +34,21 @@ mod tools;
 mod v2;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use crate::body::{EventStream, OpenRequest, ReplyBody};
+use crate::body::{OpenRequest, ReplyBody};
 use crate::fault::Fault;
-use crate::ledger::{CallOutcome, Ticket};
+use crate::ledger::CallOutcome;
 use crate::replica::EmulatedReplica;
 use crate::socket::SocketSwitch;
 
-pub(crate) use error::ApiError;
-pub(crate) use grpc::{Pieces, StreamPiece};
+use call::{ApiCall, fields_of, read};
+use error::ApiError;
+use reply::{Reply, event_stream, json, with_type};
 pub(crate) use response_store::ResponseStore;
-
-/// Request on its way through the endpoints.
-pub(crate) struct ApiCall {
-    pub(crate) replica: Arc<EmulatedReplica>,
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    /// Query string without the question mark; empty if there is none.
-    pub(crate) query: String,
-    pub(crate) headers: Arc<HeaderMap>,
-    /// Body of the request; empty until it was read.
-    pub(crate) body: Bytes,
-    /// Ticket of the request in the ledger; `None` for requests that are not counted.
-    ticket: Option<Ticket>,
-    socket: SocketSwitch,
-}
-
-/// Result of an endpoint.
-pub(crate) type Reply = Result<Response<ReplyBody>, ApiError>;
 
 /// Answers one request.
 pub(crate) async fn serve(
@@ -85,7 +67,7 @@ pub(crate) async fn serve(
         ticket: None,
         socket,
     };
-    if call.is_inference() {
+    if is_inference(&call) {
         call.ticket = Some(call.replica.ledger.receive(&call.headers));
     }
     let reply = match call.replica.fault() {
@@ -108,88 +90,43 @@ pub(crate) async fn serve(
         }
         _ => answer(&mut call, body).await,
     };
-    call.close(reply)
+    close(call, reply)
 }
 
-impl ApiCall {
-    /// Parses the body as JSON.
-    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        serde_json::from_slice(&self.body).map_err(|error| malformed(&error))
-    }
+fn is_grpc(call: &ApiCall) -> bool {
+    grpc::is_grpc(&call.method, &call.headers)
+}
 
-    /// Returns the first value of a query parameter.
-    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
-        let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
+fn is_inference(call: &ApiCall) -> bool {
+    if is_grpc(call) {
+        return grpc::is_inference(&call.path);
     }
+    let inference =
+        call.path.starts_with("/v1/") || call.path.ends_with("/infer") || call.path == "/rerank";
+    // These two give the engine no work.
+    let idle = call.path.starts_with(responses::BY_ID)
+        && (call.path.ends_with("/cancel") || call.path.ends_with("/input_tokens"));
+    call.method == Method::POST && inference && !idle
+}
 
-    /// Returns an error if this replica does not serve the model.
-    pub(crate) fn check_model(&self, model: &str) -> Result<(), ApiError> {
-        let known = self.replica.models.iter().any(|known| known == model);
-        known.then_some(()).ok_or_else(|| ApiError::unknown_model(model))
-    }
-
-    /// Notes that the engine has accepted the request.
-    pub(crate) fn start(&self) {
-        if let Some(ticket) = &self.ticket {
-            ticket.start();
-        }
-    }
-
-    /// Returns true for control requests, which also reach a broken replica.
-    fn is_control(&self) -> bool {
-        self.path.starts_with("/emulator/")
-    }
-
-    /// Returns the call for work that goes on beside its reply; the reply keeps the ticket.
-    fn without_ticket(&self) -> Self {
-        Self {
-            replica: Arc::clone(&self.replica),
-            method: self.method.clone(),
-            path: self.path.clone(),
-            query: self.query.clone(),
-            headers: Arc::clone(&self.headers),
-            body: Bytes::new(),
-            ticket: None,
-            socket: self.socket.clone(),
-        }
-    }
-
-    fn is_grpc(&self) -> bool {
-        grpc::is_grpc(&self.method, &self.headers)
-    }
-
-    fn is_inference(&self) -> bool {
-        if self.is_grpc() {
-            return grpc::is_inference(&self.path);
-        }
-        let inference = self.path.starts_with("/v1/")
-            || self.path.ends_with("/infer")
-            || self.path == "/rerank";
-        // These two give the engine no work.
-        let idle = self.path.starts_with(responses::BY_ID)
-            && (self.path.ends_with("/cancel") || self.path.ends_with("/input_tokens"));
-        self.method == Method::POST && inference && !idle
-    }
-
-    fn close(self, reply: Reply) -> Response<ReplyBody> {
-        let outcome = if reply.is_ok() { CallOutcome::Finished } else { CallOutcome::Rejected };
-        let mut response = match reply {
-            Ok(response) => response,
-            Err(error) if self.is_grpc() => error.into_grpc(),
-            Err(error) if self.path.starts_with("/v2") => error.into_v2(),
-            Err(error) => error.into_openai(),
-        };
-        let index = HeaderValue::from(self.replica.index);
-        response.headers_mut().insert("x-emulator-replica", index);
-        let Some(ticket) = self.ticket else { return response };
-        let request = OpenRequest { replica: self.replica, socket: self.socket, ticket, outcome };
-        response.map(|body| body.answering(request))
-    }
+/// Returns the response of a call, and lets its body close the ticket.
+fn close(call: ApiCall, reply: Reply) -> Response<ReplyBody> {
+    let outcome = if reply.is_ok() { CallOutcome::Finished } else { CallOutcome::Rejected };
+    let mut response = match reply {
+        Ok(response) => response,
+        Err(error) if is_grpc(&call) => error.into_grpc(),
+        Err(error) if call.path.starts_with("/v2") => error.into_v2(),
+        Err(error) => error.into_openai(),
+    };
+    let index = HeaderValue::from(call.replica.index);
+    response.headers_mut().insert("x-emulator-replica", index);
+    let Some(ticket) = call.ticket else { return response };
+    let request = OpenRequest { replica: call.replica, socket: call.socket, ticket, outcome };
+    response.map(|body| body.answering(request))
 }
 
 async fn answer(call: &mut ApiCall, body: Incoming) -> Reply {
-    if call.is_grpc() {
+    if is_grpc(call) {
         return grpc::answer(call, body).await;
     }
     call.body = read(body, call.replica.body_bytes_max).await?;
@@ -241,56 +178,8 @@ fn answer_one_of(call: &ApiCall, method: &str, path: &str) -> Reply {
     Err(ApiError::not_found(format!("there is no {method} {path}")))
 }
 
-/// Parses some fields of a body.
-pub(crate) fn fields_of<T: DeserializeOwned>(body: &Value) -> Result<T, ApiError> {
-    T::deserialize(body).map_err(|error| malformed(&error))
-}
-
-fn malformed(error: &serde_json::Error) -> ApiError {
-    ApiError::invalid(format!("the request body is not valid: {error}"), None)
-}
-
-async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, ApiError> {
-    match Limited::new(body, bytes_max).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::too_large(bytes_max)),
-        Err(error) => Err(ApiError::invalid(format!("the body could not be read: {error}"), None)),
-    }
-}
-
 fn metrics(call: &ApiCall) -> Reply {
     let page = ReplyBody::whole(call.replica.driver.render_metrics());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(with_type(page, kind))
-}
-
-/// Returns a reply with a content type.
-pub(crate) fn with_type(body: ReplyBody, content_type: &'static str) -> Response<ReplyBody> {
-    let mut response = Response::new(body);
-    let value = HeaderValue::from_static(content_type);
-    response.headers_mut().insert(header::CONTENT_TYPE, value);
-    response
-}
-
-/// Returns a JSON reply.
-pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<ReplyBody> {
-    // The types of this crate have string keys and serializers that never fail.
-    let bytes = serde_json::to_vec(value).unwrap_or_default();
-    let mut response = with_type(ReplyBody::whole(bytes), "application/json");
-    *response.status_mut() = status;
-    response
-}
-
-/// Returns a reply of server-sent events.
-pub(crate) fn event_stream(stream: EventStream) -> Response<ReplyBody> {
-    let body = ReplyBody::events(stream);
-    let mut response = with_type(body, "text/event-stream; charset=utf-8");
-    let value = HeaderValue::from_static("no-cache");
-    response.headers_mut().insert(header::CACHE_CONTROL, value);
-    response
-}
-
-/// Returns the seconds since 1970, for the `created` fields of the API.
-pub(crate) fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

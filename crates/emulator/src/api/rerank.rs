@@ -4,9 +4,9 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::text::{hash_tokens, tokenize};
+use crate::text::{hash_tokens, token_count, tokenize};
 
-use super::generate::{prefill, token_count};
+use super::generate::prefill;
 use super::{ApiCall, ApiError, Reply, json};
 
 /// Largest number of documents in one request.

@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 
 use crate::driver::DriverProgress;
 
-use super::responses::Draft;
+use super::draft::Draft;
 
 /// Largest number of bytes of all stored responses together.
 const BYTES_MAX: usize = 64 << 20;

@@ -5,21 +5,20 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use spillway_engine::RequestId;
 
-use crate::answer::{Answer, Finish};
-use crate::text::{Conversation, opaque_id};
+use crate::text::{Conversation, opaque_id, token_count};
 
 use super::background;
 use super::chat::call_ids;
-use super::generate::{self, Started, token_count};
-use super::response_items::{OutputIds, input_items as items_of, last_said, push_items, status};
+use super::draft::{Draft, fields_from};
+use super::generate::{self, Started};
+use super::response_items::{OutputIds, input_items as items_of, last_said, push_items};
 use super::response_store::{StoreState, StoredResponse};
 use super::responses_stream::ResponseEvents;
 use super::sampling::{Sampling, alternatives};
 use super::shape::Shape;
 use super::tools::Tools;
-use super::{ApiCall, ApiError, Reply, event_stream, fields_of, json, unix_seconds};
+use super::{ApiCall, ApiError, Reply, event_stream, fields_of, json};
 
 /// Path prefix of single responses.
 pub(crate) const BY_ID: &str = "/v1/responses/";
@@ -59,7 +58,7 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let shape = Tools::of(&body)?.calls(&asked, was_user).unwrap_or(form);
     let started =
         generate::start_all(call, std::slice::from_ref(&prompt), &request.sampling, &shape)?;
-    let draft = Arc::new(Draft::of(call, &body, &started, prompt, items)?);
+    let draft = Arc::new(draft_of(call, &body, &started, prompt, items)?);
 
     if is_background {
         let tracks = started.tracks.into_iter();
@@ -192,131 +191,38 @@ fn previous(call: &ApiCall, id: Option<&str>) -> Result<Conversation, ApiError> 
     Ok(Conversation::answered(draft.prompt.clone(), draft.answer.raw()))
 }
 
-/// Response whose whole content is computed before its first token is due.
-#[derive(Debug)]
-pub(crate) struct Draft {
-    pub(crate) id: String,
-    pub(crate) output: OutputIds,
-    /// Id of the request in the engine.
-    pub(crate) request: RequestId,
-    pub(crate) answer: Answer,
-    pub(crate) is_background: bool,
-    /// Number of alternatives reported with each token; `None` without logprobs.
-    pub(crate) logprobs: Option<usize>,
-    /// Approximate bytes in memory.
-    pub(crate) bytes: usize,
+/// Makes the draft of a response whose generation has started.
+fn draft_of(
+    call: &ApiCall,
+    body: &Value,
+    started: &Started,
     prompt: Vec<u32>,
     items: Vec<Value>,
-    /// Fields that do not change from state to state.
-    fields: Value,
-}
-
-impl Draft {
-    fn of(
-        call: &ApiCall,
-        body: &Value,
-        started: &Started,
-        prompt: Vec<u32>,
-        items: Vec<Value>,
-    ) -> Result<Self, ApiError> {
-        let wanted = body["include"].as_array().into_iter().flatten();
-        let tells = |wanted: &Value| wanted == "message.output_text.logprobs";
-        let top = alternatives(body, "top_logprobs")?;
-        let logprobs = wanted.clone().any(tells).then_some(top.unwrap_or(0));
-        let track = started.tracks.first().ok_or_else(|| ApiError::internal("no answer"))?;
-        let request = track.generation.id();
-        let answer = track.answer.clone();
-        let instance = call.replica.instance;
-        let output = OutputIds {
-            message: opaque_id("msg_", instance, request),
-            calls: call_ids(call, request, answer.calls.names.len()),
-        };
-        let bytes = call.body.len() + prompt.len() * 4 + answer.raw().len() * 2;
-        Ok(Self {
-            id: opaque_id("resp_", instance, request),
-            output,
-            request,
-            answer,
-            is_background: body["background"] == json!(true),
-            logprobs,
-            bytes,
-            prompt,
-            items,
-            fields: fields(body),
-        })
-    }
-
-    /// Returns the response before its end, with this status.
-    pub(crate) fn body(&self, status: &str) -> Value {
-        let mut body = self.fields.clone();
-        body["id"] = self.id.as_str().into();
-        body["status"] = status.into();
-        body
-    }
-
-    /// Returns the complete response.
-    pub(crate) fn completed(&self, cached_tokens: u32) -> Value {
-        let mut body = self.body(status(self.answer.finish));
-        body["output"] = self.output.output(&self.answer, self.logprobs);
-        if self.answer.finish == Finish::Length {
-            body["incomplete_details"] = json!({ "reason": "max_output_tokens" });
-        }
-        let (input, output) = (token_count(&self.prompt), self.answer.tokens);
-        body["usage"] = json!({
-            "input_tokens": input,
-            "input_tokens_details": { "cached_tokens": cached_tokens },
-            "output_tokens": output,
-            "output_tokens_details": { "reasoning_tokens": 0 },
-            "total_tokens": input + output,
-        });
-        body
-    }
-
-    #[cfg(test)]
-    pub(crate) fn example(id: &str, bytes: usize) -> Self {
-        use crate::answer::Length;
-        Self {
-            id: id.to_owned(),
-            output: OutputIds { message: String::new(), calls: Vec::new() },
-            request: RequestId(1),
-            answer: Answer::new(&[1], 0, Length::Exactly(2)),
-            is_background: true,
-            logprobs: None,
-            bytes,
-            prompt: vec![1],
-            items: Vec::new(),
-            fields: fields(&json!({})),
-        }
-    }
-}
-
-/// Returns the fields that a response repeats from its request.
-fn fields(body: &Value) -> Value {
-    let given = |name: &str, otherwise: Value| match &body[name] {
-        Value::Null => otherwise,
-        value => value.clone(),
+) -> Result<Draft, ApiError> {
+    let wanted = body["include"].as_array().into_iter().flatten();
+    let tells = |wanted: &Value| wanted == "message.output_text.logprobs";
+    let top = alternatives(body, "top_logprobs")?;
+    // As in OpenAI's API, they have to be asked for by name; `top_logprobs` alone shows none.
+    let logprobs = wanted.clone().any(tells).then_some(top.unwrap_or(0));
+    let track = started.tracks.first().ok_or_else(|| ApiError::internal("no answer"))?;
+    let request = track.generation.id();
+    let answer = track.answer.clone();
+    let instance = call.replica.instance;
+    let output = OutputIds {
+        message: opaque_id("msg_", instance, request),
+        calls: call_ids(call, request, answer.calls.names.len()),
     };
-    json!({
-        "object": "response",
-        "created_at": unix_seconds(),
-        "background": given("background", json!(false)),
-        "error": null,
-        "incomplete_details": null,
-        "instructions": body["instructions"],
-        "max_output_tokens": body["max_output_tokens"],
-        "metadata": body["metadata"],
-        "model": body["model"],
-        "output": [],
-        "parallel_tool_calls": given("parallel_tool_calls", json!(true)),
-        "previous_response_id": body["previous_response_id"],
-        "store": given("store", json!(true)),
-        "temperature": given("temperature", json!(1.0)),
-        "text": given("text", json!({ "format": { "type": "text" } })),
-        "tool_choice": given("tool_choice", json!("auto")),
-        "tools": given("tools", json!([])),
-        "top_logprobs": given("top_logprobs", json!(0)),
-        "top_p": given("top_p", json!(1.0)),
-        "truncation": "disabled",
-        "usage": null,
+    let bytes = call.body.len() + prompt.len() * 4 + answer.raw().len() * 2;
+    Ok(Draft {
+        id: opaque_id("resp_", instance, request),
+        output,
+        request,
+        answer,
+        is_background: body["background"] == json!(true),
+        logprobs,
+        bytes,
+        prompt,
+        items,
+        fields: fields_from(body),
     })
 }

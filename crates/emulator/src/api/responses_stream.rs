@@ -10,10 +10,10 @@ use crate::answer::{Answer, AnswerPart};
 use crate::body::EventFormat;
 use crate::replica::EmulatedReplica;
 
+use super::draft::Draft;
 use super::logprobs::Scored;
 use super::response_items::{empty_part, status, text_part};
 use super::response_store::{StoreState, StoredResponse};
-use super::responses::Draft;
 use super::sse;
 
 /// Writer of the events of one response.

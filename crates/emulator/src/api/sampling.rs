@@ -202,6 +202,7 @@ impl Sampling {
     }
 
     fn limit(&self) -> Option<i64> {
+        // Of several limits, the newer name of OpenAI's API counts.
         self.max_completion_tokens.or(self.max_tokens).or(self.max_output_tokens)
     }
 }

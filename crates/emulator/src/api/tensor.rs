@@ -142,6 +142,7 @@ fn put(bytes: &mut BytesMut, datatype: Datatype, value: &Value) -> Option<()> {
 }
 
 fn fits(size: usize, number: u64) -> bool {
+    // A shift by all 64 bits would overflow.
     size == 8 || number >> (8 * size) == 0
 }
 

@@ -84,6 +84,7 @@ impl Tools {
 /// Returns the number of words of a tool's name that occur in `asked`.
 fn words_in(name: &str, asked: &str) -> usize {
     let words = name.split(|letter: char| !letter.is_alphanumeric());
+    // Words such as `to` or `of` occur in nearly every text.
     words.filter(|word| word.len() > 2 && asked.contains(&word.to_lowercase())).count()
 }
 

@@ -59,6 +59,7 @@ fn check_input(input: &Tensor, raw: Option<&Bytes>) -> Result<Bytes, ApiError> {
         (Some(raw), None) => (tensor::count(datatype, raw)?, raw.clone()),
         // Typed contents only serve as prompt, so any stable encoding will do.
         (None, Some(contents)) => (contents.count(), contents.encode_to_vec().into()),
+        // A tensor without elements needs no data.
         (None, None) => (0, Bytes::new()),
         (Some(_), Some(_)) => {
             let message = format!("input '{}' has its data twice", input.name);

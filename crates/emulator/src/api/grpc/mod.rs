@@ -20,10 +20,11 @@ use crate::kserve::{
     TensorMetadata,
 };
 
-use super::{ApiCall, ApiError, Reply, read};
+use super::ApiError;
+use super::call::{ApiCall, read};
+use super::reply::Reply;
 
 pub(crate) use frame::{CONTENT_TYPE, error_trailers};
-pub(crate) use stream::{Pieces, StreamPiece};
 
 /// Path prefix of the KServe V2 service.
 const KSERVE: &str = "/inference.GRPCInferenceService/";
@@ -38,6 +39,7 @@ const SERVING: i32 = 1;
 pub(crate) fn is_grpc(method: &Method, headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let rest = content_type.and_then(|value| value.strip_prefix(CONTENT_TYPE.as_bytes()));
+    // `application/grpc-web` is another protocol.
     method == Method::POST && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+')))
 }
 
@@ -49,6 +51,7 @@ pub(crate) fn is_inference(path: &str) -> bool {
 /// Answers a call within its client's deadline.
 pub(crate) async fn answer(call: &ApiCall, body: Incoming) -> Reply {
     let deadline = deadline(&call.headers)?;
+    // A stream counts as begun at once, since its requests have no tickets of their own.
     if call.path.strip_prefix(KSERVE) == Some("ModelStreamInfer") {
         call.start();
         return Ok(stream::reply(call, body, deadline));
@@ -146,6 +149,7 @@ fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError> {
 
 fn parse_timeout(value: &str) -> Option<Duration> {
     let digits = value.get(..value.len().checked_sub(1)?)?;
+    // gRPC allows eight digits.
     let number: u32 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
     let unit = match &value[digits.len()..] {
         "H" => Duration::from_secs(3600),
@@ -177,6 +181,7 @@ impl Messages {
                 return Ok(Some(message));
             }
             match self.body.frame().await {
+                // Trailers of a client mean nothing here.
                 Some(Ok(frame)) => self.buffer.push(&frame.into_data().unwrap_or_default()),
                 Some(Err(error)) => {
                     let message = format!("the stream could not be read: {error}");

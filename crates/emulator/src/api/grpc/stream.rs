@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::future::poll_fn;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::Response;
 use hyper::body::Incoming;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::api::generate;
@@ -19,6 +18,7 @@ use crate::driver::DriverProgress;
 use crate::kserve::{
     InferRequest, InferResponse, Parameter, ParameterValue, StreamInferResponse, Tensor,
 };
+use crate::pieces::{Pieces, StreamPiece};
 
 use super::infer::{check_inputs, infer};
 use super::{Messages, VERSION, check_model, decode, frame};
@@ -29,28 +29,6 @@ const REPLIES_MAX: usize = 16;
 const TOKENS: &str = "max_tokens";
 /// Parameter that marks the last reply to a request, with Triton's name.
 const FINAL: &str = "triton_final_response";
-
-/// Output of a stream.
-#[derive(Debug)]
-pub(crate) enum StreamPiece {
-    /// Message in its frame.
-    Message(Bytes),
-    /// Trailers that end the stream.
-    End(HeaderMap),
-}
-
-/// Replies of a stream as they are made. Dropping the value stops their generation.
-#[derive(Debug)]
-pub(crate) struct Pieces {
-    pub(crate) receiver: mpsc::Receiver<StreamPiece>,
-    task: AbortHandle,
-}
-
-impl Drop for Pieces {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 /// Returns the reply to a stream of requests, which arrive while the reply is sent.
 pub(super) fn reply(

@@ -1,0 +1,94 @@
+//! Call of an endpoint: the request and its replica.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::ledger::Ticket;
+use crate::replica::EmulatedReplica;
+use crate::socket::SocketSwitch;
+
+use super::error::ApiError;
+
+/// Request on its way through the endpoints.
+pub(crate) struct ApiCall {
+    pub(crate) replica: Arc<EmulatedReplica>,
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// Query string without the question mark; empty if there is none.
+    pub(crate) query: String,
+    pub(crate) headers: Arc<HeaderMap>,
+    /// Body of the request; empty until it was read.
+    pub(crate) body: Bytes,
+    /// Ticket of the request in the ledger; `None` for requests that are not counted.
+    pub(super) ticket: Option<Ticket>,
+    pub(super) socket: SocketSwitch,
+}
+
+impl ApiCall {
+    /// Parses the body as JSON.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        serde_json::from_slice(&self.body).map_err(|error| malformed(&error))
+    }
+
+    /// Returns the first value of a query parameter.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
+    }
+
+    /// Returns an error if this replica does not serve the model.
+    pub(crate) fn check_model(&self, model: &str) -> Result<(), ApiError> {
+        let known = self.replica.models.iter().any(|known| known == model);
+        known.then_some(()).ok_or_else(|| ApiError::unknown_model(model))
+    }
+
+    /// Notes that the engine has accepted the request.
+    pub(crate) fn start(&self) {
+        if let Some(ticket) = &self.ticket {
+            ticket.start();
+        }
+    }
+
+    /// Returns true for control requests, which also reach a broken replica.
+    pub(super) fn is_control(&self) -> bool {
+        self.path.starts_with("/emulator/")
+    }
+
+    /// Returns the call for work that goes on beside its reply; the reply keeps the ticket.
+    pub(super) fn without_ticket(&self) -> Self {
+        Self {
+            replica: Arc::clone(&self.replica),
+            method: self.method.clone(),
+            path: self.path.clone(),
+            query: self.query.clone(),
+            headers: Arc::clone(&self.headers),
+            body: Bytes::new(),
+            ticket: None,
+            socket: self.socket.clone(),
+        }
+    }
+}
+
+/// Parses some fields of a body.
+pub(crate) fn fields_of<T: DeserializeOwned>(body: &Value) -> Result<T, ApiError> {
+    T::deserialize(body).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &serde_json::Error) -> ApiError {
+    ApiError::invalid(format!("the request body is not valid: {error}"), None)
+}
+
+/// Reads a whole body of up to `bytes_max` bytes.
+pub(super) async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, ApiError> {
+    match Limited::new(body, bytes_max).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::too_large(bytes_max)),
+        Err(error) => Err(ApiError::invalid(format!("the body could not be read: {error}"), None)),
+    }
+}

@@ -1,0 +1,28 @@
+//! Parts that the demo, the fault bench and the chaos trials share: processes, HTTP clients, load, records of
+//! requests, metrics pages, quantiles and tables.
+//!
+//! Errors here are only read by people, so they are `anyhow`'s.
+
+mod attempt;
+mod client;
+mod command;
+mod grid;
+mod guard;
+mod load;
+mod machine;
+mod metrics;
+mod process;
+mod quantile;
+mod task;
+
+pub use attempt::{AttemptEnd, AttemptError, LoadAttempt, LoadRecord, LoadReply, good_ms, kinds};
+pub use client::{LoadClient, LoadRequest};
+pub use command::{certs, emulate};
+pub use grid::{Grid, figure, percent};
+pub use guard::watch;
+pub use load::{LoadGenerator, LoadSource, exponential_gap, open_loop};
+pub use machine::{core_count, processor_model};
+pub use metrics::{ScrapedPage, ScrapedSample};
+pub use process::Process;
+pub use quantile::quantile;
+pub use task::spawn;
