@@ -56,6 +56,7 @@ impl Arrivals {
         if self.schedule.is_some() {
             self.due.acquire().await.ok()?.forget();
         }
+        // A closed loop has no semaphore that could end it, so it asks the flag.
         if self.is_stopped.load(Ordering::Relaxed) {
             return None;
         }
@@ -86,6 +87,7 @@ impl Arrivals {
             let mut ready = timer.readable().await?;
             let mut expirations = [0_u8; 8];
             let read = ready.try_io(|fd| Ok(rustix::io::read(fd, &mut expirations)?));
+            // An error is not fatal: another wake-up may find the timer not expired yet.
             if read.is_ok_and(|result| result.is_ok()) {
                 // The timer counts its expirations since the last read, so none is lost in a stall.
                 let count = u64::from_ne_bytes(expirations);

@@ -96,6 +96,7 @@ async fn serve_connection(mut stream: TcpStream, script: &Script) -> anyhow::Res
         if length == 0 {
             return Ok(());
         }
+        // One read may hold the end of a request and the start of the next.
         let mut at = 0;
         while at < length {
             at += reader.feed(&buffer[at..length], &mut |_| {})?;
@@ -123,6 +124,7 @@ impl Script {
     fn new(answer: BackendAnswer) -> Self {
         let first = match answer {
             BackendAnswer::Json { bytes } => json_response(&completion(bytes)),
+            // Chunked, as model servers send streams: they do not know the length yet.
             BackendAnswer::Stream { .. } => {
                 "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                  cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -166,6 +168,8 @@ impl Script {
                 // together.
                 tokio::task::yield_now().await;
             } else {
+                // Counted from the due time, so that late wake-ups do not add up over a long
+                // stream.
                 due += interval;
                 tokio::time::sleep_until(due).await;
             }

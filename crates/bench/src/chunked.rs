@@ -69,6 +69,7 @@ impl ChunkReader {
 /// Returns the state after one byte of framing.
 fn after_byte(state: ChunkState, byte: u8) -> Result<ChunkState, HttpError> {
     match (state, byte) {
+        // A size needs at least one digit: an empty line must not read as the last chunk.
         (ChunkState::Size { digits: 0, .. }, b'\r' | b'\n' | b';') => Err(HttpError::Chunk),
         (ChunkState::Size { value, .. } | ChunkState::Extension { value }, b'\n') => {
             Ok(after_size(value))
@@ -85,9 +86,11 @@ fn after_byte(state: ChunkState, byte: u8) -> Result<ChunkState, HttpError> {
         }
         (ChunkState::DataEnd, b'\r') => Ok(ChunkState::DataEnd),
         (ChunkState::DataEnd, b'\n') => Ok(ChunkState::Size { value: 0, digits: 0 }),
+        // The payload is longer than its size says.
         (ChunkState::DataEnd, _) => Err(HttpError::Chunk),
         (ChunkState::Trailer { is_line_empty: true }, b'\n') => Ok(ChunkState::Done),
         (ChunkState::Trailer { .. }, b'\n') => Ok(ChunkState::Trailer { is_line_empty: true }),
+        // The carriage return belongs to the line end, so the line still counts as empty.
         (ChunkState::Trailer { is_line_empty: true }, b'\r') => Ok(state),
         (ChunkState::Trailer { .. }, _) => Ok(ChunkState::Trailer { is_line_empty: false }),
         (ChunkState::Extension { .. } | ChunkState::Data { .. } | ChunkState::Done, _) => Ok(state),

@@ -103,6 +103,9 @@ pub(crate) struct CompareArguments {
     /// The Spillway binary; without it nginx is compared with its own copy alone.
     #[arg(long)]
     spillway: Option<PathBuf>,
+    /// An earlier Spillway binary, measured in the same rounds: what a change costs.
+    #[arg(long)]
+    earlier: Option<PathBuf>,
     /// Worker layouts to run Spillway with, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "per_core")]
     layout: Vec<Layout>,
@@ -177,6 +180,7 @@ impl CompareArguments {
             nginx: self.nginx.clone(),
             nginx_bodies: self.nginx_bodies,
             spillway: self.spillway.clone(),
+            earlier: self.earlier.clone(),
             layouts: self.layout.clone(),
         }
     }

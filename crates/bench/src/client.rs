@@ -95,6 +95,7 @@ impl Http1Client {
         while !reader.is_done() {
             let length = stream.read(&mut self.buffer).await.context("read")?;
             if length == 0 {
+                // Only an answer without a length or chunks is whole at the end of its connection.
                 ensure!(reader.may_end_by_close(), "closed before the end of the answer");
                 break;
             }
@@ -151,6 +152,7 @@ impl Http2Client {
         let request = http::Request::post(self.uri.clone())
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::copy_from_slice(self.body.as_bytes())))?;
+        // All streams share the connection, whose limit on open streams may hold this one back.
         self.sender.ready().await?;
         let mut response = self.sender.send_request(request).await?;
         ensure!(response.status() == 200, "answered with {}", response.status());

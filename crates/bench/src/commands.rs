@@ -30,6 +30,7 @@ pub(crate) async fn compare(arguments: &CompareArguments) -> anyhow::Result<Exit
     for scenario in arguments.scenarios() {
         let progress = |round, subject: &_, sample: &_| show_progress(round, subject, sample);
         let report = compare::compare(scenario, &spec, progress).await?;
+        // Text is shown as each scenario ends; JSON must stay one document.
         if !arguments.json {
             print(&table::TextTable(&report).to_string())?;
         }
@@ -39,6 +40,7 @@ pub(crate) async fn compare(arguments: &CompareArguments) -> anyhow::Result<Exit
         print(&serde_json::to_string_pretty(&reports)?)?;
     }
     let mut subjects = reports.iter().flat_map(|report| &report.subjects);
+    // Only `Some(false)` fails: a subject without a target has nothing to miss.
     let is_missed = subjects.any(|subject| subject.is_target_met == Some(false));
     Ok(if is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

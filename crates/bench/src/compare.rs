@@ -4,14 +4,14 @@ use std::{
     ffi::OsString,
     net::SocketAddr,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::Context as _;
+use spillway_harness::Process;
 
 use crate::{
     backend::BackendAnswer,
-    guard::Guarded,
     load::{self, LoadSpec},
     procfs::{TreeUsage, descendants_usage},
     proxy::{Layout, NginxBodies, Proxy, Site, start_nginx, start_spillway},
@@ -22,10 +22,8 @@ use crate::{
 /// Number of backends behind each proxy.
 const BACKENDS: usize = 4;
 
-/// Longest wait in milliseconds until a proxy answers; the next constant is the pause between
-/// tries.
-const START_MS: u64 = 15_000;
-const START_STEP_MS: u64 = 50;
+/// Longest wait until a proxy answers.
+pub(crate) const START_MAX: Duration = Duration::from_secs(15);
 
 /// Settings of a comparison.
 #[derive(Clone, Debug)]
@@ -42,6 +40,8 @@ pub(crate) struct CompareSpec {
     pub(crate) nginx_bodies: NginxBodies,
     /// Path of the Spillway program; `None` compares nginx with its own copy only.
     pub(crate) spillway: Option<PathBuf>,
+    /// Path of an earlier build of Spillway, measured beside it.
+    pub(crate) earlier: Option<PathBuf>,
     /// Worker layouts to run Spillway with.
     pub(crate) layouts: Vec<Layout>,
 }
@@ -101,23 +101,16 @@ impl ComparedEntry {
     }
 
     async fn wait_until_ready(&mut self, load: &LoadSpec) -> anyhow::Result<()> {
-        let deadline = Instant::now() + Duration::from_millis(START_MS);
-        loop {
-            if let Some(proxy) = &mut self.proxy {
-                proxy.guarded.check_alive()?;
-            }
-            let Err(error) = load::check(self.target, load).await else { return Ok(()) };
-            if Instant::now() > deadline {
-                let log = self.proxy.as_ref().map(|proxy| proxy.guarded.log_text());
-                let log = log.unwrap_or_default();
-                return Err(error.context(format!("{} does not answer: {log}", self.subject)));
-            }
-            tokio::time::sleep(Duration::from_millis(START_STEP_MS)).await;
+        let check = async || load::check(self.target, load).await;
+        match &mut self.proxy {
+            Some(proxy) => proxy.process.ready(START_MAX, check).await,
+            // The backends announced their addresses, so they serve already.
+            None => check().await,
         }
     }
 
     async fn measure(&self, load: &LoadSpec) -> anyhow::Result<ReportSample> {
-        let root = self.proxy.as_ref().map(|proxy| proxy.guarded.process());
+        let root = self.proxy.as_ref().map(|proxy| proxy.process.id());
         let probe = || -> anyhow::Result<Option<TreeUsage>> {
             root.map(descendants_usage).transpose().context("read /proc")
         };
@@ -134,10 +127,17 @@ fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Compare
         Ok(ComparedEntry::of(subject, start_nginx(&spec.nginx, name, site)?))
     };
     let mut field = vec![nginx(Subject::Nginx, "nginx")?];
-    if let Some(program) = &spec.spillway {
-        for layout in &spec.layouts {
-            let proxy = start_spillway(program, *layout, site)?;
-            field.push(ComparedEntry::of(Subject::Spillway(*layout), proxy));
+    for &layout in &spec.layouts {
+        let builds = [
+            (&spec.earlier, Subject::Earlier(layout)),
+            (&spec.spillway, Subject::Spillway(layout)),
+        ];
+        for (program, subject) in builds {
+            if let Some(program) = program {
+                let name = subject.to_string().replace(' ', "-");
+                let proxy = start_spillway(program, &name, layout, site)?;
+                field.push(ComparedEntry::of(subject, proxy));
+            }
         }
     }
     field.push(nginx(Subject::NginxCopy, "nginx-copy")?);
@@ -148,7 +148,7 @@ fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Compare
 pub(crate) fn start_backends(
     folder: &Path,
     answer: BackendAnswer,
-) -> anyhow::Result<(Guarded, Vec<SocketAddr>)> {
+) -> anyhow::Result<(Process, Vec<SocketAddr>)> {
     let mut command: Vec<OsString> = vec![
         std::env::current_exe()?.into(),
         "backend".into(),
@@ -166,7 +166,7 @@ pub(crate) fn start_backends(
             interval.as_micros().to_string().into(),
         ]),
     }
-    let mut guarded = Guarded::spawn("backends", &command, &folder.join("backends.log"))?;
+    let mut guarded = Process::guarded("backends", &command, &folder.join("backends.log"))?;
     let addresses = serde_json::from_str(&guarded.first_line()?).context("backend addresses")?;
     Ok((guarded, addresses))
 }

@@ -7,17 +7,17 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Serialize;
+use spillway_harness::{Process, certs};
 
 use crate::arrivals::ArrivalPace;
 use crate::backend::BackendAnswer;
 use crate::client::BenchReply;
-use crate::compare::start_backends;
-use crate::guard::Guarded;
+use crate::compare::{START_MAX, start_backends};
 use crate::load::{self, LoadSpec, Protocol};
 use crate::procfs::descendants_usage;
 use crate::proxy::free_address;
@@ -29,11 +29,6 @@ const REPLY_BYTES: usize = 512;
 
 /// Concurrent requests of each backend: more than the load ever needs.
 const PLACES: u32 = 256;
-
-/// Longest wait in milliseconds until the nodes serve; the next constant is the pause between
-/// tries.
-const START_MS: u64 = 15_000;
-const START_STEP_MS: u64 = 50;
 
 /// Options of `forward`.
 #[derive(Debug, clap::Args)]
@@ -77,7 +72,7 @@ struct BenchNode {
     name: &'static str,
     address: SocketAddr,
     link: SocketAddr,
-    guarded: Option<Guarded>,
+    process: Option<Process>,
 }
 
 /// Measures and prints the cost for each size of body.
@@ -85,10 +80,10 @@ pub(crate) async fn run(arguments: &ForwardArguments) -> anyhow::Result<ExitCode
     let folder = tempfile::Builder::new().prefix("spillway-bench-").tempdir()?;
     let answer = BackendAnswer::Json { bytes: REPLY_BYTES };
     let (_backends, addresses) = start_backends(folder.path(), answer)?;
-    let nodes = start(&arguments.spillway, folder.path(), &addresses)?;
+    let mut nodes = start(&arguments.spillway, folder.path(), &addresses)?;
     let mut costs = Vec::new();
     for body_bytes in &arguments.body_bytes {
-        let cost = measure(&nodes, arguments, *body_bytes).await?;
+        let cost = measure(&mut nodes, arguments, *body_bytes).await?;
         if !arguments.json {
             show(&cost)?;
         }
@@ -101,7 +96,7 @@ pub(crate) async fn run(arguments: &ForwardArguments) -> anyhow::Result<ExitCode
 }
 
 async fn measure(
-    nodes: &[BenchNode; 2],
+    nodes: &mut [BenchNode; 2],
     arguments: &ForwardArguments,
     body_bytes: usize,
 ) -> anyhow::Result<ForwardCost> {
@@ -115,9 +110,12 @@ async fn measure(
         warm_up: Duration::from_secs(1),
         window: Duration::from_secs_f64(arguments.window_s),
     };
-    for node in nodes {
-        wait_until_served(node, &spec).await?;
+    // Repeated for each size: the first request also shows that a body of this size gets through.
+    for node in nodes.iter_mut() {
+        let (process, address) = (node.process.as_mut().context("the node runs")?, node.address);
+        process.ready(START_MAX, async || load::check(address, &spec).await).await?;
     }
+    let nodes = &*nodes;
     // For each node: CPU times and latencies of all rounds.
     let mut seen = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
     for round in 0..usize::from(arguments.rounds) {
@@ -150,8 +148,8 @@ async fn sample(
     spec: &LoadSpec,
 ) -> anyhow::Result<(f64, f64)> {
     let probe = || -> anyhow::Result<Vec<_>> {
-        let guarded = nodes.iter().filter_map(|node| node.guarded.as_ref());
-        guarded.map(|guarded| Ok(descendants_usage(guarded.process())?)).collect()
+        let processes = nodes.iter().filter_map(|node| node.process.as_ref());
+        processes.map(|process| Ok(descendants_usage(process.id())?)).collect()
     };
     let (measurement, before, after) = load::run(at.address, spec, probe).await?;
     // A failed request costs less, so a single error spoils the figures.
@@ -161,27 +159,17 @@ async fn sample(
     Ok((cpu_s * 1e6 / measurement.requests as f64, measurement.latency.p50_us))
 }
 
-async fn wait_until_served(node: &BenchNode, spec: &LoadSpec) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_millis(START_MS);
-    while let Err(error) = load::check(node.address, spec).await {
-        if Instant::now() > deadline {
-            let log = node.guarded.as_ref().map(Guarded::log_text).unwrap_or_default();
-            return Err(error.context(format!("{} does not serve: {log}", node.name)));
-        }
-        tokio::time::sleep(Duration::from_millis(START_STEP_MS)).await;
-    }
-    Ok(())
-}
-
 /// Starts a node with all backends and a node with none.
 fn start(program: &Path, folder: &Path, backends: &[SocketAddr]) -> anyhow::Result<[BenchNode; 2]> {
-    certificates(program, folder, &["init", "--cluster", "bench"])?;
+    certs(program, folder, &["init", "--cluster", "bench"])?;
     let node = |name| -> anyhow::Result<BenchNode> {
-        certificates(program, folder, &["node", "--region", name, "--node", name])?;
-        Ok(BenchNode { name, address: free_address()?, link: free_address()?, guarded: None })
+        certs(program, folder, &["node", "--region", name, "--node", name])?;
+        // Both nodes' addresses are chosen before either starts, since each config names the other.
+        Ok(BenchNode { name, address: free_address()?, link: free_address()?, process: None })
     };
     let mut nodes = [node("core")?, node("edge")?];
     for index in 0..2 {
+        // The edge has no replicas of its own, so it forwards every request to the core.
         let replicas = if index == 0 { backends } else { &[] };
         let text = config(folder, &nodes[index], &nodes[1 - index], replicas)?;
         let node = &mut nodes[index];
@@ -190,18 +178,9 @@ fn start(program: &Path, folder: &Path, backends: &[SocketAddr]) -> anyhow::Resu
         let command: Vec<OsString> =
             vec![program.into(), "run".into(), "--config".into(), path.into()];
         let log = folder.join(format!("{}.log", node.name));
-        node.guarded = Some(Guarded::spawn(node.name, &command, &log)?);
+        node.process = Some(Process::guarded(node.name, &command, &log)?);
     }
     Ok(nodes)
-}
-
-fn certificates(program: &Path, folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    let mut command = Command::new(program);
-    let output = command.arg("certs").args(arguments).arg("--dir").arg(folder).output();
-    let output = output.with_context(|| format!("start {}", program.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "certs {arguments:?}: {said}");
-    Ok(())
 }
 
 fn config(

@@ -161,6 +161,7 @@ impl MessageReader {
             return Ok(input.len());
         }
         let known = self.partial.len();
+        // A peer that never sends the blank line must not fill the memory.
         if known + input.len() > HEAD_BYTES_MAX {
             return Err(HttpError::HeadTooLong);
         }
@@ -181,6 +182,7 @@ impl MessageReader {
             return;
         }
         self.state = match head.framing {
+            // Done at once: no byte of a body will come to end it.
             Framing::Sized(0) => ReadState::Done,
             Framing::Sized(remaining) => ReadState::Sized { remaining },
             Framing::Chunked => ReadState::Chunked(ChunkReader::new()),
@@ -202,6 +204,7 @@ fn parse_head(head: &[u8], role: HttpRole) -> Result<HttpHead, HttpError> {
     let mut is_chunked = false;
     let mut closes = false;
     for line in lines {
+        // The blank line at the end of the head has no colon.
         let Some(colon) = memchr::memchr(b':', line) else { continue };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         // The length of a name rules out nearly every header before any letter is compared.
@@ -224,6 +227,7 @@ fn parse_head(head: &[u8], role: HttpRole) -> Result<HttpHead, HttpError> {
         // Chunked wins over a length (RFC 9112, section 6.3).
         _ if is_chunked => Framing::Chunked,
         (_, Some(length)) => Framing::Sized(length),
+        // Only a response may end with its connection; a request without a length has no body.
         (Start::Status(_), None) => Framing::UntilClose,
         (Start::Post | Start::OtherMethod, None) => Framing::Sized(0),
     };

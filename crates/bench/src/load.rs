@@ -67,6 +67,7 @@ pub(crate) async fn run<T>(
     let ready = open_clients(target, spec, &mut clients).await?;
     let arrivals = Arc::new(Arrivals::new(spec.pace));
     let mut timer = JoinSet::new();
+    // A closed loop needs no timer: its clients pace themselves.
     if spec.pace != ArrivalPace::Closed {
         let arrivals = Arc::clone(&arrivals);
         timer.spawn(async move { arrivals.run().await });
@@ -105,6 +106,7 @@ pub(crate) async fn run<T>(
 pub(crate) async fn check(target: SocketAddr, spec: &LoadSpec) -> anyhow::Result<()> {
     let tally = Mutex::new(LoadTally::new()?);
     let mut tasks = JoinSet::new();
+    // A single request is enough to see whether the target serves.
     let spec = LoadSpec { clients: 1, ..spec.clone() };
     let exchange = async {
         let mut clients = open_clients(target, &spec, &mut tasks).await?;

@@ -11,7 +11,6 @@ mod commands;
 mod compare;
 mod faults;
 mod forward;
-mod guard;
 mod http1;
 mod load;
 mod procfs;
@@ -37,7 +36,8 @@ use crate::cli::{BenchCli, BenchCommand};
 fn main() -> ExitCode {
     let cli = BenchCli::parse();
     let result = match &cli.command {
-        BenchCommand::Guard { command } => guard::watch(command),
+        // The guard only waits for its parent and its child, so it needs no runtime.
+        BenchCommand::Guard { command } => spillway_harness::watch(command),
         _ => start(cli.command),
     };
     result.unwrap_or_else(|error| {
@@ -63,7 +63,7 @@ async fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
         BenchCommand::Compare(arguments) => commands::compare(&arguments).await,
         BenchCommand::Faults(arguments) => faults::run(&arguments).await,
         BenchCommand::Forward(arguments) => forward::run(&arguments).await,
-        BenchCommand::Guard { command } => guard::watch(&command),
+        BenchCommand::Guard { command } => spillway_harness::watch(&command),
     }
 }
 

@@ -95,6 +95,7 @@ pub(crate) fn descendants_usage(root: u32) -> io::Result<TreeUsage> {
 pub(crate) fn tree_usage(root: u32) -> io::Result<TreeUsage> {
     let stats = all_stats()?;
     let mut processes = descendants(&stats, root);
+    // The list may have been read after `root` ended, and `usage_of` needs every process in it.
     processes.extend(stats.contains_key(&root).then_some(root));
     Ok(usage_of(&stats, &processes))
 }
@@ -116,6 +117,7 @@ fn usage_of(stats: &BTreeMap<u32, Stat>, processes: &[u32]) -> TreeUsage {
 
 /// Sums the CPU time of a process's living threads, from the first field of `schedstat`.
 fn threads_nanos(process: u32) -> u64 {
+    // The process has ended since the list was read; its ticks still count.
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return 0 };
     let nanos = threads.flatten().filter_map(|thread| {
         let line = fs::read_to_string(thread.path().join("schedstat")).ok()?;
@@ -161,6 +163,7 @@ fn descendants(stats: &BTreeMap<u32, Stat>, root: u32) -> Vec<u32> {
     let mut open = vec![root];
     while let Some(parent) = open.pop() {
         for (process, stat) in stats {
+            // A process that names itself as parent would be found forever.
             if stat.parent == parent && *process != parent {
                 found.push(*process);
                 open.push(*process);

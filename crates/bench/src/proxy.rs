@@ -12,8 +12,9 @@ use std::{
 use anyhow::Context as _;
 use clap::ValueEnum;
 use serde::Serialize;
+use spillway_harness::Process;
 
-use crate::{guard::Guarded, load::Protocol, request::MODEL};
+use crate::{load::Protocol, request::MODEL};
 
 /// Division of connections among Spillway's workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -66,7 +67,7 @@ pub(crate) struct Proxy {
     /// Address of its listener.
     pub(crate) address: SocketAddr,
     /// Process under guard.
-    pub(crate) guarded: Guarded,
+    pub(crate) process: Process,
 }
 
 /// Settings that all proxies share.
@@ -87,9 +88,12 @@ pub(crate) fn start_nginx(program: &Path, name: &str, site: Site<'_>) -> anyhow:
     let folder = site.folder.join(name);
     fs::create_dir_all(&folder)?;
     let address = free_address()?;
+    // The owner of the folder is the effective user of this process.
     let is_root = fs::metadata("/proc/self")?.uid() == 0;
     let config = folder.join("nginx.conf");
     fs::write(&config, nginx_config(address, site, &folder, is_root))?;
+    // Before nginx has read its config it logs to a path set when it was built, which may not be
+    // writable here.
     let error_log = folder.join("early.log");
     let command: Vec<OsString> = vec![
         program.into(),
@@ -100,24 +104,24 @@ pub(crate) fn start_nginx(program: &Path, name: &str, site: Site<'_>) -> anyhow:
         "-c".into(),
         config.into(),
     ];
-    Ok(Proxy { address, guarded: Guarded::spawn(name, &command, &folder.join("stderr.log"))? })
+    Ok(Proxy { address, process: Process::guarded(name, &command, &folder.join("stderr.log"))? })
 }
 
 /// Starts Spillway with defaults, except addresses, replicas and the layout.
 pub(crate) fn start_spillway(
     program: &Path,
+    name: &str,
     layout: Layout,
     site: Site<'_>,
 ) -> anyhow::Result<Proxy> {
-    let name = format!("spillway-{}", layout.name());
-    let folder = site.folder.join(&name);
+    let folder = site.folder.join(name);
     fs::create_dir_all(&folder)?;
     let (address, admin) = (free_address()?, free_address()?);
     let config = folder.join("spillway.toml");
     fs::write(&config, spillway_config(address, admin, layout, site.backends)?)?;
     let command: Vec<OsString> =
         vec![program.into(), "run".into(), "--config".into(), config.into()];
-    Ok(Proxy { address, guarded: Guarded::spawn(&name, &command, &folder.join("stderr.log"))? })
+    Ok(Proxy { address, process: Process::guarded(name, &command, &folder.join("stderr.log"))? })
 }
 
 /// Returns the config of an nginx set up for speed: keep-alive on both sides without a limit of

@@ -22,6 +22,8 @@ pub(crate) enum Subject {
     Nginx,
     /// Second nginx with the same config: its difference from the first is noise.
     NginxCopy,
+    /// Earlier build of Spillway.
+    Earlier(Layout),
     /// Spillway.
     Spillway(Layout),
 }
@@ -32,6 +34,7 @@ impl fmt::Display for Subject {
             Self::Direct => f.pad("direct"),
             Self::Nginx => f.pad("nginx"),
             Self::NginxCopy => f.pad("nginx (copy)"),
+            Self::Earlier(layout) => f.pad(&format!("earlier {}", layout.name())),
             Self::Spillway(layout) => f.pad(&format!("spillway {}", layout.name())),
         }
     }
@@ -163,6 +166,7 @@ impl ScenarioReport {
         let (nginx, direct) = (samples_of(Subject::Nginx), samples_of(Subject::Direct));
         for report in &mut self.subjects {
             report.summary = summarize(&report.samples, &nginx, &direct, self.cpu_unit);
+            // The other subjects are there to compare with, so no target binds them.
             if matches!(report.subject, Subject::Spillway(_)) {
                 report.is_target_met =
                     self.target.and_then(|target| target.is_met(&report.summary));

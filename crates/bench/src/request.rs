@@ -34,6 +34,7 @@ impl ChatBody {
         let least = before.len() + NUMBER_DIGITS + after.len();
         anyhow::ensure!(body_bytes >= least, "a request needs at least {least} bytes");
         let mut bytes = before.as_bytes().to_vec();
+        // The place of the number is at the start, so that prompts differ before their long text.
         bytes.extend_from_slice(&[b'0'; NUMBER_DIGITS]);
         let text_end = body_bytes - after.len();
         bytes.extend(FILLER.bytes().cycle().take(text_end - bytes.len()));

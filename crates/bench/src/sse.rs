@@ -64,12 +64,14 @@ impl EventCounter {
             [] => self.end_event(),
             b"data: [DONE]" | b"data:[DONE]" => self.event = SseEvent::Done,
             data if data.starts_with(b"data:") => self.event = SseEvent::Token,
+            // Comments and other fields neither begin an event nor change its kind.
             _ => {}
         }
     }
 
     fn end_event(&mut self) {
         match std::mem::take(&mut self.event) {
+            // A blank line without data before it dispatches nothing.
             SseEvent::Empty => {}
             SseEvent::Token => self.tokens += 1,
             SseEvent::Done => self.is_done = true,

@@ -1,6 +1,8 @@
 //! Text tables of a comparison, one for each scenario.
 
-use std::{fmt, iter};
+use std::fmt;
+
+use spillway_harness::{Grid, figure};
 
 use crate::{
     report::{ScenarioReport, Subject, SubjectReport, Summary},
@@ -15,21 +17,21 @@ pub(crate) struct TextTable<'a>(pub(crate) &'a ScenarioReport);
 type Column = (&'static str, fn(&Summary) -> String);
 
 const REQUEST_COLUMNS: [Column; 6] = [
-    ("requests/s", |summary| number(summary.requests_per_s, 0)),
-    ("p50 us", |summary| number(summary.latency_p50_us, 0)),
-    ("p99 us", |summary| number(summary.latency_p99_us, 0)),
-    ("added p50", |summary| number(summary.added_p50_us, 0)),
-    ("added p99", |summary| number(summary.added_p99_us, 0)),
+    ("requests/s", |summary| figure(summary.requests_per_s, 0)),
+    ("p50 us", |summary| figure(summary.latency_p50_us, 0)),
+    ("p99 us", |summary| figure(summary.latency_p99_us, 0)),
+    ("added p50", |summary| figure(summary.added_p50_us, 0)),
+    ("added p99", |summary| figure(summary.added_p99_us, 0)),
     ("MiB", |summary| range(summary.resident_mib)),
 ];
 
 const STREAM_COLUMNS: [Column; 7] = [
-    ("tokens/s", |summary| number(summary.tokens_per_s, 0)),
-    ("first us", |summary| number(summary.first_token_p50_us, 0)),
-    ("added p50", |summary| number(summary.first_token_added_p50_us, 0)),
-    ("added p99", |summary| number(summary.first_token_added_p99_us, 0)),
-    ("gap p50", |summary| number(summary.gap_p50_us, 0)),
-    ("gap p99", |summary| number(summary.gap_p99_us, 0)),
+    ("tokens/s", |summary| figure(summary.tokens_per_s, 0)),
+    ("first us", |summary| figure(summary.first_token_p50_us, 0)),
+    ("added p50", |summary| figure(summary.first_token_added_p50_us, 0)),
+    ("added p99", |summary| figure(summary.first_token_added_p99_us, 0)),
+    ("gap p50", |summary| figure(summary.gap_p50_us, 0)),
+    ("gap p99", |summary| figure(summary.gap_p99_us, 0)),
     ("MiB", |summary| range(summary.resident_mib)),
 ];
 
@@ -43,36 +45,31 @@ impl fmt::Display for TextTable<'_> {
         let scenario = report.scenario;
         let rounds = report.subjects.first().map_or(0, |subject| subject.samples.len());
         writeln!(f, "{} ({rounds} rounds, medians)", scenario.description())?;
-        write!(f, "{:<18}{:>10}{:>8}  {:<14}", "", report.cpu_unit.title(), "ratio", "target")?;
-        for title in columns.iter().map(|(title, _)| *title).chain(iter::once("errors")) {
-            write!(f, "{title:>11}")?;
-        }
-        writeln!(f)?;
+        let titles = columns.iter().map(|(title, _)| *title);
+        let first = ["", report.cpu_unit.title(), "ratio", "target"];
+        let mut grid = Grid::new(first.into_iter().chain(titles).chain(["errors"]));
         for subject in &report.subjects {
-            row(f, subject, report.target, columns)?;
+            grid.push(row(subject, report.target, columns));
         }
-        Ok(())
+        f.write_str(&grid.text())
     }
 }
 
-fn row(
-    f: &mut fmt::Formatter<'_>,
-    report: &SubjectReport,
-    target: Option<BenchTarget>,
-    columns: &[Column],
-) -> fmt::Result {
+fn row(report: &SubjectReport, target: Option<BenchTarget>, columns: &[Column]) -> Vec<String> {
     let summary = &report.summary;
     let verdict = match (report.subject, target) {
         (Subject::Spillway(_), Some(target)) => verdict(target, report.is_target_met),
         _ => String::new(),
     };
-    let cpu = number(summary.cpu_s_per_unit, 3);
-    let ratio = number(summary.cpu_ratio, 2);
-    write!(f, "{:<18}{cpu:>10}{ratio:>8}  {verdict:<14}", report.subject)?;
-    for (_, cell) in columns {
-        write!(f, "{:>11}", cell(summary))?;
-    }
-    writeln!(f, "{:>11}", summary.errors)
+    let mut cells = vec![
+        report.subject.to_string(),
+        figure(summary.cpu_s_per_unit, 3),
+        figure(summary.cpu_ratio, 2),
+        verdict,
+    ];
+    cells.extend(columns.iter().map(|(_, cell)| cell(summary)));
+    cells.push(summary.errors.to_string());
+    cells
 }
 
 fn verdict(target: BenchTarget, is_met: Option<bool>) -> String {
@@ -85,10 +82,6 @@ fn verdict(target: BenchTarget, is_met: Option<bool>) -> String {
         Some(false) => format!("{aim} MISSED"),
         None => aim,
     }
-}
-
-fn number(value: Option<f64>, decimals: usize) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
 }
 
 fn range(values: Option<(f64, f64)>) -> String {

@@ -97,6 +97,7 @@ impl LoadTally {
     /// Records the tokens in the bytes of a stream that arrived at `now`.
     pub(crate) fn observe(&mut self, watch: &mut StreamWatch, now: Instant) {
         let fresh = watch.counter.tokens() - watch.seen;
+        // The read ended inside an event, or held only `[DONE]`: no token, and so no gap.
         if fresh == 0 {
             return;
         }

@@ -179,6 +179,7 @@ fn culprit(seen: &Observation, visits: &Visits, troubles: &[Trouble]) -> Culprit
     let had_it = |replica: u16| {
         seen.replica.map_or_else(|| visits.replicas.contains(&replica), |named| named == replica)
     };
+    // The fault need not last for all of the request: one moment of it can break the request.
     let overlaps = |trouble: &Trouble| trouble.from <= seen.ended && seen.sent <= trouble.until;
     let broke = |trouble: &Trouble| had_it(trouble.replica) && overlaps(trouble);
     match troubles.iter().position(broke) {
@@ -226,6 +227,7 @@ fn visits(ledgers: &[RequestLedger]) -> BTreeMap<u32, Visits> {
     let mut all: BTreeMap<u32, Visits> = BTreeMap::new();
     for (replica, ledger) in (0..).zip(ledgers) {
         for receipt in ledger.receipts() {
+            // Requests outside the plan, such as the trial at the start, are nobody's loss.
             let Some(number) = receipt.request_id.as_deref().and_then(plan::number) else {
                 continue;
             };

@@ -65,6 +65,7 @@ impl PolicyChoice {
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let mut refusal = String::new();
+        // Without a key first: a policy that does not hash is refused with one.
         for hash_by in [None, Some(HASH_BY)] {
             let choice = Self { name: name.to_owned(), hash_by };
             let spec = ConfigSpec {

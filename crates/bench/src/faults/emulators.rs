@@ -5,9 +5,10 @@ use std::{ffi::OsString, net::SocketAddr, path::Path};
 use anyhow::Context as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use spillway_harness::{LoadClient, Process, emulate};
 
-use super::{control, ledger::Stats};
-use crate::{guard::Guarded, request::MODEL};
+use super::ledger::Stats;
+use crate::request::MODEL;
 
 /// Real time per emulated time. With the L4's profile a request of twenty tokens takes 110 ms and a
 /// step 5 ms, well above the runtime's resolution of 1 ms.
@@ -16,12 +17,15 @@ pub(crate) const TIME_SCALE: f64 = 0.1;
 /// Running replicas.
 #[derive(Debug)]
 pub(crate) struct Emulators {
-    guarded: Guarded,
+    /// Process under guard.
+    pub(crate) process: Process,
     /// Addresses that the gateway may get.
     addresses: Vec<SocketAddr>,
-    /// Address of a replica that is never in a config and never broken, so that a crashed replica
+    /// Clients of these replicas.
+    clients: Vec<LoadClient>,
+    /// Client of a replica that is never in a config and never broken, so that a crashed replica
     /// can be healed through it.
-    spare: SocketAddr,
+    spare: LoadClient,
 }
 
 #[derive(Deserialize)]
@@ -41,23 +45,23 @@ impl Emulators {
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let mut command: Vec<OsString> = vec![spillway.into()];
-        command.extend(["--log", "warn", "emulate", "--json", "--profile", "l4"].map(Into::into));
-        command.extend(["--listen", "127.0.0.1:0", "--model", MODEL].map(Into::into));
-        for (option, value) in [
-            ("--replicas", (u32::from(count) + 1).to_string()),
-            ("--time-scale", TIME_SCALE.to_string()),
-            ("--seed", seed.to_string()),
-        ] {
-            command.extend([option.into(), value.into()]);
+        let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+        command.extend(["--log", "warn"].map(Into::into));
+        command.extend(emulate(any_port, MODEL, "l4", TIME_SCALE).into_iter().map(Into::into));
+        command.push("--json".into());
+        // One replica more than asked for, to heal the others through.
+        for (option, number) in [("--replicas", u64::from(count) + 1), ("--seed", seed)] {
+            command.extend([option.into(), number.to_string().into()]);
         }
-        let mut guarded = Guarded::spawn("emulator", &command, &folder.join("emulator.log"))?;
+        let mut process = Process::guarded("emulator", &command, &folder.join("emulator.log"))?;
         let announced: Announced =
-            serde_json::from_str(&guarded.first_line()?).context("addresses of the replicas")?;
+            serde_json::from_str(&process.first_line()?).context("addresses of the replicas")?;
         let mut addresses = announced.replicas;
         // One more was started than asked for.
         let spare = addresses.pop().context("no spare replica")?;
         anyhow::ensure!(addresses.len() == usize::from(count), "not as many replicas as asked");
-        Ok(Self { guarded, addresses, spare })
+        let clients = addresses.iter().map(|address| LoadClient::new(*address)).collect();
+        Ok(Self { process, addresses, clients, spare: LoadClient::new(spare) })
     }
 
     /// Returns the addresses of the replicas, without the spare one.
@@ -76,11 +80,8 @@ impl Emulators {
         setting: Option<Value>,
     ) -> anyhow::Result<()> {
         let fault = setting.unwrap_or_else(|| json!({"kind": "none"}));
-        let body = json!({"fault": fault, "replica": replica}).to_string();
-        let (status, reply) = control::post(self.spare, "/emulator/fault", body).await?;
-        let text = String::from_utf8_lossy(&reply);
-        anyhow::ensure!(status.is_success(), "the emulator refused {fault}: {text}");
-        Ok(())
+        let body = json!({"fault": fault, "replica": replica});
+        self.spare.post("/emulator/fault", body).await
     }
 
     /// Reads the stats of a replica.
@@ -88,14 +89,8 @@ impl Emulators {
     /// # Errors
     /// Returns an error if the replica does not answer, as during a crash.
     pub(crate) async fn stats(&self, replica: u16) -> anyhow::Result<Stats> {
-        let address = self.addresses.get(usize::from(replica)).context("no such replica")?;
-        let (status, reply) = control::get(*address, "/emulator/stats").await?;
-        anyhow::ensure!(status.is_success(), "no account of replica {replica}: {status}");
-        serde_json::from_slice(&reply).context("account of a replica")
-    }
-
-    /// Returns an error if the process has ended.
-    pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
-        self.guarded.check_alive()
+        let client = self.clients.get(usize::from(replica)).context("no such replica")?;
+        let stats = client.get("/emulator/stats").await?;
+        serde_json::from_slice(&stats).context("account of a replica")
     }
 }

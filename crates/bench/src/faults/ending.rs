@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
+use spillway_harness::{AttemptEnd, AttemptError};
 
 use super::plan::FaultKind;
 
@@ -44,28 +44,6 @@ pub(crate) enum Loss {
     Truncated,
 }
 
-/// End of a reply's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FaultsTransport {
-    /// The message ended as HTTP requires.
-    Whole,
-    /// The connection ended before the end of the message.
-    Broken,
-    /// The message had not ended when the client gave up.
-    TooLate,
-}
-
-/// Received part of a reply.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ExchangeReply {
-    /// Status; `None` if no head arrived.
-    pub(crate) status: Option<StatusCode>,
-    /// Header `x-spillway-code`.
-    pub(crate) code: Option<String>,
-    /// Part of the body that arrived.
-    pub(crate) body: Vec<u8>,
-}
-
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -77,32 +55,34 @@ impl fmt::Display for Loss {
 }
 
 /// Decides how a request of this kind ended.
-pub(crate) fn judge(kind: FaultKind, reply: &ExchangeReply, transport: FaultsTransport) -> Ending {
-    let Some(status) = reply.status else {
-        let is_late = transport == FaultsTransport::TooLate;
-        return Ending::Lost(if is_late { Loss::TooLate } else { Loss::NoReply });
+pub(crate) fn judge(kind: FaultKind, end: &AttemptEnd) -> Ending {
+    let (reply, error) = match end {
+        AttemptEnd::Whole(reply) => (reply, None),
+        AttemptEnd::Cut(reply, error) => (reply, Some(error)),
+        AttemptEnd::Unsent(error) | AttemptEnd::Nothing(error) => {
+            let is_late = *error == AttemptError::TooLate;
+            return Ending::Lost(if is_late { Loss::TooLate } else { Loss::NoReply });
+        }
     };
     // A head in time does not help a client whose reply does not end.
-    if transport == FaultsTransport::TooLate {
+    if error == Some(&AttemptError::TooLate) {
         return Ending::Lost(Loss::TooLate);
     }
-    if status != StatusCode::OK {
-        let code = reply.code.as_deref().unwrap_or("from the replica");
+    if reply.status != 200 {
+        // The gateway names a code in each of its own errors, so an error without one is a
+        // replica's.
+        let code = if reply.code.is_empty() { "from the replica" } else { &reply.code };
         let is_resendable = matches!(code, "replica_connect" | "replica_reset");
-        return failed(format!("{} {code}", status.as_u16()), false, is_resendable);
+        return failed(format!("{} {code}", reply.status), false, is_resendable);
     }
-    let is_begun = !reply.body.is_empty();
-    match (kind, transport) {
-        (FaultKind::Stream, _) => judge_stream(&reply.body, transport),
-        (FaultKind::Unary | FaultKind::Infer, FaultsTransport::Whole)
-            if is_whole(kind, &reply.body) =>
-        {
+    match (kind, error) {
+        (FaultKind::Stream, _) => judge_stream(&reply.body, error.is_none()),
+        (FaultKind::Unary | FaultKind::Infer, None) if is_whole(kind, &reply.body) => {
             Ending::Complete
         }
-        (FaultKind::Unary | FaultKind::Infer, FaultsTransport::Whole) => {
-            Ending::Lost(Loss::Truncated)
-        }
-        _ => failed("broken off".to_owned(), is_begun, false),
+        (FaultKind::Unary | FaultKind::Infer, None) => Ending::Lost(Loss::Truncated),
+        // A connection that breaks inside a reply is a clear error to any HTTP client.
+        _ => failed("broken off".to_owned(), !reply.body.is_empty(), false),
     }
 }
 
@@ -111,7 +91,8 @@ fn failed(kind: String, is_begun: bool, is_resendable: bool) -> Ending {
 }
 
 /// Decides how a stream ended: `[DONE]` makes it whole, an event with an error makes it fail.
-fn judge_stream(body: &[u8], transport: FaultsTransport) -> Ending {
+/// `is_ended` is true if the message ended as HTTP requires.
+fn judge_stream(body: &[u8], is_ended: bool) -> Ending {
     let text = String::from_utf8_lossy(body);
     // Bytes after the last empty line are no complete event.
     let complete = text.rfind("\n\n").map_or("", |end| &text[..end]);
@@ -126,11 +107,11 @@ fn judge_stream(body: &[u8], transport: FaultsTransport) -> Ending {
             return failed(format!("stream {code}"), true, false);
         }
     }
-    match transport {
-        FaultsTransport::Whole => Ending::Lost(Loss::Truncated),
-        FaultsTransport::Broken | FaultsTransport::TooLate => {
-            failed("stream broken off".to_owned(), !body.is_empty(), false)
-        }
+    // The end of HTTP without `[DONE]` looks like success, which is worse than a clear break.
+    if is_ended {
+        Ending::Lost(Loss::Truncated)
+    } else {
+        failed("stream broken off".to_owned(), !body.is_empty(), false)
     }
 }
 
@@ -142,12 +123,20 @@ fn is_whole(kind: FaultKind, body: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use spillway_harness::LoadReply;
+
     use super::*;
 
-    fn check(kind: FaultKind, status: u16, body: &str, transport: FaultsTransport) -> Ending {
-        let status = (status > 0).then(|| StatusCode::from_u16(status).unwrap());
-        let reply = ExchangeReply { status, code: None, body: body.as_bytes().to_vec() };
-        judge(kind, &reply, transport)
+    /// Judges a reply that ended with `error`; status 0 stands for no reply.
+    fn check(kind: FaultKind, status: u16, body: &str, error: Option<AttemptError>) -> Ending {
+        let body = body.as_bytes().to_vec().into();
+        let reply = LoadReply { status, body, ..LoadReply::default() };
+        let end = match (status, error) {
+            (0, error) => AttemptEnd::Nothing(error.unwrap()),
+            (_, None) => AttemptEnd::Whole(reply),
+            (_, Some(error)) => AttemptEnd::Cut(reply, error),
+        };
+        judge(kind, &end)
     }
 
     fn failure(ending: Ending) -> (String, bool, bool) {
@@ -155,8 +144,9 @@ mod tests {
         (failure.kind, failure.is_begun, failure.is_resendable)
     }
 
-    const WHOLE: FaultsTransport = FaultsTransport::Whole;
-    const BROKEN: FaultsTransport = FaultsTransport::Broken;
+    const WHOLE: Option<AttemptError> = None;
+    const BROKEN: Option<AttemptError> = Some(AttemptError::TooLong);
+    const LATE: Option<AttemptError> = Some(AttemptError::TooLate);
 
     #[test]
     fn a_whole_reply_is_what_was_asked_for() {
@@ -193,11 +183,8 @@ mod tests {
     #[test]
     fn silence_is_loss() {
         assert_eq!(check(FaultKind::Unary, 0, "", BROKEN), Ending::Lost(Loss::NoReply));
-        assert_eq!(
-            check(FaultKind::Unary, 0, "", FaultsTransport::TooLate),
-            Ending::Lost(Loss::TooLate)
-        );
-        let late = check(FaultKind::Stream, 200, "data: 1\n\n", FaultsTransport::TooLate);
+        assert_eq!(check(FaultKind::Unary, 0, "", LATE), Ending::Lost(Loss::TooLate));
+        let late = check(FaultKind::Stream, 200, "data: 1\n\n", LATE);
         assert_eq!(late, Ending::Lost(Loss::TooLate));
     }
 
@@ -205,10 +192,9 @@ mod tests {
     fn errors_are_told_apart_by_who_made_them() {
         let seen = failure(check(FaultKind::Unary, 500, "{}", WHOLE));
         assert_eq!(seen, ("500 from the replica".to_owned(), false, false));
-        let status = Some(StatusCode::BAD_GATEWAY);
-        let reply =
-            ExchangeReply { status, code: Some("replica_reset".to_owned()), body: b"{}".to_vec() };
-        let seen = failure(judge(FaultKind::Unary, &reply, WHOLE));
+        let (code, body) = ("replica_reset".to_owned(), "{}".into());
+        let reply = LoadReply { status: 502, code, body, ..LoadReply::default() };
+        let seen = failure(judge(FaultKind::Unary, &AttemptEnd::Whole(reply)));
         assert_eq!(seen, ("502 replica_reset".to_owned(), false, true));
     }
 }

@@ -45,21 +45,9 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Returns the name used on the command line and in tables.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Killed => "killed",
-            Self::Hung => "hung",
-            Self::Slowed => "slowed",
-            Self::Status500 => "status_500",
-            Self::Flapping => "flapping",
-            Self::Cut => "cut",
-            Self::Stalled => "stalled",
-            Self::Busy => "busy",
-            Self::Added => "added",
-            Self::Drained => "drained",
-            Self::DrainedByAdmin => "drained_by_admin",
-        }
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
     /// Returns the emulator's setting; `None` if the fault does not change the replica itself.

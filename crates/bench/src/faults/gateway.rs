@@ -10,23 +10,20 @@ use std::{
 
 use anyhow::Context as _;
 use serde::Deserialize;
+use spillway_harness::{LoadClient, Process, ScrapedPage};
 
 use super::{
     config::{ConfigSpec, Health, PolicyChoice, config, replica_name},
-    control,
     schema::Features,
 };
-use crate::guard::Guarded;
-
-/// Lines of the log to show in an error.
-const LOG_LINES: usize = 5;
 
 /// Running gateway.
 #[derive(Debug)]
 pub(crate) struct Gateway {
-    guarded: Guarded,
+    /// Process under guard.
+    pub(crate) process: Process,
     address: SocketAddr,
-    admin: SocketAddr,
+    admin: LoadClient,
     file: PathBuf,
     features: Features,
     policy: PolicyChoice,
@@ -56,14 +53,14 @@ impl Gateway {
         let mut command: Vec<OsString> = vec![spillway.into()];
         command.extend(["--log", "warn", "run", "--json", "--config"].map(Into::into));
         command.push(file.clone().into());
-        let mut guarded = Guarded::spawn("gateway", &command, &folder.join("gateway.log"))?;
+        let mut process = Process::guarded("gateway", &command, &folder.join("gateway.log"))?;
         let announced: Announced =
-            serde_json::from_str(&guarded.first_line()?).context("addresses of the gateway")?;
+            serde_json::from_str(&process.first_line()?).context("addresses of the gateway")?;
         Ok(Self {
-            guarded,
+            process,
             // The config has one listener.
             address: *announced.listeners.first().context("no listener")?,
-            admin: announced.admin,
+            admin: LoadClient::new(announced.admin),
             file,
             features: spec.features.clone(),
             policy: spec.policy.clone(),
@@ -98,8 +95,7 @@ impl Gateway {
 
     /// Returns true if replicas can be drained over the admin listener.
     pub(crate) async fn has_drain(&self) -> bool {
-        let reply = control::get(self.admin, "/replicas").await;
-        reply.is_ok_and(|(status, _)| status.is_success())
+        self.admin.get("/replicas").await.is_ok()
     }
 
     /// Drains or resumes a replica over the admin listener.
@@ -108,29 +104,13 @@ impl Gateway {
     /// Returns an error if the gateway refuses.
     pub(crate) async fn order(&self, replica: u16, order: &str) -> anyhow::Result<()> {
         let path = format!("/replicas/{}/{order}", replica_name(replica));
-        let (status, reply) = control::post(self.admin, &path, "").await?;
-        let text = String::from_utf8_lossy(&reply);
-        anyhow::ensure!(status.is_success(), "{path}: {status} {text}");
-        Ok(())
+        self.admin.post(&path, "").await
     }
 
     /// Returns the number of retries so far; `None` if the metrics cannot be read.
     pub(crate) async fn retries(&self) -> Option<u64> {
-        let (status, text) = control::get(self.admin, "/metrics").await.ok()?;
-        let text = std::str::from_utf8(&text).ok().filter(|_| status.is_success())?;
-        Some(sum_of(text, "spillway_retries_total"))
-    }
-
-    /// Returns an error with the end of the log if the gateway has ended.
-    pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
-        self.guarded.check_alive()
-    }
-
-    /// Returns the last lines of the log.
-    pub(crate) fn last_words(&self) -> String {
-        let log = self.guarded.log_text();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+        let page = ScrapedPage::scrape(&self.admin).await.ok()?;
+        Some(page.sum("spillway_retries_total", &[]) as u64)
     }
 
     /// Writes the config to a second file and renames it, so that the gateway never reads half a
@@ -146,29 +126,5 @@ impl Gateway {
         let next = self.file.with_extension("next");
         fs::write(&next, config(&spec)?)?;
         Ok(fs::rename(next, &self.file)?)
-    }
-}
-
-/// Sums all series of one counter.
-fn sum_of(metrics: &str, name: &str) -> u64 {
-    let value = |line: &str| {
-        let rest = line.strip_prefix(name)?;
-        let labelled = rest.starts_with('{') || rest.starts_with(' ');
-        rest.rsplit(' ').next().filter(|_| labelled)?.parse::<u64>().ok()
-    };
-    metrics.lines().filter_map(value).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_counter_is_summed_over_its_labels_and_nothing_else() {
-        let text = "# TYPE spillway_retries counter\nspillway_retries_total{cause=\"reset\"} 3\n\
-                    spillway_retries_total{cause=\"unsent\"} 4\nspillway_retries_total_x 9\n\
-                    spillway_retries_refused_total 5\n";
-        assert_eq!(sum_of(text, "spillway_retries_total"), 7);
-        assert_eq!(sum_of(text, "spillway_retries_refused_total"), 5);
     }
 }

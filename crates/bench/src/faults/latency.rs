@@ -3,11 +3,9 @@
 use std::{ops::Range, time::Duration};
 
 use serde::Serialize;
+use spillway_harness::quantile;
 
-use super::{
-    ending::Ending,
-    exchange::{DEADLINE, Observation},
-};
+use super::{ending::Ending, exchange::Observation, plan::DEADLINE};
 
 /// Percentiles in milliseconds from the time at which requests were due; `None` without requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -56,47 +54,22 @@ impl Latency {
                 (_, Failed::LeftOut) => {}
             }
         }
-        first_bytes.sort_unstable();
-        totals.sort_unstable();
+        let ms = |values: &[Duration], share| {
+            quantile(values.iter().map(|value| value.as_secs_f64() * 1000.0), share)
+        };
         Self {
             requests: totals.len(),
-            first_byte_p50_ms: percentile_ms(&first_bytes, 50),
-            first_byte_p99_ms: percentile_ms(&first_bytes, 99),
-            total_p50_ms: percentile_ms(&totals, 50),
-            total_p99_ms: percentile_ms(&totals, 99),
+            first_byte_p50_ms: ms(&first_bytes, 0.5),
+            first_byte_p99_ms: ms(&first_bytes, 0.99),
+            total_p50_ms: ms(&totals, 0.5),
+            total_p99_ms: ms(&totals, 0.99),
         }
     }
-}
-
-/// Returns the smallest value that at least `percent` of a hundred values do not exceed (nearest
-/// rank). `sorted` is in ascending order.
-fn percentile_ms(sorted: &[Duration], percent: usize) -> Option<f64> {
-    // Exact, by hand: there are few values, and the buckets of a histogram would round them.
-    let rank = (sorted.len() * percent).div_ceil(100);
-    let value = sorted.get(rank.checked_sub(1)?)?;
-    Some(value.as_secs_f64() * 1000.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{super::ending::Loss, *};
-
-    fn millis(values: impl IntoIterator<Item = u64>) -> Vec<Duration> {
-        values.into_iter().map(Duration::from_millis).collect()
-    }
-
-    #[test]
-    fn percentiles_are_values_that_occurred() {
-        assert_eq!(percentile_ms(&[], 50), None);
-        assert_eq!(percentile_ms(&millis([7]), 50), Some(7.0));
-        assert_eq!(percentile_ms(&millis([7]), 99), Some(7.0));
-        assert_eq!(percentile_ms(&millis([1, 2]), 50), Some(1.0));
-        assert_eq!(percentile_ms(&millis([1, 2, 3]), 50), Some(2.0));
-        assert_eq!(percentile_ms(&millis(1..=100), 99), Some(99.0));
-        assert_eq!(percentile_ms(&millis(1..=101), 99), Some(100.0));
-        assert_eq!(percentile_ms(&millis(1..=200), 99), Some(198.0));
-        assert_eq!(percentile_ms(&millis(1..=99), 99), Some(99.0));
-    }
 
     fn seen(due_ms: u64, total_ms: u64, ending: Ending) -> Observation {
         let due = Duration::from_millis(due_ms);

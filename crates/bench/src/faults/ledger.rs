@@ -56,6 +56,7 @@ impl RequestLedger {
             return;
         }
         let kept = usize::try_from(first.saturating_sub(self.missed)).unwrap_or(usize::MAX);
+        // Those that the list still shows come again, since they may have ended meanwhile.
         self.receipts.truncate(kept);
         self.receipts.extend(stats.last_requests);
     }

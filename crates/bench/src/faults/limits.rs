@@ -86,10 +86,12 @@ pub(crate) fn is_worth_repeating(run: &dyn Run) -> bool {
 }
 
 fn lost(account: &Account) -> Breach {
+    // A busy machine can delay a reply past the limit, but not take it away.
     Breach { certain: account.lost - account.late, possible: account.late }
 }
 
 fn doubled(account: &Account) -> Breach {
+    // However slow the machine, nothing makes it right to finish a request twice.
     Breach { certain: account.doubled, possible: 0 }
 }
 
@@ -114,6 +116,7 @@ fn correctness(demand: &str, runs: &[(String, &dyn Run)], of: fn(&Account) -> Br
     }
     let sent: usize = runs.iter().map(|(_, run)| run.account().sent).sum();
     let (verdict, mut evidence) = match (runs.len(), broken.is_empty(), doubtful.is_empty()) {
+        // No run is no proof: the limit must not hold because nothing was tried.
         (0, _, _) => (LimitVerdict::Unknown, vec!["nothing was run".to_owned()]),
         (_, false, _) => (LimitVerdict::Fails, vec![broken.join(", ")]),
         (_, true, false) => (LimitVerdict::Unknown, Vec::new()),

@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde::Serialize;
+use spillway_harness::{core_count, processor_model, quantile};
 
 use super::exchange::Observation;
 use crate::procfs::{MachineTime, TreeUsage, tree_usage};
@@ -24,8 +25,9 @@ const BUSY_MEAN_MAX: f64 = 0.85;
 const BUSY_SECOND: f64 = 0.97;
 const BUSY_SECONDS_PART_MAX: f64 = 0.15;
 
-/// Largest p99 of late sending. Above it the arrivals are not those that were planned.
-const LATE_P99_MAX: Duration = Duration::from_millis(30);
+/// Largest p99 of late sending in milliseconds. Above it the arrivals are not those that were
+/// planned.
+const LATE_P99_MAX_MS: f64 = 30.0;
 
 /// Load of the machine during one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -83,33 +85,27 @@ impl MachineWatch {
         let passed_s = now.cpu_s_since(&first);
         let own_mean = usage.cpu_s_since(&first_usage) / passed_s.max(f64::MIN_POSITIVE);
         let busy_mean = now.busy_since(&first).unwrap_or_default();
-        Ok(conditions(busy_mean, own_mean, &self.busy, late_p99(observations)))
+        let late = observations.iter().map(|seen| seen.sent.saturating_sub(seen.due));
+        let late_p99_ms = quantile(late.map(|late| late.as_secs_f64() * 1000.0), 0.99);
+        Ok(conditions(busy_mean, own_mean, &self.busy, late_p99_ms.unwrap_or_default()))
     }
 }
 
-fn conditions(busy_mean: f64, own_mean: f64, seconds: &[f64], late_p99: Duration) -> Conditions {
+fn conditions(busy_mean: f64, own_mean: f64, seconds: &[f64], late_p99_ms: f64) -> Conditions {
     let mut spoilt = Vec::new();
     if busy_mean > BUSY_MEAN_MAX {
         spoilt.push(format!("the machine was {:.0} % busy", busy_mean * 100.0));
     }
+    // The mean hides a few full seconds, in which latency says nothing about the gateway.
     let full = seconds.iter().filter(|busy| **busy >= BUSY_SECOND).count();
     if full as f64 > seconds.len() as f64 * BUSY_SECONDS_PART_MAX {
         spoilt.push(format!("the machine was saturated in {full} of {} s", seconds.len()));
     }
-    let late_p99_ms = late_p99.as_secs_f64() * 1000.0;
-    if late_p99 > LATE_P99_MAX {
+    if late_p99_ms > LATE_P99_MAX_MS {
         spoilt.push(format!("requests were sent up to {late_p99_ms:.0} ms late"));
     }
     let busy_max = seconds.iter().copied().fold(0.0, f64::max);
     Conditions { busy_mean, busy_max, own_mean, late_p99_ms, spoilt }
-}
-
-fn late_p99(observations: &[Observation]) -> Duration {
-    let mut late: Vec<Duration> =
-        observations.iter().map(|seen| seen.sent.saturating_sub(seen.due)).collect();
-    late.sort_unstable();
-    let rank = (late.len() * 99).div_ceil(100);
-    rank.checked_sub(1).map_or(Duration::ZERO, |index| late[index])
 }
 
 /// Origin of a page of results.
@@ -119,7 +115,7 @@ pub(crate) struct Origin {
     pub(crate) command: String,
     /// Settings in environment variables, which override the gateway's config.
     pub(crate) overrides: Vec<String>,
-    /// Description of the machine: processor, cores and kernel.
+    /// Date of the run, as year, month and day.
     pub(crate) date: String,
     /// Processor, cores and kernel.
     pub(crate) machine: String,
@@ -146,13 +142,8 @@ impl Origin {
 }
 
 fn machine() -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
-    let of = |line: &str| line.strip_prefix("model name").map(str::to_owned);
-    let model = cpuinfo.lines().find_map(of).unwrap_or_default();
-    let model = model.trim_start_matches([' ', '\t', ':']);
-    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    format!("{cores} cores, {model}, Linux {}", read("/proc/sys/kernel/osrelease").trim())
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{} cores, {}, Linux {}", core_count(), processor_model(), kernel.trim())
 }
 
 fn version(spillway: &Path) -> String {
@@ -201,12 +192,12 @@ mod tests {
     #[test]
     fn a_saturated_machine_spoils_a_run_and_a_short_peak_does_not() {
         let calm = [vec![0.5; 18], vec![0.99; 2]].concat();
-        let on_time = Duration::from_millis(2);
+        let on_time = 2.0;
         assert_eq!(conditions(0.5, 0.4, &calm, on_time).spoilt, Vec::<String>::new());
         assert!((conditions(0.5, 0.4, &calm, on_time).busy_max - 0.99).abs() < 1e-9);
         let peaks = [vec![0.5; 10], vec![0.99; 10]].concat();
         assert_eq!(conditions(0.75, 0.4, &peaks, on_time).spoilt.len(), 1);
         assert_eq!(conditions(0.9, 0.4, &calm, on_time).spoilt.len(), 1);
-        assert_eq!(conditions(0.5, 0.4, &calm, Duration::from_millis(31)).spoilt.len(), 1);
+        assert_eq!(conditions(0.5, 0.4, &calm, 31.0).spoilt.len(), 1);
     }
 }

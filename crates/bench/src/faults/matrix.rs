@@ -68,6 +68,7 @@ pub(crate) struct Cell {
 pub(crate) fn timeline(seconds: u16) -> Timeline {
     let part = |share: f64| Duration::from_secs_f64(f64::from(seconds) * share);
     let fault = part(0.4);
+    // A short run still needs some time of the fault in which everything has settled.
     let transition = TRANSITION.min(fault / 2);
     Timeline {
         warm_up: WARM_UP,
@@ -130,6 +131,7 @@ fn cell(record: &RunRecord, fault: Fault, victim: u16, timeline: &Timeline) -> C
     // Only faults that should take the victim out have times of that.
     let out = traffic.out_after(victim, &in_fault, tolerated).filter(|_| fault.takes_out());
     let last = traffic.last(victim, &in_fault).filter(|_| fault.takes_out());
+    // A replica that joins has no recovery: its fault is that it is new.
     let back_from = if fault == Fault::Added { fault_at } else { recovery_at };
     let back = traffic.back_after(victim, &(back_from..end_at), due);
     let is_back_told = fault.takes_out() || matches!(fault, Fault::Added | Fault::Flapping);

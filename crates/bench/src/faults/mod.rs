@@ -5,13 +5,11 @@
 mod account;
 mod arguments;
 mod config;
-mod control;
 mod emulators;
 mod ending;
 mod exchange;
 mod fault;
 mod gateway;
-mod grid;
 mod herd;
 mod latency;
 mod ledger;
@@ -81,6 +79,7 @@ pub(crate) async fn run(arguments: &FaultsArguments) -> anyhow::Result<ExitCode>
         }
     }
     session.publish(&results)?;
+    // Judged after the page is written, which is needed most when a limit is broken.
     let is_sound = limits::is_sound(&limits::limits(&results));
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -163,6 +162,8 @@ impl FaultsSession<'_> {
             let setting = knows_slow_start.then_some(slow_start_ms);
             let run = || herd::run(&self.bench, policy, setting);
             let outcome = match about {
+                // Without the setting both runs would be the same, and the second would look like a
+                // result.
                 SlowStart::On if !knows_slow_start => {
                     ResultOutcome::Unavailable("this binary has no health.slow_start_ms".to_owned())
                 }
@@ -204,6 +205,7 @@ impl FaultsSession<'_> {
                         return ResultOutcome::Measured(seen);
                     }
                 }
+                // Missing in this binary: another attempt cannot change that, and it is no failure.
                 Err(error) if error.is::<Unavailable>() => {
                     say(name, &format!("n/a: {error}"));
                     return ResultOutcome::Unavailable(error.to_string());

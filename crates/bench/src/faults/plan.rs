@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, header};
-use http_body_util::Full;
 use serde_json::json;
+use spillway_harness::{LoadRequest, exponential_gap};
 
 use crate::request::{MODEL, PATH};
 
@@ -21,6 +19,9 @@ const TENSOR_ITEMS: u32 = 64;
 /// Whole chats among 10 requests; the next constant is the number of streams, and the rest are V2.
 const UNARY_OF_10: u32 = 5;
 const STREAMS_OF_10: u32 = 3;
+
+/// Time after which a client gives up; the budget in its header is shorter.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Time budget of a request in milliseconds; the gateway must answer by then.
 const BUDGET_MS: u64 = 8_000;
@@ -75,8 +76,7 @@ impl Workload {
         let mut at = Duration::ZERO;
         let mut planned = Vec::new();
         for number in 0.. {
-            // 1 - x lies in (0, 1], so that the logarithm is finite.
-            at += Duration::from_secs_f64(-(1.0 - dice.f64()).ln() / self.rate_per_s);
+            at += exponential_gap(&mut dice, self.rate_per_s);
             if at >= self.length {
                 break;
             }
@@ -92,22 +92,16 @@ impl Workload {
         planned
     }
 
-    /// Builds the request to send.
-    ///
-    /// # Errors
-    /// None for a planned request.
-    pub(crate) fn request(&self, planned: &Planned) -> http::Result<Request<Full<Bytes>>> {
+    /// Returns the request to send.
+    pub(crate) fn request(&self, planned: &Planned) -> LoadRequest {
         let (path, body) = match planned.kind {
             FaultKind::Infer => (format!("/v2/models/{MODEL}/infer"), tensor(planned)),
             FaultKind::Unary | FaultKind::Stream => (PATH.to_owned(), self.chat(planned)),
         };
-        Request::post(path)
-            .header(header::HOST, "faults")
-            .header(header::CONTENT_TYPE, "application/json")
+        LoadRequest::post(path, body, DEADLINE)
             .header("x-request-id", planned.id())
             .header("x-request-timeout-ms", BUDGET_MS)
             .header("x-user", format!("user-{}", planned.user))
-            .body(Full::new(Bytes::from(body.to_string())))
     }
 
     fn chat(&self, planned: &Planned) -> serde_json::Value {
@@ -220,7 +214,7 @@ mod tests {
         let planned = WORKLOAD.plan()[17];
         assert_eq!(number(&planned.id()), Some(17));
         assert_eq!(number("ready"), None);
-        let request = WORKLOAD.request(&planned).unwrap();
-        assert_eq!(request.headers()["x-request-id"], planned.id().as_str());
+        let request = WORKLOAD.request(&planned);
+        assert!(request.headers.contains(&("x-request-id", planned.id())), "{request:?}");
     }
 }

@@ -109,9 +109,9 @@ impl Results {
     pub(crate) fn runs(&self) -> Vec<(String, &dyn Run)> {
         let mut runs: Vec<(String, &dyn Run)> = Vec::new();
         collect(&self.matrix, |row| row.about.name(), &mut runs);
-        collect(&self.mixed, |_| "mixed", &mut runs);
-        collect(&self.slow, |_| "slow", &mut runs);
-        collect(&self.herd, |_| "herd", &mut runs);
+        collect(&self.mixed, |_| "mixed".to_owned(), &mut runs);
+        collect(&self.slow, |_| "slow".to_owned(), &mut runs);
+        collect(&self.herd, |_| "herd".to_owned(), &mut runs);
         runs
     }
 
@@ -128,7 +128,7 @@ impl Results {
 
 fn collect<'a, K, T: Run>(
     rows: &'a [ResultRow<K, T>],
-    about: impl Fn(&ResultRow<K, T>) -> &'static str,
+    about: impl Fn(&ResultRow<K, T>) -> String,
     runs: &mut Vec<(String, &'a dyn Run)>,
 ) {
     for row in rows {

@@ -4,17 +4,17 @@ use std::{
     collections::BTreeSet,
     convert::Infallible,
     path::Path,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
+use spillway_harness::LoadClient;
 
 use super::{
     account::{Account, Trouble, account},
     config::{ConfigSpec, Health, PolicyChoice},
     emulators::Emulators,
-    exchange::{ExchangePool, Observation, trial},
+    exchange::{Observation, check, send_all},
     gateway::Gateway,
     ledger::RequestLedger,
     machine::{Conditions, MachineWatch},
@@ -24,11 +24,7 @@ use super::{
     share::ReceivedRequests,
     stage::FaultsStage,
 };
-
-/// Longest wait in milliseconds until the gateway answers; the next constant is the pause between
-/// tries.
-const START_MS: u64 = 15_000;
-const START_STEP_MS: u64 = 50;
+use crate::compare::START_MAX;
 
 /// Requests between two reads of the replicas' stats: a quarter of what one replica remembers, in
 /// case it gets all.
@@ -111,18 +107,20 @@ impl Bench<'_> {
             health: &spec.health,
         };
         let mut gateway = Gateway::start(self.spillway, &config, folder.path())?;
-        let pool = Arc::new(ExchangePool::new(gateway.address()));
-        wait_until_ready(&pool, &spec.workload, &mut gateway).await?;
+        let client = LoadClient::new(gateway.address());
+        let serves = async || check(&client, &spec.workload).await;
+        gateway.process.ready(START_MAX, serves).await?;
+        // Asked before the load, so that the run costs no time where the command is missing.
         let needs_drain = |step: &ScriptStep| matches!(step.action, Action::Drain(_));
         if spec.steps.iter().any(needs_drain) && !gateway.has_drain().await {
             return Err(Unavailable("the admin listener has no GET /replicas").into());
         }
         // On the heap, so that the futures that wait for this run stay small.
-        let record = Box::pin(carry(spec, &emulators, &mut gateway, &pool)).await;
+        let record = Box::pin(carry(spec, &emulators, &mut gateway, &client)).await;
         // A process that has ended explains more than the error that followed from it.
-        emulators.check_alive()?;
-        gateway.check_alive()?;
-        record.with_context(|| format!("gateway: {}", gateway.last_words()))
+        emulators.process.check_alive()?;
+        gateway.process.check_alive()?;
+        record.with_context(|| format!("gateway: {}", gateway.process.last_lines()))
     }
 }
 
@@ -130,16 +128,17 @@ async fn carry(
     spec: &RunSpec<'_>,
     emulators: &Emulators,
     gateway: &mut Gateway,
-    pool: &Arc<ExchangePool>,
+    client: &LoadClient,
 ) -> anyhow::Result<RunRecord> {
     let planned = spec.workload.plan();
     let retries_before = gateway.retries().await;
     let mut books = Books::new(spec);
+    // Started after the processes, whose start would count as load.
     let mut watch = MachineWatch::start()?;
     let start = Instant::now();
     let load = async {
         tokio::try_join!(
-            pool.send_all(&spec.workload, &planned, start),
+            async { Ok(send_all(client, &spec.workload, &planned, start).await) },
             FaultsStage::new(start).play(&spec.steps, emulators, gateway),
         )
     };
@@ -161,22 +160,6 @@ async fn carry(
         retries: retries.map(|(after, before)| after.saturating_sub(before)),
         conditions,
     })
-}
-
-async fn wait_until_ready(
-    pool: &Arc<ExchangePool>,
-    workload: &Workload,
-    gateway: &mut Gateway,
-) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_millis(START_MS);
-    loop {
-        gateway.check_alive()?;
-        let Err(error) = pool.check(trial(workload)?).await else { return Ok(()) };
-        if Instant::now() > deadline {
-            return Err(error.context(format!("not ready: {}", gateway.last_words())));
-        }
-        tokio::time::sleep(Duration::from_millis(START_STEP_MS)).await;
-    }
 }
 
 /// Ledgers of the replicas, as far as they have been read.

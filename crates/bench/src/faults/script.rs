@@ -140,6 +140,7 @@ pub(crate) fn mixed(seed: u64, timeline: &Timeline, members: u16) -> Vec<ScriptS
             steps.push(ScriptStep { at: until, action: Action::Leave(replica) });
         }
     }
+    // Episodes of different replicas overlap, and the stage plays steps in this order.
     steps.sort_by_key(|step| step.at);
     steps
 }

@@ -1,8 +1,9 @@
 //! Tables of the parts other than the matrix.
 
+use spillway_harness::{Grid, figure, percent};
+
 use super::{
     fault::Fault,
-    grid::{Grid, figure, percent},
     latency::Latency,
     results::{ResultOutcome, Results, SlowStart},
     slow::is_load_aware,
@@ -82,7 +83,7 @@ fn places(results: &Results) -> Section {
             grid.push(vec![
                 row.policy.clone(),
                 place.replica.map_or_else(|| "none".to_owned(), |replica| replica.to_string()),
-                place.fault.map_or("none", Fault::name).to_owned(),
+                place.fault.map_or_else(|| "none".to_owned(), Fault::name),
                 figure(place.since_s, 1),
                 place.error.clone(),
                 place.count.to_string(),

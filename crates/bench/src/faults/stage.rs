@@ -47,6 +47,7 @@ impl FaultsStage {
                 .await
                 .with_context(|| format!("{:?}", step.action))?;
         }
+        // Listed first, because healing changes the map.
         let broken: Vec<u16> = self.open.keys().copied().collect();
         for replica in broken {
             self.act(Action::Heal(replica), emulators, gateway).await?;

@@ -79,6 +79,7 @@ fn panel(panel: &Panel, unit: &str, top: f64, height: f64) -> String {
     let base = top + height - 22.0;
     let points = || panel.lines.iter().flat_map(|(_, points)| points);
     let xs = || points().map(|(x, _)| *x);
+    // The axes always hold 0 and 1, so that no scale divides by zero.
     let (first, last) = (xs().fold(0.0, f64::min), xs().fold(1.0, f64::max));
     let most = points().map(|(_, y)| *y).fold(1.0, f64::max);
     let place = |(x, y): (f64, f64)| {

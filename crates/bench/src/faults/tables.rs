@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use spillway_harness::{Grid, figure, percent};
+
 use super::{
     account::Account,
     fault::Fault,
-    grid::{Grid, figure, percent},
     machine::Conditions,
     matrix::Cell,
     results::{ResultOutcome, ResultRow, Results},
@@ -51,7 +52,7 @@ fn faults(results: &Results) -> BTreeSet<Fault> {
 /// Builds the table of policies (rows) and faults (columns).
 fn overview(results: &Results) -> Section {
     let faults = faults(results);
-    let names = std::iter::once("policy").chain(faults.iter().map(|fault| fault.name()));
+    let names = std::iter::once("policy".to_owned()).chain(faults.iter().map(|fault| fault.name()));
     let mut grid = Grid::new(names);
     for policy in policies(results) {
         let of = |fault: &Fault| {
@@ -168,7 +169,7 @@ fn fates(results: &Results, policy: &str) -> Section {
 
 fn fill(grid: &mut Grid, results: &Results, policy: &str, cells: impl Fn(&Cell) -> Vec<String>) {
     for row in results.matrix.iter().filter(|row| row.policy == policy) {
-        let mut line = vec![row.about.name().to_owned()];
+        let mut line = vec![row.about.name()];
         match &row.outcome {
             ResultOutcome::Measured(cell) => line.extend(cells(cell)),
             ResultOutcome::Unavailable(_) | ResultOutcome::Broken(_) => {
