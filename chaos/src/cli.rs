@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use spillway_chaos::load::LoadTrial;
-use spillway_chaos::trial::{TrialPart, Wan};
+use spillway_chaos::plan::Wan;
+use spillway_chaos::trial::TrialPart;
 use spillway_chaos::wan::ShapePatch;
 
 /// Default path of the control socket of a network.
@@ -132,21 +133,8 @@ pub(crate) struct Trials {
     /// Trials of each part; with `linear` the number of faults, with `commit` seconds of full load.
     #[arg(long, default_value_t = 20, value_parser = trials)]
     pub(crate) trials: usize,
-    /// The `spillway` program; the one beside this program if left out.
-    #[arg(long, env = "SPILLWAY_BIN")]
-    pub(crate) spillway: Option<PathBuf>,
-    /// Seed of all randomness.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Keep the nodes' logs, configs and data. SPILLWAY_LOG says what they log.
-    #[arg(long)]
-    pub(crate) keep: bool,
-    /// A page of the documentation to write the results into.
-    #[arg(long)]
-    pub(crate) write: Option<PathBuf>,
-    /// Print the results as JSON, one line for each part.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) common: RunArgs,
 }
 
 #[derive(Args, Debug)]
@@ -159,19 +147,26 @@ pub(crate) struct Loads {
     /// A quarter of the usual times.
     #[arg(long)]
     pub(crate) short: bool,
+    #[command(flatten)]
+    pub(crate) common: RunArgs,
+}
+
+/// Options of `control` and `load`.
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
     /// The `spillway` program; the one beside this program if left out.
     #[arg(long, env = "SPILLWAY_BIN")]
     pub(crate) spillway: Option<PathBuf>,
     /// Seed of all randomness.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Keep logs and configs. SPILLWAY_LOG says what the programs log.
+    /// Keep the programs' logs, configs and data. SPILLWAY_LOG says what they log.
     #[arg(long)]
     pub(crate) keep: bool,
     /// A page of the documentation to write the results into.
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,
-    /// Print the results as JSON, one line for each trial.
+    /// Print the results as JSON, one line for each kind of trial.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -5,5 +5,6 @@
 
 pub mod linear;
 pub mod load;
+pub mod plan;
 pub mod trial;
 pub mod wan;

@@ -5,12 +5,8 @@
 
 mod abuse;
 mod attack;
-mod caller;
-mod crowd;
 mod kill;
-mod note;
 mod overload;
-mod plan;
 mod probes;
 mod region;
 mod request;
@@ -19,5 +15,6 @@ mod rolling;
 mod sick;
 mod stage;
 mod storm;
+mod trial;
 
-pub use plan::{LoadPlan, LoadTrial, run};
+pub use trial::{LoadTrial, run};

@@ -3,38 +3,23 @@
 use std::process::ExitCode;
 
 use clap::ValueEnum as _;
-use spillway_chaos::trial::{self, TrialPart, TrialPlan};
+use spillway_chaos::plan::TrialPlan;
+use spillway_chaos::trial::{self, TrialPart};
 
-use super::results::{Show, binary, progress, runtime, until_signal, where_it_ran};
+use super::results::{RunNames, run_all};
 use crate::cli::Trials;
 
 pub(crate) fn run(trials: Trials) -> anyhow::Result<ExitCode> {
-    let (binary, launcher) = binary(trials.spillway)?;
-    let runtime = runtime()?;
-    let show = Show { is_json: trials.json, page: trials.write.as_deref() };
-    let parts = if trials.parts.is_empty() { TrialPart::value_variants() } else { &trials.parts };
-    let mut all_hold = true;
-    for part in parts {
-        let plan = TrialPlan {
-            part: *part,
-            wan: part.wan(trials.wan),
-            trials: trials.trials,
-            binary: binary.clone(),
-            launcher: launcher.clone(),
-            seed: trials.seed,
-            keep: trials.keep,
-            progress,
-        };
-        let report = runtime.block_on(until_signal(trial::run(&plan)))?;
-        all_hold &= report.holds();
-        let (part, wan) = (plan.part.name(), plan.wan.name());
-        let how = format!(
-            "`spillway-chaos control {part} --wan {wan} --trials {} --seed {}`, {}",
-            plan.trials,
-            plan.seed,
-            where_it_ran(&plan.binary),
-        );
-        show.report(&format!("control {part} {wan}"), &how, &report)?;
-    }
-    Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let Trials { parts, wan: asked, trials, common } = trials;
+    let parts = if parts.is_empty() { TrialPart::value_variants() } else { &parts };
+    let names = |part: &TrialPart| {
+        let (part, wan) = (part.name(), part.wan(asked).name());
+        let section = format!("control {part} {wan}");
+        let command =
+            format!("control {part} --wan {wan} --trials {trials} --seed {}", common.seed);
+        RunNames { section, command }
+    };
+    let trial = async |part: &TrialPart, plan: &TrialPlan| trial::run(*part, asked, plan).await;
+    let plan = common.plan(trials, false)?;
+    run_all(&common, &plan, parts.iter().map(|part| (part, names(part))), trial)
 }

@@ -1,40 +1,83 @@
-//! Parts that `control` and `load` share: the programs, the runtime, and the output of results.
+//! Runs of trials, for `control` and `load`: the programs, the runtime, and the output of results.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::Context as _;
+use spillway_chaos::plan::TrialPlan;
 use spillway_chaos::trial::{TrialReport, write_section};
-use tokio::runtime::Runtime;
+use spillway_harness::{core_count, processor_model};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::say;
+use crate::cli::RunArgs;
 
-/// Destination of results: JSON or a table on stdout, and optionally a page of the documentation.
-pub(super) struct Show<'a> {
-    pub(super) is_json: bool,
-    pub(super) page: Option<&'a Path>,
+/// Names of the trials of one kind.
+pub(super) struct RunNames {
+    /// Section of the page of results.
+    pub(super) section: String,
+    /// Arguments that run them again.
+    pub(super) command: String,
 }
 
-/// Returns the paths of `spillway` (`named`, or the one beside this program) and of this program.
-pub(super) fn binary(named: Option<PathBuf>) -> anyhow::Result<(PathBuf, PathBuf)> {
-    let launcher = std::env::current_exe()?;
-    let binary = named.unwrap_or_else(|| launcher.with_file_name("spillway"));
-    anyhow::ensure!(
-        binary.exists(),
-        "there is no {}: build it with `cargo build -p spillway`, or name it with --spillway",
-        binary.display()
-    );
-    Ok((binary, launcher))
+impl RunArgs {
+    /// Returns the settings of all trials.
+    pub(super) fn plan(&self, trials: usize, is_short: bool) -> anyhow::Result<TrialPlan> {
+        let launcher = std::env::current_exe()?;
+        let binary = self.spillway.clone();
+        // Cargo puts both programs into the same folder.
+        let binary = binary.unwrap_or_else(|| launcher.with_file_name("spillway"));
+        anyhow::ensure!(
+            binary.exists(),
+            "there is no {}: build it with `cargo build -p spillway`, or name it with --spillway",
+            binary.display()
+        );
+        let (seed, keep) = (self.seed, self.keep);
+        Ok(TrialPlan { trials, is_short, binary, launcher, seed, keep, progress })
+    }
+
+    /// Prints a report, and writes it into the page if there is one. `how` is the command line and
+    /// machine.
+    fn show(&self, section: &str, how: &str, report: &TrialReport) -> anyhow::Result<()> {
+        if self.json {
+            let holds = report.holds();
+            let line = serde_json::json!({
+                "trial": section, "how": how, "holds": holds, "report": report
+            });
+            say(&line.to_string());
+        } else {
+            say(&format!("{how}\n\n{}", report.table()));
+        }
+        if let Some(page) = &self.write {
+            write_section(page, section, &format!("{how}:\n\n{}", report.table()))?;
+        }
+        Ok(())
+    }
 }
 
-/// Builds the runtime that trials run on: one thread.
-pub(super) fn runtime() -> anyhow::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("runtime")
+/// Runs the trials of each kind and shows their reports. Returns exit code 1 if an aim was missed.
+pub(super) fn run_all<K>(
+    common: &RunArgs,
+    plan: &TrialPlan,
+    kinds: impl Iterator<Item = (K, RunNames)>,
+    trial: impl AsyncFn(K, &TrialPlan) -> anyhow::Result<TrialReport>,
+) -> anyhow::Result<ExitCode> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("runtime")?;
+    let mut all_hold = true;
+    for (kind, RunNames { section, command }) in kinds {
+        let report = runtime.block_on(until_signal(trial(kind, plan)))?;
+        all_hold &= report.holds();
+        // Asked after each trial, so that the load of the machine is that of the trial.
+        let place = where_it_ran(&plan.binary);
+        common.show(&section, &format!("`spillway-chaos {command}`, {place}"), &report)?;
+    }
+    Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs `trial` until it ends or a signal arrives. A signal is an error, so that everything that
 /// the trial has started is dropped and ends.
-pub(super) async fn until_signal(
+async fn until_signal(
     trial: impl Future<Output = anyhow::Result<TrialReport>>,
 ) -> anyhow::Result<TrialReport> {
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -46,29 +89,8 @@ pub(super) async fn until_signal(
     }
 }
 
-impl Show<'_> {
-    /// Prints a report, and writes it into the page if there is one. `name` is the section of the
-    /// page, `how` the command line and machine.
-    pub(super) fn report(&self, name: &str, how: &str, report: &TrialReport) -> anyhow::Result<()> {
-        if self.is_json {
-            let holds = report.holds();
-            let line = serde_json::json!({
-                "trial": name, "how": how, "holds": holds, "report": report
-            });
-            say(&line.to_string());
-        } else {
-            say(&format!("{how}\n\n{}", report.table()));
-        }
-        if let Some(page) = self.page {
-            let text = format!("{how}:\n\n{}", report.table());
-            write_section(page, name, &text)?;
-        }
-        Ok(())
-    }
-}
-
 /// Describes the build and the machine.
-pub(super) fn where_it_ran(binary: &Path) -> String {
+fn where_it_ran(binary: &Path) -> String {
     format!("{}, {}", kind_of(binary), machine())
 }
 
@@ -80,17 +102,12 @@ fn kind_of(binary: &Path) -> String {
 
 /// Describes the machine: cores, processor model and load average.
 fn machine() -> String {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let read = |path: &str| std::fs::read_to_string(PathBuf::from(path)).unwrap_or_default();
-    let info = read("/proc/cpuinfo");
-    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
-    let model = model.map_or("", |model| model.trim_start_matches([' ', '\t', ':']));
-    let load = read("/proc/loadavg");
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().unwrap_or_default();
-    format!("{cores} cores ({model}), load {load} at the end")
+    format!("{} cores ({}), load {load} at the end", core_count(), processor_model())
 }
 
 #[expect(clippy::print_stderr, reason = "results go to stdout, so progress can't")]
-pub(super) fn progress(line: &str) {
+fn progress(line: &str) {
     eprintln!("{line}");
 }

@@ -63,6 +63,7 @@ async fn run_program(program: &[OsString], socket: &Path) -> anyhow::Result<Exit
         .status()
         .await
         .with_context(|| format!("run {}", name.display()))?;
+    // A program that a signal ended has no code.
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }

@@ -34,6 +34,7 @@ impl Bits {
         let word = number / 64;
         self.words[word] &= !(1 << (number % 64));
         self.low = self.low.min(word);
+        // Empty words at the end would make equal sets look different.
         while self.high > 0 && self.words[self.high - 1] == 0 {
             self.high -= 1;
         }

@@ -20,12 +20,14 @@ fn any_order<K, M: Model>(
     state: &M::State,
     left: &[&Operation<K, M::Input, M::Output>],
 ) -> bool {
+    // What is left may never have taken effect.
     if left.iter().all(|operation| matches!(operation.end, OperationEnd::Unknown)) {
         return true;
     }
     (0..left.len()).any(|next| {
         let mut others = left.to_vec();
         let operation = others.remove(next);
+        // An operation that returned before this one was called must come first.
         let is_after = |other: &&Operation<_, _, _>| {
             matches!(other.end, OperationEnd::Returned { at_ns, .. } if at_ns < operation.call_ns)
         };

@@ -160,9 +160,11 @@ impl<M: Model> Story<'_, M> {
     }
 
     fn leave_out_reads(&mut self, model: &M, bounds: Bounds) {
+        // Each trial is a search of its own, so a long story is told as it is.
         if self.rest.len() > TRIALS_MAX {
             return;
         }
+        // From the end, so that a removal does not move those still to be tried.
         for index in (0..self.rest.len()).rev() {
             if !model.only_reads(self.rest[index].input) {
                 continue;

@@ -59,6 +59,7 @@ impl<K, I, O> Recorder<K, I, O> {
     }
 
     fn end(&self, index: Option<usize>, end: impl FnOnce(u64) -> OperationEnd<O>) {
+        // Before the lock: waiting for it must not make the operation look longer than it was.
         let at_ns = self.now_ns();
         let mut operations = self.lock();
         if let Some(operation) = index.and_then(|index| operations.get_mut(index)) {

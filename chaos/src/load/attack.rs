@@ -123,6 +123,7 @@ impl Attackers {
         );
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("attackers".to_owned()).spawn(move || {
+            // An error shows as an attack that opened nothing, which the trial counts.
             if enter(&inside).is_ok() {
                 runtime.block_on(attacker.all(&over));
             }
@@ -191,6 +192,8 @@ impl Attacker {
     }
 
     fn source(&self) -> IpAddr {
+        // The node limits the connections of one client, so a single source could not hold this
+        // many.
         let sources = if self.attack == Attack::Idle { SOURCES_OF_A_CROWD } else { 1 };
         let of_all = (self.number % sources) as u8;
         IpAddr::V4(Ipv4Addr::new(127, 0, 0, FIRST_SOURCE + of_all))
@@ -297,6 +300,7 @@ async fn send(stream: &mut TcpStream, bytes: usize, is_chunked: bool) -> std::io
 async fn resets(stream: &mut TcpStream) -> std::io::Result<()> {
     const BATCH: u32 = 50;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
+    // A connection must begin with settings, even if they change nothing.
     stream.write_all(&frame(0x4, 0, 0, &[])).await?;
     // Header fields of the static table, so that the decoder's state never changes: POST, http,
     // path, host.

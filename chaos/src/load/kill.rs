@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use spillway_harness::{
+    AttemptEnd, LoadAttempt, LoadGenerator, LoadRecord, LoadSource, good_ms, kinds,
+};
 use tokio::time::sleep;
 
-use super::crowd::{Crowd, Habit};
-use super::note::{LoadNote, NoteEnd, Story, good_ms, kinds};
-use super::plan::LoadPlan;
 use super::request;
 use super::stage::{LoadStage, Setting};
+use crate::plan::TrialPlan;
 use crate::trial::TrialReport;
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -36,40 +37,45 @@ name = \"llm\"
 ";
 const CONTINUE: &str = "continue_streams = true\n";
 
-pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     let mut report = TrialReport::default();
     let (mut failed, mut sent, mut took) = (0, 0, Vec::new());
     let (mut whole, mut wrong, mut compared) = (Vec::new(), 0, 0);
-    for round in 1..=plan.rounds {
+    for round in 1..=plan.trials {
         let mut setting = Setting::usual(REPLICAS);
         setting.tables = format!("{TABLES}{CONTINUE}");
         let mut stage = LoadStage::new(plan, setting).await?;
         let texts = texts(&stage).await?;
         let seed = plan.seed + round as u64;
-        let unary = Habit::once(|number| request::chat(number, LIMIT));
-        let streams = Habit::once(|number| request::stream(number % TEXTS, STREAM_TOKENS, LIMIT));
-        let unary = Crowd::open(&stage.data, unary, RATE, seed);
-        let streams = Crowd::open(&stage.data, streams, STREAM_RATE, seed + 1);
+        let unary = LoadSource::new(|number| request::chat(number, LIMIT));
+        let streams =
+            LoadSource::new(|number| request::stream(number % TEXTS, STREAM_TOKENS, LIMIT));
+        let unary = LoadGenerator::open(&stage.data, unary, RATE, seed);
+        let streams = LoadGenerator::open(&stage.data, streams, STREAM_RATE, seed + 1);
         let kills = reap(plan, &mut stage, seed).await?;
         let patience = request::patience(LIMIT);
         let (unary, streams) = (unary.end(patience).await, streams.end(patience).await);
-        let notes: Vec<&LoadNote> = unary.iter().flat_map(|story| &story.notes).collect();
-        plan.say(&format!("round {round}: {kills} kills; unary: {}", kinds(notes.iter().copied())));
-        failed += notes.iter().filter(|note| !note.is_good()).count();
-        sent += notes.len();
-        took.push(good_ms(notes.iter().copied(), 0.99));
+        let attempts: Vec<&LoadAttempt> =
+            unary.iter().flat_map(|record| &record.attempts).collect();
+        plan.say(&format!(
+            "round {round}: {kills} kills; unary: {}",
+            kinds(attempts.iter().copied())
+        ));
+        failed += attempts.iter().filter(|attempt| !attempt.is_good()).count();
+        sent += attempts.len();
+        took.push(good_ms(attempts.iter().copied(), 0.99));
         let (good, other) = judge(&streams, &texts);
         plan.say(&format!("streams: {good} of {} whole, {other} with another text", streams.len()));
-        let notes = streams.iter().flat_map(|story| &story.notes);
-        plan.say(&format!("streams: {}", kinds(notes)));
+        let attempts = streams.iter().flat_map(|record| &record.attempts);
+        plan.say(&format!("streams: {}", kinds(attempts)));
         let page = stage.page().await?;
-        let continued = page.sum("spillway_stream_continuations_total", "");
-        let retries = page.sum("spillway_retries_total", "");
+        let continued = page.sum("spillway_stream_continuations_total", &[]);
+        let retries = page.sum("spillway_retries_total", &[]);
         plan.say(&format!("{retries} retries, {continued} continuations"));
         whole.push(100.0 * good as f64 / streams.len().max(1) as f64);
         wrong += other;
         compared += good + other;
-        plan.done(stage);
+        stage.done(plan);
     }
     report.check("unary requests are served while replicas are killed", failed, sent);
     report.figure("p99 of unary requests that are served", None, took);
@@ -91,12 +97,12 @@ async fn texts(stage: &LoadStage) -> anyhow::Result<BTreeMap<u64, String>> {
     let replica = stage.replica(0)?;
     let mut texts = BTreeMap::new();
     for number in 0..TEXTS {
-        let ask = request::stream(number, STREAM_TOKENS, LIMIT);
-        let note = replica.ask(&ask, Instant::now()).await;
-        let NoteEnd::Whole(answer) = note.end else {
-            anyhow::bail!("an undisturbed run: {note:?}")
+        let request = request::stream(number, STREAM_TOKENS, LIMIT);
+        let attempt = replica.send(&request, Instant::now()).await;
+        let AttemptEnd::Whole(reply) = attempt.end else {
+            anyhow::bail!("an undisturbed run: {attempt:?}")
         };
-        let (text, is_done) = request::told(&answer.body);
+        let (text, is_done) = request::told(&reply.body);
         anyhow::ensure!(is_done && !text.is_empty(), "an undisturbed run says nothing");
         texts.insert(number, text);
     }
@@ -104,7 +110,7 @@ async fn texts(stage: &LoadStage) -> anyhow::Result<BTreeMap<u64, String>> {
 }
 
 /// Kills one replica after the other, each for `DOWN`, and returns the number of kills.
-async fn reap(plan: &LoadPlan, stage: &mut LoadStage, seed: u64) -> anyhow::Result<usize> {
+async fn reap(plan: &TrialPlan, stage: &mut LoadStage, seed: u64) -> anyhow::Result<usize> {
     let mut random = fastrand::Rng::with_seed(seed);
     let start = Instant::now();
     let mut kills = 0;
@@ -122,17 +128,19 @@ async fn reap(plan: &LoadPlan, stage: &mut LoadStage, seed: u64) -> anyhow::Resu
 }
 
 /// Counts the whole streams with the right text, and those with another text.
-fn judge(streams: &[Story], texts: &BTreeMap<u64, String>) -> (usize, usize) {
+fn judge(streams: &[LoadRecord], texts: &BTreeMap<u64, String>) -> (usize, usize) {
     let (mut good, mut other) = (0, 0);
-    for story in streams {
-        let Some(NoteEnd::Whole(answer)) = story.notes.last().map(|note| &note.end) else {
+    for record in streams {
+        // Streams that broke off have no whole text to compare; they count as not good already.
+        let Some(AttemptEnd::Whole(reply)) = record.attempts.last().map(|attempt| &attempt.end)
+        else {
             continue;
         };
-        let (text, is_done) = request::told(&answer.body);
-        if answer.status != 200 || !is_done {
+        let (text, is_done) = request::told(&reply.body);
+        if reply.status != 200 || !is_done {
             continue;
         }
-        let is_same = texts.get(&(story.number % TEXTS)) == Some(&text);
+        let is_same = texts.get(&(record.number % TEXTS)) == Some(&text);
         good += usize::from(is_same);
         other += usize::from(!is_same);
     }
@@ -143,24 +151,25 @@ fn judge(streams: &[Story], texts: &BTreeMap<u64, String>) -> (usize, usize) {
 mod tests {
     use serde_json::json;
 
-    use super::super::note::NotedAnswer;
+    use spillway_harness::LoadReply;
+
     use super::*;
 
     #[test]
     fn a_stream_is_whole_only_with_the_undisturbed_text() {
         let texts = BTreeMap::from([(0, "ab".to_owned())]);
-        let story = |text: &str, end: &str| {
+        let record = |text: &str, end: &str| {
             let event = json!({ "choices": [{ "delta": { "content": text } }] });
             let body = format!("data: {event}\n\n{end}").into();
-            let answer = NotedAnswer { status: 200, body, ..NotedAnswer::default() };
+            let reply = LoadReply { status: 200, body, ..LoadReply::default() };
             let now = Instant::now();
-            let note = LoadNote { due: now, ended: now, end: NoteEnd::Whole(answer) };
-            Story { number: TEXTS, notes: vec![note] }
+            let attempt = LoadAttempt::at_once(now, AttemptEnd::Whole(reply));
+            LoadRecord { number: TEXTS, attempts: vec![attempt] }
         };
         let done = "data: [DONE]\n\n";
-        assert_eq!(judge(&[story("ab", done)], &texts), (1, 0));
-        assert_eq!(judge(&[story("aab", done)], &texts), (0, 1));
-        assert_eq!(judge(&[story("ab", "")], &texts), (0, 0));
-        assert_eq!(judge(&[story("ab", "data: {\"error\":{}}\n\n")], &texts), (0, 0));
+        assert_eq!(judge(&[record("ab", done)], &texts), (1, 0));
+        assert_eq!(judge(&[record("aab", done)], &texts), (0, 1));
+        assert_eq!(judge(&[record("ab", "")], &texts), (0, 0));
+        assert_eq!(judge(&[record("ab", "data: {\"error\":{}}\n\n")], &texts), (0, 0));
     }
 }

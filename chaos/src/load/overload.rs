@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use spillway_harness::{LoadAttempt, LoadGenerator, LoadRecord, LoadSource, kinds, quantile};
 use tokio::time::sleep;
 
-use super::crowd::{Crowd, Habit};
-use super::note::{LoadNote, Story, kinds, quantile};
-use super::plan::LoadPlan;
 use super::probes::{EndpointProbes, Looks};
 use super::request;
 use super::stage::{LoadStage, Setting};
+use crate::plan::TrialPlan;
 use crate::trial::TrialReport;
 
 /// Time limit that clients send with their requests. Later replies are worth nothing to them.
@@ -23,7 +22,7 @@ const LOADS: [f64; 3] = [1.0, 2.0, 5.0];
 /// Goodput that must be reached, in percent of the peak.
 const GOODPUT_AIM: f64 = 90.0;
 const SHED_AIM_MS: f64 = 5.0;
-const LANE_AIM_MS: f64 = 50.0;
+const PROBE_AIM_MS: f64 = 50.0;
 
 #[derive(Default)]
 struct OverloadResults {
@@ -31,41 +30,40 @@ struct OverloadResults {
     /// p99 of refusals in milliseconds, of each round with a refusal.
     shed_ms: Vec<f64>,
     good_p99_ms: Vec<f64>,
-    lanes_ms: Vec<f64>,
-    lanes_failed: usize,
+    probes_ms: Vec<f64>,
+    probes_failed: usize,
     looks: usize,
     without_time: usize,
     shed: usize,
 }
 
 impl OverloadResults {
-    fn add_lanes(&mut self, looks: &Looks) {
-        self.lanes_ms.push(looks.p99_ms);
-        self.lanes_failed += looks.failed;
+    fn add_probes(&mut self, looks: &Looks) {
+        self.probes_ms.push(looks.p99_ms);
+        self.probes_failed += looks.failed;
         self.looks += looks.count;
     }
 
     /// Adds the requests of a round that were not served.
-    fn add_shed(&mut self, shed: &[&LoadNote]) {
-        if !shed.is_empty() {
-            self.shed_ms.push(quantile(shed.iter().map(|note| note.took_ms()), 0.99));
-        }
+    fn add_shed(&mut self, shed: &[&LoadAttempt]) {
+        self.shed_ms.extend(quantile(shed.iter().map(|attempt| attempt.took_ms()), 0.99));
         // A request that ran out of its own time (504) needs no Retry-After.
-        let untold = |note: &&&LoadNote| {
-            note.status() != 504 && note.answer().is_none_or(|answer| answer.retry_after.is_none())
+        let untold = |attempt: &&&LoadAttempt| {
+            attempt.status() != 504
+                && attempt.reply().is_none_or(|reply| reply.retry_after.is_none())
         };
         self.shed += shed.len();
         self.without_time += shed.iter().filter(untold).count();
     }
 }
 
-pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     let setting = Setting::usual(REPLICAS);
     let clients = u64::from(setting.places) * u64::from(REPLICAS) + 4;
     let mut report = TrialReport::default();
     let mut peaks = Vec::new();
     let mut seen: [OverloadResults; LOADS.len()] = Default::default();
-    for round in 1..=plan.rounds {
+    for round in 1..=plan.trials {
         let stage = LoadStage::new(plan, setting.clone()).await?;
         let peak = peak(plan, &stage, clients).await;
         plan.say(&format!("round {round}: peak {peak:.1} requests/s"));
@@ -74,7 +72,7 @@ pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
             let seed = plan.seed + round as u64;
             offered(plan, &stage, (peak * load, peak, seed), seen).await;
         }
-        plan.done(stage);
+        stage.done(plan);
     }
     report.rate("peak: a closed loop keeps all places busy", "/s", None, peaks);
     for (load, seen) in LOADS.iter().zip(seen) {
@@ -90,44 +88,45 @@ pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
             report.check(what, seen.without_time, seen.shed);
         }
         let what = format!("p99 of the slowest of health, lists, metrics and admin at {load}×");
-        report.figure(what, Some(LANE_AIM_MS), seen.lanes_ms);
+        report.figure(what, Some(PROBE_AIM_MS), seen.probes_ms);
         let what = format!("health, lists, metrics and admin answer at {load}×");
-        report.check(what, seen.lanes_failed, seen.looks);
+        report.check(what, seen.probes_failed, seen.looks);
     }
     Ok(report)
 }
 
 /// Measures the requests a second that the replicas can serve: a closed loop keeps all places busy.
-pub(crate) async fn peak(plan: &LoadPlan, stage: &LoadStage, clients: u64) -> f64 {
-    let habit = Habit::once(|number| request::chat(number, LIMIT));
-    let crowd = Crowd::closed(&stage.data, habit, clients, Duration::ZERO);
+pub(crate) async fn peak(plan: &TrialPlan, stage: &LoadStage, clients: u64) -> f64 {
+    let source = LoadSource::new(|number| request::chat(number, LIMIT));
+    let load = LoadGenerator::closed(&stage.data, source, clients, Duration::ZERO);
     // wait: queues and averages settle
     sleep(plan.time(WARM_UP)).await;
     let start = Instant::now();
     // wait: this time is measured
     sleep(plan.time(MEASURED)).await;
     let end = Instant::now();
-    let stories = crowd.end(request::patience(LIMIT)).await;
-    let notes: Vec<&LoadNote> = stories.iter().flat_map(|story| &story.notes).collect();
-    let good =
-        notes.iter().filter(|note| note.is_good() && note.ended > start && note.ended <= end);
+    let records = load.end(request::patience(LIMIT)).await;
+    let attempts: Vec<&LoadAttempt> = records.iter().flat_map(|record| &record.attempts).collect();
+    let good = attempts
+        .iter()
+        .filter(|attempt| attempt.is_good() && attempt.ended > start && attempt.ended <= end);
     good.count() as f64 / (end - start).as_secs_f64()
 }
 
 /// Returns the attempts that were due after `start` and not after `end`.
-pub(crate) fn between(stories: &[Story], start: Instant, end: Instant) -> Vec<&LoadNote> {
-    let notes = stories.iter().flat_map(|story| &story.notes);
-    notes.filter(|note| note.due > start && note.due <= end).collect()
+pub(crate) fn between(records: &[LoadRecord], start: Instant, end: Instant) -> Vec<&LoadAttempt> {
+    let attempts = records.iter().flat_map(|record| &record.attempts);
+    attempts.filter(|attempt| attempt.due > start && attempt.due <= end).collect()
 }
 
 async fn offered(
-    plan: &LoadPlan,
+    plan: &TrialPlan,
     stage: &LoadStage,
     (rate, peak, seed): (f64, f64, u64),
     seen: &mut OverloadResults,
 ) {
-    let habit = Habit::once(|number| request::chat(1_000_000 + number, LIMIT));
-    let crowd = Crowd::open(&stage.data, habit, rate, seed);
+    let source = LoadSource::new(|number| request::chat(1_000_000 + number, LIMIT));
+    let load = LoadGenerator::open(&stage.data, source, rate, seed);
     // wait: queues and averages settle
     sleep(plan.time(WARM_UP)).await;
     let (start, probes) = (Instant::now(), EndpointProbes::start(stage, seed));
@@ -136,38 +135,44 @@ async fn offered(
     let end = Instant::now();
     // The load goes on until the last probe is answered.
     let looks = probes.end().await;
-    let stories = crowd.end(request::patience(LIMIT)).await;
-    let in_time = stories.iter().flat_map(|story| &story.notes).filter(|note| {
-        note.is_good() && note.took() <= LIMIT && note.ended > start && note.ended <= end
+    let records = load.end(request::patience(LIMIT)).await;
+    let in_time = records.iter().flat_map(|record| &record.attempts).filter(|attempt| {
+        attempt.is_good()
+            && attempt.took() <= LIMIT
+            && attempt.ended > start
+            && attempt.ended <= end
     });
-    let good_ms: Vec<f64> = in_time.map(LoadNote::took_ms).collect();
+    let good_ms: Vec<f64> = in_time.map(LoadAttempt::took_ms).collect();
     let goodput = good_ms.len() as f64 / (end - start).as_secs_f64();
-    let notes = between(&stories, start, end);
-    let (lane, lane_ms) = (looks.slowest, looks.p99_ms);
+    let attempts = between(&records, start, end);
+    let (slowest, slowest_ms) = (looks.slowest, looks.p99_ms);
     plan.say(&format!(
-        "offered {rate:.0}/s: goodput {goodput:.1}/s; {}; slowest: {lane}, p99 {lane_ms:.0} ms",
-        kinds(notes.clone())
+        "offered {rate:.0}/s: goodput {goodput:.1}/s; {}; slowest: {slowest}, p99 {slowest_ms:.0} ms",
+        kinds(attempts.clone())
     ));
-    let shed: Vec<&LoadNote> = notes.into_iter().filter(|note| !note.is_good()).collect();
+    let shed: Vec<&LoadAttempt> =
+        attempts.into_iter().filter(|attempt| !attempt.is_good()).collect();
     seen.goodput.push(100.0 * goodput / peak);
-    seen.good_p99_ms.push(quantile(good_ms, 0.99));
-    seen.add_lanes(&looks);
+    seen.good_p99_ms.push(quantile(good_ms, 0.99).unwrap_or(f64::NAN));
+    seen.add_probes(&looks);
     seen.add_shed(&shed);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::note::{NoteEnd, NotedAnswer};
+    use spillway_harness::{AttemptEnd, LoadReply};
+
     use super::*;
 
     #[test]
     fn a_round_without_refusals_has_no_time_of_refusals() {
         let due = Instant::now();
-        let end = NoteEnd::Whole(NotedAnswer { status: 503, ..NotedAnswer::default() });
-        let note = LoadNote { due, ended: due + Duration::from_millis(3), end };
+        let end = AttemptEnd::Whole(LoadReply { status: 503, ..LoadReply::default() });
+        let ended = due + Duration::from_millis(3);
+        let attempt = LoadAttempt { ended, ..LoadAttempt::at_once(due, end) };
         let mut seen = OverloadResults::default();
         seen.add_shed(&[]);
-        seen.add_shed(&[&note]);
+        seen.add_shed(&[&attempt]);
         assert_eq!((seen.shed_ms.len(), seen.shed, seen.without_time), (1, 1, 1));
         assert!((seen.shed_ms[0] - 3.0).abs() < 1e-6);
     }

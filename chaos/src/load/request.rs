@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-
-use super::caller::CallerAsk;
+use spillway_harness::LoadRequest;
 
 /// Tokens of a reply.
 pub(crate) const TOKENS: u32 = 32;
@@ -17,36 +16,26 @@ pub(crate) fn patience(limit: Duration) -> Duration {
 }
 
 /// Returns a chat request. Each number has a prompt of its own, so that no prefix cache helps.
-pub(crate) fn chat(number: u64, limit: Duration) -> CallerAsk {
+pub(crate) fn chat(number: u64, limit: Duration) -> LoadRequest {
     of(&body(number, TOKENS, false), limit)
 }
 
 /// Returns a chat request with a streamed reply of `tokens` tokens.
-pub(crate) fn stream(number: u64, tokens: u32, limit: Duration) -> CallerAsk {
+pub(crate) fn stream(number: u64, tokens: u32, limit: Duration) -> LoadRequest {
     of(&body(number, tokens, true), limit)
 }
 
 /// Returns a chat request with a prompt of about `tokens` tokens.
-pub(crate) fn long(number: u64, tokens: usize, limit: Duration) -> CallerAsk {
+pub(crate) fn long(number: u64, tokens: usize, limit: Duration) -> LoadRequest {
     let mut body = body(number, TOKENS, false);
     body["messages"][0]["content"] = format!("{number} {}", "data ".repeat(tokens)).into();
     of(&body, limit)
 }
 
 /// Wraps `body` into a request that carries its own time limit.
-fn of(body: &Value, limit: Duration) -> CallerAsk {
-    let headers = vec![
-        ("content-type", "application/json".to_owned()),
-        ("x-request-timeout-ms", limit.as_millis().to_string()),
-    ];
-    CallerAsk {
-        method: "POST",
-        path: "/v1/chat/completions".to_owned(),
-        headers,
-        body: body.to_string().into(),
-        patience: patience(limit),
-        dawdle: None,
-    }
+fn of(body: &Value, limit: Duration) -> LoadRequest {
+    LoadRequest::post("/v1/chat/completions", body, patience(limit))
+        .header("x-request-timeout-ms", limit.as_millis())
 }
 
 fn body(number: u64, tokens: u32, is_stream: bool) -> Value {

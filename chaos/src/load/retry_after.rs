@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use spillway_harness::{LoadAttempt, LoadGenerator, LoadRecord, LoadSource, kinds, quantile};
 use tokio::time::sleep;
 
-use super::crowd::{Crowd, Habit};
-use super::note::{LoadNote, Story, kinds};
 use super::overload::peak;
-use super::plan::LoadPlan;
 use super::request;
 use super::stage::{LoadStage, Setting};
+use crate::plan::TrialPlan;
 use crate::trial::TrialReport;
 
 /// Time limit that clients send with their requests.
@@ -37,19 +36,19 @@ struct RetryAfterResults {
     unserved: Vec<f64>,
 }
 
-pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     let setting = Setting::usual(REPLICAS);
     let clients = u64::from(setting.places) * u64::from(REPLICAS) + 4;
     let [mut closed, mut burst, mut sustained]: [RetryAfterResults; 3] = Default::default();
-    for round in 1..=plan.rounds {
+    for round in 1..=plan.trials {
         let stage = LoadStage::new(plan, setting.clone()).await?;
         let peak = peak(plan, &stage, clients).await;
         plan.say(&format!("round {round}: peak {peak:.1} requests/s"));
         let seed = plan.seed + round as u64;
-        note(plan, "closed loop", &closed_loop(plan, &stage, peak).await, &mut closed);
-        note(plan, "burst", &burst_of(plan, &stage, peak, seed).await, &mut burst);
-        note(plan, "sustained", &sustained_load(plan, &stage, peak, seed).await, &mut sustained);
-        plan.done(stage);
+        add(plan, "closed loop", &closed_loop(plan, &stage, peak).await, &mut closed);
+        add(plan, "burst", &burst_of(plan, &stage, peak, seed).await, &mut burst);
+        add(plan, "sustained", &sustained_load(plan, &stage, peak, seed).await, &mut sustained);
+        stage.done(plan);
     }
     let mut report = TrialReport::default();
     let cases = [
@@ -66,75 +65,83 @@ pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
     Ok(report)
 }
 
-fn habit(plan: &LoadPlan) -> Habit {
+fn source(plan: &TrialPlan) -> LoadSource {
     let base = plan.seed * 1_000_000_000;
-    Habit::once(move |number| request::chat(base + number, LIMIT)).patient(ATTEMPTS_MAX)
+    LoadSource::new(move |number| request::chat(base + number, LIMIT)).retrying(ATTEMPTS_MAX)
 }
 
 /// Runs as many clients as would ask for twice the capacity if each were served at once.
-async fn closed_loop(plan: &LoadPlan, stage: &LoadStage, peak: f64) -> Vec<Story> {
+async fn closed_loop(plan: &TrialPlan, stage: &LoadStage, peak: f64) -> Vec<LoadRecord> {
     let places = f64::from(Setting::usual(REPLICAS).places) * f64::from(REPLICAS);
     let service_s = places / peak;
     let clients = (2.0 * peak * (service_s + THINK.as_secs_f64())) as u64;
     plan.say(&format!("{clients} clients"));
-    let crowd = Crowd::closed(&stage.data, habit(plan), clients, THINK);
+    let load = LoadGenerator::closed(&stage.data, source(plan), clients, THINK);
     // wait: new requests come for this long
     sleep(plan.time(CLOSED)).await;
-    until(Instant::now(), crowd).await
+    until(Instant::now(), load).await
 }
 
-async fn burst_of(plan: &LoadPlan, stage: &LoadStage, peak: f64, seed: u64) -> Vec<Story> {
-    let crowd = Crowd::open(&stage.data, habit(plan), 2.0 * peak, seed);
+async fn burst_of(plan: &TrialPlan, stage: &LoadStage, peak: f64, seed: u64) -> Vec<LoadRecord> {
+    let load = LoadGenerator::open(&stage.data, source(plan), 2.0 * peak, seed);
     // wait: the burst lasts this long
     sleep(plan.time(BURST)).await;
-    crowd.set_rate(0.7 * peak);
+    load.set_rate(0.7 * peak);
     // wait: the time after the burst is measured
     sleep(plan.time(CALM)).await;
-    crowd.end(WAIT_MAX + request::patience(LIMIT)).await
+    load.end(WAIT_MAX + request::patience(LIMIT)).await
 }
 
-async fn sustained_load(plan: &LoadPlan, stage: &LoadStage, peak: f64, seed: u64) -> Vec<Story> {
-    let crowd = Crowd::open(&stage.data, habit(plan), 2.0 * peak, seed);
+async fn sustained_load(
+    plan: &TrialPlan,
+    stage: &LoadStage,
+    peak: f64,
+    seed: u64,
+) -> Vec<LoadRecord> {
+    let load = LoadGenerator::open(&stage.data, source(plan), 2.0 * peak, seed);
     // wait: the load is measured for this long
     sleep(plan.time(SUSTAINED)).await;
-    until(Instant::now(), crowd).await
+    until(Instant::now(), load).await
 }
 
-/// Returns the stories that began before `end`. The load goes on until most of them are over.
-async fn until(end: Instant, crowd: Crowd) -> Vec<Story> {
+/// Returns the records that began before `end`. The load goes on until most of them are over.
+async fn until(end: Instant, load: LoadGenerator) -> Vec<LoadRecord> {
     // wait: the load goes on
     sleep(TAIL).await;
-    let stories = crowd.end(WAIT_MAX + request::patience(LIMIT)).await;
-    let counts = |story: &Story| story.notes.first().is_some_and(|note| note.due < end);
-    stories.into_iter().filter(counts).collect()
+    let records = load.end(WAIT_MAX + request::patience(LIMIT)).await;
+    let counts =
+        |record: &LoadRecord| record.attempts.first().is_some_and(|attempt| attempt.due < end);
+    records.into_iter().filter(counts).collect()
 }
 
-fn note(plan: &LoadPlan, name: &str, stories: &[Story], seen: &mut RetryAfterResults) {
-    let retried: Vec<bool> = stories.iter().filter_map(Story::first_retry).collect();
+fn add(plan: &TrialPlan, name: &str, records: &[LoadRecord], seen: &mut RetryAfterResults) {
+    let retried: Vec<bool> = records.iter().filter_map(LoadRecord::first_retry).collect();
     let served = retried.iter().filter(|is_served| **is_served).count();
-    let attempts: usize = stories.iter().map(|story| story.notes.len()).sum();
-    let admitted = stories.iter().filter(|story| story.is_good()).count();
+    let attempts: usize = records.iter().map(|record| record.attempts.len()).sum();
+    let admitted = records.iter().filter(|record| record.is_good()).count();
     let share = |part: usize, of: usize| 100.0 * part as f64 / (of as f64).max(1.0);
-    let first = stories.iter().filter_map(|story| story.notes.first());
-    let second = || stories.iter().filter_map(|story| story.notes.get(1));
-    let waits: Vec<f64> = stories
+    let first = records.iter().filter_map(|record| record.attempts.first());
+    let second = || records.iter().filter_map(|record| record.attempts.get(1));
+    let waits: Vec<f64> = records
         .iter()
-        .flat_map(|story| &story.notes)
-        .filter_map(|note| Some(note.answer()?.retry_after?.as_secs_f64()))
+        .flat_map(|record| &record.attempts)
+        .filter_map(|attempt| Some(attempt.reply()?.retry_after?.as_secs_f64()))
         .collect();
-    let waits = [0.1, 0.5, 0.9].map(|part| super::note::quantile(waits.iter().copied(), part));
+    let waits =
+        [0.1, 0.5, 0.9].map(|part| quantile(waits.iter().copied(), part).unwrap_or(f64::NAN));
     plan.say(&format!(
         "{name}: {served} of {} first retries served; first: {}; second: {}; told to wait {waits:?} s",
         retried.len(),
         kinds(first),
         kinds(second()),
     ));
-    let late: Vec<f64> = second().filter(|note| note.is_good()).map(LoadNote::took_ms).collect();
+    let late: Vec<f64> =
+        second().filter(|attempt| attempt.is_good()).map(LoadAttempt::took_ms).collect();
     plan.say(&format!(
         "{name}: second attempts took p50 {:.0} ms",
-        super::note::quantile(late, 0.5)
+        quantile(late, 0.5).unwrap_or(f64::NAN)
     ));
     seen.served.push(share(served, retried.len()));
     seen.attempts.push(100.0 * attempts as f64 / admitted as f64);
-    seen.unserved.push(share(stories.len() - admitted, stories.len()));
+    seen.unserved.push(share(records.len() - admitted, records.len()));
 }

@@ -2,26 +2,26 @@
 
 use std::time::{Duration, Instant};
 
+use spillway_harness::{LoadClient, LoadGenerator, LoadRecord, LoadSource, kinds};
 use tokio::time::sleep;
 
-use super::caller::Caller;
-use super::crowd::{Crowd, Habit};
-use super::note::{Story, kinds};
-use super::plan::LoadPlan;
 use super::request;
+use crate::plan::{TrialPlan, Wan};
+use crate::trial::TrialReport;
 use crate::trial::client_stream::{self, ClientStream};
-use crate::trial::cluster::{PATIENCE, TrialCluster};
+use crate::trial::cluster::TrialCluster;
+use crate::trial::inside;
+use crate::trial::patience::PATIENCE;
 use crate::trial::site_profile::SiteProfile;
-use crate::trial::{TrialReport, Wan};
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// A replica serves about 43 requests of 32 tokens a second, and is away while its node is. Two
 /// regions then serve all requests, at about two thirds of their capacity.
 /// During the drain notice clients are told to close their kept connections: a client cannot tell
 /// if a connection that ends under its request ended before or after the request arrived.
-const GEAR: SiteProfile = SiteProfile {
+const PROFILE: SiteProfile = SiteProfile {
     profile: "h100",
-    time_scale: "1",
+    time_scale: 1.0,
     places: 16,
     drain_notice_ms: 1_000,
     listener: "",
@@ -50,17 +50,17 @@ struct Restarts {
     leaders: usize,
 }
 
-pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     let mut restarts = Restarts::default();
     let [mut unary, mut streams] = [(0, 0); 2];
-    for round in 1..=plan.rounds {
-        let programs = (plan.binary.as_path(), plan.launcher.as_path());
-        let mut cluster = TrialCluster::geared(Wan::Uniform.topology()?, programs, &[], GEAR)?;
+    for round in 1..=plan.trials {
+        let topology = Wan::Uniform.topology()?;
+        let mut cluster = TrialCluster::with_profile(topology, plan.programs(), &[], PROFILE)?;
         cluster.start_all()?;
         // The first node to stop is the leader, so that leadership is transferred at least once.
         cluster.led_by(0).await?;
         let seed = plan.seed + 100 * round as u64;
-        let crowds = crowds(&cluster, seed).await?;
+        let loads = loads(&cluster, seed).await?;
         for node in cluster.all() {
             // wait: requests are under way everywhere, and effects of the last restart are over
             sleep(plan.time(BETWEEN)).await;
@@ -68,13 +68,13 @@ pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
         }
         // wait: effects of the last restart are measured too
         sleep(plan.time(BETWEEN)).await;
-        for (mine, is_stream) in crowds {
-            let stories = mine.end(request::patience(LIMIT)).await;
-            let notes = stories.iter().flat_map(|story| &story.notes);
-            plan.say(&format!("round {round}: {}", kinds(notes)));
+        for (mine, is_stream) in loads {
+            let records = mine.end(request::patience(LIMIT)).await;
+            let attempts = records.iter().flat_map(|record| &record.attempts);
+            plan.say(&format!("round {round}: {}", kinds(attempts)));
             let of = if is_stream { &mut streams } else { &mut unary };
-            of.0 += stories.iter().filter(|story| !is_whole(story, is_stream)).count();
-            of.1 += stories.len();
+            of.0 += records.iter().filter(|record| !is_whole(record, is_stream)).count();
+            of.1 += records.len();
         }
         if plan.keep {
             plan.say(&format!("logs and configs are kept in {}", cluster.keep_folder().display()));
@@ -101,44 +101,45 @@ impl Restarts {
     }
 }
 
-/// Starts the clients of each region; true marks a crowd of streams. A client tries the next
+/// Starts the clients of each region; true marks a load of streams. A client tries the next
 /// region's node if its own refuses the connection, and repeats nothing else.
-async fn crowds(cluster: &TrialCluster, seed: u64) -> anyhow::Result<Vec<(Crowd, bool)>> {
-    let mut crowds = Vec::new();
+async fn loads(cluster: &TrialCluster, seed: u64) -> anyhow::Result<Vec<(LoadGenerator, bool)>> {
+    let mut loads = Vec::new();
     for node in cluster.all() {
-        let caller = caller(cluster, node)?;
-        caller.ready("/readyz", PATIENCE).await?;
-        let unary = Habit::once(|number| request::chat(number, LIMIT));
-        let streams = Habit::once(|number| request::stream(number, STREAM_TOKENS, LIMIT));
+        let client = client(cluster, node)?;
+        client.ready("/readyz", PATIENCE).await?;
+        let unary = LoadSource::new(|number| request::chat(number, LIMIT));
+        let streams = LoadSource::new(|number| request::stream(number, STREAM_TOKENS, LIMIT));
         let seed = seed + 2 * node as u64;
-        crowds.push((Crowd::open(&caller, unary, RATE, seed), false));
-        crowds.push((Crowd::open(&caller, streams, STREAM_RATE, seed + 1), true));
+        loads.push((LoadGenerator::open(&client, unary, RATE, seed), false));
+        loads.push((LoadGenerator::open(&client, streams, STREAM_RATE, seed + 1), true));
     }
-    Ok(crowds)
+    Ok(loads)
 }
 
-fn caller(cluster: &TrialCluster, first: usize) -> anyhow::Result<Caller> {
+fn client(cluster: &TrialCluster, first: usize) -> anyhow::Result<LoadClient> {
     let count = cluster.sites.len();
     let site = |step: usize| &cluster.sites[(first + step) % count];
     let last = site(count - 1);
-    let mut caller = Caller::inside(&last.namespace, last.data_address())?;
+    let mut client = inside::client(&last.namespace, last.data_address())?;
     for step in (0..count - 1).rev() {
-        caller = Caller::or(&site(step).namespace, site(step).data_address(), caller)?;
+        let nearer = inside::client(&site(step).namespace, site(step).data_address())?;
+        client = nearer.or(client);
     }
-    Ok(caller)
+    Ok(client)
 }
 
 async fn restart(
-    plan: &LoadPlan,
+    plan: &TrialPlan,
     cluster: &mut TrialCluster,
     node: usize,
     restarts: &mut Restarts,
 ) -> anyhow::Result<()> {
     let is_leader = cluster.settled().await?.leader == node;
     let others = cluster.others(node);
-    let flow =
+    let stream =
         |other: &usize| ClientStream::start(&cluster.sites[*other].admin, format!("roll-{other}"));
-    let flows: Vec<ClientStream> = others.iter().map(flow).collect();
+    let streams: Vec<ClientStream> = others.iter().map(stream).collect();
     // wait: until writes are under way
     sleep(client_stream::GAP * 10).await;
     let name = cluster.sites[node].name.clone();
@@ -147,10 +148,10 @@ async fn restart(
     let ended = Instant::now();
     cluster.start(node)?;
     let site = &cluster.sites[node];
-    let own = Caller::inside(&site.namespace, site.data_address())?;
+    let own = inside::client(&site.namespace, site.data_address())?;
     own.ready("/readyz", PATIENCE).await?;
     let ready = Instant::now();
-    let pause = client_stream::longest_pause(&client_stream::all(&flows), told, ready);
+    let pause = client_stream::longest_pause(&client_stream::all(&streams), told, ready);
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     plan.say(&format!(
         "{name} (led: {is_leader}) ended with {status} in {:.0} ms and was ready {:.0} ms later; \
@@ -168,30 +169,31 @@ async fn restart(
     Ok(())
 }
 
-fn is_whole(story: &Story, is_stream: bool) -> bool {
-    let answer = story.notes.last().and_then(|note| note.answer());
-    let is_done = || answer.is_some_and(|answer| request::told(&answer.body).1);
-    story.is_good() && (!is_stream || is_done())
+fn is_whole(record: &LoadRecord, is_stream: bool) -> bool {
+    let reply = record.attempts.last().and_then(|attempt| attempt.reply());
+    let is_done = || reply.is_some_and(|reply| request::told(&reply.body).1);
+    record.is_good() && (!is_stream || is_done())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::note::{LoadNote, NoteEnd, NotedAnswer};
+    use spillway_harness::{AttemptEnd, LoadAttempt, LoadReply};
+
     use super::*;
 
     #[test]
     fn a_stream_without_its_end_is_not_whole() {
-        let story = |body: &'static str, status| {
-            let answer = NotedAnswer { status, body: body.into(), ..NotedAnswer::default() };
+        let record = |body: &'static str, status| {
+            let reply = LoadReply { status, body: body.into(), ..LoadReply::default() };
             let now = Instant::now();
-            Story {
+            LoadRecord {
                 number: 1,
-                notes: vec![LoadNote { due: now, ended: now, end: NoteEnd::Whole(answer) }],
+                attempts: vec![LoadAttempt::at_once(now, AttemptEnd::Whole(reply))],
             }
         };
-        assert!(is_whole(&story("data: [DONE]\n\n", 200), true));
-        assert!(!is_whole(&story("data: {}\n\n", 200), true));
-        assert!(is_whole(&story("{}", 200), false));
-        assert!(!is_whole(&story("data: [DONE]\n\n", 503), true));
+        assert!(is_whole(&record("data: [DONE]\n\n", 200), true));
+        assert!(!is_whole(&record("data: {}\n\n", 200), true));
+        assert!(is_whole(&record("{}", 200), false));
+        assert!(!is_whole(&record("data: [DONE]\n\n", 503), true));
     }
 }

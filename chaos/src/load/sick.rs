@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use spillway_harness::{
+    LoadAttempt, LoadGenerator, LoadRecord, LoadRequest, LoadSource, good_ms, kinds,
+};
 use tokio::time::sleep;
 
-use super::caller::CallerAsk;
-use super::crowd::{Crowd, Habit};
-use super::note::{LoadNote, Story, good_ms, kinds};
-use super::plan::LoadPlan;
 use super::request;
 use super::stage::{LoadStage, Setting};
+use crate::plan::TrialPlan;
 use crate::trial::TrialReport;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -38,11 +38,11 @@ const LISTENER: &str = "trusted_proxies = [\"127.0.0.0/8\"]\nauth = \"headers\""
 
 /// Requests of the calm tenant, by phase.
 struct SickReport {
-    before: Vec<LoadNote>,
+    before: Vec<LoadAttempt>,
     /// Requests sent after the node knew of the trouble, or after it had lasted for a while.
-    during: Vec<LoadNote>,
+    during: Vec<LoadAttempt>,
     /// Requests sent between the start of the trouble and `during`.
-    first: Vec<LoadNote>,
+    first: Vec<LoadAttempt>,
     /// Time until the node noticed the sick replica; `None` if it did not.
     known: Option<Duration>,
 }
@@ -90,11 +90,11 @@ fn troubles() -> Vec<(&'static str, Trouble)> {
     ]
 }
 
-pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     let mut report = TrialReport::default();
     for (name, trouble) in troubles() {
         let mut seen = SickResults::default();
-        for round in 1..=plan.rounds {
+        for round in 1..=plan.trials {
             let told = once(plan, &trouble, plan.seed + round as u64).await?;
             let [was, is] = told.p95_ms();
             plan.say(&format!(
@@ -122,6 +122,7 @@ impl SickResults {
 
     fn report(self, name: &str, trouble: &Trouble, report: &mut TrialReport) {
         report.quantity(format!("{name}: change of another's p95"), "%", Some(AIM), self.changes);
+        // A tenant's trouble is no fault of a replica, so there is nothing to find out.
         if let Trouble::Replica(_) = trouble {
             let rounds = self.tries.len();
             report.figure(format!("{name}: until that is known"), None, self.known_ms);
@@ -138,7 +139,7 @@ impl SickResults {
 impl SickReport {
     /// Returns the p95 before the trouble and during it, in milliseconds.
     fn p95_ms(&self) -> [f64; 2] {
-        [&self.before, &self.during].map(|notes| good_ms(notes, 0.95))
+        [&self.before, &self.during].map(|attempts| good_ms(attempts, 0.95))
     }
 
     /// Counts the failed requests, without the few that may probe the sick replica.
@@ -149,25 +150,27 @@ impl SickReport {
 
     /// Counts the failed requests at a replica that is known to be sick.
     fn tries(&self) -> usize {
-        let is_try = |note: &&LoadNote| self.known.is_some() && !note.is_good() && is_of_sick(note);
+        let is_try = |attempt: &&LoadAttempt| {
+            self.known.is_some() && !attempt.is_good() && is_of_sick(attempt)
+        };
         self.during.iter().filter(is_try).count()
     }
 }
 
-fn bad(notes: &[LoadNote]) -> usize {
-    notes.iter().filter(|note| !note.is_good()).count()
+fn bad(attempts: &[LoadAttempt]) -> usize {
+    attempts.iter().filter(|attempt| !attempt.is_good()).count()
 }
 
 /// Returns true if the sick replica replied.
-fn is_of_sick(note: &LoadNote) -> bool {
-    note.answer().is_some_and(|answer| answer.replica == format!("gpu-{SICK}"))
+fn is_of_sick(attempt: &LoadAttempt) -> bool {
+    attempt.reply().is_some_and(|reply| reply.replica == format!("gpu-{SICK}"))
 }
 
-async fn once(plan: &LoadPlan, trouble: &Trouble, seed: u64) -> anyhow::Result<SickReport> {
+async fn once(plan: &TrialPlan, trouble: &Trouble, seed: u64) -> anyhow::Result<SickReport> {
     let setting = Setting { listener: LISTENER, ..Setting::usual(REPLICAS) };
     let stage = LoadStage::new(plan, setting).await?;
-    let calm = Habit::once(|number| of("calm", request::chat(number, LIMIT)));
-    let crowd = Crowd::open(&stage.data, calm, CALM_RATE, seed);
+    let calm = LoadSource::new(|number| of("calm", request::chat(number, LIMIT)));
+    let load = LoadGenerator::open(&stage.data, calm, CALM_RATE, seed);
     // wait: latencies of replicas are learned in the first seconds
     sleep(plan.time(SETTLING)).await;
     let start = Instant::now();
@@ -189,17 +192,17 @@ async fn once(plan: &LoadPlan, trouble: &Trouble, seed: u64) -> anyhow::Result<S
     // wait: this time is measured
     sleep(plan.time(DURING)).await;
     let end = Instant::now();
-    let stories = crowd.end(request::patience(LIMIT)).await;
+    let records = load.end(request::patience(LIMIT)).await;
     if let Some(wild) = wild {
-        let stories = wild.end(Duration::ZERO).await;
-        let notes = stories.iter().flat_map(|story| &story.notes);
-        plan.say(&format!("the wild one: {}", kinds(notes)));
+        let records = wild.end(Duration::ZERO).await;
+        let attempts = records.iter().flat_map(|record| &record.attempts);
+        plan.say(&format!("the wild one: {}", kinds(attempts)));
     }
-    plan.done(stage);
+    stage.done(plan);
     Ok(SickReport {
-        before: within(&stories, start, trouble_began),
-        during: within(&stories, settled, end),
-        first: within(&stories, trouble_began, settled),
+        before: within(&records, start, trouble_began),
+        during: within(&records, settled, end),
+        first: within(&records, trouble_began, settled),
         known,
     })
 }
@@ -220,42 +223,48 @@ async fn known(stage: &LoadStage) -> anyhow::Result<Option<Duration>> {
 
 /// Returns true if the node sends requests to the replica that gets the fault.
 async fn is_open(stage: &LoadStage) -> anyhow::Result<bool> {
-    let open = format!("replica=\"gpu-{SICK}\",admission=\"open\"");
-    Ok(stage.page().await?.sum("spillway_replica_admission", &open) > 0.0)
+    let (page, replica) = (stage.page().await?, format!("gpu-{SICK}"));
+    let labels = [("replica", replica.as_str()), ("admission", "open")];
+    Ok(page.sum("spillway_replica_admission", &labels) > 0.0)
 }
 
-fn within(stories: &[Story], start: Instant, end: Instant) -> Vec<LoadNote> {
-    let notes = stories.iter().flat_map(|story| &story.notes);
-    notes.filter(|note| note.due > start && note.due <= end).cloned().collect()
+fn within(records: &[LoadRecord], start: Instant, end: Instant) -> Vec<LoadAttempt> {
+    let attempts = records.iter().flat_map(|record| &record.attempts);
+    attempts.filter(|attempt| attempt.due > start && attempt.due <= end).cloned().collect()
 }
 
 /// Adds the tenant's header to a request.
-fn of(tenant: &str, mut ask: CallerAsk) -> CallerAsk {
-    ask.headers.push(("x-spillway-tenant", tenant.to_owned()));
-    ask
+fn of(tenant: &str, request: LoadRequest) -> LoadRequest {
+    request.header("x-spillway-tenant", tenant)
 }
 
-async fn begin(stage: &LoadStage, trouble: &Trouble, seed: u64) -> anyhow::Result<Option<Crowd>> {
+async fn begin(
+    stage: &LoadStage,
+    trouble: &Trouble,
+    seed: u64,
+) -> anyhow::Result<Option<LoadGenerator>> {
     const OTHERS: u64 = 1_000_000;
     let data = &stage.data;
     Ok(match trouble {
         Trouble::Flood(rate) => {
-            let habit = Habit::once(|number| of("wild", request::chat(OTHERS + number, LIMIT)));
-            Some(Crowd::open(data, habit, *rate, seed))
+            let source =
+                LoadSource::new(|number| of("wild", request::chat(OTHERS + number, LIMIT)));
+            Some(LoadGenerator::open(data, source, *rate, seed))
         }
         Trouble::Long(rate, tokens) => {
             let tokens = *tokens;
-            let habit = Habit::once(move |number| {
+            let source = LoadSource::new(move |number| {
                 of("wild", request::long(OTHERS + number, tokens, LIMIT))
             });
-            Some(Crowd::open(data, habit, *rate, seed))
+            Some(LoadGenerator::open(data, source, *rate, seed))
         }
         Trouble::Slow(streams) => {
-            let habit = Habit::once(|number| {
-                let ask = request::stream(OTHERS + number, 4_000, Duration::from_secs(600));
-                of("wild", CallerAsk { dawdle: Some(Duration::from_secs(5)), ..ask })
+            let source = LoadSource::new(|number| {
+                let request = request::stream(OTHERS + number, 4_000, Duration::from_secs(600));
+                let read_pause = Some(Duration::from_secs(5));
+                of("wild", LoadRequest { read_pause, ..request })
             });
-            Some(Crowd::closed(data, habit, *streams, Duration::from_secs(1)))
+            Some(LoadGenerator::closed(data, source, *streams, Duration::from_secs(1)))
         }
         Trouble::Replica(fault) => {
             stage.fault(SICK, fault).await?;
@@ -266,34 +275,36 @@ async fn begin(stage: &LoadStage, trouble: &Trouble, seed: u64) -> anyhow::Resul
 
 #[cfg(test)]
 mod tests {
-    use super::super::note::{NoteEnd, NotedAnswer};
+    use spillway_harness::{AttemptEnd, LoadReply};
+
     use super::*;
 
-    fn notes(count: usize, status: u16, replica: &str) -> Vec<LoadNote> {
+    fn attempts(count: usize, status: u16, replica: &str) -> Vec<LoadAttempt> {
         let due = Instant::now();
-        let answer = NotedAnswer { status, replica: replica.to_owned(), ..NotedAnswer::default() };
-        vec![LoadNote { due, ended: due, end: NoteEnd::Whole(answer) }; count]
+        let reply = LoadReply { status, replica: replica.to_owned(), ..LoadReply::default() };
+        vec![LoadAttempt::at_once(due, AttemptEnd::Whole(reply)); count]
     }
 
-    fn told(during: Vec<LoadNote>, known: Option<Duration>) -> SickReport {
+    fn told(during: Vec<LoadAttempt>, known: Option<Duration>) -> SickReport {
         SickReport { before: Vec::new(), during, first: Vec::new(), known }
     }
 
     #[test]
     fn only_a_few_failures_at_a_sick_replica_are_tries() {
         let known = Some(Duration::from_secs(1));
-        let of = |good, tries| [notes(good, 200, "gpu-1"), notes(tries, 500, "gpu-0")].concat();
+        let of =
+            |good, tries| [attempts(good, 200, "gpu-1"), attempts(tries, 500, "gpu-0")].concat();
         assert_eq!(told(of(97, 3), known).failed(), 0);
         assert_eq!(told(of(90, 10), known).failed(), 7);
         assert_eq!(told(of(980, 20), known).failed(), 0);
         assert_eq!(told(of(970, 30), known).failed(), 10);
-        assert_eq!(told(notes(2, 500, "gpu-1"), known).failed(), 2);
+        assert_eq!(told(attempts(2, 500, "gpu-1"), known).failed(), 2);
     }
 
     #[test]
     fn a_sick_replica_that_is_never_found_out_is_broken_and_has_no_tries() {
         let mut seen = SickResults::default();
-        seen.add(&told(notes(2, 500, "gpu-0"), None));
+        seen.add(&told(attempts(2, 500, "gpu-0"), None));
         assert_eq!((seen.unknown, seen.failed, seen.known_ms.len()), (1, 2, 0));
         let mut report = TrialReport::default();
         seen.report("it", &Trouble::Replica(Value::Null), &mut report);

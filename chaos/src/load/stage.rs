@@ -3,16 +3,17 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::Value;
+use spillway_harness::{LoadClient, Process, ScrapedPage, emulate};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::caller::Caller;
-use super::plan::LoadPlan;
-use crate::trial::process::Process;
+use crate::plan::TrialPlan;
+use crate::trial::inside;
 use crate::wan::{ControlAnswer, ControlCommand, WanNetwork, config};
 
 /// Name of the region, which has no neighbours.
@@ -39,8 +40,8 @@ pub(crate) struct Setting {
 
 /// Node with its replicas. Dropping this ends all of them.
 pub(crate) struct LoadStage {
-    pub(crate) data: Caller,
-    pub(crate) admin: Caller,
+    pub(crate) data: LoadClient,
+    pub(crate) admin: LoadClient,
     node: Process,
     replicas: Vec<Option<Process>>,
     setting: Setting,
@@ -74,19 +75,18 @@ impl Setting {
 
 impl LoadStage {
     /// Starts the node and the replicas, and waits until a request can be served.
-    pub(crate) async fn new(plan: &LoadPlan, setting: Setting) -> anyhow::Result<Self> {
+    pub(crate) async fn new(plan: &TrialPlan, setting: Setting) -> anyhow::Result<Self> {
         let mut network = WanNetwork::start(config::parse(WAN, Path::new("."))?)?;
         network.guard(&plan.launcher).context("start the sweeper")?;
         let folder = tempfile::Builder::new().prefix("spillway-load-").tempdir()?;
         let path = folder.path().join("node.toml");
         std::fs::write(&path, setting.config()?).context("write a config")?;
-        let namespace = network.namespace(REGION, 1).context("a namespace")?;
-        let arguments = ["run", "--config", &path.to_string_lossy()];
-        let log = folder.path().join("node.log");
-        let node = Process::start(namespace, &plan.binary, &arguments, &log)?;
-        let inside = place(&network)?;
-        let caller = |port| Caller::inside(&inside, SocketAddr::from(([127, 0, 0, 1], port)));
-        let (data, admin) = (caller(DATA_PORT)?, caller(ADMIN_PORT)?);
+        let mut command = Command::new(&plan.binary);
+        command.args(["run", "--config"]).arg(path);
+        let node = inside::start(&network, REGION, &mut command, &folder.path().join("node.log"))?;
+        let namespace = place(&network)?;
+        let client = |port| inside::client(&namespace, local(port));
+        let (data, admin) = (client(DATA_PORT)?, client(ADMIN_PORT)?);
         let replicas = (0..setting.replicas).map(|_| None).collect();
         let binary = plan.binary.clone();
         let mut stage = Self { data, admin, node, replicas, setting, binary, network, folder };
@@ -96,32 +96,25 @@ impl LoadStage {
         for index in 0..stage.replicas.len() {
             stage.replica(index)?.ready("/health", PATIENCE).await?;
         }
-        stage.settled().await.with_context(|| stage.last_words())?;
+        stage.settled().await.with_context(|| stage.node.last_lines())?;
         Ok(stage)
     }
 
-    fn last_words(&mut self) -> String {
-        format!("the node: {}", self.node.last_words().unwrap_or_default())
-    }
-
-    /// Keeps logs and configs after the end of the stage, and returns their folder.
-    pub(crate) fn keep_folder(&mut self) -> PathBuf {
-        self.folder.disable_cleanup(true);
-        self.folder.path().to_owned()
+    /// Ends the stage, and keeps its logs and configs if the plan says so.
+    pub(crate) fn done(mut self, plan: &TrialPlan) {
+        if plan.keep {
+            self.folder.disable_cleanup(true);
+            plan.say(&format!("logs and configs are kept in {}", self.folder.path().display()));
+        }
     }
 
     /// Starts the replica of this index, which must not be running.
     pub(crate) fn start_replica(&mut self, index: usize) -> anyhow::Result<()> {
         let Setting { profile, time_scale, .. } = &self.setting;
-        let listen = format!("127.0.0.1:{}", self.port(index)?);
-        let scale = time_scale.to_string();
-        let words = ["emulate", "--listen", &listen, "--model", "tiny"];
-        let machine = ["--profile", *profile, "--time-scale", &scale];
-        let namespace = self.network.namespace(REGION, 1).context("a namespace")?;
+        let mut command = Command::new(&self.binary);
+        command.args(emulate(local(self.port(index)?), "tiny", profile, *time_scale));
         let log = self.folder.path().join(format!("replica-{index}.log"));
-        let process =
-            Process::start(namespace, &self.binary, &[words.as_slice(), &machine].concat(), &log)?;
-        self.replicas[index] = Some(process);
+        self.replicas[index] = Some(inside::start(&self.network, REGION, &mut command, &log)?);
         Ok(())
     }
 
@@ -139,9 +132,8 @@ impl LoadStage {
     }
 
     /// Returns a client of the replica itself, without the gateway.
-    pub(crate) fn replica(&self, index: usize) -> anyhow::Result<Caller> {
-        let address = SocketAddr::from(([127, 0, 0, 1], self.port(index)?));
-        Ok(Caller::inside(&place(&self.network)?, address)?)
+    pub(crate) fn replica(&self, index: usize) -> anyhow::Result<LoadClient> {
+        Ok(inside::client(&place(&self.network)?, local(self.port(index)?))?)
     }
 
     fn port(&self, index: usize) -> anyhow::Result<u16> {
@@ -150,10 +142,8 @@ impl LoadStage {
 
     /// Sets the fault of a replica, as JSON; `{"kind": "none"}` heals it.
     pub(crate) async fn fault(&self, index: usize, fault: &Value) -> anyhow::Result<()> {
-        let body = serde_json::json!({ "fault": fault }).to_string();
-        let (status, said) = self.replica(index)?.post("/emulator/fault", body).await?;
-        anyhow::ensure!(status < 300, "a fault: {status} {said:?}");
-        Ok(())
+        let body = serde_json::json!({ "fault": fault });
+        self.replica(index)?.post("/emulator/fault", body).await
     }
 
     /// Waits until the node is ready and all replicas are open and past their slow start.
@@ -162,8 +152,8 @@ impl LoadStage {
         let start = Instant::now();
         loop {
             let page = self.page().await?;
-            let open = page.sum("spillway_replica_admission", "admission=\"open\"");
-            let ramp = page.sum("spillway_replica_ramp", "");
+            let open = page.sum("spillway_replica_admission", &[("admission", "open")]);
+            let ramp = page.sum("spillway_replica_ramp", &[]);
             // Sums of fractions may miss the whole number by rounding.
             let all = f64::from(self.setting.replicas) - 0.01;
             if open >= all && ramp >= all {
@@ -175,9 +165,8 @@ impl LoadStage {
         }
     }
 
-    pub(crate) async fn page(&self) -> anyhow::Result<StagePage> {
-        let bytes = self.admin.get("/metrics").await?;
-        Ok(StagePage(String::from_utf8_lossy(&bytes).into_owned()))
+    pub(crate) async fn page(&self) -> anyhow::Result<ScrapedPage> {
+        ScrapedPage::scrape(&self.admin).await
     }
 
     /// Returns the resident memory of the node's process in bytes.
@@ -189,26 +178,8 @@ impl LoadStage {
     }
 }
 
-/// Page of Prometheus metrics.
-pub(crate) struct StagePage(String);
-
-impl StagePage {
-    /// Returns the series of a name that are not zero, for a person to read.
-    pub(crate) fn lines(&self, name: &str) -> String {
-        let lines = self.0.lines().filter(|line| line.starts_with(name) && !line.ends_with(" 0"));
-        lines.collect::<Vec<_>>().join(" ")
-    }
-
-    /// Sums the series of a name that have `label` among their labels.
-    pub(crate) fn sum(&self, name: &str, label: &str) -> f64 {
-        let series = |line: &&str| {
-            let rest = line.strip_prefix(name);
-            rest.is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
-        };
-        let value =
-            |line: &str| line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok());
-        self.0.lines().filter(series).filter_map(value).sum()
-    }
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 fn place(network: &WanNetwork) -> anyhow::Result<String> {
@@ -216,18 +187,4 @@ fn place(network: &WanNetwork) -> anyhow::Result<String> {
         anyhow::bail!("the network answered something else");
     };
     Ok(places.first().context("a place")?.namespace.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn series_are_added_up_by_name_and_label() {
-        let page =
-            StagePage("a{x=\"1\"} 2\na{x=\"2\"} 3.5\nab{x=\"1\"} 100\na 1\n# a 7\n".to_owned());
-        assert!((page.sum("a", "") - 6.5).abs() < 1e-9);
-        assert!((page.sum("a", "x=\"1\"") - 2.0).abs() < 1e-9);
-        assert!((page.sum("b", "")).abs() < 1e-9);
-    }
 }

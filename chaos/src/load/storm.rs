@@ -3,13 +3,12 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use spillway_harness::{LoadAttempt, LoadGenerator, LoadSource, ScrapedPage, kinds};
 use tokio::time::sleep;
 
-use super::crowd::{Crowd, Habit};
-use super::note::{LoadNote, kinds};
-use super::plan::LoadPlan;
 use super::request;
 use super::stage::{LoadStage, Setting};
+use crate::plan::TrialPlan;
 use crate::trial::TrialReport;
 
 const LIMIT: Duration = Duration::from_secs(4);
@@ -102,11 +101,11 @@ impl StormResults {
     }
 }
 
-pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
+pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     let mut report = TrialReport::default();
     for storm in storms() {
         let [mut retried, mut earned, mut served]: [Vec<f64>; 3] = Default::default();
-        for round in 1..=plan.rounds {
+        for round in 1..=plan.trials {
             let seen = once(plan, &storm, plan.seed + round as u64).await?;
             retried.push(seen.per_hundred(seen.retried));
             earned.push(seen.per_hundred(seen.earned()));
@@ -123,17 +122,14 @@ pub(crate) async fn run(plan: &LoadPlan) -> anyhow::Result<TrialReport> {
     Ok(report)
 }
 
-async fn once(plan: &LoadPlan, storm: &Storm, seed: u64) -> anyhow::Result<StormResults> {
+async fn once(plan: &TrialPlan, storm: &Storm, seed: u64) -> anyhow::Result<StormResults> {
     let stage = LoadStage::new(plan, Setting::usual(REPLICAS)).await?;
-    let retries = |page: &super::stage::StagePage| page.sum("spillway_retries_total", "");
+    let retries = |page: &ScrapedPage| page.sum("spillway_retries_total", &[]);
     // Each request may always be repeated (idempotency key), so only the retry budget limits
     // retries.
-    let make = |number| {
-        let mut ask = request::chat(number, LIMIT);
-        ask.headers.push(("idempotency-key", format!("k-{number}")));
-        ask
-    };
-    let come = || Crowd::open(&stage.data, Habit::once(make), storm.rate, seed);
+    let make =
+        |number| request::chat(number, LIMIT).header("idempotency-key", format!("k-{number}"));
+    let come = || LoadGenerator::open(&stage.data, LoadSource::new(make), storm.rate, seed);
     // Without a calm time no request is sent before the fault, so no connection is open.
     let early = (!storm.calm.is_zero()).then(come);
     // wait: everything is well for this long
@@ -143,17 +139,17 @@ async fn once(plan: &LoadPlan, storm: &Storm, seed: u64) -> anyhow::Result<Storm
     for replica in 0..storm.replicas {
         stage.fault(replica, &storm.fault).await?;
     }
-    let crowd = early.unwrap_or_else(come);
+    let load = early.unwrap_or_else(come);
     // wait: the replicas fail for this long
     sleep(plan.time(FAULTY)).await;
-    let stories = crowd.end(request::patience(LIMIT)).await;
-    let notes = stories.iter().flat_map(|story| &story.notes);
-    let notes: Vec<&LoadNote> = notes.filter(|note| note.due >= faulty).collect();
-    let good = notes.iter().filter(|note| note.is_good()).count();
+    let records = load.end(request::patience(LIMIT)).await;
+    let attempts = records.iter().flat_map(|record| &record.attempts);
+    let attempts: Vec<&LoadAttempt> = attempts.filter(|attempt| attempt.due >= faulty).collect();
+    let good = attempts.iter().filter(|attempt| attempt.is_good()).count();
     let retried = retries(&stage.page().await?) - before;
-    plan.say(&format!("{}: {retried} retries; {}", storm.name, kinds(notes.iter().copied())));
-    plan.done(stage);
-    Ok(StormResults { sent: notes.len(), good, retried, stored: storm.stored(calm) })
+    plan.say(&format!("{}: {retried} retries; {}", storm.name, kinds(attempts.iter().copied())));
+    stage.done(plan);
+    Ok(StormResults { sent: attempts.len(), good, retried, stored: storm.stored(calm) })
 }
 
 #[cfg(test)]

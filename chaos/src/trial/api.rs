@@ -5,11 +5,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::client::{ApiAnswer, ApiClient, CallError};
+use super::patience::patiently;
 
 /// Time limit of a call, longer than the 10 s that the API takes at most.
 const LIMIT: Duration = Duration::from_secs(13);
 /// Time limit of a status, which the API answers at once.
 const STATUS_LIMIT: Duration = Duration::from_secs(2);
+
+/// Time limit of a chat request, longer than a forwarded one ever takes.
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// Result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +75,7 @@ impl ApiClient {
         let headers: Vec<_> = headers.into_iter().collect();
         match self.send(("PUT", &path), &headers, body, LIMIT).await {
             Ok(answer) => of_write(&answer),
+            // What was not sent cannot take effect.
             Err(CallError::Unsent(why)) => Write::Refused(why),
             Err(CallError::Lost(_)) => Write::Unknown,
         }
@@ -88,11 +93,12 @@ impl ApiClient {
             consistency: body["consistency"].as_str().unwrap_or_default().to_owned(),
             age_ms: body["age_ms"].as_u64(),
         };
-        match (answer.status.as_u16(), code(body)) {
+        match (answer.status, code(body)) {
             (200, _) => match value(&body["item"]) {
                 Some(found) => ApiRead::Value(Some(found), freshness),
                 None => ApiRead::Refused(format!("not readable: {body}")),
             },
+            // Only this code says that the key is absent; any other 404 says nothing about it.
             (404, "not_found") => ApiRead::Value(None, freshness),
             (status, code) => ApiRead::Refused(format!("{status} {code}")),
         }
@@ -124,7 +130,7 @@ impl ApiClient {
     pub(crate) async fn hand_over(&self, to: &str) -> bool {
         let body = json!({ "to": to }).to_string();
         let answer = self.send(("POST", "/v1/leader"), &[], body, LIMIT).await;
-        answer.is_ok_and(|answer| answer.status.is_success())
+        answer.is_ok_and(|answer| answer.is_success())
     }
 
     /// Allows operators' commands from a node. Returns false if that was refused or not answered.
@@ -132,19 +138,24 @@ impl ApiClient {
         let body = json!({ "operators": true }).to_string();
         let path = format!("/v1/nodes/{node}/operators");
         let answer = self.send(("POST", &path), &[], body, LIMIT).await;
-        answer.is_ok_and(|answer| answer.status.is_success())
+        answer.is_ok_and(|answer| answer.is_success())
+    }
+
+    /// Waits until chat requests are served.
+    pub(crate) async fn serves(&self) -> anyhow::Result<()> {
+        patiently("requests are not served", async || self.chat().await).await
     }
 
     /// Sends a chat request. Anything but a successful reply is an error.
-    pub(crate) async fn chat(&self, limit: Duration) -> Result<(), String> {
+    pub(crate) async fn chat(&self) -> Result<(), String> {
         let body = json!({
             "model": "tiny", "max_tokens": 4,
             "messages": [{ "role": "user", "content": "Count to four." }],
         });
         let headers = [("content-type", "application/json")];
         let to = ("POST", "/v1/chat/completions");
-        match self.send(to, &headers, body.to_string(), limit).await {
-            Ok(answer) if answer.status.is_success() => Ok(()),
+        match self.send(to, &headers, body.to_string(), REQUEST_LIMIT).await {
+            Ok(answer) if answer.is_success() => Ok(()),
             Ok(answer) => Err(format!("{} {}", answer.status, answer.body)),
             Err(error) => Err(error.to_string()),
         }
@@ -161,7 +172,7 @@ fn value(item: &Value) -> Option<(u64, u64)> {
 }
 
 fn of_write(answer: &ApiAnswer) -> Write {
-    match (answer.status.as_u16(), code(&answer.body)) {
+    match (answer.status, code(&answer.body)) {
         (200, _) => answer.body["version"].as_u64().map_or(Write::Unknown, Write::Done),
         (409, "conflict") => Write::Conflict,
         // These statuses leave open if the write takes effect.
@@ -172,21 +183,19 @@ fn of_write(answer: &ApiAnswer) -> Write {
 
 #[cfg(test)]
 mod tests {
-    use hyper::StatusCode;
-
     use super::*;
 
     #[test]
     fn only_a_promise_counts_as_refused() {
         let write = |status, code: &str| {
             let body = json!({ "error": { "code": code } });
-            of_write(&ApiAnswer { status: StatusCode::from_u16(status).unwrap(), body })
+            of_write(&ApiAnswer { status, body })
         };
         assert_eq!(write(503, "no_quorum"), Write::Refused("503 no_quorum".to_owned()));
         assert_eq!(write(409, "conflict"), Write::Conflict);
         assert_eq!(write(504, "unknown_outcome"), Write::Unknown);
         assert_eq!(write(500, "internal"), Write::Unknown);
-        let done = ApiAnswer { status: StatusCode::OK, body: json!({ "version": 7 }) };
+        let done = ApiAnswer { status: 200, body: json!({ "version": 7 }) };
         assert_eq!(of_write(&done), Write::Done(7));
     }
 }

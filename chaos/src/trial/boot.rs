@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::cluster::TrialCluster;
-use super::plan::TrialPlan;
 use super::report::TrialReport;
+use crate::plan::TrialPlan;
 
 /// Bound of the random pauses between starts, in milliseconds.
 const TOGETHER_MS: u64 = 400;

@@ -6,8 +6,8 @@ use tokio::time::sleep;
 
 use super::client_stream::{self, ClientStream};
 use super::cluster::TrialCluster;
-use super::plan::TrialPlan;
 use super::report::TrialReport;
+use crate::plan::TrialPlan;
 
 /// Length of the partition: several leases. A follower without pre-vote would start an election in
 /// this time.
@@ -25,10 +25,11 @@ pub(crate) async fn run(
         let before = cluster.settled().await?;
         let others = cluster.others(before.leader);
         let apart = others[trial % others.len()];
+        // The node cut off from the leader may be unable to write, so only the others are measured.
         let bridged = others.iter().copied().filter(|node| *node != apart).chain([before.leader]);
-        let flow =
+        let stream =
             |node: usize| ClientStream::start(&cluster.sites[node].admin, format!("flow-{node}"));
-        let flows: Vec<ClientStream> = bridged.map(flow).collect();
+        let streams: Vec<ClientStream> = bridged.map(stream).collect();
         cluster.part(before.leader, apart).await?;
         let start = Instant::now();
         // wait: the partition lasts this long
@@ -36,8 +37,8 @@ pub(crate) async fn run(
         cluster.heal().await?;
         // wait: writes are measured for this long
         sleep(AFTER).await;
-        let notes = client_stream::all(&flows);
-        drop(flows);
+        let notes = client_stream::all(&streams);
+        drop(streams);
         let pause = client_stream::longest_pause(&notes, start, start + APART + AFTER);
         pauses_ms.push(pause.as_secs_f64() * 1e3);
         written += notes.len();

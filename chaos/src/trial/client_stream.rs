@@ -1,23 +1,23 @@
-//! Steady flow of writes to one node, in an open loop.
+//! Steady stream of writes to one node, in an open loop.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use spillway_harness::spawn;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::api::Write;
 use super::client::ApiClient;
-use super::cluster::PATIENCE;
-use super::task::spawn;
+use super::patience::PATIENCE;
 
 /// Most writes in flight: those of the 10 s that one write may take.
 const IN_FLIGHT_MAX: usize = 256;
 /// Interval between two writes.
 pub(crate) const GAP: Duration = Duration::from_millis(50);
 
-/// Writes to one node, one each [`GAP`]. Dropping this ends the flow.
+/// Writes to one node, one each [`GAP`]. Dropping this ends the stream.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
     notes: Arc<Mutex<Vec<StreamNote>>>,
@@ -76,21 +76,24 @@ async fn run(admin: ApiClient, key: String, notes: Arc<Mutex<Vec<StreamNote>>>) 
     }
 }
 
-/// Returns the writes that have ended, of all flows.
-pub(crate) fn all(flows: &[ClientStream]) -> Vec<StreamNote> {
-    flows.iter().flat_map(ClientStream::notes).collect()
+/// Returns the writes that have ended, of all streams.
+pub(crate) fn all(streams: &[ClientStream]) -> Vec<StreamNote> {
+    streams.iter().flat_map(ClientStream::notes).collect()
 }
 
 /// Waits for a write that began after `since` and was done. Returns the time of its end.
-pub(crate) async fn first_done(flows: &[ClientStream], since: Instant) -> anyhow::Result<Instant> {
+pub(crate) async fn first_done(
+    streams: &[ClientStream],
+    since: Instant,
+) -> anyhow::Result<Instant> {
     loop {
-        let notes = all(flows);
+        let notes = all(streams);
         let done = notes.iter().filter(|note| note.start > since && note.is_done());
         if let Some(end) = done.map(|note| note.end).min() {
             return Ok(end);
         }
         anyhow::ensure!(since.elapsed() < PATIENCE, "no write was done: {:?}", notes.last());
-        // wait: for the next write of a flow to end; its own note has the exact time
+        // wait: for the next write of a stream to end; its own note has the exact time
         sleep(Duration::from_millis(5)).await;
     }
 }

@@ -1,27 +1,25 @@
 //! Cluster of real nodes in an emulated network.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus};
+use std::time::Instant;
 
 use anyhow::Context as _;
+use spillway_harness::{Process, emulate, spawn};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::api::{Status, Write};
 use super::files;
-use super::process::Process;
+use super::inside;
+use super::patience::{LOOK, PATIENCE, patiently};
 use super::site::{REPLICA_PORT, TrialSite, sites};
 use super::site_profile::SiteProfile;
-use super::slowdisk::SlowDisk;
-use super::task::spawn;
+use super::slow_disk::SlowDisk;
 use crate::wan::{ControlCommand, Topology, WanNetwork};
 
-/// Longest wait for a cluster to form or settle: many times what it should take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Interval between two looks at nodes.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// Most recent log indexes to show for a cluster that does not settle.
 const INDEXES_SHOWN: usize = 40;
 /// Key of the writes that test if every node takes writes.
@@ -67,11 +65,11 @@ impl TrialCluster {
         programs: (&Path, &Path),
         edges: &[usize],
     ) -> anyhow::Result<Self> {
-        Self::geared(topology, programs, edges, SiteProfile::default())
+        Self::with_profile(topology, programs, edges, SiteProfile::default())
     }
 
-    /// Makes a cluster as [`Self::new`] does, with the replicas and listeners of `gear`.
-    pub(crate) fn geared(
+    /// Makes a cluster as [`Self::new`] does, with the replicas and listeners of `profile`.
+    pub(crate) fn with_profile(
         topology: Topology,
         (binary, launcher): (&Path, &Path),
         edges: &[usize],
@@ -100,19 +98,13 @@ impl TrialCluster {
     }
 
     fn start_replicas(&mut self) -> anyhow::Result<()> {
-        let listen = format!("127.0.0.1:{REPLICA_PORT}");
+        let listen = SocketAddr::from(([127, 0, 0, 1], REPLICA_PORT));
         for (index, site) in self.sites.iter().enumerate().filter(|(_, site)| site.has_replica) {
             let SiteProfile { profile, time_scale, .. } = site.profile;
-            let machine = ["--profile", profile, "--time-scale", time_scale];
-            let words = ["emulate", "--listen", &listen, "--model", "tiny"];
-            let namespace = self.network.namespace(&site.region, 1).context("a namespace")?;
+            let mut command = Command::new(&self.binary);
+            command.args(emulate(listen, "tiny", profile, time_scale));
             let log = self.folder.path().join(format!("{}.replica.log", site.name));
-            let process = Process::start(
-                namespace,
-                &self.binary,
-                &[words.as_slice(), &machine].concat(),
-                &log,
-            )?;
+            let process = inside::start(&self.network, &site.region, &mut command, &log)?;
             self.replicas.insert(index, process);
         }
         Ok(())
@@ -129,18 +121,16 @@ impl TrialCluster {
     /// # Errors
     /// Returns an error if the program cannot be run.
     pub fn start(&mut self, node: usize) -> anyhow::Result<()> {
-        let binary = self.binary.clone();
-        self.start_by(node, &binary, &[])
+        self.start_by(node, Command::new(&self.binary))
     }
 
     /// Starts all nodes that do not run, each with a disk that can be made slow later.
     pub(crate) fn start_all_with_slow_disks(&mut self) -> anyhow::Result<()> {
         for node in self.all().filter(|node| self.nodes[*node].is_none()).collect::<Vec<_>>() {
             let disk = SlowDisk::new(self.folder.path(), &self.sites[node].name)?;
-            let mut words = disk.words();
-            words.push(self.binary.to_string_lossy().into_owned());
-            let words: Vec<&str> = words.iter().map(String::as_str).collect();
-            self.start_by(node, Path::new("env"), &words)?;
+            let mut command = Command::new("env");
+            command.args(disk.words()).arg(&self.binary);
+            self.start_by(node, command)?;
             self.slow_disks.insert(node, disk);
         }
         Ok(())
@@ -151,13 +141,11 @@ impl TrialCluster {
         self.slow_disks.get(&node).context("its disk can't be made slow")
     }
 
-    fn start_by(&mut self, node: usize, program: &Path, before: &[&str]) -> anyhow::Result<()> {
+    fn start_by(&mut self, node: usize, mut command: Command) -> anyhow::Result<()> {
         let site = &self.sites[node];
-        let namespace = self.network.namespace(&site.region, 1).context("a namespace")?;
         let log = self.folder.path().join(format!("{}.log", site.name));
-        let config = self.configs[node].to_string_lossy();
-        let words = [before, &["run", "--config", &config]].concat();
-        self.nodes[node] = Some(Process::start(namespace, program, &words, &log)?);
+        command.args(["run", "--config"]).arg(&self.configs[node]);
+        self.nodes[node] = Some(inside::start(&self.network, &site.region, &mut command, &log)?);
         Ok(())
     }
 
@@ -188,15 +176,14 @@ impl TrialCluster {
     pub(crate) async fn stop(&mut self, node: usize) -> anyhow::Result<ExitStatus> {
         let process = self.nodes[node].as_mut().context("the node runs")?;
         process.terminate()?;
-        let start = Instant::now();
-        loop {
-            if let Some(status) = process.ended()? {
-                self.nodes[node] = None;
-                return Ok(status);
-            }
-            anyhow::ensure!(start.elapsed() < PATIENCE, "the node does not end");
-            sleep(LOOK).await;
-        }
+        let ended = async || match process.ended() {
+            Ok(Some(status)) => Ok(status),
+            other => Err(format!("{other:?}")),
+        };
+        let status = patiently("the node does not end", ended).await?;
+        // Else `settled` would take this end for a crash.
+        self.nodes[node] = None;
+        Ok(status)
     }
 
     /// Kills the replica in a node's region with SIGKILL.
@@ -308,6 +295,7 @@ impl TrialCluster {
         loop {
             let statuses = self.statuses().await;
             if let Some(state) = self.at_rest(&statuses) {
+                // Agreement is not enough: a node may still know too little to take writes.
                 refused = self.refused_write().await;
                 if refused.is_none() {
                     return Ok(state);
@@ -315,10 +303,8 @@ impl TrialCluster {
             }
             let applied = |status: &Option<Status>| status.as_ref().and_then(|it| it.applied_index);
             indexes.push(statuses.iter().map(applied).collect::<Vec<_>>());
-            for (process, site) in self.nodes.iter_mut().zip(&self.sites) {
-                if let Some(words) = process.as_mut().and_then(Process::last_words) {
-                    anyhow::bail!("{} has ended by itself: {words}", site.name);
-                }
+            for process in self.nodes.iter_mut().flatten() {
+                process.check_alive().context("a node has ended by itself")?;
             }
             anyhow::ensure!(
                 start.elapsed() < PATIENCE,

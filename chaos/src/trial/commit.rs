@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use spillway_harness::spawn;
 use tokio::time::sleep;
 
 use super::api::Write;
 use super::client::ApiClient;
 use super::cluster::TrialCluster;
-use super::plan::TrialPlan;
 use super::report::{Figure, TrialReport};
-use super::task::spawn;
+use crate::plan::TrialPlan;
 
 /// Writes for each trial, one after the other.
 const ONE_BY_ONE: usize = 5;
@@ -50,6 +50,7 @@ pub(crate) async fn run(
 fn nearest_majority_ms(cluster: &TrialCluster, leader: usize) -> u32 {
     let mut rtts: Vec<u32> = cluster.sites[leader].rtts_ms.iter().map(|(_, ms)| *ms).collect();
     rtts.sort_unstable();
+    // The leader counts too, so a majority needs half of the nodes besides it, rounded down.
     let others = cluster.sites.len() / 2;
     rtts.get(others.saturating_sub(1)).copied().unwrap_or(0)
 }

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use spillway_harness::spawn;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::api::{ApiRead, Write};
 use super::client::ApiClient;
-use super::cluster::{LOOK, PATIENCE, TrialCluster};
-use super::plan::TrialPlan;
+use super::cluster::TrialCluster;
+use super::patience::patiently;
 use super::report::TrialReport;
-use super::task::spawn;
+use crate::plan::TrialPlan;
 
 /// Writers at each node, each with keys of its own.
 const WRITERS: usize = 4;
@@ -79,6 +80,7 @@ pub(super) async fn write(admin: ApiClient, writer: usize, first: u64) -> Promis
         promise.sent = value;
         match admin.write(&key, value, None).await {
             Write::Done(version) => promise.promised = Some((value, version)),
+            // The node is gone, or soon will be: its writer ends with it.
             Write::Refused(_) | Write::Conflict | Write::Unknown => break,
         }
     }
@@ -96,14 +98,11 @@ pub(super) async fn collected(writers: Vec<JoinHandle<Promises>>) -> Promises {
 /// Reads a value, and tries again while the node cannot answer, as during an election after a
 /// start.
 pub(super) async fn read(admin: &ApiClient, key: &str) -> anyhow::Result<ApiRead> {
-    let start = Instant::now();
-    loop {
-        match admin.read(key, "linearizable").await {
-            ApiRead::Refused(why) if start.elapsed() > PATIENCE => anyhow::bail!("a read: {why}"),
-            ApiRead::Refused(_) => sleep(LOOK).await,
-            read @ ApiRead::Value(..) => return Ok(read),
-        }
-    }
+    let look = async || match admin.read(key, "linearizable").await {
+        ApiRead::Refused(why) => Err(why),
+        read @ ApiRead::Value(..) => Ok(read),
+    };
+    patiently("a read is refused", look).await
 }
 
 /// Returns true if the read found the acknowledged value, or one that was sent after it.

@@ -6,8 +6,8 @@ use tokio::time::{sleep, sleep_until};
 
 use super::client_stream::{self, ClientStream};
 use super::cluster::{State, TrialCluster};
-use super::plan::TrialPlan;
 use super::report::TrialReport;
+use crate::plan::TrialPlan;
 
 /// Time of writes before the fault, so that the fault meets some in flight.
 const BEFORE: Duration = Duration::from_millis(500);
@@ -87,9 +87,9 @@ async fn lose(
 ) -> anyhow::Result<State> {
     let before = cluster.settled().await?;
     let leader = before.leader;
-    let flow =
+    let stream =
         |node: usize| ClientStream::start(&cluster.sites[node].admin, format!("flow-{node}"));
-    let flows: Vec<ClientStream> = cluster.others(leader).into_iter().map(flow).collect();
+    let streams: Vec<ClientStream> = cluster.others(leader).into_iter().map(stream).collect();
     // wait: until writes are under way
     sleep(BEFORE).await;
     match loss {
@@ -98,7 +98,7 @@ async fn lose(
         FailoverLoss::Deaf => cluster.deafen(leader).await?,
     }
     let lost = Instant::now();
-    let first = client_stream::first_done(&flows, lost).await?;
+    let first = client_stream::first_done(&streams, lost).await?;
     outcome.first_commit_ms.push((first - lost).as_secs_f64() * 1e3);
     // The new leader must be established before the old one is back.
     sleep_until((first + BEFORE).into()).await;
@@ -110,8 +110,8 @@ async fn lose(
     }
     // wait: writes are measured for this long
     sleep(AFTER).await;
-    let notes = client_stream::all(&flows);
-    drop(flows);
+    let notes = client_stream::all(&streams);
+    drop(streams);
     let pause = client_stream::longest_pause(&notes, undone, undone + AFTER);
     outcome.pause_ms.push(pause.as_secs_f64() * 1e3);
     let after: Vec<_> = notes.iter().filter(|note| note.start > undone).collect();

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
+use spillway_harness::certs;
 
 use super::site::{ADMIN_PORT, DATA_PORT, LINK_PORT, REPLICA_PORT, TrialSite};
 
@@ -18,12 +18,12 @@ pub(crate) fn write(
     folder: &Path,
     sites: &[TrialSite],
 ) -> anyhow::Result<Vec<PathBuf>> {
-    let certs = folder.join("certs");
-    let dir = certs.to_string_lossy();
-    certify(binary, &["init", "--cluster", CLUSTER, "--dir", &dir])?;
+    let folder_of_certs = folder.join("certs");
+    certs(binary, &folder_of_certs, &["init", "--cluster", CLUSTER])?;
     let mut paths = Vec::new();
     for site in sites {
-        certify(binary, &["node", "--dir", &dir, "--region", &site.region, "--node", &site.name])?;
+        let arguments = ["node", "--region", &site.region, "--node", &site.name];
+        certs(binary, &folder_of_certs, &arguments)?;
         let path = folder.join(format!("{}.toml", site.name));
         std::fs::write(&path, config(folder, site, sites, None)?).context("write a config")?;
         paths.push(path);
@@ -43,6 +43,7 @@ pub(crate) fn write_joining(
         let text = if index < founders.len() {
             config(folder, site, founders, None)?
         } else {
+            // A joining node is told of one member only; the cluster tells it of the others.
             config(folder, site, &sites[..1], Some(&token(folder, site)))?
         };
         let path = folder.join(format!("{}.toml", site.name));
@@ -59,15 +60,6 @@ pub(crate) fn token(folder: &Path, site: &TrialSite) -> PathBuf {
 /// Returns the folder of a node's log and state.
 pub(crate) fn data(folder: &Path, site: &TrialSite) -> PathBuf {
     folder.join(format!("{}.data", site.name))
-}
-
-fn certify(binary: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    let mut command = Command::new(binary);
-    command.arg("certs").args(arguments).stdout(Stdio::null()).stdin(Stdio::null());
-    let output = command.output().with_context(|| format!("run {}", binary.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "spillway certs {}: {said}", arguments.join(" "));
-    Ok(())
 }
 
 fn config(

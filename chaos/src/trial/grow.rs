@@ -1,30 +1,27 @@
 //! Two regions join a cluster by token and are removed again, under load.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::json;
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::api::{Status, Write};
 use super::client::ApiClient;
-use super::cluster::{LOOK, PATIENCE, TrialCluster};
-use super::plan::TrialPlan;
+use super::cluster::TrialCluster;
+use super::patience::{PATIENCE, patiently};
+use super::repeated::Repeated;
 use super::report::{Figure, TrialReport};
-use super::task::spawn;
+use crate::plan::TrialPlan;
 
 /// Number of regions that join.
 const JOINERS: usize = 2;
 /// Pause between two steps, so that each step meets some load.
 const DWELL: Duration = Duration::from_secs(2);
-/// Pause between two requests of one flow.
+/// Pause between two requests of one stream.
 const GAP: Duration = Duration::from_millis(40);
 /// Pause before the retry of a failed write.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// Time limit of a chat request, longer than a local one ever takes.
-const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(13);
 
 /// Results of all trials.
@@ -113,11 +110,11 @@ async fn once(
     }
     until(cluster, &founders, |all| all.iter().all(|status| status.voters == founders.len()))
         .await?;
-    let mut flows = Vec::new();
+    let mut streams = Vec::new();
     for node in &founders {
-        served(&cluster.sites[*node].data).await?;
+        cluster.sites[*node].data.serves().await?;
         taken(&cluster.sites[*node].admin).await?;
-        flows.push(GrowWork::start(&cluster.sites[*node]));
+        streams.push(GrowWork::start(&cluster.sites[*node]));
     }
     // wait: load is under way
     sleep(DWELL).await;
@@ -157,12 +154,12 @@ async fn once(
     for node in joiners {
         let gone = until(cluster, &[node], |all| all.iter().all(|it| it.role == "stopped")).await;
         outcome.alone.add(gone.is_err());
-        let served = cluster.sites[node].data.chat(REQUEST_LIMIT).await;
+        let served = cluster.sites[node].data.chat().await;
         outcome.alone.add(served.is_err());
     }
     sleep(DWELL).await;
-    for flow in flows {
-        flow.end(plan, outcome).await;
+    for stream in streams {
+        stream.end(plan, outcome).await;
     }
     Ok(())
 }
@@ -173,61 +170,40 @@ async fn until(
     nodes: &[usize],
     is_so: impl Fn(&[Status]) -> bool,
 ) -> anyhow::Result<()> {
-    let start = Instant::now();
-    loop {
+    let look = async || {
         let mut statuses = cluster.statuses().await;
         let these: Option<Vec<Status>> = nodes.iter().map(|node| statuses[*node].take()).collect();
-        if these.as_deref().is_some_and(&is_so) {
-            return Ok(());
-        }
-        anyhow::ensure!(start.elapsed() < PATIENCE, "not in time: {these:#?}");
-        // wait: until the next look
-        sleep(LOOK).await;
-    }
-}
-
-/// Waits until the region's own requests are served.
-async fn served(data: &ApiClient) -> anyhow::Result<()> {
-    let start = Instant::now();
-    while let Err(why) = data.chat(REQUEST_LIMIT).await {
-        anyhow::ensure!(start.elapsed() < PATIENCE, "requests are not served: {why}");
-        // wait: until the next attempt
-        sleep(LOOK).await;
-    }
-    Ok(())
+        let is_so = these.as_deref().is_some_and(&is_so);
+        is_so.then_some(()).ok_or_else(|| format!("{these:#?}"))
+    };
+    patiently("not in time", look).await
 }
 
 /// Waits until the node takes writes.
 async fn taken(admin: &ApiClient) -> anyhow::Result<()> {
-    let start = Instant::now();
-    loop {
-        let write = admin.write("grow-first", fastrand::u64(1..1 << 60), None).await;
-        if matches!(write, Write::Done(_)) {
-            return Ok(());
-        }
-        anyhow::ensure!(start.elapsed() < PATIENCE, "writes are not taken: {write:?}");
-        // wait: until the next attempt
-        sleep(LOOK).await;
-    }
+    let write = async || match admin.write("grow-first", fastrand::u64(1..1 << 60), None).await {
+        Write::Done(_) => Ok(()),
+        write => Err(format!("{write:?}")),
+    };
+    patiently("writes are not taken", write).await
 }
 
 /// Transfers leadership to `node`.
 async fn lead(cluster: &TrialCluster, node: usize) -> anyhow::Result<()> {
-    let start = Instant::now();
-    let to = cluster.sites[node].name.clone();
-    loop {
-        let statuses = cluster.statuses().await;
-        let leads =
-            |status: &Option<Status>| status.as_ref().is_some_and(|status| status.role == "leader");
-        match statuses.iter().position(leads) {
-            Some(leader) if leader == node => return Ok(()),
-            Some(leader) => drop(cluster.sites[leader].admin.hand_over(&to).await),
-            None => {}
+    let to = &cluster.sites[node].name;
+    let leads =
+        |status: &Option<Status>| status.as_ref().is_some_and(|status| status.role == "leader");
+    let look = async || {
+        let leader = cluster.statuses().await.iter().position(leads);
+        if leader == Some(node) {
+            return Ok(());
         }
-        anyhow::ensure!(start.elapsed() < PATIENCE, "{to} does not lead");
-        // wait: until the next look
-        sleep(LOOK).await;
-    }
+        if let Some(leader) = leader {
+            cluster.sites[leader].admin.hand_over(to).await;
+        }
+        Err(format!("{leader:?} leads"))
+    };
+    patiently("the lead is not handed over", look).await
 }
 
 /// Creates a join token, as `spillway join-token create` does.
@@ -239,16 +215,21 @@ async fn join_token(admin: &ApiClient, region: &str) -> anyhow::Result<String> {
 }
 
 /// Sends an operator's command, and repeats it while the node has an error on its side.
-async fn order(cluster: &TrialCluster, at: usize, call: (&str, &str)) -> anyhow::Result<()> {
+async fn order(
+    cluster: &TrialCluster,
+    at: usize,
+    call: (&'static str, &str),
+) -> anyhow::Result<()> {
     let admin = &cluster.sites[at].admin;
+    // The same key for each attempt, since one that failed may still have taken effect.
     let key = [("idempotency-key", call.1)];
     let start = Instant::now();
     loop {
         let answer = admin.send(call, &key, String::new(), LIMIT).await?;
-        if answer.status.is_success() {
+        if answer.is_success() {
             return Ok(());
         }
-        let is_passing = answer.status.is_server_error() && start.elapsed() < PATIENCE;
+        let is_passing = answer.status >= 500 && start.elapsed() < PATIENCE;
         anyhow::ensure!(is_passing, "{call:?}: {} {}", answer.status, answer.body);
         // wait: as long as a client does before its retry
         sleep(RETRY_AFTER).await;
@@ -261,73 +242,45 @@ fn ms(since: Instant) -> f64 {
 
 /// Chat requests and writes at one node, each kind one after the other.
 struct GrowWork {
-    notes: Arc<Mutex<Notes>>,
-    tasks: [JoinHandle<()>; 2],
+    /// Error of each request; `None` if it was served.
+    requests: Repeated<Option<String>>,
+    writes: Repeated<GrowWrite>,
     region: String,
     since: Instant,
 }
 
-#[derive(Debug, Default)]
-struct Notes {
-    /// Error of each request; `None` if it was served.
-    requests: Vec<Option<String>>,
-    /// Writes: time of the end, errors of its attempts, and true if it was done.
-    writes: Vec<(Instant, Vec<String>, bool)>,
+/// Write, and one retry if it failed.
+struct GrowWrite {
+    end: Instant,
+    /// Errors of its attempts.
+    faults: Vec<String>,
+    is_done: bool,
 }
 
 impl GrowWork {
     fn start(site: &super::site::TrialSite) -> Self {
-        let notes = Arc::<Mutex<Notes>>::default();
-        let (data, kept) = (site.data.clone(), Arc::clone(&notes));
-        let requests = spawn(async move {
-            loop {
-                let fault = data.chat(REQUEST_LIMIT).await.err();
-                kept.lock().unwrap_or_else(PoisonError::into_inner).requests.push(fault);
-                // wait: until the next request
-                sleep(GAP).await;
-            }
+        let data = site.data.clone();
+        let requests = Repeated::start(GAP, move |_| {
+            let data = data.clone();
+            async move { data.chat().await.err() }
         });
-        let (admin, kept) = (site.admin.clone(), Arc::clone(&notes));
-        let key = format!("grow-{}", site.name);
-        let writes = spawn(async move {
-            for value in 1.. {
-                let mut faults = Vec::new();
-                let mut is_done = false;
-                // A write, and one retry.
-                while !is_done && faults.len() < 2 {
-                    if !faults.is_empty() {
-                        sleep(RETRY_AFTER).await;
-                    }
-                    match admin.write(&key, value, None).await {
-                        Write::Done(_) => is_done = true,
-                        fault => faults.push(format!("{fault:?}")),
-                    }
-                }
-                let note = (Instant::now(), faults, is_done);
-                kept.lock().unwrap_or_else(PoisonError::into_inner).writes.push(note);
-                // wait: until the next write
-                sleep(GAP).await;
-            }
+        let (admin, key) = (site.admin.clone(), format!("grow-{}", site.name));
+        let writes = Repeated::start(GAP, move |value| {
+            let (admin, key) = (admin.clone(), key.clone());
+            async move { write(&admin, &key, value).await }
         });
-        let region = site.region.clone();
-        Self { notes, tasks: [requests, writes], region, since: Instant::now() }
+        Self { requests, writes, region: site.region.clone(), since: Instant::now() }
     }
 
     async fn end(self, plan: &TrialPlan, outcome: &mut GrowOutcome) {
-        for task in self.tasks {
-            task.abort();
-            // Waits for the aborted task; the error only says that it was aborted.
-            drop(task.await);
-        }
-        let notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
-        for fault in notes.requests {
+        for fault in self.requests.end().await {
             outcome.requests.add(fault.is_some());
             if let Some(fault) = fault {
                 plan.say(&format!("a request in {}: {fault}", self.region));
             }
         }
         let (mut last, mut pause) = (self.since, Duration::ZERO);
-        for (end, faults, is_done) in notes.writes {
+        for GrowWrite { end, faults, is_done } in self.writes.end().await {
             outcome.writes.add(!is_done);
             outcome.retried += usize::from(!faults.is_empty());
             if !faults.is_empty() {
@@ -339,4 +292,19 @@ impl GrowWork {
         }
         outcome.write_pause_ms.push(pause.as_secs_f64() * 1e3);
     }
+}
+
+/// Writes a value, and tries once more after a failure.
+async fn write(admin: &ApiClient, key: &str, value: u64) -> GrowWrite {
+    let (mut faults, mut is_done) = (Vec::new(), false);
+    while !is_done && faults.len() < 2 {
+        if !faults.is_empty() {
+            sleep(RETRY_AFTER).await;
+        }
+        match admin.write(key, value, None).await {
+            Write::Done(_) => is_done = true,
+            fault => faults.push(format!("{fault:?}")),
+        }
+    }
+    GrowWrite { end: Instant::now(), faults, is_done }
 }

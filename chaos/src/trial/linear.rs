@@ -1,20 +1,21 @@
 //! Linearizability of what concurrent clients see during faults.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use spillway_harness::spawn;
 use tokio::time::sleep;
 
 use super::api::{ApiRead, Write};
 use super::client::ApiClient;
 use super::cluster::TrialCluster;
-use super::plan::TrialPlan;
+use super::patience::patiently;
 use super::report::TrialReport;
-use super::task::spawn;
 use crate::linear::{
     Operation, Recorder, Register, RegisterInput, RegisterOutput, SearchLimits, SearchVerdict,
     check,
 };
+use crate::plan::TrialPlan;
 
 /// Number of clients of each node.
 const CLIENTS: u32 = 3;
@@ -159,10 +160,10 @@ async fn plant(cluster: &mut TrialCluster, log: &Log, prefix: &str) -> anyhow::R
 }
 
 async fn write(admin: &ApiClient, log: &Log, key: &str, value: u64) -> anyhow::Result<()> {
-    let start = Instant::now();
-    loop {
+    let attempt = async || {
         let pending = log.call(0, key.to_owned(), RegisterInput::Write(Some(value)));
-        match admin.write(key, value, None).await {
+        let written = admin.write(key, value, None).await;
+        match written {
             Write::Done(version) => {
                 pending.returned(RegisterOutput::Written { version: Some(version) });
                 return Ok(());
@@ -170,10 +171,9 @@ async fn write(admin: &ApiClient, log: &Log, key: &str, value: u64) -> anyhow::R
             Write::Unknown => pending.unknown(),
             Write::Refused(_) | Write::Conflict => pending.failed(),
         }
-        anyhow::ensure!(start.elapsed() < super::cluster::PATIENCE, "no write is taken");
-        // wait: until the next attempt
-        sleep(super::cluster::LOOK).await;
-    }
+        Err(format!("{written:?}"))
+    };
+    patiently("no write is taken", attempt).await
 }
 
 /// Client of one node that reads, writes, and compares and sets.

@@ -3,15 +3,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::task::JoinHandle;
+use spillway_harness::spawn;
 use tokio::time::sleep;
 
 use super::api::{ApiRead, Write};
 use super::client::ApiClient;
-use super::cluster::{LOOK, PATIENCE, TrialCluster};
-use super::plan::TrialPlan;
+use super::cluster::TrialCluster;
+use super::patience::{LOOK, PATIENCE, patiently};
+use super::repeated::Repeated;
 use super::report::{Figure, TrialReport};
-use super::task::spawn;
+use crate::plan::TrialPlan;
 
 /// Parts of the cluster, as indices of the regions in `wans/five.toml`. The first region is an
 /// edge.
@@ -27,8 +28,6 @@ const BEFORE: Duration = Duration::from_secs(2);
 const DURING: Duration = Duration::from_secs(6);
 /// Pause between two chat requests.
 const REQUEST_GAP: Duration = Duration::from_millis(40);
-/// Time limit of a chat request, longer than a forwarded one ever takes.
-const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Time for which a region that is cut off may still be sent requests: the default of `silence_ms`.
 const SILENCE: Duration = Duration::from_millis(900);
 /// Longest time of a write that counts as refused at once.
@@ -95,13 +94,9 @@ pub(crate) async fn run(
 /// Lets the edge node give operators' commands. Else it would vote only if fewer than three other
 /// nodes could, and the parts are made for five voters.
 async fn trust_edge(cluster: &TrialCluster) -> anyhow::Result<()> {
-    let start = Instant::now();
-    while !cluster.sites[LOCAL].admin.trust(&cluster.sites[EDGE].name).await {
-        anyhow::ensure!(start.elapsed() < PATIENCE, "the edge node gets no right");
-        // wait: until the cluster is formed and takes commands
-        sleep(LOOK).await;
-    }
-    Ok(())
+    let (admin, edge) = (&cluster.sites[LOCAL].admin, &cluster.sites[EDGE].name);
+    let trusted = async || admin.trust(edge).await.then_some(()).ok_or_else(|| edge.clone());
+    patiently("the edge node gets no right", trusted).await
 }
 
 async fn once(
@@ -109,25 +104,18 @@ async fn once(
     outcome: &mut QuorumOutcome,
     plan: &TrialPlan,
 ) -> anyhow::Result<()> {
-    served(cluster).await?;
+    // The edge's requests need knowledge of other regions' replicas.
+    for node in [LOCAL, EDGE] {
+        cluster.sites[node].data.serves().await?;
+    }
     let leader = cluster.settled().await?.leader;
     let admin = cluster.sites[leader].admin.clone();
     let written = write(&admin).await;
     anyhow::ensure!(matches!(written, Write::Done(_)), "a write at rest: {written:?}");
-    let streams = [LOCAL, EDGE].map(|node| QuorumStream::start(&cluster.sites[node].data));
+    let streams = [LOCAL, EDGE].map(|node| requests(&cluster.sites[node].data));
     // wait: requests are counted for this long
     sleep(BEFORE).await;
-    // Cuts each pair of nodes in different parts.
-    for (index, part) in PARTS.iter().enumerate() {
-        for (one, other) in PARTS[index + 1..]
-            .iter()
-            .copied()
-            .flatten()
-            .flat_map(|other| part.iter().map(move |one| (*one, *other)))
-        {
-            cluster.part(one, other).await?;
-        }
-    }
+    partition(cluster).await?;
     let cut = Instant::now();
     outcome.refused_ms.push(refused_since(&admin, cut).await?.as_secs_f64() * 1e3);
     // wait: requests are counted for this long
@@ -174,13 +162,16 @@ async fn once(
     cluster.heal().await
 }
 
-/// Waits until both kinds of requests are served, which needs knowledge of other regions' replicas.
-async fn served(cluster: &TrialCluster) -> anyhow::Result<()> {
-    let start = Instant::now();
-    for node in [LOCAL, EDGE] {
-        while let Err(why) = cluster.sites[node].data.chat(REQUEST_LIMIT).await {
-            anyhow::ensure!(start.elapsed() < PATIENCE, "requests are not served: {why}");
-            sleep(LOOK).await;
+/// Cuts each pair of nodes in different parts.
+async fn partition(cluster: &TrialCluster) -> anyhow::Result<()> {
+    for (index, part) in PARTS.iter().enumerate() {
+        for (one, other) in PARTS[index + 1..]
+            .iter()
+            .copied()
+            .flatten()
+            .flat_map(|other| part.iter().map(move |one| (*one, *other)))
+        {
+            cluster.part(one, other).await?;
         }
     }
     Ok(())
@@ -201,6 +192,7 @@ async fn refused_since(admin: &ApiClient, cut: Instant) -> anyhow::Result<Durati
             let is_refused = matches!(write(&admin).await, Write::Refused(_));
             if is_refused && start.elapsed() < AT_ONCE {
                 let mut first = note.lock().unwrap_or_else(PoisonError::into_inner);
+                // Writes overlap, so an earlier one may be refused after a later one.
                 *first = first.map_or(Some(start), |known| Some(known.min(start)));
             }
         });
@@ -213,31 +205,17 @@ async fn refused_since(admin: &ApiClient, cut: Instant) -> anyhow::Result<Durati
     }
 }
 
-/// Chat requests to one node, one after the other.
-struct QuorumStream(JoinHandle<()>, Arc<Mutex<Vec<Served>>>);
-
+/// Start of a request, and its time or error.
 type Served = (Instant, Result<Duration, String>);
 
-impl QuorumStream {
-    fn start(data: &ApiClient) -> Self {
-        let notes = Arc::<Mutex<Vec<Served>>>::default();
-        let (data, kept) = (data.clone(), Arc::clone(&notes));
-        let task = spawn(async move {
-            loop {
-                let start = Instant::now();
-                let served = data.chat(REQUEST_LIMIT).await.map(|()| start.elapsed());
-                kept.lock().unwrap_or_else(PoisonError::into_inner).push((start, served));
-                // wait: until the next request
-                sleep(REQUEST_GAP).await;
-            }
-        });
-        Self(task, notes)
-    }
-
-    async fn end(self) -> Vec<Served> {
-        self.0.abort();
-        // Waits for the aborted task; the error only says that it was aborted.
-        drop(self.0.await);
-        std::mem::take(&mut *self.1.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+/// Sends chat requests to one node, one after the other.
+fn requests(data: &ApiClient) -> Repeated<Served> {
+    let data = data.clone();
+    Repeated::start(REQUEST_GAP, move |_| {
+        let data = data.clone();
+        async move {
+            let start = Instant::now();
+            (start, data.chat().await.map(|()| start.elapsed()))
+        }
+    })
 }

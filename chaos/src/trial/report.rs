@@ -1,6 +1,7 @@
 //! Report of a trial: figures and checks.
 
 use serde::Serialize;
+use spillway_harness::{Grid, quantile};
 
 /// Results of a trial.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -85,21 +86,14 @@ impl TrialReport {
     /// Formats the report as Markdown tables.
     #[must_use]
     pub fn table(&self) -> String {
-        let mut lines = Vec::new();
-        if !self.figures.is_empty() {
-            lines.push("| measured | aim | p50 | p95 | worst | trials |".to_owned());
-            lines.push("|---|--:|--:|--:|--:|--:|".to_owned());
-            lines.extend(self.figures.iter().map(Figure::row));
-            lines.push(String::new());
+        let mut figures = Grid::new(["measured", "aim", "p50", "p95", "worst", "trials"]);
+        self.figures.iter().for_each(|figure| figures.push(figure.row()));
+        let mut checks = Grid::new(["must hold", "broken", "of"]);
+        for ReportCheck { what, wrong, of } in &self.checks {
+            checks.push(vec![what.clone(), wrong.to_string(), of.to_string()]);
         }
-        if !self.checks.is_empty() {
-            lines.push("| must hold | broken | of |".to_owned());
-            lines.push("|---|--:|--:|".to_owned());
-            let row = |it: &ReportCheck| format!("| {} | {} | {} |", it.what, it.wrong, it.of);
-            lines.extend(self.checks.iter().map(row));
-            lines.push(String::new());
-        }
-        lines.join("\n")
+        let tables = [figures, checks].into_iter().filter(|table| !table.is_empty());
+        tables.map(|table| table.markdown()).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -108,16 +102,10 @@ impl Figure {
     /// measurements. NaN counts as worse than all numbers.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
-        // By hand: a histogram has no place for what is not a number, which has to count as the worst.
-        let mut sorted = self.values.clone();
-        let worse = |one: &f64, other: &f64| {
-            if self.is_rate { other.total_cmp(one) } else { one.total_cmp(other) }
-        };
-        sorted.sort_by(|one, other| {
-            one.is_nan().cmp(&other.is_nan()).then_with(|| worse(one, other))
-        });
-        let rank = (share * sorted.len() as f64).ceil() as usize;
-        sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
+        // The smaller a rate, the worse.
+        let sign = if self.is_rate { -1.0 } else { 1.0 };
+        let found = quantile(self.values.iter().map(|value| sign * value), share);
+        found.map_or(f64::NAN, |value| sign * value)
     }
 
     fn holds(&self) -> bool {
@@ -130,16 +118,20 @@ impl Figure {
         }
     }
 
-    fn row(&self) -> String {
+    fn row(&self) -> Vec<String> {
         let Self { what, unit, aim, is_rate, values } = self;
         let sign = if *is_rate { "≥" } else { "≤" };
         let aim = aim.map(|aim| format!("{sign} {aim} {unit}")).unwrap_or_default();
         let [p50, p95, worst] = [0.5, 0.95, 1.0].map(|share| self.quantile(share));
         let mark = if self.holds() { "" } else { " **missed**" };
-        let count = values.len();
-        format!(
-            "| {what} | {aim} | {p50:.0} {unit} | {p95:.0} {unit}{mark} | {worst:.0} | {count} |"
-        )
+        vec![
+            what.clone(),
+            aim,
+            format!("{p50:.0} {unit}"),
+            format!("{p95:.0} {unit}{mark}"),
+            format!("{worst:.0}"),
+            values.len().to_string(),
+        ]
     }
 }
 

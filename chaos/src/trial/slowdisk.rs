@@ -1,30 +1,25 @@
 //! A node's disk takes half a second longer for each force (fsync): `slow/force.c` is preloaded
 //! before the C library and waits.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use spillway_harness::spawn;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::client_stream::ClientStream;
 use super::cluster::TrialCluster;
 use super::crash::{Promises, collected, is_kept, read, write};
-use super::plan::TrialPlan;
 use super::report::TrialReport;
-use super::task::spawn;
+use crate::plan::TrialPlan;
 
 /// Extra time of each force.
 pub(crate) const DELAY: Duration = Duration::from_millis(500);
 /// Time of measurement before the disk is slow; the next constant is the time while it is.
 const BEFORE: Duration = Duration::from_secs(2);
 const DURING: Duration = Duration::from_secs(5);
-/// Pause between two chat requests; the next constant is their time limit, longer than one ever
-/// takes.
+/// Pause between two chat requests.
 const REQUEST_GAP: Duration = Duration::from_millis(20);
-const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Margin for a busy machine: half of one force. A request that waits for the slow disk takes
 /// longer.
 const ROOM_MS: f64 = 250.0;
@@ -109,7 +104,7 @@ async fn once(
     cluster.slow_disk(slow)?.set(DELAY)?;
     outcome.aim_ms = outcome.aim_ms.max(commit_ms(cluster, before.leader, slow) + ROOM_MS);
     let forces = cluster.slow_disk(slow)?.forces();
-    let flows: Vec<ClientStream> = cluster
+    let streams: Vec<ClientStream> = cluster
         .all()
         .map(|node| ClientStream::start(&cluster.sites[node].admin, format!("slow-{node}")))
         .collect();
@@ -121,8 +116,8 @@ async fn once(
     let during = requests(cluster, slow, DURING).await;
     let term = cluster.statuses().await.iter().flatten().map(|it| it.term).max();
     outcome.terms_changed += usize::from(term != Some(before.term));
-    for (node, flow) in flows.iter().enumerate() {
-        let notes = flow.notes();
+    for (node, stream) in streams.iter().enumerate() {
+        let notes = stream.notes();
         outcome.writes += notes.len();
         outcome.writes_failed += notes.iter().filter(|note| !note.is_done()).count();
         if node == before.leader {
@@ -130,8 +125,9 @@ async fn once(
             outcome.commit_ms.extend(took);
         }
     }
-    drop(flows);
+    drop(streams);
     let forces = cluster.slow_disk(slow)?.forces() - forces;
+    // Without slow writes the trial shows nothing.
     anyhow::ensure!(forces >= FORCES_MIN, "its disk was slow only {forces} times");
     outcome.requests_failed += during.iter().filter(|took| took.is_none()).count();
     outcome.request_ms[1].extend(during.into_iter().flatten());
@@ -175,87 +171,10 @@ async fn requests(cluster: &TrialCluster, node: usize, long: Duration) -> Vec<Op
     let mut times_ms = Vec::new();
     while start.elapsed() < long {
         let sent = Instant::now();
-        let served = data.chat(REQUEST_LIMIT).await.ok();
+        let served = data.chat().await.ok();
         times_ms.push(served.map(|()| sent.elapsed().as_secs_f64() * 1e3));
         // wait: until the next request
         sleep(REQUEST_GAP).await;
     }
     times_ms
-}
-
-/// Source of the library that is preloaded before the C library.
-const FORCE: &str = include_str!("../../slow/force.c");
-
-/// Disk of a program, which can be made slow while the program runs.
-#[derive(Debug)]
-pub(crate) struct SlowDisk {
-    library: PathBuf,
-    delay: PathBuf,
-    log: PathBuf,
-}
-
-impl SlowDisk {
-    /// Compiles the library. Its files, named after `name`, are in `folder`.
-    pub(crate) fn new(folder: &Path, name: &str) -> anyhow::Result<Self> {
-        let at = |ending| folder.join(format!("{name}.{ending}"));
-        let (source, library) = (at("force.c"), at("force.so"));
-        std::fs::write(&source, FORCE).context("write the library's source")?;
-        let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"]).arg(&library).arg(&source);
-        let output = compiler.output().context("run cc, the C compiler")?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        anyhow::ensure!(output.status.success(), "cc: {said}");
-        let disk = Self { library, delay: at("force_ms"), log: at("forces") };
-        disk.set(Duration::ZERO)?;
-        Ok(disk)
-    }
-
-    /// Sets the extra time of each force from now on.
-    pub(crate) fn set(&self, delay: Duration) -> anyhow::Result<()> {
-        // A rename replaces the file in one step: the library reads it at any moment.
-        let new = self.delay.with_extension("new");
-        std::fs::write(&new, delay.as_millis().to_string()).context("write a delay")?;
-        std::fs::rename(&new, &self.delay).context("name a delay")
-    }
-
-    /// Returns the arguments of `env` to put before a program; `env` keeps the process id.
-    pub(crate) fn words(&self) -> Vec<String> {
-        vec![
-            format!("LD_PRELOAD={}", self.library.display()),
-            format!("CHAOS_FORCE_MS={}", self.delay.display()),
-            format!("CHAOS_FORCE_LOG={}", self.log.display()),
-        ]
-    }
-
-    /// Returns the number of forces that were delayed so far.
-    pub(crate) fn forces(&self) -> usize {
-        std::fs::metadata(&self.log)
-            .map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_program_with_a_slow_disk_takes_that_much_longer_for_each_force() {
-        let folder = tempfile::tempdir().unwrap();
-        let slow = SlowDisk::new(folder.path(), "dd").unwrap();
-        for (conversion, delay_ms, forces) in
-            [("fsync", 0, 0), ("notrunc", 200, 0), ("fsync", 200, 1), ("fdatasync", 200, 2)]
-        {
-            slow.set(Duration::from_millis(delay_ms)).unwrap();
-            let mut command = Command::new("env");
-            command.args(slow.words()).args(["dd", "if=/dev/zero", "count=1"]);
-            let file = folder.path().join("file");
-            command.arg(format!("of={}", file.display())).arg(format!("conv={conversion}"));
-            let start = Instant::now();
-            let output = command.output().unwrap();
-            assert!(output.status.success(), "{output:?}");
-            let took = start.elapsed();
-            assert!(slow.forces() == 0 || took >= Duration::from_millis(200), "{took:?}");
-            assert_eq!(slow.forces(), forces, "{conversion}");
-        }
-    }
 }

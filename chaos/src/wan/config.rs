@@ -189,7 +189,10 @@ fn subnets(regions: &[RegionEntry]) -> Result<Vec<Ipv4Net>, WanConfigError> {
         let Ok(net) = region.subnet.parse::<Ipv4Net>() else {
             return meaning(format!("region {name}: subnet must look like \"10.77.1.0/24\""));
         };
+        // The address may be that of a host, such as 10.77.1.5/24.
         let net = net.trunc();
+        // Inside addresses of a region behind translation are seen nowhere else, so two regions may
+        // share them.
         let seen = region.nat.as_ref().map_or(net, |nat| Ipv4Net::from(nat.public));
         let overlaps = |other: &Ipv4Net| other.contains(&seen) || seen.contains(other);
         if let Some((other, _)) = public.iter().find(|(_, other)| overlaps(other)) {
@@ -242,6 +245,7 @@ fn shapes(file: &File, topology: &Topology, folder: &Path) -> Result<Vec<Shape>,
         let rtt_ms = matrix.rtt_ms(name(from), name(to));
         is_named[at] |= rtt_ms.is_some();
         let by_table = ShapePatch { rtt_ms, ..ShapePatch::default() };
+        // The table comes first, so that `every_link` overrides it.
         for patch in [&by_table, &file.every_link] {
             shapes[at] = apply(patch, &shapes[at], (name(from), name(to)))?;
         }

@@ -87,6 +87,7 @@ impl Forwarder {
             devices.chain([PollFd::new(&*self.wake, PollFlags::IN)]).collect();
         match poll(&mut files, timeout.as_ref()) {
             Ok(_) => Ok(files.iter().map(|file| !file.revents().is_empty()).collect()),
+            // A signal is no error: the loop delivers what is due and waits again.
             Err(rustix::io::Errno::INTR) => Ok(vec![false; files.len()]),
             Err(error) => Err(error.into()),
         }
@@ -118,6 +119,7 @@ impl Forwarder {
             };
             let mut answer = self.hub.apply(&ask.command);
             if let Ok(ControlAnswer::Stats(stats)) = &mut answer {
+                // Only this thread can read its own processor time.
                 stats.cpu_us = cpu_us();
             }
             // The sender of the command may be gone.

@@ -139,6 +139,7 @@ impl Hub {
         let receiver = destination(&buffer);
         let length_bytes = buffer.len() as u64;
         if self.is_blocked(&[way.source, source(&buffer)], &[receiver]) {
+            // Counted here, since a blocked packet never gets to the link's `take`.
             self.links[way.link].counts.offered += 1;
             self.links[way.link].counts.blocked += 1;
             self.recycle(buffer);

@@ -86,6 +86,7 @@ impl Nat {
             .forwards
             .iter()
             .find(|forward| forward.protocol == protocol && forward.inside() == inside);
+        // A forwarded endpoint leaves by its forwarded port, so that peers recognize its answers.
         let public_port = match forward {
             Some(forward) => forward.port,
             None => self.map(now_ns, (protocol, inside), peer)?,
@@ -135,6 +136,7 @@ impl Nat {
         let mapping = self.mappings.get_mut(&key)?;
         mapping.used_ns = now_ns;
         if mapping.peers.len() >= PEERS_MAX {
+            // Any peer may be forgotten; the list only must not grow without end.
             mapping.peers.pop_first();
         }
         mapping.peers.insert(peer);

@@ -60,6 +60,7 @@ pub async fn listen(path: &Path) -> io::Result<UnixListener> {
         let text = format!("another network listens at {}", path.display());
         return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
     }
+    // The file of a network that was killed is still there, and `bind` would fail on it.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

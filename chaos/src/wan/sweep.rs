@@ -50,6 +50,7 @@ impl Sweeper {
 
 impl Drop for Sweeper {
     fn drop(&mut self) {
+        // The end of its stdin makes the sweeper begin, so this comes before the wait.
         drop(self.0.stdin.take());
         // An error means that the sweeper is gone already.
         drop(self.0.wait());
@@ -116,6 +117,7 @@ fn signal_until_gone(
 /// process, unlike a process id.
 fn send(process: Pid, signal: Signal, namespaces: &BTreeSet<NamespaceId>) {
     let Ok(file) = pidfd_open(process, PidfdFlags::empty()) else { return };
+    // Looked at again: the number may have passed to another process before it was opened.
     if is_inside(process, namespaces) {
         // An error means that the process has ended.
         let _: Result<(), _> = pidfd_send_signal(file, signal);

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 
-use spillway_chaos::load::{LoadPlan, LoadTrial, run};
+use spillway_chaos::load::{LoadTrial, run};
+use spillway_chaos::plan::TrialPlan;
 
 use super::programs;
 
@@ -19,10 +20,10 @@ fn check(trial: LoadTrial) {
     let turn = File::create(launcher.with_file_name("trial.lock")).unwrap();
     turn.lock().unwrap();
     let progress = |line: &str| eprintln!("{line}");
-    let (rounds, is_short, seed, keep) = (1, true, 7, false);
-    let plan = LoadPlan { trial, rounds, is_short, binary, launcher, seed, keep, progress };
+    let (trials, is_short, seed, keep) = (1, true, 7, false);
+    let plan = TrialPlan { trials, is_short, binary, launcher, seed, keep, progress };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let report = runtime.block_on(run(&plan)).unwrap();
+    let report = runtime.block_on(run(trial, &plan)).unwrap();
     eprintln!("{}", report.table());
     assert!(!report.checks.is_empty() || !report.figures.is_empty());
     for check in &report.checks {

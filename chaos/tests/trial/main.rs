@@ -18,7 +18,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use spillway_chaos::trial::{TrialPart, TrialPlan, TrialReport, Wan, run};
+use spillway_chaos::plan::{TrialPlan, Wan};
+use spillway_chaos::trial::{TrialPart, TrialReport, run};
 
 /// Checks, by the start of their name, that a busy machine can break: a leader without processor
 /// time for a lease is replaced. These must hold in most trials, all other checks always.
@@ -60,9 +61,10 @@ fn tried(part: TrialPart, wan: Wan, trials: usize) -> Option<TrialReport> {
     let turn = File::create(launcher.with_file_name("trial.lock")).unwrap();
     turn.lock().unwrap();
     let progress = |line: &str| eprintln!("{line}");
-    let plan = TrialPlan { part, wan, trials, binary, launcher, seed: 7, keep: false, progress };
+    let (is_short, seed, keep) = (false, 7, false);
+    let plan = TrialPlan { trials, is_short, binary, launcher, seed, keep, progress };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let report = runtime.block_on(run(&plan)).unwrap();
+    let report = runtime.block_on(run(part, wan, &plan)).unwrap();
     eprintln!("{}", report.table());
     Some(report)
 }

@@ -1,6 +1,7 @@
 //! Each kind of trial, in short.
 
-use spillway_chaos::trial::{TrialPart, Wan};
+use spillway_chaos::plan::Wan;
+use spillway_chaos::trial::TrialPart;
 
 use super::check;
 

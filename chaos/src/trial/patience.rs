@@ -1,0 +1,29 @@
+//! Waiting for a node or a cluster.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+/// Longest wait for a cluster to form or settle: many times what it should take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Interval between two looks at nodes.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
+/// Looks again and again until `look` returns something.
+///
+/// # Errors
+/// Returns an error with `what` and the last reason of `look` after [`PATIENCE`].
+pub(crate) async fn patiently<T>(
+    what: &str,
+    mut look: impl AsyncFnMut() -> Result<T, String>,
+) -> anyhow::Result<T> {
+    let start = Instant::now();
+    loop {
+        match look().await {
+            Ok(found) => return Ok(found),
+            Err(why) => anyhow::ensure!(start.elapsed() < PATIENCE, "{what}: {why}"),
+        }
+        // wait: until the next look
+        sleep(LOOK).await;
+    }
+}
