@@ -31,6 +31,7 @@ pub(crate) async fn open(connect: &Connect) -> Result<Box<dyn AdminStream>> {
         return Ok(Box::new(tcp));
     }
     let parsed: http::uri::Authority = admin.authority.parse()?;
+    // A URL has brackets around an IPv6 address, and a certificate has none.
     let host = parsed.host().trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(host).context("the host can't stand in a certificate")?;
     let connector = TlsConnector::from(Arc::new(config(connect.ca.as_deref())?));
@@ -50,6 +51,8 @@ fn config(ca: Option<&Path>) -> Result<ClientConfig> {
             for certificate in certificates {
                 roots.add(certificate.with_context(unreadable)?)?;
             }
+            // A file without certificates, such as a key, would otherwise show as a failed
+            // handshake.
             anyhow::ensure!(!roots.is_empty(), "the CA file {} has no certificate", ca.display());
         }
         None => {
@@ -58,6 +61,7 @@ fn config(ca: Option<&Path>) -> Result<ClientConfig> {
             let _: (usize, usize) = roots.add_parsable_certificates(known);
         }
     }
+    // The process has no default provider, so each use names its own.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();

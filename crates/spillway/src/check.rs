@@ -40,6 +40,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
                 });
                 output::line(&report.to_string())?;
             }
+            // With JSON, too: the exit code comes from this error.
             Err(error.into())
         }
     }

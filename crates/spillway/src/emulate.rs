@@ -39,6 +39,7 @@ fn with_holder(error: EmulatorStartError) -> anyhow::Error {
 }
 
 async fn serve(config: EmulatorConfig, as_json: bool) -> Result<()> {
+    // Before the replicas serve, so that no signal is lost.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let emulator = Emulator::start(config).await.map_err(with_holder)?;

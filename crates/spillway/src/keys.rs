@@ -43,6 +43,7 @@ pub(crate) fn make(args: &KeysMakeArgs) -> Result<()> {
 fn block(args: &KeysMakeArgs, id: &str, salt: &str, hash: &str) -> Result<String> {
     let mut block = format!(
         "[[key]]\nid = {}\nsalt = \"{salt}\"\nhash = \"{hash}\"\ntenant = {}\n",
+        // A string in JSON is also one in TOML.
         json!(id),
         json!(args.tenant)
     );
@@ -55,9 +56,11 @@ fn block(args: &KeysMakeArgs, id: &str, salt: &str, hash: &str) -> Result<String
         writeln!(block, "priority = {}", args.priority)?;
     }
     if let Some(expires) = &args.expires {
+        // The moment stands without quotes, so a line break would let more settings in.
         anyhow::ensure!(!expires.contains('\n'), "a moment has no line break");
         writeln!(block, "expires = {expires}")?;
     }
+    // The parser wants a listener, which a lone key has not.
     let trial = format!("{block}[[listener]]\naddress = \"127.0.0.1:0\"\n");
     let fault = |error: spillway_config::ConfigError| {
         anyhow::anyhow!("{}; {}", error.message, error.remedy)

@@ -39,7 +39,7 @@ impl ServicePhase {
     }
 
     /// Returns the message for the begin of this phase; None if there is none.
-    fn told(self) -> Option<NotifyState<'static>> {
+    fn notification(self) -> Option<NotifyState<'static>> {
         match self {
             Self::Starting => None,
             Self::Serving => Some(NotifyState::Ready),
@@ -50,7 +50,7 @@ impl ServicePhase {
 
 /// Content of the status line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct ServiceSight {
+struct ServiceState {
     phase: ServicePhase,
     /// Requests that run or wait.
     unfinished: u64,
@@ -59,7 +59,7 @@ struct ServiceSight {
     hung: Vec<Hung>,
 }
 
-impl ServiceSight {
+impl ServiceState {
     /// Returns the line for `systemctl status`.
     fn words(&self) -> String {
         let Self { phase, unfinished, replicas, hung } = self;
@@ -112,28 +112,29 @@ pub(crate) async fn report(gateway: Arc<Gateway>, mut liveness: Liveness) -> Inf
             Vec::new()
         } else {
             due = Instant::now() + every;
+            // Half the interval, so that a part that hangs does not delay the next ping as well.
             liveness.hung(every / 2).await
         };
-        let sight = sight(&gateway, phase, hung);
-        let words = sight.words();
-        let mut told = vec![NotifyState::Status(&words)];
-        told.extend(phase.told().filter(|_| is_new));
-        if watchdog.is_some() && sight.is_alive() {
-            told.push(NotifyState::Watchdog);
+        let service_state = service_state(&gateway, phase, hung);
+        let words = service_state.words();
+        let mut notification = vec![NotifyState::Status(&words)];
+        notification.extend(phase.notification().filter(|_| is_new));
+        if watchdog.is_some() && service_state.is_alive() {
+            notification.push(NotifyState::Watchdog);
         }
-        tell(&told);
+        tell(&notification);
     }
 }
 
 /// Reports that the node ends, before that happens: the end may come within a moment.
 pub(crate) fn stopping(gateway: &Gateway) {
-    let words = sight(gateway, ServicePhase::Stopping, Vec::new()).words();
+    let words = service_state(gateway, ServicePhase::Stopping, Vec::new()).words();
     tell(&[NotifyState::Stopping, NotifyState::Status(&words)]);
 }
 
-fn sight(gateway: &Gateway, phase: ServicePhase, hung: Vec<Hung>) -> ServiceSight {
+fn service_state(gateway: &Gateway, phase: ServicePhase, hung: Vec<Hung>) -> ServiceState {
     let replicas = gateway.view().replicas().len();
-    ServiceSight { phase, unfinished: gateway.unfinished(), replicas, hung }
+    ServiceState { phase, unfinished: gateway.unfinished(), replicas, hung }
 }
 
 fn tell(states: &[NotifyState<'_>]) {
@@ -150,23 +151,23 @@ mod tests {
     fn a_node_is_ready_once_it_has_its_shares_and_stays_so_until_it_is_told_to_end() {
         let waits = ServicePhase::Starting.after(false, false);
         assert_eq!(waits, ServicePhase::Starting);
-        assert!(waits.told().is_none());
+        assert!(waits.notification().is_none());
         let serves = waits.after(false, true);
-        assert!(matches!(serves.told(), Some(NotifyState::Ready)));
+        assert!(matches!(serves.notification(), Some(NotifyState::Ready)));
         assert_eq!(
             serves.after(false, false),
             ServicePhase::Serving,
             "lost shares are no new start"
         );
         for phase in [waits, serves] {
-            assert!(matches!(phase.after(true, true).told(), Some(NotifyState::Stopping)));
+            assert!(matches!(phase.after(true, true).notification(), Some(NotifyState::Stopping)));
         }
         assert_eq!(ServicePhase::Stopping.after(false, true), ServicePhase::Stopping);
     }
 
     #[test]
     fn the_line_says_what_hangs_before_anything_else() {
-        let well = ServiceSight {
+        let well = ServiceState {
             phase: ServicePhase::Serving,
             unfinished: 2,
             replicas: 3,
@@ -174,10 +175,10 @@ mod tests {
         };
         assert_eq!(well.words(), "Serves 2 requests; 3 replicas of this region take more");
         assert!(well.is_alive());
-        let hung = ServiceSight { hung: vec![Hung::Worker(1), Hung::Keeper], ..well };
+        let hung = ServiceState { hung: vec![Hung::Worker(1), Hung::Keeper], ..well };
         assert_eq!(hung.words(), "Hangs: no answer from worker 1, keeper; the watchdog is not fed");
         assert!(!hung.is_alive());
-        let ending = ServiceSight { phase: ServicePhase::Stopping, ..well };
+        let ending = ServiceState { phase: ServicePhase::Stopping, ..well };
         assert_eq!(ending.words(), "Drains; 2 requests are to finish");
     }
 }

@@ -89,6 +89,7 @@ async fn read_reply(stream: &mut (impl AsyncBufReadExt + Unpin)) -> Result<()> {
         match parse_line(&line)? {
             Line::Done => return fault.map_or(Ok(()), |fault| bail!("{fault}")),
             Line::Fault { text, is_last: true } => bail!("{text}"),
+            // The rest of the reply is still read: the next order would take it for its own reply.
             Line::Fault { text, is_last: false } => fault = fault.or(Some(text)),
             Line::More => {}
         }
@@ -106,6 +107,7 @@ enum Line {
 }
 
 fn parse_line(line: &str) -> Result<Line> {
+    // A line with `+` was not asked for: BIRD may send its log there.
     if line.starts_with([' ', '+']) {
         return Ok(Line::More);
     }

@@ -59,6 +59,8 @@ struct AnycastWatch {
 impl AnycastWatch {
     fn new(args: &AnycastArgs) -> Self {
         let mut ticks = interval(Duration::from_millis(args.interval_ms));
+        // After a slow answer, questions must not come in a burst: each of them counts for `rise`
+        // or `fall`.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             connect: args.connect(),
@@ -143,9 +145,12 @@ async fn with_exabgp(mut watch: AnycastWatch, exabgp: ExaBgp) -> Result<()> {
             watch.note(&Err(anyhow!("ExaBGP refused an order: see --prefix and --attributes")));
         }
         if let Some(is_announced) = change {
+            // Standard output is for orders to ExaBGP alone.
             watch.tell(is_announced, output::note);
         }
         if let Some(is_announced) = watch.announcement.is_announced()
+            // Nothing is repeated as for BIRD: an ExaBGP that is restarted starts this process
+            // anew, too.
             && (change.is_some() || is_refused)
         {
             exabgp.set(is_announced)?;

@@ -88,6 +88,7 @@ fn written(outcome: Result<(), CertificateWriteError>) -> Result<()> {
         Err(fault @ CertificateWriteError::Exists(_)) => {
             Err(fault).context("nothing was written (--force)")
         }
+        // Other faults came with the writing itself, where --force would not help.
         outcome => Ok(outcome?),
     }
 }

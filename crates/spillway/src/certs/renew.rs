@@ -74,11 +74,14 @@ fn requested(folder: &Path, args: &RenewArgs) -> Result<(String, String)> {
 
 /// Checks the new files as the node will do when it reads them, before they are in place.
 fn check(identity: &Identity, args: &RenewArgs, new: &str, key: &str) -> Result<()> {
+    // The copy that the node reads comes first: while the CA is replaced, it may differ from the
+    // CA's own.
     let folders = [args.out.as_ref(), Some(&args.dir)];
     let authorities = folders.into_iter().flatten().map(|folder| folder.join("ca.pem"));
     let authority = authorities.into_iter().find(|file| file.exists()).context(
         "the cluster's ca.pem is neither in --out nor in --dir: without it nobody can say whether the node could use the certificate",
     )?;
+    // These paths only stand in errors, since the texts are here already.
     let from = args.from.as_ref().or(args.out.as_ref()).unwrap_or(&args.dir);
     let files = NodeFiles::in_folder(from, &args.region, &args.node);
     let told = CertificateFiles {

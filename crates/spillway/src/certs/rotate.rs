@@ -52,6 +52,7 @@ fn issue(at: &RotateAt, days: u32) -> Result<()> {
     let (mut renewed, mut left) = (Vec::new(), Vec::new());
     for (file, facts) in node_files(&at.dir)? {
         let chain = certificates_of_pem(&read(&file)?);
+        // An earlier run of this step has renewed this one.
         if authority_of(&chain, &newest, SystemTime::now()).is_ok() {
             continue;
         }
@@ -62,6 +63,7 @@ fn issue(at: &RotateAt, days: u32) -> Result<()> {
             continue;
         };
         let place = NodeFiles::in_folder(&at.dir, region, node);
+        // The new certificate would appear beside this file instead of replacing it.
         if place.certificate != file {
             left.push(file);
             continue;
@@ -123,6 +125,7 @@ fn live(answer: &Value, newest: &str, old: &mut Vec<String>) -> Result<Vec<Strin
     let mut names = Vec::new();
     for node in all {
         let name = node["node"].as_str().unwrap_or_default().to_owned();
+        // A node that can't be asked may still have a certificate of the old CA.
         if let Some(fault) = node["fault"].as_str() {
             old.push(format!("the certificate of {name} can't be seen ({fault})"));
         } else if node["authority"] != newest {

@@ -83,6 +83,7 @@ fn of_files(files: &[PathBuf], authority: Option<&Path>, now: SystemTime) -> Res
         // Without a CA file, trust is not checked.
         let authorities = if authorities.exists() { Some(read(authorities)?) } else { None };
         let authorities = authorities.map(|pem| certificates_of_pem(&pem));
+        // An unreadable key counts as none: usually only the node's own user may read it.
         let key = key_beside(file).and_then(|key| std::fs::read(key).ok());
         for (position, certificate) in chain.iter().enumerate() {
             let unreadable = || format!("{} holds a broken certificate", file.display());
@@ -122,6 +123,7 @@ fn of_node(answer: &Value, now: SystemTime) -> Result<Vec<Shown>> {
             facts,
             authority: item["authority"].as_str().map(str::to_owned),
             authority_fault: item["authority_fault"].as_str().map(str::to_owned),
+            // A node that uses a certificate has the key of it. Authorities are listed without one.
             is_key_its_own: item["certificate"].is_object().then_some(true),
             since_ms: item["since_ms"].as_u64(),
         });

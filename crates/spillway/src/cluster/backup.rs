@@ -11,8 +11,8 @@ use spillway_raft::private;
 use zeroize::Zeroizing;
 
 use super::backup_args::{BackupArgs, BackupKeyArgs, PassphraseArgs, RestoreArgs};
+use super::calls::show;
 use super::client::AdminClient;
-use super::online::show;
 use super::seal::{self, Identity, Lock, Passphrase, Unlock};
 use crate::output;
 
@@ -97,9 +97,12 @@ fn passphrase_of(args: &PassphraseArgs) -> Result<Option<Passphrase>> {
         None => match std::env::var(VARIABLE) {
             Ok(text) => Zeroizing::new(text),
             Err(std::env::VarError::NotPresent) => return Ok(None),
+            // The variable is set and is no text: the backup must not go out unencrypted because of
+            // that.
             Err(error) => return Err(error).context(VARIABLE),
         },
     };
+    // Editors and `echo` end the line with a break that is no part of the passphrase.
     let text = Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned());
     if text.is_empty() {
         bail!("the passphrase is empty");
@@ -122,6 +125,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(part, path)?;
+    // A rename outlasts a power failure only once its folder is on disk as well.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }

@@ -13,8 +13,8 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use super::args::ChangeArgs;
 use super::connect::Connect;
+use super::resource_args::ChangeArgs;
 use crate::admin_stream;
 use crate::output;
 
@@ -153,6 +153,7 @@ impl AdminClient {
         if status.is_success() {
             return Ok(answer);
         }
+        // Scripts get the error with all its fields, beside the sentence on standard error.
         if self.as_json {
             output::line(&answer.to_string())?;
         }
@@ -168,6 +169,7 @@ impl AdminClient {
 
     async fn ask(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Value)> {
         let (status, bytes) = self.exchange(ask).await?;
+        // Something in between may answer with a page instead of JSON. Its status says enough then.
         Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
     }
 

@@ -40,6 +40,7 @@ impl Connect {
         let mut value = value.ok().filter(|_| is_one).with_context(|| {
             format!("the token file {} has to hold one token and nothing else", file.display())
         })?;
+        // Keeps the token out of debug output.
         value.set_sensitive(true);
         Ok(Some(value))
     }

@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::calls::show;
 use super::client::AdminClient;
 use super::connect::Connect;
-use super::online::show;
 use super::text::aligned;
 
 #[derive(Debug, Args)]
@@ -129,6 +129,7 @@ fn picture(answer: &Value) -> String {
 }
 
 fn rows(kind: &str, places: &[Value]) -> Vec<Vec<String>> {
+    // Candidates differ in their terms, so the columns are all terms that any of them has.
     let mut terms: Vec<&str> = Vec::new();
     for name in places.iter().filter_map(|it| it["terms"].as_object()).flat_map(|it| it.keys()) {
         if !terms.contains(&name.as_str()) {

@@ -5,8 +5,8 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use spillway_types::Percent;
 
-use super::args::Recorded;
 use super::record;
+use super::resource_args::Recorded;
 
 /// A limit to write, in JSON or in flags.
 #[derive(Clone, Debug, Default, Args)]

@@ -3,11 +3,11 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::args::ResourceArgs;
+use super::calls::{carry_out, show};
 use super::client::AdminClient;
 use super::columns::LIMITS;
 use super::limit_args::PutLimit;
-use super::online::{carry_out, show};
+use super::resource_args::ResourceArgs;
 use super::text::{self, Column};
 
 const SHARES: &[Column] = &[

@@ -8,11 +8,11 @@ use http::Method;
 use serde_json::{Value, json};
 use spillway_link::certs::serial_of_pem;
 
-use super::args::{ChangeArgs, ResourceCommand, StatusArgs};
+use super::calls::{change, list, records};
 use super::client::{AdminClient, escaped};
 use super::columns::{NODES, REMOVED_NODES, REVOKED_CERTIFICATES};
 use super::connect::Connect;
-use super::online::{change, list, records};
+use super::resource_args::{ChangeArgs, ResourceCommand, StatusArgs};
 
 /// Shows or changes nodes.
 #[derive(Debug, Args)]
@@ -150,6 +150,7 @@ fn serial(certificate: &str) -> Result<String> {
             is_serial && !certificate.is_empty(),
             "{certificate:?} is neither a file nor a serial number in hexadecimal digits"
         );
+        // Other tools show serial numbers with colons and in capitals.
         return Ok(certificate.replace(':', "").to_ascii_lowercase());
     }
     let pem = std::fs::read(path).with_context(|| format!("{certificate} can't be read"))?;

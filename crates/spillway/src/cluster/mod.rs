@@ -4,6 +4,7 @@
 mod args;
 mod backup;
 mod backup_args;
+mod calls;
 mod client;
 mod columns;
 mod connect;
@@ -14,6 +15,7 @@ mod members;
 mod offline;
 mod online;
 mod record;
+mod resource_args;
 mod seal;
 mod text;
 mod trie;

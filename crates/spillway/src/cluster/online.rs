@@ -8,16 +8,17 @@ use serde_json::{Value, json};
 use spillway_types::Percent;
 
 use super::args::{
-    ChangeArgs, ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs, JoinTokenArgs,
-    JoinTokenCommand, OneKeyArgs, PutRecord, Recorded, ResourceArgs, ResourceCommand, WeightArgs,
+    ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs, JoinTokenArgs, JoinTokenCommand,
+    OneKeyArgs, WeightArgs,
 };
+use super::calls::{carry_out, change, list, records, show};
 use super::client::{AdminClient, escaped};
 use super::columns::{
     JOIN_TOKENS, KEYS, MEMBERS, MODELS, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS, TENANTS,
 };
 use super::connect::Connect;
-use super::text::{self, Column};
-use super::{backup, limits, members};
+use super::resource_args::{ChangeArgs, PutRecord, Recorded, ResourceArgs, ResourceCommand};
+use super::{backup, limits, members, text};
 use crate::output;
 
 pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
@@ -39,6 +40,7 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
         ClusterCommand::Weight(args) => weight(args).await,
         ClusterCommand::JoinToken(args) => join_token(args).await,
         ClusterCommand::Backup(args) => backup::backup(args).await,
+        // `super::run` has carried these out already.
         ClusterCommand::BackupKey(_)
         | ClusterCommand::Restore(_)
         | ClusterCommand::ForceNewCluster(_) => bail!("this works on files"),
@@ -56,7 +58,8 @@ pub(crate) async fn replicas(connect: &Connect) -> Result<()> {
 async fn status(client: &AdminClient) -> Result<()> {
     let status = client.read("/v1/status").await?;
     if client.as_json {
-        return Ok(output::line(&status.to_string())?);
+        output::line(&status.to_string())?;
+        return check_log(&status);
     }
     let number =
         |name: &str| status[name].as_u64().map_or_else(|| "-".to_owned(), |it| it.to_string());
@@ -78,6 +81,12 @@ async fn status(client: &AdminClient) -> Result<()> {
         text::table(MEMBERS, &status["members"]),
     ];
     output::line(&lines.join("\n"))?;
+    // The rest is shown before, since it helps to find the cause.
+    check_log(&status)
+}
+
+/// Returns an error if the node's log has stopped, so that the command fails in scripts, too.
+fn check_log(status: &Value) -> Result<()> {
     match status["fault"].as_str() {
         Some(fault) => bail!("the node's log has stopped: {fault}"),
         None => Ok(()),
@@ -86,19 +95,6 @@ async fn status(client: &AdminClient) -> Result<()> {
 
 fn of<P: Recorded>(args: &ResourceArgs<P>) -> (&Connect, Option<&ResourceCommand<P>>) {
     (&args.connect, args.command.as_ref())
-}
-
-/// Carries out a command about records of one kind, which a list shows in these `columns`.
-///
-/// # Errors
-/// Returns an error if the node can't be reached or refuses, or a record can't be read.
-pub(super) async fn records<P: Recorded>(
-    resource: &str,
-    columns: &[Column],
-    (connect, command): (&Connect, Option<&ResourceCommand<P>>),
-) -> Result<()> {
-    let client = AdminClient::new(connect)?;
-    carry_out(&client, resource, command, list(&client, resource, columns)).await
 }
 
 /// Carries out a command about regions. The list shows if clients should be sent to each.
@@ -118,38 +114,6 @@ async fn regions(
         show(&client, &answer, &text::table(REGIONS, &answer["items"]))
     };
     carry_out(&client, "regions", command, listing).await
-}
-
-/// Carries out a command about records of one kind; `listing` shows all of them.
-///
-/// # Errors
-/// Returns the errors of [`records`].
-pub(super) async fn carry_out<P: Recorded>(
-    client: &AdminClient,
-    resource: &str,
-    command: Option<&ResourceCommand<P>>,
-    listing: impl Future<Output = Result<()>>,
-) -> Result<()> {
-    let path = |name: &str| format!("/v1/{resource}/{}", escaped(name));
-    match command {
-        None | Some(ResourceCommand::List) => listing.await,
-        Some(ResourceCommand::Show { name }) => {
-            let answer = client.read(&path(name)).await?;
-            show(client, &answer, &text::facts(&answer["item"]))
-        }
-        Some(ResourceCommand::Put { name, record, change: how }) => {
-            let record = record.record(resource)?;
-            change(client, Method::PUT, &path(name), Some(&record), how).await
-        }
-        Some(ResourceCommand::Remove { name, change: how }) => {
-            change(client, Method::DELETE, &path(name), None, how).await
-        }
-    }
-}
-
-pub(super) async fn list(client: &AdminClient, resource: &str, columns: &[Column]) -> Result<()> {
-    let answer = client.list(resource).await?;
-    show(client, &answer, &text::table(columns, &answer["items"]))
 }
 
 pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
@@ -259,33 +223,6 @@ fn target_path(target: &str, action: &str) -> String {
         }
         None => format!("/v1/regions/{}/{action}", escaped(target)),
     }
-}
-
-pub(super) async fn change(
-    client: &AdminClient,
-    method: Method,
-    path: &str,
-    body: Option<&Value>,
-    how: &ChangeArgs,
-) -> Result<()> {
-    let answer = client.change(method, path, body, how).await?;
-    let text = match answer["version"].as_u64() {
-        _ if how.dry_run => text::diff(&answer),
-        Some(version) => format!("done: version {version}"),
-        None => "nothing to change".to_owned(),
-    };
-    show(client, &answer, &text)
-}
-
-/// Prints an answer as JSON or as `text`, with a note if it is stale.
-pub(super) fn show(client: &AdminClient, answer: &Value, text: &str) -> Result<()> {
-    if client.as_json {
-        return Ok(output::line(&answer.to_string())?);
-    }
-    if let Some(staleness) = text::staleness(answer) {
-        output::note(&staleness);
-    }
-    Ok(output::line(text)?)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub(super) fn read(resource: &str, given: &str) -> Result<Value> {
             limited(file).with_context(|| format!("can't read {path}"))?
         }
     };
+    // Errors do not repeat a record that was given in place: it may be long.
     let place = if is_json || is_setting && given != "-" { "the record" } else { given };
     let place = if place == "-" { "standard input" } else { place };
     match is_setting {
@@ -45,7 +46,9 @@ fn setting(text: &str) -> Result<Value> {
             value.clone()
         }
         Ok(value) => value,
+        // A record with a fault must not become the value itself.
         Err(_) if text.starts_with('{') => bail!("{text} is no JSON"),
+        // A bare word is no JSON.
         Err(_) => Value::from(text),
     };
     match given {
@@ -57,6 +60,7 @@ fn setting(text: &str) -> Result<Value> {
 
 fn limited(source: impl Read) -> Result<String> {
     let mut text = String::new();
+    // One byte more than allowed tells a record that is too long from one that just fits.
     source.take(RECORD_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > RECORD_BYTES_MAX {
         bail!("it is longer than any record");

@@ -5,10 +5,10 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::Value;
 
-use super::args::ChangeArgs;
+use super::calls::{change, show};
 use super::client::AdminClient;
 use super::connect::Connect;
-use super::online::{change, show};
+use super::resource_args::ChangeArgs;
 use super::text::{self, Column};
 
 /// Characters of the longest bar: with a name and a number a line stays within 80.
@@ -88,6 +88,7 @@ fn bars(regions: &[Value]) -> Vec<String> {
     let name = |region: &Value| region["region"].as_str().unwrap_or_default().to_owned();
     let blocks = |region: &Value| region["blocks"].as_u64().unwrap_or(0);
     let width = regions.iter().map(|region| name(region).chars().count()).max().unwrap_or(0);
+    // At least 1, since the length of a bar is divided by it.
     let most = regions.iter().map(blocks).max().unwrap_or(0).max(1);
     let line = |region: &Value| {
         // Rounded up, so that any block shows.

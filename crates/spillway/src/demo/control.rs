@@ -104,6 +104,7 @@ async fn order(world: &DemoWorld, state: RegionState) -> Result<()> {
     let region = DRAINED.name().into();
     let command = Command::SetRegionState { region, state, expect: Expect::Any };
     let by = Instant::now() + PATIENCE;
+    // The same id in every try, so that an order that was carried out is not carried out again.
     let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));
     let done = loop {
         let operator = Actor::Operator("demo".to_owned());

@@ -4,7 +4,6 @@
 
 mod client;
 mod control;
-mod load;
 mod region;
 mod report;
 mod sample;

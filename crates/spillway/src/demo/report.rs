@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
+use spillway_harness::quantile;
 
 use crate::demo::control::Control;
 use crate::demo::region::DemoRegion;
@@ -111,10 +112,8 @@ impl DemoReport {
         let p95 = |phase: &DemoPhase| phase.first_token.p95_ms;
         let p95_times_better = p95(&without_spill).zip(p95(&with_spill)).map(|(a, b)| a / b);
         let phases = [without, with, outage];
-        let mut lags: Vec<_> =
-            phases.iter().flat_map(|phase| phase.samples.iter().map(|s| s.lag)).collect();
-        lags.sort_unstable();
-        let lag_p99 = lags.get(lags.len() * 99 / 100).copied().unwrap_or_default();
+        let samples = phases.iter().flat_map(|phase| &phase.samples);
+        let lags_ms = samples.map(|sample| sample.lag.as_secs_f64() * 1e3);
         Self {
             seconds: started.elapsed().as_secs_f64(),
             without_spill,
@@ -123,7 +122,7 @@ impl DemoReport {
             delay: delays(&with.samples),
             control,
             outage: outage.loss.map(|loss| Outage::of(&outage.samples, loss)),
-            lag_p99_ms: lag_p99.as_secs_f64() * 1e3,
+            lag_p99_ms: quantile(lags_ms, 0.99).unwrap_or_default(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use spillway_harness::quantile;
 
 use crate::demo::region::DemoRegion;
 
@@ -52,6 +53,7 @@ impl Samples {
     /// Returns the requests that ended since `then`.
     pub(crate) fn since(&self, then: Instant) -> Vec<Sample> {
         let samples = self.lock();
+        // The list is in the order of the ends, so older ones need not be looked at.
         let recent = samples.iter().rev().take_while(|sample| sample.ended >= then);
         recent.copied().collect()
     }
@@ -93,15 +95,13 @@ impl Counts {
     }
 }
 
-/// Times to first token, sorted.
+/// Times to first token.
 #[derive(Debug)]
 pub(crate) struct FirstTokens(Vec<Duration>);
 
 impl FirstTokens {
     pub(crate) fn of<'a>(samples: impl Iterator<Item = &'a Sample>) -> Self {
-        let mut times: Vec<Duration> = samples.filter_map(Sample::first_token).collect();
-        times.sort_unstable();
-        Self(times)
+        Self(samples.filter_map(Sample::first_token).collect())
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -111,9 +111,7 @@ impl FirstTokens {
     /// Returns the time in milliseconds that this share does not exceed; `None` if there are no
     /// times.
     pub(crate) fn quantile_ms(&self, share: f64) -> Option<f64> {
-        // Exact, by hand: there are few values, and the buckets of a histogram would round them.
-        let rank = (self.0.len() as f64 * share).ceil() as usize;
-        self.0.get(rank.saturating_sub(1)).map(|time| time.as_secs_f64() * 1e3)
+        quantile(self.0.iter().map(|time| time.as_secs_f64() * 1e3), share)
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use spillway_harness::open_loop;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::demo::load::send;
+use crate::demo::client::ask;
 use crate::demo::region::DemoRegion;
 use crate::demo::sample::{Sample, Samples};
 use crate::demo::table::DemoTable;
@@ -58,10 +59,14 @@ impl DemoStage {
             table.begin(&self.title)?;
         }
         let samples = Arc::new(Samples::default());
-        let arrivals = arrivals(self.seed, self.loads, self.length);
+        let (started, doors, ended) = (Instant::now(), world.doors(), Arc::clone(&samples));
+        let arrivals = arrivals(self.seed, self.loads, self.length).into_iter();
+        let arrivals = arrivals.map(move |arrival| (started + arrival.at, arrival));
         let mut load = JoinSet::new();
-        load.spawn(send(arrivals, world.doors(), Arc::clone(&samples)));
-        let started = Instant::now();
+        load.spawn(open_loop(arrivals, move |arrival, due| {
+            let samples = Arc::clone(&ended);
+            Some(async move { samples.add(ask(&arrival, due, doors).await) })
+        }));
         let mut loss = None;
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use spillway_emulator::{EngineConfig, Profile};
+use spillway_harness::{LoadRequest, exponential_gap};
 
 use crate::demo::region::DemoRegion;
 
@@ -94,16 +95,15 @@ fn of_region(seed: u64, home: DemoRegion, percent: u32, length: Duration) -> Vec
     let mut dice =
         fastrand::Rng::with_seed(seed.wrapping_mul(31).wrapping_add(home.index() as u64));
     let per_second = capacity_per_s() * f64::from(percent) / 100.0;
-    let mut at = 0.0;
+    let mut at = Duration::ZERO;
     let mut arrivals = Vec::new();
     loop {
-        // 1 - x avoids the logarithm of 0.
-        at -= (1.0 - dice.f64()).ln() / per_second;
-        if at >= length.as_secs_f64() {
+        at += exponential_gap(&mut dice, per_second);
+        if at >= length {
             return arrivals;
         }
         let chat = Chat::by_chance(&mut dice);
-        arrivals.push(DemoArrival { at: Duration::from_secs_f64(at), home, chat });
+        arrivals.push(DemoArrival { at, home, chat });
     }
 }
 
@@ -117,13 +117,13 @@ impl Chat {
         }
     }
 
-    /// Returns the idempotency key of the chat.
-    pub(crate) fn key(&self) -> String {
-        format!("chat-{}", self.question)
+    /// Returns a request that may be sent again: its idempotency key says that repeats do no harm.
+    pub(crate) fn request(&self, patience: Duration) -> LoadRequest {
+        LoadRequest::post("/v1/chat/completions", self.body(), patience)
+            .header("idempotency-key", format!("chat-{}", self.question))
     }
 
-    /// Returns the body of the request.
-    pub(crate) fn body(&self) -> Value {
+    fn body(&self) -> Value {
         json!({
             "model": MODEL,
             "messages": [

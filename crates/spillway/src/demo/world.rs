@@ -95,6 +95,7 @@ impl DemoWorld {
             let plan =
                 DemoPlan { region, spill, folder: world._folder.path(), links: &world.links };
             let site = plan.start(listen, &world.paths[region.index()]).await?;
+            // Its own port, since the wanted one may have been taken.
             world.doors[region.index()] = site.node.addresses()[0];
             world.regions[region.index()] = Some(site);
         }
@@ -163,6 +164,7 @@ impl DemoWorld {
     /// Loses a region: cuts its network, then its power. So no node gets a farewell.
     pub(crate) async fn lose(&mut self, region: DemoRegion) {
         for other in region.others() {
+            // Both ways, since each path is only what its own node sends.
             self.paths[region.index()].cut(self.links[other.index()], true);
             self.paths[other.index()].cut(self.links[region.index()], true);
         }

@@ -3,6 +3,7 @@
 
 mod caller;
 mod certificates;
+mod config;
 mod machines;
 mod operations;
 mod stopping;

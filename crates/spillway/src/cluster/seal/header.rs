@@ -100,6 +100,8 @@ impl Header {
             let key = scrypt_key(passphrase, salt, *work)?;
             return opened(&key, wrapped).ok_or(SealError::WrongPassphrase);
         }
+        // The format forbids it: who uses a passphrase expects that only those who know it made the
+        // file.
         if self.stanzas.iter().any(|stanza| matches!(stanza, Stanza::Scrypt { .. })) {
             return Err(SealError::Damaged("it has a passphrase beside other keys"));
         }
@@ -163,7 +165,9 @@ impl Stanza {
                 let work = work.parse().map_err(|_| bad())?;
                 Ok(Self::Scrypt { salt, work, wrapped: wrapped()? })
             }
+            // A known kind with a wrong number of words.
             ["X25519" | "scrypt", ..] => Err(bad()),
+            // Other tools may have added recipients of other kinds; one known recipient is enough.
             _ => Ok(Self::Other),
         }
     }
@@ -192,6 +196,7 @@ fn body(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
             return None;
         }
         body.extend(BASE64.decode(text).ok()?);
+        // A body of full lines only is followed by an empty line.
         if text.len() < 64 {
             return Some((body, after));
         }
@@ -207,6 +212,7 @@ fn x25519_key(
     recipient: &PublicKey,
 ) -> Option<LessSafeKey> {
     let shared = secret.diffie_hellman(other);
+    // Such a point makes the shared secret zero, whatever the private key is.
     if !shared.was_contributory() {
         return None;
     }

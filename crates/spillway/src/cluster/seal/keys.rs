@@ -89,6 +89,7 @@ impl fmt::Debug for Identity {
 
 fn key_of(text: &str, kind: Hrp) -> Option<Zeroizing<[u8; 32]>> {
     let parsed = bech32::primitives::decode::CheckedHrpstring::new::<Bech32>(text).ok()?;
+    // Compared without case: private keys are written in capitals.
     if parsed.hrp() != kind {
         return None;
     }

@@ -44,6 +44,7 @@ pub(super) fn open(key: &FileKey, sealed: &[u8]) -> Result<Vec<u8>, SealError> {
         let opened = key.open_in_place(nonce(number, is_last), Aad::empty(), &mut chunk);
         let opened =
             opened.map_err(|_| SealError::Damaged("its content is another, or cut off"))?;
+        // Only an empty file has an empty chunk, so that there is one encoding of each content.
         if opened.is_empty() && number > 0 {
             return Err(SealError::Damaged("an empty chunk was added"));
         }
