@@ -267,12 +267,16 @@ class World:
             if member["is_voter"] and status["leader"]
         )
 
+    def sees_all_vote(self, region: str) -> bool:
+        try:
+            return self.voters(region) == sorted(REGIONS)
+        except AssertionError:
+            # A node that was just started may not listen yet.
+            return False
+
     def wait_until_all_vote(self) -> None:
         for region in REGIONS:
-            wait_until(
-                f"{region} sees all vote",
-                lambda region=region: self.voters(region) == sorted(REGIONS),
-            )
+            wait_until(f"{region} sees all vote", lambda region=region: self.sees_all_vote(region))
 
     def request(self, region: str, **fields: object) -> list[str]:
         """The command line of a client in the hub that asks this region."""

@@ -15,7 +15,7 @@ mod wire;
 pub use call_server::{Call, CallServer, CallSink};
 pub use cluster::{Cluster, is_open, knows};
 pub use fixtures::{OK, RAW_ROUTE, both, noise, resident_bytes};
-pub use page::{Page, Sample};
+pub use page::Page;
 pub use scripted::{Recorded, Scripted, Serving};
 pub use setup::{Setup, emulator, slow_emulator};
 pub use spillway_testkit::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};

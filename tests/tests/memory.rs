@@ -46,7 +46,7 @@ async fn a_large_upload_passes_through_without_being_held() {
         let at = arrived % piece.len();
         assert!(chunk.len() > piece.len() || piece[at..].iter().zip(&chunk).all(|(a, b)| a == b));
         arrived += chunk.len();
-        held = held.max(node.gateway().counters().body_bytes());
+        held = held.max(node.gateway().front_door().body_bytes());
         resident = resident.max(resident_bytes());
     }
     assert_eq!(arrived, PIECES << 20);
@@ -193,7 +193,7 @@ async fn a_body_of_one_byte_chunks_takes_little_more_than_its_bytes() {
     for _ in 0..CHUNKS / 1_000 {
         wire.send(&chunks).await;
     }
-    let held = || usize::try_from(node.gateway().counters().body_bytes()).expect("small");
+    let held = || usize::try_from(node.gateway().front_door().body_bytes()).expect("small");
     eventually("all of it is read", || held() >= CHUNKS).await;
     assert!(held() <= 2 * CHUNKS, "{} bytes are counted", held());
     let grown = resident_bytes().saturating_sub(before);
@@ -236,7 +236,7 @@ async fn a_body_under_way_is_stopped_when_memory_is_full() {
         format!("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     wire.send(head).await;
     wire.send(" ".repeat(SENT)).await;
-    let held = || node.gateway().counters().body_bytes();
+    let held = || node.gateway().front_door().body_bytes();
     eventually("most of it is there", || held() >= SENT as u64).await;
     let used = vec![1_u8; CEILING];
     eventually("memory is full", || is_full(&node)).await;

@@ -35,6 +35,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("$ {shown}");
     let status = command
+        // A program that asks something is to fail, not to wait for ever.
         .stdin(Stdio::null())
         .stdout(Stdio::from(io::stderr()))
         .status()
@@ -68,6 +69,7 @@ pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> Result<
         }
         if started.elapsed() > limit {
             child.kill()?;
+            // An ended program that nobody waits for stays in the table of processes.
             child.wait()?;
             return Ok(false);
         }

@@ -6,6 +6,7 @@
 
 mod build;
 mod package;
+mod release;
 mod sbom;
 mod verify;
 
@@ -15,9 +16,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
-use crate::command::{self, command, first_line};
+use crate::command::{command, first_line};
 use crate::metadata::Metadata;
 use crate::report::{CheckOutcome, Report};
+use release::Release;
 
 /// What is built, and where it goes.
 #[derive(Debug, Args)]
@@ -37,35 +39,6 @@ pub(crate) struct DistArgs {
     /// Builds twice, in two folders, and fails unless every file is equal.
     #[arg(long)]
     verify: bool,
-}
-
-/// Facts that names and dates of the files come from.
-#[derive(Debug, Clone)]
-pub(crate) struct Release {
-    /// Version in the workspace manifest.
-    version: String,
-    revision: u32,
-    profile: String,
-    /// Target triple of the machine that the files are for, e.g. `x86_64-unknown-linux-gnu`.
-    target: String,
-    /// Date of all files, in seconds since 1970: that of the commit.
-    epoch: u64,
-}
-
-impl Release {
-    /// Returns the processor in the form of `uname -m`.
-    fn machine(&self) -> &str {
-        self.target.split('-').next().unwrap_or_default()
-    }
-
-    /// Returns the processor in the form of Debian.
-    fn debian_architecture(&self) -> Result<&'static str> {
-        match self.machine() {
-            "x86_64" => Ok("amd64"),
-            "aarch64" => Ok("arm64"),
-            other => bail!("packages are made for x86_64 and aarch64, not for {other}"),
-        }
-    }
 }
 
 /// Makes all files. Returns true if that worked and, if asked for, both builds were equal.
@@ -125,6 +98,7 @@ fn checksums(out: &Path) -> Result<CheckOutcome> {
     let mut names: Vec<String> = fs::read_dir(out)?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect::<Result<_>>()?;
+    // A folder has no order of its own, and this file, too, is to be equal on all machines.
     names.sort();
     let mut sums = command(out, "sha256sum --");
     let printed = sums.args(names).output().context("cannot start sha256sum")?;
@@ -157,13 +131,6 @@ fn epoch(root: &Path) -> Result<u64> {
     let text = said.or_else(|| first_line(&mut command(root, "git log -1 --format=%ct")));
     let text = text.context("no commit to date the files by: set SOURCE_DATE_EPOCH")?;
     text.parse().with_context(|| format!("SOURCE_DATE_EPOCH is no number of seconds: {text}"))
-}
-
-/// Runs a packing tool with the date of `release`.
-fn pack(command: &mut std::process::Command, release: &Release) -> Result<()> {
-    // Sorting and dates must be equal on all machines.
-    command.env("SOURCE_DATE_EPOCH", release.epoch.to_string()).env("LC_ALL", "C").env("TZ", "UTC");
-    command::run(command)
 }
 
 #[cfg(test)]

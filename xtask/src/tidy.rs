@@ -3,6 +3,7 @@
 //! A check is a pure function from the content of the tree to findings, so that each one is tested
 //! on a planted violation. Only [`Tree::load`] reads anything.
 
+mod circles;
 mod crates;
 mod documents;
 mod finding;
@@ -46,6 +47,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(lines::check(tree));
     findings.extend(text::check(tree));
+    findings.extend(circles::check(tree));
     findings.extend(crates::check(tree));
     findings.extend(manifests::check(tree));
     findings.extend(metrics::check(tree));

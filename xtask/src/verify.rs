@@ -33,6 +33,7 @@ pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
             &mut report,
             root,
             "deny",
+            // Without the advisories, which need the network and have a step of their own.
             "cargo deny --offline --locked check bans licenses sources",
         );
         report.step("advisories", || advisories(root));

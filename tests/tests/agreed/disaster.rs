@@ -2,7 +2,7 @@
 
 use spillway_cluster_state::{Item, RegionState, Tenant, TokenTerms};
 use spillway_node::Node;
-use spillway_raft::{Founder, Role, force_new_cluster, owner_of, restore};
+use spillway_raft::{ClusterId, Founder, Role, force_new_cluster, owner_of, restore};
 use spillway_tests::eventually;
 
 use crate::join::{Growing, make_token, members, number};
@@ -19,8 +19,8 @@ fn has_tenant(node: &Node, name: &str) -> bool {
     state(node).records().tenants.get(&name.into()).is_some()
 }
 
-fn cluster_of(node: &Node) -> Option<u128> {
-    state(node).cluster().map(u128::from)
+fn cluster_of(node: &Node) -> Option<ClusterId> {
+    state(node).cluster()
 }
 
 /// All three are members, vote, and know the same.
@@ -63,7 +63,7 @@ async fn a_backup_becomes_a_cluster_of_new_disks() {
     assert_eq!((founder.name.as_str(), founder.region.as_str()), ("n0", "one"));
     world.start(0).await;
     eventually("it leads a cluster of one", || members(world.node(0)) == 1).await;
-    assert!(cluster_of(world.node(0)) == Some(cluster.0) && before != Some(cluster.0));
+    assert!(cluster_of(world.node(0)) == Some(cluster) && before != Some(cluster));
     assert!(has_tenant(world.node(0), "kept") && !has_tenant(world.node(0), "lost"));
     assert_eq!(number(world.node(0), "n0"), Some(founder.node.0));
     for index in [1, 2] {
@@ -72,7 +72,7 @@ async fn a_backup_becomes_a_cluster_of_new_disks() {
     }
     is_whole(&world).await;
     assert!(world.running().all(|node| has_tenant(node, "kept")));
-    assert!(world.running().all(|node| cluster_of(node) == Some(cluster.0)));
+    assert!(world.running().all(|node| cluster_of(node) == Some(cluster)));
     assert_eq!(served_in(world.node(1)).await, "three");
 }
 
@@ -91,7 +91,7 @@ async fn one_surviving_region_begins_anew_and_the_others_join_it() {
     let owner = owner_of(&folder).expect("a folder").expect("a log");
     let founder = Founder { node: owner.node, name: "n0".into(), region: "one".into() };
     let cluster = force_new_cluster(&folder, &founder).expect("a cluster");
-    assert_ne!(before, Some(cluster.0));
+    assert_ne!(before, Some(cluster));
     world.start(0).await;
     eventually("it is alone", || members(world.node(0)) == 1).await;
     assert!(has_tenant(world.node(0), "kept"));

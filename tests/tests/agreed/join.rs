@@ -262,7 +262,7 @@ async fn a_signature_from_a_nodes_disk_lets_no_other_node_in() {
 
     // A member of the cluster writes it for a node of its own making.
     let mine = NodeSpec { name: "n4".into(), region: "five".into(), ..joined.spec.clone() };
-    for node in [NodeSpec { disk: DiskId([7; 16]), ..mine.clone() }, mine] {
+    for node in [NodeSpec { disk: DiskId::from_bytes([7; 16]), ..mine.clone() }, mine] {
         let signed = Command::JoinNode { node: node.clone(), token: signature.clone() };
         for command in [signed, Command::RegisterNode { node }] {
             let outcome = order_as(&Actor::Node, world.node(1), command).await;

@@ -14,7 +14,7 @@ use spillway_cluster_state::{
 use spillway_codec::Wire;
 use spillway_link::{ForwardHead, Link, PeerRoom};
 use spillway_node::Node;
-use spillway_raft::{ClusterId, DiskId, NodeId};
+use spillway_raft::NodeId;
 use spillway_tests::{Cluster, OK, Scripted, Serving, Setup, eventually};
 
 use crate::join::{members, number};
@@ -42,9 +42,9 @@ enum Purpose {
 
 #[derive(Serialize, Deserialize)]
 struct Opening {
-    cluster: Option<ClusterId>,
+    cluster: Option<u128>,
     from: NodeId,
-    to: Option<(NodeId, Option<DiskId>)>,
+    to: Option<(NodeId, Option<u128>)>,
     purpose: Purpose,
 }
 
@@ -128,11 +128,7 @@ impl World {
         })
         .await;
         let node = NodeId(number(world.node(0), "n3").expect("a number"));
-        let learner = Command::SetNodeRole {
-            node: spillway_cluster_state::NodeId(node.0),
-            role: NodeRole::Learner,
-            expect: Expect::Any,
-        };
+        let learner = Command::SetNodeRole { node, role: NodeRole::Learner, expect: Expect::Any };
         let done = order(world.node(0), learner).await;
         assert!(matches!(done, Outcome::Applied { .. }), "{done:?}");
         eventually("the edge node has no vote", || {
@@ -186,9 +182,9 @@ impl World {
         let (status, name) = (self.status(to), format!("n{to}"));
         let (mut sender, mut receiver) = link.open_control(&name.as_str().into()).ok()?;
         let opening = Opening {
-            cluster: status.cluster,
+            cluster: status.cluster.map(u128::from),
             from: NodeId(number(self.node(to), "n3").unwrap_or(4)),
-            to: Some((status.node, Some(status.disk))),
+            to: Some((status.node, Some(status.disk.into()))),
             purpose,
         };
         sender.message(&opening).await.ok()?;
@@ -303,7 +299,7 @@ async fn a_removed_nodes_certificate_is_worth_nothing_at_once_and_after_restarts
     let leader = world.leader().await;
     let thief = world.cluster.bare_link(EDGE, leader).await;
     let edge = number(world.node(0), "n3").expect("a number");
-    remove(world.node(leader), RecordKey::Node(spillway_cluster_state::NodeId(edge))).await;
+    remove(world.node(leader), RecordKey::Node(NodeId(edge))).await;
     // Before the connection is closed nothing is taken from it either.
     let answer = world.say(&thief, leader, (Purpose::Call, world.minting())).await;
     assert!(!matches!(answer, Some(Answer::Proposed { .. })), "{answer:?}");

@@ -51,7 +51,7 @@ mod sessions;
 mod shedding;
 mod slow_readers;
 mod splits;
-mod tenant_room;
+mod tenant_share;
 mod timeouts;
 mod tls;
 mod upstream;

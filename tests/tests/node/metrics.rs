@@ -92,8 +92,12 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
         names.iter().filter(is_missing).map(ToString::to_string).collect::<Vec<_>>()
     };
     eventually("every metric is there", || missing().is_empty()).await;
-    let unknown: Vec<String> =
-        Page::of(&node).types.into_keys().filter(|name| !all.contains(&name.as_str())).collect();
+    let unknown: Vec<String> = Page::of(&node)
+        .types
+        .keys()
+        .filter(|name| !all.contains(&name.as_str()))
+        .cloned()
+        .collect();
     assert!(unknown.is_empty(), "{unknown:?}");
 
     let page = Client::once(node.admin_address().expect("one"), get("/metrics")).await;

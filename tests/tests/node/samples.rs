@@ -29,6 +29,10 @@ ca = "ca.pem"
 certificate = "cert.pem"
 key = "key.pem"
 prefix_key = "prefix.key"
+[[peer]]
+name = "home-1"
+region = "homelab"
+address = "127.0.0.1:1"
 "#;
 
 /// The blocks of TOML on a page of the docs.
@@ -61,10 +65,14 @@ fn the_main_sample_of_the_configuration_page_is_accepted_as_it_stands() {
 }
 
 #[test]
-fn each_other_sample_of_the_configuration_page_is_accepted_as_a_part() {
-    let samples = samples("configuration.md");
-    assert!(samples.len() > 5, "{samples:?}");
-    for sample in &samples[1..] {
+fn each_other_sample_about_settings_is_accepted_as_a_part() {
+    let mut parts = samples("configuration.md").split_off(1);
+    for page in ["routes.md", "policies.md", "admission.md", "steering.md"] {
+        let of_page = samples(page);
+        assert!(!of_page.is_empty(), "{page}");
+        parts.extend(of_page);
+    }
+    for sample in parts {
         let cluster = if sample.contains("[[region]]") { CLUSTER } else { "" };
         check(&format!("{AROUND}{cluster}{sample}")).expect("a sample");
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::Release;
+use super::release::Release;
 use crate::command::{self, command, first_line};
 use crate::metadata::Metadata;
 
@@ -52,6 +52,7 @@ fn need_static(root: &Path, binary: &Path) -> Result<()> {
     if !shown.status.success() || shown.stdout.is_empty() {
         bail!("readelf can't read {}", binary.display());
     }
+    // This header names the dynamic loader.
     if String::from_utf8_lossy(&shown.stdout).contains("INTERP") {
         bail!("{} is not static", binary.display());
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Release, pack};
-use crate::command::{command, first_line};
+use super::release::Release;
+use crate::command::{self, command, first_line};
 use crate::report::CheckOutcome;
 
 /// Largest binary of profile `dist`, in bytes, since every new node pulls it with its image.
@@ -112,6 +112,7 @@ pub(super) fn image_root(root: &Path, release: &Release, out: &Path) -> Result<C
         fs::create_dir_all(stage.0.join(folder))?;
         set_mode(&stage.0.join(folder), 0o700)?;
     }
+    // The folders in between have come with the umask of this machine.
     set_mode(&stage.0.join("var"), 0o755)?;
     set_mode(&stage.0.join("var/lib"), 0o755)?;
     stage.date(release.epoch)?;
@@ -260,6 +261,13 @@ impl Drop for Stage {
         // If this fails, the next run reports the folder that is in its way.
         drop(fs::remove_dir_all(&self.0));
     }
+}
+
+/// Runs a packing tool with the date of `release`.
+fn pack(command: &mut std::process::Command, release: &Release) -> Result<()> {
+    // Sorting and dates must be equal on all machines.
+    command.env("SOURCE_DATE_EPOCH", release.epoch.to_string()).env("LC_ALL", "C").env("TZ", "UTC");
+    command::run(command)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Release, package};
+use super::package;
+use super::release::Release;
 use crate::command::{command, first_line};
 use crate::metadata::{Metadata, Package};
 use crate::report::CheckOutcome;
@@ -75,6 +76,7 @@ fn list(metadata: &Metadata, checksums: &Checksums, dated: &str) -> Result<Value
     }
     let by =
         |key: &'static str| move |one: &Value| one[key].as_str().unwrap_or_default().to_owned();
+    // Up to here the order is that of ids, which have paths of this machine in them.
     components.sort_by_key(by("bom-ref"));
     graph.sort_by_key(by("ref"));
     let mut own = component(spillway, checksums)?;
@@ -105,6 +107,7 @@ fn component(package: &Package, checksums: &Checksums) -> Result<Value> {
     let known = checksums.get(&(package.name.clone(), package.version.clone()));
     match (known, &package.source) {
         (Some(sum), _) => shown["hashes"] = json!([{ "alg": "SHA-256", "content": sum }]),
+        // A package of the workspace, which was not downloaded.
         (None, None) => {}
         (None, Some(_)) => bail!("{} {} has no checksum", package.name, package.version),
     }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{Release, make};
+use super::make;
+use super::release::Release;
 use crate::command::command;
 use crate::metadata::Metadata;
 use crate::report::{CheckOutcome, Report};

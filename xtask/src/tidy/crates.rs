@@ -9,7 +9,7 @@ use crate::metadata::Package;
 /// Crates from the bottom up, each with the crates of this workspace that it may ship with.
 ///
 /// Tests of a crate may use any crate that stands before it in this table.
-const LAYERS: [(&str, &[&str]); 30] = [
+const LAYERS: [(&str, &[&str]); 37] = [
     // Runs the targets of all crates, but uses none of them in its own tests.
     (
         "spillway-fuzz",
@@ -24,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
             "spillway-raft",
             "spillway-control-plane",
             "spillway-admin",
+            "spillway-front",
             "spillway-proxy",
             "spillway-config",
             "spillway-node",
@@ -59,6 +60,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
     ),
     ("spillway-telemetry", &["spillway-types", "spillway-route"]),
     ("spillway-emulator", &["spillway-engine"]),
+    ("spillway-harness", &[]),
     ("spillway-replicas", &["spillway-types"]),
     ("spillway-link", &["spillway-types", "spillway-codec"]),
     ("spillway-raft", &["spillway-types", "spillway-codec", "spillway-link"]),
@@ -84,7 +86,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
         ],
     ),
     (
-        "spillway-proxy",
+        "spillway-upstream",
         &[
             "spillway-types",
             "spillway-prefix",
@@ -92,8 +94,42 @@ const LAYERS: [(&str, &[&str]); 30] = [
             "spillway-journey",
             "spillway-protocol",
             "spillway-geo",
+        ],
+    ),
+    (
+        "spillway-front",
+        &[
+            "spillway-types",
+            "spillway-prefix",
+            "spillway-protocol",
             "spillway-cluster-state",
+            "spillway-upstream",
+        ],
+    ),
+    (
+        "spillway-request",
+        &[
+            "spillway-types",
+            "spillway-prefix",
+            "spillway-route",
+            "spillway-protocol",
             "spillway-quota",
+            "spillway-upstream",
+            "spillway-front",
+        ],
+    ),
+    (
+        "spillway-proxy",
+        &[
+            "spillway-types",
+            "spillway-prefix",
+            "spillway-route",
+            "spillway-journey",
+            "spillway-protocol",
+            "spillway-quota",
+            "spillway-upstream",
+            "spillway-front",
+            "spillway-request",
         ],
     ),
     (
@@ -114,26 +150,69 @@ const LAYERS: [(&str, &[&str]); 30] = [
         ],
     ),
     (
-        "spillway-node",
+        "spillway-knowledge",
+        &[
+            "spillway-types",
+            "spillway-prefix",
+            "spillway-route",
+            "spillway-codec",
+            "spillway-pulse",
+            "spillway-link",
+            "spillway-cluster-state",
+            "spillway-raft",
+            "spillway-control-plane",
+            "spillway-replicas",
+            "spillway-proxy",
+            "spillway-config",
+        ],
+    ),
+    (
+        "spillway-quota-division",
         &[
             "spillway-types",
             "spillway-codec",
-            "spillway-prefix",
-            "spillway-route",
-            "spillway-health",
-            "spillway-protocol",
-            "spillway-pulse",
-            "spillway-geo",
-            "spillway-replicas",
-            "spillway-link",
             "spillway-cluster-state",
             "spillway-quota",
             "spillway-raft",
             "spillway-control-plane",
             "spillway-admin",
             "spillway-proxy",
+            "spillway-telemetry",
+        ],
+    ),
+    (
+        "spillway-dns",
+        &[
+            "spillway-types",
+            "spillway-geo",
+            "spillway-proxy",
             "spillway-config",
             "spillway-telemetry",
+        ],
+    ),
+    (
+        "spillway-node",
+        &[
+            "spillway-types",
+            "spillway-prefix",
+            "spillway-route",
+            "spillway-protocol",
+            "spillway-health",
+            "spillway-replicas",
+            "spillway-pulse",
+            "spillway-geo",
+            "spillway-link",
+            "spillway-cluster-state",
+            "spillway-raft",
+            "spillway-control-plane",
+            "spillway-admin",
+            "spillway-config",
+            "spillway-front",
+            "spillway-proxy",
+            "spillway-telemetry",
+            "spillway-knowledge",
+            "spillway-quota-division",
+            "spillway-dns",
         ],
     ),
     (
@@ -142,6 +221,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
             "spillway-types",
             "spillway-health",
             "spillway-emulator",
+            "spillway-harness",
             "spillway-geo",
             "spillway-link",
             "spillway-cluster-state",
@@ -152,13 +232,14 @@ const LAYERS: [(&str, &[&str]); 30] = [
             "spillway-telemetry",
         ],
     ),
-    ("spillway-bench", &[]),
-    ("spillway-chaos", &[]),
+    ("spillway-bench", &["spillway-harness"]),
+    ("spillway-chaos", &["spillway-harness"]),
     // Its library is helpers of its own tests.
     (
         "spillway-tests",
         &[
             "spillway-testkit",
+            "spillway-harness",
             "spillway-emulator",
             "spillway-link",
             "spillway-config",

@@ -23,6 +23,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
                 used.extend(dependencies.iter().map(|(name, _)| (*name).to_owned()));
                 findings.extend(check_member(file, &manifest, &dependencies));
             }
+            // The root follows below, when it is known what the crates use.
             Ok(_) => {}
             Err(error) => {
                 findings.push(Finding::violation("manifest", &file.path, error.message()));

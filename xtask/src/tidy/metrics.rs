@@ -48,6 +48,7 @@ fn names(file: &TextFile) -> BTreeMap<&str, usize> {
     file.numbered()
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
         .flat_map(|(number, line)| {
+            // Every second part stands between quotes.
             line.split('"').skip(1).step_by(2).map(move |text| (text, number))
         })
         .filter(|(text, _)| text.starts_with(PREFIX))

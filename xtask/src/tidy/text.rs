@@ -36,6 +36,8 @@ fn machine_paths(file: &TextFile) -> Vec<Finding> {
 fn has_path_from_root(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
+        // Behind such a character the path begins elsewhere: at a folder, a variable, a home
+        // folder.
         !before.is_some_and(|c| c.is_alphanumeric() || "._-~*/})>]$".contains(c))
     })
 }
