@@ -71,6 +71,16 @@ impl World {
         });
     }
 
+    /// Waits until so many nodes vote, as node `at` reports.
+    pub(crate) fn has_voters(&self, at: usize, count: usize) {
+        self.until("the voters", at, || {
+            let status = Self::text(at, &["status", "--json"]);
+            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+            let members = status["members"].as_array().unwrap();
+            members.iter().filter(|member| member["is_voter"] == true).count() == count
+        });
+    }
+
     /// Waits until node `at` knows the tenant.
     pub(crate) fn has_tenant(&self, at: usize, name: &str) {
         let words = ["tenants", "show", name];
