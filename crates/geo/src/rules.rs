@@ -83,7 +83,7 @@ mod tests {
     fn served(rules: &[ClientRule], unknown: UnknownClients, client: &str) -> String {
         let residency = ClientRules::new(rules, unknown).residency(client.parse().ok());
         let allowed = ["DE", "FR", "CH", "US"].into_iter();
-        let allowed = allowed.filter(|code| residency.allows("region", code.parse().ok()));
+        let allowed = allowed.filter(|code| residency.may_serve("region", code.parse().ok()));
         allowed.collect::<Vec<_>>().join(" ")
     }
 

@@ -75,6 +75,9 @@ struct PlaceSearch {
     rounds: u32,
     /// Replicas that were asked in this round, without success.
     tried: Vec<ReplicaName>,
+    /// True if regions that broke the stream off are left out: in the first round, which prefers
+    /// all other places.
+    spares_lost: bool,
 }
 
 /// Act of the driver of a stream.
@@ -243,7 +246,8 @@ impl ContinuedStream {
                 search.tries += 1;
                 // Without a name, the next try could not leave that place out.
                 let has_tries = replica.is_some() && search.tries < self.rules.tries_max;
-                if has_tries && sight.take_retry(now) {
+                let is_in_time = now < search.until;
+                if has_tries && is_in_time && sight.take_retry(now) {
                     search.tried.extend(replica);
                     self.state = StreamState::Trying(search);
                     return Some(RetrySafety::Reset);
@@ -260,7 +264,8 @@ impl ContinuedStream {
                 }
             }
             (StreamState::Pausing(search), StreamEvent::Paused) => {
-                let search = PlaceSearch { tries: 0, tried: Vec::new(), ..search };
+                let search =
+                    PlaceSearch { tries: 0, tried: Vec::new(), spares_lost: false, ..search };
                 self.state = StreamState::Trying(search);
             }
             (state, event) => {
@@ -293,13 +298,22 @@ impl ContinuedStream {
             None => {}
         }
         let until = now + sight.silence_max().min(sight.deadline().remaining(now));
-        let search = PlaceSearch { is_begun, until, tries: 0, rounds: 0, tried: Vec::new() };
-        self.state = StreamState::Trying(search);
+        self.state = StreamState::Trying(PlaceSearch {
+            is_begun,
+            until,
+            tries: 0,
+            rounds: 0,
+            tried: Vec::new(),
+            spares_lost: true,
+        });
     }
 
     /// Ends a round of tries that failed: with a pause, or with the search.
     fn failed<S: StreamSight>(&mut self, mut search: PlaceSearch, sight: &S, now: Instant) {
-        if search.rounds < ROUNDS_MAX && sight.take_retry(now) {
+        if now >= search.until {
+            // Without time for another round, a retry would be wasted.
+            self.end(StreamEnd::Late);
+        } else if search.rounds < ROUNDS_MAX && sight.take_retry(now) {
             search.rounds += 1;
             self.state = StreamState::Pausing(search);
         } else {

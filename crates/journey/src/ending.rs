@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_route::{PlanError, ShedReason};
+use spillway_route::{PlanError, ShedReason, SloProbes};
 
-use crate::residency::ResidencyPermission;
+use crate::residency::ResidencyDenial;
 
 /// End of a journey: the answer to the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,14 +19,16 @@ pub enum Ending {
     ClientFault,
     /// The only region that could serve the request cannot be reached.
     OnlyRegionGone,
-    /// This region may not serve the request; [`ResidencyPermission::Given`] never stands here.
-    OutsideResidency(ResidencyPermission),
+    /// This region may not serve the request.
+    OutsideResidency(ResidencyDenial),
     /// The request is shed. The queue says when to come again.
     Shed {
         /// Reason for shedding.
         reason: ShedReason,
         /// Milliseconds until its turn would have come; 0 if unknown.
         predicted_ms: f32,
+        /// Moment before which no place comes free, if one is known.
+        not_before: Option<Instant>,
     },
     /// The queue has shed the request, and has said when to come again.
     SentAway {
@@ -60,10 +62,111 @@ pub struct RefusedRequest {
     pub retry_at: Option<Instant>,
 }
 
+/// Source of the time after which a client is told to come again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RetryTime {
+    /// The client is told no time, or that of a replica's reply.
+    Untold,
+    /// The journey knows the time.
+    After(Duration),
+    /// The queue promises a place.
+    Promised {
+        /// Milliseconds until the request's turn would have come; 0 if unknown.
+        predicted_ms: f32,
+        /// Moment before which no place comes free, if one is known.
+        not_before: Option<Instant>,
+    },
+    /// No place can be foreseen: clients are spread over some time.
+    Spread {
+        /// Moment before which no place comes free, if one is known.
+        not_before: Option<Instant>,
+    },
+}
+
 impl Ending {
+    /// Returns the source of the `Retry-After` of the answer to the client.
+    #[must_use]
+    pub fn retry_time(&self, now: Instant) -> RetryTime {
+        match *self {
+            Self::Shed { reason: ShedReason::NobodyInReach, not_before, .. } => {
+                RetryTime::Spread { not_before }
+            }
+            Self::Shed { predicted_ms, not_before, .. } => {
+                RetryTime::Promised { predicted_ms, not_before }
+            }
+            Self::SentAway { retry_after, .. } => RetryTime::After(retry_after),
+            // By then the prediction is tried again. The same request with the same deadline is no
+            // better off for coming again.
+            Self::TooLate { reason: ShedReason::Slo, .. } => RetryTime::After(SloProbes::PERIOD),
+            Self::Refused(RefusedRequest { retry_at: Some(at), .. }) => {
+                RetryTime::After(at.saturating_duration_since(now))
+            }
+            Self::Reply
+            | Self::HeldReply
+            | Self::LastFailure
+            | Self::ClientFault
+            | Self::OnlyRegionGone
+            | Self::OutsideResidency(_)
+            | Self::NoPlaceInTime(_)
+            | Self::TooLate { .. }
+            | Self::Refused(_) => RetryTime::Untold,
+        }
+    }
+
+    /// Returns true if a replica, a region or the client caused the answer, and not a lack of
+    /// places.
+    #[must_use]
+    pub fn is_of_replica(&self) -> bool {
+        matches!(self, Self::Reply | Self::HeldReply | Self::LastFailure | Self::ClientFault)
+    }
+
     /// Returns true if the client gets an error of the gateway's own.
     #[must_use]
     pub fn is_error(&self) -> bool {
         !matches!(self, Self::Reply | Self::HeldReply)
+    }
+}
+
+impl RetryTime {
+    /// Returns the time that the client is told: `promised` by the queue, but not before a place
+    /// comes free.
+    #[must_use]
+    pub fn at_least(promised: Duration, not_before: Option<Instant>, now: Instant) -> Duration {
+        let busy = not_before.map(|at| at.saturating_duration_since(now));
+        promised.max(busy.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_ending_has_its_source_of_the_time_to_come_again() {
+        #[expect(clippy::disallowed_methods, reason = "a test needs some moment")]
+        let now = Instant::now();
+        let soon = now + Duration::from_secs(3);
+        let refused = |retry_at| {
+            Ending::Refused(RefusedRequest {
+                refusal: PlanError::AllResting,
+                was_tried: false,
+                retry_at,
+            })
+        };
+        let shed = |reason| Ending::Shed { reason, predicted_ms: 7.0, not_before: Some(soon) };
+        let late = |reason| Ending::TooLate { reason, first_token_ms: 9.0 };
+        let not_before = Some(soon);
+        for (ending, expected) in [
+            (shed(ShedReason::QueueFull), RetryTime::Promised { predicted_ms: 7.0, not_before }),
+            (shed(ShedReason::NobodyInReach), RetryTime::Spread { not_before }),
+            (late(ShedReason::Slo), RetryTime::After(SloProbes::PERIOD)),
+            (late(ShedReason::Late), RetryTime::Untold),
+            (refused(Some(soon)), RetryTime::After(Duration::from_secs(3))),
+            (refused(None), RetryTime::Untold),
+            (Ending::NoPlaceInTime(ShedReason::Waited), RetryTime::Untold),
+            (Ending::LastFailure, RetryTime::Untold),
+        ] {
+            assert_eq!(ending.retry_time(now), expected, "{ending:?}");
+        }
     }
 }

@@ -9,11 +9,12 @@ mod weigh;
 
 use std::time::{Duration, Instant};
 
+use refusals::RegionRefusals;
 use spillway_route::{Attempt, PlanError, ShedReason, SpillReason};
 use spillway_types::{RegionName, ReplicaSlot};
 
 use crate::continuation::Unasked;
-use crate::ending::Ending;
+use crate::ending::{Ending, RetryTime};
 use crate::event::Event;
 use crate::retry::RetrySafety;
 use crate::sight::Sight;
@@ -33,15 +34,8 @@ pub struct Journey {
     standing: Standing,
     /// Replicas of the view that are not asked again.
     tried: Vec<ReplicaSlot>,
-    /// Regions that did not take the request, and when. A waiting request forgets them after some
-    /// time.
-    refused: Vec<(RegionName, Instant)>,
-    /// Regions that are not asked at all, e.g. since the stream that is continued broke off there.
-    unasked: Vec<RegionName>,
-    /// Regions that said they may not serve the request, which does not change while it waits.
-    outside_residency: Vec<RegionName>,
-    /// Regions that said when they may have room again, and these moments.
-    region_pauses: Vec<(RegionName, Instant)>,
+    /// Other regions that are left out or did not take the request.
+    refusals: RegionRefusals,
     /// Number of nodes of other regions that were about to end.
     leaving: u32,
     attempts: u32,
@@ -114,10 +108,7 @@ impl Journey {
             state: JourneyState::Planning,
             standing: Standing::default(),
             tried: Vec::new(),
-            refused: Vec::new(),
-            unasked: Vec::new(),
-            outside_residency: Vec::new(),
-            region_pauses: Vec::new(),
+            refusals: RegionRefusals::default(),
             leaving: 0,
             attempts: 0,
             attempts_of_model: 0,
@@ -137,7 +128,7 @@ impl Journey {
     #[must_use]
     pub fn without(mut self, unasked: Unasked) -> Self {
         self.tried = unasked.replicas;
-        self.unasked = unasked.regions;
+        self.refusals = RegionRefusals::without(unasked.regions);
         self
     }
 
@@ -175,8 +166,7 @@ impl Journey {
     }
 
     /// Returns when the first replica takes requests again; `None` unless all have asked for a
-    /// pause. In a region without replicas: when the first of the other regions may have room, as
-    /// they said.
+    /// pause.
     #[must_use]
     pub fn busy_until(&self) -> Option<Instant> {
         self.busy_until
@@ -288,21 +278,7 @@ impl Journey {
             ) => {
                 return self.region_failed(region, failure, can_repeat, sight, now);
             }
-            (JourneyState::Waiting(_), Event::Turn { due }) => {
-                self.standing.position = Position::AtTurn;
-                self.standing.claim = Claim::Turn(due);
-                self.forget_refusals(now);
-            }
-            (JourneyState::Waiting(terms), Event::SentAway { reason, retry_after }) => {
-                // The queue knows the end of the longest wait as a deadline.
-                let is_early = reason == ShedReason::Late && now < sight.inquiry().deadline.at();
-                let reason = if is_early { terms.over } else { reason };
-                self.end(Ending::SentAway { reason, retry_after });
-            }
-            (JourneyState::Waiting(_), Event::QueueFull) => {
-                self.shed(ShedReason::QueueFull, 0.0, sight);
-            }
-            (JourneyState::Waiting(_), Event::Paused) => self.forget_refusals(now),
+            (JourneyState::Waiting(terms), event) => self.waited(terms, event, sight, now),
             // The state that stands in above is the right one: the request is planned anew.
             (JourneyState::Pausing(_), Event::Paused) => {}
             (JourneyState::Renaming, Event::StoodIn { is_renamed }) => {
@@ -316,6 +292,31 @@ impl Journey {
             }
         }
         None
+    }
+
+    /// Takes the result of a wait in the queue.
+    fn waited<S: Sight>(&mut self, terms: WaitTerms, event: Event, sight: &S, now: Instant) {
+        match event {
+            Event::Turn { due } => {
+                self.standing.position = Position::AtTurn;
+                self.standing.claim = Claim::Turn(due);
+                self.refusals.forget(now);
+            }
+            Event::SentAway { reason, retry_after } => {
+                // The queue knows the end of the longest wait as a deadline.
+                let is_early = reason == ShedReason::Late && now < sight.inquiry().deadline.at();
+                let reason = if is_early { terms.over } else { reason };
+                // No place comes free before regions that all refused may have room again.
+                let retry_after = RetryTime::at_least(retry_after, self.not_before(sight), now);
+                self.end(Ending::SentAway { reason, retry_after });
+            }
+            Event::QueueFull => self.shed(ShedReason::QueueFull, 0.0, sight),
+            Event::Paused => self.refusals.forget(now),
+            event => {
+                debug_assert!(false, "{event:?} while {terms:?}");
+                self.state = JourneyState::Waiting(terms);
+            }
+        }
     }
 
     /// Notes that the request has a place at a replica.

@@ -5,19 +5,21 @@
 //! [`Journey::next`], carries out the one [`Step`] that comes back, and reports its result by
 //! [`Journey::on`]. Everything that the decision goes by comes in through [`Sight`]; time and
 //! randomness are arguments. A [`ContinuedStream`] decides what happens to a stream whose place fails:
-//! each try to continue it is a journey. The gateway drives the machine and asks it for explanations; the
-//! simulator drives it in virtual time.
+//! each try to continue it is a journey. The gateway drives the machine and asks it for
+//! explanations; the simulator drives it in virtual time.
 
 mod continuation;
 mod decision;
 mod ending;
 mod event;
+mod hedge;
 mod journey;
 mod residency;
 mod retry;
 mod room;
 mod route_rules;
 mod sight;
+mod stand_ins;
 mod standing;
 mod step;
 mod tenant_share;
@@ -27,10 +29,11 @@ pub use continuation::{
     StreamPlace, StreamReplica, StreamRest, StreamSight, StreamStep, Unasked,
 };
 pub use decision::{Decision, Way};
-pub use ending::{Ending, RefusedRequest};
+pub use ending::{Ending, RefusedRequest, RetryTime};
 pub use event::{Event, RegionFailure};
+pub use hedge::{HedgeResult, judge_hedge};
 pub use journey::Journey;
-pub use residency::ResidencyPermission;
+pub use residency::ResidencyDenial;
 pub use retry::{RetrySafety, StatusClass};
 pub use room::{PlaceSight, Room};
 pub use route_rules::RouteRules;
@@ -38,6 +41,7 @@ pub use sight::{
     Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, RoomLoads,
     Sight,
 };
+pub use stand_ins::{ServedModel, StandIns};
 pub use standing::{Claim, Position};
 pub use step::{Connection, Step, WaitTerms};
 pub use tenant_share::{KeptPlaces, TenantKey, TenantSight, is_kept_away};

@@ -8,10 +8,10 @@ use spillway_route::{
 };
 use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
 
-use crate::residency::ResidencyPermission;
+use crate::residency::ResidencyDenial;
 use crate::room::Room;
 use crate::route_rules::RouteRules;
-use crate::standing::{Claim, Position};
+use crate::standing::Claim;
 use crate::tenant_share::TenantSight;
 
 /// Everything that a decision may know. The node backs it with its view and counters, tests with
@@ -67,9 +67,11 @@ pub trait RequestSight {
     /// replicas are in a bad state.
     fn starts_with_stand_in(&self) -> bool;
 
-    /// Returns the permission for this node's region to serve the request, by all that is known
-    /// now.
-    fn permission(&self) -> ResidencyPermission;
+    /// Judges if this node's region may serve the request, by all that is known now.
+    ///
+    /// # Errors
+    /// Returns the reason for which it may not.
+    fn permission(&self) -> Result<(), ResidencyDenial>;
 
     /// Takes one retry from the budget. Returns false if that is used up.
     fn take_retry(&self, now: Instant) -> bool;
@@ -114,15 +116,9 @@ pub trait QueueSight {
     /// Returns true if nothing waits and no place is promised.
     fn is_quiet(&self) -> bool;
 
-    /// Returns the queue before the request, without requests whose places it could not take.
-    /// `certain_rate` returns the requests per second, of so many tokens on average, that the
+    /// Returns the queue before the request. `certain_rate` returns the requests per second, of so many tokens on average, that the
     /// replicas serve for certain; it is called only if no rate was measured.
-    fn waiting(
-        &self,
-        position: Position,
-        claim: Claim,
-        certain_rate: &dyn Fn(f32) -> Option<f32>,
-    ) -> Waiting;
+    fn waiting(&self, claim: Claim, certain_rate: &dyn Fn(f32) -> Option<f32>) -> Waiting;
 
     /// Takes the turn of a request that is served although it is predicted to come too late, so
     /// that the prediction is tried now and then. Returns false for all others.

@@ -38,8 +38,9 @@ pub trait TenantSight: ReplicaSight {
     /// replica has asked one to stay away.
     fn tells_tenants_apart(&self) -> bool;
 
-    /// Returns how many requests of these tenants wait in the queue of the request's model.
-    fn waiting_of(&self, is_counted: &dyn Fn(TenantKey) -> bool) -> u32;
+    /// Returns how many requests of these tenants wait in the queue of the request's model; `None`
+    /// for a request without a model, which has no queue.
+    fn waiting_of(&self, is_counted: &dyn Fn(TenantKey) -> bool) -> Option<u32>;
 }
 
 /// Places of a group that are kept from a tenant which has much.
@@ -109,7 +110,9 @@ pub(crate) fn rivals<S: TenantSight>(sight: &S, ahead: u32, position: Position) 
     if ahead == 0 || !sight.tells_tenants_apart() || kept_from(sight).is_some() {
         return ahead;
     }
-    let rivals = sight.waiting_of(&|tenant| !is_kept_away(sight, tenant));
+    let Some(rivals) = sight.waiting_of(&|tenant| !is_kept_away(sight, tenant)) else {
+        return ahead;
+    };
     ahead.min(rivals.saturating_sub(u32::from(position == Position::Queued)))
 }
 

@@ -1,10 +1,10 @@
 //! Other models for a request whose own model can't serve it.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
+use spillway_journey::{ServedModel, StandIns};
 use spillway_protocol::grpc::rewrite_model;
 use spillway_protocol::{
     Changes, Endpoint, GatewayError, KeySources, UsageWish, change, read_facts,
@@ -27,10 +27,7 @@ use spillway_upstream::view::{Route, View};
 pub struct Fallback {
     renaming: Renaming,
     asked: ModelName,
-    /// Models to try, best first. The model asked for is among them only if others are tried before
-    /// it.
-    agenda: VecDeque<StandIn>,
-    progress: FallbackProgress,
+    stand_ins: StandIns<StandIn>,
 }
 
 /// Place in a request at which another model is named.
@@ -61,25 +58,8 @@ struct StandIn {
     pin: Option<Pin>,
 }
 
-/// Model that a request names at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FallbackProgress {
-    /// The model asked for, which serves the request if it can.
-    // First => Other
-    First,
-    /// The model asked for, though another is in a better state.
-    // Passed => Other
-    Passed,
-    /// A model from the agenda.
-    // Other => Other
-    Other,
-}
-
 impl Fallback {
     /// Returns the models to fall back to; `None` if there are no others.
-    ///
-    /// Models without an open replica come after those with one: a healthy stand-in is better than
-    /// a replica that is taken for broken, which is better than nothing.
     pub fn of(
         view: &View,
         grant: &Grant,
@@ -91,40 +71,29 @@ impl Fallback {
         if others.is_empty() {
             return None;
         }
-        let own = StandIn { model: model.clone(), pin: pin.cloned() };
+        let served = |stand_in: StandIn| {
+            let route = route_for(view, route, &stand_in.model)?;
+            let group = route.group_for(Some(&stand_in.model), stand_in.pin.as_ref()).ok()??;
+            Some(ServedModel { model: stand_in, is_open: group.is_open() })
+        };
+        let asked = served(StandIn { model: model.clone(), pin: pin.cloned() });
         // A key that does not allow the stand-in gets an error instead.
         let others = others.iter().filter(|other| grant.allows(other));
-        let others = others.map(|other| StandIn { model: other.clone(), pin: None });
-        let mut agenda: Vec<(bool, StandIn)> = std::iter::once(own)
-            .chain(others)
-            .filter_map(|stand_in| {
-                let route = route_for(view, route, &stand_in.model)?;
-                let group = route.group_for(Some(&stand_in.model), stand_in.pin.as_ref());
-                Some((!group.ok()??.is_open(), stand_in))
-            })
-            .collect();
-        // The sort is stable: the order of preference stays within each half.
-        agenda.sort_by_key(|(is_closed, _)| *is_closed);
-        let mut agenda: VecDeque<StandIn> = agenda.into_iter().map(|(_, model)| model).collect();
-        let is_first = agenda.front().is_none_or(|first| first.model == *model);
-        // The request names that model already.
-        if is_first {
-            agenda.pop_front();
-        }
-        let progress = if is_first { FallbackProgress::First } else { FallbackProgress::Passed };
-        Some(Self { renaming: renaming(), asked: model.clone(), agenda, progress })
+        let others = others.filter_map(|other| served(StandIn { model: other.clone(), pin: None }));
+        let stand_ins = StandIns::of(asked, others);
+        Some(Self { renaming: renaming(), asked: model.clone(), stand_ins })
     }
 }
 
 impl Prepared {
     /// Returns true if another model is to be tried before the one that the client asked for.
     pub fn starts_elsewhere(&self) -> bool {
-        self.target.fallback.as_ref().is_some_and(|f| f.progress == FallbackProgress::Passed)
+        self.target.fallback.as_ref().is_some_and(|fallback| fallback.stand_ins.starts_elsewhere())
     }
 
     /// Returns true if another model may stand in for the one that the request names now.
     pub fn has_stand_in(&self) -> bool {
-        self.target.fallback.as_ref().is_some_and(|fallback| !fallback.agenda.is_empty())
+        self.target.fallback.as_ref().is_some_and(|fallback| fallback.stand_ins.is_any_left())
     }
 
     /// Returns the model that the client asked for, if the request is for another one now.
@@ -136,9 +105,8 @@ impl Prepared {
     /// Changes the request to the next model that may serve it. Returns false if there is none.
     pub fn fall_back(&mut self, view: &View, gateway: &Gateway, head: &Parts) -> bool {
         let Some(mut fallback) = self.target.fallback.take() else { return false };
-        fallback.progress = FallbackProgress::Other;
         let mut found = false;
-        while !found && let Some(next) = fallback.agenda.pop_front() {
+        while !found && let Some(next) = fallback.stand_ins.take_next() {
             let Some(route) = route_for(view, &self.route, &next.model) else { continue };
             let route = Arc::clone(route);
             // A stand-in whose route refuses the request is passed over.
@@ -162,7 +130,7 @@ impl Prepared {
     /// Gives up all other models from here on.
     pub fn stay_with_model(&mut self) {
         if let Some(fallback) = &mut self.target.fallback {
-            fallback.agenda.clear();
+            fallback.stand_ins.give_up();
         }
     }
 

@@ -74,7 +74,7 @@ pub struct Gateway {
     /// Counters for metrics.
     pub counters: Counters,
     /// State of client connections.
-    pub door: Arc<FrontDoor>,
+    door: Arc<FrontDoor>,
     quotas: Quotas,
     /// Connections to replicas that drive themselves: they live as long as their pools, and
     /// draining does not wait for them.

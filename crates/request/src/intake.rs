@@ -11,9 +11,9 @@ use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::ShedReason;
 use tokio::time::{Instant as Moment, timeout, timeout_at};
 
-use crate::gateway::Gateway;
 use spillway_front::body_budget::{BodyReservation, NoRoom};
 use spillway_front::client::BodyHolder;
+use spillway_front::front_door::FrontDoor;
 use spillway_upstream::body_limits::{
     DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow,
 };
@@ -50,14 +50,14 @@ pub struct Buffered {
 /// Returns an error if the body is too large, too slow or incomplete, or if memory for bodies is
 /// used up, in all or by `holder`.
 pub async fn buffer(
-    gateway: &Arc<Gateway>,
+    door: &Arc<FrontDoor>,
     holder: Option<BodyHolder>,
     mut body: WireBody,
 ) -> Result<Buffered, GatewayError> {
-    let limits = gateway.limits();
+    let limits = door.limits();
     let started = Instant::now();
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    let mut reservation = BodyReservation::new(gateway.front_door(), holder);
+    let mut reservation = BodyReservation::new(door, holder);
     let mut gathered = Gathered::default();
     let due = (started + limits.body_timeout).into();
     while let Some(frame) = next_frame(&mut body, due, &reservation).await.transpose() {

@@ -279,11 +279,11 @@ impl Surroundings<'_> {
         let own = self.gateway.config.region.as_str();
         let regions = self.gateway.regions();
         let is_allowed = match &prepared.target.home {
-            Some(home) => regions.allows(&home.region, asked),
-            None if asked.allows(own, regions.own_country) => true,
+            Some(home) => regions.may_serve(&home.region, asked),
+            None if asked.may_serve(own, regions.own_country) => true,
             // Only replicas of this region can serve such a request.
             None if prepared.pinned.is_some() || prepared.inquiry.model.is_none() => false,
-            None => regions.others.iter().any(|other| other.is_allowed(asked)),
+            None => regions.others.iter().any(|other| other.may_serve(asked)),
         };
         if is_allowed {
             return Ok(());

@@ -9,9 +9,9 @@ use spillway_types::{Inquiry, ModelName, ReplicaSlot};
 use crate::continuation_terms::ContinuationTerms;
 use crate::cost::Cost;
 use crate::flavour::Flavour;
-use crate::gateway::Gateway;
 use crate::salting::Salting;
 use crate::target::Target;
+use spillway_front::access::Authenticator;
 use spillway_front::body_budget::BodyReservation;
 use spillway_upstream::connection::{OutboundBody, RequestBody};
 use spillway_upstream::place::Place;
@@ -70,18 +70,18 @@ impl Prepared {
 
     /// Returns true if replies of the replica must not tell cached tokens: some tenant's prompts
     /// are isolated, and the replica does not keep this request's cache entries apart.
-    pub fn hides_cache(&self, gateway: &Gateway, replica: &Replica) -> bool {
+    pub fn hides_cache(&self, authenticator: &Authenticator, replica: &Replica) -> bool {
         let is_isolated = self.inquiry.is_isolated;
         let is_apart =
             replica.spec().salt_field.is_some() && (self.salting.is_some() || !is_isolated);
-        let is_hidden = is_isolated || gateway.authenticator.isolates_any();
+        let is_hidden = is_isolated || authenticator.isolates_any();
         is_hidden && !is_apart && self.flavour != Flavour::Grpc
     }
 
     /// Returns true if replies from this place must not tell cached tokens; false for another
     /// region, which hides them itself.
-    pub fn hides_cache_at(&self, gateway: &Gateway, place: Option<&Place>) -> bool {
+    pub fn hides_cache_at(&self, authenticator: &Authenticator, place: Option<&Place>) -> bool {
         let replica = place.and_then(Place::replica);
-        replica.is_some_and(|replica| self.hides_cache(gateway, replica))
+        replica.is_some_and(|replica| self.hides_cache(authenticator, replica))
     }
 }

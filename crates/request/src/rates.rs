@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use spillway_quota::{LimitKind, QuotaAsk, Rates};
+use spillway_quota::{LimitKind, QuotaAsk, Quotas, Rates};
 use spillway_types::Inquiry;
 
-use crate::gateway::Gateway;
 use spillway_front::access::Grant;
 
 /// Names of the headers of one kind: the limit, the rest of it, and the time until all of it is
@@ -25,8 +24,8 @@ static TOKENS: Names = [
 ];
 
 /// Returns the rate limits that apply to a request; `None` in most cases.
-pub fn rates(gateway: &Gateway, grant: &Grant, inquiry: &Inquiry) -> Option<Rates> {
-    gateway.quotas().rates(&QuotaAsk {
+pub fn rates(quotas: &Quotas, grant: &Grant, inquiry: &Inquiry) -> Option<Rates> {
+    quotas.rates(&QuotaAsk {
         key: grant.key.as_ref().map(|key| key.as_str()),
         tenant: inquiry.tenant.as_ref().map(|tenant| tenant.as_str()),
         model: inquiry.model.as_ref().map(|model| model.as_str()),
@@ -37,8 +36,8 @@ pub fn rates(gateway: &Gateway, grant: &Grant, inquiry: &Inquiry) -> Option<Rate
 }
 
 /// Adds the headers with the current state of the rate limits at this node.
-pub fn tell(gateway: &Gateway, rates: &Rates, headers: &mut HeaderMap) {
-    let now_ns = gateway.quotas().clock_ns(Instant::now());
+pub fn tell(quotas: &Quotas, rates: &Rates, headers: &mut HeaderMap) {
+    let now_ns = quotas.clock_ns(Instant::now());
     for (kind, names) in [(LimitKind::RequestRate, &REQUESTS), (LimitKind::TokenRate, &TOKENS)] {
         let Some(room) = rates.room(now_ns, kind) else { continue };
         let [limit, remaining, reset] = names;

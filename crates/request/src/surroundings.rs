@@ -59,7 +59,7 @@ impl Surroundings<'_> {
         let holder = self
             .is_one_client
             .then(|| self.gateway.front_door().body_holder(self.client, &self.gateway.key_hasher));
-        buffer(self.gateway, holder, body).await
+        buffer(self.gateway.front_door(), holder, body).await
     }
 
     /// Returns what routing may know of the request.

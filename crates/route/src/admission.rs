@@ -27,6 +27,10 @@ pub use retry_after::{RetryAfter, retry_after_s};
 use crate::queue::{QueueLoad, class};
 use crate::{CLASSES, Entered, Full, WaitEntry, WaitLimits, WaitQueue, WaitTicket, Waiting};
 
+/// Time after a shed request for which replicas count as busy. Where all requests are shed at once
+/// none waits, and the rate of the others would never be learned.
+pub const BUSY_AFTER_SHED: Duration = Duration::from_secs(1);
+
 /// Queue of one route and model, with its service rate and its promises to refused clients.
 ///
 /// A refused request books the next free place in a schedule: behind the requests that wait and the

@@ -45,8 +45,8 @@ mod tuning;
 mod work;
 
 pub use admission::{
-    Admission, Asker, Degraded, DrainMeter, HoldTime, Outage, Promise, Promises, RetryAfter,
-    Turnover, expected_rate, retry_after_s,
+    Admission, Asker, BUSY_AFTER_SHED, Degraded, DrainMeter, HoldTime, Outage, Promise, Promises,
+    RetryAfter, Turnover, expected_rate, retry_after_s,
 };
 pub use admitted::{Admitted, admitted};
 pub use attempt::{Attempt, Reason};

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
+
+use crate::hex_id;
 
 /// Number of a node in its cluster, which gives it once and never to another node.
 #[derive(
@@ -58,38 +59,7 @@ macro_rules! random_id {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:032x}", self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({self})", stringify!($name))
-            }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                if serializer.is_human_readable() {
-                    serializer.collect_str(self)
-                } else {
-                    self.to_bytes().serialize(serializer)
-                }
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                if !deserializer.is_human_readable() {
-                    return Deserialize::deserialize(deserializer).map(Self::from_bytes);
-                }
-                let text = String::deserialize(deserializer)?;
-                let wrong = || D::Error::custom("16 bytes in hexadecimal belong here");
-                parse(&text).map(Self).ok_or_else(wrong)
-            }
-        }
+        hex_id!($name of 16);
     };
 }
 
@@ -105,28 +75,9 @@ random_id! {
     DiskId
 }
 
-/// Returns the number that exactly 32 hexadecimal digits stand for.
-fn parse(text: &str) -> Option<u128> {
-    let is_plain = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    is_plain.then(|| u128::from_str_radix(text, 16).ok()).flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_32_digits_are_an_id() {
-        let text = "00ffA0".to_owned() + &"1".repeat(26);
-        assert_eq!(
-            parse(&text).map(u128::to_be_bytes).map(|bytes| bytes[..3].to_vec()),
-            Some(vec![0, 255, 160])
-        );
-        let plus = format!("+{}", "1".repeat(31));
-        for wrong in ["", "ab", &"1".repeat(31), &"1".repeat(33), &plus, &"g".repeat(32)] {
-            assert_eq!(parse(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn the_bytes_of_an_id_are_its_digits() {

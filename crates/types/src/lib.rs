@@ -8,6 +8,7 @@ mod cluster_ids;
 mod country;
 mod deadline;
 mod gap_histogram;
+mod hex_id;
 mod holder;
 mod ids;
 mod inquiry;

@@ -32,7 +32,7 @@ impl Residency {
     /// Returns true if the region may serve. A region of unknown country may not if the rule names
     /// countries.
     #[must_use]
-    pub fn allows<Q: Ord + ?Sized>(&self, region: &Q, country: Option<Country>) -> bool
+    pub fn may_serve<Q: Ord + ?Sized>(&self, region: &Q, country: Option<Country>) -> bool
     where
         RegionName: Borrow<Q>,
     {
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn anywhere_is_the_default() {
         let anywhere = Residency::default();
-        assert!(anywhere.allows("eu", None) && anywhere.allows("us", Some(country("US"))));
+        assert!(anywhere.may_serve("eu", None) && anywhere.may_serve("us", Some(country("US"))));
         assert!(anywhere.is_anywhere() && !in_countries(&["DE"]).is_anywhere());
         assert!(!in_regions(&["eu"]).is_anywhere());
     }
@@ -120,15 +120,15 @@ mod tests {
     #[test]
     fn a_region_has_to_be_among_the_regions_and_in_one_of_the_countries() {
         let rule = Residency::new(["eu".into(), "us".into()], [country("DE"), country("FR")]);
-        assert!(rule.allows("eu", Some(country("DE"))));
-        assert!(!rule.allows("us", Some(country("US"))), "its country is not among them");
-        assert!(!rule.allows("ap", Some(country("FR"))), "it is not among the regions");
+        assert!(rule.may_serve("eu", Some(country("DE"))));
+        assert!(!rule.may_serve("us", Some(country("US"))), "its country is not among them");
+        assert!(!rule.may_serve("ap", Some(country("FR"))), "it is not among the regions");
     }
 
     #[test]
     fn a_region_of_unknown_country_is_in_none_that_is_asked_for() {
-        assert!(!in_countries(&["DE"]).allows("eu", None));
-        assert!(in_regions(&["eu"]).allows("eu", None));
+        assert!(!in_countries(&["DE"]).may_serve("eu", None));
+        assert!(in_regions(&["eu"]).may_serve("eu", None));
     }
 
     #[test]
@@ -138,10 +138,10 @@ mod tests {
         assert_eq!(Residency::default().and(&one), one);
         assert_eq!(one.and(&in_regions(&["b", "c"])), in_regions(&["b"]));
         let nowhere = one.and(&in_regions(&["c"]));
-        assert!(["a", "b", "c"].iter().all(|region| !nowhere.allows(*region, None)));
+        assert!(["a", "b", "c"].iter().all(|region| !nowhere.may_serve(*region, None)));
         assert!(!nowhere.is_anywhere());
         let mixed = one.and(&in_countries(&["DE"]));
-        assert!(mixed.allows("a", Some(country("DE"))) && !mixed.allows("a", None));
+        assert!(mixed.may_serve("a", Some(country("DE"))) && !mixed.may_serve("a", None));
     }
 
     #[test]

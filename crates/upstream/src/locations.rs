@@ -39,9 +39,9 @@ impl Locations {
     }
 
     /// Returns true if the rules about a client's country allow the region to serve its requests.
-    pub fn allows(&self, client: IpAddr, region: &str, country: Option<Country>) -> bool {
+    pub fn may_serve(&self, client: IpAddr, region: &str, country: Option<Country>) -> bool {
         self.rules.is_empty()
-            || self.bound(client).is_none_or(|bound| bound.residency.allows(region, country))
+            || self.bound(client).is_none_or(|bound| bound.residency.may_serve(region, country))
     }
 }
 
@@ -113,6 +113,6 @@ mod tests {
     fn without_databases_and_rules_nobody_is_located() {
         let client = IpAddr::from([203, 0, 113, 7]);
         let locations = Locations::default();
-        assert!(locations.bound(client).is_none() && locations.allows(client, "eu", None));
+        assert!(locations.bound(client).is_none() && locations.may_serve(client, "eu", None));
     }
 }

@@ -15,9 +15,9 @@ use spillway_types::{
 };
 
 use crate::pending_guests::PendingGuests;
-use crate::region_circuit_breaker::RegionCircuitBreaker;
 use crate::remote::RemoteError;
 use crate::route_group::RouteGroup;
+use crate::shared_region_circuit_breaker::SharedRegionCircuitBreaker;
 use crate::view::View;
 
 /// Immutable state of all regions. Built anew with every change, read by every request that may be
@@ -97,7 +97,7 @@ pub struct OtherRegion {
     /// Slow start of the region after it has come back: part of its share, in thousandths.
     pub ramp_permille: u16,
     /// Circuit breaker of the region, by how requests end there.
-    pub breaker: Arc<RegionCircuitBreaker>,
+    pub breaker: Arc<SharedRegionCircuitBreaker>,
     /// Age of its report at [`Regions::at`], with the time on the way, milliseconds.
     pub age_ms: f32,
     /// Reported load by model.
@@ -220,9 +220,9 @@ impl Regions {
 
     /// Returns true if another region may serve a request with this residency; false for an unknown
     /// region, unless any region may.
-    pub fn allows(&self, region: &RegionName, residency: &Residency) -> bool {
+    pub fn may_serve(&self, region: &RegionName, residency: &Residency) -> bool {
         let other = self.others.iter().find(|other| other.name == *region);
-        let is_allowed = |other: &OtherRegion| other.is_allowed(residency);
+        let is_allowed = |other: &OtherRegion| other.may_serve(residency);
         residency.is_anywhere() || other.is_some_and(is_allowed)
     }
 
@@ -248,7 +248,7 @@ impl Regions {
     }
 
     /// Returns the circuit breaker of that region; `None` if there is no such region.
-    pub fn breaker(&self, region: &RegionName) -> Option<&Arc<RegionCircuitBreaker>> {
+    pub fn breaker(&self, region: &RegionName) -> Option<&Arc<SharedRegionCircuitBreaker>> {
         self.others.iter().find(|other| other.name == *region).map(|other| &other.breaker)
     }
 
@@ -314,7 +314,7 @@ impl Regions {
             let known = other.models.get(model);
             let is_closed = known.is_none() || !other.is_reachable || !other.breaker.is_open();
             // A region that may not serve the request has no room to wait for.
-            let access = if is_closed || !other.is_allowed(residency) {
+            let access = if is_closed || !other.may_serve(residency) {
                 Access::Unreachable
             } else {
                 answered(&other.name)
@@ -340,8 +340,8 @@ impl Regions {
 
 impl OtherRegion {
     /// Returns true if the region may serve a request with this residency.
-    pub fn is_allowed(&self, residency: &Residency) -> bool {
-        residency.allows(&self.name, self.country)
+    pub fn may_serve(&self, residency: &Residency) -> bool {
+        residency.may_serve(&self.name, self.country)
     }
 }
 

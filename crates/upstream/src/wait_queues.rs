@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use spillway_route::{Admission, Asker, ShedReason, WaitEntry, WaitLimit, WaitLimits, Waiting};
+use spillway_route::{
+    Admission, Asker, BUSY_AFTER_SHED, ShedReason, WaitEntry, WaitLimit, WaitLimits, Waiting,
+};
 use spillway_types::{Deadline, ModelName, RouteName};
 use tokio::sync::oneshot;
 
@@ -16,10 +18,6 @@ mod queued_request;
 mod wait_queues_test;
 
 pub use queued_request::{QueueMessage, QueueTurn, QueuedEnd, QueuedRequest};
-
-/// Time after a shed request for which replicas count as busy, milliseconds. Where all requests are
-/// shed at once none waits, and the rate of the others would never be learned.
-const BUSY_MS: u64 = 1_000;
 
 /// Key of a queue: its requests can be served by the same replicas.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,7 +121,8 @@ impl WaitQueues {
     /// Returns true if request starts are to be counted: requests wait, or were shed lately.
     pub fn is_busy(&self) -> bool {
         let shed_ms = self.shed_ms.load(Ordering::Relaxed);
-        self.count() > 0 || (shed_ms > 0 && self.now_ms() < shed_ms + BUSY_MS)
+        let since = Duration::from_millis(self.now_ms().saturating_sub(shed_ms));
+        self.count() > 0 || (shed_ms > 0 && since < BUSY_AFTER_SHED)
     }
 
     /// Returns how many requests wait for each model.

@@ -174,8 +174,8 @@ impl Authenticator {
     }
 
     /// Returns true if the tenant's current terms allow its requests to be served in this region.
-    pub fn allows(&self, tenant: &TenantName, region: &str, country: Option<Country>) -> bool {
-        self.posted.load().table.allows(tenant.as_str(), region, country)
+    pub fn may_serve(&self, tenant: &TenantName, region: &str, country: Option<Country>) -> bool {
+        self.posted.load().table.may_serve(tenant.as_str(), region, country)
     }
 
     /// Returns the entry of this key text if the key exists and its secret is right.

@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(grant.tenant.as_ref().map(TenantName::as_str), Some("acme"));
         assert_eq!(grant.priority, 2);
         assert!(grant.allows(&"huge".into()) && !grant.allows(&"other".into()));
-        let allows = |region, code: &str| grant.residency.allows(region, code.parse().ok());
+        let allows = |region, code: &str| grant.residency.may_serve(region, code.parse().ok());
         assert!(allows("eu", "DE") && allows("eu", "FR") && !allows("us", "DE"));
         assert!(!allows("eu", "US") && !allows("eu", ""));
     }
@@ -184,8 +184,8 @@ mod tests {
             headers.insert(TENANT_CLAIM.clone(), HeaderValue::from_static("acme"));
             headers.insert(REGIONS.clone(), HeaderValue::from_static(regions));
             let grant = claimed(&headers, &table).unwrap().expect("a grant");
-            assert_eq!(grant.residency.allows("eu", None), in_eu, "{regions}");
-            assert!(!grant.residency.allows("us", None), "{regions}");
+            assert_eq!(grant.residency.may_serve("eu", None), in_eu, "{regions}");
+            assert!(!grant.residency.may_serve("us", None), "{regions}");
         }
     }
 
@@ -203,8 +203,8 @@ mod tests {
             let none = |name| grant(&claims(name)).expect("a grant");
             assert!(!none("x-spillway-models").allows(&"m".into()), "{list:?}");
             let germany = "DE".parse().ok();
-            assert!(!none("x-spillway-regions").residency.allows("eu", germany), "{list:?}");
-            assert!(!none("x-spillway-countries").residency.allows("eu", germany), "{list:?}");
+            assert!(!none("x-spillway-regions").residency.may_serve("eu", germany), "{list:?}");
+            assert!(!none("x-spillway-countries").residency.may_serve("eu", germany), "{list:?}");
         }
     }
 

@@ -144,9 +144,9 @@ impl KeyTable {
     }
 
     /// Returns true if the tenant's residency rules allow this region; true for an unknown tenant.
-    pub fn allows(&self, tenant: &str, region: &str, country: Option<Country>) -> bool {
+    pub fn may_serve(&self, tenant: &str, region: &str, country: Option<Country>) -> bool {
         let tenant = self.tenants.get(tenant);
-        tenant.is_none_or(|tenant| tenant.terms.residency.allows(region, country))
+        tenant.is_none_or(|tenant| tenant.terms.residency.may_serve(region, country))
     }
 
     /// Returns the counters of a tenant. Unknown tenants share one, so that clients cannot create

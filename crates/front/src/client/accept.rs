@@ -50,14 +50,14 @@ pub struct Accepted {
 /// Draining waits for the returned future from this call on, not only from its first poll: its thread
 /// may start late, and clients are connected as soon as the socket listens.
 pub fn accept_loop<S: Serve>(
-    worker: Entrance<S>,
+    entrance: Entrance<S>,
     listener: Arc<Listener>,
     socket: StdListener,
 ) -> impl Future<Output = ()> + Send + use<S> {
-    let tracked = worker.door.tracker().token();
+    let tracked = entrance.door.tracker().token();
     async move {
         match TcpListener::from_std(socket) {
-            Ok(socket) => accept_until_drained(&worker, &listener, socket).await,
+            Ok(socket) => accept_until_drained(&entrance, &listener, socket).await,
             Err(error) => tracing::error!(%error, "can't accept on a socket"),
         }
         drop(tracked);
@@ -65,27 +65,27 @@ pub fn accept_loop<S: Serve>(
 }
 
 async fn accept_until_drained<S: Serve>(
-    worker: &Entrance<S>,
+    entrance: &Entrance<S>,
     listener: &Arc<Listener>,
     socket: TcpListener,
 ) {
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
-            () = worker.door.draining().cancelled() => break,
+            () = entrance.door.draining().cancelled() => break,
         };
-        take(worker, listener, accepted).await;
+        take(entrance, listener, accepted).await;
     }
     // The kernel is asked, not the runtime, which may not know of the newest connections yet.
     match socket.into_std() {
-        Ok(socket) => take_connected(worker, listener, &socket).await,
+        Ok(socket) => take_connected(entrance, listener, &socket).await,
         Err(error) => lost(&error),
     }
 }
 
 /// Accepts the connections that are already established: closing the socket would reset them.
 async fn take_connected<S: Serve>(
-    worker: &Entrance<S>,
+    entrance: &Entrance<S>,
     listener: &Arc<Listener>,
     socket: &StdListener,
 ) {
@@ -97,7 +97,7 @@ async fn take_connected<S: Serve>(
                 Ok((TcpStream::from_std(tcp)?, peer))
             }),
         };
-        take(worker, listener, accepted).await;
+        take(entrance, listener, accepted).await;
     }
 }
 
@@ -105,12 +105,12 @@ fn lost(error: &io::Error) {
     tracing::warn!(%error, "connections that wait to be accepted are lost");
 }
 
-/// Serves the connections handed to `worker`, until all senders are gone.
-pub async fn serve_handed<S: Serve>(worker: Entrance<S>, mut handed: Receiver<Accepted>) {
+/// Serves the connections handed to this entrance, until all senders are gone.
+pub async fn serve_handed<S: Serve>(entrance: Entrance<S>, mut handed: Receiver<Accepted>) {
     while let Some(accepted) = handed.recv().await {
         let Accepted { tcp, peer, listener, permit, _tracked } = accepted;
         match TcpStream::from_std(tcp) {
-            Ok(tcp) => serve(&worker, &listener, tcp, peer, permit),
+            Ok(tcp) => serve(&entrance, &listener, tcp, peer, permit),
             Err(error) => tracing::warn!(%error, "a connection can't be served"),
         }
     }
@@ -175,14 +175,14 @@ impl HandOut {
 }
 
 async fn take<S: Serve>(
-    worker: &Entrance<S>,
+    entrance: &Entrance<S>,
     listener: &Arc<Listener>,
     accepted: io::Result<(TcpStream, SocketAddr)>,
 ) {
     match accepted {
         Ok((tcp, peer)) => {
-            if let Some(permit) = admit(&worker.door, listener, peer) {
-                serve(worker, listener, tcp, peer, permit);
+            if let Some(permit) = admit(&entrance.door, listener, peer) {
+                serve(entrance, listener, tcp, peer, permit);
             }
         }
         Err(error) if is_about_one_connection(&error) => {}
@@ -201,14 +201,14 @@ fn admit(door: &Arc<FrontDoor>, listener: &Listener, peer: SocketAddr) -> Option
 }
 
 fn serve<S: Serve>(
-    worker: &Entrance<S>,
+    entrance: &Entrance<S>,
     listener: &Arc<Listener>,
     tcp: TcpStream,
     peer: SocketAddr,
     permit: ConnectionPermit,
 ) {
-    let connection = serve_connection(worker.clone(), Arc::clone(listener), tcp, peer);
-    worker.door.tracker().spawn(async move {
+    let connection = serve_connection(entrance.clone(), Arc::clone(listener), tcp, peer);
+    entrance.door.tracker().spawn(async move {
         connection.await;
         drop(permit);
     });
@@ -285,18 +285,18 @@ mod tests {
     /// Covers connections that the kernel has established and the runtime does not know of yet.
     #[tokio::test]
     async fn who_is_connected_is_let_in_though_draining_began_before_anything_was_accepted() {
-        let worker = entrance();
+        let entrance = entrance();
         let socket = StdListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         socket.set_nonblocking(true).unwrap();
-        let accepting = accept_loop(worker.clone(), listener(), socket);
+        let accepting = accept_loop(entrance.clone(), listener(), socket);
         let _clients = [0; 3].map(|_| StdStream::connect(address).unwrap());
-        worker.door.start_draining();
-        let mut drained = pin!(worker.door.drained());
+        entrance.door.start_draining();
+        let mut drained = pin!(entrance.door.drained());
         let waits = std::future::poll_fn(|cx| Poll::Ready(drained.as_mut().poll(cx)));
         assert!(waits.await.is_pending(), "it would end before they are let in");
         accepting.await;
-        assert_eq!(worker.door.tracker().len(), 3);
+        assert_eq!(entrance.door.tracker().len(), 3);
     }
 
     #[test]

@@ -34,23 +34,27 @@ impl ContinuedStream {
         search: &PlaceSearch,
         sight: &S,
     ) -> Option<Unasked> {
-        self.without(&self.broken, search, sight).or_else(|| {
-            // A replica that broke off earlier and is back is better than none.
-            self.without(std::slice::from_ref(self.broken.last()?), search, sight)
+        let lost = if search.spares_lost { self.lost.as_slice() } else { &[] };
+        self.without(&self.broken, lost, search, sight).or_else(|| {
+            // A place that broke off earlier and is back is better than none. A region has other
+            // nodes and replicas, so it may be the one that broke off just now.
+            let last = self.broken.last().map(std::slice::from_ref).unwrap_or_default();
+            self.without(last, &[], search, sight)
         })
     }
 
-    /// Returns the places that are not asked: these replicas, those that were asked in this round,
-    /// those that cannot continue an answer that was begun, and regions that broke off. `None` if no
-    /// place is left.
+    /// Returns the places that are not asked: these replicas and regions, replicas that were asked
+    /// in this round, and those that cannot continue an answer that was begun. `None` if no place is
+    /// left.
     fn without<S: StreamSight>(
         &self,
         broken: &[ReplicaName],
+        lost: &[RegionName],
         search: &PlaceSearch,
         sight: &S,
     ) -> Option<Unasked> {
         let needs_engine = search.is_begun && self.rules.needs_engine;
-        let mut unasked = Unasked { replicas: Vec::new(), regions: self.lost.clone() };
+        let mut unasked = Unasked { replicas: Vec::new(), regions: lost.to_vec() };
         let (mut is_any_left, mut is_any_unable) = (false, false);
         for replica in sight.replicas() {
             let is_able = !needs_engine || replica.continues_chats;
@@ -65,7 +69,7 @@ impl ContinuedStream {
         if is_any_unable {
             unasked.regions.extend(sight.regions().cloned());
         }
-        let has_regions = !is_any_unable && sight.regions().next().is_some();
+        let has_regions = !is_any_unable && sight.regions().any(|region| !lost.contains(region));
         (is_any_left || has_regions).then_some(unasked)
     }
 }

@@ -20,6 +20,10 @@ struct StreamSeen {
     lost: Vec<RegionName>,
     /// Replicas that were asked in this round.
     tried: Vec<ReplicaName>,
+    /// Rounds of the search that are over.
+    rounds: u32,
+    /// Rounds of the search that ended with a failure.
+    failed_rounds: u32,
     is_begun: bool,
     continuations: u32,
     /// Retries that were expected to be taken from the budget.
@@ -69,6 +73,7 @@ fn run(story: &mut StreamStory, rng: &mut fastrand::Rng) -> (StreamSeen, StreamE
             StreamStep::Pause(pause) => {
                 story.now += pause;
                 seen.tried.clear();
+                seen.rounds += 1;
                 story.tell(StreamEvent::Paused);
             }
             StreamStep::End(end) => return (seen, end),
@@ -110,6 +115,7 @@ fn break_stream(story: &mut StreamStory, rng: &mut fastrand::Rng, seen: &mut Str
     seen.continuations += 1;
     seen.is_begun = rest == StreamRest::Text;
     seen.tried.clear();
+    (seen.rounds, seen.failed_rounds) = (0, 0);
     let passed = story.now.duration_since(*START);
     let left = story.sight.deadline.remaining(story.now).min(story.sight.silence_max);
     seen.until_ms = u64::try_from((passed + left).as_millis()).unwrap();
@@ -129,7 +135,6 @@ fn check_unasked(sight: &TestStream, unasked: &Unasked, seen: &StreamSeen) {
         assert!(is_left_out(last), "goes where it has just broken off");
     }
     assert!(seen.tried.iter().all(is_left_out), "asks a replica twice in a round");
-    assert!(seen.lost.iter().all(|name| unasked.regions.contains(name)), "asks a lost region");
     let needs_engine = seen.is_begun && sight.rules.needs_engine;
     let is_able = |it: &TestStreamReplica| !needs_engine || it.continues_chats;
     assert!(
@@ -142,10 +147,19 @@ fn check_unasked(sight: &TestStream, unasked: &Unasked, seen: &StreamSeen) {
     }
     let is_fresh =
         |it: &TestStreamReplica| it.serves_model && is_able(it) && !seen.broken.contains(&it.name);
-    let has_regions = !is_any_unable && !sight.regions.is_empty();
-    if sight.replicas.iter().any(is_fresh) || has_regions {
+    let is_asked = |name: &RegionName| !unasked.regions.contains(name);
+    let is_fresh_region = |name: &RegionName| !is_any_unable && !seen.lost.contains(name);
+    if sight.replicas.iter().any(is_fresh) || sight.regions.iter().any(is_fresh_region) {
         assert!(seen.broken.iter().all(is_left_out), "goes back although another place is left");
+        let is_first = seen.rounds == 0;
+        assert!(!is_first || !seen.lost.iter().any(is_asked), "asks a lost region first");
     }
+    // A place is left that serves the model and may continue the stream.
+    let is_place = |it: &TestStreamReplica| {
+        it.serves_model && (!is_left_out(&it.name) || seen.tried.contains(&it.name))
+    };
+    assert!(sight.replicas.iter().any(is_place) || sight.regions.iter().any(is_asked), "in vain");
+    assert!(sight.regions.iter().all(|it| is_asked(it) || is_any_unable || seen.lost.contains(it)));
     // No place is left out without a reason.
     let has_reason = |it: &TestStreamReplica| {
         !is_able(it) || seen.broken.contains(&it.name) || seen.tried.contains(&it.name)
@@ -174,8 +188,11 @@ fn try_once(
     let is_failure = matches!(event, StreamEvent::OtherReply(_)) || event == FAILED;
     let is_retried = story.tell(event).is_some();
     let paid = budget - story.sight.budget.get();
+    let is_over = matches!(story.next(), StreamStep::End(_));
+    assert_eq!(paid, u32::from(is_failure && !is_over), "a try that failed and is repeated");
     seen.retries += paid;
-    assert!(paid <= u32::from(is_failure), "only tries that failed take from the budget");
+    seen.failed_rounds += u32::from(paid > 0 && !is_retried);
+    assert!(seen.failed_rounds <= 3, "more rounds than allowed");
     if is_retried {
         seen.tried.extend(replica);
     }

@@ -8,7 +8,7 @@ use super::test_stream::{
     other, short,
 };
 use super::{BreakCause, StreamEnd, StreamEvent, StreamPlace, StreamRest};
-use crate::{Ending, ResidencyPermission, RetrySafety};
+use crate::{Ending, ResidencyDenial, RetrySafety};
 
 const CONTINUED: Option<StreamEvent> = Some(StreamEvent::Continued);
 const PAUSED: Option<StreamEvent> = Some(StreamEvent::Paused);
@@ -94,7 +94,7 @@ fn replicas_of_other_models_count_for_nothing() {
 }
 
 #[test]
-fn a_region_that_broke_the_stream_off_is_not_asked_again() {
+fn a_region_that_broke_the_stream_off_is_asked_after_all_other_places() {
     let sight = || TestStream::new(&["a"]).with_regions(&["far", "near"]);
     tell(
         sight(),
@@ -109,6 +109,52 @@ fn a_region_that_broke_the_stream_off_is_not_asked_again() {
     tell(sight(), &[("relay", broke("a")), ("try but a", CONTINUED), ("relay", None)]);
     let nameless = broke_with(None, StreamRest::Text);
     tell(sight(), &[("relay", nameless), ("try", None)]);
+    // None of the others had a place: the next round prefers none.
+    let rounds = [
+        ("relay", lost("far")),
+        ("try but far", Some(NOT_NOW)),
+        ("pause 100", PAUSED),
+        ("try", CONTINUED),
+        ("relay", lost("near")),
+        ("try but far near", None),
+    ];
+    tell(sight(), &rounds);
+}
+
+#[test]
+fn a_region_that_is_the_only_place_is_asked_again_at_once() {
+    let edge = || TestStream::new(&[]).with_regions(&["far"]);
+    tell(edge(), &[("relay", lost("far")), ("try", CONTINUED), ("relay", None)]);
+    // The same where the own replicas are the last choice, too.
+    let sight = || TestStream::new(&["a"]).with_regions(&["far"]);
+    tell(
+        sight(),
+        &[
+            ("relay", broke("a")),
+            ("try but a", CONTINUED),
+            ("relay", lost("far")),
+            ("try but a", CONTINUED),
+            ("relay", None),
+        ],
+    );
+    let alone = TestStream::new(&["a"]).with_regions(&["far"]).with_unable(&["a"]);
+    tell(alone, &[("relay", lost("far")), ("end NoPlaceLeft", None)]);
+}
+
+#[test]
+fn a_try_that_fails_after_its_time_costs_no_retry() {
+    let mut sight = TestStream::new(&["a", "b"]).with_budget(1);
+    sight.deadline = Deadline::after(*START, ms(50));
+    let mut story = StreamStory::of(sight);
+    check(&mut story, &[("relay", broke("a")), ("try but a", None)]);
+    for event in [FAILED, StreamEvent::OtherReply(Some("b".into()))] {
+        let mut story = story.clone();
+        story.now += ms(50);
+        story.sight.budget.set(1);
+        story.tell(event);
+        check(&mut story, &[("end Late", None)]);
+        assert_eq!(story.sight.budget.get(), 1);
+    }
 }
 
 #[test]
@@ -249,7 +295,7 @@ fn only_a_lack_of_places_is_waited_for() {
         Ending::LastFailure,
         Ending::ClientFault,
         Ending::OnlyRegionGone,
-        Ending::OutsideResidency(ResidencyPermission::Withdrawn),
+        Ending::OutsideResidency(ResidencyDenial::Withdrawn),
     ];
     for ending in failures {
         assert!(!is_for_now(ending), "{ending:?}");

@@ -28,8 +28,11 @@ pub(super) const NOT_NOW: StreamEvent = StreamEvent::NoReply(Ending::Refused(Ref
     retry_at: None,
 }));
 /// Refusal by this node's queue.
-pub(super) const SHED: StreamEvent =
-    StreamEvent::NoReply(Ending::Shed { reason: ShedReason::QueueFull, predicted_ms: 0.0 });
+pub(super) const SHED: StreamEvent = StreamEvent::NoReply(Ending::Shed {
+    reason: ShedReason::QueueFull,
+    predicted_ms: 0.0,
+    not_before: None,
+});
 
 pub(super) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
@@ -128,7 +131,7 @@ impl StreamSight for TestStream {
 }
 
 /// A stream, its surroundings, and the time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StreamStory {
     pub(super) sight: TestStream,
     pub(super) stream: ContinuedStream,

@@ -17,7 +17,7 @@ impl Journey {
     pub(super) fn choose<S: Sight>(&mut self, sight: &S, now: Instant, rng: &mut fastrand::Rng) {
         while self.state == JourneyState::Planning {
             if let Some(region) = sight.only_region() {
-                match self.has_refused(region) {
+                match self.refusals.has(region) {
                     true => self.end(Ending::OnlyRegionGone),
                     false => self.forward(region.clone(), None, sight, now),
                 }
@@ -91,9 +91,8 @@ impl Journey {
 
     fn ask<S: Sight>(&mut self, attempt: Attempt, connection: Connection, sight: &S) {
         // The rules may have changed while the request waited.
-        let permission = sight.permission();
-        if !permission.is_given() {
-            return self.end(Ending::OutsideResidency(permission));
+        if let Err(denial) = sight.permission() {
+            return self.end(Ending::OutsideResidency(denial));
         }
         if connection == Connection::KeptOrNew {
             self.tried.push(attempt.slot);
@@ -110,8 +109,7 @@ impl Journey {
     ) {
         // The rules may have changed since the regions were compared: another way is sought.
         if !sight.may_serve(&region) {
-            self.outside_residency.push(region.clone());
-            self.refused.push((region, now));
+            self.note_outside_residency(region, now);
             return;
         }
         // Otherwise the queue would call the request while it is served elsewhere.

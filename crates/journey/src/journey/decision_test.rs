@@ -182,9 +182,7 @@ fn the_rate_of_replicas_is_certain_only_when_their_limits_are() {
     sight.replicas[1].is_guess = true;
     assert_eq!(journey.expected_rate(&sight, 1_000.0), rate);
     assert_eq!(journey.certain_rate(&sight, 1_000.0), None);
-    let waiting = sight.waiting(Position::Outside, Claim::Newcomer, &|tokens| {
-        journey.certain_rate(&sight, tokens)
-    });
+    let waiting = sight.waiting(Claim::Newcomer, &|tokens| journey.certain_rate(&sight, tokens));
     assert_eq!(waiting.wait_ms, None);
     assert_eq!(journey.expected_rate(&TestSight::new(0), 1_000.0), None);
 }

@@ -68,8 +68,14 @@ impl Journey {
 
     /// Sheds the request.
     pub(super) fn shed<S: Sight>(&mut self, reason: ShedReason, predicted_ms: f32, sight: &S) {
-        self.busy_until = self.busy_until.or_else(|| self.regions_busy_until(sight));
-        self.end(Ending::Shed { reason, predicted_ms });
+        let not_before = self.not_before(sight);
+        self.end(Ending::Shed { reason, predicted_ms, not_before });
+    }
+
+    /// Returns the moment before which no place comes free: all replicas asked for a pause, or all
+    /// other regions of a region without replicas named a time.
+    pub(super) fn not_before<S: Sight>(&self, sight: &S) -> Option<Instant> {
+        self.busy_until.or_else(|| self.regions_busy_until(sight))
     }
 
     /// Returns the end of a wait that began at `since`, and the reason for shedding then: the

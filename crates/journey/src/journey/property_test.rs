@@ -7,8 +7,8 @@ use spillway_types::{Deadline, ReplicaSlot};
 use super::stories::{MUCH, kept_share};
 use super::test_sight::{START, Story, TestRegion, TestReplica, TestSight, ms};
 use crate::{
-    Connection, Ending, Event, Position, RegionFailure, ResidencyPermission, RetrySafety,
-    StatusClass, Step,
+    Connection, Ending, Event, Journey, Position, RegionFailure, ResidencyDenial, RetrySafety,
+    StatusClass, Step, Unasked,
 };
 
 /// Steps after which a journey has to be over: those that its bounds allow, with room for waits.
@@ -27,6 +27,7 @@ struct Seen {
     has_held: bool,
     is_client_fault: bool,
     ending: Option<Ending>,
+    unasked: Unasked,
 }
 
 fn any_sight() -> impl Strategy<Value = TestSight> {
@@ -76,9 +77,9 @@ fn any_sight() -> impl Strategy<Value = TestSight> {
             }
             sight.inquiry.priority = limits.3;
             sight.permission = match place.0 {
-                0 => ResidencyPermission::NeverGiven,
-                1 => ResidencyPermission::Withdrawn,
-                _ => ResidencyPermission::Given,
+                0 => Err(ResidencyDenial::NeverGiven),
+                1 => Err(ResidencyDenial::Withdrawn),
+                _ => Ok(()),
             };
             sight.inquiry.hop = place.1;
             sight.busy_until = place.2.map(|busy_ms| *START + ms(busy_ms));
@@ -99,7 +100,20 @@ fn any_safety(rng: &mut fastrand::Rng) -> RetrySafety {
 /// Drives a journey by chance to its end, and notes what it did.
 fn run(story: &mut Story, rng: &mut fastrand::Rng) -> Seen {
     let mut seen = Seen::default();
+    if rng.u8(..4) == 0 {
+        // A continuation of a stream leaves places out.
+        let replicas = story.sight.replicas.len().min(1);
+        let replicas = [ReplicaSlot(0)].into_iter().take(replicas).collect();
+        let regions: Vec<_> = story.sight.regions.iter().map(|it| it.name.clone()).collect();
+        let regions = regions.into_iter().filter(|_| rng.bool()).collect();
+        seen.unasked = Unasked { replicas, regions };
+        story.journey = Journey::new(*START, 3).without(seen.unasked.clone());
+    }
     for _ in 0..STEPS_MAX {
+        if rng.u8(..8) == 0 {
+            // Another view, with the same replicas.
+            story.journey.follow_view(Some);
+        }
         let step = story.next();
         if let Step::End(ending) = step {
             seen.ending = Some(ending);
@@ -114,11 +128,8 @@ fn run(story: &mut Story, rng: &mut fastrand::Rng) -> Seen {
 fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
     match step {
         Step::Ask { attempt, connection } => {
-            assert_eq!(
-                story.sight.permission,
-                ResidencyPermission::Given,
-                "asked where it may not be served"
-            );
+            assert_eq!(story.sight.permission, Ok(()), "asked where it may not be served");
+            assert!(!seen.unasked.replicas.contains(&attempt.slot), "asked a place that broke off");
             let is_new = !seen.asked.contains(&attempt.slot);
             assert!(is_new || *connection == Connection::New, "asked twice: {attempt:?}");
             assert!(leaves_share(story, attempt.slot), "took a place that is left to others");
@@ -149,6 +160,7 @@ fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen)
             assert_eq!(story.sight.inquiry.hop, 0, "past the hop limit");
             let known = story.sight.regions.iter().find(|known| known.name == *region);
             assert!(known.is_some_and(|known| known.may_serve), "outside residency");
+            assert!(!seen.unasked.regions.contains(region), "asked a region that is left out");
             assert_eq!(story.journey.position(), Position::Outside, "waits while served elsewhere");
             seen.forwarded.push(region.to_string());
             forward(story, rng, seen);

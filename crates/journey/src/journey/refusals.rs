@@ -19,6 +19,87 @@ const LEAVING_MAX: u32 = 3;
 /// Longest pause of a region that clients are told of: a region that is asked again says more.
 const REGION_PAUSE_MAX: Duration = Duration::from_secs(60);
 
+/// Other regions that a journey leaves out or has asked in vain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RegionRefusals(Vec<(RegionName, RegionRefusal)>);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum RegionRefusal {
+    /// The region is not asked at all, e.g. since the stream that is continued broke off there.
+    LeftOut,
+    /// The region was asked, and did not serve the request.
+    Asked {
+        /// Moment of the refusal; `None` once a waiting request has forgotten it.
+        at: Option<Instant>,
+        answer: RegionAnswer,
+    },
+}
+
+/// Answer of a region that did not serve the request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum RegionAnswer {
+    /// The region may not serve the request, which does not change while the request waits.
+    OutsideResidency,
+    /// The region may have room again at this moment, as it said.
+    NoRoomUntil(Instant),
+    /// Anything else.
+    Other,
+}
+
+impl RegionRefusals {
+    /// Creates the refusals of a journey that leaves these regions out.
+    pub(super) fn without(regions: Vec<RegionName>) -> Self {
+        Self(regions.into_iter().map(|region| (region, RegionRefusal::LeftOut)).collect())
+    }
+
+    /// Returns the access to a region that can be reached. `asked_max`: regions that are asked
+    /// before a waiting request looks anew.
+    pub(super) fn access(&self, region: &RegionName, asked_max: usize) -> Access {
+        let is_counted = |(_, refusal): &&(RegionName, RegionRefusal)| refusal.is_counted();
+        match self.of(region) {
+            Some(refusal) if refusal.is_lasting() => Access::Unreachable,
+            Some(refusal) if refusal.is_counted() => Access::Refused,
+            _ if self.0.iter().filter(is_counted).count() >= asked_max => Access::Refused,
+            _ => Access::Ready,
+        }
+    }
+
+    /// Returns true if a region is not asked now.
+    pub(super) fn has(&self, region: &RegionName) -> bool {
+        self.of(region).is_some_and(|refusal| refusal.is_lasting() || refusal.is_counted())
+    }
+
+    /// Forgets refusals after some time: the regions may have room by now, as their reports say.
+    pub(super) fn forget(&mut self, now: Instant) {
+        for (_, refusal) in &mut self.0 {
+            if let RegionRefusal::Asked { at, .. } = refusal {
+                *at = at.filter(|at| now.saturating_duration_since(*at) < REVIEW);
+            }
+        }
+    }
+
+    fn note(&mut self, region: RegionName, answer: RegionAnswer, now: Instant) {
+        self.0.retain(|(known, _)| *known != region);
+        self.0.push((region, RegionRefusal::Asked { at: Some(now), answer }));
+    }
+
+    fn of(&self, region: &RegionName) -> Option<RegionRefusal> {
+        self.0.iter().find(|(known, _)| known == region).map(|(_, refusal)| *refusal)
+    }
+}
+
+impl RegionRefusal {
+    /// Returns true if the region stays out of the question for as long as the journey lasts.
+    fn is_lasting(self) -> bool {
+        matches!(self, Self::LeftOut | Self::Asked { answer: RegionAnswer::OutsideResidency, .. })
+    }
+
+    /// Returns true if the region was asked, and the request has not looked anew since.
+    fn is_counted(self) -> bool {
+        matches!(self, Self::Asked { at: Some(_), .. })
+    }
+}
+
 impl Journey {
     /// Takes the failure of another region. Returns the safety of the retry that follows; `None` if
     /// none does.
@@ -36,11 +117,14 @@ impl Journey {
             self.leaving += 1;
             return None;
         }
-        if failure == RegionFailure::OutsideResidency {
-            self.outside_residency.push(region.clone());
-        }
-        self.note_region_pause(&region, failure, now);
-        self.refused.push((region, now));
+        let answer = match failure {
+            RegionFailure::OutsideResidency => RegionAnswer::OutsideResidency,
+            RegionFailure::Refused { wait: Some(wait) } => {
+                RegionAnswer::NoRoomUntil(now + wait.min(REGION_PAUSE_MAX))
+            }
+            _ => RegionAnswer::Other,
+        };
+        self.refusals.note(region, answer, now);
         match failure {
             // To go on after a refusal is no retry: no replica has worked on the request.
             RegionFailure::Closed
@@ -57,23 +141,9 @@ impl Journey {
         }
     }
 
-    /// Returns true if a region is not asked now: it has refused, or is left out.
-    pub(super) fn has_refused(&self, region: &RegionName) -> bool {
-        self.unasked.contains(region) || self.refused.iter().any(|(refused, _)| refused == region)
-    }
-
-    /// Forgets refusals of regions after some time: they may have room by now, as their reports
-    /// say.
-    pub(super) fn forget_refusals(&mut self, now: Instant) {
-        self.refused.retain(|(_, at)| now.saturating_duration_since(*at) < REVIEW);
-    }
-
-    /// Notes the time after which a region may have room, as it said when it refused the request.
-    fn note_region_pause(&mut self, region: &RegionName, failure: RegionFailure, now: Instant) {
-        self.region_pauses.retain(|(known, _)| known != region);
-        if let RegionFailure::Refused { wait: Some(wait) } = failure {
-            self.region_pauses.push((region.clone(), now + wait.min(REGION_PAUSE_MAX)));
-        }
+    /// Notes that a region may not serve the request, by rules that this node knows.
+    pub(super) fn note_outside_residency(&mut self, region: RegionName, now: Instant) {
+        self.refusals.note(region, RegionAnswer::OutsideResidency, now);
     }
 
     /// Returns when the first other region may have room, for a request that this region has no
@@ -85,15 +155,18 @@ impl Journey {
         let others = sight.others(sight.inquiry().model.as_ref()?, &|_| Access::Ready);
         let mut soonest: Option<Instant> = None;
         for (index, other) in others.iter().enumerate() {
-            if other.access == Access::Unreachable
-                || self.outside_residency.contains(sight.region(index))
+            let refusal = self.refusals.of(sight.region(index));
+            if other.access == Access::Unreachable || refusal.is_some_and(RegionRefusal::is_lasting)
             {
                 continue;
             }
-            let pause = self.region_pauses.iter().find(|(name, _)| name == sight.region(index));
             // A region that named no time may have room at any moment.
-            let (_, until) = pause?;
-            soonest = Some(soonest.map_or(*until, |soonest| soonest.min(*until)));
+            let Some(RegionRefusal::Asked { answer: RegionAnswer::NoRoomUntil(until), .. }) =
+                refusal
+            else {
+                return None;
+            };
+            soonest = Some(soonest.map_or(until, |soonest| soonest.min(until)));
         }
         soonest
     }

@@ -16,9 +16,9 @@ use spillway_types::{
 };
 
 use crate::{
-    Claim, Connection, Conversation, Ending, Event, Journey, PlaceSight, Position, QueueSight,
-    RegionSight, ReplicaGroup, ReplicaSight, RequestSight, ResidencyPermission, Room, RoomLoads,
-    RouteRules, Step, TenantKey, TenantSight,
+    Claim, Connection, Conversation, Ending, Event, Journey, PlaceSight, QueueSight, RegionSight,
+    ReplicaGroup, ReplicaSight, RequestSight, ResidencyDenial, Room, RoomLoads, RouteRules, Step,
+    TenantKey, TenantSight,
 };
 
 /// The moment at which all stories begin.
@@ -77,7 +77,7 @@ pub(super) struct TestSight {
     pub(super) share: Option<KeptShare>,
     /// Tenants of the requests that wait.
     pub(super) queued: Vec<u64>,
-    pub(super) permission: ResidencyPermission,
+    pub(super) permission: Result<(), ResidencyDenial>,
     pub(super) retries: Cell<u32>,
     pub(super) hedges: Cell<u32>,
     pub(super) slo_probes: Cell<u32>,
@@ -145,7 +145,7 @@ impl TestSight {
             much: Vec::new(),
             share: None,
             queued: Vec::new(),
-            permission: ResidencyPermission::Given,
+            permission: Ok(()),
             retries: Cell::new(10),
             hedges: Cell::new(10),
             slo_probes: Cell::new(0),
@@ -258,7 +258,7 @@ impl RequestSight for TestSight {
     fn starts_with_stand_in(&self) -> bool {
         self.starts_with_stand_in
     }
-    fn permission(&self) -> ResidencyPermission {
+    fn permission(&self) -> Result<(), ResidencyDenial> {
         self.permission
     }
     fn take_retry(&self, _now: Instant) -> bool {
@@ -361,9 +361,11 @@ impl TenantSight for TestSight {
     fn tells_tenants_apart(&self) -> bool {
         self.share.is_some() || self.replicas.iter().any(|replica| replica.rests_until.is_some())
     }
-    fn waiting_of(&self, is_counted: &dyn Fn(TenantKey) -> bool) -> u32 {
+    fn waiting_of(&self, is_counted: &dyn Fn(TenantKey) -> bool) -> Option<u32> {
+        self.inquiry.model.as_ref()?;
         let key = |tenant: &u64| TenantKey { tenant: *tenant, class: self.inquiry.priority };
-        u32::try_from(self.queued.iter().filter(|tenant| is_counted(key(tenant))).count()).unwrap()
+        let counted = self.queued.iter().filter(|tenant| is_counted(key(tenant)));
+        u32::try_from(counted.count()).ok()
     }
 }
 
@@ -371,12 +373,7 @@ impl QueueSight for TestSight {
     fn is_quiet(&self) -> bool {
         self.is_quiet
     }
-    fn waiting(
-        &self,
-        _position: Position,
-        _claim: Claim,
-        certain_rate: &dyn Fn(f32) -> Option<f32>,
-    ) -> Waiting {
+    fn waiting(&self, _claim: Claim, certain_rate: &dyn Fn(f32) -> Option<f32>) -> Waiting {
         let expected = || certain_rate(1_000.0).map(|rate| (1_000.0 / rate) as u32);
         let wait_ms = self.wait_ms.or_else(expected);
         Waiting { ahead: self.ahead, wait_ms, all: self.ahead, has_room: self.has_room }
@@ -543,7 +540,7 @@ pub(super) fn short(step: &Step) -> String {
             Ending::TooLate { reason, .. } => format!("too late {}", reason.name()),
             Ending::NoPlaceInTime(reason) => format!("no place {}", reason.name()),
             Ending::Refused(refused) => format!("refused {}", refused.refusal.name()),
-            Ending::OutsideResidency(permission) => format!("outside residency {permission:?}"),
+            Ending::OutsideResidency(denial) => format!("outside residency {denial:?}"),
             Ending::Reply
             | Ending::HeldReply
             | Ending::LastFailure

@@ -8,7 +8,7 @@ use spillway_types::{RegionName, ReplicaSlot};
 use super::stories::{BROKEN, ERROR, NO_ROOM, OK, UNSENT, region_failed};
 use super::test_sight::{Story, TestSight, ms, short};
 use super::{Journey, JourneyState};
-use crate::{Event, RegionFailure, ResidencyPermission, RetrySafety, Step};
+use crate::{Event, RegionFailure, ResidencyDenial, RetrySafety, Step};
 
 /// Results that are chosen in all ways; after them the first one of each step is taken.
 const CHOICES: usize = 5;
@@ -225,7 +225,7 @@ fn pinned() -> TestSight {
 
 fn withdrawn() -> TestSight {
     let mut sight = free(1);
-    sight.permission = ResidencyPermission::Withdrawn;
+    sight.permission = Err(ResidencyDenial::Withdrawn);
     sight
 }
 

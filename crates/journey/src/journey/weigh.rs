@@ -4,13 +4,14 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 use spillway_route::{
-    Access, Attempt, Degraded, Moment, OwnRegion, PlanError, RegionCandidate, ShedReason,
-    SpillPlan, SpillReason, SpillVerdict, Waiting, late_ms, spill,
+    Attempt, Degraded, Moment, OwnRegion, PlanError, RegionCandidate, ShedReason, SpillPlan,
+    SpillReason, SpillVerdict, Waiting, late_ms, spill,
 };
 use spillway_types::{ModelName, RegionName, Speed};
 
 use super::Journey;
 use crate::decision::Way;
+use crate::residency::is_by_request;
 use crate::sight::Sight;
 use crate::standing::Position;
 use crate::tenant_share;
@@ -83,7 +84,7 @@ impl Journey {
                     && sight.inquiry().model.as_ref().is_some_and(is_roomy)
                     && sight.session_region().is_none()
                     && late_ms.is_none()
-                    && sight.permission().is_by_request()
+                    && is_by_request(sight.permission())
                     && !could_gain(attempt, sight)
             }
         }
@@ -117,7 +118,7 @@ impl Journey {
     ) -> Scales {
         let mut own = self.own_region(model, planned, sight, now);
         let is_leaving =
-            sight.is_evacuated() && planned.is_ok() && sight.permission().is_by_request();
+            sight.is_evacuated() && planned.is_ok() && is_by_request(sight.permission());
         if is_leaving {
             // So any region with room goes before this one; `way` still serves here if there is
             // none.
@@ -133,12 +134,8 @@ impl Journey {
             // Nothing could be gained elsewhere.
             return scales;
         }
-        let is_asked_out = self.refused.len() + self.unasked.len() >= sight.regions_asked_max();
-        let access = |region: &RegionName| match self.has_refused(region) {
-            _ if self.outside_residency.contains(region) => Access::Unreachable,
-            is_refused if is_refused || is_asked_out => Access::Refused,
-            _ => Access::Ready,
-        };
+        let asked_max = sight.regions_asked_max();
+        let access = |region: &RegionName| self.refusals.access(region, asked_max);
         scales.others = sight.others(model, &access);
         add_homes(&mut scales, model, sight);
         if self.cached_longest.is_some() {
@@ -160,7 +157,7 @@ impl Journey {
             // The requests behind it wait for it.
             Position::AtTurn => Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
             position => {
-                let waiting = sight.waiting(position, self.standing.claim, &rate_per_s);
+                let waiting = sight.waiting(self.standing.claim, &rate_per_s);
                 let ahead = tenant_share::rivals(sight, waiting.ahead, position);
                 Waiting { ahead, ..waiting }
             }
@@ -185,7 +182,7 @@ impl Journey {
         }
         own.late_ms = self.late_ms(planned, sight, now);
         own.prefill_ms = self.own_prefill_ms(model, planned, sight, own.has_room());
-        if sight.permission().is_by_request() { own } else { outside_residency(own) }
+        if is_by_request(sight.permission()) { own } else { outside_residency(own) }
     }
 
     /// Returns the milliseconds to read the prompt here. At the chosen replica: with its wait, if

@@ -49,7 +49,7 @@ impl Relay {
         }
         // The record leaves with the search, so the tokens are noted first.
         self.account();
-        self.tell_witness(end);
+        self.tell_attempt_observer(end);
         self.observer = None;
         // Dropping the connection also stops a replica that is only slow.
         self.connection = None;
@@ -72,7 +72,7 @@ impl Relay {
     /// Completes a stream whose replica failed when only the last events were missing.
     fn end_without(&mut self, last: Bytes, end: End) {
         self.last_words = (!last.is_empty()).then(|| Frame::data(last));
-        self.tell_witness(end);
+        self.tell_attempt_observer(end);
         self.observer = None;
         self.close(End::Complete);
     }

@@ -98,7 +98,7 @@ impl Relay {
     /// Frees the replica; dropping an unfinished connection aborts its request.
     pub(super) fn close(&mut self, end: End) {
         self.account();
-        self.tell_witness(end);
+        self.tell_attempt_observer(end);
         self.record_mut(|record| record.end(end));
         self.connection = None;
         self.plan.client_half = None;
@@ -107,7 +107,7 @@ impl Relay {
     }
 
     /// Reports the end of the replica's part to the observer.
-    pub(super) fn tell_witness(&mut self, end: End) {
+    pub(super) fn tell_attempt_observer(&mut self, end: End) {
         let Some(observer) = &mut self.observer else { return };
         let (tokens, usage) = match &self.events {
             // Usage in a stream that was cut short may be too low, so only that of a complete one

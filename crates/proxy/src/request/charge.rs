@@ -3,14 +3,13 @@
 use std::time::Instant;
 
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold};
+use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold, Quotas};
 use spillway_route::ShedReason;
 use spillway_types::{End, Inquiry, Outcome};
 
 use crate::request::errors::shed_error;
 use spillway_front::access::Grant;
 use spillway_request::cost::Cost;
-use spillway_request::gateway::Gateway;
 
 /// Bytes of a reply without usage that count as one token.
 const REPLY_TOKEN_BYTES: u64 = 4;
@@ -30,14 +29,14 @@ impl Charge {
     /// # Errors
     /// Returns an error if a quota has no room; then nothing is charged.
     pub(crate) fn take(
-        gateway: &Gateway,
+        quotas: &Quotas,
         grant: &Grant,
         inquiry: &Inquiry,
         cost: &Cost,
     ) -> Result<Self, GatewayError> {
         let model = inquiry.model.as_ref().map(|model| model.as_str());
         // Without a model, the usual length for unknown models is expected.
-        let usual = || gateway.quotas().expected_output(model.unwrap_or_default());
+        let usual = || quotas.expected_output(model.unwrap_or_default());
         let tokens = cost.tokens(usual);
         let ask = QuotaAsk {
             key: grant.key.as_ref().map(|key| key.as_str()),
@@ -48,11 +47,11 @@ impl Charge {
             now: Instant::now(),
         };
         if let Err(error) = cost.check()
-            && gateway.quotas().limits_tokens(&ask)
+            && quotas.limits_tokens(&ask)
         {
             return Err(error);
         }
-        let hold = gateway.quotas().admit(&ask).map_err(|refusal| refused(&refusal))?;
+        let hold = quotas.admit(&ask).map_err(|refusal| refused(&refusal))?;
         Ok(Self { hold, prompt_tokens: cost.prompt_tokens })
     }
 
@@ -60,7 +59,7 @@ impl Charge {
     /// length of a reply without usage; `was_sent` is true if any replica got the request.
     pub(crate) fn settle(
         self,
-        gateway: &Gateway,
+        quotas: &Quotas,
         outcome: &Outcome,
         reply_bytes: u64,
         was_sent: bool,
@@ -70,7 +69,7 @@ impl Charge {
         let completion = u32::try_from(outcome.tokens.completion).unwrap_or(u32::MAX);
         // Only complete replies show the usual length of answers.
         if let Some(model) = model.filter(|_| completion > 0 && outcome.end == End::Complete) {
-            gateway.quotas().note_output(model.as_str(), completion);
+            quotas.note_output(model.as_str(), completion);
         }
         let used = self.used(outcome, reply_bytes, was_sent);
         self.hold.settle(used);

@@ -191,7 +191,7 @@ impl StreamContinuation {
 
     /// Returns true if replies from this place must not tell what was cached.
     pub(crate) fn hides_cache_at(&self, place: Option<&Place>) -> bool {
-        self.prepared.hides_cache_at(&self.worker.gateway, place)
+        self.prepared.hides_cache_at(&self.worker.gateway.authenticator, place)
     }
 
     /// Carries out the steps of a search for a place that continues the stream.
@@ -237,7 +237,7 @@ impl StreamContinuation {
         self.prepared.take_route(route);
         // Another model would not continue the text.
         self.prepared.stay_with_model();
-        let tenant = tenant_key(gateway, &self.prepared);
+        let tenant = tenant_key(&gateway.key_hasher, &self.prepared);
         let mut dispatch = Dispatch {
             worker: &worker,
             view,

@@ -7,7 +7,7 @@ use std::time::Instant;
 use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, Method, Request, Uri};
 use spillway_journey::{
     Connection, Event, Journey, Position, RetrySafety, StatusClass, Step, TenantKey,
 };
@@ -32,10 +32,6 @@ use spillway_upstream::regions::Regions;
 use spillway_upstream::replica::{Lease, Replica};
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::QueuedRequest;
-
-/// Statuses of a replica that has no room, while another one may have.
-pub(super) const REFUSING: [StatusCode; 2] =
-    [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
 
 /// A reply that began, and the place that goes with it.
 #[derive(Debug)]
@@ -217,7 +213,7 @@ impl Dispatch<'_> {
             None => self.attempt(&asked.replica, connection, &mut asked.observer).await,
         };
         let is_refused = match &reply {
-            Ok(reply) => REFUSING.contains(&reply.response.status()),
+            Ok(reply) => status_class(reply) == StatusClass::NoRoom,
             Err(failed) => failed.error.retry_safety() == RetrySafety::Unsent,
         };
         record.sent(was_sent || !is_refused);
@@ -255,7 +251,7 @@ impl Dispatch<'_> {
         record: &mut RequestRecord,
     ) -> Option<Dispatched> {
         let Asked { chosen, lease, observer, .. } = asked;
-        let status = StatusClass::of(reply.response.status().as_u16());
+        let status = status_class(&reply);
         let mut dispatched = Dispatched {
             reply,
             place: Place::Replica(lease),
@@ -334,7 +330,7 @@ impl Dispatch<'_> {
         let body = self.prepared.body_for(replica)?;
         // Cloned, since another attempt may need them as they were.
         let mut headers: HeaderMap = self.head.headers.clone();
-        if self.prepared.hides_cache(&self.worker.gateway, replica) {
+        if self.prepared.hides_cache(&self.worker.gateway.authenticator, replica) {
             // The number of cached tokens cannot be removed from a compressed reply.
             headers.remove(ACCEPT_ENCODING);
         }
@@ -368,4 +364,8 @@ fn uri(line: &UpstreamLine<'_>, path: &PathAndQuery) -> Uri {
         parts.authority = line.authority.as_bytes().try_into().ok();
     }
     Uri::from_parts(parts).unwrap_or_default()
+}
+
+fn status_class(reply: &UpstreamReply) -> StatusClass {
+    StatusClass::of(reply.response.status().as_u16())
 }

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use spillway_journey::{Ending, Journey, RefusedRequest, ResidencyPermission};
+use spillway_journey::{Ending, Journey, RefusedRequest, ResidencyDenial, RetryTime};
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{PlanError, ShedReason, SloProbes};
+use spillway_route::{PlanError, ShedReason};
 
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::errors::{internal, shed_error};
@@ -22,23 +22,27 @@ impl Dispatch<'_> {
         ending: Ending,
         journey: &Journey,
     ) -> Result<Dispatched, GatewayError> {
-        match ending {
+        let error = match ending {
             // The reply was returned when it began.
-            Ending::Reply => Err(internal()),
-            Ending::HeldReply => self.interim.held.take().map(|held| *held).ok_or_else(internal),
+            Ending::Reply => internal(),
+            Ending::HeldReply => {
+                return self.interim.held.take().map(|held| *held).ok_or_else(internal);
+            }
             Ending::LastFailure | Ending::ClientFault => {
-                Err(self.interim.failure.take().unwrap_or_else(internal))
+                self.interim.failure.take().unwrap_or_else(internal)
             }
-            Ending::OnlyRegionGone => Err(self.only_region_gone()),
-            Ending::OutsideResidency(permission) => Err(self.outside_residency(permission)),
-            Ending::Shed { reason, predicted_ms } => Err(self.shed(reason, predicted_ms, journey)),
-            Ending::SentAway { reason, retry_after } => {
-                Err(shed_error(reason).with_retry_after(retry_after))
-            }
-            Ending::NoPlaceInTime(reason) => Err(shed_error(reason)),
-            Ending::TooLate { reason, first_token_ms } => Err(too_late(reason, first_token_ms)),
-            Ending::Refused(refused) => Err(refused_error(refused)),
-        }
+            Ending::OnlyRegionGone => self.only_region_gone(),
+            Ending::OutsideResidency(denial) => self.outside_residency(denial),
+            Ending::Shed { reason, .. }
+            | Ending::SentAway { reason, .. }
+            | Ending::NoPlaceInTime(reason) => shed_error(reason),
+            Ending::TooLate { reason, first_token_ms } => too_late(reason, first_token_ms),
+            Ending::Refused(refused) => refused_error(refused),
+        };
+        Err(match self.retry_after(ending, journey) {
+            Some(retry_after) => error.with_retry_after(retry_after),
+            None => error,
+        })
     }
 
     fn only_region_gone(&self) -> GatewayError {
@@ -48,50 +52,51 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Returns the error for a request that was about to be served here without permission, and
-    /// counts it.
-    fn outside_residency(&self, permission: ResidencyPermission) -> GatewayError {
+    /// Counts a request that was about to be served here without permission, and returns its error.
+    fn outside_residency(&self, denial: ResidencyDenial) -> GatewayError {
         let gateway = &self.worker.gateway;
         gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
         let (own, asked) = (&gateway.config.region, &self.prepared.inquiry.residency);
-        let message = match permission {
-            ResidencyPermission::NeverGiven => {
+        let message = match denial {
+            ResidencyDenial::NeverGiven => {
                 format!("the request may be served {asked}, which {own} is not")
             }
-            ResidencyPermission::Withdrawn | ResidencyPermission::Given => {
+            ResidencyDenial::Withdrawn => {
                 format!("its tenant or its client's country does not allow {own} any more")
             }
         };
         GatewayError::new(ErrorKind::RegionNotAllowed, message)
     }
 
-    /// Turns the request away: says why and when to come again.
-    fn shed(&mut self, reason: ShedReason, predicted_ms: f32, journey: &Journey) -> GatewayError {
+    /// Returns the time after which the client is told to come again; `None` if it is told none.
+    fn retry_after(&mut self, ending: Ending, journey: &Journey) -> Option<Duration> {
+        let now = Instant::now();
+        let (predicted_ms, not_before) = match ending.retry_time(now) {
+            RetryTime::Untold => return None,
+            RetryTime::After(after) => return Some(after),
+            RetryTime::Promised { predicted_ms, not_before } => (Some(predicted_ms), not_before),
+            RetryTime::Spread { not_before } => (None, not_before),
+        };
         // Queues are kept by model: without one there is no rate to foretell a place from.
-        let Some(model) = self.prepared.inquiry.model.clone() else { return shed_error(reason) };
+        let model = self.prepared.inquiry.model.clone()?;
         self.recognize();
         let asking = self.asking(&model, journey.claim());
         let queues = &self.worker.gateway.waiting;
         let mut dice = self.dice.clone();
-        let seconds = match reason {
-            ShedReason::NobodyInReach => queues.turn_away(&asking, &mut dice),
-            _ => {
+        let seconds = match predicted_ms {
+            None => queues.turn_away(&asking, &mut dice),
+            Some(wait_ms) => {
                 let rate_per_s = |tokens| journey.expected_rate(self, tokens);
-                let foreseen = Foreseen { wait_ms: predicted_ms, rate_per_s };
-                queues.shed(&asking, foreseen, &mut dice)
+                queues.shed(&asking, Foreseen { wait_ms, rate_per_s }, &mut dice)
             }
         };
-        let promised = Duration::from_secs(seconds.into());
-        // If all replicas asked for a pause, no place comes free before its end.
-        let busy_until = journey.busy_until();
-        let busy = busy_until.map(|until| until.saturating_duration_since(Instant::now()));
-        shed_error(reason).with_retry_after(promised.max(busy.unwrap_or_default()))
+        Some(RetryTime::at_least(Duration::from_secs(seconds.into()), not_before, now))
     }
 }
 
 /// Returns the error for a request for which no replica could be asked.
 fn refused_error(refused: RefusedRequest) -> GatewayError {
-    let RefusedRequest { refusal, was_tried, retry_at } = refused;
+    let RefusedRequest { refusal, was_tried, .. } = refused;
     let (kind, reason) = match refusal {
         // All were chosen, and all had their last place taken by another request just then.
         PlanError::AllTried if !was_tried => (ErrorKind::Overloaded, ShedReason::ReplicaBusy),
@@ -103,16 +108,12 @@ fn refused_error(refused: RefusedRequest) -> GatewayError {
         }
         PlanError::DeadlinePassed => (ErrorKind::DeadlineExceeded, ShedReason::Late),
     };
-    let error = GatewayError::new(kind, refusal.to_string()).with_shed(reason.name());
-    match retry_at {
-        Some(until) => error.with_retry_after(until.saturating_duration_since(Instant::now())),
-        None => error,
-    }
+    GatewayError::new(kind, refusal.to_string()).with_shed(reason.name())
 }
 
 /// Returns the error for a request whose first token is predicted to come too late from a replica
 /// that is free.
-pub(super) fn too_late(reason: ShedReason, late_ms: f32) -> GatewayError {
+fn too_late(reason: ShedReason, late_ms: f32) -> GatewayError {
     let error = shed_error(reason);
     let message = format!(
         "{}: it is predicted after {late_ms:.0} ms, although a replica is free",
@@ -121,13 +122,7 @@ pub(super) fn too_late(reason: ShedReason, late_ms: f32) -> GatewayError {
             _ => "the first token would come after the request's deadline",
         }
     );
-    let error = GatewayError { message, ..error };
-    match reason {
-        // By then the prediction is tried again. The same request with the same deadline is no better
-        // off for coming again.
-        ShedReason::Slo => error.with_retry_after(SloProbes::PERIOD),
-        _ => error,
-    }
+    GatewayError { message, ..error }
 }
 
 #[cfg(test)]

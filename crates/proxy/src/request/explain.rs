@@ -193,7 +193,7 @@ pub async fn explain(
     let mut prepared = prepare(around, &mut WireBody::Link(body), endpoint).await?;
     // Called for its effect on the plan: no reply carries a cookie here.
     drop(begin_session(gateway, &mut prepared, &head.headers));
-    let tenant = tenant_key(gateway, &prepared);
+    let tenant = tenant_key(&gateway.key_hasher, &prepared);
     let dispatch = Dispatch {
         worker,
         view: Arc::clone(&view),

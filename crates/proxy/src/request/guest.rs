@@ -92,7 +92,7 @@ fn is_outside_residency(
     let route = prefixed.or_else(of_model);
     let grant = gateway.authenticator.vouched_by(terms);
     let allows = |residency: &Residency| {
-        residency.allows(gateway.config.region.as_str(), regions.own_country)
+        residency.may_serve(gateway.config.region.as_str(), regions.own_country)
     };
     !allows(&grant.residency) || !route.is_none_or(|route| allows(&route.spec.residency))
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use http::Request;
 use http_body::Body;
-use spillway_journey::{Connection, Event, Journey, Step};
+use spillway_journey::{Connection, Event, HedgeResult, Journey, Step, judge_hedge};
 use spillway_types::Hedge;
 use tokio::select;
 use tokio::time::{sleep_until, timeout};
 
-use crate::request::dispatch::{Asked, Dispatch, REFUSING};
+use crate::request::dispatch::{Asked, Dispatch};
 use crate::request::record::RequestRecord;
 use crate::worker::Worker;
 use spillway_upstream::connection::{
@@ -103,46 +103,36 @@ impl Dispatch<'_> {
     }
 }
 
-/// Returns the good reply that begins first, else the result of the first attempt. The other is
-/// dropped.
+/// Returns the result that serves, and drops the other attempt.
 async fn first_good(
     mut first: Pin<Box<impl Future<Output = Done>>>,
     mut second: Pin<Box<impl Future<Output = Done>>>,
 ) -> (Done, Hedge) {
-    select! {
-        // If both have begun, the first serves: the plan preferred it.
-        biased;
-        done = &mut first => {
-            if is_good(&done) {
-                return (done, Hedge::Lost);
+    let (mut first_done, mut second_done) = (None, None);
+    loop {
+        let hedge = judge_hedge(result_of(&first_done), result_of(&second_done));
+        match (hedge, first_done, second_done) {
+            (Some(hedge @ Hedge::Won), unused, Some(done)) | (Some(hedge), Some(done), unused) => {
+                if let Some(unused) = unused {
+                    tell(unused);
+                }
+                return (done, hedge);
             }
-            // The first failed, but the second may still be good.
-            let other = second.await;
-            if is_good(&other) {
-                tell(done);
-                return (other, Hedge::Won);
-            }
-            // Both failed: the client gets the result of the first.
-            tell(other);
-            (done, Hedge::Failed)
+            (_, first, second) => (first_done, second_done) = (first, second),
         }
-        other = &mut second => {
-            if is_good(&other) {
-                return (other, Hedge::Won);
-            }
-            // The second failed, but the first may still be good.
-            tell(other);
-            (first.await, Hedge::Failed)
+        select! {
+            // If both have begun, the first is looked at first.
+            biased;
+            done = &mut first, if first_done.is_none() => first_done = Some(done),
+            done = &mut second, if second_done.is_none() => second_done = Some(done),
         }
     }
 }
 
-/// Returns true for a reply to the client that is neither a refusal nor an error of the server.
-fn is_good((_, result): &Done) -> bool {
-    result.as_ref().is_ok_and(|reply| {
-        let status = reply.response.status();
-        !status.is_server_error() && !REFUSING.contains(&status)
-    })
+fn result_of(done: &Option<Done>) -> Option<HedgeResult> {
+    let (_, result) = done.as_ref()?;
+    let status = result.as_ref().ok().map(|reply| reply.response.status().as_u16());
+    Some(HedgeResult::of(status))
 }
 
 /// Tells the health check about a result that is not used.

@@ -269,7 +269,7 @@ impl RequestRecord {
     /// Settles the charge. Only the first call has an effect.
     fn settle(&mut self) {
         if let (Some(charge), Some(outcome)) = (self.charge.take(), &self.outcome) {
-            charge.settle(&self.worker.gateway, outcome, self.reply_bytes, self.was_sent);
+            charge.settle(self.worker.gateway.quotas(), outcome, self.reply_bytes, self.was_sent);
         }
     }
 

@@ -10,6 +10,7 @@ use spillway_request::prepared::Prepared;
 use spillway_upstream::affinity_moves::AffinityMove;
 use spillway_upstream::place::Place;
 use spillway_upstream::session::{Session, region_identity};
+use spillway_upstream::view::View;
 
 static ARM: HeaderName = HeaderName::from_static("x-spillway-arm");
 static MODEL: HeaderName = HeaderName::from_static("x-spillway-model");
@@ -81,7 +82,9 @@ impl ResponseCookies {
                 Place::Replica(lease) => Candidate::identity_of(&lease.replica().spec().name),
                 Place::Region(place) => region_identity(&place.region),
             };
-            if sessions.moves(session, identity, |known| serves_others(gateway, prepared, known)) {
+            if sessions
+                .moves(session, identity, |known| serves_others(&gateway.view(), prepared, known))
+            {
                 gateway.counters.affinity_moves.count(match place {
                     Place::Replica(_) => AffinityMove::SessionToReplica,
                     Place::Region(_) => AffinityMove::SessionToRegion,
@@ -123,9 +126,8 @@ impl ResponseCookies {
 
 /// Returns true if the replica of a session serves models, but not the one asked for now. Called
 /// only if the session needs a new place.
-fn serves_others(gateway: &Gateway, prepared: &Prepared, known: u64) -> bool {
+fn serves_others(view: &View, prepared: &Prepared, known: u64) -> bool {
     let Some(model) = prepared.inquiry.model.as_ref() else { return false };
-    let view = gateway.view();
     let mut replicas = view.replicas().iter();
     let is_it = |name| Candidate::identity_of(name) == known;
     let found = replicas.find(|replica| is_it(&replica.spec().name));

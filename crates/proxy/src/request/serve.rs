@@ -249,7 +249,10 @@ impl Exchange {
     /// Returns the rate limits to tell the client; `None` for a guest, whose own node does that.
     fn limited(&self, grant: &Grant, prepared: &Prepared) -> Option<Rates> {
         let gateway = &self.worker.gateway;
-        self.guest.is_none().then(|| rates::rates(gateway, grant, &prepared.inquiry)).flatten()
+        self.guest
+            .is_none()
+            .then(|| rates::rates(gateway.quotas(), grant, &prepared.inquiry))
+            .flatten()
     }
 
     /// Adds the current state of these rate limits to the reply.
@@ -259,7 +262,7 @@ impl Exchange {
         limited: Option<Rates>,
     ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
         if let (Ok(response), Some(limited)) = (&mut reply, limited) {
-            rates::tell(&self.worker.gateway, &limited, response.headers_mut());
+            rates::tell(self.worker.gateway.quotas(), &limited, response.headers_mut());
         }
         reply
     }
@@ -327,7 +330,7 @@ impl Exchange {
         if self.guest.is_none() {
             record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
             record.charged(Charge::take(
-                &self.worker.gateway,
+                self.worker.gateway.quotas(),
                 grant,
                 &prepared.inquiry,
                 &prepared.cost,
@@ -362,7 +365,7 @@ impl Exchange {
             None => prepare_forwarding(head, &self.client, identity, forward_authorization),
         }
         record.planned(prepared.body_wait);
-        let tenant = tenant_key(gateway, prepared);
+        let tenant = tenant_key(&gateway.key_hasher, prepared);
         let dispatch = Dispatch {
             worker: &self.worker,
             view: Arc::clone(&self.view),
@@ -446,7 +449,7 @@ impl Exchange {
             asked_at: record.asked_at().unwrap_or_else(Instant::now),
             deadline: prepared.inquiry.deadline,
             mask: prepared
-                .hides_cache_at(&self.worker.gateway, Some(&dispatched.place))
+                .hides_cache_at(&self.worker.gateway.authenticator, Some(&dispatched.place))
                 .then(Box::default),
             client_half: prepared.body.take_half(),
             resume: is_stream(&dispatched.reply.response)

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, Method};
 use smallvec::SmallVec;
 use spillway_journey::{
-    Claim, Conversation, Position, QueueSight, RegionSight, ReplicaGroup, ReplicaSight,
-    RequestSight, ResidencyPermission, Room, RouteRules,
+    Claim, Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight,
+    ResidencyDenial, Room, RouteRules,
 };
 use spillway_route::{Access, HoldTime, OwnRegion, RegionCandidate, SpillTerms, Waiting};
 use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
@@ -66,23 +66,17 @@ impl RequestSight for Dispatch<'_> {
         self.prepared.starts_elsewhere()
     }
 
-    fn permission(&self) -> ResidencyPermission {
+    fn permission(&self) -> Result<(), ResidencyDenial> {
         let gateway = &self.worker.gateway;
         let (region, country) = (gateway.config.region.as_str(), self.regions.own_country);
         let Inquiry { tenant, client, hop, residency, .. } = &self.prepared.inquiry;
-        if !residency.allows(region, country) {
-            return ResidencyPermission::NeverGiven;
-        }
-        let is_tenant_allowed = tenant
-            .as_ref()
-            .is_none_or(|tenant| gateway.authenticator.allows(tenant, region, country));
-        // Only a guest's own node knows its client's country.
-        let is_client_allowed = *hop > 0 || gateway.locations().allows(*client, region, country);
-        if is_tenant_allowed && is_client_allowed {
-            ResidencyPermission::Given
-        } else {
-            ResidencyPermission::Withdrawn
-        }
+        ResidencyDenial::judge(residency.may_serve(region, country), || {
+            let tenant = tenant.as_ref();
+            let is_client_allowed = || gateway.locations().may_serve(*client, region, country);
+            tenant.is_none_or(|tenant| gateway.authenticator.may_serve(tenant, region, country))
+                // Only a guest's own node knows its client's country.
+                && (*hop > 0 || is_client_allowed())
+        })
     }
 
     fn take_retry(&self, now: Instant) -> bool {
@@ -149,12 +143,7 @@ impl QueueSight for Dispatch<'_> {
         self.worker.gateway.waiting.is_quiet()
     }
 
-    fn waiting(
-        &self,
-        _position: Position,
-        claim: Claim,
-        certain_rate: &dyn Fn(f32) -> Option<f32>,
-    ) -> Waiting {
+    fn waiting(&self, claim: Claim, certain_rate: &dyn Fn(f32) -> Option<f32>) -> Waiting {
         match (&self.interim.queued_request, &self.prepared.inquiry.model) {
             (Some(queued_request), _) => queued_request.waiting(),
             (None, Some(model)) => {
@@ -190,7 +179,7 @@ impl RegionSight for Dispatch<'_> {
 
     fn is_alone(&self) -> bool {
         let residency = &self.prepared.inquiry.residency;
-        !self.regions.others.iter().any(|other| other.is_allowed(residency))
+        !self.regions.others.iter().any(|other| other.may_serve(residency))
     }
 
     fn own(&self, model: &ModelName, room: Room, waiting: Waiting) -> OwnRegion {
@@ -214,7 +203,7 @@ impl RegionSight for Dispatch<'_> {
     fn may_serve(&self, region: &RegionName) -> bool {
         let gateway = &self.worker.gateway;
         // Read anew: the rules may have changed since the plan was made.
-        let may_serve = gateway.regions().allows(region, &self.prepared.inquiry.residency);
+        let may_serve = gateway.regions().may_serve(region, &self.prepared.inquiry.residency);
         if !may_serve {
             gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
         }

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use spillway_journey::{TenantKey, TenantSight, is_kept_away};
+use spillway_prefix::PrefixHasher;
 use spillway_route::KeptShare;
 use spillway_types::ReplicaSlot;
 
 use crate::request::dispatch::Dispatch;
 use crate::request::queue::{tokens, whose};
-use spillway_request::gateway::Gateway;
 use spillway_request::prepared::Prepared;
 use spillway_upstream::replica::Replica;
 use spillway_upstream::route_group::RouteGroup;
@@ -21,9 +21,9 @@ const PLACES_UNKNOWN: u32 = 32;
 
 /// Returns the key under which a tenant is counted. Without a name that is the client's address;
 /// `None` if the address stands for many clients.
-pub(super) fn tenant_key(gateway: &Gateway, prepared: &Prepared) -> Option<TenantKey> {
+pub(super) fn tenant_key(hasher: &PrefixHasher, prepared: &Prepared) -> Option<TenantKey> {
     let Prepared { inquiry, is_one_client, .. } = prepared;
-    let hash = |key: &[u8]| gateway.key_hasher.hash_request_key(key);
+    let hash = |key: &[u8]| hasher.hash_request_key(key);
     let tenant = match &inquiry.tenant {
         Some(tenant) => hash(tenant.as_str().as_bytes()),
         None if *is_one_client => hash(&whose(inquiry.client)),
@@ -92,10 +92,10 @@ impl TenantSight for Dispatch<'_> {
             || replicas.any(|candidate| self.view.replica(candidate.slot).tenant_rests().is_any())
     }
 
-    fn waiting_of(&self, is_counted: &dyn Fn(TenantKey) -> bool) -> u32 {
-        let Some(key) = self.wait_key() else { return 0 };
+    fn waiting_of(&self, is_counted: &dyn Fn(TenantKey) -> bool) -> Option<u32> {
+        let key = self.wait_key()?;
         let waiting = &self.worker.gateway.waiting;
-        waiting.of_tenants(&key, |tenant, class| is_counted(TenantKey { tenant, class }))
+        Some(waiting.of_tenants(&key, |tenant, class| is_counted(TenantKey { tenant, class })))
     }
 }
 

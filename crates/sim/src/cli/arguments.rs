@@ -62,7 +62,7 @@ pub(super) enum Command {
         policies: Vec<Policy>,
     },
     /// How many replicas each region needs, and runs that show it. First tokens within --good-ms count; the
-    /// page docs/capacity.md has 1000.
+    /// page docs/capacity.md has 1500.
     Capacity(Plan),
     /// All but the trace and the plan, as one page.
     Page,

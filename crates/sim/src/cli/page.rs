@@ -57,13 +57,16 @@ the world carries that out and reports the result. The queue with its admission 
 that is turned away comes again when it was told to, to the same node, while its 30 s last. A replica whose queue is full is one attempt;
 its request is retried. The same seed gives the same figures on every machine.
 
-Parts of the machine that this world gives nothing to decide, and why:
+Branches of the machine that never run here, and why:
 
-- limits of requests in flight: replicas have none here. The learned limit is pure, but what it learns from is counted by the proxy
-- room for tenants, and rests that replicas ask for: all clients are one tenant, and no replica asks
+- places that run out: replicas have no limit of requests in flight here. The learned limit is pure, but the gateway counts
+  what it learns from
+- shares of tenants, and rests that replicas ask for: all clients are one tenant, and no replica asks
 - guests that are welcome and on their way to a place: here they take it in the same moment
-- the region that served a conversation or holds a session: the proxy remembers it. Other regions' speeds: reports here have loads alone
-- hedging (off by default), other models, objectives for the first token, residency: none is set
+- homes of conversations and sessions, stored responses: the gateway remembers them
+- other regions' speeds: reports here have loads alone
+- hedging (off by default), models that stand in, objectives for the first token (`slo`), `degraded`, residency: none is set
+- evacuation, weights, prices and ramps of regions: no operator gives orders, and no region comes back
 - a last place that another request takes in between, replicas and links that fail: no such thing happens
 
 Three regions 90, 150 and 220 ms apart (there and back) have replicas that are the engine model of

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use spillway_journey::{
-    Claim, Conversation, PlaceSight, Position, QueueSight, RegionSight as RegionFacts,
-    ReplicaGroup, ReplicaSight as ReplicaFacts, RequestSight, ResidencyPermission, Room, RoomLoads,
-    RouteRules, TenantKey, TenantSight,
+    Claim, Conversation, PlaceSight, QueueSight, RegionSight as RegionFacts, ReplicaGroup,
+    ReplicaSight as ReplicaFacts, RequestSight, ResidencyDenial, Room, RoomLoads, RouteRules,
+    TenantKey, TenantSight,
 };
 use spillway_route::{
     Access, HoldTime, KeptShare, Loads, OwnRegion, RegionCandidate, SpillTerms, Waiting,
@@ -30,8 +30,8 @@ pub(super) struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    fn allows(&self, region: &RegionName) -> bool {
-        self.ask.inquiry.residency.allows(region, None)
+    fn may_serve_by_request(&self, region: &RegionName) -> bool {
+        self.ask.inquiry.residency.may_serve(region, None)
     }
 
     fn other(&self, region: &RegionName) -> bool {
@@ -81,11 +81,8 @@ impl RequestSight for Facts<'_> {
         false
     }
 
-    fn permission(&self) -> ResidencyPermission {
-        match self.allows(&self.router.name) {
-            true => ResidencyPermission::Given,
-            false => ResidencyPermission::NeverGiven,
-        }
+    fn permission(&self) -> Result<(), ResidencyDenial> {
+        ResidencyDenial::judge(self.may_serve_by_request(&self.router.name), || true)
     }
 
     fn take_retry(&self, now: Instant) -> bool {
@@ -162,8 +159,8 @@ impl TenantSight for Facts<'_> {
         false
     }
 
-    fn waiting_of(&self, _is_counted: &dyn Fn(TenantKey) -> bool) -> u32 {
-        0
+    fn waiting_of(&self, _is_counted: &dyn Fn(TenantKey) -> bool) -> Option<u32> {
+        None
     }
 }
 
@@ -172,12 +169,7 @@ impl QueueSight for Facts<'_> {
         self.sight.queue.is_quiet()
     }
 
-    fn waiting(
-        &self,
-        _position: Position,
-        claim: Claim,
-        certain_rate: &dyn Fn(f32) -> Option<f32>,
-    ) -> Waiting {
+    fn waiting(&self, claim: Claim, certain_rate: &dyn Fn(f32) -> Option<f32>) -> Waiting {
         let (queue, now) = (self.sight.queue, self.sight.now);
         match self.ask.ticket {
             Some(ticket) => queue.waiting_of(ticket, now),
@@ -208,7 +200,8 @@ impl RegionFacts for Facts<'_> {
     }
 
     fn is_alone(&self) -> bool {
-        !self.router.config.spills || !self.router.other_names.iter().any(|name| self.allows(name))
+        !self.router.config.spills
+            || !self.router.other_names.iter().any(|name| self.may_serve_by_request(name))
     }
 
     fn own(&self, _model: &ModelName, _room: Room, waiting: Waiting) -> OwnRegion {
@@ -222,7 +215,7 @@ impl RegionFacts for Facts<'_> {
     ) -> SmallVec<[RegionCandidate; 8]> {
         let candidate = |(other, name): (&RegionSight, &RegionName)| RegionCandidate {
             access: match other.report {
-                Some(_) if self.allows(name) => access(name),
+                Some(_) if self.may_serve_by_request(name) => access(name),
                 // Without a report there is nothing to weigh; residency may forbid the region, too.
                 _ => Access::Unreachable,
             },
@@ -244,7 +237,7 @@ impl RegionFacts for Facts<'_> {
     }
 
     fn may_serve(&self, region: &RegionName) -> bool {
-        self.other(region) && self.allows(region)
+        self.other(region) && self.may_serve_by_request(region)
     }
 
     fn only_region(&self) -> Option<&RegionName> {

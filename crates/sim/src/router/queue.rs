@@ -4,12 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use spillway_route::{
-    Admission, Asker, Entered, Full, ShedReason, WaitEntry, WaitLimits, WaitTicket, Waiting,
+    Admission, Asker, BUSY_AFTER_SHED, Entered, Full, ShedReason, WaitEntry, WaitLimits,
+    WaitTicket, Waiting,
 };
-
-/// Time after a shed request for which replicas count as busy. Where all requests are shed at once
-/// none waits, and the rate of the others would never be learned.
-const BUSY: Duration = Duration::from_secs(1);
 
 /// Requests that wait in a node, by their numbers. One model is served, so there is one queue.
 #[derive(Debug)]
@@ -61,7 +58,7 @@ impl Queue {
     /// Returns true if starts are to be counted: requests wait, or were shed lately.
     #[must_use]
     pub fn is_busy(&self, now: Instant) -> bool {
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < BUSY;
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < BUSY_AFTER_SHED;
         !self.is_empty() || self.shed_at.get().is_some_and(is_recent)
     }
 

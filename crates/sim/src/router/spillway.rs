@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spillway_journey::{Claim, Ending, Event, Journey, Step};
+use spillway_journey::{Claim, Ending, Event, Journey, RetryTime, Step};
 use spillway_prefix::{HotDelta, HotView};
 use spillway_route::{
-    Attempt, Candidate, Group, Guest, Policy, RetryBudget, RetryBudgetConfig, ShedReason,
-    SloProbes, SpillTerms, Tuning, admit_guest,
+    Attempt, Candidate, Group, Guest, Policy, RetryBudget, RetryBudgetConfig, SloProbes,
+    SpillTerms, Tuning, admit_guest,
 };
 use spillway_types::{RAMP_FULL, RegionName, ReplicaSlot, Speed};
 
@@ -259,31 +259,22 @@ fn end(
     rng: &mut fastrand::Rng,
 ) -> RouterVerdict {
     let Sight { now, queue, .. } = *facts.sight;
-    match ending {
-        Ending::Reply | Ending::HeldReply | Ending::LastFailure | Ending::ClientFault => {
-            RouterVerdict::Fail
+    if ending.is_of_replica() {
+        return RouterVerdict::Fail;
+    }
+    RouterVerdict::Shed(match ending.retry_time(now) {
+        RetryTime::Untold => None,
+        RetryTime::After(after) => Some(after),
+        RetryTime::Spread { not_before } => {
+            Some(RetryTime::at_least(queue.turn_away(now, rng), not_before, now))
         }
-        Ending::Shed { reason: ShedReason::NobodyInReach, .. } => {
-            RouterVerdict::Shed(Some(queue.turn_away(now, rng)))
-        }
-        Ending::Shed { predicted_ms, .. } => {
+        RetryTime::Promised { predicted_ms, not_before } => {
             let rate = |tokens| journey.expected_rate(facts, tokens);
             let asker = facts.ask.asker(journey.claim());
-            RouterVerdict::Shed(Some(queue.shed(&asker, (predicted_ms, rate), now, rng)))
+            let promised = queue.shed(&asker, (predicted_ms, rate), now, rng);
+            Some(RetryTime::at_least(promised, not_before, now))
         }
-        Ending::SentAway { retry_after, .. } => RouterVerdict::Shed(Some(retry_after)),
-        Ending::TooLate { reason: ShedReason::Slo, .. } => {
-            RouterVerdict::Shed(Some(SloProbes::PERIOD))
-        }
-        Ending::Refused(refused) => {
-            let after = refused.retry_at.map(|until| until.saturating_duration_since(now));
-            RouterVerdict::Shed(after)
-        }
-        Ending::OnlyRegionGone
-        | Ending::OutsideResidency(_)
-        | Ending::NoPlaceInTime(_)
-        | Ending::TooLate { .. } => RouterVerdict::Shed(None),
-    }
+    })
 }
 
 /// Returns the identity of a replica, equal on all nodes.

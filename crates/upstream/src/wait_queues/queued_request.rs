@@ -18,7 +18,7 @@ pub struct QueuedRequest {
     words: oneshot::Receiver<QueueMessage>,
 }
 
-/// End of a stay in a queue.
+/// End of a wait in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuedEnd {
     /// The request may look for a place.
@@ -45,7 +45,7 @@ pub struct QueueTurn {
 }
 
 impl QueuedRequest {
-    /// Returns a stay that has not begun.
+    /// Creates the handle of a request that has entered the queue.
     pub fn new(
         queues: &Arc<WaitQueues>,
         key: WaitKey,
@@ -81,7 +81,7 @@ impl QueuedRequest {
 
     /// Waits until the request has its turn or is shed.
     pub async fn ended(&mut self) -> QueuedEnd {
-        // The sender is dropped only with the queue, which lives as long as this stay.
+        // The sender is dropped only with the queue, which lives as long as this wait.
         (&mut self.words).await.map_or(QueuedEnd::Turn, QueueMessage::taken)
     }
 }
@@ -109,7 +109,7 @@ impl Drop for QueuedRequest {
 }
 
 impl QueueTurn {
-    /// Returns a stay that has not begun.
+    /// Creates the turn of the first request in this queue.
     pub fn new(queues: &Arc<WaitQueues>, key: WaitKey) -> Self {
         Self { queues: Arc::clone(queues), key, is_used: false }
     }

@@ -1,10 +1,15 @@
 //! Choice of a region, and regions that may not serve a request.
 
+use std::time::Instant;
+
+use spillway_route::ShedReason;
 use spillway_types::{Deadline, ReplicaSlot};
 
-use super::super::test_sight::{START, TestSight, check, ms};
+use super::super::test_sight::{START, Story, TestSight, check, ms};
 use super::{NOT_CONNECTED, REFUSED, region_failed, tell};
-use crate::{Conversation, Event, RegionFailure, ResidencyPermission, RetrySafety};
+use crate::{
+    Conversation, Ending, Event, Journey, RegionFailure, ResidencyDenial, RetrySafety, Unasked,
+};
 
 pub(super) fn abroad() -> TestSight {
     let mut sight = TestSight::new(1).full().with_regions(&["b", "c"]);
@@ -51,6 +56,29 @@ fn no_more_regions_are_asked_than_one_request_may() {
     let mut sight = abroad();
     sight.asked_max = 1;
     tell(sight, &[("forward b", Some(REFUSED)), ("wait", None)]);
+}
+
+#[test]
+fn a_region_that_is_left_out_takes_no_other_region_s_turn() {
+    let without_b = |mut sight: TestSight, asked_max| {
+        sight.asked_max = asked_max;
+        let mut story = Story::of(sight);
+        let unasked = Unasked { replicas: Vec::new(), regions: vec!["b".into()] };
+        story.journey = Journey::new(*START, 3).without(unasked);
+        story
+    };
+    check(
+        &mut without_b(abroad(), 1),
+        &[("forward c", Some(Event::RegionReplied)), ("end Reply", None)],
+    );
+    let steps = [("forward c", Some(REFUSED)), ("wait", Some(Event::Paused))];
+    let mut story = without_b(abroad(), 2);
+    check(&mut story, &steps);
+    story.now += ms(300);
+    check(&mut story, &[("wait", Some(Event::Paused)), ("forward c", None)]);
+    // Where no other region is left, a node without replicas has nothing to wait for.
+    let edge = TestSight::new(0).with_regions(&["b"]);
+    check(&mut without_b(edge, 2), &[("shed nobody_in_reach", None)]);
 }
 
 #[test]
@@ -141,27 +169,24 @@ fn a_region_that_says_it_may_not_serve_it_is_not_asked_again_after_a_wait() {
 
 #[test]
 fn what_this_region_may_not_serve_goes_elsewhere_or_is_refused() {
-    let outside_residency = |permission| {
+    let outside_residency = |denial| {
         let mut sight = TestSight::new(1).with_regions(&["b"]);
-        sight.permission = permission;
+        sight.permission = Err(denial);
         sight
     };
     tell(
-        outside_residency(ResidencyPermission::NeverGiven),
+        outside_residency(ResidencyDenial::NeverGiven),
         &[("forward b", Some(REFUSED)), ("shed replica_busy", None)],
     );
     // The rules changed while the request was under way: regions are not compared again for that.
-    tell(
-        outside_residency(ResidencyPermission::Withdrawn),
-        &[("outside residency Withdrawn", None)],
-    );
+    tell(outside_residency(ResidencyDenial::Withdrawn), &[("outside residency Withdrawn", None)]);
 }
 
 #[test]
 fn a_pinned_request_is_not_served_where_it_may_not_be() {
     let mut sight = TestSight::new(1);
     sight.pinned = Some(ReplicaSlot(0));
-    sight.permission = ResidencyPermission::NeverGiven;
+    sight.permission = Err(ResidencyDenial::NeverGiven);
     tell(sight, &[("outside residency NeverGiven", None)]);
 }
 
@@ -232,6 +257,14 @@ fn a_region_without_replicas_passes_everything_on() {
     tell(sight(), &[("forward b", Some(REFUSED)), ("wait", None)]);
 }
 
+/// Returns the moment before which the client of a request that was shed is not to come again.
+fn not_before(story: &Story) -> Option<Instant> {
+    match story.journey.ending() {
+        Some(Ending::Shed { not_before, .. }) => not_before,
+        ending => panic!("{ending:?}"),
+    }
+}
+
 /// Refusal of a region that may have room after so many milliseconds.
 fn refused_for(wait_ms: u64) -> Option<Event> {
     Some(region_failed(RegionFailure::Refused { wait: Some(ms(wait_ms)) }))
@@ -244,7 +277,7 @@ fn a_client_of_a_region_without_replicas_is_told_when_another_has_room() {
         sight.regions[1].rtt_ms = 60.0;
         (sight.rules.queue_count_max, sight.has_room) = (0, false);
         let story = tell(sight, steps);
-        story.journey.busy_until().map(|until| until - *START)
+        not_before(&story).map(|until| until - *START)
     };
     let shed = ("shed replica_busy", None);
     let both = [("forward b", refused_for(9_000)), ("forward c", refused_for(4_000)), shed];
@@ -257,6 +290,12 @@ fn a_client_of_a_region_without_replicas_is_told_when_another_has_room() {
     let outside = Some(region_failed(RegionFailure::OutsideResidency));
     let one = [("forward b", refused_for(9_000)), ("forward c", outside), shed];
     assert_eq!(told(&one), Some(ms(9_000)), "the other never will");
+    // A region that cannot be reached may have room, but nobody could be sent there.
+    let mut sight = TestSight::new(0).with_regions(&["b", "c"]);
+    sight.regions[1].is_reachable = false;
+    (sight.rules.queue_count_max, sight.has_room) = (0, false);
+    let story = tell(sight, &[("forward b", refused_for(9_000)), shed]);
+    assert_eq!(not_before(&story), Some(*START + ms(9_000)));
     let long = [("forward b", refused_for(900_000)), ("forward c", refused_for(800_000)), shed];
     assert_eq!(told(&long), Some(ms(60_000)));
 }
@@ -270,12 +309,28 @@ fn a_wait_for_other_regions_that_was_in_vain_ends_with_their_last_word() {
     story.now += ms(300);
     check(&mut story, &[("wait", Some(Event::Paused)), ("forward b", refused_for(9_000))]);
     check(&mut story, &[("wait", None)]);
-    assert_eq!(story.journey.busy_until(), None, "it is only for the client");
     story.now += ms(700);
     let last = [("wait", Some(Event::Paused)), ("forward b", refused_for(5_000))];
     check(&mut story, &last);
     check(&mut story, &[("shed waited", None)]);
-    assert_eq!(story.journey.busy_until(), Some(*START + ms(6_000)));
+    assert_eq!(not_before(&story), Some(*START + ms(6_000)));
+}
+
+#[test]
+fn a_wait_that_the_queue_ends_is_told_the_last_word_of_other_regions_too() {
+    let sent_away = |pause_ms, queue_ms| {
+        let mut sight = TestSight::new(0).with_regions(&["b"]);
+        sight.rules.wait_ms_max = 1_000;
+        let mut story = tell(sight, &[("forward b", refused_for(pause_ms)), ("wait", None)]);
+        let retry_after = ms(queue_ms);
+        story.tell(Event::SentAway { reason: ShedReason::Waited, retry_after });
+        match story.journey.ending() {
+            Some(Ending::SentAway { retry_after, .. }) => retry_after,
+            ending => panic!("{ending:?}"),
+        }
+    };
+    assert_eq!(sent_away(9_000, 2_000), ms(9_000));
+    assert_eq!(sent_away(1_000, 2_000), ms(2_000));
 }
 
 #[test]
@@ -284,5 +339,5 @@ fn pauses_of_other_regions_say_nothing_of_a_region_with_replicas() {
     (sight.rules.queue_count_max, sight.has_room) = (0, false);
     let both = [("forward b", refused_for(9_000)), ("forward c", refused_for(4_000))];
     let story = tell(sight, &[&both[..], &[("shed queue_full", None)]].concat());
-    assert_eq!(story.journey.busy_until(), None);
+    assert_eq!(not_before(&story), None);
 }

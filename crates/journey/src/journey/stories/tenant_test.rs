@@ -134,6 +134,10 @@ fn requests_of_tenants_with_much_are_no_rivals_of_others() {
     // Without a tenant it has no share of its own, and yet places are kept from those with much.
     sight.tenant = None;
     check_rivals(&sight, Position::Outside, 2);
+    // A request without a model has no queue to look into.
+    sight.inquiry.model = None;
+    check_rivals(&sight, Position::Outside, 9);
+    sight.inquiry.model = Some("m".into());
     sight.share = None;
     check_rivals(&sight, Position::Outside, 9);
 }

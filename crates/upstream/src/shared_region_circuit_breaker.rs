@@ -8,22 +8,22 @@ use crate::remote::RemoteError;
 /// Number of passes that lets every request through.
 const OPEN: u32 = u32::MAX;
 
-/// Circuit breaker of another region. An open breaker lets requests through.
+/// Circuit breaker of another region, shared by all workers. An open breaker lets requests through.
 #[derive(Debug)]
-pub struct RegionCircuitBreaker {
+pub struct SharedRegionCircuitBreaker {
     /// Requests that may still pass: none, a few probes, or [`OPEN`] for all.
     passes: AtomicU32,
     goods: AtomicU64,
     faults: AtomicU64,
 }
 
-impl Default for RegionCircuitBreaker {
+impl Default for SharedRegionCircuitBreaker {
     fn default() -> Self {
         Self { passes: AtomicU32::new(OPEN), goods: AtomicU64::new(0), faults: AtomicU64::new(0) }
     }
 }
 
-impl RegionCircuitBreaker {
+impl SharedRegionCircuitBreaker {
     /// Lets all requests through from now on.
     pub fn open(&self) {
         self.passes.store(OPEN, Ordering::Relaxed);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_few_go_through_and_then_none() {
-        let breaker = RegionCircuitBreaker::default();
+        let breaker = SharedRegionCircuitBreaker::default();
         assert!((0..100).all(|_| breaker.pass()));
         breaker.allow(2);
         assert!(breaker.is_open());
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_busy_region_answers_and_one_that_can_t_serve_does_not() {
-        let breaker = RegionCircuitBreaker::default();
+        let breaker = SharedRegionCircuitBreaker::default();
         for (failure, expected) in [
             (RemoteError::Refused { wait: None, why: RefusedFor::Load }, (1, 0)),
             (RemoteError::Refused { wait: None, why: RefusedFor::Residency }, (2, 0)),

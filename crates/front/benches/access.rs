@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use divan::{Bencher, black_box};
 use http::{HeaderMap, HeaderValue, header};
 use spillway_cluster_state::{Key, KeyId, KeyRole, KeyText, SECRET_BYTES};
-use spillway_proxy::{Authenticator, KeyTable};
+use spillway_front::access::{Authenticator, KeyTable};
 
 const KEYS: u32 = 10_000;
 /// More keys than the cache of verified keys holds, so that few lookups hit it.
