@@ -19,5 +19,5 @@ pub use page::Page;
 pub use scripted::{Recorded, Scripted, Serving};
 pub use setup::{Setup, emulator, slow_emulator};
 pub use spillway_testkit::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
-pub use spillway_testkit::{PATIENCE, SLOWDOWN, eventually, spawn, within};
+pub use spillway_testkit::{PATIENCE, SLOWDOWN, eventually, retried, spawn, within};
 pub use wire::{Closed, Message, Wire};

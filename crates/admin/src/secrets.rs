@@ -1,7 +1,5 @@
 //! New secrets: shown once, kept as hashes or public keys.
 
-use std::fmt::Write;
-
 use spillway_cluster_state::{Hidden, KeyId, KeyText, SECRET_BYTES, key_hash};
 
 use crate::error::ApiError;
@@ -19,20 +17,20 @@ pub(crate) struct Fresh {
 
 /// Returns a random id.
 pub(crate) fn fresh_id() -> Result<String, ApiError> {
-    random::<8>().map(|bytes| hex(&bytes))
+    random::<8>().map(hex::encode)
 }
 
 /// Makes a key, `sw_<id>_<secret>`; the secret is kept salted and hashed.
 pub(crate) fn fresh_key(id: &str) -> Result<Fresh, ApiError> {
     let (secret, salt) = (random::<SECRET_BYTES>()?, random::<16>()?);
     // Of the text, which is what callers send.
-    let hash = key_hash(&salt, hex(&secret).as_bytes());
+    let hash = key_hash(&salt, hex::encode(secret).as_bytes());
     Ok(Fresh { shown: KeyText::write(&KeyId::from(id), &secret), salt, hash })
 }
 
 /// Makes a join token, `swj_<id>_<secret>`.
 pub(crate) fn fresh_join_token(id: &str) -> Result<String, ApiError> {
-    Ok(format!("{JOIN_TOKEN}{id}_{}", hex(&random::<SECRET_BYTES>()?)))
+    Ok(format!("{JOIN_TOKEN}{id}_{}", hex::encode(random::<SECRET_BYTES>()?)))
 }
 
 /// Returns random bytes of the system.
@@ -42,14 +40,6 @@ pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES], ApiError> {
         ApiError::internal(format!("the system has no random numbers: {error}"))
     })?;
     Ok(bytes)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string can't fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

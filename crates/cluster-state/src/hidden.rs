@@ -6,8 +6,6 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use subtle::ConstantTimeEq;
 
-use crate::hex;
-
 /// Text that is shown in place of the bytes.
 const SHOWN: &str = "hidden";
 
@@ -58,9 +56,10 @@ impl<'de> Deserialize<'de> for Hidden {
             return <[u8; 32]>::deserialize(deserializer).map(Self);
         }
         let text = String::deserialize(deserializer)?;
-        hex::read(&text)
-            .map(Self)
-            .ok_or_else(|| D::Error::custom("64 hexadecimal digits belong here"))
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(&text, &mut bytes)
+            .map_err(|_| D::Error::custom("64 hexadecimal digits belong here"))?;
+        Ok(Self(bytes))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Hidden, KeyId, hex, key_hash};
+use crate::{Hidden, KeyId, key_hash};
 
 /// Random bytes in a secret. Guessing one of a million keys takes 2^235 tries.
 pub const SECRET_BYTES: usize = 32;
@@ -40,13 +40,7 @@ impl<'t> KeyText<'t> {
     /// Returns the text of a new key with a secret that the caller drew at random.
     #[must_use]
     pub fn write(id: &KeyId, secret: &[u8; SECRET_BYTES]) -> String {
-        struct Digits<'s>(&'s [u8]);
-        impl fmt::Display for Digits<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                hex::write(self.0, f)
-            }
-        }
-        format!("{MARK}{id}_{}", Digits(secret))
+        format!("{MARK}{id}_{}", hex::encode(secret))
     }
 
     /// Returns the hash of the secret with `salt`, to compare with the hash in the key's record.

@@ -13,7 +13,6 @@ mod command;
 mod entry;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
-mod hex;
 mod hidden;
 mod join_signature;
 mod join_text;
@@ -29,8 +28,7 @@ mod state;
 mod wire;
 
 pub use command::{
-    Command, Expect, Form, Item, KEY_EPOCH, LEASE_MS, LeaseRenewal, NodeSpec, Observation,
-    PLACE_MS, ReplicaSpec, TokenTerms,
+    Command, Expect, Form, Item, LeaseRenewal, NodeSpec, Observation, ReplicaSpec, TokenTerms,
 };
 pub use entry::{Actor, Entry, EntryError, Proposer};
 pub use hidden::Hidden;
@@ -47,10 +45,10 @@ pub use names::{
 };
 pub use outcome::{Change, ChangeDiff, ChangeKind, Effect, Outcome};
 pub use records::{
-    Arm, Belief, Health, JoinToken, Key, KeyRole, Lease, LeaseSource, Limit, LimitScope, Model,
-    Node, NodeRight, NodeRole, Observed, Record, RecordKey, Records, Region, RegionState,
-    RemovedNode, Replica, ReplicaState, ResidencyRule, RevokedCertificate, Route, SETTINGS,
-    Setting, SettingKind, SettingRule, Split, Tenant, TokenOrigin,
+    Arm, Belief, Health, JoinToken, KEY_EPOCH, Key, KeyRole, LEASE_MS, Lease, LeaseSource, Limit,
+    LimitScope, Model, Node, NodeRight, NodeRole, Observed, PLACE_MS, Record, RecordKey, Records,
+    Region, RegionState, RemovedNode, Replica, ReplicaState, ResidencyRule, RevokedCertificate,
+    Route, SETTINGS, Setting, SettingKind, SettingRule, Split, Tenant, TokenOrigin,
 };
 pub use refusal::{ApplyError, CommandError, RefusalCode};
 pub use rules::check::registrable;

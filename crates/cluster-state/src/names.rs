@@ -2,12 +2,9 @@
 
 use std::fmt;
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 pub use spillway_types::{ClusterId, DiskId, NodeId, TenantName};
-use spillway_types::{RegionName, ReplicaName, name};
-
-use crate::hex;
+use spillway_types::{RegionName, ReplicaName, hex_id, name};
 
 name! {
     /// Id of an API key: the part of the key that is no secret.
@@ -23,56 +20,23 @@ name! {
     CertificateSerial
 }
 
-/// Declares an id of a fixed number of bytes, written as hexadecimal for people and in JSON.
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident of $bytes:literal) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub [u8; $bytes]);
+/// Id of one request and all its retries.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub [u8; 16]);
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                hex::write(&self.0, f)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({self})", stringify!($name))
-            }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                if serializer.is_human_readable() {
-                    serializer.collect_str(self)
-                } else {
-                    self.0.serialize(serializer)
-                }
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                if !deserializer.is_human_readable() {
-                    return Deserialize::deserialize(deserializer).map(Self);
-                }
-                let text = String::deserialize(deserializer)?;
-                let wrong = || D::Error::custom(concat!($bytes, " bytes in hexadecimal belong here"));
-                hex::read(&text).map(Self).ok_or_else(wrong)
-            }
-        }
-    };
-}
-
-id! {
-    /// Id of one request and all its retries.
-    RequestId of 16
-}
+hex_id!(RequestId of 16);
 
 impl RequestId {
     /// Bit of the first byte that is set if an operator named the request.
     const KEYED: u8 = 0x80;
+
+    const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    const fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
 
     /// Returns the id of a request with an `Idempotency-Key`, from a hash of that key. Its outcome
     /// is remembered for an hour, see [`crate::REQUESTS_KEYED_MAX`].
@@ -97,9 +61,20 @@ impl RequestId {
     }
 }
 
-id! {
-    /// SHA-256 of a certificate.
-    Fingerprint of 32
+/// SHA-256 of a certificate.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+hex_id!(Fingerprint of 32);
+
+impl Fingerprint {
+    const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    const fn to_bytes(self) -> [u8; 32] {
+        self.0
+    }
 }
 
 /// Id of a replica in the cluster: the name alone is unique only in its region.
@@ -135,7 +110,10 @@ mod tests {
         let text = serde_json::to_string(&id).unwrap();
         assert_eq!(text, format!("\"{}\"", "ab".repeat(16)));
         assert_eq!(serde_json::from_str::<DiskId>(&text).unwrap(), id);
-        assert!(serde_json::from_str::<DiskId>("\"ab\"").is_err());
+        let plus = format!("+{}", "1".repeat(31));
+        for wrong in ["", "ab", &"1".repeat(31), &"1".repeat(33), &plus, &"g".repeat(32)] {
+            assert!(serde_json::from_value::<DiskId>(wrong.into()).is_err(), "{wrong}");
+        }
         let mut bytes = Vec::new();
         spillway_codec::write_payload(&id, &mut bytes).unwrap();
         assert_eq!(bytes, [0xab; 16]);

@@ -4,7 +4,7 @@
 //! function compares its frame with `golden/<name>.v<version>.hex` and reads the files of all older
 //! versions. A changed message makes it fail, with a text that says what to do.
 
-use std::fmt::{Debug, Write};
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -83,24 +83,12 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 fn to_hex(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for line in bytes.chunks(32) {
-        for byte in line {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-        text.push('\n');
-    }
-    text
+    bytes.chunks(32).map(|line| hex::encode(line) + "\n").collect()
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = text
-        .chars()
-        .filter(|character| !character.is_whitespace())
-        .map(|character| character.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect::<Option<_>>()?;
-    digits.len().is_multiple_of(2).then(|| digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect())
+    let digits: String = text.split_whitespace().collect();
+    hex::decode(digits).ok()
 }
 
 #[cfg(test)]

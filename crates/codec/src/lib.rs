@@ -6,7 +6,8 @@
 //! before the bytes are there.
 //!
 //! Kinds are numbered by crate: `0x01xx` is pulse, `0x02xx` link, `0x03xx` cluster-state, `0x04xx`
-//! raft, `0x05xx` control-plane and the files of node, `0x7fxx` tests.
+//! raft, `0x05xx` control-plane, `0x06xx` the files of knowledge, `0x07xx` those of quota-division,
+//! `0x7fxx` tests.
 
 mod careful;
 mod error;

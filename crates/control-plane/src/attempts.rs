@@ -27,13 +27,9 @@ pub(crate) enum AttemptFailure {
 impl From<&ProposeError> for AttemptFailure {
     fn from(error: &ProposeError) -> Self {
         match error {
+            error if error.may_be_written() => Self::Unknown,
             ProposeError::NoQuorum { .. } => Self::Leaderless,
-            ProposeError::Unknown => Self::Unknown,
-            ProposeError::TooLarge { .. }
-            | ProposeError::Budget { .. }
-            | ProposeError::TooNew
-            | ProposeError::Malformed(_)
-            | ProposeError::Stopped(_) => Self::Refused,
+            _ => Self::Refused,
         }
     }
 }

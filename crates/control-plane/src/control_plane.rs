@@ -11,8 +11,7 @@ use spillway_cluster_state::{
 };
 use spillway_link::{Link, PeerConfig};
 use spillway_raft::{
-    ChangeError, Consensus, Consistency, DiskError, DiskId, NodeId, RaftConfig, RaftStartError,
-    Read, ReadError, Status, Timing, discard_blank, owner_of,
+    ChangeError, Consensus, Consistency, DiskError, DiskId, Read, ReadError, Status,
 };
 use spillway_types::{NodeName, RegionName, unix_ms};
 use tokio::sync::watch;
@@ -20,12 +19,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::attempts::{AttemptFailure, AttemptStep, Attempts, PAUSE, was_led};
-use crate::beginning::Beginning;
 use crate::changes::{Changed, History, TooOldError};
 use crate::config::ControlPlaneConfig;
 use crate::hints::{HintCounts, Hints};
+use crate::join;
 use crate::machine::StateMachine;
-use crate::{clock, formation, join, membership, publish};
 
 /// A node's part in the control plane: the replicated state, and the ways to read and change it.
 pub struct ControlPlane {
@@ -43,13 +41,13 @@ pub struct ControlPlane {
     pub(crate) trouble: ArcSwapOption<String>,
     /// True once the cluster has removed this node.
     pub(crate) removed: watch::Sender<bool>,
-    history: Arc<Mutex<History>>,
+    pub(crate) history: Arc<Mutex<History>>,
     pub(crate) hints: Arc<Hints>,
     pub(crate) published: ArcSwap<State>,
     /// Index of the published state, sent on each change.
     pub(crate) published_index: watch::Sender<u64>,
-    tasks: TaskTracker,
-    stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
 }
 
 /// Error of an order that names an unknown node.
@@ -58,111 +56,6 @@ pub struct ControlPlane {
 pub struct NoSuchNodeError(pub NodeName);
 
 impl ControlPlane {
-    /// Opens the folder and takes part from then on. If there is no cluster yet, forms it with the
-    /// other seeds. Returns before that is done. Needs a tokio runtime.
-    ///
-    /// # Errors
-    /// Returns an error if the config has no way to begin, or if the folder can't be used.
-    pub async fn start(
-        config: ControlPlaneConfig,
-        link: Arc<Link>,
-    ) -> Result<Arc<Self>, RaftStartError> {
-        let beginning = Beginning::of(&config)?;
-        let contacts = link.peers().into_iter().map(|peer| PeerConfig {
-            identity: peer.identity,
-            address: peer.address,
-            rtt_ms: None,
-        });
-        let mut control_plane = Self {
-            config,
-            log: OnceLock::new(),
-            disk: DiskId(0),
-            contacts: contacts.collect(),
-            met: ArcSwap::default(),
-            trouble: ArcSwapOption::empty(),
-            removed: watch::Sender::new(false),
-            link,
-            history: Arc::default(),
-            hints: Arc::default(),
-            published: ArcSwap::default(),
-            published_index: watch::Sender::new(0),
-            tasks: TaskTracker::new(),
-            stop: CancellationToken::new(),
-        };
-        let control_plane = match beginning {
-            Beginning::Joining(disk) => {
-                control_plane.disk = disk;
-                // The peers don't know this node yet, and would refuse its connections again and
-                // again.
-                control_plane.link.set_peers(Vec::new());
-                let control_plane = Arc::new(control_plane);
-                control_plane.spawn(join::run);
-                control_plane
-            }
-            Beginning::Numbered(node) => {
-                let log = Box::pin(control_plane.open_log(node, None)).await?;
-                control_plane.disk = log.disk();
-                control_plane.log = OnceLock::from(log);
-                let control_plane = Arc::new(control_plane);
-                control_plane.take_part();
-                control_plane
-            }
-        };
-        let join_server = join::JoinServer(Arc::downgrade(&control_plane));
-        control_plane.link.serve_joins(Some(Arc::new(join_server)));
-        control_plane.tasks.close();
-        Ok(control_plane)
-    }
-
-    /// Opens the log under the number of this node.
-    async fn open_log(
-        &self,
-        node: NodeId,
-        disk: Option<DiskId>,
-    ) -> Result<Consensus<StateMachine>, RaftStartError> {
-        let ControlPlaneConfig { name, region, folder, .. } = &self.config;
-        let mut config = RaftConfig::new(node, name.clone(), region.clone(), folder.clone());
-        config.disk = disk;
-        config.timing = Timing::for_rtt(self.config.rtt_max);
-        config.compaction = crate::config::compaction();
-        let machine = StateMachine::new(Arc::clone(&self.history), Arc::clone(&self.hints));
-        Consensus::start(config, Arc::clone(&self.link), machine).await
-    }
-
-    /// Opens the log of a node that has just been given its number.
-    pub(crate) async fn begin(&self, node: NodeId) -> Result<(), RaftStartError> {
-        let folder = &self.config.folder;
-        if owner_of(folder)?.is_some_and(|owner| owner.node != node) {
-            // This node was begun as a seed, and the cluster was formed without it.
-            discard_blank(folder)?;
-        }
-        let log = Box::pin(self.open_log(node, Some(self.disk))).await?;
-        log.vouch(self.met().iter().map(|peer| peer.identity.node().clone()));
-        // Cannot fail: a single task sets the log, and only once.
-        drop(self.log.set(log));
-        Ok(())
-    }
-
-    /// Starts the tasks of a node that has a log.
-    pub(crate) fn take_part(self: &Arc<Self>) {
-        self.spawn(formation::run);
-        self.spawn(membership::run);
-        self.spawn(publish::run);
-        self.spawn(clock::run);
-        self.spawn(join::watch_standing);
-    }
-
-    /// Runs a task until the node stops or the last handle is gone.
-    fn spawn<F>(self: &Arc<Self>, task: impl FnOnce(std::sync::Weak<Self>) -> F)
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
-        let (stop, task) = (self.stop.clone(), task(Arc::downgrade(self)));
-        self.tasks.spawn(async move {
-            stop.run_until_cancelled(task).await;
-        });
-    }
-
     /// Calls `look` with the state, as fresh as `consistency` demands. No entry is applied
     /// meanwhile: `look` must be short.
     ///
@@ -185,7 +78,9 @@ impl ControlPlane {
         let is_fresh = consistency == Consistency::Linearizable;
         if is_fresh {
             let (begun, mut attempts) = (Instant::now(), Attempts::of_read(limit));
-            while let Err(error) = log.read(consistency, limit, |_| ()).await {
+            loop {
+                let left = limit.saturating_sub(begun.elapsed());
+                let Err(error) = log.read(consistency, left, |_| ()).await else { break };
                 let (failure, is_led) = (AttemptFailure::from(&error), was_led(&log.status()));
                 if attempts.after(failure, begun.elapsed(), is_led) != AttemptStep::Again {
                     return Err(error);
@@ -193,7 +88,7 @@ impl ControlPlane {
                 tokio::time::sleep(PAUSE).await;
             }
         }
-        let read = log.read(Consistency::Stale, limit, |replica| look(replica.state())).await?;
+        let read = log.read(Consistency::Stale, limit, |machine| look(machine.state())).await?;
         Ok(Read { age: if is_fresh { Some(Duration::ZERO) } else { read.age }, ..read })
     }
 
@@ -345,7 +240,7 @@ impl ControlPlane {
 
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         match self.log.get() {
-            Some(log) => log.look(|replica| look(replica.state())),
+            Some(log) => log.look(|machine| look(machine.state())),
             None => look(&self.published()),
         }
     }

@@ -11,7 +11,7 @@ use spillway_cluster_state::{
 };
 use spillway_link::{Identity, Link};
 use spillway_raft::{Consistency, ProposeError, Role, Seed, Urgency};
-use spillway_testkit::{Certificates, PATIENCE, eventually, identity, introduce};
+use spillway_testkit::{Certificates, PATIENCE, eventually, identity, introduce, retried};
 
 use crate::{ControlPlane, ControlPlaneConfig};
 
@@ -99,7 +99,7 @@ impl World {
         &self.nodes[at].as_ref().unwrap().control_plane
     }
 
-    fn running(&self) -> impl Iterator<Item = &Arc<ControlPlane>> {
+    pub(crate) fn running(&self) -> impl Iterator<Item = &Arc<ControlPlane>> {
         self.nodes.iter().flatten().map(|node| &node.control_plane)
     }
 
@@ -142,21 +142,23 @@ fn weight(region: &str, weight_permille: u16) -> Command {
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 pub(crate) async fn agreed(control_plane: &ControlPlane, command: Command) -> Outcome {
-    let by = Instant::now() + PATIENCE;
     // A repeated request id is carried out once.
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-    let request = Some(RequestId(u128::from(number).to_le_bytes()));
-    loop {
-        let operator = Actor::Operator("ada".to_owned());
-        match control_plane.propose(command.clone(), operator, request, PATIENCE).await {
-            Ok(done) => return done.outcome,
-            Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
-                // wait: for an election, after which it is proposed again.
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
+    agreed_as(control_plane, &command, Some(RequestId(u128::from(number).to_le_bytes()))).await
+}
+
+/// Gives an operator's order under this id.
+pub(crate) async fn agreed_as(
+    control_plane: &ControlPlane,
+    command: &Command,
+    request: Option<RequestId>,
+) -> Outcome {
+    let operator = Actor::Operator("ada".to_owned());
+    // A busy machine may have lost its leader.
+    let done = retried(ProposeError::is_transient, || {
+        control_plane.propose(command.clone(), operator.clone(), request, PATIENCE)
+    });
+    done.await.unwrap().outcome
 }
 
 fn weight_of(state: &State, region: &str) -> Option<u16> {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spillway_cluster_state::{
     Actor, Command, Expect, HotBlock, HotDelta, Outcome, RefusalCode, State,
 };
 use spillway_raft::ProposeError;
-use spillway_testkit::eventually;
+use spillway_testkit::{eventually, retried};
 use tokio::task::JoinSet;
 
 use crate::ControlPlane;
@@ -33,17 +33,10 @@ fn hot(node: &ControlPlane, number: u64) -> Command {
 
 /// Proposes a hint, and repeats it, which does no harm, if a busy machine lost its leader.
 async fn hint(node: &ControlPlane, number: u64) -> Result<Outcome, ProposeError> {
-    let by = Instant::now() + LIMIT;
-    loop {
-        let done = node.propose(hot(node, number), Actor::Node, None, LIMIT).await;
-        match done {
-            Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
-                // wait: for an election
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            done => return done.map(|done| done.outcome),
-        }
-    }
+    let done = retried(ProposeError::is_transient, || {
+        node.propose(hot(node, number), Actor::Node, None, LIMIT)
+    });
+    done.await.map(|done| done.outcome)
 }
 
 /// Proposes a hint as an operator, which no budget limits, as if much time had passed before.

@@ -18,6 +18,7 @@ mod join;
 mod machine;
 mod membership;
 mod publish;
+mod start;
 mod write;
 
 pub use changes::{Changed, TooOldError};

@@ -112,19 +112,19 @@ mod tests {
     const OLD: ClusterId = ClusterId::from_bytes([1; 16]);
     const NEW: ClusterId = ClusterId::from_bytes([2; 16]);
 
-    fn apply(replica: &mut StateMachine, index: u64, by: &str, command: Command) -> Outcome {
+    fn apply(machine: &mut StateMachine, index: u64, by: &str, command: Command) -> Outcome {
         let proposer = Proposer { node: by.into(), region: "r".into() };
         let actor = match command {
             Command::Remove { .. } => Actor::Operator("ada".to_owned()),
             _ => Actor::Node,
         };
         let entry = Entry { stamp_ms: 1_800_000_000_000, proposer, request: None, actor, command };
-        replica.apply(index, &entry)
+        machine.apply(index, &entry)
     }
 
     /// Makes the state of a cluster of `a` and `b`, which enforces membership.
     fn enforced() -> StateMachine {
-        let mut replica = StateMachine::new(Arc::default(), Arc::default());
+        let mut machine = StateMachine::new(Arc::default(), Arc::default());
         let spec = |name: &str| NodeSpec {
             name: name.into(),
             region: "r".into(),
@@ -143,37 +143,37 @@ mod tests {
             ("a", Command::EnforceMembership),
         ];
         for (index, (by, command)) in (1..).zip(commands) {
-            let outcome = apply(&mut replica, index, by, command);
+            let outcome = apply(&mut machine, index, by, command);
             assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
         }
-        replica
+        machine
     }
 
     #[test]
     fn only_the_one_member_that_is_left_makes_a_cluster_anew() {
-        let mut replica = enforced();
+        let mut machine = enforced();
         let anew = || Command::ReplaceCluster { from: OLD, to: NEW };
         let histories: [&[&[&str]]; 4] = [&[], &[&["a", "b"]], &[&["b"]], &[&["a"], &["a", "b"]]];
         for (index, members) in (5..).zip(histories) {
             for names in members {
-                replica.members(&names.iter().map(|name| (*name).into()).collect::<Vec<_>>());
+                machine.members(&names.iter().map(|name| (*name).into()).collect::<Vec<_>>());
             }
-            let outcome = apply(&mut replica, index, "a", anew());
+            let outcome = apply(&mut machine, index, "a", anew());
             let Outcome::Refused(refusal) = outcome else { panic!("{members:?}: {outcome:?}") };
             assert_eq!(refusal.code, RefusalCode::NotPermitted);
-            assert_eq!(replica.state().cluster(), Some(OLD));
+            assert_eq!(machine.state().cluster(), Some(OLD));
         }
-        replica.members(&["a".into()]);
-        let outcome = apply(&mut replica, 9, "a", anew());
+        machine.members(&["a".into()]);
+        let outcome = apply(&mut machine, 9, "a", anew());
         assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
     }
 
     #[test]
     fn the_log_is_told_who_was_removed() {
-        let mut replica = enforced();
-        assert!(!replica.is_removed(&"b".into()) && !replica.is_removed(&"z".into()));
+        let mut machine = enforced();
+        assert!(!machine.is_removed(&"b".into()) && !machine.is_removed(&"z".into()));
         let key = RecordKey::Node(NodeId(2));
-        apply(&mut replica, 5, "a", Command::Remove { key, expect: Expect::Any });
-        assert!(replica.is_removed(&"b".into()) && !replica.is_removed(&"a".into()));
+        apply(&mut machine, 5, "a", Command::Remove { key, expect: Expect::Any });
+        assert!(machine.is_removed(&"b".into()) && !machine.is_removed(&"a".into()));
     }
 }

@@ -1,8 +1,8 @@
 //! Writes: brings a command into the log, wherever the leader is, and learns its outcome.
 //!
 //! All attempts of a control write are made by one loop, [`ControlPlane::propose`], under one limit
-//! of time. Below it, `spillway-raft` makes a single attempt: it forwards the command at most once,
-//! and says whether a log may have it. [`Attempts`] decides what follows.
+//! of time. Below it, `spillway-raft` gives the command to one leader, forwards it at most once, and
+//! says whether a log may have it. [`Attempts`] decides what follows.
 
 use std::time::{Duration, Instant};
 
@@ -103,5 +103,47 @@ impl ControlPlane {
     /// Returns the result of a command that this node's state refuses.
     fn refused(&self, refusal: CommandError) -> Proposed<Outcome> {
         Proposed { index: self.look(State::applied), outcome: Outcome::Refused(refusal) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spillway_cluster_state::{Expect, RefusalCode};
+    use spillway_testkit::{eventually, retried};
+
+    use super::*;
+    use crate::control_plane_test::{World, agreed_as};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// The order takes the right away by which it was given, so the state refuses it from then on.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_write_with_an_open_attempt_is_asked_about_though_the_state_refuses_it() {
+        let world = World::started(3).await;
+        world.settled().await;
+        let is_enforced = || world.running().all(|node| node.look(State::is_enforced));
+        eventually("orders need a right", is_enforced).await;
+        let node = world.control_plane(0);
+        let own = node.look(|state| state.node(&node.config.name).map(|(id, _)| id)).unwrap();
+        let write = ControlWrite {
+            command: Command::SetNodeOperators {
+                node: own,
+                is_operator: false,
+                expect: Expect::Any,
+            },
+            actor: Actor::Operator("ada".to_owned()),
+            request: Some(RequestId::unkeyed([7; 16])),
+            urgency: Urgency::Operator,
+        };
+        let given = agreed_as(node, &write.command, write.request).await;
+        assert!(matches!(given, Outcome::Applied { .. }), "{given:?}");
+        let entry = node.entry(write.command.clone(), write.actor.clone(), None);
+        let is_refused = || node.look(|state| state.check_proposer(&entry).is_err());
+        eventually("the right is gone here", is_refused).await;
+        let again = node.attempt(&write, false, LIMIT).await.unwrap().outcome;
+        let Outcome::Refused(refusal) = again else { panic!("{again:?}") };
+        assert_eq!(refusal.code, RefusalCode::NotPermitted);
+        let open = retried(ProposeError::is_transient, || node.attempt(&write, true, LIMIT));
+        assert_eq!(open.await.unwrap().outcome, given);
     }
 }

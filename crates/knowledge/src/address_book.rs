@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_prefix::FineIndex;
-use spillway_proxy::Replica;
 use spillway_pulse::NameId;
 use spillway_route::Candidate;
 use spillway_types::{Holder, ReplicaName};
+use spillway_upstream::replica::Replica;
 
 /// Time after which a replica that is in no config, discovery or registration is forgotten. Longer
 /// than a rolling update takes to bring it back under its name.

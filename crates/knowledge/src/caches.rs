@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spillway_prefix::{FineIndex, HeatConfig, HeatTracker, HotDelta, IndexStats, RegionBlocks};
-use spillway_proxy::{Replica, Replied};
 use spillway_pulse::{Sharing, SharingCounters, SiblingNews};
 use spillway_replicas::CacheReport;
 use spillway_types::{Holder, NodeName, ReplicaName};
+use spillway_upstream::learning::Replied;
+use spillway_upstream::replica::Replica;
 
 use super::address_book::{AddressBook, KnownAddress};
 use super::cache_watch::{CacheWatch, PrefixCacheCounts};

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use spillway_config::Config;
 use spillway_prefix::{FineIndex, HeatConfig, IndexConfig, IndexReader, Matches};
-use spillway_proxy::{Replica, Replied};
 use spillway_pulse::{Sharing, SharingConfig, To};
 use spillway_replicas::{CacheReport, Mapping, ServerKind};
 use spillway_route::Candidate;
 use spillway_types::{BlockHashes, End, Prediction, Speed};
+use spillway_upstream::learning::Replied;
+use spillway_upstream::replica::Replica;
 
 use super::caches::Caches;
 use super::speeds::Speeds;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use spillway_proxy::Replica;
 use spillway_replicas::CacheReport;
 use spillway_types::{NodeName, ReplicaName};
+use spillway_upstream::replica::Replica;
 use tokio::sync::{mpsc, watch};
 
 use super::published::{KnowledgeFigures, Published};

@@ -18,8 +18,8 @@ struct Saved {
 }
 
 impl Wire for Saved {
-    const KIND: u16 = 0x0501;
-    const VERSION: u16 = 2;
+    const KIND: u16 = 0x0601;
+    const VERSION: u16 = 1;
     // As many models as are kept, with names of 200 bytes each.
     const BYTES_MAX: usize = 16 << 20;
 }
@@ -50,9 +50,20 @@ pub(super) fn save(
 
 #[cfg(test)]
 mod tests {
+    use spillway_codec::golden;
     use spillway_types::Speed;
 
     use super::*;
+
+    #[test]
+    fn the_bytes_of_the_file_are_those_on_file() {
+        let mut model = LatencyModel::new(Speed::UNKNOWN);
+        model.learn_decode(100.0, 2_500.0);
+        model.learn_text(400.0, 90.0);
+        model.set_kv_tokens(50_000.0);
+        let saved = Saved { models: vec![("gpu-1".into(), "llama".into(), model)] };
+        golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/golden"), "speeds", &saved);
+    }
 
     fn models(count: usize) -> Vec<(ReplicaName, ModelName, LatencyModel)> {
         let model = |number: usize| {

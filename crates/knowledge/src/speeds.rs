@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use spillway_proxy::{Replica, Replied};
 use spillway_route::{LatencyModel, ObservedLatency};
 use spillway_types::{End, ModelName, ReplicaName, Speed};
+use spillway_upstream::learning::Replied;
+use spillway_upstream::replica::Replica;
 use std::sync::Arc;
 
 use super::published::Published;

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant, SystemTime};
 use spillway_cluster_state::State;
 use spillway_config::KnowledgeConfig;
 use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, PrefixHasher};
-use spillway_proxy::{Gateway, Learning, Worker};
+use spillway_proxy::Worker;
 use spillway_pulse::{Sharing, SharingConfig};
+use spillway_request::gateway::Gateway;
 use spillway_types::{RegionName, ReplicaName, unix_ms};
+use spillway_upstream::learning::Learning;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spillway_admin::OwnLimits;
-use spillway_proxy::Gateway;
-use spillway_quota::{LimitKind, LimitTerms, LimitUsage};
+use spillway_quota::{LimitKind, LimitTerms, LimitUsage, Quotas};
+use spillway_request::gateway::Gateway;
 use spillway_telemetry::LiveLimit;
 
 /// Maximum number of limits that are shown: each is three series a kind. Of more, those with the
@@ -23,8 +23,8 @@ impl OwnLimits for FileLimits {
 }
 
 /// Returns the figures of limits on this node.
-pub fn live(gateway: &Gateway) -> Vec<LiveLimit> {
-    let standings = gateway.quotas().standings(Instant::now(), LIMITS_MAX).into_iter();
+pub fn live(quotas: &Quotas) -> Vec<LiveLimit> {
+    let standings = quotas.standings(Instant::now(), LIMITS_MAX).into_iter();
     let kinds = standings.flat_map(|(terms, usage)| {
         let whole = terms.whole;
         let kinds = LimitKind::ALL.into_iter().filter(move |kind| whole[*kind as usize].is_some());

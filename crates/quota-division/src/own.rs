@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_proxy::Gateway;
+use spillway_request::gateway::Gateway;
 use tokio::time::interval;
 
 /// Period of paying debt to these limits.

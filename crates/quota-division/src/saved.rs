@@ -36,19 +36,19 @@ pub(super) struct Stopped {
 
 /// Debts of a node to limits: tokens that were used beyond their charge and are not charged yet.
 ///
-/// A file of its own, so that a process which crashes leaves it behind, and so that older nodes can
-/// still read the other one.
+/// A file of its own: debts are written every few seconds, so that a process which crashes leaves
+/// them behind, and the other file can be large.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Owed(pub(super) BTreeMap<Scope, u64>);
 
 impl Wire for Owed {
-    const KIND: u16 = 0x0503;
+    const KIND: u16 = 0x0702;
     const VERSION: u16 = 1;
     const BYTES_MAX: usize = 16 << 20;
 }
 
 impl Wire for SavedQuota {
-    const KIND: u16 = 0x0502;
+    const KIND: u16 = 0x0701;
     const VERSION: u16 = 1;
     // As many limits as there may be, with a minute of half seconds each.
     const BYTES_MAX: usize = 64 << 20;
@@ -76,7 +76,20 @@ pub(super) fn owed_path(folder: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spillway_codec::golden;
     use spillway_raft::saved::{load, save};
+
+    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
+
+    #[test]
+    fn the_bytes_of_the_files_are_those_on_file() {
+        let lowered = [(Scope::Model("m".into()), Units([1, 2, 300]))].into();
+        let tokens = [(Scope::Global, vec![(500, 7), (20_000, 9)])].into();
+        let stopped = Some(Stopped { at: Uptime::of("boot", "100.50 7.2"), tokens });
+        golden::check(FOLDER, "limits", &SavedQuota { lowered, stopped });
+        let owed = [(Scope::Global, 5), (Scope::Tenant("t".into()), 21_000)];
+        golden::check(FOLDER, "limits_owed", &Owed(owed.into()));
+    }
 
     #[test]
     fn what_was_owed_is_there_again() {

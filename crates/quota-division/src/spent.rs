@@ -46,7 +46,7 @@ struct Rates {
 }
 
 impl Wire for Spent {
-    const KIND: u16 = 0x0504;
+    const KIND: u16 = 0x0703;
     const VERSION: u16 = 1;
     // As many limits as there may be, with a dozen numbers each.
     const BYTES_MAX: usize = 32 << 20;
@@ -172,9 +172,18 @@ fn grains(spent: &[(Duration, u64)]) -> Vec<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use spillway_codec::golden;
     use spillway_quota::{Holding, QuotaAsk};
 
     use super::*;
+
+    #[test]
+    fn the_bytes_of_the_file_are_those_on_file() {
+        let rates = Rates { requests: vec![(500, 2)], tokens: vec![(500, 7), (20_000, 900)] };
+        let limits = [(Scope::Global, Rates::default()), (Scope::Key("k".into()), rates)].into();
+        let spent = Spent { at: Uptime::of("boot", "100.50 7.2"), is_last: true, limits };
+        golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/golden"), "limits_spent", &spent);
+    }
 
     fn limited(now: Instant) -> (Quotas, [LimitTerms; 1]) {
         let quotas = Quotas::new(now);

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use spillway_cluster_state::{Actor, Command, LEASE_MS, Outcome, PLACE_MS, State};
 use spillway_control_plane::ControlPlane;
-use spillway_proxy::Gateway;
 use spillway_quota::{
     AgreedLimits, Before, Fate, Holder, LimitKind, LimitTerms, Quotas, Statement, Units,
 };
-use spillway_raft::ProposeError;
 use spillway_raft::saved::{load, save};
+use spillway_raft::{ProposeError, Proposed};
+use spillway_request::gateway::Gateway;
 use spillway_types::{NodeName, RegionName, unix_ms};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
@@ -67,7 +67,7 @@ pub struct Division {
 struct Divider {
     parts: DivisionParts,
     holder: Holder,
-    /// Records that the book was made of.
+    /// State that the agreed limits were taken from.
     seen: Arc<State>,
     agreed_limits: AgreedLimits,
     path: PathBuf,
@@ -76,7 +76,7 @@ struct Divider {
     stopped: Option<Stopped>,
     debts: Debts,
     journal: Journal,
-    /// Limits of the book.
+    /// Terms of the agreed limits.
     terms: Vec<LimitTerms>,
     born: Instant,
     /// True if this node has had no process before.
@@ -93,7 +93,7 @@ impl Division {
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let (leaving, orders) = mpsc::channel(1);
         let mut divider = Divider::new(parts);
-        divider.take_book(state);
+        divider.take_agreed_limits(state);
         divider.await_shares(state);
         (Self { leaving }, divider.run(orders))
     }
@@ -185,7 +185,7 @@ impl Divider {
         if state.cluster().is_none() {
             return;
         }
-        self.take_book(&state);
+        self.take_agreed_limits(&state);
         let gateway = Arc::clone(&self.parts.gateway);
         let (shares, quotas) = (state.shares(), gateway.quotas());
         let said = self.holder.look(Instant::now(), shares, &self.agreed_limits, quotas);
@@ -225,7 +225,7 @@ impl Divider {
     }
 
     /// Applies the agreed limits, once every node can.
-    fn take_book(&mut self, state: &Arc<State>) {
+    fn take_agreed_limits(&mut self, state: &Arc<State>) {
         if Arc::ptr_eq(state, &self.seen) {
             return;
         }
@@ -349,21 +349,44 @@ async fn is_removed(removal: &mut watch::Receiver<bool>) -> bool {
 
 /// Proposes a statement, and returns its fate.
 async fn say(control_plane: Arc<ControlPlane>, command: Command, limit: Duration) -> Fate {
-    match control_plane.propose(command, Actor::Node, None, limit).await {
-        Ok(done) => match done.outcome {
-            Outcome::Refused(refusal) => {
-                tracing::debug!(%refusal, "shares of limits were not leased");
-                Fate::Never
-            }
-            _ => Fate::TakenIn,
-        },
-        // These are refused before anything goes to the log.
-        Err(ProposeError::Budget { .. } | ProposeError::TooLarge { .. } | ProposeError::TooNew) => {
+    fate(control_plane.propose(command, Actor::Node, None, limit).await)
+}
+
+/// Returns the fate of a statement by the result of its proposal.
+fn fate(proposed: Result<Proposed<Outcome>, ProposeError>) -> Fate {
+    match proposed.map(|done| done.outcome) {
+        Ok(Outcome::Refused(refusal)) => {
+            tracing::debug!(%refusal, "shares of limits were not leased");
             Fate::Never
         }
-        Err(error) => {
+        Ok(_) => Fate::TakenIn,
+        Err(error) if error.may_be_written() => {
             tracing::debug!(%error, "it is not known whether shares of limits were leased");
             Fate::Unknown
         }
+        Err(error) => {
+            tracing::debug!(%error, "shares of limits were not leased");
+            Fate::Never
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_that_no_log_has_binds_nobody() {
+        let refused = [
+            ProposeError::NoQuorum { leader: None },
+            ProposeError::Budget { retry_after: LOOK },
+            ProposeError::Stopped(String::new()),
+        ];
+        for error in refused {
+            assert_eq!(fate(Err(error.clone())), Fate::Never, "{error}");
+        }
+        assert_eq!(fate(Err(ProposeError::Unknown)), Fate::Unknown);
+        let done = Proposed { index: 7, outcome: Outcome::Unchanged };
+        assert_eq!(fate(Ok(done)), Fate::TakenIn);
     }
 }

@@ -20,7 +20,8 @@ impl Uptime {
         Self::of(&read("/proc/sys/kernel/random/boot_id"), &read("/proc/uptime"))
     }
 
-    fn of(boot: &str, uptime: &str) -> Self {
+    /// Returns the moment that the system's files with these contents show.
+    pub(super) fn of(boot: &str, uptime: &str) -> Self {
         let up_s = uptime.split_whitespace().next().and_then(|text| text.parse::<f64>().ok());
         let up_ms = up_s.map_or(0, |up_s| (up_s * 1_000.0) as u64);
         Self { boot: boot.trim().to_owned(), up_ms }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spillway_codec::{DecodeError, EncodeError};
+use spillway_codec::EncodeError;
 use spillway_types::NodeId;
 use thiserror::Error;
 
@@ -35,8 +35,7 @@ pub enum ProposeError {
     },
     /// A leader was given the command and has not said what became of it: the command may be
     /// carried out, now, later or never. Only a command that does no harm when it is carried out
-    /// twice may be tried again. After any other error no log has the command, except for an
-    /// outcome that can't be read: see [`Self::Malformed`].
+    /// twice may be tried again.
     #[error("it is not known whether the command was or will be carried out")]
     Unknown,
     /// The command is longer than any node takes.
@@ -54,12 +53,36 @@ pub enum ProposeError {
     /// The leader's version can't read the command.
     #[error("the leader's version can't read the command: upgrade all nodes before it is used")]
     TooNew,
-    /// The command or its outcome can't be carried between nodes: a mistake of the program.
-    #[error("the message can't be carried: {0}")]
+    /// The command can't be carried between nodes: a mistake of the program.
+    #[error("the command can't be carried: {0}")]
     Malformed(String),
     /// This node's log has stopped; the reason is in its status.
     #[error("the log of this node has stopped: {0}")]
     Stopped(String),
+}
+
+impl ProposeError {
+    /// Returns true if a log may have the command, so that it may be carried out, now or later.
+    /// After every other error no log has it.
+    #[must_use]
+    pub fn may_be_written(&self) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::NoQuorum { .. }
+            | Self::TooLarge { .. }
+            | Self::Budget { .. }
+            | Self::TooNew
+            | Self::Malformed(_)
+            | Self::Stopped(_) => false,
+        }
+    }
+
+    /// Returns true if the same command may be carried out when there is a leader again. If it
+    /// [may be written](Self::may_be_written) already, it must do no harm twice.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::NoQuorum { .. } | Self::Unknown)
+    }
 }
 
 impl From<EncodeError> for ProposeError {
@@ -68,12 +91,6 @@ impl From<EncodeError> for ProposeError {
             EncodeError::TooLong { .. } => Self::TooLarge { bytes_max: crate::COMMAND_BYTES_MAX },
             EncodeError::Payload { why } => Self::Malformed(why.into()),
         }
-    }
-}
-
-impl From<DecodeError> for ProposeError {
-    fn from(error: DecodeError) -> Self {
-        Self::Malformed(error.to_string())
     }
 }
 

@@ -14,5 +14,5 @@ pub use certificates::{CLUSTER, Certificates, identity};
 pub use client::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
 pub use link::{RefuseAll, as_peer, introduce};
 pub use wait::{
-    PATIENCE, SLOWDOWN, eventually, eventually_blocking, eventually_within, spawn, within,
+    PATIENCE, SLOWDOWN, eventually, eventually_blocking, eventually_within, retried, spawn, within,
 };

@@ -15,6 +15,8 @@ pub const SLOWDOWN: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(2);
 /// Pause between two looks where each look may start a process.
 const PAUSE_BLOCKING: Duration = Duration::from_millis(20);
+/// Pause between two attempts of what failed for the moment.
+const PAUSE_RETRY: Duration = Duration::from_millis(20);
 
 /// Waits until `condition` holds.
 ///
@@ -34,6 +36,30 @@ pub async fn eventually_within(limit: Duration, what: &str, mut condition: impl 
         assert!(start.elapsed() < limit, "never came true: {what}");
         // wait: the pause between two looks at the condition.
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Calls `attempt` until it succeeds or fails with an error that does not pass, for about
+/// [`PATIENCE`] at most, and returns the last result.
+///
+/// # Errors
+/// Returns the last error.
+pub async fn retried<T, E, F>(
+    passes: impl Fn(&E) -> bool,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let start = Instant::now();
+    loop {
+        match attempt().await {
+            Err(error) if passes(&error) && start.elapsed() < PATIENCE => {
+                // wait: the pause between two attempts.
+                tokio::time::sleep(PAUSE_RETRY).await;
+            }
+            done => return done,
+        }
     }
 }
 

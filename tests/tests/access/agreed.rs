@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use spillway_cluster_state::{Actor, Command, Expect, Item, KeyId, Outcome, RequestId, Tenant};
 use spillway_node::Node;
 use spillway_raft::ProposeError;
-use spillway_tests::{Client, Cluster, OK, PATIENCE, SLOWDOWN, Scripted, Setup, chat, eventually};
+use spillway_tests::{
+    Client, Cluster, OK, PATIENCE, SLOWDOWN, Scripted, Setup, chat, eventually, retried,
+};
 
 use crate::keys::{Key, record};
 
@@ -17,22 +19,15 @@ const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 async fn agree(node: &Node, item: Item) {
     let control_plane = node.control_plane().expect("a part in the cluster");
     let command = Command::Put { item, expect: Expect::Any };
-    let by = Instant::now() + LIMIT;
+    // A repeated request id is carried out once.
     let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));
-    loop {
-        let actor = Actor::Operator("ada".to_owned());
-        match control_plane.propose(command.clone(), actor, request, LIMIT).await {
-            Ok(done) => {
-                let outcome = done.outcome;
-                return assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
-            }
-            Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
-                // wait: between two attempts, while the cluster chooses a leader.
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
+    let actor = Actor::Operator("ada".to_owned());
+    // An election may be under way, or come in between.
+    let done = retried(ProposeError::is_transient, || {
+        control_plane.propose(command.clone(), actor.clone(), request, LIMIT)
+    });
+    let outcome = done.await.expect("an outcome").outcome;
+    assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
 }
 
 async fn status(node: &Node, key: &Key) -> u16 {

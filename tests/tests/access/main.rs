@@ -1,5 +1,5 @@
 //! Who may ask for what: keys and what they allow, over whole nodes on loopback.
-#![expect(clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
+#![expect(clippy::expect_used, reason = "a test's helper fails by panicking")]
 
 mod agreed;
 mod configs;

@@ -228,7 +228,7 @@ fn rules(node: &Node, tenant: &str) -> [Residency; 2] {
 
 fn all_allow(rules: &[Residency; 2], index: usize) -> bool {
     let country = COUNTRIES[index].parse().ok();
-    rules.iter().all(|rule| rule.allows(REGIONS[index], country))
+    rules.iter().all(|rule| rule.may_serve(REGIONS[index], country))
 }
 
 /// A rule that was never there before: one of its regions is no region.

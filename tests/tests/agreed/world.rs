@@ -1,6 +1,6 @@
 //! Nodes that agree on something, each with a replica, and orders to them.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spillway_cluster_state::{
     Actor, Command, Expect, Item, Outcome, RecordKey, RegionState, ReplicaId, RequestId, State,
@@ -8,7 +8,7 @@ use spillway_cluster_state::{
 use spillway_node::Node;
 use spillway_raft::ProposeError;
 use spillway_tests::{
-    Client, Cluster, OK, PATIENCE, Reply, Scripted, Serving, Setup, chat, eventually,
+    Client, Cluster, OK, PATIENCE, Reply, Scripted, Serving, Setup, chat, eventually, retried,
 };
 
 /// What an order that is carried out may take, elections included.
@@ -72,27 +72,21 @@ pub(crate) fn state(node: &Node) -> std::sync::Arc<State> {
     node.control_plane().expect("a part in the cluster").published()
 }
 
-/// Tries again while there is no leader: an election may be under way, or have come in between. The number of
-/// the request lets nothing be done twice.
+/// Gives an operator's order, and waits for its outcome.
 pub(crate) async fn order(node: &Node, command: Command) -> Outcome {
     order_as(&Actor::Operator("ada".to_owned()), node, command).await
 }
 
-/// The same in somebody else's name.
+/// Gives an order in the name of `actor`, and waits for its outcome.
 pub(crate) async fn order_as(actor: &Actor, node: &Node, command: Command) -> Outcome {
     let control_plane = node.control_plane().expect("a part in the cluster");
-    let by = Instant::now() + LIMIT;
+    // A repeated request id is carried out once.
     let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));
-    loop {
-        match control_plane.propose(command.clone(), actor.clone(), request, LIMIT).await {
-            Ok(done) => return done.outcome,
-            Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
-                // wait: between two attempts
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
+    // An election may be under way, or come in between.
+    let done = retried(ProposeError::is_transient, || {
+        control_plane.propose(command.clone(), actor.clone(), request, LIMIT)
+    });
+    done.await.unwrap_or_else(|error| panic!("{error}")).outcome
 }
 
 pub(crate) async fn put(node: &Node, item: Item) {

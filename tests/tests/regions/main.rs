@@ -1,7 +1,7 @@
 //! Whole clusters on loopback: nodes of several regions that serve for each other.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 
-mod breaker;
+mod circuit_breaker;
 mod deadlines;
 mod dns;
 mod failure;

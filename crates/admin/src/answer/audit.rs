@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_cluster_state::{Actor, AuditRecord, Outcome, State};
 
-use super::{Cluster, Freshness};
+use super::cluster::Cluster;
+use super::freshness::Freshness;
 use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::query::Trail;

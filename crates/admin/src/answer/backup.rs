@@ -12,7 +12,7 @@ use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::Cluster;
+use super::cluster::Cluster;
 use crate::error::ApiError;
 use crate::reply::{Reply, reply};
 

@@ -10,7 +10,7 @@ use spillway_cluster_state::{
 use spillway_route::Policy;
 use spillway_types::{NoCountry, Percent};
 
-use super::Cluster;
+use super::cluster::Cluster;
 use super::read::not_found;
 use crate::call::AdminCall;
 use crate::endpoint::Operation;

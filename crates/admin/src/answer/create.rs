@@ -5,7 +5,7 @@ use spillway_cluster_state::{
     Command, Expect, Item, JoinText, Key, KeyId, KeyRole, RecordKey, TokenId, TokenTerms,
 };
 
-use super::Cluster;
+use super::cluster::Cluster;
 use super::write::{carry_out, write};
 use crate::call::AdminCall;
 use crate::error::ApiError;

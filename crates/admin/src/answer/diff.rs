@@ -8,7 +8,9 @@ use spillway_cluster_state::{ChangeDiff, Command, KEY_EPOCH, RecordKey, State};
 use spillway_raft::{Consistency, Read, ReadError};
 use tokio::time::timeout;
 
-use super::{Cluster, Freshness, trie, write};
+use super::cluster::Cluster;
+use super::freshness::Freshness;
+use super::{trie, write};
 use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::fault;

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_quota::{LimitTerms, LimitUsage};
 
-use super::Freshness;
+use super::freshness::Freshness;
 use super::read::{Many, One, not_found};
 use crate::call::AdminCall;
 use crate::error::ApiError;

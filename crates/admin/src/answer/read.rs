@@ -5,12 +5,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use spillway_cluster_state::State;
-use spillway_raft::Read;
 
-use super::{Cluster, Freshness, limits};
+use super::cluster::Cluster;
+use super::freshness::Freshness;
+use super::limits;
 use crate::call::AdminCall;
 use crate::error::ApiError;
-use crate::fault;
 use crate::records;
 use crate::reply::{Reply, json};
 use crate::resource::Resource;
@@ -89,16 +89,4 @@ pub(crate) fn not_found(resource: Resource, path: &[String]) -> ApiError {
     let cause = format!("there is no {:?} in {}", path.join("/"), resource.name());
     let remedy = format!("list what there is: GET /v1/{}", resource.name());
     ApiError::new(StatusCode::NOT_FOUND, "not_found", cause, remedy)
-}
-
-impl Cluster<'_> {
-    /// Calls `look` with the state, as fresh as the request asks for.
-    pub(super) async fn read<R>(
-        &self,
-        call: &AdminCall,
-        look: impl FnOnce(&State) -> R,
-    ) -> Result<Read<R>, ApiError> {
-        let read = self.control_plane.read(call.query.consistency, self.config.time_limit, look);
-        read.await.map_err(|error| fault::of_read(error, self.leader()))
-    }
 }

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use spillway_raft::{NodeId, Role, Status};
 use spillway_types::NodeName;
 
-use super::{Cluster, Freshness, whole_ms};
+use super::cluster::Cluster;
+use super::freshness::{Freshness, whole_ms};
 use crate::call::AdminCall;
 use crate::error::{ApiError, LeaderHint};
 use crate::fault;

@@ -8,7 +8,8 @@ use spillway_cluster_state::{HotTrie, RegionBlocks, State};
 use spillway_types::RegionName;
 use tokio::task::spawn_blocking;
 
-use super::{Cluster, Freshness};
+use super::cluster::Cluster;
+use super::freshness::Freshness;
 use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::records;

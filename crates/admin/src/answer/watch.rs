@@ -17,7 +17,8 @@ use spillway_raft::Consistency;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
-use super::{Cluster, Freshness};
+use super::cluster::Cluster;
+use super::freshness::Freshness;
 use crate::access::Credential;
 use crate::call::AdminCall;
 use crate::error::ApiError;

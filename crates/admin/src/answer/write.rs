@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_cluster_state::{Actor, Command, Outcome, RecordKey, RequestId};
 
-use super::{Cluster, diff};
+use super::cluster::Cluster;
+use super::diff;
 use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::fault;

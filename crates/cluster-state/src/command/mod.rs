@@ -145,14 +145,14 @@ pub enum Command {
     HotBlocks {
         /// The region.
         region: RegionName,
-        /// Number of the key that the hashes were made with, as in the setting [`KEY_EPOCH`].
+        /// Number of the key that the hashes were made with, as in the setting [`crate::KEY_EPOCH`].
         /// Hashes of another key are refused.
         key_epoch: u64,
         /// The changes, at most [`crate::HOT_BATCH_MAX`] blocks that enter and as many that leave.
         delta: HotDelta,
     },
-    /// Counts the setting [`KEY_EPOCH`] up, so that nodes hash prompts with the next key. It is no
-    /// [`Command::Put`], so that a repeated request does not count twice.
+    /// Counts the setting [`crate::KEY_EPOCH`] up, so that nodes hash prompts with the next key. It
+    /// is no [`Command::Put`], so that a repeated request does not count twice.
     RotatePrefixKey {
         /// Condition on the setting's record.
         expect: Expect,
@@ -200,17 +200,6 @@ pub enum Command {
         token: TokenSignature,
     },
 }
-
-/// Name of the setting that counts the keys for hashing prompts. A change of it empties the hot
-/// trie.
-pub const KEY_EPOCH: &str = "prefix.key_epoch";
-
-/// Name of the setting for the length of leases on shares of limits, in milliseconds.
-pub const LEASE_MS: &str = "limits.lease_ms";
-
-/// Name of the setting for the longest time of a request under a concurrency limit, in
-/// milliseconds.
-pub const PLACE_MS: &str = "limits.place_ms";
 
 /// Condition on a record, checked before a command is carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -42,7 +42,7 @@ pub use residency_rule::ResidencyRule;
 pub use route::Route;
 #[cfg(test)]
 pub(crate) use setting::INVENTED;
-pub use setting::{SETTINGS, Setting, SettingKind, SettingRule};
+pub use setting::{KEY_EPOCH, LEASE_MS, PLACE_MS, SETTINGS, Setting, SettingKind, SettingRule};
 pub use split::{Arm, Split};
 pub use tenant::Tenant;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CommandError, KEY_EPOCH, LEASE_MS, PLACE_MS};
+use crate::CommandError;
 
 /// The value of a setting, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +37,17 @@ pub enum SettingKind {
         max: u64,
     },
 }
+
+/// Name of the setting that counts the keys for hashing prompts. A change of it empties the hot
+/// trie.
+pub const KEY_EPOCH: &str = "prefix.key_epoch";
+
+/// Name of the setting for the length of leases on shares of limits, in milliseconds.
+pub const LEASE_MS: &str = "limits.lease_ms";
+
+/// Name of the setting for the longest time of a request under a concurrency limit, in
+/// milliseconds.
+pub const PLACE_MS: &str = "limits.place_ms";
 
 /// Rules of all settings. A new one needs a new wire version, see [`crate::WIRE`].
 pub const SETTINGS: &[SettingRule] = &[

@@ -8,6 +8,7 @@ use spillway_link::PeerConfig;
 use spillway_raft::{Role, Status};
 
 use super::message::{JoinAnswer, Question, Wish};
+use super::removed::REMOVED;
 use crate::control_plane::ControlPlane;
 
 /// Time between two looks at the own state.
@@ -22,9 +23,6 @@ const ASK_LIMIT: Duration = Duration::from_secs(5);
 /// Longest time that a removed voter or leader waits for the others to go on without it: many
 /// elections.
 const STAY_LIMIT: Duration = Duration::from_secs(30);
-
-/// Reason for which a removed node stops.
-const REMOVED: &str = "this node was removed from its cluster";
 
 /// Stops this node's part in the cluster once it has been removed. A node that is merely cut off
 /// goes on: only members of its cluster, or its own log, can tell that it was removed.
@@ -122,9 +120,4 @@ impl ControlPlane {
             log.shutdown().await;
         }
     }
-}
-
-/// Returns the reason that a removed node gives for refusing a request.
-pub(crate) fn removed_reason() -> String {
-    format!("{REMOVED}: its folder has to be emptied before it joins again")
 }

@@ -114,6 +114,7 @@ pub(crate) fn line(text: &str) -> Result<()> {
 /// Returns the value that `percent` percent of the sorted `values` do not exceed; not a number if
 /// there is none.
 pub(crate) fn percentile(values: &mut [f64], percent: usize) -> f64 {
+    // Exact, by hand: there are few values, and the buckets of a histogram would round them.
     values.sort_by(f64::total_cmp);
     values
         .get((values.len() * percent / 100).min(values.len().saturating_sub(1)))

@@ -34,7 +34,7 @@ impl PrefixKey {
     /// Returns the key as its file has it: 64 hexadecimal digits.
     #[must_use]
     pub fn to_hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(self.0)
     }
 
     /// Reads a key that [`Self::to_hex`] wrote; space around it is ignored.
@@ -42,14 +42,8 @@ impl PrefixKey {
     /// # Errors
     /// Returns an error for any other text.
     pub fn from_hex(text: &str) -> Result<Self, PrefixKeyError> {
-        let digits = text.trim().as_bytes();
-        if digits.len() != 64 {
-            return Err(PrefixKeyError);
-        }
         let mut key = [0; 32];
-        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = (hex_digit(pair[0])? << 4) | hex_digit(pair[1])?;
-        }
+        hex::decode_to_slice(text.trim(), &mut key).map_err(|_| PrefixKeyError)?;
         Ok(Self(key))
     }
 }
@@ -57,15 +51,6 @@ impl PrefixKey {
 impl fmt::Debug for PrefixKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PrefixKey(..)")
-    }
-}
-
-fn hex_digit(digit: u8) -> Result<u8, PrefixKeyError> {
-    match digit {
-        b'0'..=b'9' => Ok(digit - b'0'),
-        b'a'..=b'f' => Ok(digit - b'a' + 10),
-        b'A'..=b'F' => Ok(digit - b'A' + 10),
-        _ => Err(PrefixKeyError),
     }
 }
 

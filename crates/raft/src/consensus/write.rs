@@ -14,12 +14,13 @@ use crate::status;
 use crate::wire::{Answer, Call, CallError};
 
 impl<M: Machine> Consensus<M> {
-    /// Puts a command into the log and waits until it is carried out, for at most `limit`. This is
-    /// a single attempt: a follower forwards the command to the leader, once. Returns an error at
-    /// once if there is no leader, and after a lease without a quorum.
+    /// Puts a command into the log and waits until it is carried out, for at most `limit`. The
+    /// command is given to one leader: a follower forwards it once, and a leader that can't write
+    /// yet tries again for up to a lease, while no log has the command. Returns an error at once if
+    /// there is no leader, and after a lease without a quorum.
     ///
     /// # Errors
-    /// The kinds of [`ProposeError`] say whether the command may still be carried out.
+    /// [`ProposeError::may_be_written`] says whether the command may still be carried out.
     pub async fn propose(
         &self,
         command: &M::Command,
@@ -40,7 +41,15 @@ impl<M: Machine> Consensus<M> {
         } else {
             self.forward(leader, command, limit).await?
         };
-        Ok(Proposed { index, outcome: spillway_codec::decode(&outcome)? })
+        match spillway_codec::decode(&outcome) {
+            Ok(outcome) => Ok(Proposed { index, outcome }),
+            // The command was carried out. A leader of a later version may name an outcome that
+            // this one does not know.
+            Err(error) => {
+                tracing::warn!(index, %error, "the outcome of a command can't be read");
+                Err(ProposeError::Unknown)
+            }
+        }
     }
 
     async fn propose_as_leader(

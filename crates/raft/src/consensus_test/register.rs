@@ -27,11 +27,25 @@ pub(crate) enum Change {
     Pad(String),
     /// Removes a node from what the machine knows; the members of the log stay.
     Remove(String),
+    /// Has an outcome that no node can read.
+    Unreadable,
 }
 
 /// The number before.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Option<u64>")]
 pub(crate) struct Before(pub(crate) Option<u64>);
+
+/// Number that can be written as an outcome, and not be read.
+const UNREADABLE: u64 = u64::MAX;
+
+impl TryFrom<Option<u64>> for Before {
+    type Error = &'static str;
+
+    fn try_from(number: Option<u64>) -> Result<Self, Self::Error> {
+        if number == Some(UNREADABLE) { Err("an unknown outcome") } else { Ok(Self(number)) }
+    }
+}
 
 impl Wire for Change {
     const KIND: u16 = 0x7f30;
@@ -69,6 +83,7 @@ impl Machine for Register {
                 self.removed.insert(name.clone());
                 Before(None)
             }
+            Change::Unreadable => Before(Some(UNREADABLE)),
         }
     }
 

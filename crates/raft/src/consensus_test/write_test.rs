@@ -81,6 +81,17 @@ async fn reads_see_every_write_that_was_acknowledged_before_on_every_node() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outcome_that_cannot_be_read_is_no_refusal() {
+    let world = World::three(NEAR).await;
+    for at in [0, 1] {
+        let done = world.log(at).propose(&Change::Unreadable, Urgency::Operator, LIMIT).await;
+        assert_eq!(done, Err(ProposeError::Unknown), "at {at}");
+    }
+    let read = world.log(0).read(Consistency::Linearizable, LIMIT, |m| m.commands).await.unwrap();
+    assert_eq!(read.value, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_too_long_or_too_much_is_refused_before_it_is_sent() {
     let world = World::three(NEAR).await;
     let long = Change::Pad("x".repeat(66_000));

@@ -241,8 +241,8 @@ impl CommitMarker for FaultyDisk {
         let (offset, place) = place_of(note)?;
         let mut state = self.lock();
         let offset = usize::try_from(offset).unwrap();
-        let fault = DiskError::io("the witness");
+        let fault = DiskError::io("the commit marker");
         state.write(Write::Bytes(offset, place.to_vec())).map_err(fault)?;
-        if force { state.force().map_err(DiskError::io("the witness")) } else { Ok(()) }
+        if force { state.force().map_err(DiskError::io("the commit marker")) } else { Ok(()) }
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn backend(path: &Path) -> Result<impl StorageBackend, DiskError> {
 }
 
 pub(crate) fn commit_marker(path: &Path) -> Result<Box<dyn CommitMarker>, DiskError> {
-    Ok(Box::new(SlowWitness(system::commit_marker(path)?, Delay::of(path.parent().unwrap()))))
+    Ok(Box::new(SlowCommitMarker(system::commit_marker(path)?, Delay::of(path.parent().unwrap()))))
 }
 
 #[derive(Debug)]
@@ -117,9 +117,9 @@ impl<B: StorageBackend> StorageBackend for SlowBackend<B> {
     }
 }
 
-struct SlowWitness(Box<dyn CommitMarker>, Delay);
+struct SlowCommitMarker(Box<dyn CommitMarker>, Delay);
 
-impl CommitMarker for SlowWitness {
+impl CommitMarker for SlowCommitMarker {
     fn read(&self) -> Result<Option<Note>, DiskError> {
         self.0.read()
     }
