@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_cluster_state::{Hidden, Key, KeyId, KeyRole};
-use spillway_proxy::{AccessMode, TenantTerms};
+use spillway_front::access::{AccessMode, TenantTerms};
 use spillway_types::{Country, ModelName, RegionName, Residency, TenantName};
 use toml::Spanned;
 use toml::value::{Date, Datetime, Offset, Time};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Uri;
-use spillway_health::{BreakerConfig, HealthConfig, StandbyConfig};
+use spillway_health::{CircuitBreakerConfig, HealthConfig, StandbyConfig};
 use spillway_replicas::{DeepRequest, Mapping, NoticeCheck};
 use spillway_types::ModelName;
 use toml::Spanned;
@@ -37,12 +37,12 @@ impl CareDefaults {
 
     fn health(&self, deep: Option<&DeepSection>) -> HealthConfig {
         let health = &self.health;
-        let breaker = BreakerConfig {
+        let breaker = CircuitBreakerConfig {
             error_percent: health.breaker_percent,
             window_ms: health.breaker_window_ms,
             requests_min: health.breaker_requests_min,
             open_ms: health.breaker_open_ms,
-            ..BreakerConfig::default()
+            ..CircuitBreakerConfig::default()
         };
         HealthConfig {
             rise: health.rise,

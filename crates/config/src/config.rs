@@ -5,9 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use spillway_admin::AdminConfig;
-use spillway_proxy::{
-    Cors, GatewayConfig, ListenerSpec, NameSpec, QueueSpec, RouteSpec, Timeouts, TlsIdentity,
-};
+use spillway_front::client::{ListenerSpec, TlsIdentity};
+use spillway_request::cors::Cors;
+use spillway_request::gateway::GatewayConfig;
+use spillway_upstream::names::NameSpec;
+use spillway_upstream::queue_spec::QueueSpec;
+use spillway_upstream::route_spec::RouteSpec;
+use spillway_upstream::settings::Timeouts;
 
 use crate::access_section::{AccessConfig, ListenerAccess};
 use crate::at_start::AtStart;

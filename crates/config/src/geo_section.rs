@@ -8,8 +8,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_geo::{ClientRule, ClientRules, Locator, LocatorError, UnknownClients};
-use spillway_proxy::Locations;
 use spillway_types::{Country, RegionName, Residency};
+use spillway_upstream::locations::Locations;
 use toml::Spanned;
 
 use crate::error::{ConfigError, Source};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_proxy::{HedgeAfter, HedgeSpec};
+use spillway_upstream::hedging::{HedgeAfter, HedgeSpec};
 
 use crate::error::{ConfigError, Source};
 

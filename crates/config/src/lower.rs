@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_admin::{AdminConfig, check_listener, parse_token_file};
+use spillway_front::client::{Listener, ListenerSpec, ServerTls, TlsIdentity};
 use spillway_protocol::TrustedProxies;
-use spillway_proxy::{
-    GatewayConfig, Listener, ListenerSpec, NameSpec, QueueSpec, Retry, RouteSpec, ServerTls,
-    Timeouts, TlsIdentity,
-};
+use spillway_request::gateway::GatewayConfig;
 use spillway_types::ModelName;
+use spillway_upstream::names::NameSpec;
+use spillway_upstream::queue_spec::QueueSpec;
+use spillway_upstream::route_spec::RouteSpec;
+use spillway_upstream::settings::{Retry, Timeouts};
 use toml::Spanned;
 
 use crate::access_section::{AccessSections, ListenerAccess};

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spillway_proxy::{NameSpec, ReplicaSpec, SplitSpec};
 use spillway_types::{ModelName, ModelVersion};
+use spillway_upstream::names::NameSpec;
+use spillway_upstream::replica_spec::ReplicaSpec;
+use spillway_upstream::split::SplitSpec;
 use toml::Spanned;
 
 use crate::error::{ConfigError, Source};

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_health::{CheckPeriods, HealthConfig, MemberSpec, StandbyConfig};
-use spillway_proxy::{Replica, ReplicaProtocol, ReplicaSpec};
 use spillway_replicas::{
     ActiveCheck, DeepCheck, Engine, HttpProtocol, IdentityCheck, NoticeCheck, ReplicaTarget,
     Scrape, ServerKind, TlsTarget,
 };
 use spillway_route::BucketConfig;
 use spillway_types::{ModelName, PoolName};
+use spillway_upstream::replica::Replica;
+use spillway_upstream::replica_spec::{ReplicaProtocol, ReplicaSpec};
 
 use crate::kind_settings::{KindSettings, Preset};
 

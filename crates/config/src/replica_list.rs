@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use spillway_proxy::Replica;
+use spillway_upstream::replica::Replica;
 
 use crate::care_section::CareDefaults;
 use crate::error::{ConfigError, Source};

@@ -3,9 +3,9 @@
 use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_proxy::{GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec};
 use spillway_replicas::ServerKind;
 use spillway_types::{ModelName, ReplicaName};
+use spillway_upstream::replica_spec::{GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec};
 use std::sync::Arc;
 use std::time::Duration;
 use toml::Spanned;

@@ -5,9 +5,12 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_protocol::{EngineFields, HashBy, Protocol};
-use spillway_proxy::{ContinuationSpec, QueueSpec, RouteSpec, Timeouts};
 use spillway_route::{Policy, Tuning, WaitLimits};
 use spillway_types::{Country, ModelName, RegionName, Residency, RouteName};
+use spillway_upstream::continuations::ContinuationSpec;
+use spillway_upstream::queue_spec::QueueSpec;
+use spillway_upstream::route_spec::RouteSpec;
+use spillway_upstream::settings::Timeouts;
 use toml::Spanned;
 
 use crate::error::{ConfigError, Source};

@@ -7,8 +7,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
-use spillway_proxy::{Cors, Limits, Retry, Timeouts};
+use spillway_request::cors::Cors;
 use spillway_types::Country;
+use spillway_upstream::settings::{Limits, Retry, Timeouts};
 use toml::Spanned;
 
 use crate::access_section::AuthMode;
@@ -46,8 +47,7 @@ pub(crate) struct NodeSection {
     pub(crate) drain_notice_ms: u64,
     /// Time limit in ms for running requests to finish after that, when the node stops.
     pub(crate) drain_ms: u64,
-    /// True to add `x-spillway-region`, `-replica`, `-policy`, `-hops`, `-model` and `-arm` to
-    /// replies.
+    /// True to add `x-spillway-*` headers to replies that tell which way a request took.
     pub(crate) expose_routing: bool,
 }
 

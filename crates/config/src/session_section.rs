@@ -6,7 +6,8 @@ use std::time::Duration;
 use http::HeaderName;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_proxy::{NameSpec, SessionSpec};
+use spillway_upstream::names::NameSpec;
+use spillway_upstream::session::SessionSpec;
 use toml::Spanned;
 
 use crate::error::{ConfigError, Source};

@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_proxy::{QueueSpec, WaitTotals};
 use spillway_route::{SpillTerms, WaitLimits};
+use spillway_upstream::queue_spec::{QueueSpec, WaitTotals};
 use toml::Spanned;
 
 use crate::error::{ConfigError, Source};

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_proxy::{ArmSpec, SplitBy, SplitSpec, StickyCookie};
 use spillway_route::{ArmWeight, Split, SplitError};
 use spillway_types::{ArmName, ModelName, ModelVersion, Percent, SplitArm};
+use spillway_upstream::split::{ArmSpec, SplitBy, SplitSpec, StickyCookie};
 use toml::Spanned;
 
 use crate::error::{ConfigError, Source};

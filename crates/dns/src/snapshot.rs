@@ -1,8 +1,9 @@
 //! State of regions, as answers to clients depend on it.
 
 use spillway_geo::dns::{DnsView, RegionState, ZoneRegion};
-use spillway_proxy::{RegionSteering, Regions};
 use spillway_types::RegionName;
+use spillway_upstream::region_steering::RegionSteering;
+use spillway_upstream::regions::Regions;
 
 use crate::Served;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use spillway_types::{ModelStanding, SignFault};
 
-use crate::BreakerConfig;
+use crate::CircuitBreakerConfig;
 use crate::back_off::{BackOff, BackOffLimits};
 use crate::time::{jittered, later};
 
@@ -16,18 +16,18 @@ const FORGET_AFTER: u64 = 2;
 
 /// Circuit breaker that leaves a model of a replica out while too many of its requests fail.
 #[derive(Clone, Debug)]
-pub(crate) struct Breaker {
-    state: BreakerState,
+pub(crate) struct CircuitBreaker {
+    state: CircuitBreakerState,
     back_off: BackOff,
     /// Time of the last recorded request.
     heard_at: Instant,
 }
 
 #[derive(Clone, Debug)]
-enum BreakerState {
+enum CircuitBreakerState {
     // Closed => Open
     /// Requests pass and are counted.
-    Closed(BreakerWindow),
+    Closed(CircuitBreakerWindow),
     // Open => Trial
     /// No request passes.
     Open { until: Instant },
@@ -38,7 +38,7 @@ enum BreakerState {
 
 /// Requests and faults within the sliding window.
 #[derive(Clone, Debug)]
-struct BreakerWindow {
+struct CircuitBreakerWindow {
     slices: [Counts; SLICES],
     /// Index of the slice that is being filled. `since` is the time when its filling began.
     newest: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Counts {
     pub(crate) faults: u32,
 }
 
-impl Breaker {
+impl CircuitBreaker {
     pub(crate) fn new(now: Instant) -> Self {
         Self { state: closed(now), back_off: BackOff::default(), heard_at: now }
     }
@@ -64,32 +64,32 @@ impl Breaker {
         &mut self,
         now: Instant,
         new: Counts,
-        config: &BreakerConfig,
+        config: &CircuitBreakerConfig,
         rng: &mut fastrand::Rng,
     ) {
         self.heard_at = now;
         match &mut self.state {
-            BreakerState::Closed(window) => {
+            CircuitBreakerState::Closed(window) => {
                 window.add(now, new, config);
                 if is_too_much(window.sum(), config) {
                     self.open(now, config, rng);
                 }
             }
             // Replies to requests from before the opening prove nothing new.
-            BreakerState::Open { .. } => {}
+            CircuitBreakerState::Open { .. } => {}
             // Half open, a single fault opens the breaker again.
-            BreakerState::Trial { .. } if new.faults > 0 => self.open(now, config, rng),
-            BreakerState::Trial { .. } => self.count_goods(now, new.requests, config),
+            CircuitBreakerState::Trial { .. } if new.faults > 0 => self.open(now, config, rng),
+            CircuitBreakerState::Trial { .. } => self.count_goods(now, new.requests, config),
         }
     }
 
     /// Counts a time without requests as a good answer, if the breaker is half open.
-    pub(crate) fn on_idle(&mut self, now: Instant, config: &BreakerConfig) {
+    pub(crate) fn on_idle(&mut self, now: Instant, config: &CircuitBreakerConfig) {
         self.count_goods(now, 1, config);
     }
 
-    fn count_goods(&mut self, now: Instant, new: u32, config: &BreakerConfig) {
-        let BreakerState::Trial { goods } = &mut self.state else { return };
+    fn count_goods(&mut self, now: Instant, new: u32, config: &CircuitBreakerConfig) {
+        let CircuitBreakerState::Trial { goods } = &mut self.state else { return };
         *goods = goods.saturating_add(new);
         if *goods >= config.trial_goods {
             self.state = closed(now);
@@ -98,30 +98,32 @@ impl Breaker {
     }
 
     /// Moves the breaker on to `now`: an open one becomes half open, a closed one drops old counts.
-    pub(crate) fn advance(&mut self, now: Instant, config: &BreakerConfig) {
+    pub(crate) fn advance(&mut self, now: Instant, config: &CircuitBreakerConfig) {
         match &mut self.state {
-            BreakerState::Open { until } if now >= *until => {
-                self.state = BreakerState::Trial { goods: 0 }
+            CircuitBreakerState::Open { until } if now >= *until => {
+                self.state = CircuitBreakerState::Trial { goods: 0 }
             }
-            BreakerState::Closed(window) => window.turn(now, config),
-            BreakerState::Open { .. } | BreakerState::Trial { .. } => {}
+            CircuitBreakerState::Closed(window) => window.turn(now, config),
+            CircuitBreakerState::Open { .. } | CircuitBreakerState::Trial { .. } => {}
         }
     }
 
     /// Returns the standing of the model; `None` while the breaker is closed.
     pub(crate) fn standing(&self) -> Option<ModelStanding> {
         match self.state {
-            BreakerState::Closed(_) => None,
-            BreakerState::Open { .. } => Some(ModelStanding::Open),
-            BreakerState::Trial { .. } => Some(ModelStanding::Trial),
+            CircuitBreakerState::Closed(_) => None,
+            CircuitBreakerState::Open { .. } => Some(ModelStanding::Open),
+            CircuitBreakerState::Trial { .. } => Some(ModelStanding::Trial),
         }
     }
 
     pub(crate) fn counts(&self) -> Counts {
         match &self.state {
-            BreakerState::Closed(window) => window.sum(),
+            CircuitBreakerState::Closed(window) => window.sum(),
             // The window is dropped when the breaker opens.
-            BreakerState::Open { .. } | BreakerState::Trial { .. } => Counts::default(),
+            CircuitBreakerState::Open { .. } | CircuitBreakerState::Trial { .. } => {
+                Counts::default()
+            }
         }
     }
 
@@ -129,22 +131,26 @@ impl Breaker {
         self.heard_at
     }
 
-    fn open(&mut self, now: Instant, config: &BreakerConfig, rng: &mut fastrand::Rng) {
+    fn open(&mut self, now: Instant, config: &CircuitBreakerConfig, rng: &mut fastrand::Rng) {
         let limits = BackOffLimits {
             first_ms: config.open_ms,
             max_ms: config.open_max_ms,
             forget_ms: config.open_max_ms.saturating_mul(FORGET_AFTER),
         };
         let wait = self.back_off.fail(now, limits);
-        self.state = BreakerState::Open { until: later(now, jittered(wait, rng)) };
+        self.state = CircuitBreakerState::Open { until: later(now, jittered(wait, rng)) };
     }
 }
 
-fn closed(now: Instant) -> BreakerState {
-    BreakerState::Closed(BreakerWindow { slices: Default::default(), newest: 0, since: now })
+fn closed(now: Instant) -> CircuitBreakerState {
+    CircuitBreakerState::Closed(CircuitBreakerWindow {
+        slices: Default::default(),
+        newest: 0,
+        since: now,
+    })
 }
 
-fn is_too_much(counts: Counts, config: &BreakerConfig) -> bool {
+fn is_too_much(counts: Counts, config: &CircuitBreakerConfig) -> bool {
     let percent = u64::from(counts.requests) * u64::from(config.error_percent);
     // With an `error_percent` of 0, requests without a fault must not open the breaker.
     counts.faults > 0
@@ -152,8 +158,8 @@ fn is_too_much(counts: Counts, config: &BreakerConfig) -> bool {
         && u64::from(counts.faults) * 100 >= percent
 }
 
-impl BreakerWindow {
-    fn add(&mut self, now: Instant, new: Counts, config: &BreakerConfig) {
+impl CircuitBreakerWindow {
+    fn add(&mut self, now: Instant, new: Counts, config: &CircuitBreakerConfig) {
         self.turn(now, config);
         let slice = &mut self.slices[self.newest];
         slice.requests = slice.requests.saturating_add(new.requests);
@@ -161,7 +167,7 @@ impl BreakerWindow {
     }
 
     /// Empties the slices that are older than the window.
-    fn turn(&mut self, now: Instant, config: &BreakerConfig) {
+    fn turn(&mut self, now: Instant, config: &CircuitBreakerConfig) {
         let slice = Duration::from_millis((config.window_ms / SLICES as u64).max(1));
         for _ in 0..SLICES {
             if now.saturating_duration_since(self.since) < slice {
@@ -210,7 +216,7 @@ mod tests {
     use crate::test_fleet::{ms, start};
 
     struct Test {
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         rng: fastrand::Rng,
         now: Instant,
     }
@@ -218,18 +224,18 @@ mod tests {
     impl Test {
         fn new() -> Self {
             let rng = fastrand::Rng::with_seed(1);
-            Self { breaker: Breaker::new(start()), rng, now: start() }
+            Self { breaker: CircuitBreaker::new(start()), rng, now: start() }
         }
 
         fn record(&mut self, times: u32, new: Counts) -> &mut Self {
-            let config = BreakerConfig::default();
+            let config = CircuitBreakerConfig::default();
             (0..times).for_each(|_| self.breaker.record(self.now, new, &config, &mut self.rng));
             self
         }
 
         fn wait(&mut self, wait_ms: u64) -> &mut Self {
             self.now += ms(wait_ms);
-            self.breaker.advance(self.now, &BreakerConfig::default());
+            self.breaker.advance(self.now, &CircuitBreakerConfig::default());
             self
         }
 

@@ -59,7 +59,7 @@ pub struct HealthConfig {
     /// `None` for them.
     pub gpu_memory_use_max: Option<f32>,
     /// Circuit breakers, one for each replica and model.
-    pub breaker: BreakerConfig,
+    pub breaker: CircuitBreakerConfig,
     /// Longest pause after a `Retry-After` of a replica; longer ones are cut to it.
     pub retry_after_max_ms: u64,
     /// Pause of a replica that answers most requests with "busy" and names no time.
@@ -86,7 +86,7 @@ impl Default for HealthConfig {
             stall_ms: 30_000,
             slow_ratio: 5.0,
             gpu_memory_use_max: None,
-            breaker: BreakerConfig::default(),
+            breaker: CircuitBreakerConfig::default(),
             retry_after_max_ms: 30_000,
             busy_pause_ms: 1_000,
             stale_half_life_ms: 2_000,
@@ -97,7 +97,7 @@ impl Default for HealthConfig {
 
 /// Rules of the circuit breaker that leaves a model of a replica out when too many requests fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BreakerConfig {
+pub struct CircuitBreakerConfig {
     /// Share of failed requests, in percent, that opens the breaker.
     pub error_percent: u32,
     /// Length of the window in which requests are counted.
@@ -112,7 +112,7 @@ pub struct BreakerConfig {
     pub trial_goods: u32,
 }
 
-impl Default for BreakerConfig {
+impl Default for CircuitBreakerConfig {
     fn default() -> Self {
         Self {
             error_percent: 50,

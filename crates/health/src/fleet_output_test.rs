@@ -144,13 +144,13 @@ fn what_other_nodes_say_holds_until_they_say_otherwise() {
     let mut test = fleet(&["a", "b"]);
     test.check("a", Check::Active, 2).answer("a");
     let down = PeerReports::of([Votes::told(2), Votes::told(2)]);
-    test.fleet.handle_witnesses(test.now, &[("a".into(), down)].into());
+    test.fleet.handle_peer_reports(test.now, &[("a".into(), down)].into());
     test.tick();
     let report = test.report_of("a");
     assert_eq!((test.admission("a"), report.verdict), (Admission::Down, Verdict::Down));
     assert!(!report.is_against, "what others say is not said again");
     assert_eq!(test.admission("b"), Admission::Open);
-    test.fleet.handle_witnesses(test.now, &BTreeMap::new());
+    test.fleet.handle_peer_reports(test.now, &BTreeMap::new());
     test.tick();
     assert_eq!(test.admission("a"), Admission::Open);
 }

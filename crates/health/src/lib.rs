@@ -30,6 +30,7 @@ mod pace;
 mod pool;
 mod pressure;
 mod quantile;
+mod queue_reports;
 mod ramp;
 mod region_circuit_breaker;
 mod region_load;
@@ -41,12 +42,13 @@ mod time;
 mod verdict;
 
 pub use announcement::{Announcement, AnnouncementConfig};
-pub use config::{BreakerConfig, FleetConfig, HealthConfig, StandbyConfig};
+pub use config::{CircuitBreakerConfig, FleetConfig, HealthConfig, StandbyConfig};
 pub use fleet::{Action, Fleet, UnknownReplicaError};
 pub use input::{Check, CheckError, CheckPeriods, DrainReason, Live, MemberSpec, Order};
-pub use region_circuit_breaker::{RegionBreaker, RegionPass, RegionTally};
+pub use queue_reports::QueueReports;
+pub use region_circuit_breaker::{RegionCircuitBreaker, RegionPass, RegionTally};
 pub use region_load::{RegionLoad, ReplicaNow, with_nodes};
-pub use report::{BreakerReport, CheckReport, FaultReport, MemberReport, MemberState};
+pub use report::{CheckReport, CircuitBreakerReport, FaultReport, MemberReport, MemberState};
 pub use steering::{SteeringConfig, SteeringFacts, SteeringMachine, SteeringTally};
 pub use verdict::{PeerReports, Verdict, Vote, Votes, verdict};
 

@@ -10,7 +10,7 @@ use crate::bucket::Bucket;
 use crate::cache_share::CacheShare;
 use crate::checks::Checks;
 use crate::circuit_breaker::Counts;
-use crate::circuit_breakers::Breakers;
+use crate::circuit_breakers::CircuitBreakers;
 use crate::condition::{Condition, ConditionState};
 use crate::latency::PeakEwma;
 use crate::life::Life;
@@ -43,7 +43,7 @@ pub(crate) struct Member {
     outliers: OutlierDetection,
     /// Votes of the region's other nodes.
     others: PeerReports,
-    breakers: Breakers,
+    breakers: CircuitBreakers,
     pressure: Pressure,
     /// State in the reserve; `None` if the replica does not belong to the reserve.
     reserve: Option<Reserve>,
@@ -103,7 +103,7 @@ impl Member {
             checks: Checks::default(),
             outliers: OutlierDetection::default(),
             others: PeerReports::default(),
-            breakers: Breakers::default(),
+            breakers: CircuitBreakers::default(),
             pressure: Pressure::default(),
             reserve: spec.standby.map(|_| Reserve::Held),
             ramp: Ramp::Full,
@@ -187,7 +187,7 @@ impl Member {
     }
 
     /// Takes in the votes of the region's other nodes, which replace earlier ones.
-    pub(crate) fn on_witnesses(&mut self, others: PeerReports) {
+    pub(crate) fn on_peer_reports(&mut self, others: PeerReports) {
         self.others = others;
     }
 

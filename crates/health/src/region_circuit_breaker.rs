@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use spillway_types::ModelStanding;
 
-use crate::BreakerConfig;
-use crate::circuit_breaker::{Breaker, Counts};
+use crate::CircuitBreakerConfig;
+use crate::circuit_breaker::{CircuitBreaker, Counts};
 
 /// Results of requests that were forwarded to a region, counted from the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub enum RegionPass {
 /// Circuit breaker that leaves a region out while too many requests to it fail. Call
 /// [`Self::update`] about ten times a second.
 #[derive(Clone, Debug)]
-pub struct RegionBreaker {
-    breaker: Breaker,
+pub struct RegionCircuitBreaker {
+    breaker: CircuitBreaker,
     seen: RegionTally,
     /// Time when the breaker last closed; `None` if it never was open.
     closed_at: Option<Instant>,
@@ -48,10 +48,10 @@ pub struct RegionBreaker {
 /// have given them up.
 const TRIAL_WAIT_MS: u128 = 2_000;
 
-impl RegionBreaker {
+impl RegionCircuitBreaker {
     /// Limits that fit regions: a region gets fewer requests than a replica, and less is lost when
     /// it is left out for a moment, because others are asked instead.
-    pub const CONFIG: BreakerConfig = BreakerConfig {
+    pub const CONFIG: CircuitBreakerConfig = CircuitBreakerConfig {
         error_percent: 50,
         window_ms: 5_000,
         requests_min: 5,
@@ -64,7 +64,7 @@ impl RegionBreaker {
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
-            breaker: Breaker::new(now),
+            breaker: CircuitBreaker::new(now),
             seen: RegionTally::default(),
             closed_at: None,
             pass: RegionPass::All,
@@ -132,7 +132,7 @@ mod tests {
     use crate::test_fleet::{ms, start};
 
     struct Test {
-        breaker: RegionBreaker,
+        breaker: RegionCircuitBreaker,
         tally: RegionTally,
         now: Instant,
         rng: fastrand::Rng,
@@ -141,7 +141,7 @@ mod tests {
     impl Test {
         fn new() -> Self {
             let rng = fastrand::Rng::with_seed(1);
-            let breaker = RegionBreaker::new(start());
+            let breaker = RegionCircuitBreaker::new(start());
             Self { breaker, tally: RegionTally::default(), now: start(), rng }
         }
 

@@ -93,7 +93,7 @@ pub struct MemberReport {
     /// Results of the checks.
     pub checks: Vec<CheckReport>,
     /// Circuit breakers of the models that clients asked for.
-    pub breakers: Vec<BreakerReport>,
+    pub breakers: Vec<CircuitBreakerReport>,
     /// The newest faults of requests, newest first.
     pub faults: Vec<FaultReport>,
 }
@@ -115,7 +115,7 @@ pub struct CheckReport {
 
 /// State of the circuit breaker of one model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct BreakerReport {
+pub struct CircuitBreakerReport {
     /// Name of the model.
     pub model: ModelName,
     /// State: `closed`, `open` or `trial`.

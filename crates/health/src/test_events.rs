@@ -8,8 +8,8 @@ use spillway_types::{LoadReport, SignFault, SignKind, TokenCounts, Worked};
 
 use crate::test_fleet::ms;
 use crate::{
-    BreakerConfig, Check, CheckError, CheckPeriods, DrainReason, HealthConfig, Live, MemberSpec,
-    Order, StandbyConfig,
+    Check, CheckError, CheckPeriods, CircuitBreakerConfig, DrainReason, HealthConfig, Live,
+    MemberSpec, Order, StandbyConfig,
 };
 
 pub(crate) const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -110,7 +110,7 @@ fn any_health() -> impl Strategy<Value = HealthConfig> {
             trial_goods: thresholds.4,
             stall_ms: waits.3,
             gpu_memory_use_max: memory,
-            breaker: BreakerConfig {
+            breaker: CircuitBreakerConfig {
                 error_percent: thresholds.5,
                 window_ms: waits.4,
                 requests_min: thresholds.0,

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use spillway_cluster_state::State;
 use spillway_config::AccessConfig;
 use spillway_control_plane::ControlPlane;
-use spillway_proxy::{Gateway, KeyTable, TenantTerms};
+use spillway_front::access::{KeyTable, TenantTerms};
+use spillway_request::gateway::Gateway;
 use spillway_types::TenantName;
 
 /// Keys and tenants from the config and from the cluster, merged into the gateway's key table.

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use serde::Serialize;
 use spillway_config::{AdminListener, ListenerConfig};
+use spillway_front::client::TlsIdentity;
 use spillway_link::certs::{
     CertificateDer, CertificateFacts, authority_of, certificates_of_pem, fingerprint,
 };
 use spillway_link::{Identity, Link, PeerStatus};
-use spillway_proxy::TlsIdentity;
 use spillway_telemetry::LiveCertificates;
 use spillway_types::unix_ms;
 use tokio::sync::Semaphore;

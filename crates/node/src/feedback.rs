@@ -7,11 +7,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use serde::Serialize;
 use spillway_dns::Served;
+use spillway_front::access::KeyTable;
 use spillway_geo::Database;
 use spillway_knowledge::{KnowledgeFigures, KnowledgeHandle};
 use spillway_link::Link;
-use spillway_proxy::{Gateway, KeyTable, Worker};
+use spillway_proxy::Worker;
 use spillway_quota_division as quota;
+use spillway_request::gateway::Gateway;
 use spillway_telemetry::{
     LastResort, Live, LiveCluster, LiveGeo, LiveHot, LiveKnowledge, LiveReplica, Metrics, UsageLine,
 };
@@ -197,7 +199,7 @@ impl Feedback {
             knowledge: self.live_knowledge(),
             geo: self.live_geo(),
             hot: self.control_plane.get().map(|_| self.live_hot()),
-            limits: quota::live(&self.gateway),
+            limits: quota::live(self.gateway.quotas()),
             certificates: self.certificates.live(self.link().as_deref()),
         }
     }

@@ -25,4 +25,4 @@ pub use liveness::{Hung, Liveness};
 pub use memory::reclaim_memory;
 pub use node::{Node, StartError, Stopped};
 pub use spillway_front::port_holder::{PortTransport, holder_of};
-pub use spillway_proxy::Gateway;
+pub use spillway_request::gateway::Gateway;

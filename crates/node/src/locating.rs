@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use spillway_config::{ConfigError, GeoConfig};
-use spillway_proxy::Locations;
 use spillway_replicas::FileWatch;
+use spillway_upstream::locations::Locations;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;

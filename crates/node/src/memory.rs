@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use spillway_proxy::{Gateway, Pressure};
+use spillway_request::gateway::Gateway;
+use spillway_upstream::memory::Pressure;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 

@@ -14,14 +14,18 @@ use spillway_config::{
 };
 use spillway_control_plane::ControlPlane;
 use spillway_dns::{Locate, NameServer, Served};
+use spillway_front::client::TlsError;
 use spillway_health::SteeringConfig;
 use spillway_knowledge::{KnowledgeContext, KnowledgeHandle, KnowledgeTask};
 use spillway_prefix::{PrefixConfig, PrefixConfigError, PrefixHasher};
-use spillway_proxy::{Gateway, GatewayConfig, ReplicaTlsError, TlsError, View, Worker};
+use spillway_proxy::Worker;
 use spillway_quota_division::{Division, DivisionParts, FileLimits, pay_own};
 use spillway_raft::{Consistency, Read};
+use spillway_request::gateway::{Gateway, GatewayConfig};
 use spillway_telemetry::Metrics;
-use spillway_types::RegionName;
+use spillway_types::{RegionName, unix_ms};
+use spillway_upstream::connection::ReplicaTlsError;
+use spillway_upstream::view::View;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -467,7 +471,8 @@ impl Drop for Node {
 
 fn new_gateway(config: GatewayConfig, hasher: PrefixHasher) -> Result<Arc<Gateway>, StartError> {
     let config = GatewayConfig { seed: getrandom::u64()?, ..config };
-    Ok(Arc::new(Gateway::new(config, hasher, View::empty(), epoch_seconds())))
+    let started_s = unix_ms(SystemTime::now()) / 1_000;
+    Ok(Arc::new(Gateway::new(config, hasher, View::empty(), started_s)))
 }
 
 /// Returns a function that locates clients by the databases in use at that moment.
@@ -497,9 +502,4 @@ fn hasher(
         *part = getrandom::u64()?;
     }
     Ok(PrefixHasher::new(key, prefix)?)
-}
-
-fn epoch_seconds() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since_epoch.map_or(0, |duration| duration.as_secs())
 }

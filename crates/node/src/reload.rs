@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use spillway_config::{AdminListener, AtStart, Config, ListenerConfig};
+use spillway_front::access::AccessMode;
+use spillway_front::client::{Listener, ServerTls};
 use spillway_link::Link;
-use spillway_proxy::{AccessMode, Listener, ServerTls};
 use spillway_replicas::FileWatch;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;

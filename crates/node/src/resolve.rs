@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spillway_proxy::{Gateway, Replica, ReplicaSpec};
+use spillway_request::gateway::Gateway;
+use spillway_upstream::replica::Replica;
+use spillway_upstream::replica_spec::ReplicaSpec;
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use spillway_admin::{Steered, SteeredRegion};
 use spillway_health::{SteeringConfig, SteeringFacts, SteeringMachine, SteeringTally};
-use spillway_proxy::{Gateway, RegionSteering};
+use spillway_request::gateway::Gateway;
 use spillway_types::Steering;
+use spillway_upstream::region_steering::RegionSteering;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use spillway_config::WorkerLayout;
-use spillway_proxy::{Accepted, Gateway, HandOut, Listener, Worker, accept_loop, serve_handed};
+use spillway_front::client::{Accepted, HandOut, Listener, accept_loop, serve_handed};
+use spillway_proxy::Worker;
+use spillway_request::gateway::Gateway;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

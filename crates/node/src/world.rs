@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spillway_config::ReplicaConfig;
-use spillway_proxy::{
-    KnownModels, ModelCards, Replica, ReplicaTlsError, RouteSpec, View, ViewParts,
-};
 use spillway_types::{ModelName, ReplicaName, Standing};
+use spillway_upstream::connection::ReplicaTlsError;
+use spillway_upstream::model_cards::ModelCards;
+use spillway_upstream::replica::Replica;
+use spillway_upstream::route_spec::RouteSpec;
+use spillway_upstream::view::{KnownModels, View, ViewParts};
 
 use crate::fold::Folded;
 

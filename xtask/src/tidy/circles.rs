@@ -18,16 +18,6 @@ use components::{Graph, components, shortest_circle};
 /// Most files that may form a circle.
 const FILES_MAX: usize = 3;
 
-/// Crates that are not yet held to the rule.
-const NOT_YET: &[&str] = &[
-    "crates/admin",
-    "crates/cluster-state",
-    "crates/control-plane",
-    "crates/node",
-    "crates/spillway",
-    "chaos",
-];
-
 /// Checks every crate.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let texts: BTreeMap<&str, &str> =
@@ -35,7 +25,6 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     texts
         .keys()
         .filter(|path| is_root(path))
-        .filter(|root| !NOT_YET.iter().any(|folder| root.starts_with(&format!("{folder}/src/"))))
         .flat_map(|root| check_crate(&imports::graph(root, &texts)))
         .collect()
 }

@@ -12,11 +12,11 @@ use crate::PeerReports;
 impl Fleet {
     /// Takes in the votes of the region's other nodes about its replicas. They hold until the next
     /// call; a replica missing from `said` has no votes.
-    pub fn handle_witnesses(&mut self, now: Instant, said: &BTreeMap<ReplicaName, PeerReports>) {
+    pub fn handle_peer_reports(&mut self, now: Instant, said: &BTreeMap<ReplicaName, PeerReports>) {
         let names: Vec<ReplicaName> = self.members.keys().cloned().collect();
         for name in names {
             let others = said.get(&name).copied().unwrap_or_default();
-            self.feed(now, &name, |member, _, _| member.on_witnesses(others));
+            self.feed(now, &name, |member, _, _| member.on_peer_reports(others));
         }
     }
 

@@ -9,7 +9,7 @@ use crate::condition::ConditionState;
 use crate::life::Life;
 use crate::quantile::Samples;
 use crate::ramp::Ramp;
-use crate::report::{BreakerReport, CheckReport, FaultReport, MemberReport, MemberState};
+use crate::report::{CheckReport, CircuitBreakerReport, FaultReport, MemberReport, MemberState};
 use crate::standby::Reserve;
 use crate::tally::CheckTally;
 use crate::{Live, Vote};
@@ -170,10 +170,10 @@ impl Member {
         }
     }
 
-    fn breaker_reports(&self) -> Vec<BreakerReport> {
-        let report = |(model, breaker): (&_, &crate::circuit_breaker::Breaker)| {
+    fn breaker_reports(&self) -> Vec<CircuitBreakerReport> {
+        let report = |(model, breaker): (&_, &crate::circuit_breaker::CircuitBreaker)| {
             let counts = breaker.counts();
-            BreakerReport {
+            CircuitBreakerReport {
                 model: Clone::clone(model),
                 state: crate::report::breaker_state(breaker.standing()),
                 requests: counts.requests,

@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use spillway_admin::{Body, connection_builder};
-use spillway_proxy::ServerTls;
+use spillway_front::client::ServerTls;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;

@@ -4,7 +4,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use spillway_control_plane::ControlPlane;
-use spillway_proxy::{ControlState, Gateway};
+use spillway_request::gateway::Gateway;
+use spillway_upstream::control_age::ControlState;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Period between two notes: the age that replies show is wrong by no more.

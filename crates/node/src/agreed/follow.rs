@@ -21,7 +21,7 @@ use crate::keeper::KeeperHandle;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Maximum age of this node's state with which reports of others count. Without a quorum no node
 /// can take back a report.
-const WITNESSES_AGE_MAX: Duration = Duration::from_secs(15);
+const PEER_REPORTS_AGE_MAX: Duration = Duration::from_secs(15);
 
 /// Task that applies the agreed state to this node.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Follower {
     /// state is too old.
     fn peer_reports(&self, state: &State) -> BTreeMap<ReplicaName, PeerReports> {
         let age = self.control_plane.status().age;
-        if age.is_none_or(|age| age > WITNESSES_AGE_MAX) {
+        if age.is_none_or(|age| age > PEER_REPORTS_AGE_MAX) {
             return BTreeMap::new();
         }
         peer_reports(state, (&self.me.0, &self.me.1), &connected(&self.link, &self.me.1))

@@ -8,6 +8,7 @@
 mod age;
 mod follow;
 mod leases;
+mod parts;
 mod peer_report;
 mod peers;
 mod region_facts;
@@ -21,38 +22,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use spillway_cluster_state::Fingerprint;
-use spillway_config::ClusterConfig;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
 use spillway_link::Link;
 use spillway_raft::{RaftStartError, Seed};
-use spillway_types::{NodeName, RegionName};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
+pub(crate) use crate::agreed::parts::AgreedParts;
 pub(crate) use crate::agreed::region_facts::{RegionFacts, SharedRegionFacts};
 pub(crate) use crate::agreed::watched::WatchedControlPlane;
-use crate::feedback::Feedback;
-use crate::keeper::KeeperHandle;
 
 /// Handle of this node's control plane and of the tasks that follow it.
 #[derive(Debug)]
 pub(crate) struct Agreed {
     control_plane: Arc<ControlPlane>,
-}
-
-/// Parts of the node that the tasks of [`Agreed`] work with.
-#[derive(Debug)]
-pub(crate) struct AgreedParts<'a> {
-    pub(crate) config: ClusterConfig,
-    pub(crate) me: (NodeName, RegionName),
-    pub(crate) link: Arc<Link>,
-    pub(crate) region_facts: Arc<SharedRegionFacts>,
-    pub(crate) keeper: KeeperHandle,
-    pub(crate) feedback: &'a Feedback,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) stop: CancellationToken,
 }
 
 impl Agreed {

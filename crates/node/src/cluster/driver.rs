@@ -11,25 +11,24 @@ use spillway_dns::Served;
 use spillway_health::RegionLoad;
 use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{DatagramError, Identity, Link, PeerStatus};
-use spillway_proxy::{Gateway, RegionTerms, Regions};
 use spillway_pulse::{
     Content, NameId, PeerView, Pulse, PulseConfig, PulseCounters, PulseEvent, PulseMember, Reach,
-    RegionView, Speeds, SteeringGossip, steering_of_region,
+    RegionView, ReportedModels, Speeds, StartUp, SteeringGossip, steering_of_region,
 };
+use spillway_request::gateway::Gateway;
 use spillway_route::Sharer;
 use spillway_types::{ModelName, NodeName, RegionName, Steering};
+use spillway_upstream::regions::{RegionTerms, Regions};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agreed::{RegionFacts, SharedRegionFacts};
-use crate::cluster::breakers::Breakers;
-use crate::cluster::known::Remembered;
-use crate::cluster::learning::Learning;
 use crate::cluster::names::{ClusterNames, ask};
 use crate::cluster::others::{RegionSources, RegionTraffic, other_region, served};
 use crate::cluster::own::Own;
+use crate::cluster::region_circuit_breakers::RegionCircuitBreakers;
 use crate::keeper::{KeeperHandle, OtherRegionModels};
 
 /// Period of measuring the own load: gossip is no fresher than this.
@@ -76,13 +75,13 @@ pub(super) struct Driver {
     members: Vec<PulseMember>,
     load: RegionLoad,
     traffic: RegionTraffic,
-    breakers: Breakers,
+    breakers: RegionCircuitBreakers,
     names: ClusterNames,
     /// Models that other regions have reported.
-    remembered: Remembered,
+    remembered: ReportedModels,
     /// Models of other regions that the keeper was told last.
     elsewhere: OtherRegionModels,
-    learning: Learning,
+    start_up: StartUp,
     lists: (mpsc::Sender<Vec<ModelName>>, mpsc::Receiver<Vec<ModelName>>),
     parts: Parts,
 }
@@ -104,11 +103,11 @@ impl Driver {
             members: Vec::new(),
             load: RegionLoad::default(),
             traffic: RegionTraffic::default(),
-            breakers: Breakers::new(dice_of_breakers),
+            breakers: RegionCircuitBreakers::new(dice_of_breakers),
             names: ClusterNames::default(),
-            remembered: Remembered::default(),
+            remembered: ReportedModels::default(),
             elsewhere: OtherRegionModels::default(),
-            learning: Learning::new(now, parts.config.data.is_some()),
+            start_up: StartUp::new(now, parts.config.data.is_some()),
             lists: mpsc::channel(LISTS_MAX),
             parts,
         };
@@ -285,7 +284,7 @@ impl Driver {
         let others = others.collect();
         self.remember(&regions, now);
         if region_facts.is_agreed {
-            self.learning.agreed(now);
+            self.start_up.agreed(now);
         }
         self.breakers.keep(|name| regions.iter().any(|region| region.region == *name));
         let has_heard_all =
@@ -301,8 +300,8 @@ impl Driver {
                 weight_permille: said.weight_permille,
             }),
             own_country: region_facts.own_country(own_region, gateway.config().country),
-            knows_models: self.learning.knows_models(has_heard_all, now),
-            knows_countries: self.learning.knows_countries(knows_countries(&region_facts), now),
+            knows_models: self.start_up.knows_models(has_heard_all, now),
+            knows_countries: self.start_up.knows_countries(knows_countries(&region_facts), now),
             is_evacuated: region_facts.is_evacuated,
             own_steering: self.own_steering(now),
             others,

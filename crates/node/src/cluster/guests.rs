@@ -10,17 +10,18 @@ use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{
     BoxBody, Deciding, ForwardBody, ForwardHead, Handler, Identity, Refused, RefusedReason, Serving,
 };
-use spillway_proxy::{
-    BoxError, Gateway, GuestAnswer, GuestError, GuestTerms, LinkBody, PendingGuest, Worker,
-    admits_guest, serve_guest,
-};
+use spillway_proxy::{GuestAnswer, GuestError, Worker, admits_guest, serve_guest};
 use spillway_pulse::Content;
+use spillway_request::gateway::Gateway;
 use spillway_route::HOPS_MAX;
 use spillway_types::{RegionName, Residency, TenantName};
+use spillway_upstream::pending_guests::PendingGuest;
+use spillway_upstream::remote::GuestTerms;
+use spillway_upstream::wire_body::{BoxError, LinkBody};
 use tokio::sync::mpsc;
 
-use crate::cluster::barred::ResidencyRefusals;
 use crate::cluster::residency;
+use crate::cluster::residency_refusals::ResidencyRefusals;
 
 /// Header of a reply to a request that was accepted and then not worked on. Its value is the
 /// milliseconds after which there might be room. Only between nodes.

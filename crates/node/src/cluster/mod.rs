@@ -1,22 +1,20 @@
 //! This node's part in a cluster: gossip, the link to other nodes, and requests from them.
 //!
 //! One task, the driver, feeds the pure gossip machine of `pulse` and turns its state into the
-//! [`Regions`](spillway_proxy::Regions) by which requests are routed. The data path itself asks no
-//! other node: it reads that state, and forwards over open connections.
+//! [`Regions`](spillway_upstream::regions::Regions) by which requests are routed. The data path
+//! itself asks no other node: it reads that state, and forwards over open connections.
 
-mod barred;
-mod breakers;
 mod driver;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod guests;
-mod known;
-mod learning;
 mod names;
 mod others;
 mod own;
+mod region_circuit_breakers;
 mod remote;
 mod residency;
+mod residency_refusals;
 mod watched;
 
 use std::net::SocketAddr;
@@ -28,7 +26,8 @@ use spillway_dns::Served;
 use spillway_knowledge::KnowledgeHandle;
 use spillway_link::certs::PrefixKey;
 use spillway_link::{CertificateFiles, Identity, Link, LinkStartError, NameError, PeerConfig};
-use spillway_proxy::{Gateway, Worker};
+use spillway_proxy::Worker;
+use spillway_request::gateway::Gateway;
 use spillway_types::unix_ms;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -37,10 +36,10 @@ use tokio_util::task::TaskTracker;
 pub use spillway_link::delayed;
 
 use crate::agreed::SharedRegionFacts;
-use crate::cluster::barred::ResidencyRefusals;
 use crate::cluster::driver::{Driver, Gossip};
 use crate::cluster::guests::Guests;
 use crate::cluster::remote::Links;
+use crate::cluster::residency_refusals::ResidencyRefusals;
 pub(crate) use crate::cluster::watched::Watched;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use spillway_config::RegionConfig;
 use spillway_link::PeerStatus;
-use spillway_proxy::{OtherModel, OtherRegion, RegionCounts, RegionTerms};
 use spillway_pulse::{Reach, RegionView, Speeds, SteeringGossip};
 use spillway_route::{TrafficHistory, ramp_permille};
 use spillway_types::{ModelName, RegionName};
+use spillway_upstream::regions::{OtherModel, OtherRegion, RegionCounts, RegionTerms};
 
-use crate::cluster::breakers::Breakers;
 use crate::cluster::names::ClusterNames;
+use crate::cluster::region_circuit_breakers::RegionCircuitBreakers;
 
 /// Round-trip time of a region for which neither config nor link has one.
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ impl RegionTraffic {
 pub(super) fn other_region(
     view: &RegionView,
     known: &RegionSources<'_>,
-    (names, traffic, breakers): (&ClusterNames, &mut RegionTraffic, &mut Breakers),
+    (names, traffic, breakers): (&ClusterNames, &mut RegionTraffic, &mut RegionCircuitBreakers),
     now: Instant,
 ) -> OtherRegion {
     let said = known.regions.iter().find(|region| region.name == view.region);

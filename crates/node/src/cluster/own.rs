@@ -5,9 +5,12 @@ use std::time::Instant;
 
 use spillway_health::{RegionLoad, ReplicaNow, with_nodes};
 use spillway_knowledge::Published;
-use spillway_proxy::{Gateway, OwnModel, View, shed_state_of};
+use spillway_proxy::shed_state_of;
 use spillway_pulse::{ModelShare, OwnLoad, PeerView, Pulse, ReplicaLoad, ReplicaSignals};
+use spillway_request::gateway::Gateway;
 use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, ShedState};
+use spillway_upstream::regions::OwnModel;
+use spillway_upstream::view::View;
 
 /// Lowest trust of a reading that is still told to others: below it the reading is too old.
 const TRUST_MIN: f32 = 0.5;

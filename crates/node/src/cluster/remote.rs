@@ -10,10 +10,11 @@ use http_body_util::BodyExt;
 use spillway_link::{
     ForwardAnswer, ForwardError, ForwardHead, ForwardStage, Link, PeerRoom, RefusedReason,
 };
-use spillway_proxy::{
-    BoxError, Destination, Forwarded, Forwarding, RefusedFor, Remote, RemoteError, RemoteReply,
-};
 use spillway_types::NodeName;
+use spillway_upstream::remote::{
+    Destination, Forwarded, Forwarding, RefusedFor, Remote, RemoteError, RemoteReply,
+};
+use spillway_upstream::wire_body::BoxError;
 
 use crate::cluster::guests::{NOT_ABLE, NOT_SERVED};
 use crate::cluster::residency;

@@ -4,8 +4,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 use spillway_link::{ConnectionStatus, DialStatus, Link, PeerStatus};
-use spillway_proxy::{Gateway, OtherRegion};
+use spillway_request::gateway::Gateway;
 use spillway_telemetry::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
+use spillway_upstream::regions::OtherRegion;
 
 use crate::cluster::driver::Gossip;
 

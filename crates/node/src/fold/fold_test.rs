@@ -2,9 +2,11 @@ use std::path::Path;
 
 use spillway_cluster_state::{Arm, LeaseSource, Model, ReplicaSpec, ResidencyRule, Route, Split};
 use spillway_config::Config;
-use spillway_proxy::{ReplicaProtocol, RouteSpec, SplitBy};
 use spillway_route::Policy;
 use spillway_types::ModelName;
+use spillway_upstream::replica_spec::ReplicaProtocol;
+use spillway_upstream::route_spec::RouteSpec;
+use spillway_upstream::split::SplitBy;
 
 use super::*;
 
@@ -241,7 +243,7 @@ fn in_countries(codes: &[&str]) -> ResidencyRule {
 /// Returns those of Germany, France and Spain that may serve the route.
 fn allowed(folded: &Folded, name: &str) -> [bool; 3] {
     let residency = &route(folded, name).residency;
-    ["DE", "FR", "ES"].map(|code| residency.allows("here", code.parse().ok()))
+    ["DE", "FR", "ES"].map(|code| residency.may_serve("here", code.parse().ok()))
 }
 
 #[test]

@@ -15,8 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spillway_config::{DiscoveryConfig, ReplicaConfig, WorldConfig};
-use spillway_proxy::{NameSpec, RouteSpec};
 use spillway_types::{ModelName, ReplicaName};
+use spillway_upstream::names::NameSpec;
+use spillway_upstream::route_spec::RouteSpec;
 
 pub(crate) use agreed_world::{AgreedReplica, AgreedWorld, is_registered};
 pub(crate) use notes::{Kind, NoteCounts, Notes, Use};

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spillway_cluster_state::{Model, Split};
-use spillway_proxy::{ArmSpec, NameSpec, SplitBy, SplitSpec};
 use spillway_route::{ArmWeight, Split as Draw};
 use spillway_types::{ModelName, SplitArm};
+use spillway_upstream::names::NameSpec;
+use spillway_upstream::split::{ArmSpec, SplitBy, SplitSpec};
 
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
 

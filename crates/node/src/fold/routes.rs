@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use spillway_cluster_state::Route;
 use spillway_config::{WorldConfig, default_policy};
 use spillway_protocol::{EngineFields, Protocol};
-use spillway_proxy::{QueueSpec, RouteSpec, Timeouts};
 use spillway_route::{Policy, Tuning};
 use spillway_types::{ModelName, Residency, RouteName};
+use spillway_upstream::queue_spec::QueueSpec;
+use spillway_upstream::route_spec::RouteSpec;
+use spillway_upstream::settings::Timeouts;
 
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
 

@@ -7,8 +7,8 @@ use spillway_cluster_state::registrable;
 use spillway_config::{Concurrency, ReplicaConfig};
 use spillway_health::{DrainReason, Order, PeerReports};
 use spillway_knowledge::KnowledgeEvent;
-use spillway_proxy::ReplicaSpec;
 use spillway_types::ReplicaName;
+use spillway_upstream::replica_spec::ReplicaSpec;
 
 use super::Keeper;
 use crate::fold::{AgreedWorld, Registered, Use};
@@ -57,7 +57,7 @@ impl Keeper {
 
     /// Takes in reports of the region's other nodes about its replicas.
     pub(super) fn take_peer_reports(&mut self, said: &BTreeMap<ReplicaName, PeerReports>) {
-        self.fleet.handle_witnesses(Instant::now(), said);
+        self.fleet.handle_peer_reports(Instant::now(), said);
     }
 
     /// Returns the replicas of this node's config or discoveries, which the cluster is told of.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use spillway_config::WorldConfig;
 use spillway_health::{MemberReport, Order, PeerReports, UnknownReplicaError};
-use spillway_proxy::ReplicaSpec;
 use spillway_types::{LoadReport, ReplicaName};
+use spillway_upstream::replica_spec::ReplicaSpec;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::fold::AgreedWorld;

@@ -3,18 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use spillway_config::{Concurrency, ReplicaConfig};
-use spillway_proxy::{ConcurrencySeen, Replica};
-use spillway_route::{ConcurrencyLimit, ConcurrencyTuning, LoadSample, QueueSample};
+use spillway_health::QueueReports;
+use spillway_route::{ConcurrencyLimit, ConcurrencyTuning, LoadSample};
 use spillway_types::{LoadReport, ReplicaName};
-
-/// Lifetime of a report on the queue, in multiples of the time since the report before, and at
-/// least [`REPORT_COUNTS_MIN`]: a page that is late once does not make a server one without
-/// reports.
-const REPORT_COUNTS: u32 = 3;
-const REPORT_COUNTS_MIN: Duration = Duration::from_secs(5);
+use spillway_upstream::concurrency::ConcurrencySeen;
+use spillway_upstream::replica::Replica;
 
 /// Adaptive limits, by replica.
 #[derive(Debug, Default)]
@@ -27,18 +23,7 @@ pub(super) struct ReplicaLimits {
 struct FoundLimit {
     replica: Arc<Replica>,
     limit: ConcurrencyLimit,
-    told: Option<QueueReport>,
-}
-
-/// Newest report of a replica on its queue.
-#[derive(Clone, Copy, Debug)]
-struct QueueReport {
-    queued: f32,
-    running: Option<f32>,
-    at: Instant,
-    /// Time since the report before.
-    gap: Duration,
-    is_new: bool,
+    queue: QueueReports,
 }
 
 impl ReplicaLimits {
@@ -68,13 +53,9 @@ impl ReplicaLimits {
 
     /// Notes a load report of a replica.
     pub(super) fn reported(&mut self, replica: &ReplicaName, report: &LoadReport, at: Instant) {
-        let Some(found) = self.found.get_mut(replica) else { return };
-        let sound = |number: f32| number.is_finite() && number >= 0.0;
-        let Some(queued) = report.queued.filter(|queued| sound(*queued)) else { return };
-        let running = report.running.filter(|running| sound(*running));
-        let before = found.told.map(|told| at.saturating_duration_since(told.at));
-        let gap = before.unwrap_or_default();
-        found.told = Some(QueueReport { queued, running, at, gap, is_new: true });
+        if let Some(found) = self.found.get_mut(replica) {
+            found.queue.handle_report(at, report);
+        }
     }
 
     /// Updates all limits by what was seen since the last look, and publishes them to the data
@@ -92,37 +73,23 @@ impl FoundLimit {
         let limit = ConcurrencyLimit::new(tuning);
         // Drops what was counted before: it says nothing of the time from now on.
         let _: ConcurrencySeen = replica.take_concurrency();
-        Self { replica: Arc::clone(replica), limit, told: None }
+        Self { replica: Arc::clone(replica), limit, queue: QueueReports::default() }
     }
 
     fn look(&mut self, now: Instant) {
-        let crowd = self.replica.take_concurrency();
-        let seen = LoadSample {
-            in_flight: crowd.in_flight,
-            elsewhere: crowd.elsewhere,
-            wanted_elsewhere: crowd.wanted_elsewhere,
-            allowed: crowd.allowed,
-            unbegun: crowd.unbegun,
-            queue: self.queue(now),
-            began: crowd.began,
-            first_token: crowd.first_token,
+        let seen = self.replica.take_concurrency();
+        let sample = LoadSample {
+            in_flight: seen.in_flight,
+            elsewhere: seen.elsewhere,
+            wanted_elsewhere: seen.wanted_elsewhere,
+            allowed: seen.allowed,
+            unbegun: seen.unbegun,
+            queue: self.queue.take_sample(now),
+            began: seen.began,
+            first_token: seen.first_token,
         };
-        self.limit.update(&seen, now);
+        self.limit.update(&sample, now);
         self.publish();
-    }
-
-    fn queue(&mut self, now: Instant) -> QueueSample {
-        let Some(told) = &mut self.told else { return QueueSample::Untold };
-        let counts = told.gap.saturating_mul(REPORT_COUNTS).max(REPORT_COUNTS_MIN);
-        let QueueReport { queued, running, .. } = *told;
-        if now.saturating_duration_since(told.at) > counts {
-            self.told = None;
-            QueueSample::Untold
-        } else if std::mem::take(&mut told.is_new) {
-            QueueSample::New { queued, running }
-        } else {
-            QueueSample::Old
-        }
     }
 
     fn publish(&self) {

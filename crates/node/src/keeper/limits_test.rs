@@ -1,5 +1,4 @@
-//! Tests of adaptive limits: a limit stays as long as its replica does, and reports count for their
-//! time.
+//! Tests of adaptive limits: a limit stays as long as its replica does.
 
 use std::time::Duration;
 
@@ -100,28 +99,4 @@ fn what_is_no_load_is_not_taken_for_one() {
     }
     assert_eq!(kept.limit(), Some(64));
     kept.limits.reported(&"b".into(), &LoadReport::default(), kept.now);
-}
-
-#[test]
-fn a_word_counts_once_and_for_as_long_as_the_next_one_may_take() {
-    let mut kept = Kept::new("");
-    let found = |kept: &mut Kept| {
-        kept.limits.found.get_mut(&ReplicaName::from("a")).unwrap().queue(kept.now)
-    };
-    assert_eq!(found(&mut kept), QueueSample::Untold);
-    let report = LoadReport { queued: Some(1.0), ..LoadReport::default() };
-    let tell = |kept: &mut Kept, after: Duration| {
-        kept.now += after;
-        kept.limits.reported(&"a".into(), &report, kept.now);
-    };
-    tell(&mut kept, Duration::ZERO);
-    assert_eq!(found(&mut kept), QueueSample::New { queued: 1.0, running: None });
-    assert_eq!(found(&mut kept), QueueSample::Old);
-    kept.now += Duration::from_secs(5);
-    assert_eq!(found(&mut kept), QueueSample::Old);
-    tell(&mut kept, Duration::from_secs(1));
-    kept.now += Duration::from_secs(18);
-    assert_eq!(found(&mut kept), QueueSample::New { queued: 1.0, running: None });
-    kept.now += Duration::from_millis(1);
-    assert_eq!(found(&mut kept), QueueSample::Untold);
 }

@@ -9,6 +9,7 @@ mod facts;
 mod handle;
 mod lapsed;
 mod limits;
+mod other_region_models;
 mod pages;
 mod publish;
 
@@ -19,9 +20,11 @@ use std::time::{Duration, Instant};
 use spillway_config::{ReplicaConfig, WorldConfig};
 use spillway_health::{CheckError, Fleet, Live, MemberSpec, Order, UnknownReplicaError};
 use spillway_knowledge::KnowledgeHandle;
-use spillway_proxy::{Gateway, Replica, ReplicaTlsError};
 use spillway_replicas::{Fact, FactSender, Monitors};
-use spillway_types::{LoadReport, ModelName, ReplicaName, SignKind};
+use spillway_request::gateway::Gateway;
+use spillway_types::{LoadReport, ReplicaName, SignKind};
+use spillway_upstream::connection::ReplicaTlsError;
+use spillway_upstream::replica::Replica;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
@@ -29,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use handle::{KeeperCommand, KeeperHandle};
+pub(crate) use other_region_models::OtherRegionModels;
 
 use crate::feedback::Feedback;
 use crate::fold::{Folded, fold};
@@ -47,15 +51,6 @@ const TICK: Duration = Duration::from_millis(100);
 const FACTS_MAX: usize = 32_768;
 /// Capacity of the queue of commands.
 const COMMANDS_MAX: usize = 64;
-
-/// Models of other regions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OtherRegionModels {
-    /// Models that some replica there takes requests for.
-    pub(crate) served: BTreeSet<ModelName>,
-    /// Models that are configured there, as far as this node has heard.
-    pub(crate) known: BTreeSet<ModelName>,
-}
 
 /// Replica whose warm-up ended, and the result.
 type WarmedUp = (ReplicaName, Result<(), CheckError>);

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use spillway_config::ReplicaConfig;
 use spillway_health::MemberReport;
-use spillway_proxy::{ModelCards, Replica};
 use spillway_replicas::Engine;
 use spillway_types::{ModelName, ModelsPage, ReplicaName};
+use spillway_upstream::model_cards::ModelCards;
+use spillway_upstream::replica::Replica;
 
 /// Software that serves its one model under any name, by the owner in its pages.
 const NAMELESS: [&str; 2] = ["llamacpp", "sglang"];
@@ -61,18 +62,18 @@ impl Pages {
         replica: &Arc<Replica>,
         page: Option<Arc<ModelsPage>>,
     ) -> bool {
-        let reports = self.reports(name, replica);
+        let report = self.report(name, replica);
         let models = page.map_or(Models::Unlisted, Models::Page);
-        if reports.models == models {
+        if report.models == models {
             return false;
         }
-        reports.models = models;
+        report.models = models;
         true
     }
 
     /// Logs the models that a replica lists and the config does not name.
     pub(super) fn tell_listed(&self, name: &ReplicaName) {
-        match self.reports.get(name).map(|reports| &reports.models) {
+        match self.reports.get(name).map(|report| &report.models) {
             Some(Models::Page(page)) => {
                 let models = shown(&mut page.ids());
                 tracing::info!(replica = %name, models, "its models were discovered");
@@ -91,12 +92,12 @@ impl Pages {
         replica: &Arc<Replica>,
         engine: Option<Engine>,
     ) -> bool {
-        let reports = self.reports(name, replica);
-        if reports.engine == engine {
+        let report = self.report(name, replica);
+        if report.engine == engine {
             return false;
         }
-        let before = reports.engine.map(|engine| engine.kind);
-        reports.engine = engine;
+        let before = report.engine.map(|engine| engine.kind);
+        report.engine = engine;
         match engine.map(|engine| engine.kind) {
             kind if kind == before => {}
             Some(kind) => tracing::info!(replica = %name, %kind, "recognised by its own pages"),
@@ -107,7 +108,7 @@ impl Pages {
         true
     }
 
-    fn reports(&mut self, name: &ReplicaName, replica: &Arc<Replica>) -> &mut PageReport {
+    fn report(&mut self, name: &ReplicaName, replica: &Arc<Replica>) -> &mut PageReport {
         self.reports.entry(name.clone()).or_insert_with(|| PageReport {
             replica: Arc::clone(replica),
             engine: None,
@@ -117,9 +118,9 @@ impl Pages {
 
     /// Fills in what the config leaves open and the replica has reported.
     pub(super) fn fill(&self, config: ReplicaConfig) -> ReplicaConfig {
-        let reports = self.reports.get(&config.spec.name);
-        let engine = reports.and_then(|reports| reports.engine);
-        let listed = reports.and_then(PageReport::page).into_iter().flat_map(|page| page.ids());
+        let report = self.reports.get(&config.spec.name);
+        let engine = report.and_then(|report| report.engine);
+        let listed = report.and_then(PageReport::page).into_iter().flat_map(|page| page.ids());
         // Names of models stand in logs and metrics.
         let usable = listed.filter(|id| !id.as_str().chars().any(char::is_control));
         config.with_found(engine, usable.cloned().collect())
@@ -132,7 +133,7 @@ impl Pages {
     ) -> impl Iterator<Item = &'a ReplicaName> {
         let open = configs.iter().filter(|config| config.needs_models());
         open.map(|config| &config.spec.name).filter(|name| {
-            self.reports.get(*name).is_none_or(|reports| reports.models == Models::Unread)
+            self.reports.get(*name).is_none_or(|report| report.models == Models::Unread)
         })
     }
 
@@ -140,8 +141,8 @@ impl Pages {
     pub(super) fn retain(&mut self, configs: &[ReplicaConfig]) {
         let specs: BTreeMap<_, _> =
             configs.iter().map(|config| (&config.spec.name, &config.spec)).collect();
-        self.reports.retain(|name, reports| {
-            specs.get(name).is_some_and(|spec| reports.replica.with_spec(spec).is_some())
+        self.reports.retain(|name, report| {
+            specs.get(name).is_some_and(|spec| report.replica.with_spec(spec).is_some())
         });
     }
 
@@ -182,13 +183,13 @@ impl Pages {
 
     /// Adds the replica's own report to a report on it.
     pub(super) fn complete(&self, member: &mut MemberReport, config: Option<&ReplicaConfig>) {
-        let reports = self.reports.get(&member.name);
-        let page = reports.and_then(PageReport::page);
+        let report = self.reports.get(&member.name);
+        let page = report.and_then(PageReport::page);
         member.models_told = page.map(|page| page.ids().cloned().collect());
         let denied = self.denied.get(&member.name);
         member.models_denied = denied.into_iter().flatten().cloned().collect();
         let given = config.and_then(|config| config.kind());
-        let found = reports.and_then(|reports| reports.engine).map(|engine| engine.kind);
+        let found = report.and_then(|report| report.engine).map(|engine| engine.kind);
         member.kind = given.or(found).map(|kind| kind.as_str());
         member.is_kind_recognised = given.is_none() && found.is_some();
     }

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use spillway_health::{Action, CheckError, MemberReport, MemberState};
 use spillway_knowledge::KnowledgeEvent;
-use spillway_proxy::{KnownModels, Replica, ReplicaLoads};
 use spillway_replicas::ReplicaTarget;
 use spillway_types::{Admission, ModelStanding, ReplicaName};
+use spillway_upstream::replica::Replica;
+use spillway_upstream::replica_loads::ReplicaLoads;
+use spillway_upstream::view::KnownModels;
 
 use super::{Keeper, live};
 use crate::world::{SaidOfModels, build_view};

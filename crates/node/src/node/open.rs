@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use spillway_config::{AdminListener, DnsConfig, ListenerConfig};
 use spillway_dns::NameServer;
+use spillway_front::client::{Listener, ServerTls};
 use spillway_link::LinkStartError;
-use spillway_proxy::{Listener, ServerTls};
 use tokio::net::TcpListener;
 
 use super::StartError;

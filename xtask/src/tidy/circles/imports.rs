@@ -136,12 +136,25 @@ impl Modules {
     /// that name is seen there.
     fn find(&self, module: &[String], path: &[String], steps: usize) -> Option<Target<'_>> {
         let steps = steps.checked_sub(1)?;
-        let placed = self.0.get(module)?;
         let (head, rest) = path.split_first()?;
         let child = [module, std::slice::from_ref(head)].concat();
-        if self.0.contains_key(&child) {
-            return self.descend(&child, rest, steps);
+        if !self.0.contains_key(&child) {
+            return self.find_item(module, path, steps);
         }
+        // A function may have the name of a module beside it. Who names it alone may mean both, and
+        // needs a file only for the function.
+        if rest.is_empty()
+            && let Some(Target::Item(file)) = self.find_item(module, path, steps)
+        {
+            return Some(Target::Item(file));
+        }
+        self.descend(&child, rest, steps)
+    }
+
+    /// Follows a path whose head is an item or an import of `module`.
+    fn find_item(&self, module: &[String], path: &[String], steps: usize) -> Option<Target<'_>> {
+        let placed = self.0.get(module)?;
+        let (head, rest) = path.split_first()?;
         if placed.module.items.contains(head) {
             return Some(Target::Item(&placed.file));
         }
@@ -215,6 +228,14 @@ mod tests {
         assert_eq!(needed_by("use crate::b::c; fn f() { c::go() }", "pub mod c;"), ["src/b/c.rs"]);
         assert_eq!(needed_by("use crate::b; fn f() { b::c::go() }", "pub mod c;"), ["src/b/c.rs"]);
         assert_eq!(needed_by("use crate::b::c::d::D;", "pub mod c;"), ["src/b/c.rs"]);
+    }
+
+    #[test]
+    fn a_function_with_the_name_of_a_module_beside_it_is_needed() {
+        let b = "mod c; pub use c::go as c;";
+        assert_eq!(needed_by("use crate::b::c;", b), ["src/b/c.rs"]);
+        assert_eq!(needed_by("use crate::b::c; fn f() { c() }", b), ["src/b/c.rs"]);
+        assert_eq!(needed_by("use crate::b::c;", "mod c; pub fn c() {}"), ["src/b/mod.rs"]);
     }
 
     #[test]

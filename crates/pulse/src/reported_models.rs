@@ -16,14 +16,14 @@ const MODELS_MAX: usize = 10_000;
 
 /// Models by region, each with the time since which its region reports without it.
 #[derive(Debug, Default)]
-pub(super) struct Remembered {
+pub struct ReportedModels {
     regions: BTreeMap<RegionName, BTreeMap<ModelName, Option<Instant>>>,
 }
 
-impl Remembered {
+impl ReportedModels {
     /// Notes the models that a region lists. A missing model counts as missing only if `reports` is
     /// true: the region is heard and all its names are known.
-    pub(super) fn note<'m>(
+    pub fn note<'m>(
         &mut self,
         region: &RegionName,
         told: impl Iterator<Item = &'m ModelName>,
@@ -52,12 +52,13 @@ impl Remembered {
     }
 
     /// Forgets regions that are no longer part of the cluster.
-    pub(super) fn keep(&mut self, is_member: impl Fn(&RegionName) -> bool) {
+    pub fn keep(&mut self, is_member: impl Fn(&RegionName) -> bool) {
         self.regions.retain(|region, _| is_member(region));
     }
 
     /// Returns every model that is remembered.
-    pub(super) fn models(&self) -> BTreeSet<ModelName> {
+    #[must_use]
+    pub fn models(&self) -> BTreeSet<ModelName> {
         self.regions.values().flat_map(|models| models.keys().cloned()).collect()
     }
 }
@@ -67,13 +68,15 @@ mod tests {
     use super::*;
 
     struct World {
-        remembered: Remembered,
+        remembered: ReportedModels,
         start: Instant,
     }
 
     impl World {
         fn new() -> Self {
-            Self { remembered: Remembered::default(), start: Instant::now() }
+            #[expect(clippy::disallowed_methods, reason = "a test needs some moment")]
+            let start = Instant::now();
+            Self { remembered: ReportedModels::default(), start }
         }
 
         fn told(

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use spillway_health::{RegionBreaker, RegionPass, RegionTally};
-use spillway_proxy::RegionCircuitBreaker;
+use spillway_health::{RegionCircuitBreaker, RegionPass, RegionTally};
 use spillway_types::RegionName;
+use spillway_upstream::shared_region_circuit_breaker::SharedRegionCircuitBreaker;
 
 /// Circuit breaker of each other region that requests could be sent to.
 #[derive(Debug)]
-pub(super) struct Breakers {
+pub(super) struct RegionCircuitBreakers {
     regions: BTreeMap<RegionName, Tracked>,
     dice: fastrand::Rng,
 }
 
 #[derive(Debug)]
 struct Tracked {
-    circuit: Arc<RegionCircuitBreaker>,
-    breaker: RegionBreaker,
+    circuit: Arc<SharedRegionCircuitBreaker>,
+    breaker: RegionCircuitBreaker,
     /// Time since which operators give the region a weight above 0; `None` while they don't.
     allowed_since: Option<Instant>,
     /// True if operators allowed the region when this node first heard of it: then it did not
@@ -26,7 +26,7 @@ struct Tracked {
     was_always_allowed: bool,
 }
 
-impl Breakers {
+impl RegionCircuitBreakers {
     pub(super) fn new(dice: fastrand::Rng) -> Self {
         Self { regions: BTreeMap::new(), dice }
     }
@@ -39,11 +39,11 @@ impl Breakers {
         region: &RegionName,
         weight_permille: u16,
         now: Instant,
-    ) -> (Arc<RegionCircuitBreaker>, Option<Instant>) {
+    ) -> (Arc<SharedRegionCircuitBreaker>, Option<Instant>) {
         let is_allowed = weight_permille > 0;
         let tracked = self.regions.entry(region.clone()).or_insert_with(|| Tracked {
             circuit: Arc::default(),
-            breaker: RegionBreaker::new(now),
+            breaker: RegionCircuitBreaker::new(now),
             allowed_since: is_allowed.then_some(now),
             was_always_allowed: is_allowed,
         });
@@ -86,7 +86,7 @@ mod tests {
     fn an_evacuated_region_comes_back_like_one_that_was_silent() {
         let (start, region) = (Instant::now(), RegionName::from("us"));
         let after = |s| start + Duration::from_secs(s);
-        let mut breakers = Breakers::new(fastrand::Rng::with_seed(1));
+        let mut breakers = RegionCircuitBreakers::new(fastrand::Rng::with_seed(1));
         let mut since = |weight, s| breakers.look(&region, weight, after(s)).1;
         assert_eq!(since(1_000, 0), None);
         assert_eq!(since(500, 1), None, "another share is no return");
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_region_that_never_had_anything_begins_with_little() {
         let (start, region) = (Instant::now(), RegionName::from("us"));
-        let mut breakers = Breakers::new(fastrand::Rng::with_seed(1));
+        let mut breakers = RegionCircuitBreakers::new(fastrand::Rng::with_seed(1));
         assert_eq!(breakers.look(&region, 0, start).1, None);
         assert_eq!(breakers.look(&region, 1, start).1, Some(start));
     }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_region_that_is_forgotten_begins_anew() {
         let (start, region) = (Instant::now(), RegionName::from("us"));
-        let mut breakers = Breakers::new(fastrand::Rng::with_seed(1));
+        let mut breakers = RegionCircuitBreakers::new(fastrand::Rng::with_seed(1));
         breakers.look(&region, 0, start);
         let (breaker, _) = breakers.look(&region, 1_000, start);
         breakers.keep(|known| *known == region);

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 /// region has no known country.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// State of learning since this node started.
+/// Knowledge that this node still lacks, by the time since it started.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Learning {
+pub struct StartUp {
     started: Instant,
     /// Time at which this node first knew the agreed state; `None` before that, and without a
     /// cluster that keeps one.
@@ -16,21 +16,23 @@ pub(super) struct Learning {
     is_agreeing: bool,
 }
 
-impl Learning {
+impl StartUp {
     /// Creates the state of a node that starts `now`. `is_agreeing` is true if the node keeps the
     /// agreed state of its cluster.
-    pub(super) fn new(now: Instant, is_agreeing: bool) -> Self {
+    #[must_use]
+    pub fn new(now: Instant, is_agreeing: bool) -> Self {
         Self { started: now, agreed: None, is_agreeing }
     }
 
     /// Notes that this node knows the agreed state.
-    pub(super) fn agreed(&mut self, now: Instant) {
+    pub fn agreed(&mut self, now: Instant) {
         self.agreed.get_or_insert(now);
     }
 
     /// Returns true if a model that is unknown now does not exist. `has_heard_all` is true if every
     /// other region has reported its models.
-    pub(super) fn knows_models(&self, has_heard_all: bool, now: Instant) -> bool {
+    #[must_use]
+    pub fn knows_models(&self, has_heard_all: bool, now: Instant) -> bool {
         let is_agreed = self.agreed.is_some() || !self.is_agreeing;
         (has_heard_all && is_agreed) || now >= self.started + LIMIT
     }
@@ -38,7 +40,8 @@ impl Learning {
     /// Returns true if a region whose country is unknown now has none. `are_all_known` is true if
     /// no such region is left. In a cluster that is yet to be formed the answer stays false,
     /// however long that takes.
-    pub(super) fn knows_countries(&self, are_all_known: bool, now: Instant) -> bool {
+    #[must_use]
+    pub fn knows_countries(&self, are_all_known: bool, now: Instant) -> bool {
         let is_over = |agreed: Instant| are_all_known || now >= agreed + LIMIT;
         !self.is_agreeing || self.agreed.is_some_and(is_over)
     }
@@ -48,31 +51,36 @@ impl Learning {
 mod tests {
     use super::*;
 
+    #[expect(clippy::disallowed_methods, reason = "a test needs some moment")]
+    fn now() -> Instant {
+        Instant::now()
+    }
+
     #[test]
     fn models_are_known_once_all_regions_were_heard_or_were_waited_for() {
-        let start = Instant::now();
-        let mut learning = Learning::new(start, true);
-        assert!(!learning.knows_models(true, start), "the cluster may know of more");
-        learning.agreed(start);
-        assert!(learning.knows_models(true, start));
-        assert!(!learning.knows_models(false, start + LIMIT / 2));
-        assert!(learning.knows_models(false, start + LIMIT), "one that is gone for good");
-        assert!(Learning::new(start, false).knows_models(true, start));
-        assert!(Learning::new(start, true).knows_models(false, start + LIMIT));
+        let start = now();
+        let mut start_up = StartUp::new(start, true);
+        assert!(!start_up.knows_models(true, start), "the cluster may know of more");
+        start_up.agreed(start);
+        assert!(start_up.knows_models(true, start));
+        assert!(!start_up.knows_models(false, start + LIMIT / 2));
+        assert!(start_up.knows_models(false, start + LIMIT), "one that is gone for good");
+        assert!(StartUp::new(start, false).knows_models(true, start));
+        assert!(StartUp::new(start, true).knows_models(false, start + LIMIT));
     }
 
     #[test]
     fn countries_are_waited_for_from_when_the_cluster_is_formed() {
-        let start = Instant::now();
-        assert!(Learning::new(start, false).knows_countries(false, start), "the config says all");
-        let mut learning = Learning::new(start, true);
+        let start = now();
+        assert!(StartUp::new(start, false).knows_countries(false, start), "the config says all");
+        let mut start_up = StartUp::new(start, true);
         let formed = start + 10 * LIMIT;
-        assert!(!learning.knows_countries(false, formed));
-        learning.agreed(formed);
-        assert!(!learning.knows_countries(false, formed));
-        assert!(learning.knows_countries(true, formed));
-        assert!(learning.knows_countries(false, formed + LIMIT));
-        learning.agreed(formed + LIMIT);
-        assert!(learning.knows_countries(false, formed + LIMIT), "the first time counts");
+        assert!(!start_up.knows_countries(false, formed));
+        start_up.agreed(formed);
+        assert!(!start_up.knows_countries(false, formed));
+        assert!(start_up.knows_countries(true, formed));
+        assert!(start_up.knows_countries(false, formed + LIMIT));
+        start_up.agreed(formed + LIMIT);
+        assert!(start_up.knows_countries(false, formed + LIMIT), "the first time counts");
     }
 }
