@@ -5,6 +5,7 @@ mod ctl;
 mod exec;
 mod load;
 mod measure;
+mod output;
 mod results;
 mod wan;
 
@@ -29,10 +30,4 @@ pub(crate) fn run(cli: ChaosCli) -> anyhow::Result<ExitCode> {
         ChaosCommand::Sweep { namespaces } => spillway_chaos::wan::sweep_at_end(&namespaces)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Prints one line for a person or a program to read.
-#[expect(clippy::print_stdout, reason = "it is what was asked for")]
-pub(crate) fn say(line: &str) {
-    println!("{line}");
 }

@@ -11,6 +11,7 @@ pub(crate) mod client_stream;
 pub(crate) mod cluster;
 mod commit;
 mod crash;
+mod disk_delay;
 mod failover;
 mod files;
 mod grow;
@@ -24,7 +25,6 @@ mod repeated;
 pub(crate) mod report;
 pub(crate) mod site;
 pub(crate) mod site_profile;
-mod slow_disk;
 mod slowdisk;
 
 pub use client::{ApiAnswer, ApiClient, CallError};

@@ -10,7 +10,7 @@ use spillway_chaos::wan::{
     ControlAnswer, ControlCommand, PlaceReport, WanStats, server::ControlReply,
 };
 
-use super::say;
+use super::output::say;
 use crate::cli::{Addresses, LinkArgs, RequestArgs};
 
 /// Longest wait for an answer. A network that is not stopped answers within a millisecond.

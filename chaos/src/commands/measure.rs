@@ -9,7 +9,7 @@ use serde::Serialize;
 use spillway_chaos::wan::probe::{ProbeEcho, flood, open, round_trips};
 use spillway_chaos::wan::{ControlAnswer, ControlCommand, Topology, WanNetwork, WanStats, config};
 
-use super::say;
+use super::output::say;
 
 const ECHO_PORT: u16 = 7;
 const GAP: Duration = Duration::from_millis(5);

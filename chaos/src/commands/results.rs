@@ -9,7 +9,7 @@ use spillway_chaos::trial::{TrialReport, write_section};
 use spillway_harness::{core_count, processor_model};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::say;
+use super::output::say;
 use crate::cli::RunArgs;
 
 /// Names of the trials of one kind.

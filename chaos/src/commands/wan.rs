@@ -10,7 +10,7 @@ use tokio::net::UnixListener;
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::say;
+use super::output::say;
 
 pub(crate) fn run(file: &Path, socket: &Path, program: &[OsString]) -> anyhow::Result<ExitCode> {
     let topology = config::read(file).with_context(|| file.display().to_string())?;

@@ -17,9 +17,9 @@ use tokio::time::{sleep, timeout};
 use crate::wan::enter;
 
 /// First source address of attackers is 127.0.0.2: honest clients use 127.0.0.1. Attacks of one
-/// client use only this address, attacks of a crowd use several.
+/// client use only this address, attacks of many clients use several.
 const FIRST_SOURCE: u8 = 2;
-const SOURCES_OF_A_CROWD: usize = 16;
+const SOURCES_OF_MANY_CLIENTS: usize = 16;
 /// Pause after a connection was refused or closed.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -194,7 +194,7 @@ impl Attacker {
     fn source(&self) -> IpAddr {
         // The node limits the connections of one client, so a single source could not hold this
         // many.
-        let sources = if self.attack == Attack::Idle { SOURCES_OF_A_CROWD } else { 1 };
+        let sources = if self.attack == Attack::Idle { SOURCES_OF_MANY_CLIENTS } else { 1 };
         let of_all = (self.number % sources) as u8;
         IpAddr::V4(Ipv4Addr::new(127, 0, 0, FIRST_SOURCE + of_all))
     }

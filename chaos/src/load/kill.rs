@@ -102,9 +102,10 @@ async fn texts(stage: &LoadStage) -> anyhow::Result<BTreeMap<u64, String>> {
         let AttemptEnd::Whole(reply) = attempt.end else {
             anyhow::bail!("an undisturbed run: {attempt:?}")
         };
-        let (text, is_done) = request::told(&reply.body);
-        anyhow::ensure!(is_done && !text.is_empty(), "an undisturbed run says nothing");
-        texts.insert(number, text);
+        let stream = reply.stream();
+        let says = stream.is_whole() && !stream.text.is_empty();
+        anyhow::ensure!(says, "an undisturbed run says nothing");
+        texts.insert(number, stream.text);
     }
     Ok(texts)
 }
@@ -136,11 +137,11 @@ fn judge(streams: &[LoadRecord], texts: &BTreeMap<u64, String>) -> (usize, usize
         else {
             continue;
         };
-        let (text, is_done) = request::told(&reply.body);
-        if reply.status != 200 || !is_done {
+        let stream = reply.stream();
+        if reply.status != 200 || !stream.is_whole() {
             continue;
         }
-        let is_same = texts.get(&(record.number % TEXTS)) == Some(&text);
+        let is_same = texts.get(&(record.number % TEXTS)) == Some(&stream.text);
         good += usize::from(is_same);
         other += usize::from(!is_same);
     }

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// Region to kill, with its node and replica.
 const KILLED: usize = 0;
 /// Region with more requests than its own replica serves.
-const CROWDED: usize = 1;
+const OVERLOADED: usize = 1;
 const OTHER: usize = 2;
 /// Replicas that serve about 45 requests of 32 tokens a second each.
 const PROFILE: SiteProfile = SiteProfile {
@@ -39,15 +39,15 @@ const AIM: f64 = 99.9;
 #[derive(Clone, Copy)]
 struct OfferedLoad {
     name: &'static str,
-    crowded: f64,
+    overloaded: f64,
     other: f64,
     /// Share of urgent requests, in percent.
     urgent: u64,
 }
 
 const LOADS: [OfferedLoad; 2] = [
-    OfferedLoad { name: "with room for all", crowded: 54.0, other: 14.0, urgent: 50 },
-    OfferedLoad { name: "in a squeeze", crowded: 80.0, other: 40.0, urgent: 50 },
+    OfferedLoad { name: "with room for all", overloaded: 54.0, other: 14.0, urgent: 50 },
+    OfferedLoad { name: "in a squeeze", overloaded: 80.0, other: 40.0, urgent: 50 },
 ];
 
 pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
@@ -94,13 +94,13 @@ async fn once(
         let site = &cluster.sites[node];
         Ok(inside::client(&site.namespace, site.data_address())?)
     };
-    let crowded = client(CROWDED)?;
-    crowded.ready("/readyz", LIMIT).await?;
+    let overloaded = client(OVERLOADED)?;
+    overloaded.ready("/readyz", LIMIT).await?;
     let source = move || LoadSource::new(move |number| request_of(number, load.urgent));
-    let first = LoadGenerator::open(&crowded, source(), load.crowded, seed);
+    let first = LoadGenerator::open(&overloaded, source(), load.overloaded, seed);
     let second = LoadGenerator::open(&client(OTHER)?, source(), load.other, seed + 1);
     let own = LoadGenerator::open(&client(KILLED)?, source(), load.other, seed + 2);
-    // wait: requests are under way everywhere, some of the crowded region's in the one to kill
+    // wait: requests are under way everywhere, some of the overloaded region's in the one to kill
     sleep(plan.time(BEFORE)).await;
     cluster.kill(KILLED)?;
     cluster.kill_replica(KILLED)?;

@@ -45,35 +45,3 @@ fn body(number: u64, tokens: u32, is_stream: bool) -> Value {
         "messages": [{ "role": "user", "content": content }],
     })
 }
-
-/// Returns the text of a stream's events, and true if the stream ended with `[DONE]` and no error
-/// followed it.
-pub(crate) fn told(body: &[u8]) -> (String, bool) {
-    let body = String::from_utf8_lossy(body);
-    let (mut text, mut is_done) = (String::new(), false);
-    for line in body.lines().filter_map(|line| line.strip_prefix("data:")) {
-        if line.trim() == "[DONE]" {
-            is_done = true;
-        } else if let Ok(event) = serde_json::from_str::<Value>(line) {
-            text.push_str(event["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
-            is_done &= event["error"].is_null();
-        }
-    }
-    (text, is_done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stream_is_read_as_text() {
-        let event = |text: &str| format!("data: {{\"choices\":[{{\"delta\":{text}}}]}}\n\n");
-        let events = event("{\"role\":\"assistant\"}") + &event("{\"content\":\"a \"}");
-        let whole = format!("{events}{}data: [DONE]\n\n", event("{\"content\":\"b\"}"));
-        assert_eq!(told(whole.as_bytes()), ("a b".to_owned(), true));
-        assert_eq!(told(events.as_bytes()), ("a ".to_owned(), false));
-        let failed = format!("{events}data: {{\"error\":{{\"code\":\"stream_cut\"}}}}\n\n");
-        assert_eq!(told(failed.as_bytes()), ("a ".to_owned(), false));
-    }
-}

@@ -171,8 +171,8 @@ async fn restart(
 
 fn is_whole(record: &LoadRecord, is_stream: bool) -> bool {
     let reply = record.attempts.last().and_then(|attempt| attempt.reply());
-    let is_done = || reply.is_some_and(|reply| request::told(&reply.body).1);
-    record.is_good() && (!is_stream || is_done())
+    let has_end = || reply.is_some_and(|reply| reply.stream().is_whole());
+    record.is_good() && (!is_stream || has_end())
 }
 
 #[cfg(test)]

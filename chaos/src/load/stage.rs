@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::Value;
-use spillway_harness::{LoadClient, Process, ScrapedPage, emulate};
+use spillway_harness::{LoadClient, Process, ScrapedPage, emulate, wait_for};
 use tempfile::TempDir;
-use tokio::time::sleep;
 
 use crate::plan::TrialPlan;
 use crate::trial::inside;
+use crate::trial::patience::LOOK;
 use crate::wan::{ControlAnswer, ControlCommand, WanNetwork, config};
 
 /// Name of the region, which has no neighbours.
@@ -149,20 +149,19 @@ impl LoadStage {
     /// Waits until the node is ready and all replicas are open and past their slow start.
     pub(crate) async fn settled(&self) -> anyhow::Result<()> {
         self.admin.ready("/readyz", PATIENCE).await?;
-        let start = Instant::now();
-        loop {
+        // Sums of fractions may miss the whole number by rounding.
+        let all = f64::from(self.setting.replicas) - 0.01;
+        let look = async || {
             let page = self.page().await?;
             let open = page.sum("spillway_replica_admission", &[("admission", "open")]);
             let ramp = page.sum("spillway_replica_ramp", &[]);
-            // Sums of fractions may miss the whole number by rounding.
-            let all = f64::from(self.setting.replicas) - 0.01;
-            if open >= all && ramp >= all {
-                return Ok(());
-            }
-            anyhow::ensure!(start.elapsed() < 3 * PATIENCE, "only {open} replicas are open");
-            // wait: until the next look
-            sleep(Duration::from_millis(50)).await;
-        }
+            anyhow::ensure!(
+                open >= all && ramp >= all,
+                "{open} are open, their ramps sum to {ramp}"
+            );
+            Ok(())
+        };
+        wait_for("not all replicas are open", 3 * PATIENCE, LOOK, look).await
     }
 
     pub(crate) async fn page(&self) -> anyhow::Result<ScrapedPage> {

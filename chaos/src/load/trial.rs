@@ -10,7 +10,7 @@ pub enum LoadTrial {
     /// Twice and five times the load that replicas can serve.
     Overload,
     /// Clients that come again after a Retry-After.
-    Comeback,
+    RetryAfter,
     /// Replicas that fail: the retries that this adds.
     Storm,
     /// A tenant or replica that misbehaves, and the others.
@@ -41,7 +41,7 @@ impl LoadTrial {
 pub async fn run(trial: LoadTrial, plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     match trial {
         LoadTrial::Overload => overload::run(plan).await,
-        LoadTrial::Comeback => retry_after::run(plan).await,
+        LoadTrial::RetryAfter => retry_after::run(plan).await,
         LoadTrial::Storm => storm::run(plan).await,
         LoadTrial::Sick => sick::run(plan).await,
         LoadTrial::Kill => kill::run(plan).await,

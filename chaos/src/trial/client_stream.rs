@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use spillway_harness::spawn;
+use spillway_harness::{spawn, wait_for};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval};
 
 use super::api::Write;
 use super::client::ApiClient;
@@ -86,16 +86,13 @@ pub(crate) async fn first_done(
     streams: &[ClientStream],
     since: Instant,
 ) -> anyhow::Result<Instant> {
-    loop {
+    let look = async || {
         let notes = all(streams);
         let done = notes.iter().filter(|note| note.start > since && note.is_done());
-        if let Some(end) = done.map(|note| note.end).min() {
-            return Ok(end);
-        }
-        anyhow::ensure!(since.elapsed() < PATIENCE, "no write was done: {:?}", notes.last());
-        // wait: for the next write of a stream to end; its own note has the exact time
-        sleep(Duration::from_millis(5)).await;
-    }
+        done.map(|note| note.end).min().ok_or_else(|| format!("{:?}", notes.last()))
+    };
+    // A write's own note has the exact time of its end.
+    wait_for("no write was done", PATIENCE, Duration::from_millis(5), look).await
 }
 
 /// Returns the longest time between two successful writes, between `from` and `until`.

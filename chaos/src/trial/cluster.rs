@@ -12,12 +12,12 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::api::{Status, Write};
+use super::disk_delay::DiskDelay;
 use super::files;
 use super::inside;
 use super::patience::{LOOK, PATIENCE, patiently};
 use super::site::{REPLICA_PORT, TrialSite, sites};
 use super::site_profile::SiteProfile;
-use super::slow_disk::SlowDisk;
 use crate::wan::{ControlCommand, Topology, WanNetwork};
 
 /// Most recent log indexes to show for a cluster that does not settle.
@@ -31,7 +31,7 @@ pub struct TrialCluster {
     pub(crate) sites: Vec<TrialSite>,
     nodes: Vec<Option<Process>>,
     replicas: BTreeMap<usize, Process>,
-    slow_disks: BTreeMap<usize, SlowDisk>,
+    disk_delays: BTreeMap<usize, DiskDelay>,
     configs: Vec<PathBuf>,
     binary: PathBuf,
     // Below the processes, so that these are dropped first.
@@ -81,12 +81,12 @@ impl TrialCluster {
         let sites = sites(&network, edges, profile)?;
         let configs = files::write(binary, folder.path(), &sites)?;
         let nodes = sites.iter().map(|_| None).collect();
-        let (binary, replicas, slow_disks) = (binary.to_owned(), BTreeMap::new(), BTreeMap::new());
+        let (binary, replicas, disk_delays) = (binary.to_owned(), BTreeMap::new(), BTreeMap::new());
         let mut cluster = Self {
             sites,
             nodes,
             replicas,
-            slow_disks,
+            disk_delays,
             configs,
             binary,
             network,
@@ -125,20 +125,20 @@ impl TrialCluster {
     }
 
     /// Starts all nodes that do not run, each with a disk that can be made slow later.
-    pub(crate) fn start_all_with_slow_disks(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn start_all_with_disk_delays(&mut self) -> anyhow::Result<()> {
         for node in self.all().filter(|node| self.nodes[*node].is_none()).collect::<Vec<_>>() {
-            let disk = SlowDisk::new(self.folder.path(), &self.sites[node].name)?;
+            let delay = DiskDelay::new(self.folder.path(), &self.sites[node].name)?;
             let mut command = Command::new("env");
-            command.args(disk.words()).arg(&self.binary);
+            command.args(delay.words()).arg(&self.binary);
             self.start_by(node, command)?;
-            self.slow_disks.insert(node, disk);
+            self.disk_delays.insert(node, delay);
         }
         Ok(())
     }
 
-    /// Returns the disk of a node that [`Self::start_all_with_slow_disks`] has started.
-    pub(crate) fn slow_disk(&self, node: usize) -> anyhow::Result<&SlowDisk> {
-        self.slow_disks.get(&node).context("its disk can't be made slow")
+    /// Returns the delay of a node's disk that [`Self::start_all_with_disk_delays`] has started.
+    pub(crate) fn disk_delay(&self, node: usize) -> anyhow::Result<&DiskDelay> {
+        self.disk_delays.get(&node).context("its disk can't be made slow")
     }
 
     fn start_by(&mut self, node: usize, mut command: Command) -> anyhow::Result<()> {

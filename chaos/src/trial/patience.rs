@@ -1,8 +1,8 @@
 //! Waiting for a node or a cluster.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::time::sleep;
+use spillway_harness::wait_for;
 
 /// Longest wait for a cluster to form or settle: many times what it should take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -15,15 +15,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(50);
 /// Returns an error with `what` and the last reason of `look` after [`PATIENCE`].
 pub(crate) async fn patiently<T>(
     what: &str,
-    mut look: impl AsyncFnMut() -> Result<T, String>,
+    look: impl AsyncFnMut() -> Result<T, String>,
 ) -> anyhow::Result<T> {
-    let start = Instant::now();
-    loop {
-        match look().await {
-            Ok(found) => return Ok(found),
-            Err(why) => anyhow::ensure!(start.elapsed() < PATIENCE, "{what}: {why}"),
-        }
-        // wait: until the next look
-        sleep(LOOK).await;
-    }
+    wait_for(what, PATIENCE, LOOK, look).await
 }

@@ -1,10 +1,11 @@
 //! Actions that are repeated in the background of a trial.
 
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use spillway_harness::spawn;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::sleep;
 
 /// Action that is carried out again and again, with its results. Dropping this leaves it running.
@@ -37,8 +38,11 @@ impl<T: Send + 'static> Repeated<T> {
     /// Ends the repetition, whatever is under way, and returns the results.
     pub(crate) async fn end(self) -> Vec<T> {
         self.task.abort();
-        // Waits for the aborted task; the error only says that it was aborted.
-        drop(self.task.await);
+        let ended = self.task.await;
+        // A panic in an action goes on here; any other error says that the task was aborted.
+        if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+            resume_unwind(panic);
+        }
         std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

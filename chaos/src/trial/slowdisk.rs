@@ -92,7 +92,7 @@ async fn once(
     trial: usize,
     outcome: &mut SlowDiskOutcome,
 ) -> anyhow::Result<()> {
-    cluster.start_all_with_slow_disks()?;
+    cluster.start_all_with_disk_delays()?;
     let before = cluster.settled().await?;
     let others = cluster.others(before.leader);
     let slow = match whose {
@@ -101,9 +101,9 @@ async fn once(
     };
     let fast = requests(cluster, slow, BEFORE).await;
     outcome.request_ms[0].extend(fast.into_iter().flatten());
-    cluster.slow_disk(slow)?.set(DELAY)?;
+    cluster.disk_delay(slow)?.set(DELAY)?;
     outcome.aim_ms = outcome.aim_ms.max(commit_ms(cluster, before.leader, slow) + ROOM_MS);
-    let forces = cluster.slow_disk(slow)?.forces();
+    let forces = cluster.disk_delay(slow)?.forces();
     let streams: Vec<ClientStream> = cluster
         .all()
         .map(|node| ClientStream::start(&cluster.sites[node].admin, format!("slow-{node}")))
@@ -126,7 +126,7 @@ async fn once(
         }
     }
     drop(streams);
-    let forces = cluster.slow_disk(slow)?.forces() - forces;
+    let forces = cluster.disk_delay(slow)?.forces() - forces;
     // Without slow writes the trial shows nothing.
     anyhow::ensure!(forces >= FORCES_MIN, "its disk was slow only {forces} times");
     outcome.requests_failed += during.iter().filter(|took| took.is_none()).count();
@@ -134,7 +134,7 @@ async fn once(
     // The kill comes while the slow disk still has something to write.
     cluster.kill_all()?;
     let promises = collected(writers).await;
-    cluster.start_all_with_slow_disks()?;
+    cluster.start_all_with_disk_delays()?;
     let leader = cluster.settled().await?.leader;
     for (key, promise) in promises {
         let Some(promised) = promise.promised else { continue };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::quantile::quantile;
+use crate::stream::StreamReply;
 
 /// Result of one attempt to send a request.
 #[derive(Clone, Debug)]
@@ -147,6 +148,14 @@ impl LoadAttempt {
             AttemptEnd::Unsent(why) => format!("not sent ({why})"),
             AttemptEnd::Nothing(why) => format!("nothing ({why})"),
         }
+    }
+}
+
+impl LoadReply {
+    /// Reads the body as a stream of chat events, as far as it arrived.
+    #[must_use]
+    pub fn stream(&self) -> StreamReply {
+        StreamReply::read(&self.body)
     }
 }
 

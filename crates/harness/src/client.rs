@@ -13,10 +13,11 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::{sleep, timeout_at};
 
 use crate::attempt::{AttemptEnd, AttemptError, LoadAttempt, LoadReply};
 use crate::task::spawn;
+use crate::wait::wait_for;
 
 /// Largest reply in bytes; a longer one counts as cut.
 const REPLY_BYTES_MAX: usize = 16 << 20;
@@ -208,14 +209,8 @@ impl LoadClient {
     /// # Errors
     /// Returns an error if it has not within `limit`.
     pub async fn ready(&self, path: &str, limit: Duration) -> anyhow::Result<()> {
-        let trying = async {
-            while self.get(path).await.is_err() {
-                // wait: until the next try, while the program starts
-                sleep(READY_PAUSE).await;
-            }
-        };
-        let waited = timeout(limit, trying).await;
-        waited.map_err(|_| anyhow::anyhow!("{path} does not answer within {limit:?}"))
+        let what = format!("{path} does not answer within {limit:?}");
+        wait_for(&what, limit, READY_PAUSE, async || self.get(path).await).await.map(drop)
     }
 
     /// Sends a request over a kept connection or a new one, and waits for the head of the reply.

@@ -13,7 +13,9 @@ mod machine;
 mod metrics;
 mod process;
 mod quantile;
+mod stream;
 mod task;
+mod wait;
 
 pub use attempt::{AttemptEnd, AttemptError, LoadAttempt, LoadRecord, LoadReply, good_ms, kinds};
 pub use client::{LoadClient, LoadRequest};
@@ -25,4 +27,6 @@ pub use machine::{core_count, processor_model};
 pub use metrics::{ScrapedPage, ScrapedSample};
 pub use process::Process;
 pub use quantile::quantile;
+pub use stream::StreamReply;
 pub use task::spawn;
+pub use wait::wait_for;

@@ -180,7 +180,9 @@ impl LoadGenerator {
                         }
                     });
                 }
-                while all.join_next().await.is_some() {}
+                while let Some(ended) = all.join_next().await {
+                    result(ended);
+                }
             }
         })
     }
@@ -203,10 +205,16 @@ impl LoadGenerator {
     /// Ends the load and returns all records. Attempts under way get `patience` and a margin, and
     /// count as failed after that; a client that still waits for its next attempt keeps the
     /// attempts it made.
+    ///
+    /// # Panics
+    /// Panics if a request has panicked: the records would not tell of the requests that the load
+    /// has not made since.
     pub async fn end(mut self, patience: Duration) -> Vec<LoadRecord> {
         self.is_over.store(true, Ordering::Relaxed);
-        drop(timeout(patience + MARGIN, &mut self.task).await);
-        self.task.abort();
+        match timeout(patience + MARGIN, &mut self.task).await {
+            Ok(ended) => result(ended),
+            Err(_) => self.task.abort(),
+        }
         self.records.end(Instant::now())
     }
 }

@@ -65,3 +65,25 @@ async fn an_open_loop_waits_for_none_and_returns_all() {
     };
     assert_eq!(open_loop(arrivals, act).await, [3, 2, 1, 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_one_request_is_no_shorter_load() {
+    let client = LoadClient::new(([127, 0, 0, 1], 9).into());
+    let source = || {
+        LoadSource::new(|number| {
+            assert!(number != 3, "of request 3");
+            LoadRequest::get("/")
+        })
+    };
+    let loads = [
+        LoadGenerator::open(&client, source(), 1_000.0, 1),
+        LoadGenerator::closed(&client, source(), 5, Duration::from_millis(1)),
+    ];
+    for load in loads {
+        // wait: until the third request, in paused time
+        sleep(Duration::from_secs(1)).await;
+        let ended = spawn(load.end(Duration::ZERO)).await;
+        let panic = ended.unwrap_err().into_panic();
+        assert_eq!(panic.downcast_ref(), Some(&"of request 3"));
+    }
+}

@@ -1,4 +1,4 @@
-//! Programs that a run starts, and that never outlive it.
+//! Programs that a run starts and ends. Only a guarded one ends also if the run is killed.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -24,13 +24,23 @@ const READY_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Process {
     name: String,
+    kind: ProcessKind,
     child: Child,
     log: PathBuf,
 }
 
+/// Kind of the child process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProcessKind {
+    /// The program itself, which lives on if this process is killed.
+    Program,
+    /// The guard, which ends the program below it however this process ends.
+    Guard,
+}
+
 impl Process {
-    /// Starts a program. Its output is appended to the file `log`. The program lives on if this
-    /// process is killed; [`Self::guarded`] does not.
+    /// Starts a program without a guard: it lives on if this process is killed. Its output is
+    /// appended to the file `log`.
     ///
     /// # Errors
     /// Returns an error if the program or its log cannot be opened.
@@ -38,7 +48,7 @@ impl Process {
         let file = OpenOptions::new().create(true).append(true).open(log).context("open a log")?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = command.spawn().with_context(|| format!("start {name}"))?;
-        Ok(Self { name: name.to_owned(), child, log: log.to_owned() })
+        Ok(Self::new(name, ProcessKind::Program, child, log))
     }
 
     /// Starts `command` (program and arguments) under a guard, which ends it however this process
@@ -58,7 +68,11 @@ impl Process {
             .process_group(0)
             .spawn();
         let child = guard.with_context(|| format!("start the guard of {name}"))?;
-        Ok(Self { name: name.to_owned(), child, log: log.to_owned() })
+        Ok(Self::new(name, ProcessKind::Guard, child, log))
+    }
+
+    fn new(name: &str, kind: ProcessKind, child: Child, log: &Path) -> Self {
+        Self { name: name.to_owned(), kind, child, log: log.to_owned() }
     }
 
     /// Returns the process id; that of the guard if there is one, with the program below it.
@@ -79,7 +93,8 @@ impl Process {
         Ok(line)
     }
 
-    /// Sends SIGKILL and waits for the end. The program gets no chance to write anything.
+    /// Sends SIGKILL to a program without a guard and waits for the end. The program gets no chance
+    /// to write anything.
     ///
     /// # Errors
     /// Returns an error if the system refuses.
@@ -88,7 +103,7 @@ impl Process {
         self.child.wait().map(drop)
     }
 
-    /// Sends SIGTERM, which asks the program to end.
+    /// Sends SIGTERM, which asks a program without a guard to end.
     ///
     /// # Errors
     /// Returns an error if the system refuses.
@@ -138,6 +153,18 @@ impl Process {
         }
     }
 
+    /// Closes the guard's pipe, which makes it end the program, and waits until it has.
+    fn release_guard(&mut self) {
+        drop(self.child.stdin.take());
+        for _ in 0..GUARD_MS / GUARD_STEP_MS {
+            // An error means that there is nothing left to wait for.
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(GUARD_STEP_MS));
+        }
+    }
+
     /// Returns the last lines of the log.
     #[must_use]
     pub fn last_lines(&self) -> String {
@@ -149,18 +176,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Closes the pipe, which makes the guard end the program.
-        if self.child.stdin.take().is_some() {
-            for _ in 0..GUARD_MS / GUARD_STEP_MS {
-                // An error means that there is nothing left to wait for.
-                if !matches!(self.child.try_wait(), Ok(None)) {
-                    return;
-                }
-                std::thread::sleep(Duration::from_millis(GUARD_STEP_MS));
-            }
-            return;
+        match self.kind {
+            // An error means that the program has ended already.
+            ProcessKind::Program => drop(self.kill()),
+            ProcessKind::Guard => self.release_guard(),
         }
-        // An error means that the process has ended already.
-        drop(self.kill());
     }
 }

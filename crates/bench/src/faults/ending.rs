@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
-use spillway_harness::{AttemptEnd, AttemptError};
+use spillway_harness::{AttemptEnd, AttemptError, LoadReply};
 
 use super::plan::FaultKind;
 
@@ -76,7 +76,7 @@ pub(crate) fn judge(kind: FaultKind, end: &AttemptEnd) -> Ending {
         return failed(format!("{} {code}", reply.status), false, is_resendable);
     }
     match (kind, error) {
-        (FaultKind::Stream, _) => judge_stream(&reply.body, error.is_none()),
+        (FaultKind::Stream, _) => judge_stream(reply, error.is_none()),
         (FaultKind::Unary | FaultKind::Infer, None) if is_whole(kind, &reply.body) => {
             Ending::Complete
         }
@@ -90,28 +90,16 @@ fn failed(kind: String, is_begun: bool, is_resendable: bool) -> Ending {
     Ending::Failed(Failure { kind, is_begun, is_resendable })
 }
 
-/// Decides how a stream ended: `[DONE]` makes it whole, an event with an error makes it fail.
+/// Decides how a stream ended: an event with an error makes it fail, `[DONE]` makes it whole.
 /// `is_ended` is true if the message ended as HTTP requires.
-fn judge_stream(body: &[u8], is_ended: bool) -> Ending {
-    let text = String::from_utf8_lossy(body);
-    // Bytes after the last empty line are no complete event.
-    let complete = text.rfind("\n\n").map_or("", |end| &text[..end]);
-    for data in complete.lines().filter_map(|line| line.strip_prefix("data:")) {
-        let data = data.trim();
-        if data == "[DONE]" {
-            return Ending::Complete;
-        }
-        let error = serde_json::from_str::<Value>(data).ok();
-        if let Some(error) = error.as_ref().and_then(|event| event.get("error")) {
-            let code = error["code"].as_str().unwrap_or("error");
-            return failed(format!("stream {code}"), true, false);
-        }
-    }
-    // The end of HTTP without `[DONE]` looks like success, which is worse than a clear break.
-    if is_ended {
-        Ending::Lost(Loss::Truncated)
-    } else {
-        failed("stream broken off".to_owned(), !body.is_empty(), false)
+fn judge_stream(reply: &LoadReply, is_ended: bool) -> Ending {
+    let stream = reply.stream();
+    match stream.error {
+        Some(code) => failed(format!("stream {code}"), true, false),
+        None if stream.is_done => Ending::Complete,
+        // The end of HTTP without `[DONE]` looks like success, which is worse than a clear break.
+        None if is_ended => Ending::Lost(Loss::Truncated),
+        None => failed("stream broken off".to_owned(), !reply.body.is_empty(), false),
     }
 }
 
@@ -123,8 +111,6 @@ fn is_whole(kind: FaultKind, body: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use spillway_harness::LoadReply;
-
     use super::*;
 
     /// Judges a reply that ended with `error`; status 0 stands for no reply.
@@ -176,8 +162,10 @@ mod tests {
         let seen = failure(check(FaultKind::Infer, 200, "", BROKEN));
         assert_eq!(seen, ("broken off".to_owned(), false, false));
         let stream = "data: {\"a\":1}\n\ndata: {\"error\":{\"code\":\"stream_cut\"}}\n\n";
-        let seen = failure(check(FaultKind::Stream, 200, stream, WHOLE));
-        assert_eq!(seen, ("stream stream_cut".to_owned(), true, false));
+        for stream in [stream.to_owned(), format!("data: [DONE]\n\n{stream}")] {
+            let seen = failure(check(FaultKind::Stream, 200, &stream, WHOLE));
+            assert_eq!(seen, ("stream stream_cut".to_owned(), true, false));
+        }
     }
 
     #[test]

@@ -2,27 +2,22 @@
 
 mod args;
 mod folder;
+mod issue;
+mod output;
 mod renew;
 mod request;
 mod rotate;
 mod show;
 
-use std::path::Path;
-use std::time::SystemTime;
-
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
-use spillway_link::certs::{
-    Authority, AuthorityFiles, CertificateWriteError, IfExists, NodeFiles, PrefixKey, Validity,
-};
+use serde_json::json;
+use spillway_link::certs::{Authority, AuthorityFiles, NodeFiles, PrefixKey};
 
 pub(crate) use self::args::CertsCommand;
 use self::args::{InitArgs, NodeArgs};
-use crate::{cluster, output};
-
-/// Error text of commands that need the CA and don't find it.
-const NO_AUTHORITY: &str =
-    "this needs ca.pem and ca-key.pem of `spillway certs init`, in the folder --dir";
+use self::issue::{NO_AUTHORITY, if_exists, validity, written};
+use self::output::show;
+use crate::cluster;
 
 /// Carries out a `certs` command.
 ///
@@ -73,34 +68,6 @@ fn node(args: &NodeArgs) -> Result<()> {
     let lines =
         [("on this node", files.certificate.as_path()), ("on this node, secret", &files.key)];
     show(args.json, &report, &lines)
-}
-
-fn validity(days: u32) -> Result<Validity> {
-    Ok(Validity::days(SystemTime::now(), days)?)
-}
-
-fn if_exists(force: bool) -> IfExists {
-    if force { IfExists::Replace } else { IfExists::Refuse }
-}
-
-fn written(outcome: Result<(), CertificateWriteError>) -> Result<()> {
-    match outcome {
-        Err(fault @ CertificateWriteError::Exists(_)) => {
-            Err(fault).context("nothing was written (--force)")
-        }
-        // Other faults came with the writing itself, where --force would not help.
-        outcome => Ok(outcome?),
-    }
-}
-
-fn show(as_json: bool, report: &Value, lines: &[(&str, &Path)]) -> Result<()> {
-    if as_json {
-        return Ok(output::line(&report.to_string())?);
-    }
-    for (place, path) in lines {
-        output::line(&format!("{:<40} {place}", path.display()))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

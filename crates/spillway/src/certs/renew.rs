@@ -12,7 +12,8 @@ use spillway_link::{CertificateFiles, Identity};
 
 use super::args::RenewArgs;
 use super::folder::read;
-use super::{NO_AUTHORITY, show, validity, written};
+use super::issue::{NO_AUTHORITY, validity, written};
+use super::output::show;
 
 /// Renews a node's certificate.
 ///

@@ -11,7 +11,8 @@ use spillway_link::certs::{
 
 use super::args::{RequestArgs, SignArgs};
 use super::folder::read;
-use super::{NO_AUTHORITY, if_exists, show, validity, written};
+use super::issue::{NO_AUTHORITY, if_exists, validity, written};
+use super::output::show;
 
 /// Makes a node's key and its request.
 ///

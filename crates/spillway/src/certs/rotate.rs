@@ -12,7 +12,8 @@ use spillway_link::certs::{
 
 use super::args::{FinishAt, RotateAt, RotateCommand};
 use super::folder::{key_beside, node_files, read};
-use super::{NO_AUTHORITY, show, validity, written};
+use super::issue::{NO_AUTHORITY, validity, written};
+use super::output::show;
 use crate::cluster;
 
 /// Takes one step of the rotation.

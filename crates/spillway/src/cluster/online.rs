@@ -1,11 +1,11 @@
 //! Commands that send requests to a node.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow, bail};
 use http::Method;
 use serde_json::{Value, json};
-use spillway_types::Percent;
+use spillway_types::{Percent, unix_ms};
 
 use super::args::{
     ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs, JoinTokenArgs, JoinTokenCommand,
@@ -104,7 +104,7 @@ async fn regions(
     let client = AdminClient::new(connect)?;
     let listing = async {
         let mut answer = client.list("regions").await?;
-        // A node of an older version does not report this.
+        // The records are worth showing even if the node can't say where clients are to be sent.
         let known = client.read("/v1/steering").await.unwrap_or_default();
         for item in answer["items"].as_array_mut().into_iter().flatten() {
             let mut all = known["regions"].as_array().into_iter().flatten();
@@ -123,7 +123,7 @@ pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
         }
         ClusterKeysCommand::Create(args) => {
             let client = AdminClient::new(&args.connect)?;
-            create(&client, "/v1/keys", &new_key(args)?, args.dry_run).await
+            create(&client, "/v1/keys", &new_key(args), args.dry_run).await
         }
         ClusterKeysCommand::Revoke(args) => change_key(args, Method::POST, "/revoke").await,
         ClusterKeysCommand::Remove(args) => change_key(args, Method::DELETE, "").await,
@@ -135,16 +135,16 @@ async fn change_key(args: &OneKeyArgs, method: Method, action: &str) -> Result<(
     change(&AdminClient::new(&args.connect)?, method, &path, None, &args.change).await
 }
 
-fn new_key(args: &CreateKeyArgs) -> Result<Value> {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
+fn new_key(args: &CreateKeyArgs) -> Value {
+    let now_ms = unix_ms(SystemTime::now());
     let expires_ms = args.days.map(|days| now_ms + u64::from(days) * 24 * 3_600_000);
-    Ok(json!({
+    json!({
         "key": args.name,
         "record": {
             "role": args.role, "tenant": args.tenant, "models": args.models,
             "regions": args.regions, "priority": args.priority, "expires_ms": expires_ms,
         },
-    }))
+    })
 }
 
 async fn join_token(args: &JoinTokenArgs) -> Result<()> {
@@ -200,8 +200,8 @@ async fn weight(args: &WeightArgs) -> Result<()> {
     change(&AdminClient::new(&args.connect)?, Method::POST, &path, Some(&body), &args.change).await
 }
 
-/// Parses a region's weight. Older versions counted in thousandths, so a weight above 100 needs its
-/// unit.
+/// Parses a region's weight. A weight above the usual is rare, and more often a slip such as a figure
+/// in thousandths, so it needs its unit.
 fn percent(text: &str) -> Result<Percent> {
     let percent: Percent =
         text.parse().map_err(|error| anyhow!("{text:?} is no weight: {error}"))?;
@@ -243,9 +243,8 @@ mod tests {
         {
             assert_eq!(read(text).unwrap(), percent);
         }
-        // In thousandths, this was half of the usual.
-        let old = read("500").unwrap_err().to_string();
-        assert!(old.contains("500 percent") && old.contains("500%"), "{old}");
+        let slip = read("500").unwrap_err().to_string();
+        assert!(slip.contains("500 percent") && slip.contains("500%"), "{slip}");
         assert!(read("half").unwrap_err().to_string().contains("one decimal"));
     }
 }

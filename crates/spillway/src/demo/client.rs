@@ -53,7 +53,7 @@ fn end(attempt: &LoadAttempt, is_stream: bool) -> Option<SampleEnd> {
     let by = DemoRegion::from_name(&reply.region)?;
     let first_byte = attempt.first_byte?;
     // A stream that could not go on ends with an error event instead.
-    let is_whole = !is_stream || reply.body.trim_ascii_end().ends_with(b"[DONE]");
+    let is_whole = !is_stream || reply.stream().is_whole();
     let first_token = is_stream.then(|| first_byte - attempt.due + attempt.one_way);
     is_whole.then_some(SampleEnd::Served { by, first_token })
 }

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use spillway_cluster_state::{Actor, Command, Expect, Outcome, RegionState, RequestId};
-use spillway_raft::ProposeError;
-use tokio::time::sleep;
+use spillway_harness::wait_for;
 
 use crate::demo::region::DemoRegion;
 use crate::demo::world::DemoWorld;
@@ -16,6 +15,8 @@ const DRAINED: DemoRegion = DemoRegion::EuCentral;
 const ORDERED_AT: DemoRegion = DemoRegion::ApNortheast;
 /// Longest wait for each step: some elections on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for the outcome of an order: the leader may change meanwhile, more than once.
+const ORDER_LIMIT: Duration = Duration::from_secs(120);
 /// Interval between two looks.
 const LOOK: Duration = Duration::from_millis(2);
 /// Share of its requests that a region usually gets, in thousandths.
@@ -42,7 +43,7 @@ pub(crate) struct Control {
 
 /// Drains a region by an order at another one, and takes that back.
 pub(crate) async fn show(world: &DemoWorld) -> Result<Control> {
-    until(|| leader(world).is_some(), "a leader").await?;
+    led(world).await?;
     let begin = Instant::now();
     order(world, RegionState::Draining).await?;
     let committed = begin.elapsed();
@@ -103,33 +104,26 @@ async fn order(world: &DemoWorld, state: RegionState) -> Result<()> {
     let control_plane = world.control_plane(ORDERED_AT).context("the region is up")?;
     let region = DRAINED.name().into();
     let command = Command::SetRegionState { region, state, expect: Expect::Any };
-    let by = Instant::now() + PATIENCE;
-    // The same id in every try, so that an order that was carried out is not carried out again.
+    // A busy machine may have made the leader look gone. An order waits for another one only a
+    // moment.
+    led(world).await?;
+    let operator = Actor::Operator("demo".to_owned());
+    // With an id, the order is proposed until its outcome is known, and carried out once.
     let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));
-    let done = loop {
-        let operator = Actor::Operator("demo".to_owned());
-        match control_plane.propose(command.clone(), operator, request, PATIENCE).await {
-            // A busy machine may have made the leader look gone: another one is elected.
-            Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
-                sleep(LOOK).await;
-            }
-            done => break done?,
-        }
-    };
+    let done = control_plane.propose(command, operator, request, ORDER_LIMIT).await?;
     let is_done = matches!(done.outcome, Outcome::Applied { .. } | Outcome::Unchanged);
     ensure!(is_done, "the order was not carried out: {:?}", done.outcome);
     Ok(())
 }
 
+/// Waits until all regions agree on a leader.
+async fn led(world: &DemoWorld) -> Result<()> {
+    until(|| leader(world).is_some(), "a leader").await
+}
+
 async fn until(mut is_so: impl FnMut() -> bool, what: &str) -> Result<()> {
-    let by = Instant::now() + PATIENCE;
-    while !is_so() {
-        if Instant::now() > by {
-            bail!("{what} did not come within {} s", PATIENCE.as_secs());
-        }
-        sleep(LOOK).await;
-    }
-    Ok(())
+    let look = async || is_so().then_some(()).ok_or("in vain");
+    wait_for(&format!("waited {PATIENCE:?} for {what}"), PATIENCE, LOOK, look).await
 }
 
 #[cfg(test)]

@@ -72,7 +72,10 @@ impl DemoStage {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = load.join_next() => break,
+                Some(ended) = load.join_next() => {
+                    ended?;
+                    break;
+                }
                 _ = looks.tick() => {}
             }
             self.follow_loss(world, started, &mut loss).await;

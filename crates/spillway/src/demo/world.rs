@@ -6,10 +6,11 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use spillway_config::Config;
 use spillway_control_plane::ControlPlane;
 use spillway_emulator::{Emulator, EmulatorConfig};
+use spillway_harness::wait_for;
 use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
 use spillway_link::delayed::{Path, Paths};
 use spillway_node::Node;
@@ -193,15 +194,12 @@ impl DemoWorld {
     }
 
     async fn meet(&self) -> Result<()> {
-        let started = Instant::now();
         let knows_all = |from: DemoRegion| from.others().all(|to| self.reaches(from, to));
-        while !DemoRegion::ALL.into_iter().all(knows_all) {
-            if started.elapsed() > MEETING_MAX {
-                bail!("the nodes did not hear each other within {} s", MEETING_MAX.as_secs());
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-        Ok(())
+        let look = async || {
+            let have_met = DemoRegion::ALL.into_iter().all(knows_all);
+            have_met.then_some(()).ok_or("one knows too few")
+        };
+        wait_for("the nodes do not hear each other", MEETING_MAX, LOOK, look).await
     }
 }
 

@@ -7,8 +7,13 @@ use ring::{hkdf, hmac};
 use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 
-use super::{FileKey, Identity, Lock, MARK, Passphrase, Recipient, SealError, Unlock, random};
+use super::error::SealError;
+use super::keys::{Identity, Recipient};
+use super::lock::{Lock, Passphrase, Unlock};
+use super::secret::{FileKey, random};
 
+/// First line of every encrypted file.
+pub(super) const MARK: &[u8] = b"age-encryption.org/v1\n";
 /// Labels for which keys are derived.
 const X25519_LABEL: &[u8] = b"age-encryption.org/v1/X25519";
 const SCRYPT_LABEL: &[u8] = b"age-encryption.org/v1/scrypt";

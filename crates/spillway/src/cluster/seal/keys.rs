@@ -8,7 +8,8 @@ use bech32::{Bech32, Hrp};
 use x25519_dalek::{PublicKey, StaticSecret};
 use zeroize::Zeroizing;
 
-use super::{SealError, random};
+use super::error::SealError;
+use super::secret::random;
 
 const RECIPIENT: Hrp = Hrp::parse_unchecked("age");
 const IDENTITY: Hrp = Hrp::parse_unchecked("age-secret-key-");

@@ -1,87 +1,19 @@
 //! Encrypted backups, in version 1 of the age format (age-encryption.org/v1): the tools `age` and
 //! `rage` read and write them as well.
 
+mod error;
 mod header;
 mod keys;
+mod lock;
 mod payload;
+mod secret;
 
-use std::path::PathBuf;
-
-use zeroize::Zeroizing;
-
+pub(crate) use error::SealError;
 pub(crate) use keys::{Identity, Recipient};
+pub(crate) use lock::{Lock, Passphrase, Unlock};
 
-use header::Header;
-
-/// First line of every encrypted file.
-const MARK: &[u8] = b"age-encryption.org/v1\n";
-
-/// The secret that encrypts a file's content: wrapped in its header for each recipient.
-type FileKey = Zeroizing<[u8; 16]>;
-
-/// Recipients of an encrypted file.
-#[derive(Debug)]
-pub(crate) enum Lock {
-    /// Anyone with the passphrase.
-    Passphrase(Passphrase),
-    /// Anyone with the private key of one of the recipients.
-    Recipients(Vec<Recipient>),
-}
-
-/// Secrets that may decrypt a file.
-#[derive(Debug, Default)]
-pub(crate) struct Unlock {
-    /// The passphrase, if one was given.
-    pub(crate) passphrase: Option<Passphrase>,
-    /// Private keys.
-    pub(crate) identities: Vec<Identity>,
-}
-
-/// A passphrase. `Debug` does not show it, and the memory is cleared.
-pub(crate) struct Passphrase(pub(crate) Zeroizing<String>);
-
-impl std::fmt::Debug for Passphrase {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Passphrase(..)")
-    }
-}
-
-/// Failure to encrypt or decrypt a file.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SealError {
-    /// The system has no random numbers.
-    #[error("the system has no random numbers: {0}")]
-    NoRandomness(getrandom::Error),
-    /// The file needs a passphrase, and none was given.
-    #[error(
-        "it is encrypted with a passphrase: name a file that holds it with --passphrase-file \
-         (- for standard input), or set SPILLWAY_BACKUP_PASSPHRASE"
-    )]
-    NoPassphrase,
-    /// The file needs a private key, and none was given.
-    #[error("it is encrypted for a key: name the file of the private key with --identity")]
-    NoIdentity,
-    /// The passphrase is wrong.
-    #[error("the passphrase is wrong")]
-    WrongPassphrase,
-    /// None of the private keys belongs to the file.
-    #[error("none of the private keys is one that it was encrypted for")]
-    WrongIdentity,
-    /// A file is not a list of private keys.
-    #[error("{what} in {}", .place.display())]
-    BadKey {
-        /// Description of the fault.
-        what: &'static str,
-        /// File with the fault.
-        place: PathBuf,
-    },
-    /// A recipient is no public key.
-    #[error("{0:?} is no public key of age: it begins with age1 and has 62 characters")]
-    BadRecipient(String),
-    /// The file is not as it was written.
-    #[error("it is damaged or was altered: {0}")]
-    Damaged(&'static str),
-}
+use header::{Header, MARK};
+use secret::{FileKey, random};
 
 /// Returns true if `bytes` are an encrypted file.
 pub(crate) fn is_sealed(bytes: &[u8]) -> bool {
@@ -108,12 +40,6 @@ pub(crate) fn open(sealed: &[u8], unlock: &Unlock) -> Result<Vec<u8>, SealError>
     let key = header.unwrap(unlock)?;
     header.check(&key)?;
     payload::open(&key, payload)
-}
-
-fn random<const BYTES: usize>() -> Result<[u8; BYTES], SealError> {
-    let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).map_err(SealError::NoRandomness)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

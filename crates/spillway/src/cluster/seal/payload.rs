@@ -3,7 +3,8 @@
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf;
 
-use super::{FileKey, SealError};
+use super::error::SealError;
+use super::secret::FileKey;
 
 const NONCE_BYTES: usize = 16;
 const CHUNK_BYTES: usize = 64 << 10;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use zeroize::Zeroizing;
+
 use super::*;
 
 fn passphrase(text: &str) -> Passphrase {

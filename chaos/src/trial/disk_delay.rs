@@ -1,4 +1,4 @@
-//! Disk of a program that can be made slow while the program runs.
+//! Delay of a program's disk, set while the program runs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,15 +9,15 @@ use anyhow::Context as _;
 /// Source of the library that is preloaded before the C library.
 const FORCE: &str = include_str!("../../slow/force.c");
 
-/// Disk of a program, which can be made slow while the program runs.
+/// Extra time of each force (fsync) of a program, which can be set while the program runs.
 #[derive(Debug)]
-pub(crate) struct SlowDisk {
+pub(crate) struct DiskDelay {
     library: PathBuf,
     delay: PathBuf,
     log: PathBuf,
 }
 
-impl SlowDisk {
+impl DiskDelay {
     /// Compiles the library. Its files, named after `name`, are in `folder`.
     pub(crate) fn new(folder: &Path, name: &str) -> anyhow::Result<Self> {
         let at = |ending| folder.join(format!("{name}.{ending}"));
@@ -66,21 +66,21 @@ mod tests {
     #[test]
     fn a_program_with_a_slow_disk_takes_that_much_longer_for_each_force() {
         let folder = tempfile::tempdir().unwrap();
-        let slow = SlowDisk::new(folder.path(), "dd").unwrap();
+        let delay = DiskDelay::new(folder.path(), "dd").unwrap();
         for (conversion, delay_ms, forces) in
             [("fsync", 0, 0), ("notrunc", 200, 0), ("fsync", 200, 1), ("fdatasync", 200, 2)]
         {
-            slow.set(Duration::from_millis(delay_ms)).unwrap();
+            delay.set(Duration::from_millis(delay_ms)).unwrap();
             let mut command = Command::new("env");
-            command.args(slow.words()).args(["dd", "if=/dev/zero", "count=1"]);
+            command.args(delay.words()).args(["dd", "if=/dev/zero", "count=1"]);
             let file = folder.path().join("file");
             command.arg(format!("of={}", file.display())).arg(format!("conv={conversion}"));
             let start = Instant::now();
             let output = command.output().unwrap();
             assert!(output.status.success(), "{output:?}");
             let took = start.elapsed();
-            assert!(slow.forces() == 0 || took >= Duration::from_millis(200), "{took:?}");
-            assert_eq!(slow.forces(), forces, "{conversion}");
+            assert!(delay.forces() == 0 || took >= Duration::from_millis(200), "{took:?}");
+            assert_eq!(delay.forces(), forces, "{conversion}");
         }
     }
 }
