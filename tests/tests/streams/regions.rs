@@ -81,6 +81,44 @@ async fn a_stream_goes_on_at_home_when_the_region_that_served_it_is_gone() {
 }
 
 #[tokio::test]
+async fn a_stream_of_a_node_without_replicas_goes_on_at_the_region_s_other_node() {
+    let cluster = Cluster::new(&["edge", "core", "core"]).set("spill.reserve_percent = 0");
+    let (one, at_one) = with_replica(&cluster, 1).await;
+    let (other, at_other) = with_replica(&cluster, 2).await;
+    // Long enough to notice that the node is gone, and to ask the other one.
+    let edge = cluster.start(0, continuing("timeouts = { idle_ms = 30000 }")).await;
+    knows(&edge, "core").await;
+    let mut client = Client::http1(edge.addresses()[0]).await;
+    let request = Api::Text.request(&json!({}));
+    let (response, (wire, is_one)) = tokio::join!(client.send(request), async {
+        let (mut wire, is_one) = tokio::select! {
+            (wire, _) = at_one.request() => (wire, true),
+            (wire, _) = at_other.request() => (wire, false),
+        };
+        wire.send(format!("{HEAD}{}", event("a", " there", None))).await;
+        (wire, is_one)
+    });
+    let mut response = response.expect("a head");
+    let begin = response.body_mut().frame().await.expect("a piece").expect("a piece");
+    let begin = begin.into_data().expect("data");
+    let (gone, left, next) = if is_one { (one, other, at_other) } else { (other, one, at_one) };
+    drop((gone, wire));
+    let (mut wire, message) = next.request().await;
+    let body: Value = serde_json::from_str(&message.text()).expect("JSON");
+    assert_eq!(body["prompt"], "Once upon a time there");
+    wire.send(format!("{HEAD}{}data: [DONE]\n\n", event("b", " was", Some("stop")))).await;
+    wire.finish().await;
+
+    let reply = Reply::collect(response).await.expect("a whole reply");
+    let text = format!("{}{}", String::from_utf8_lossy(&begin), reply.text());
+    let stream = Stream::read(&text);
+    assert_eq!((stream.errors.len(), stream.dones, stream.heads.len()), (0, 1, 1), "{text}");
+    assert_eq!(stream.text, " there was");
+    edge.stop().await;
+    left.stop().await;
+}
+
+#[tokio::test]
 async fn a_reply_from_another_region_that_nobody_reads_frees_its_places_in_both() {
     let event = event("a", &"word ".repeat(200), None);
     let text = format!("{}data: [DONE]\n\n", event.repeat(400));
