@@ -108,31 +108,36 @@ async fn first_good(
     mut first: Pin<Box<impl Future<Output = Done>>>,
     mut second: Pin<Box<impl Future<Output = Done>>>,
 ) -> (Done, Hedge) {
-    let (mut first_done, mut second_done) = (None, None);
+    let (mut first_done, mut second_result) = (None, None);
     loop {
-        let hedge = judge_hedge(result_of(&first_done), result_of(&second_done));
-        match (hedge, first_done, second_done) {
-            (Some(hedge @ Hedge::Won), unused, Some(done)) | (Some(hedge), Some(done), unused) => {
-                if let Some(unused) = unused {
-                    tell(unused);
-                }
-                return (done, hedge);
-            }
-            (_, first, second) => (first_done, second_done) = (first, second),
-        }
         select! {
             // If both have begun, the first is looked at first.
             biased;
             done = &mut first, if first_done.is_none() => first_done = Some(done),
-            done = &mut second, if second_done.is_none() => second_done = Some(done),
+            done = &mut second, if second_result.is_none() => {
+                second_result = Some(result_of(&done));
+                let hedge = judge_hedge(first_done.as_ref().map(result_of), second_result);
+                if hedge == Some(Hedge::Won) {
+                    if let Some(unused) = first_done {
+                        tell(unused);
+                    }
+                    return (done, Hedge::Won);
+                }
+                // At once, so that its place is free while the first attempt is awaited.
+                tell(done);
+            }
+        }
+        let hedge = judge_hedge(first_done.as_ref().map(result_of), second_result);
+        match (hedge, first_done) {
+            (Some(hedge), Some(done)) => return (done, hedge),
+            (_, done) => first_done = done,
         }
     }
 }
 
-fn result_of(done: &Option<Done>) -> Option<HedgeResult> {
-    let (_, result) = done.as_ref()?;
-    let status = result.as_ref().ok().map(|reply| reply.response.status().as_u16());
-    Some(HedgeResult::of(status))
+fn result_of((_, result): &Done) -> HedgeResult {
+    let reply = result.as_ref().ok();
+    HedgeResult::of(reply.map(|reply| reply.response.status().as_u16()))
 }
 
 /// Tells the health check about a result that is not used.
