@@ -6,6 +6,7 @@
 //! nodes. A [`HotView`] made from it tells for a prompt how many leading blocks each region holds.
 
 mod block;
+mod block_map;
 mod config;
 mod gate;
 mod region_blocks;

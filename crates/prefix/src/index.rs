@@ -15,6 +15,7 @@ mod pair_map;
 mod pairs;
 mod payload;
 mod reader;
+mod replies;
 mod shared;
 mod stats;
 mod table;

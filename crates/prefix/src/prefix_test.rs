@@ -46,6 +46,23 @@ proptest! {
     }
 
     #[test]
+    fn what_follows_a_prompt_continues_its_chain(
+        prompt in bytes(0..1_500),
+        rest in bytes(0..1_500),
+        blocks_max in 1..60_usize,
+    ) {
+        let config = PrefixConfig { block_bytes: 32, blocks_max };
+        let hasher = PrefixHasher::new(KEY, config).unwrap();
+        let mut stream = hasher.start(&LLAMA);
+        stream.update(&prompt);
+        let first = stream.take_blocks();
+        prop_assert_eq!(&first, &hasher.hash(&LLAMA, &prompt));
+        stream.update(&rest);
+        let all = [first.as_slice(), stream.finish().as_slice()].concat();
+        prop_assert_eq!(all, hash_with(KEY, config, &LLAMA, &[prompt, rest].concat()));
+    }
+
+    #[test]
     fn prompts_share_as_many_entries_as_full_blocks(
         common in bytes(0..600),
         left in bytes(0..300),

@@ -23,12 +23,20 @@ pub struct PrefixStream {
     config: PrefixConfig,
     /// Bytes of the current block that `hasher` has seen; fewer than `block_bytes`.
     block_filled_bytes: usize,
+    /// Number of blocks whose hashes were taken by [`take_blocks`](Self::take_blocks).
+    blocks_taken: usize,
     chain: Vec<u64>,
 }
 
 impl PrefixStream {
     pub(crate) fn new(key: Key, config: PrefixConfig) -> Self {
-        Self { hasher: HighwayHasher::new(key), config, block_filled_bytes: 0, chain: Vec::new() }
+        Self {
+            hasher: HighwayHasher::new(key),
+            config,
+            block_filled_bytes: 0,
+            blocks_taken: 0,
+            chain: Vec::new(),
+        }
     }
 
     /// Reserves room for the hashes of `prompt_bytes` bytes.
@@ -38,7 +46,7 @@ impl PrefixStream {
 
     /// Adds the next piece of the prompt, of any length.
     pub fn update(&mut self, mut piece: &[u8]) {
-        while self.chain.len() < self.config.blocks_max {
+        while self.blocks_taken + self.chain.len() < self.config.blocks_max {
             let missing_bytes = self.config.block_bytes - self.block_filled_bytes;
             let Some((head, tail)) = piece.split_at_checked(missing_bytes) else {
                 self.hasher.append(piece);
@@ -53,7 +61,16 @@ impl PrefixStream {
         }
     }
 
-    /// Returns the hashes of all full blocks; the rest in a last, partial block is not hashed.
+    /// Returns the hashes of all full blocks so far, or since the last call. The stream then goes on:
+    /// text that follows the prompt continues its chain.
+    #[must_use]
+    pub fn take_blocks(&mut self) -> BlockHashes {
+        self.blocks_taken += self.chain.len();
+        BlockHashes::new(std::mem::take(&mut self.chain))
+    }
+
+    /// Returns the hashes of all full blocks since the last [`take_blocks`](Self::take_blocks); the
+    /// rest in a last, partial block is not hashed.
     #[must_use]
     pub fn finish(self) -> BlockHashes {
         BlockHashes::new(self.chain)

@@ -1,8 +1,9 @@
 //! Heat of the blocks that a region's requests share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::block::{HotBlock, HotDelta};
+use super::block_map::{BlockMap, BlockSet};
 use super::config::HeatConfig;
 use super::gate::Gate;
 use super::region_blocks::RegionBlocks;
@@ -22,7 +23,7 @@ const HEAT_STEP: u8 = 4;
 pub struct HeatTracker {
     config: HeatConfig,
     gate: Gate,
-    tracked: BTreeMap<u64, TrackedBlock>,
+    tracked: BlockMap<TrackedBlock>,
     /// Announced heat by hash: the expected content of the region's part of the trie.
     told: BTreeMap<u64, u8>,
     /// Time that all heat refers to: a request at this time weighs 1.
@@ -67,7 +68,7 @@ impl HeatTracker {
         Self {
             config,
             gate: Gate::new(),
-            tracked: BTreeMap::new(),
+            tracked: BlockMap::default(),
             told: BTreeMap::new(),
             scale_ms: 0,
         }
@@ -161,16 +162,14 @@ impl HeatTracker {
             return half_lives.exp2() as f32;
         }
         let factor = (-half_lives).exp2() as f32;
-        for tracked in self.tracked.values_mut() {
-            tracked.heat *= factor;
-        }
+        self.tracked.values_mut().for_each(|tracked| tracked.heat *= factor);
         self.scale_ms = now_ms;
         1.0
     }
 
     /// Returns the blocks that enter, parents before children, and the hashes of all blocks that
     /// may stay.
-    fn select(&self, weight: f32, held: impl Fn(u64) -> bool) -> (Vec<HotBlock>, BTreeSet<u64>) {
+    fn select(&self, weight: f32, held: impl Fn(u64) -> bool) -> (Vec<HotBlock>, BlockSet) {
         let heat_stay = self.config.heat_min / 2.0 * weight;
         let mut ranked: Vec<(f32, u64)> = self
             .tracked
@@ -182,8 +181,8 @@ impl HeatTracker {
             .sort_unstable_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
         // The gap between both limits is hysteresis: blocks near the limit do not come and go.
         let enter_max = self.config.blocks_max * 4 / 5;
-        let (mut enter, mut stay) = (Vec::new(), BTreeSet::new());
-        let (mut entering, mut refused) = (BTreeSet::from([0]), BTreeSet::new());
+        let (mut enter, mut stay) = (Vec::new(), BlockSet::default());
+        let (mut entering, mut refused) = (BlockSet::from_iter([0]), BlockSet::default());
         for (_, hash) in ranked {
             let (path, is_whole) = self.path(hash, |block, tracked| {
                 if stay.contains(&block) {

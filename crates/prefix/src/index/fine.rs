@@ -22,9 +22,12 @@ const HOLDER_SET_SHARE: usize = 8;
 /// Divisor of the bytes for beliefs about requests in flight.
 const EXPECTATION_SHARE: usize = 64;
 /// Number of records of flushed replicas that each call removes: about 100 µs.
-const SWEEP_PAIRS: usize = 1_024;
+pub(super) const SWEEP_PAIRS: usize = 1_024;
 /// Largest number of records that are evicted to make room for one.
 const EVICTIONS_MAX: usize = 64;
+
+/// Stamps of one chain: the even one of its prompt, and the odd one before that of its reply.
+pub(super) const STAMPS: u64 = 2;
 
 /// Index of the blocks that each replica holds, as far as requests and replies have shown.
 ///
@@ -40,15 +43,15 @@ const EVICTIONS_MAX: usize = 64;
 pub struct FineIndex {
     bytes_max: usize,
     shared: Arc<IndexShared>,
-    blocks: Blocks,
-    pairs: Pairs,
-    holders: Holders,
-    expectations: Expectations,
+    pub(super) blocks: Blocks,
+    pub(super) pairs: Pairs,
+    pub(super) holders: Holders,
+    pub(super) expectations: Expectations,
     /// Replicas whose void records are not all removed yet.
     sweeping: VecDeque<u16>,
-    /// Number of inserts so far: the logical clock of the index.
-    stamp: u64,
-    stats: IndexStats,
+    /// Logical clock of the index: [`STAMPS`] for each chain so far.
+    pub(super) stamp: u64,
+    pub(super) stats: IndexStats,
 }
 
 impl FineIndex {
@@ -104,138 +107,9 @@ impl FineIndex {
     ///
     /// Known blocks of `chain` count as just used. Blocks beyond the cache's capacity are left out.
     pub fn insert(&mut self, holder: Holder, chain: &[u64]) {
-        self.sweep(SWEEP_PAIRS);
-        let Some(holder_entry) = self.holders.live(holder) else { return };
-        // Records up to the flush stay in the table until they are swept, but must not count as
-        // known.
-        let void_until = match holder_entry.state {
-            HolderValidity::Flushed(stamp) => stamp,
-            _ => 0,
-        };
-        let mut known = true;
-        // All cache misses of the chain overlap.
-        chain.iter().for_each(|key| self.blocks.warm(*key));
-        self.stamp += 1;
-        let mut expectation = Expectation::new(holder.0, chain, self.stamp, holder_entry.answered);
-        let mut newer = NO_PAIR;
-        for (depth, key) in (1..).zip(chain) {
-            newer = match self.blocks.find(&self.pairs, *key, holder.0) {
-                Some(pair) => {
-                    let stamp = self.pairs.at(pair).stamp();
-                    if stamp == self.stamp {
-                        // A chain has no block twice, so a repeated block ends it.
-                        break;
-                    }
-                    known &= stamp > void_until;
-                    if known {
-                        expectation.add(depth, stamp);
-                    }
-                    let holder_entry = self.holders.holder_entry(holder.0);
-                    // The record moves to the position of this request, behind the block before it.
-                    self.pairs.unlink(holder_entry, pair);
-                    self.pairs.link(holder_entry, pair, newer, self.stamp);
-                    pair
-                }
-                None => {
-                    known = false;
-                    let Some(pair) = self.add(holder.0, *key, newer) else {
-                        // The rest of the chain would have no parent, so it is left out too.
-                        self.stats.refused += 1;
-                        break;
-                    };
-                    pair
-                }
-            };
-        }
-        if newer != NO_PAIR {
-            self.holders.note_aging(holder.0, self.stamp);
-            self.expectations.put(expectation);
-        }
-    }
-
-    /// Notes a reply to a request with `chain`: only `cached_blocks` leading blocks were in the
-    /// cache of `holder` before the request. Blocks cached in part count. Call it once, after the
-    /// [`insert`](Self::insert) of the request.
-    ///
-    /// If the index believed in more blocks, the first missing one was evicted although it was last
-    /// used at some time *t*. Everything last used up to *t* is then gone too, and is forgotten. An
-    /// eighth of the believed blocks may be missing without consequence: engines do not count the
-    /// last tokens, and tokens have no fixed number of bytes. Beliefs from requests without an
-    /// answer at the time of sending prove nothing either: the engine was still computing their
-    /// blocks.
-    pub fn correct(&mut self, holder: Holder, chain: &[u64], cached_blocks: u32) {
-        self.sweep(SWEEP_PAIRS);
-        let Some(expected) = self.expectations.take(holder.0, chain) else { return };
-        let Some(holder_entry) = self.holders.live(holder) else { return };
-        holder_entry.answered = holder_entry.answered.max(expected.sent);
-        let believed = expected.blocks();
-        // The tolerance of an eighth: the belief was right.
-        if cached_blocks + believed.div_ceil(8) >= believed {
-            // Capacity recovers slowly after a miss: a 256th per right reply.
-            holder_entry.recover(256);
-            return;
-        }
-        let first_missing = cached_blocks + believed.div_ceil(8) + 1;
-        let Some(gone) = expected.stamp(first_missing).filter(|stamp| *stamp <= expected.answered)
-        else {
-            return;
-        };
-        let mut corrections = 0;
-        while let Some(pair) = self.oldest_of(holder.0, gone) {
-            self.remove(pair);
-            corrections += 1;
-        }
-        self.stats.corrections += corrections;
-        let holder_entry = self.holders.holder_entry(holder.0);
-        // A single miss may come from an unnoticed restart, so capacity falls by an eighth at most;
-        // a cache that is really smaller shows it again.
-        holder_entry.capacity = holder_entry
-            .blocks
-            .max(holder_entry.capacity / 8 * 7)
-            .max(1)
-            .min(holder_entry.capacity);
-    }
-
-    /// Notes that the request with `chain` failed before its replica read it. Blocks that were new
-    /// with this request are removed, unless another request has used them since. Call it once,
-    /// after the [`insert`](Self::insert) of the request and in place of
-    /// [`correct`](Self::correct).
-    ///
-    /// The remaining blocks keep the time of use of this request. If several requests with a common
-    /// new beginning fail at the same time, that beginning stays, since each request counted on the
-    /// others. Later replies and counters correct it.
-    pub fn take_back(&mut self, holder: Holder, chain: &[u64]) {
-        let Some(expected) = self.expectations.take(holder.0, chain) else { return };
-        let new = chain.get(expected.blocks() as usize..).unwrap_or_default();
-        // From the end, since the blocks of a replica must stay closed under prefixes at all times.
-        for key in new.iter().rev() {
-            let pair = self.blocks.find(&self.pairs, *key, holder.0);
-            if let Some(pair) = pair.filter(|pair| self.pairs.at(*pair).stamp() == expected.sent) {
-                self.remove(pair);
-                self.stats.corrections += 1;
-            }
-        }
-    }
-
-    /// Notes a replica's own counters for a period: of `expected_tokens` tokens that should have
-    /// been cached, `seen_tokens` were. For engines whose replies do not report cached tokens.
-    ///
-    /// If more than a tenth is missing, the assumed capacity falls in proportion, at most by half.
-    /// If not, it rises by a sixteenth, up to the value of [`set_capacity`](Self::set_capacity).
-    pub fn note_hit_ratio(&mut self, holder: Holder, expected_tokens: u64, seen_tokens: u64) {
-        let Some(holder_entry) = self.holders.live(holder) else { return };
-        if expected_tokens == 0 {
-            return;
-        }
-        let ratio = seen_tokens as f64 / expected_tokens as f64;
-        if ratio >= 0.9 {
-            holder_entry.recover(16);
-            return;
-        }
-        // The ratio applies to the blocks that the index believed in, not to the capacity.
-        let held = f64::from(holder_entry.blocks.min(holder_entry.capacity));
-        holder_entry.capacity = ((held * ratio.max(0.5)) as u32).max(1);
-        self.stats.corrections += self.trim(holder);
+        let Some(expectation) = self.touch(holder, chain, chain.len()) else { return };
+        self.holders.holder_entry(holder.0).sent = self.stamp;
+        self.expectations.put(expectation);
     }
 
     /// Forgets all blocks of `holder`, because it restarted or its cache was reset. Look-ups that
@@ -299,6 +173,70 @@ impl FineIndex {
         }
     }
 
+    /// Puts `chain` at a replica as just used: first the blocks of a prompt, then those of its reply.
+    /// Returns the belief before that; `None` if nothing was put there.
+    pub(super) fn touch(
+        &mut self,
+        holder: Holder,
+        chain: &[u64],
+        prompt_blocks: usize,
+    ) -> Option<Expectation> {
+        self.sweep(SWEEP_PAIRS);
+        let holder_entry = self.holders.live(holder)?;
+        // Records up to the flush stay in the table until they are swept, but must not count as
+        // known.
+        let void_until = match holder_entry.state {
+            HolderValidity::Flushed(stamp) => stamp,
+            _ => 0,
+        };
+        let mut known = true;
+        // All cache misses of the chain overlap.
+        chain.iter().for_each(|key| self.blocks.warm(*key));
+        self.stamp += STAMPS;
+        let mut expectation = Expectation::new(holder.0, chain, self.stamp, holder_entry.answered);
+        let mut newer = NO_PAIR;
+        for (depth, key) in (1..).zip(chain) {
+            let stamp = self.stamp - u64::from(depth as usize > prompt_blocks);
+            newer = match self.blocks.find(&self.pairs, *key, holder.0) {
+                Some(pair) => {
+                    let used = self.pairs.at(pair).stamp();
+                    if self.is_current(used) {
+                        // A chain has no block twice, so a repeated block ends it.
+                        break;
+                    }
+                    known &= used > void_until;
+                    if known {
+                        expectation.add(depth, used);
+                    }
+                    let holder_entry = self.holders.holder_entry(holder.0);
+                    // The record moves to the position of this request, behind the block before it.
+                    self.pairs.unlink(holder_entry, pair);
+                    self.pairs.link(holder_entry, pair, newer, stamp);
+                    pair
+                }
+                None => {
+                    known = false;
+                    let Some(pair) = self.add(holder.0, *key, newer, stamp) else {
+                        // The rest of the chain would have no parent, so it is left out too.
+                        self.stats.refused += 1;
+                        break;
+                    };
+                    pair
+                }
+            };
+        }
+        if newer == NO_PAIR {
+            return None;
+        }
+        self.holders.note_aging(holder.0, self.stamp);
+        Some(expectation)
+    }
+
+    /// Returns true if a stamp is of the current chain.
+    fn is_current(&self, stamp: u64) -> bool {
+        stamp + STAMPS > self.stamp
+    }
+
     /// Makes all records of a replica void, and starts to remove them.
     fn empty(&mut self, holder: Holder, state: HolderValidity) {
         self.shared.hide(holder.0);
@@ -324,10 +262,10 @@ impl FineIndex {
 
     /// Adds a record just older than `newer`. Returns `None` if only blocks of this chain could
     /// make room.
-    fn add(&mut self, holder: u16, key: u64, newer: u32) -> Option<u32> {
+    fn add(&mut self, holder: u16, key: u64, newer: u32, stamp: u64) -> Option<u32> {
         self.make_room(holder)?;
         let pair = self.pairs.take(key, holder)?;
-        self.pairs.link(self.holders.holder_entry(holder), pair, newer, self.stamp);
+        self.pairs.link(self.holders.holder_entry(holder), pair, newer, stamp);
         if self.blocks.add(&self.pairs, pair, self.holders.universe()).is_err() {
             self.pairs.unlink(self.holders.holder_entry(holder), pair);
             self.pairs.give_back(pair);
@@ -378,7 +316,7 @@ impl FineIndex {
     }
 
     /// Removes a replica's oldest records beyond its capacity. Returns their number.
-    fn trim(&mut self, holder: Holder) -> u64 {
+    pub(super) fn trim(&mut self, holder: Holder) -> u64 {
         let holder_entry = self.holders.holder_entry(holder.0);
         let excess = holder_entry.blocks.saturating_sub(holder_entry.capacity);
         for _ in 0..excess {
@@ -390,7 +328,7 @@ impl FineIndex {
 
     /// Removes a record to make room. Returns `None` if the current request has just used it.
     fn evict(&mut self, pair: u32) -> Option<()> {
-        if pair == NO_PAIR || self.pairs.at(pair).stamp() == self.stamp {
+        if pair == NO_PAIR || self.is_current(self.pairs.at(pair).stamp()) {
             return None;
         }
         self.remove(pair);
@@ -398,7 +336,7 @@ impl FineIndex {
         Some(())
     }
 
-    fn remove(&mut self, pair: u32) {
+    pub(super) fn remove(&mut self, pair: u32) {
         let holder = self.pairs.at(pair).holder;
         self.blocks.remove(&self.pairs, pair, self.holders.universe());
         self.pairs.unlink(self.holders.holder_entry(holder), pair);
@@ -406,7 +344,7 @@ impl FineIndex {
     }
 
     /// Returns a replica's oldest record if it was last used at `stamp` or before.
-    fn oldest_of(&mut self, holder: u16, stamp: u64) -> Option<u32> {
+    pub(super) fn oldest_of(&mut self, holder: u16, stamp: u64) -> Option<u32> {
         let oldest = self.holders.holder_entry(holder).oldest;
         (oldest != NO_PAIR && self.pairs.at(oldest).stamp() <= stamp).then_some(oldest)
     }

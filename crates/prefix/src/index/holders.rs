@@ -26,6 +26,10 @@ pub(super) struct HolderEntry {
     pub(super) capacity: u32,
     /// Stamp up to which inserted blocks have been computed, since a later request was answered.
     pub(super) answered: u64,
+    /// Stamp of the last request sent.
+    pub(super) sent: u64,
+    /// Replies in a row whose blocks the next request did not find cached.
+    pub(super) replies_missed: u8,
     is_aging: bool,
 }
 
@@ -178,6 +182,8 @@ impl HolderEntry {
             capacity_told: capacity,
             capacity,
             answered: 0,
+            sent: 0,
+            replies_missed: 0,
             is_aging: false,
         }
     }

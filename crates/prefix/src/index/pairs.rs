@@ -21,7 +21,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Returns the stamp of the last use, counted in inserts.
+    /// Returns the stamp of the last use.
     pub(super) fn stamp(&self) -> u64 {
         u64::from(self.stamp_high) << 32 | u64::from(self.stamp_low)
     }

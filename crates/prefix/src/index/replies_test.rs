@@ -129,3 +129,73 @@ fn counters_that_show_fewer_hits_shrink_what_a_cache_is_taken_to_hold() {
     }
     assert_eq!(index.stats().pairs, 1_000, "never more than was told");
 }
+
+#[test]
+fn a_reply_is_known_behind_its_prompt_and_goes_before_it() {
+    let (mut index, reader) = FineIndex::new(SMALL);
+    let holder = index.holder(1).unwrap();
+    index.set_capacity(holder, 60);
+    let whole = chain_of(1, 40);
+    index.insert(holder, &whole[..30]);
+    index.extend(holder, &whole, 30);
+    assert_eq!(found(&reader, &whole), BTreeMap::from([(0, 40)]));
+    index.insert(holder, &chain_of(2, 25));
+    assert_eq!(found(&reader, &whole), BTreeMap::from([(0, 35)]), "its end is the oldest");
+    // What was evicted while the reply was written is there with the reply.
+    index.insert(holder, &chain_of(3, 60));
+    assert_eq!(found(&reader, &whole), BTreeMap::new());
+    index.extend(holder, &whole, 30);
+    assert_eq!(found(&reader, &whole), BTreeMap::from([(0, 40)]));
+    let endless = chain_of(4, 100);
+    index.extend(holder, &endless, 30);
+    assert_eq!(found(&reader, &endless), BTreeMap::from([(0, 60)]), "as much as fits");
+    index.extend(holder, &endless, 200);
+    assert_eq!(index.stats().pairs, 60);
+}
+
+#[test]
+fn a_reply_that_the_next_turn_does_not_find_proves_nothing_about_older_blocks() {
+    let (mut index, reader) = FineIndex::new(SMALL);
+    let holder = index.holder(1).unwrap();
+    let [old, whole] = [1, 2].map(|number| chain_of(number, 40));
+    for chain in [&old[..], &whole[..20]] {
+        index.insert(holder, chain);
+        index.correct(holder, chain, 0);
+    }
+    index.extend(holder, &whole, 20);
+    index.insert(holder, &whole);
+    index.correct(holder, &whole, 20);
+    assert_eq!(index.stats().corrections, 0);
+    assert_eq!(found(&reader, &old), BTreeMap::from([(0, 40)]));
+    // A prompt that is missing does, whether a reply followed or not.
+    index.extend(holder, &[&whole[..], &chain_of(3, 5)].concat(), 40);
+    index.insert(holder, &whole);
+    index.correct(holder, &whole, 0);
+    assert_eq!(found(&reader, &old), BTreeMap::new());
+    assert_eq!(index.stats().corrections, 45);
+}
+
+#[test]
+fn replies_that_next_turns_never_find_are_hardly_believed_until_one_is_found() {
+    let (mut index, reader) = FineIndex::new(SMALL);
+    let holder = index.holder(1).unwrap();
+    let mut believed_after = |chats: std::ops::Range<u32>, is_cached: bool| {
+        let mut believed = 0;
+        for chat in chats {
+            let whole = chain_of(chat, 40);
+            index.insert(holder, &whole[..20]);
+            index.correct(holder, &whole[..20], 0);
+            index.extend(holder, &whole, 20);
+            believed += u32::from(found(&reader, &whole)[&0] == 40);
+            index.insert(holder, &whole);
+            index.correct(holder, &whole, if is_cached { 40 } else { 20 });
+        }
+        believed
+    };
+    assert_eq!(believed_after(0..20, true), 20);
+    assert_eq!(believed_after(20..28, false), 8);
+    let some = believed_after(100..200, false);
+    assert!((1..20).contains(&some), "{some}");
+    let most = believed_after(200..300, true);
+    assert!(most > 80, "{most}");
+}
