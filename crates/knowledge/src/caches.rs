@@ -13,6 +13,7 @@ use spillway_upstream::replica::Replica;
 
 use super::address_book::{AddressBook, KnownAddress};
 use super::cache_watch::{CacheWatch, PrefixCacheCounts};
+use super::forwards::Forwards;
 
 /// Least number of this node's prompt tokens with which a replica's counters are compared: fewer
 /// say nothing.
@@ -36,6 +37,10 @@ pub(super) struct Caches {
     replicas: BTreeMap<ReplicaName, Pages>,
     /// Size of a block in bytes.
     block_bytes: usize,
+    /// Prompts that were forwarded to other regions.
+    forwards: Forwards,
+    /// Buffer for the blocks of a prompt and its reply.
+    whole: Vec<u64>,
 }
 
 /// Reports of a replica's pages, and the hits that were expected.
@@ -67,6 +72,8 @@ impl Caches {
             book: AddressBook::default(),
             replicas: BTreeMap::new(),
             block_bytes,
+            forwards: Forwards::new(),
+            whole: Vec::new(),
         }
     }
 
@@ -129,6 +136,30 @@ impl Caches {
 
     /// Takes in a replica's reply to this node.
     pub(super) fn replied(&mut self, replied: &Replied) {
+        self.judge(replied);
+        self.extend(replied);
+    }
+
+    /// Notes that a replica holds the reply that it has written, too.
+    fn extend(&mut self, replied: &Replied) {
+        let (chain, written) = (replied.chain.as_slice(), replied.written.as_slice());
+        let Some(known) = self.book.of_identity(replied.identity) else { return };
+        if written.is_empty() {
+            return;
+        }
+        self.whole.clear();
+        self.whole.extend(chain.iter().chain(written));
+        if let Some(holder) = known.holder {
+            self.index.extend(holder, &self.whole, chain.len());
+        }
+        if let Some(sharing) = &mut self.sharing {
+            let prompt_blocks = u32::try_from(chain.len()).unwrap_or(u32::MAX);
+            sharing.tell_written(known.id, &self.whole, prompt_blocks);
+        }
+    }
+
+    /// Compares a reply's count of cached tokens with the index.
+    fn judge(&mut self, replied: &Replied) {
         let Some(known) = self.book.of_identity(replied.identity) else { return };
         let pages = self.replicas.entry(known.name.clone()).or_default();
         let Some(cached_tokens) = pages.cached_tokens(replied) else { return };
@@ -146,11 +177,19 @@ impl Caches {
         }
     }
 
+    /// Returns what was forwarded to other regions, and the sharing of it.
+    pub(super) fn forwards(&mut self) -> (&mut Forwards, Option<&mut Sharing>) {
+        (&mut self.forwards, self.sharing.as_mut())
+    }
+
     /// Takes in a datagram of another node of the region.
     pub(super) fn heard(&mut self, from: &NodeName, datagram: &[u8], now_ms: u64) {
-        let Self { index, heat, sharing, book, .. } = self;
+        let Self { index, heat, sharing, book, forwards, .. } = self;
         let Some(sharing) = sharing else { return };
         let taken = sharing.handle_datagram(from, datagram, |heard| {
+            if forwards.heard(&heard) {
+                return;
+            }
             let holder = |id| book.of_id(id).and_then(|known| known.holder);
             match heard {
                 SiblingNews::Sent(id, chain) => {
@@ -164,6 +203,11 @@ impl Caches {
                 SiblingNews::Cached(id, chain, blocks) => {
                     if let Some(holder) = holder(id) {
                         index.correct(holder, chain, blocks);
+                    }
+                }
+                SiblingNews::Written(id, chain, prompt_blocks) => {
+                    if let Some(holder) = holder(id) {
+                        index.extend(holder, chain, prompt_blocks as usize);
                     }
                 }
             }
@@ -232,6 +276,7 @@ impl Caches {
     /// Changes the key that prompts are hashed with, and so forgets all that is known.
     pub(super) fn set_epoch(&mut self, epoch: u64) {
         self.index.clear();
+        self.forwards.clear();
         if let Some(heat) = &mut self.heat {
             heat.clear();
         }

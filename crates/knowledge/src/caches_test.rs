@@ -74,6 +74,7 @@ fn replied(replica: &str, chain: &[u64], cached_tokens: Option<u64>) -> Replied 
         identity: identity(replica),
         model: "m".into(),
         chain: BlockHashes::new(chain.to_vec()),
+        written: BlockHashes::default(),
         prompt_bytes: 256 * chain.len() as u32,
         prompt_tokens: Some(prompt_tokens),
         cached_tokens,
@@ -99,6 +100,22 @@ fn a_prompt_is_known_where_it_was_sent_and_nowhere_else() {
     node.send("nobody", &[7]);
     assert_eq!((node.blocks(0, &[1, 2, 3, 4]), node.blocks(1, &[1, 2, 3])), (3, 0));
     assert_eq!(node.blocks(0, &[7]), 0);
+}
+
+#[test]
+fn a_whole_reply_is_known_behind_its_prompt_here_and_at_other_nodes() {
+    let (mut one, mut other) = (Node::new(), Node::new());
+    one.send("b", &[1, 2, 3]);
+    let written = BlockHashes::new(vec![4, 5]);
+    one.caches.replied(&Replied { written, ..replied("b", &[1, 2, 3], Some(0)) });
+    let next = [1, 2, 3, 4, 5, 6];
+    assert_eq!((one.blocks(1, &next), one.blocks(0, &next)), (5, 0));
+    one.tell(&mut other);
+    assert_eq!(other.blocks(1, &next), 5);
+    // The reply is no second request for its prompt.
+    assert!(other.caches.hot_delta(0).is_none());
+    one.caches.replied(&replied("nobody", &[7], Some(0)));
+    assert_eq!(one.blocks(0, &[7]), 0);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod cache_watch;
 mod caches;
 mod context;
 mod epoch;
+mod forwards;
 mod handle;
 mod hot;
 mod published;

@@ -72,8 +72,10 @@ impl KnowledgeTask {
         let (index, reader) = FineIndex::new(config.index);
         gateway.knowledge().set_index(reader, config.prefix.block_bytes as u32);
         let (handle, inbox) = KnowledgeHandle::new();
+        let mut caches = Caches::new(index, config.prefix.block_bytes);
+        gateway.knowledge().set_forwards(caches.forwards().0.reader());
         let task = Self {
-            caches: Caches::new(index, config.prefix.block_bytes),
+            caches,
             config,
             gateway: Arc::clone(gateway),
             workers: workers.to_vec(),
@@ -174,6 +176,14 @@ impl KnowledgeTask {
                 Learning::Sent { identity, chain } => {
                     caches.sent(identity, chain.as_slice(), heat_ms);
                 }
+                Learning::Forwarded { region, chain } => {
+                    let (forwards, sharing) = caches.forwards();
+                    forwards.began(&region, chain.as_slice(), sharing);
+                }
+                Learning::ForwardReplied(reply) => {
+                    let (forwards, sharing) = caches.forwards();
+                    forwards.replied(&reply, sharing);
+                }
                 Learning::Unread { identity, chain } => caches.unread(identity, chain.as_slice()),
                 Learning::Replied(replied) => {
                     caches.replied(&replied);
@@ -218,6 +228,12 @@ impl KnowledgeTask {
     fn publish(&mut self) {
         let gone = self.caches.forget_absent(Instant::now());
         self.forget(&gone);
+        let regions = self.gateway.regions();
+        let forwards = self.caches.forwards().0;
+        if let Some(holders) = forwards.set_regions(regions.others.iter().map(|other| &other.name))
+        {
+            self.gateway.knowledge().replace_forward_holders(Arc::new(holders));
+        }
         // In a block of its own, since the borrow keeps new lists of replicas out.
         let published = {
             let replicas = self.inbox.replicas.borrow();

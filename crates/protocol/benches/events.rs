@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use divan::{Bencher, black_box};
-use spillway_protocol::{EventOptions, EventRelay};
+use spillway_protocol::{EventOptions, EventRelay, ReplyReader, ReplyShape};
 
 const TOKEN: &str = concat!(
     r#"data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","#,
@@ -31,6 +31,20 @@ fn one_event_in_two_chunks(bencher: Bencher<'_, '_>) {
     let (head, tail) = TOKEN.split_at(TOKEN.len() / 2);
     let parts = [head, tail].map(|part| Bytes::from_static(part.as_bytes()));
     relay_each(bencher, false, &parts);
+}
+
+/// Measures reading one event of a reply for the prefix index: like the one before, or with an escape
+/// in its text.
+#[divan::bench(args = [" word", "\\n"], sample_size = 1000)]
+fn one_event_read(bencher: Bencher<'_, '_>, text: &str) {
+    let shape = ReplyShape::Message { has_parts: false };
+    let mut reader = ReplyReader::new(shape, b"[]");
+    let event = TOKEN.replace(" word", text);
+    bencher.bench_local(move || {
+        reader.read_event(black_box(event.as_bytes()), &mut |text| {
+            black_box(text);
+        });
+    });
 }
 
 fn relay_each(bencher: Bencher<'_, '_>, strip_usage: bool, chunks: &[Bytes]) {

@@ -24,6 +24,7 @@ mod plain_path;
 mod prompt;
 mod reference;
 mod reply;
+mod reply_text;
 mod splice;
 mod sse;
 mod trace;
@@ -48,6 +49,7 @@ pub use plain_path::{is_confined, lies_below};
 pub use prompt::{PromptPiece, read_prompt};
 pub use reference::own_target;
 pub use reply::{Usage, response_id_in, usage_in};
+pub use reply_text::{ReplyReader, ReplyShape};
 pub use splice::{
     Changes, SaltField, Segments, UsageWish, change, json_string, replace_model, rewrite, salted,
 };

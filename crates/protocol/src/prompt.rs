@@ -13,6 +13,7 @@ mod writer;
 use std::ops::Range;
 
 use crate::body::{Facts, PromptKind};
+use crate::reply_text::ReplyShape;
 use walk::{PromptMember, Rank, Walk};
 use writer::Writer;
 
@@ -31,11 +32,18 @@ pub enum PromptPiece<'p> {
 ///
 /// Passes nothing if the body has no prompt, or if it continues a stored response: its cache
 /// entries then depend on text that is not in this body.
-pub fn read_prompt(facts: &Facts<'_>, body: &[u8], take: impl FnMut(PromptPiece<'_>)) {
-    let Some((kind, prompt)) = facts.prompt_kind.zip(facts.prompt.clone()) else { return };
+///
+/// Returns the shape in which the prompt goes on with its reply; `None` if no later prompt will
+/// repeat it so.
+pub fn read_prompt(
+    facts: &Facts<'_>,
+    body: &[u8],
+    take: impl FnMut(PromptPiece<'_>),
+) -> Option<ReplyShape> {
+    let (kind, prompt) = facts.prompt_kind.zip(facts.prompt.clone())?;
     // The engine puts a stored conversation before this prompt, which this node cannot see.
     if facts.previous_response_id.is_some() {
-        return;
+        return None;
     }
     let mut writer = Writer::new(body, take);
     for (name, value) in &facts.template {
@@ -54,11 +62,48 @@ pub fn read_prompt(facts: &Facts<'_>, body: &[u8], take: impl FnMut(PromptPiece<
         // Engines put the instructions before the messages, as a first message.
         said_by(&mut writer, b"system", instructions);
     }
-    match kind {
+    let is_text = body[prompt.clone()].first() == Some(&b'"');
+    let shape = match kind {
         PromptKind::Messages | PromptKind::Input => conversation(&mut writer, body, prompt),
-        PromptKind::Prompt | PromptKind::Query => plain(&mut writer, body, prompt),
-    }
+        PromptKind::Prompt | PromptKind::Query => {
+            plain(&mut writer, body, prompt);
+            (is_text && kind == PromptKind::Prompt).then_some(ReplyShape::Text)
+        }
+    };
     writer.finish();
+    shape
+}
+
+/// Writes an item of a reply in the form that it has in a later conversation. Returns `None` if it
+/// holds a file.
+pub(crate) fn write_item(item: &str, to: &mut dyn FnMut(&[u8])) -> Option<()> {
+    let list = ["[", item, "]"].concat();
+    written(list.as_bytes(), to, |writer| {
+        conversation(writer, list.as_bytes(), 0..list.len());
+    })
+}
+
+/// Writes a JSON value without white space outside of strings. Returns `None` if it holds a file.
+pub(crate) fn write_compact(json: &[u8], to: &mut dyn FnMut(&[u8])) -> Option<()> {
+    written(json, to, |writer| writer.compact(0..json.len()))
+}
+
+/// Runs `write` with a writer to `to`. Returns `None` if there was anything but text.
+fn written<'b>(
+    json: &'b [u8],
+    to: &mut dyn FnMut(&[u8]),
+    write: impl FnOnce(&mut Writer<'b, &mut dyn FnMut(PromptPiece<'_>)>),
+) -> Option<()> {
+    let mut is_text = true;
+    let mut take = |piece: PromptPiece<'_>| match piece {
+        PromptPiece::Text(text) => to(text),
+        PromptPiece::Blob(_) => is_text = false,
+    };
+    let take: &mut dyn FnMut(PromptPiece<'_>) = &mut take;
+    let mut writer = Writer::new(json, take);
+    write(&mut writer);
+    writer.finish();
+    is_text.then_some(())
 }
 
 /// Returns the number of elements of an array; 1 for any other value.
@@ -78,19 +123,22 @@ fn has_elements(body: &[u8], json: &Range<usize>) -> bool {
     Walk::into(body, json).peek().is_some()
 }
 
-/// Writes messages, or a text that stands for one message.
+/// Writes messages, or a text that stands for one message. Returns the shape of the reply.
 fn conversation<F: FnMut(PromptPiece<'_>)>(
     writer: &mut Writer<'_, F>,
     body: &[u8],
     json: Range<usize>,
-) {
+) -> Option<ReplyShape> {
+    let mut has_parts = false;
     if body[json.clone()].first() != Some(&b'[') {
-        return said_by(writer, b"user", json);
+        said_by(writer, b"user", json);
+        return Some(ReplyShape::Message { has_parts });
     }
     let mut walk = Walk::into(body, &json);
     match walk.peek() {
         Some(b'{') => {
             while let Some(message) = walk.message() {
+                has_parts = message.has_parts(body);
                 if message.is_plain {
                     writer.copy(message.range);
                 } else {
@@ -98,11 +146,13 @@ fn conversation<F: FnMut(PromptPiece<'_>)>(
                 }
                 writer.mark(b',');
             }
+            return Some(ReplyShape::Message { has_parts });
         }
         // Several inputs of an embedding: the first one counts.
         Some(b'"') => walk.element().into_iter().for_each(|first| said_by(writer, b"user", first)),
         _ => plain(writer, body, json),
     }
+    None
 }
 
 fn said_by<F: FnMut(PromptPiece<'_>)>(

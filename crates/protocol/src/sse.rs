@@ -80,18 +80,26 @@ impl EventRelay {
 
     /// Takes the next chunk from the replica.
     pub fn push(&mut self, chunk: Bytes) {
+        self.push_seen(chunk, |_| {});
+    }
+
+    /// Takes the next chunk from the replica, and shows each event that it completes to `see`;
+    /// `None` for an event that is too long to be held.
+    pub fn push_seen(&mut self, chunk: Bytes, mut see: impl FnMut(Option<&[u8]>)) {
         let mut event_start = 0;
         if self.is_inside_event() {
             let Some(end) = self.boundaries.next_end(&chunk, 0) else {
                 return self.keep(chunk);
             };
             self.keep(chunk.slice(..end));
+            see(self.passing.is_none().then_some(&self.held[..]));
             self.complete();
             event_start = end;
         }
         // Neighbouring events that are kept are handed out as one slice.
         let mut run_start = event_start;
         while let Some(end) = self.boundaries.next_end(&chunk, event_start) {
+            see(Some(&chunk[event_start..end]));
             if !self.judge(&chunk[event_start..end]) {
                 self.send(chunk.slice(run_start..event_start));
                 run_start = end;

@@ -16,6 +16,7 @@ use crate::gateway::Gateway;
 use crate::path::{Renamed, replica_path};
 use crate::prepared::Prepared;
 use crate::prompt::{PromptScope, engine_salt, hash_prompt};
+use crate::reply_hasher::ReplyHasher;
 use crate::salting::Salting;
 use spillway_front::access::Grant;
 use spillway_upstream::connection::RequestBody;
@@ -156,7 +157,8 @@ impl Prepared {
                 let hasher = gateway.prompt_hasher();
                 let salt = engine_salt(&hasher, &facts, original, scope);
                 self.salting = salt.map(|salt| Salting::new(salt, &facts, original, &changes));
-                let prompt = hash_prompt(&hasher, &facts, original, scope);
+                let (prompt, end) = hash_prompt(&hasher, &facts, original, scope);
+                self.reply_hasher = ReplyHasher::of(end, route.spec.policy, &facts, original);
                 let sources = KeySources {
                     headers: &head.headers,
                     user: facts.user.as_deref(),

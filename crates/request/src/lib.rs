@@ -23,6 +23,7 @@ pub mod prepare;
 pub mod prepared;
 pub mod prompt;
 pub mod rates;
+pub mod reply_hasher;
 pub mod salting;
 pub mod steering_answer;
 pub mod stored;

@@ -82,6 +82,7 @@ impl Surroundings<'_> {
             strip_usage: false,
             stored_for: None,
             continuing: None,
+            reply_hasher: None,
             body_wait,
             _reservation: reservation,
             route,

@@ -23,7 +23,8 @@ use crate::local::not_known_yet;
 use crate::methods::check_method;
 use crate::path::{Renamed, replica_path};
 use crate::prepared::Prepared;
-use crate::prompt::{PromptScope, engine_salt, hash_prompt};
+use crate::prompt::{PromptEnd, PromptScope, engine_salt, hash_prompt};
+use crate::reply_hasher::ReplyHasher;
 use crate::salting::Salting;
 use crate::stored::Stored;
 use crate::surroundings::{Contents, Surroundings, no_such_path, refuse_encoding};
@@ -130,7 +131,8 @@ impl Surroundings<'_> {
         };
         let changes = Changes { model: new_model, usage, salt: None };
         let segments = change(&buffered.bytes, &facts, &changes);
-        let contents = self.contents(&facts, &buffered.bytes, &model);
+        let (contents, end) = self.contents(&facts, &buffered.bytes, &model);
+        let reply_hasher = ReplyHasher::of(end, route.spec.policy, &facts, &buffered.bytes);
         let salting = self.salting(&facts, &buffered.bytes, &model, &changes);
         let path = self.head.uri.path();
         let (endpoint, prompt_bytes) = (Endpoint::classify(path), contents.prompt.bytes);
@@ -159,6 +161,7 @@ impl Surroundings<'_> {
             strip_usage: inject && !is_followed,
             stored_for,
             continuing,
+            reply_hasher,
             body_wait: buffered.wait,
             _reservation: buffered.reservation,
             route,
@@ -216,6 +219,7 @@ impl Surroundings<'_> {
             strip_usage: false,
             stored_for: None,
             continuing: None,
+            reply_hasher: None,
             body_wait: buffered.wait,
             _reservation: buffered.reservation,
             route,
@@ -258,13 +262,16 @@ impl Surroundings<'_> {
         Some(Salting::new(salt, facts, body, changes))
     }
 
-    fn contents<'f>(self, facts: &'f Facts<'_>, body: &[u8], model: &ModelName) -> Contents<'f> {
+    fn contents<'f>(
+        self,
+        facts: &'f Facts<'_>,
+        body: &[u8],
+        model: &ModelName,
+    ) -> (Contents<'f>, Option<PromptEnd>) {
         let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
-        Contents {
-            prompt: hash_prompt(&self.gateway.prompt_hasher(), facts, body, scope),
-            output_tokens_max: facts.max_tokens,
-            user: facts.user.as_deref(),
-        }
+        let (prompt, end) = hash_prompt(&self.gateway.prompt_hasher(), facts, body, scope);
+        let (output_tokens_max, user) = (facts.max_tokens, facts.user.as_deref());
+        (Contents { prompt, output_tokens_max, user }, end)
     }
 
     /// Checks that a region may serve the request.

@@ -9,6 +9,7 @@ use spillway_types::{Inquiry, ModelName, ReplicaSlot};
 use crate::continuation_terms::ContinuationTerms;
 use crate::cost::Cost;
 use crate::flavour::Flavour;
+use crate::reply_hasher::ReplyHasher;
 use crate::salting::Salting;
 use crate::target::Target;
 use spillway_front::access::Authenticator;
@@ -48,6 +49,8 @@ pub struct Prepared {
     pub stored_for: Option<ModelName>,
     /// Facts for continuing the stream; `None` if it is not to be continued.
     pub continuing: Option<ContinuationTerms>,
+    /// Hasher of the reply; `None` if no policy goes by caches, or if the reply is not repeated.
+    pub reply_hasher: Option<Box<ReplyHasher>>,
     /// Time that the client took to send its body.
     pub body_wait: Duration,
     /// Memory of the body; released when dropped.

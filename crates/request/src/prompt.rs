@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use spillway_prefix::{PrefixHasher, PrefixStream, Scope};
-use spillway_protocol::{Facts, PromptPiece, read_prompt};
+use spillway_protocol::{Facts, PromptPiece, ReplyShape, read_prompt};
 use spillway_types::{BlockHashes, ModelName, TenantName};
 
 /// Weight of an image or another file, in bytes of text: about the 1,000 tokens that vision models
@@ -22,6 +22,15 @@ pub struct Prompt {
     pub bytes: u32,
 }
 
+/// End of a prompt, where its reply goes on.
+#[derive(Debug)]
+pub struct PromptEnd {
+    /// State of the hash.
+    pub(crate) stream: PrefixStream,
+    /// Shape in which the reply follows.
+    pub(crate) shape: ReplyShape,
+}
+
 /// Scope within which prompts may share cache entries.
 #[derive(Clone, Copy, Debug)]
 pub struct PromptScope<'a> {
@@ -33,15 +42,17 @@ pub struct PromptScope<'a> {
 
 /// Hashes the prompt of `body`, from which `facts` were read. Needs the whole body: engines put
 /// tools and instructions before the messages, and clients mostly send them behind.
+///
+/// Returns the end of the prompt too, where its reply goes on; `None` if no later prompt will repeat the reply.
 #[must_use]
 pub fn hash_prompt(
     hasher: &PrefixHasher,
     facts: &Facts<'_>,
     body: &[u8],
     scope: PromptScope<'_>,
-) -> Prompt {
+) -> (Prompt, Option<PromptEnd>) {
     if facts.prompt.is_none() {
-        return Prompt::default();
+        return (Prompt::default(), None);
     }
     let text = |range: &std::ops::Range<usize>| &body[range.clone()];
     let salt = salt(scope.tenant, facts.cache_salts.each_ref().map(|salt| salt.as_ref().map(text)));
@@ -50,7 +61,7 @@ pub fn hash_prompt(
         Scope { model: scope.model.as_str(), adapter: adapter.unwrap_or_default(), salt: &salt };
     let mut stream = hasher.start(&scope);
     let mut bytes = 0_usize;
-    read_prompt(facts, body, |piece| {
+    let shape = read_prompt(facts, body, |piece| {
         bytes += match piece {
             PromptPiece::Text(text) => {
                 stream.update(text);
@@ -62,7 +73,9 @@ pub fn hash_prompt(
             }
         };
     });
-    Prompt { blocks: stream.finish(), bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let prompt = Prompt { blocks: stream.take_blocks(), bytes };
+    (prompt, shape.map(|shape| PromptEnd { stream, shape }))
 }
 
 /// Returns the salt for engines that keep cache entries of prompts apart; `None` if the tenant
@@ -108,8 +121,10 @@ mod tests {
     use serde_json::{Value, json};
     use spillway_prefix::PrefixConfig;
     use spillway_protocol::read_facts;
+    use spillway_route::Policy;
 
     use super::*;
+    use crate::reply_hasher::ReplyHasher;
 
     fn prompt_of(body: &Value, model: &str, tenant: Option<&str>) -> Prompt {
         let hasher = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()).unwrap();
@@ -117,7 +132,7 @@ mod tests {
         let facts = read_facts(body.as_bytes()).unwrap();
         let (model, tenant) = (ModelName::from(model), tenant.map(TenantName::from));
         let scope = PromptScope { model: &model, tenant: tenant.as_ref() };
-        hash_prompt(&hasher, &facts, body.as_bytes(), scope)
+        hash_prompt(&hasher, &facts, body.as_bytes(), scope).0
     }
 
     fn shared(left: &Prompt, right: &Prompt) -> usize {
@@ -192,5 +207,37 @@ mod tests {
         assert_eq!(left, prompt_of(&with("a"), "m", None));
         assert!((5_000..6_000).contains(&left.bytes), "{}", left.bytes);
         assert_eq!(shared(&left, &right), 4, "the text before it");
+    }
+
+    #[test]
+    fn a_reply_is_hashed_as_the_next_prompt_has_it_and_in_its_scope() {
+        let hasher = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()).unwrap();
+        let (model, tenant) = (ModelName::from("m"), TenantName::from("t"));
+        let said = "It is so. ".repeat(100);
+        let blocks = |tenant: Option<&TenantName>, salt: Option<&str>| {
+            let text = body(json!({ "cache_salt": salt })).to_string();
+            let facts = read_facts(text.as_bytes()).unwrap();
+            let scope = PromptScope { model: &model, tenant };
+            let (prompt, end) = hash_prompt(&hasher, &facts, text.as_bytes(), scope);
+            let policy = Policy::PredictedLatency;
+            let turn = ReplyHasher::of(end, policy, &facts, text.as_bytes());
+            let mut turn = turn.unwrap();
+            let reply = json!({"choices": [{"message": {"content": said}}]}).to_string();
+            turn.piece(reply.as_bytes());
+            (prompt.blocks.as_slice().to_vec(), turn.finish().as_slice().to_vec())
+        };
+        let mut next = body(json!({}));
+        let messages = next["messages"].as_array_mut().unwrap();
+        messages.push(json!({"role": "assistant", "content": said}));
+        messages.push(json!({"role": "user", "content": "x".repeat(300)}));
+        let (prompt, turn) = blocks(None, None);
+        assert!(turn.len() >= 3, "{turn:?}");
+        let next = prompt_of(&next, "m", None);
+        assert!(next.blocks.as_slice().starts_with(&[&prompt[..], &turn].concat()));
+        for (tenant, salt) in [(Some(&tenant), None), (None, Some("s"))] {
+            let (_, other) = blocks(tenant, salt);
+            assert_eq!(other.len(), turn.len());
+            assert!(other.iter().all(|block| !turn.contains(block)));
+        }
     }
 }

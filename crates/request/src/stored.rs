@@ -65,6 +65,7 @@ impl Surroundings<'_> {
             strip_usage: false,
             stored_for: None,
             continuing: None,
+            reply_hasher: None,
             body_wait: buffered.wait,
             _reservation: buffered.reservation,
             route: Arc::clone(route),

@@ -99,7 +99,11 @@ impl KnowledgeMetrics {
                 entries: metric(r, names::HOT_ENTRIES, "Agreed changes of hot blocks"),
                 entry_bytes: metric(r, names::HOT_ENTRY_BYTES, "Bytes of them"),
                 proposals: metric(r, names::HOT_PROPOSALS, "Changes proposed here"),
-                decisions: metric(r, names::HOT_DECISIONS, "Decisions about hot prompts"),
+                decisions: metric(
+                    r,
+                    names::HOT_DECISIONS,
+                    "Decisions between regions that go by caches",
+                ),
             },
         }
     }

@@ -189,7 +189,7 @@ pub const HOT_ENTRIES: &str = "spillway_hot_entries";
 pub const HOT_ENTRY_BYTES: &str = "spillway_hot_entry_bytes";
 /// Changes of hot blocks that this node proposed, by result.
 pub const HOT_PROPOSALS: &str = "spillway_hot_proposals";
-/// Decisions between regions about hot prompts, by way: changed, same.
+/// Decisions between regions that go by caches, by way: changed by what is cached elsewhere, same.
 pub const HOT_DECISIONS: &str = "spillway_hot_decisions";
 /// Part of a limit that this node may use now, by limit and kind.
 pub const LIMIT_SHARE: &str = "spillway_limit_share";

@@ -1,6 +1,7 @@
 //! Knowledge about prefix caches: exact blocks in this region, hot blocks in other regions.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -29,6 +30,10 @@ pub struct Knowledge {
     /// Prefix index of this region and the bytes of prompt in a block.
     index: OnceLock<(IndexReader, u32)>,
     hot: ArcSwap<HotView>,
+    /// Index of what was forwarded to other regions.
+    forwards: OnceLock<IndexReader>,
+    /// Number of each other region in that index.
+    forward_holders: ArcSwap<BTreeMap<RegionName, Holder>>,
     learned: Notify,
     counts: KnowledgeCounts,
 }
@@ -52,6 +57,16 @@ impl Knowledge {
     /// Replaces the hot blocks of other regions.
     pub fn replace_hot(&self, hot: Arc<HotView>) {
         self.hot.store(hot);
+    }
+
+    /// Sets the index of what was forwarded to other regions; only the first call has an effect.
+    pub fn set_forwards(&self, index: IndexReader) {
+        drop(self.forwards.set(index));
+    }
+
+    /// Replaces the numbers of the other regions in that index.
+    pub fn replace_forward_holders(&self, holders: Arc<BTreeMap<RegionName, Holder>>) {
+        self.forward_holders.store(holders);
     }
 
     /// Returns the bytes of prompt in a block.
@@ -88,6 +103,18 @@ impl Knowledge {
         let mut depths = [0; HOT_REGIONS_MAX];
         view.lookup(inquiry.prefix.as_slice(), &mut depths);
         CachedElsewhere { view, depths }
+    }
+
+    /// Returns how much of the request's prompt was forwarded to other regions before. Never blocks.
+    pub fn look_up_forwards(&self, inquiry: &Inquiry) -> Forwarded {
+        let chain = inquiry.prefix.as_slice();
+        let holders = self.forward_holders.load();
+        let Some(index) = self.forwards.get().filter(|_| !chain.is_empty()) else {
+            return Forwarded { cached: Cached::NOTHING, holders };
+        };
+        let mut matches = SCRATCH.take();
+        index.lookup(chain, &mut matches);
+        Forwarded { cached: Cached { matches: Some(matches) }, holders }
     }
 
     /// Returns the predicted time to prefill the uncached part of the request's prompt, in
@@ -168,6 +195,25 @@ impl Drop for Cached {
         if let Some(matches) = self.matches.take() {
             SCRATCH.set(matches);
         }
+    }
+}
+
+/// Blocks of one prompt that were forwarded to other regions before, and are probably cached there.
+#[derive(Debug)]
+pub struct Forwarded {
+    cached: Cached,
+    holders: Guard<Arc<BTreeMap<RegionName, Holder>>>,
+}
+
+impl Forwarded {
+    /// Returns the number of leading blocks that were forwarded to a region.
+    pub fn blocks(&self, region: &RegionName) -> u32 {
+        self.cached.blocks(self.holders.get(region).copied())
+    }
+
+    /// Returns true if any block was forwarded to any region.
+    pub fn is_any(&self) -> bool {
+        self.cached.longest() > 0
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spillway_types::{BlockHashes, End, ModelName, Prediction};
+use spillway_types::{BlockHashes, End, ModelName, Prediction, RegionName};
 
 /// Message of the data path to the task that keeps the prefix index and the latency models. Holds
 /// hashes only, never a prompt.
@@ -26,6 +26,32 @@ pub enum Learning {
     },
     /// A replica of this region replied, or was given up: the client left, or the time was up.
     Replied(Box<Replied>),
+    /// Another region has begun to reply to a request with these blocks.
+    Forwarded {
+        /// The region.
+        region: RegionName,
+        /// The prompt's blocks; never empty.
+        chain: BlockHashes,
+    },
+    /// The reply of another region has ended whole.
+    ForwardReplied(Box<ForwardReplied>),
+}
+
+/// Whole reply of another region, as far as it tells about the caches there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForwardReplied {
+    /// The region.
+    pub region: RegionName,
+    /// The prompt's blocks; never empty.
+    pub chain: BlockHashes,
+    /// Blocks of the reply behind those of the prompt; empty if they are not known.
+    pub written: BlockHashes,
+    /// Size of the prompt in bytes as it was hashed.
+    pub prompt_bytes: u32,
+    /// Tokens of the prompt; `None` if the reply did not say.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens of the prompt served from the replica's cache; `None` if the reply did not say.
+    pub cached_tokens: Option<u64>,
 }
 
 /// A replica's reply, as far as it tells about caches and speed.
@@ -37,6 +63,9 @@ pub struct Replied {
     pub model: ModelName,
     /// The prompt's blocks; empty if the prompt has no full block.
     pub chain: BlockHashes,
+    /// Blocks of the reply, as the next prompt will have them behind those of this one. Empty if the
+    /// reply was not whole, if no prompt will repeat it, or if it has no full block.
+    pub written: BlockHashes,
     /// Size of the prompt in bytes as it was hashed.
     pub prompt_bytes: u32,
     /// Tokens of the prompt; `None` if the reply did not say.

@@ -54,5 +54,6 @@ mod splits;
 mod tenant_share;
 mod timeouts;
 mod tls;
+mod turns;
 mod upstream;
 mod versions;

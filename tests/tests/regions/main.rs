@@ -6,6 +6,7 @@ mod deadlines;
 mod dns;
 mod failure;
 mod forwarding;
+mod forwards;
 mod gate;
 mod grpc;
 #[path = "../node/grpc_calls.rs"]

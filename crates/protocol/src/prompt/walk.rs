@@ -37,6 +37,14 @@ pub(super) struct Message<'w> {
     pub(super) is_plain: bool,
 }
 
+impl Message<'_> {
+    /// Returns true if the content is a list of parts.
+    pub(super) fn has_parts(&self, body: &[u8]) -> bool {
+        let content = self.members.iter().rfind(|member| member.rank == Rank::Content);
+        content.is_some_and(|content| body.get(content.value.start) == Some(&b'['))
+    }
+}
+
 /// Place of an object's member.
 #[derive(Clone, Debug)]
 pub(super) struct PromptMember {
