@@ -18,7 +18,7 @@ const TRUST_HALF_LIFE: Duration = Duration::from_secs(30);
 /// reply. Samples below pull the average down with the time constant of its decay, however many
 /// there are.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PeakEwma(Option<LatencyAverage>);
+pub struct PeakEwma(Option<LatencyAverage>);
 
 #[derive(Clone, Copy, Debug)]
 struct LatencyAverage {
@@ -27,7 +27,8 @@ struct LatencyAverage {
 }
 
 impl PeakEwma {
-    pub(crate) fn record(&mut self, now: Instant, time: Duration) {
+    /// Adds the time to first byte of a reply that began at `now`.
+    pub fn record(&mut self, now: Instant, time: Duration) {
         let sample = time.as_secs_f64() * 1000.0;
         let kept = self.0.map_or(sample, |average| {
             let age = now.saturating_duration_since(average.at);
@@ -38,7 +39,8 @@ impl PeakEwma {
     }
 
     /// Returns the average in milliseconds. Its trust fades with the age of the newest sample.
-    pub(crate) fn reading(&self, now: Instant) -> Reading {
+    #[must_use]
+    pub fn reading(&self, now: Instant) -> Reading {
         self.0.map_or(Reading::UNKNOWN, |average| {
             let age = now.saturating_duration_since(average.at);
             Reading { value: average.ms as f32, trust: trust(age, Duration::ZERO, TRUST_HALF_LIFE) }

@@ -45,6 +45,7 @@ pub use announcement::{Announcement, AnnouncementConfig};
 pub use config::{CircuitBreakerConfig, FleetConfig, HealthConfig, StandbyConfig};
 pub use fleet::{Action, Fleet, UnknownReplicaError};
 pub use input::{Check, CheckError, CheckPeriods, DrainReason, Live, MemberSpec, Order};
+pub use latency::PeakEwma;
 pub use queue_reports::QueueReports;
 pub use region_circuit_breaker::{RegionCircuitBreaker, RegionPass, RegionTally};
 pub use region_load::{RegionLoad, ReplicaNow, with_nodes};

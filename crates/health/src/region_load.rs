@@ -28,6 +28,8 @@ pub struct ReplicaNow<'a> {
     pub started: u64,
     /// In-flight requests of the region's other nodes at the replica, by their reports.
     pub in_flight_elsewhere: u32,
+    /// Prompt tokens that the replica still has to read for all nodes of the region, as predicted.
+    pub pending_tokens: u32,
     /// Limit of in-flight requests; `u32::MAX` for no limit.
     pub in_flight_max: u32,
     /// Signals about the replica's load.
@@ -68,6 +70,7 @@ struct LoadPart {
     capacity: Option<f32>,
     rate_per_s: Option<f32>,
     kv_use: Option<f32>,
+    pending_tokens: u32,
 }
 
 impl RegionLoad {
@@ -128,6 +131,7 @@ impl RegionLoad {
             capacity,
             rate_per_s: seen.rate_per_s,
             kv_use: kv_use.is_known().then_some(kv_use.value),
+            pending_tokens: replica.pending_tokens,
         }
     }
 }
@@ -179,6 +183,8 @@ fn sum(parts: &[LoadPart]) -> ModelLoad {
         rate_per_s,
         kv_use: parts.iter().filter_map(|part| part.kv_use).reduce(f32::min),
         wait_ms,
+        replicas: u32::try_from(parts.len()).unwrap_or(u32::MAX),
+        pending_tokens: parts.iter().map(|part| part.pending_tokens as f32).reduce(f32::min),
         shed: ShedState::Open,
     }
 }
@@ -233,6 +239,7 @@ mod tests {
                 in_flight,
                 started,
                 in_flight_elsewhere,
+                pending_tokens: 0,
                 in_flight_max,
                 signals,
             }

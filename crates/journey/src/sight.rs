@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
 use spillway_route::{
-    Access, Group, HoldTime, Loads, OwnRegion, RegionCandidate, SpillTerms, Waiting,
+    Access, ByRegion, Group, HoldTime, Loads, OwnRegion, RegionCandidate, SpillTerms, Waiting,
 };
 use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
 
@@ -160,7 +159,7 @@ pub trait RegionSight {
         &self,
         model: &ModelName,
         access: &dyn Fn(&RegionName) -> Access,
-    ) -> SmallVec<[RegionCandidate; 8]>;
+    ) -> ByRegion<RegionCandidate>;
 
     /// Returns the name of another region.
     fn region(&self, index: usize) -> &RegionName;
@@ -185,7 +184,11 @@ pub trait RegionSight {
 
     /// Returns the leading blocks of the prompt that each other region holds, by its index; `None` if
     /// no region holds any.
-    fn hot_blocks(&self) -> Option<SmallVec<[u32; 8]>>;
+    fn hot_blocks(&self) -> Option<ByRegion<u32>>;
+
+    /// Returns the leading blocks of the prompt that this region's nodes forwarded to each other
+    /// region before, by its index; `None` if they forwarded none.
+    fn forwarded_blocks(&self) -> Option<ByRegion<u32>>;
 
     /// Returns the milliseconds to read the uncached part of the prompt at this speed.
     fn prefill_ms(&self, cached_blocks: u32, speed: &Speed) -> f32;

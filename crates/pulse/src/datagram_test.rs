@@ -26,6 +26,8 @@ fn region() -> Datagram {
         rate_per_s: Some(12.5),
         kv_use: Some(0.75),
         wait_ms: Some(480.0),
+        replicas: 4,
+        pending_tokens: Some(3_000.0),
         shed: ShedState::Reserved,
     };
     let entry = |name: &str, load| ModelEntry::new(NameId::of_model(&name.into()), load);
@@ -65,7 +67,7 @@ fn the_bytes_are_those_on_file() {
 #[test]
 fn a_line_of_usual_numbers_is_short() {
     let Body::Region(report) = region().body else { unreachable!() };
-    assert_eq!(payload_bytes(&report.entries[0]).unwrap(), 11);
+    assert_eq!(payload_bytes(&report.entries[0]).unwrap(), 15);
     let Body::Sibling { report, .. } = sibling().body else { unreachable!() };
     assert_eq!(payload_bytes(&report.entries[0]).unwrap(), 14);
 }

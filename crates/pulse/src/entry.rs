@@ -43,6 +43,8 @@ pub(crate) struct ModelEntry {
     rate: u16,
     kv_use: u16,
     wait: u16,
+    replicas: u16,
+    pending: u16,
     shed: u8,
 }
 
@@ -56,6 +58,8 @@ impl ModelEntry {
             rate: RATE.code_if_known(load.rate_per_s),
             kv_use: SHARE.code_if_known(load.kv_use),
             wait: WAIT.code_if_known(load.wait_ms),
+            replicas: u16::try_from(load.replicas).unwrap_or(u16::MAX),
+            pending: COUNT.code_if_known(load.pending_tokens),
             shed: match load.shed {
                 ShedState::Open => 0,
                 ShedState::Reserved => 1,
@@ -73,6 +77,8 @@ impl ModelEntry {
             rate_per_s: RATE.value(self.rate),
             kv_use: SHARE.value(self.kv_use),
             wait_ms: WAIT.value(self.wait),
+            replicas: self.replicas.into(),
+            pending_tokens: COUNT.value(self.pending),
             shed: match self.shed {
                 0 => ShedState::Open,
                 1 => ShedState::Reserved,
@@ -88,13 +94,14 @@ impl ReportEntry for ModelEntry {
     }
 
     fn print(&self, fingerprint: &mut Fingerprint) {
-        let codes = [self.queued, self.running, self.capacity, self.rate, self.kv_use, self.wait];
+        let Self { queued, running, capacity, rate, kv_use, wait, replicas, pending, .. } = *self;
+        let codes = [queued, running, capacity, rate, kv_use, wait, replicas, pending];
         codes.iter().for_each(|code| fingerprint.add((*code).into()));
         fingerprint.add(self.shed.into());
     }
 
     fn change_from(&self, before: &Self) -> f32 {
-        if self.shed != before.shed {
+        if self.shed != before.shed || self.replicas != before.replicas {
             return AT_ONCE;
         }
         // The third number is the usual size: a change of a tenth of it is worth a report.
@@ -105,6 +112,7 @@ impl ReportEntry for ModelEntry {
             change(RATE, 5.0, before.rate, self.rate),
             change(SHARE, 0.5, before.kv_use, self.kv_use),
             change(WAIT, 200.0, before.wait, self.wait),
+            change(COUNT, 20_000.0, before.pending, self.pending),
         ]
         .into_iter()
         .fold(0.0, f32::max)

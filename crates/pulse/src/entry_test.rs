@@ -21,8 +21,8 @@ fn queued(queued: f32) -> ModelLoad {
 }
 
 fn codes() -> impl Strategy<Value = ModelEntry> {
-    (any::<[u16; 6]>(), any::<u8>()).prop_map(
-        |([queued, running, capacity, rate, kv, wait], shed)| ModelEntry {
+    (any::<[u16; 8]>(), any::<u8>()).prop_map(
+        |([queued, running, capacity, rate, kv, wait, replicas, pending], shed)| ModelEntry {
             id: id(),
             queued,
             running,
@@ -30,6 +30,8 @@ fn codes() -> impl Strategy<Value = ModelEntry> {
             rate,
             kv_use: kv,
             wait,
+            replicas,
+            pending,
             shed,
         },
     )
@@ -109,11 +111,19 @@ fn a_load_that_is_all_known_comes_back() {
         rate_per_s: Some(0.0),
         kv_use: Some(0.5),
         wait_ms: Some(0.0),
+        replicas: 5,
+        pending_tokens: Some(0.0),
         shed: ShedState::Shedding,
     };
     assert_eq!(model(load).load(), load);
-    let unknown =
-        ModelLoad { capacity: None, rate_per_s: None, kv_use: None, wait_ms: None, ..load };
+    let unknown = ModelLoad {
+        capacity: None,
+        rate_per_s: None,
+        kv_use: None,
+        wait_ms: None,
+        pending_tokens: None,
+        ..load
+    };
     assert_eq!(model(unknown).load(), unknown);
 }
 

@@ -107,7 +107,9 @@ fn prompt_datagram(input: &[u8]) {
     let Ok(bytes) = encode(&frame) else { return };
     for _ in 0..2 {
         let told = sharing.handle_datagram(&NodeName::from("b"), &bytes, |heard| {
-            let (SiblingNews::Sent(_, blocks) | SiblingNews::Cached(_, blocks, _)) = heard;
+            let (SiblingNews::Sent(_, blocks)
+            | SiblingNews::Cached(_, blocks, _)
+            | SiblingNews::Written(_, blocks, _)) = heard;
             assert!(blocks.len() <= most, "{} blocks", blocks.len());
         });
         drop(told);

@@ -23,6 +23,12 @@ impl NameId {
         Self::of(&["replica", name.as_str()])
     }
 
+    /// Returns the id of a region.
+    #[must_use]
+    pub fn of_region(name: &RegionName) -> Self {
+        Self::of(&["region", name.as_str()])
+    }
+
     /// Returns the id of a node in its region.
     pub(crate) fn of_node(region: &RegionName, node: &NodeName) -> Self {
         Self::of(&["node", region.as_str(), node.as_str()])

@@ -97,6 +97,7 @@ fn own() -> OwnRegion {
         guests: 0,
         nodes: 4,
         prefill_ms: 0.0,
+        stall_ms: 0.0,
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
@@ -110,10 +111,12 @@ fn others(regions: usize, shed: ShedState) -> Vec<RegionCandidate> {
         report: report(10.0 + (index % 13) as f32, shed),
         rtt_ms: 60.0 + (index * 37 % 101) as f32,
         prefill_ms: 0.0,
+        stall_ms: 20.0,
+        pending_ms: 10.0,
+        is_shared: false,
         price_ms: (index % 3) as f32,
         weight_permille: RAMP_FULL,
         ramp_permille: RAMP_FULL,
-        is_current: false,
         is_home: false,
         home_ms: 0.0,
     };
@@ -128,6 +131,8 @@ fn report(running: f32, shed: ShedState) -> RegionReport {
         rate_per_s: Some(running),
         kv_use: Some(0.5),
         wait_ms: None,
+        replicas: 8,
+        pending_tokens: Some(1_000.0),
         shed,
     };
     RegionReport { load, age_ms: 120.0, sent: 2, ended: 1 }

@@ -130,9 +130,12 @@ fn a_term_that_is_only_known_from_reports_makes_no_herds_on_its_own() {
 #[test]
 fn a_replica_that_recovers_gets_its_share_again() {
     for policy in BY_LATENCY {
+        // This one tries the replica again when what it learned of it is too old to be trusted.
+        let is_patient = policy == Policy::PredictedLatency;
+        let seconds = if is_patient { [30, 240, 300] } else { [30, 60, 120] };
         let results = run(&Scenario {
             service_ms: [vec![1_000, 100, 100, 100], vec![100; 4]],
-            seconds: [30, 60, 120],
+            seconds,
             ..healthy(policy, 2)
         });
         assert!(results.share(0) > 0.2, "{policy}: it got {}", results.share(0));

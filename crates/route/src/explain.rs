@@ -189,13 +189,17 @@ mod tests {
             let Plan::Attempt(attempt) = decided else { return Ok(()) };
             prop_assume!(attempt.reason == Reason::Soonest);
             let chosen = weighed.iter().find(|one| one.slot == attempt.slot).unwrap();
-            if chosen.fit != Fit::Fits {
+            let is_cached = 2 * chosen.cached_tokens >= chosen.prompt_tokens;
+            if chosen.fit == Fit::Full {
+                prop_assert!(is_cached, "{chosen:?}");
+            } else if chosen.fit != Fit::Fits {
                 prop_assert!(weighed.iter().all(|one| one.fit != Fit::Fits
                     || one.obstacle == Some(Obstacle::Busy)));
                 return Ok(());
             }
             for other in &weighed {
-                let is_choice = other.obstacle == Some(Obstacle::NotChosen);
+                let is_choice =
+                    other.obstacle == Some(Obstacle::NotChosen) && other.fit == Fit::Fits;
                 prop_assert!(!is_choice || chosen.total_ms <= other.total_ms, "{other:?}");
             }
         }

@@ -55,6 +55,14 @@ impl Group {
         &self.candidates
     }
 
+    /// Returns the cost of reading a prompt to each request that runs at a replica, as a part of the
+    /// reading time ([`PredictedTuning::kappa`]); 0 if that is no number.
+    #[must_use]
+    pub fn kappa(&self) -> f32 {
+        let kappa = self.predicted.kappa;
+        if kappa.is_finite() { kappa.max(0.0) } else { 0.0 }
+    }
+
     /// Returns the settings of predictions.
     pub(crate) fn predicted(&self) -> &PredictedTuning {
         &self.predicted

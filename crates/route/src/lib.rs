@@ -69,7 +69,7 @@ pub use retry_budget::{RetryBudget, RetryBudgetConfig};
 pub use shed_reason::ShedReason;
 pub use slo_probes::SloProbes;
 pub use spill::{
-    Access, CountHistory, Guest, HOPS_MAX, Judged, Objection, OwnRegion, RegionCandidate,
+    Access, ByRegion, CountHistory, Guest, HOPS_MAX, Judged, Objection, OwnRegion, RegionCandidate,
     RegionReport, SpillCost, SpillPlan, SpillReason, SpillTerms, SpillVerdict, TrafficHistory,
     Waiting, admit_guest, ramp_permille, shed_state, spill,
 };

@@ -24,7 +24,7 @@ pub use guests::{Guest, admit_guest, shed_state};
 pub use ramp::ramp_permille;
 pub use region::{Access, OwnRegion, RegionCandidate, RegionReport, Waiting};
 pub use terms::SpillTerms;
-pub use verdict::{Judged, Objection, SpillPlan, SpillReason, SpillVerdict};
+pub use verdict::{ByRegion, Judged, Objection, SpillPlan, SpillReason, SpillVerdict};
 
 use crate::Moment;
 use weighing::Weighing;
@@ -37,8 +37,8 @@ pub const HOPS_MAX: u8 = 1;
 /// Decides where a request goes that was not sent to a replica yet.
 ///
 /// - A request of a session goes to the session's home region if that shows room.
-/// - An own region with room serves, unless another one has so much more of the prompt cached that
-///   it is sooner, including the network ([`SpillTerms::gain_min_ms`]).
+/// - An own region with room serves, unless another one with room costs clearly less, including the
+///   network ([`SpillTerms::gain_min_ms`]).
 /// - Else the request goes to the region that shows room at the least cost, if that is less than
 ///   the cost of waiting here. A region without replicas forwards to any.
 /// - Else it waits in this node's queue, if that has room and the request outlives the wait.
@@ -57,7 +57,7 @@ pub const HOPS_MAX: u8 = 1;
 /// replicas.
 ///
 /// `O(regions)`, plus a sort of the cheaper regions. Allocates nothing if the own region has room
-/// and keeps the request ([`OwnRegion::keeps`]), nor for up to 8 other regions.
+/// and keeps the request ([`OwnRegion::keeps`]), nor for up to 64 other regions.
 #[must_use]
 pub fn spill(
     inquiry: &Inquiry,

@@ -117,7 +117,7 @@ impl Default for PredictedTuning {
             goal: Goal::FirstToken,
             push: Push::Fit,
             kappa: 0.3,
-            crowding: 0.005,
+            crowding: 0.001,
             output_tokens: 256,
             session_ms: 100.0,
             doubt_ms: 5.0,

@@ -19,6 +19,10 @@ pub struct ModelLoad {
     pub kv_use: Option<f32>,
     /// Milliseconds that a request arriving now would wait for its turn; `None` if unknown.
     pub wait_ms: Option<f32>,
+    /// Replicas that take requests; 0 if unknown. A region without any reports a capacity of 0.
+    pub replicas: u32,
+    /// Prompt tokens still to be read at the replica that has the fewest; `None` if unknown.
+    pub pending_tokens: Option<f32>,
     /// Which requests for the model the region accepts.
     pub shed: ShedState,
 }
@@ -35,6 +39,13 @@ impl ModelLoad {
     #[must_use]
     pub fn is_unserved(&self) -> bool {
         self.capacity == Some(0.0) && self.shed == ShedState::Shedding && self.running == 0.0
+    }
+
+    /// Returns the requests that are worked on at each replica, on average; 0 if the number of
+    /// replicas is unknown.
+    #[must_use]
+    pub fn running_each(&self) -> f32 {
+        if self.replicas == 0 { 0.0 } else { self.running / self.replicas as f32 }
     }
 
     /// Returns true if nothing waits and more than half of a known capacity is free.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use smallvec::SmallVec;
 use spillway_journey::Room;
 use spillway_route::{
-    Access, Candidate, OwnRegion, RegionCandidate, RegionReport, SpillTerms, Waiting,
+    Access, ByRegion, Candidate, OwnRegion, RegionCandidate, RegionReport, SpillTerms, Waiting,
 };
 use spillway_types::{
     Country, ModelLoad, ModelName, RegionName, Residency, ShedState, Speed, Steering,
@@ -295,6 +294,7 @@ impl Regions {
             guests: 0,
             nodes: known.map_or(1, |known| known.nodes),
             prefill_ms: 0.0,
+            stall_ms: 0.0,
             first_token_ms_max: None,
             late_ms: None,
             price_ms: self.own_terms.price_ms,
@@ -308,7 +308,7 @@ impl Regions {
         model: &ModelName,
         residency: &Residency,
         answered: impl Fn(&RegionName) -> Access,
-    ) -> SmallVec<[RegionCandidate; 8]> {
+    ) -> ByRegion<RegionCandidate> {
         let passed_ms = self.at.elapsed().as_secs_f32() * 1e3;
         let candidate = |other: &OtherRegion| {
             let known = other.models.get(model);
@@ -326,10 +326,12 @@ impl Regions {
                     .unwrap_or_default(),
                 rtt_ms: other.rtt_ms,
                 prefill_ms: 0.0,
+                stall_ms: 0.0,
+                pending_ms: 0.0,
+                is_shared: false,
                 price_ms: other.terms.price_ms,
                 weight_permille: other.terms.weight_permille,
                 ramp_permille: other.ramp_permille,
-                is_current: false,
                 is_home: false,
                 home_ms: 0.0,
             }

@@ -86,6 +86,9 @@ async fn held_on(replica: &Scripted, mut kept: Wire) -> Wire {
     fresh.unwrap_or(kept)
 }
 
+/// Route on which regions do not compare what reading the prompt holds up: only room counts.
+const BY_REQUESTS: &str = "[[route]]\nname = \"llm\"\npolicy = \"least_connections\"\n";
+
 #[tokio::test]
 async fn a_limit_that_is_a_guess_sends_nobody_away() {
     let cluster = Cluster::new(&["home", "away"]);
@@ -96,7 +99,7 @@ async fn a_limit_that_is_a_guess_sends_nobody_away() {
         let url = format!("http://{}", engine.addresses()[0]);
         // One report, of a calm engine.
         let lines = "kind = \"vllm\"\nmetrics.period_ms = 60000";
-        let setup = Setup::new().replica_with(&format!("r{index}"), &url, lines);
+        let setup = Setup::new().table(BY_REQUESTS).replica_with(&format!("r{index}"), &url, lines);
         nodes.push(cluster.start(index, setup).await);
         engines.push(engine);
     }

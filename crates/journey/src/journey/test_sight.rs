@@ -5,10 +5,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
 use spillway_route::{
-    Access, Candidate, Group, HoldTime, KeptShare, Loads, OwnRegion, Policy, RegionCandidate,
-    RegionReport, SpillTerms, Waiting,
+    Access, ByRegion, Candidate, Group, HoldTime, KeptShare, Loads, OwnRegion, Policy,
+    RegionCandidate, RegionReport, SpillTerms, Waiting,
 };
 use spillway_types::{
     BlockHashes, Deadline, Inquiry, ModelLoad, ModelName, RAMP_FULL, RegionName, ReplicaSlot,
@@ -55,8 +54,10 @@ pub(super) struct TestRegion {
     pub(super) capacity: f32,
     pub(super) running: f32,
     pub(super) rtt_ms: f32,
-    /// Leading blocks of the prompt in its caches.
+    /// Leading blocks of the prompt in its caches, as all regions know.
     pub(super) hot: u32,
+    /// Leading blocks of the prompt that were forwarded there.
+    pub(super) forwarded: u32,
 }
 
 /// Everything that a decision may know, as data.
@@ -223,6 +224,7 @@ impl TestRegion {
             running: 0.0,
             rtt_ms: 20.0,
             hot: 0,
+            forwarded: 0,
         }
     }
 }
@@ -411,6 +413,7 @@ impl RegionSight for TestSight {
             guests: 0,
             nodes: 1,
             prefill_ms: 0.0,
+            stall_ms: 0.0,
             price_ms: 0.0,
             weight_permille: 1_000,
             first_token_ms_max: None,
@@ -421,7 +424,7 @@ impl RegionSight for TestSight {
         &self,
         _model: &ModelName,
         access: &dyn Fn(&RegionName) -> Access,
-    ) -> SmallVec<[RegionCandidate; 8]> {
+    ) -> ByRegion<RegionCandidate> {
         let candidate = |region: &TestRegion| RegionCandidate {
             access: match region.may_serve && region.is_reachable {
                 true => access(&region.name),
@@ -437,10 +440,12 @@ impl RegionSight for TestSight {
             },
             rtt_ms: region.rtt_ms,
             prefill_ms: 0.0,
+            stall_ms: 0.0,
+            pending_ms: 0.0,
+            is_shared: false,
             price_ms: 0.0,
             weight_permille: 1_000,
             ramp_permille: 1_000,
-            is_current: false,
             is_home: false,
             home_ms: 0.0,
         };
@@ -467,9 +472,13 @@ impl RegionSight for TestSight {
     fn speed(&self, _index: usize, _model: &ModelName) -> Option<Speed> {
         Some(Speed { trust: 1.0, ..Speed::UNKNOWN })
     }
-    fn hot_blocks(&self) -> Option<SmallVec<[u32; 8]>> {
+    fn hot_blocks(&self) -> Option<ByRegion<u32>> {
         let is_any = self.regions.iter().any(|region| region.hot > 0);
         is_any.then(|| self.regions.iter().map(|region| region.hot).collect())
+    }
+    fn forwarded_blocks(&self) -> Option<ByRegion<u32>> {
+        let is_any = self.regions.iter().any(|region| region.forwarded > 0);
+        is_any.then(|| self.regions.iter().map(|region| region.forwarded).collect())
     }
     fn prefill_ms(&self, cached_blocks: u32, _speed: &Speed) -> f32 {
         (1_000.0 - 100.0 * cached_blocks as f32).max(0.0)

@@ -2,10 +2,9 @@
 
 use std::time::Instant;
 
-use smallvec::SmallVec;
 use spillway_route::{
-    Attempt, Degraded, Moment, OwnRegion, PlanError, RegionCandidate, ShedReason, SpillPlan,
-    SpillReason, SpillVerdict, Waiting, late_ms, spill,
+    Attempt, ByRegion, Degraded, Moment, OwnRegion, PlanError, RegionCandidate, ShedReason,
+    SpillPlan, SpillReason, SpillVerdict, Waiting, late_ms, spill,
 };
 use spillway_types::{ModelName, RegionName, Speed};
 
@@ -24,10 +23,10 @@ const CONVERSATION_MS: f32 = 100.0;
 #[derive(Clone, Debug)]
 struct Scales {
     own: OwnRegion,
-    others: SmallVec<[RegionCandidate; 8]>,
+    others: ByRegion<RegionCandidate>,
     /// Milliseconds to read the prompt in each of the others if nothing were cached there; empty if
     /// nothing is.
-    cold_ms: SmallVec<[f32; 8]>,
+    cold_ms: ByRegion<f32>,
     /// True if the own region is evacuated, and would otherwise serve.
     is_leaving: bool,
 }
@@ -124,23 +123,22 @@ impl Journey {
             // none.
             own.replicas = 0;
         }
-        let (others, cold_ms) = (SmallVec::new(), SmallVec::new());
+        let (others, cold_ms) = (ByRegion::new(), ByRegion::new());
         let mut scales = Scales { own, others, cold_ms, is_leaving };
         if sight.is_alone() || sight.regions_asked_max() == 0 {
             return scales;
         }
-        let hot = self.cached_longest.and_then(|_| sight.hot_blocks());
-        if scales.own.has_room() && hot.is_none() && sight.session_region().is_none() {
-            // Nothing could be gained elsewhere.
+        let is_alike = self.cached_longest.is_none();
+        if scales.own.has_room() && is_alike && sight.session_region().is_none() {
+            // Nothing is known that could make another region better.
             return scales;
         }
         let asked_max = sight.regions_asked_max();
         let access = |region: &RegionName| self.refusals.access(region, asked_max);
         scales.others = sight.others(model, &access);
-        add_homes(&mut scales, model, sight);
-        if self.cached_longest.is_some() {
-            let own_speed = own_speed(model, planned, sight);
-            add_prefill(&mut scales, hot.as_deref(), model, own_speed, sight);
+        add_homes(&mut scales, sight);
+        if !is_alike {
+            add_reading(&mut scales, model, own_speed(model, planned, sight), sight);
         }
         scales
     }
@@ -181,27 +179,33 @@ impl Journey {
             Err(_) => own.replicas = 0,
         }
         own.late_ms = self.late_ms(planned, sight, now);
-        own.prefill_ms = self.own_prefill_ms(model, planned, sight, own.has_room());
+        self.add_own_reading(&mut own, model, planned, sight);
         if is_by_request(sight.permission()) { own } else { outside_residency(own) }
     }
 
-    /// Returns the milliseconds to read the prompt here. At the chosen replica: with its wait, if
-    /// the region has room and so no other wait. Without one: at the replica that has most of it
-    /// cached. 0 where the policy does not read caches, as for other regions then.
-    fn own_prefill_ms<S: Sight>(
+    /// Adds the reading of the prompt here, and its cost to what runs here. At the chosen replica:
+    /// with its wait, if the region has room and so no other wait. Without one: at the replica that
+    /// has most of it cached. Nothing where the policy does not read caches, as for other regions
+    /// then.
+    fn add_own_reading<S: Sight>(
         &self,
+        own: &mut OwnRegion,
         model: &ModelName,
         planned: Result<Attempt, PlanError>,
         sight: &S,
-        has_room: bool,
-    ) -> f32 {
+    ) {
         let prediction = planned.ok().and_then(|attempt| attempt.prediction);
-        match (prediction, self.cached_longest) {
-            (Some(prediction), _) if has_room => prediction.wait_ms + prediction.prefill_ms,
-            (Some(prediction), _) => prediction.prefill_ms,
-            (None, Some(blocks)) => sight.prefill_ms(blocks, &own_speed(model, planned, sight)),
-            (None, None) => 0.0,
-        }
+        let (prefill_ms, running) = match (prediction, self.cached_longest) {
+            (Some(prediction), _) => (prediction.prefill_ms, prediction.running),
+            (None, Some(blocks)) => {
+                let speed = own_speed(model, planned, sight);
+                (sight.prefill_ms(blocks, &speed), own.report.load.running_each())
+            }
+            (None, None) => return,
+        };
+        own.stall_ms = kappa(sight) * running * prefill_ms;
+        let wait_ms = prediction.filter(|_| own.has_room()).map_or(0.0, |it| it.wait_ms);
+        own.prefill_ms = wait_ms + prefill_ms;
     }
 
     fn spill<S: Sight>(
@@ -217,6 +221,9 @@ impl Journey {
         if !scales.cold_ms.is_empty() {
             let mut cold = scales.clone();
             for (other, cold_ms) in cold.others.iter_mut().zip(&scales.cold_ms) {
+                // The stall is in proportion to the reading; without any reading both are 0.
+                other.stall_ms *=
+                    if other.prefill_ms > 0.0 { cold_ms / other.prefill_ms } else { 0.0 };
                 other.prefill_ms = *cold_ms;
             }
             let without = self.spill_with(&cold, sight, now, &mut same_dice);
@@ -285,47 +292,54 @@ impl Journey {
     }
 }
 
-/// Returns true if the chosen replica is predicted to take so long that a region with the prompt in
-/// its cache could be worth the way.
+/// Returns true if the request costs so much at the chosen replica that another region could be
+/// worth the way.
 fn could_gain<S: Sight>(attempt: Attempt, sight: &S) -> bool {
     let gain_min_ms = sight.spill_terms().gain_min_ms;
     attempt.prediction.is_some_and(|prediction| {
-        !sight.is_alone() && prediction.wait_ms + prediction.prefill_ms > gain_min_ms
+        let stalled = 1.0 + kappa(sight) * prediction.running;
+        !sight.is_alone() && prediction.wait_ms + stalled * prediction.prefill_ms > gain_min_ms
     })
 }
 
+/// Returns the cost of reading to each request that runs at a replica, as a part of the reading
+/// time.
+fn kappa<S: Sight>(sight: &S) -> f32 {
+    sight.group().map_or(0.0, |group| group.group.kappa())
+}
+
 /// Marks the region that served the request's session, and the one that served its conversation.
-fn add_homes<S: Sight>(scales: &mut Scales, model: &ModelName, sight: &S) {
+fn add_homes<S: Sight>(scales: &mut Scales, sight: &S) {
     let session_region = sight.session_region();
     let conversation = sight.conversation();
     for (index, other) in scales.others.iter_mut().enumerate() {
         let name = sight.region(index);
         other.is_home = session_region == Some(name);
-        let Some(served) = conversation.as_ref().filter(|it| it.region == *name) else { continue };
-        // The saved reading is part of the cost only where caches are known.
-        let speed = sight.speed(index, model).unwrap_or_default();
-        let saved_ms = sight.prefill_ms(0, &speed) - sight.prefill_ms(served.blocks, &speed);
-        other.home_ms = CONVERSATION_MS + saved_ms.max(0.0);
+        if conversation.as_ref().is_some_and(|served| served.region == *name) {
+            other.home_ms = CONVERSATION_MS;
+        }
     }
 }
 
-/// Adds the milliseconds to read the prompt in each other region, by what is cached there. A region
-/// that does not tell its speed counts as fast as this one.
-fn add_prefill<S: Sight>(
-    scales: &mut Scales,
-    hot: Option<&[u32]>,
-    model: &ModelName,
-    own_speed: Speed,
-    sight: &S,
-) {
+/// Adds the reading of the prompt in each other region, by what is cached there, and its cost to
+/// what runs there. A region that does not tell its speed counts as fast as this one.
+fn add_reading<S: Sight>(scales: &mut Scales, model: &ModelName, own_speed: Speed, sight: &S) {
+    let (hot, forwarded) = (sight.hot_blocks(), sight.forwarded_blocks());
+    let kappa = kappa(sight);
+    let blocks = |known: &Option<ByRegion<u32>>, index: usize| {
+        known.as_ref().and_then(|known| known.get(index).copied()).unwrap_or(0)
+    };
     for (index, other) in scales.others.iter_mut().enumerate() {
         let speed = sight.speed(index, model).filter(|speed| speed.trust > 0.0);
         let speed = speed.unwrap_or(own_speed);
-        let blocks = hot.and_then(|hot| hot.get(index).copied()).unwrap_or(0);
-        other.prefill_ms = sight.prefill_ms(blocks, &speed);
-        if hot.is_some() {
-            scales.cold_ms.push(sight.prefill_ms(0, &speed));
-        }
+        let (hot, forwarded) = (blocks(&hot, index), blocks(&forwarded, index));
+        let load = &other.report.load;
+        // Most of what a conversation has there is its own: its next turn follows it.
+        other.is_shared = hot > 0 && 5 * hot >= 4 * forwarded;
+        other.prefill_ms = sight.prefill_ms(hot.max(forwarded), &speed);
+        other.stall_ms = kappa * load.running_each() * other.prefill_ms;
+        other.pending_ms = load.pending_tokens.unwrap_or(0.0) * speed.prefill_ms;
+        scales.cold_ms.push(sight.prefill_ms(0, &speed));
     }
 }
 

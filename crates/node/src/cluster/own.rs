@@ -42,13 +42,17 @@ impl Own {
             .map(|(replica, index)| {
                 let slot = ReplicaSlot(index);
                 let spec = replica.spec();
+                let elsewhere = pulse.elsewhere(&spec.name);
                 ReplicaNow {
                     name: &spec.name,
                     models: &spec.models,
                     is_open: view.standing(slot).admission == Admission::Open,
                     in_flight: replica.in_flight(),
                     started: replica.started(),
-                    in_flight_elsewhere: pulse.elsewhere(&spec.name).in_flight,
+                    in_flight_elsewhere: elsewhere.in_flight,
+                    pending_tokens: replica
+                        .pending_tokens()
+                        .saturating_add(elsewhere.pending_tokens),
                     // An adaptive limit that never held a request back says nothing about a
                     // replica's capacity.
                     in_flight_max: spec

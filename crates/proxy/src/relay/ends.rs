@@ -14,6 +14,7 @@ use crate::relay::relay_body::{Broken, Relay, RelayError};
 use crate::request::RequestRecord;
 use spillway_request::flavour::Flavour;
 use spillway_upstream::connection::ClientHalf;
+use spillway_upstream::learning::Learning;
 use spillway_upstream::place::Place;
 
 impl Relay {
@@ -108,19 +109,31 @@ impl Relay {
 
     /// Reports the end of the replica's part to the observer.
     pub(super) fn tell_attempt_observer(&mut self, end: End) {
-        let Some(observer) = &mut self.observer else { return };
+        // Only a whole reply comes again in the next prompt.
+        let is_whole = end == End::Complete;
+        let hasher = self.plan.hasher.take().filter(|_| is_whole);
+        let forwarded = self.plan.forwarded.take().filter(|_| is_whole);
+        if self.observer.is_none() && forwarded.is_none() {
+            return;
+        }
+        let written = hasher.map(|hasher| hasher.finish()).unwrap_or_default();
         let (tokens, usage) = match &self.events {
             // Usage in a stream that was cut short may be too low, so only that of a complete one
             // counts.
-            Some(events) => {
-                (events.tokens_of_replica(), events.usage().filter(|_| end == End::Complete))
-            }
+            Some(events) => (events.tokens_of_replica(), events.usage().filter(|_| is_whole)),
             None => (
                 self.record.as_ref().map(RequestRecord::token_counts).unwrap_or_default(),
                 self.usage,
             ),
         };
-        observer.end(end, tokens, usage);
+        if let Some(observer) = &mut self.observer {
+            observer.end(end, (tokens, usage), written);
+        } else if let Some(mut reply) = forwarded {
+            reply.written = written;
+            reply.prompt_tokens = usage.map(|usage| usage.prompt_tokens);
+            reply.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
+            self.plan.worker.teach(Learning::ForwardReplied(reply));
+        }
     }
 
     pub(super) fn account(&mut self) {

@@ -53,10 +53,11 @@ impl Events {
         Self { thread: thread.map(Box::new), ..self }
     }
 
-    /// Appends a piece of the stream that arrived at `now`.
-    pub(crate) fn push(&mut self, piece: Bytes, now: Instant) {
+    /// Appends a piece of the stream that arrived at `now`, and shows each event that it completes to
+    /// `see`; `None` for an event that is too long to be held.
+    pub(crate) fn push(&mut self, piece: Bytes, now: Instant, see: impl FnMut(Option<&[u8]>)) {
         let was_whole = self.relay.at_boundary();
-        self.relay.push(piece);
+        self.relay.push_seen(piece, see);
         if let Some(thread) = &mut self.thread {
             let is_whole = was_whole && self.relay.at_boundary();
             while let Some(events) = self.relay.pop() {
@@ -252,9 +253,9 @@ mod tests {
         let kind = http::HeaderValue::from_static("text/event-stream");
         let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, kind)]);
         let mut events = Events::of(&headers, Flavour::OpenAi, false).expect("events");
-        events.push(Bytes::from_static(b"data: {\"a\""), Instant::now());
+        events.push(Bytes::from_static(b"data: {\"a\""), Instant::now(), |_| {});
         assert_eq!(events.pop(), None);
-        events.push(Bytes::from_static(b":1}\n\ndata: {}\n\ndata: [DONE]"), Instant::now());
+        events.push(Bytes::from_static(b":1}\n\ndata: {}\n\ndata: [DONE]"), Instant::now(), |_| {});
         let last = events.finish().expect("all of it");
         assert_eq!(last, "data: {\"a\":1}\n\ndata: {}\n\ndata: [DONE]");
         assert_eq!(events.pop(), None);

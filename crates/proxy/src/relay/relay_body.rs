@@ -21,7 +21,9 @@ use crate::worker::Worker;
 use spillway_front::client::PieceOut;
 use spillway_request::flavour::Flavour;
 use spillway_request::headers::clean_trailers;
+use spillway_request::reply_hasher::ReplyHasher;
 use spillway_upstream::connection::{ClientHalf, Http1Connection};
+use spillway_upstream::learning::ForwardReplied;
 use spillway_upstream::place::Place;
 use spillway_upstream::replica::DOWN_LOOK;
 use spillway_upstream::stored_responses::{Home, NotKept, StoredResponse};
@@ -49,6 +51,10 @@ pub(crate) struct RelayPlan {
     pub(crate) mask: Option<Box<CacheMask>>,
     /// Client's half of a gRPC stream.
     pub(crate) client_half: Option<ClientHalf>,
+    /// Hasher of the reply for the prefix index; `None` if the index does not learn it.
+    pub(crate) hasher: Option<Box<ReplyHasher>>,
+    /// Report on the reply of another region, for the index of forwards.
+    pub(crate) forwarded: Option<Box<ForwardReplied>>,
     /// Means to continue the stream at another replica if it fails.
     pub(crate) resume: Option<Box<StreamContinuation>>,
 }
@@ -318,7 +324,12 @@ impl Relay {
         let is_last = self.body.is_end_stream();
         let passed = match &mut self.events {
             Some(events) => {
-                events.push(piece, now);
+                let hasher = &mut self.plan.hasher;
+                events.push(piece, now, |event| {
+                    if let Some(hasher) = hasher {
+                        hasher.event(event);
+                    }
+                });
                 self.has_spoken |= events.has_spoken();
                 if events.has_fault() {
                     self.break_by_word();
@@ -329,6 +340,9 @@ impl Relay {
             None => {
                 self.has_spoken = true;
                 self.read_usage(&piece);
+                if let Some(hasher) = &mut self.plan.hasher {
+                    hasher.piece(&piece);
+                }
                 Some(Frame::data(piece))
             }
         };

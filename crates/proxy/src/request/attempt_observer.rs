@@ -8,7 +8,9 @@ use spillway_journey::RetrySafety;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{Usage, parse_orca};
 use spillway_route::{RefusalScope, Work};
-use spillway_types::{End, LoadReport, ModelName, Sign, SignFault, SignKind, TokenCounts};
+use spillway_types::{
+    BlockHashes, End, LoadReport, ModelName, Sign, SignFault, SignKind, TokenCounts,
+};
 
 use crate::request::cache_feedback::CacheFeedback;
 use crate::worker::Worker;
@@ -179,10 +181,16 @@ impl AttemptObserver {
     }
 
     /// Notes the end of the reply. Only ends that the replica caused are reported.
-    pub(crate) fn end(&mut self, end: End, tokens: TokenCounts, usage: Option<Usage>) {
+    /// `written` are the blocks of the reply behind those of the prompt, as far as they are known.
+    pub(crate) fn end(
+        &mut self,
+        end: End,
+        (tokens, usage): (TokenCounts, Option<Usage>),
+        written: BlockHashes,
+    ) {
         let now = Instant::now();
         if let Some(feedback) = &mut self.feedback {
-            feedback.end(end, usage, tokens.completion);
+            feedback.end(end, (tokens.completion, usage), written);
         }
         match end {
             End::Complete => {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::header::CONTENT_ENCODING;
 use http::{Response, StatusCode};
 use spillway_protocol::Usage;
 use spillway_route::{Attempt, Candidate};
@@ -10,7 +11,9 @@ use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
 
 use crate::worker::Worker;
 use spillway_request::headers::is_event_stream;
-use spillway_upstream::learning::{Learning, Replied};
+use spillway_request::prepared::Prepared;
+use spillway_upstream::learning::{ForwardReplied, Learning, Replied};
+use spillway_upstream::place::Place;
 use spillway_upstream::replica::{PromptReading, Replica};
 
 /// Expected time to first token without a prediction, in milliseconds.
@@ -131,9 +134,16 @@ impl CacheFeedback {
         Some(passed_ms / idle_ms)
     }
 
-    /// Reports the end of the reply, with its token usage and the number of tokens sent.
-    pub(crate) fn end(&mut self, end: End, usage: Option<Usage>, output_tokens: u64) {
+    /// Reports the end of the reply, with the number of tokens sent, its token usage, and its blocks
+    /// behind those of the prompt, as far as they are known.
+    pub(crate) fn end(
+        &mut self,
+        end: End,
+        (output_tokens, usage): (u64, Option<Usage>),
+        written: BlockHashes,
+    ) {
         if let Some(replied) = &mut self.replied {
+            replied.written = if replied.is_success { written } else { BlockHashes::default() };
             replied.prompt_tokens = usage.map(|usage| usage.prompt_tokens);
             replied.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
             replied.output_tokens = output_tokens;
@@ -165,12 +175,41 @@ impl Drop for CacheFeedback {
     }
 }
 
+/// Returns the report on the reply of another region, to be completed at its end; `None` if there is
+/// nothing to learn from it.
+pub(super) fn forward_report<B>(
+    place: &Place,
+    reply: &Response<B>,
+    prepared: &Prepared,
+) -> Option<Box<ForwardReplied>> {
+    let Place::Region(place) = place else { return None };
+    let chain = prepared.inquiry.prefix.clone();
+    let is_learned = prepared.route.spec.policy.reads_caches() && !chain.as_slice().is_empty();
+    if !is_learned || reply.status() != StatusCode::OK {
+        return None;
+    }
+    Some(Box::new(ForwardReplied {
+        region: place.region.clone(),
+        chain,
+        written: BlockHashes::default(),
+        prompt_bytes: prepared.inquiry.prompt_bytes,
+        prompt_tokens: None,
+        cached_tokens: None,
+    }))
+}
+
+/// Returns true if a reply is the answer to its prompt, and not compressed.
+pub(super) fn is_readable<B>(reply: &Response<B>) -> bool {
+    reply.status() == StatusCode::OK && !reply.headers().contains_key(CONTENT_ENCODING)
+}
+
 /// Returns a report without a reply.
 fn unanswered(identity: u64, model: ModelName, chain: BlockHashes) -> Replied {
     Replied {
         identity,
         model,
         chain,
+        written: BlockHashes::default(),
         prompt_bytes: 0,
         prompt_tokens: None,
         cached_tokens: None,

@@ -86,7 +86,10 @@ fn learnings(worker: &Worker) -> Vec<Learning> {
 fn replied(learning: &Learning) -> &Replied {
     match learning {
         Learning::Replied(replied) => replied,
-        Learning::Sent { .. } | Learning::Unread { .. } => panic!("{learning:?}"),
+        Learning::Sent { .. }
+        | Learning::Unread { .. }
+        | Learning::Forwarded { .. }
+        | Learning::ForwardReplied(_) => panic!("{learning:?}"),
     }
 }
 
@@ -121,7 +124,7 @@ fn a_whole_reply_teaches_what_it_told() {
     feedback.head(&stream.body(()).expect("a reply"));
     feedback.piece(Instant::now());
     let usage = Usage { prompt_tokens: 150, completion_tokens: 9, cached_tokens: Some(128) };
-    feedback.end(End::Complete, Some(usage), 9);
+    feedback.end(End::Complete, (9, Some(usage)), BlockHashes::new(vec![3]));
     drop(feedback);
     let told = learnings(&worker);
     let identity = Candidate::identity_of(&"gpu-a".into());
@@ -134,6 +137,7 @@ fn a_whole_reply_teaches_what_it_told() {
     );
     assert_eq!((reply.prompt_tokens, reply.cached_tokens), (Some(150), Some(128)));
     assert_eq!((reply.output_tokens, reply.prompt_bytes), (9, 600));
+    assert_eq!(reply.written.as_slice(), [3]);
     assert!(reply.is_success && reply.is_stream && reply.first_byte.is_some());
     assert_eq!(reply.predicted, Some(prediction));
     assert!(reply.first_byte.is_some_and(|first_byte| first_byte <= reply.duration));
@@ -154,7 +158,10 @@ fn what_came_to_nothing_is_told_as_such() {
         .iter()
         .filter_map(|told| match told {
             Learning::Replied(replied) => Some((replied.end, replied.is_success)),
-            Learning::Sent { .. } | Learning::Unread { .. } => None,
+            Learning::Sent { .. }
+            | Learning::Unread { .. }
+            | Learning::Forwarded { .. }
+            | Learning::ForwardReplied(_) => None,
         })
         .collect();
     assert_eq!(ends, [(End::CancelledBeforeReply, false), (End::CancelledInReply, true)]);
@@ -175,7 +182,7 @@ fn what_was_not_read_is_told_as_such_and_what_was_not_sent_not_at_all() {
         let mut refused = sent(&worker, &replica, &request);
         refused.head(&Response::builder().status(status).body(()).expect("a reply"));
         refused.piece(Instant::now());
-        refused.end(End::Complete, None, 0);
+        refused.end(End::Complete, (0, None), BlockHashes::new(vec![3]));
         drop(refused);
         assert_eq!(learnings(&worker), expected, "{status}");
     }

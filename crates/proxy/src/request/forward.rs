@@ -15,6 +15,7 @@ use crate::request::dispatch::{Choice, Dispatch, Dispatched};
 use crate::request::record::RequestRecord;
 use spillway_upstream::affinity_moves::AffinityMove;
 use spillway_upstream::connection::{LentBody, UpstreamReply};
+use spillway_upstream::learning::Learning;
 use spillway_upstream::place::{Place, RegionPlace};
 use spillway_upstream::regions::Regions;
 use spillway_upstream::remote::{
@@ -100,6 +101,10 @@ impl Dispatch<'_> {
             gateway.counters.affinity_moves.count(AffinityMove::ConversationToRegion);
         }
         gateway.conversations.served(chain, region);
+        if !chain.is_empty() && self.prepared.route.spec.policy.reads_caches() {
+            let chain = self.prepared.inquiry.prefix.clone();
+            self.worker.teach(Learning::Forwarded { region: region.clone(), chain });
+        }
     }
 
     async fn forward(&mut self, destination: &Destination) -> Result<RemoteReply, RemoteError> {

@@ -19,6 +19,7 @@ use spillway_quota::Rates;
 use spillway_route::{Policy, ShedReason};
 
 use crate::relay::{Pump, Relay, RelayPlan, ReplyBody, Upstream};
+use crate::request::cache_feedback::{forward_report, is_readable};
 use crate::request::charge::Charge;
 use crate::request::continuation::{StreamContinuation, is_stream};
 use crate::request::dispatch::{Dispatch, Dispatched, Interim};
@@ -452,6 +453,11 @@ impl Exchange {
                 .hides_cache_at(&self.worker.gateway.authenticator, Some(&dispatched.place))
                 .then(Box::default),
             client_half: prepared.body.take_half(),
+            hasher: prepared
+                .reply_hasher
+                .take()
+                .filter(|_| is_readable(&dispatched.reply.response)),
+            forwarded: forward_report(&dispatched.place, &dispatched.reply.response, &prepared),
             resume: is_stream(&dispatched.reply.response)
                 .then(|| StreamContinuation::of(&self.worker, prepared, head, &self.dice))
                 .flatten(),

@@ -4,12 +4,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use http::{HeaderName, Method};
-use smallvec::SmallVec;
 use spillway_journey::{
     Claim, Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight,
     ResidencyDenial, Room, RouteRules,
 };
-use spillway_route::{Access, HoldTime, OwnRegion, RegionCandidate, SpillTerms, Waiting};
+use spillway_route::{Access, ByRegion, HoldTime, OwnRegion, RegionCandidate, SpillTerms, Waiting};
 use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
 
 use crate::request::dispatch::Dispatch;
@@ -192,7 +191,7 @@ impl RegionSight for Dispatch<'_> {
         &self,
         model: &ModelName,
         access: &dyn Fn(&RegionName) -> Access,
-    ) -> SmallVec<[RegionCandidate; 8]> {
+    ) -> ByRegion<RegionCandidate> {
         self.regions.candidates(model, &self.prepared.inquiry.residency, access)
     }
 
@@ -232,10 +231,16 @@ impl RegionSight for Dispatch<'_> {
         self.regions.others.get(index)?.models.get(model).map(|model| model.speed)
     }
 
-    fn hot_blocks(&self) -> Option<SmallVec<[u32; 8]>> {
+    fn hot_blocks(&self) -> Option<ByRegion<u32>> {
         let hot = self.worker.gateway.knowledge().look_up_hot(&self.prepared.inquiry);
         let others = self.regions.others.iter();
         hot.is_any().then(|| others.map(|other| hot.blocks(&other.name)).collect())
+    }
+
+    fn forwarded_blocks(&self) -> Option<ByRegion<u32>> {
+        let forwarded = self.worker.gateway.knowledge().look_up_forwards(&self.prepared.inquiry);
+        let others = self.regions.others.iter();
+        forwarded.is_any().then(|| others.map(|other| forwarded.blocks(&other.name)).collect())
     }
 
     fn prefill_ms(&self, cached_blocks: u32, speed: &Speed) -> f32 {

@@ -53,6 +53,8 @@ pub(crate) enum PromptEntry {
     /// The beginning of a prompt that is too long for one datagram; the statement comes with its
     /// end.
     Part(Told),
+    /// The replica has written a whole reply. The first `prompt_blocks` are those of its prompt.
+    Written { told: Told, prompt_blocks: u32 },
 }
 
 /// A prompt, as an addition to one that was told before.

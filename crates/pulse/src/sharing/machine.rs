@@ -60,6 +60,8 @@ pub enum SiblingNews<'a> {
     Sent(NameId, &'a [u64]),
     /// The replica's reply said that only so many of these blocks had been in its cache.
     Cached(NameId, &'a [u64], u32),
+    /// The replica has written a whole reply. Only so many of these blocks are those of its prompt.
+    Written(NameId, &'a [u64], u32),
 }
 
 /// Reason for refusing a datagram.
@@ -124,6 +126,14 @@ impl Sharing {
         let chain = self.cut(chain);
         let news = self.news(replica, chain);
         self.put_all(&To::All, news, |told| PromptEntry::Cached { told, blocks });
+    }
+
+    /// Tells that a replica has written a whole reply: `chain` has the blocks of its prompt, and then
+    /// those of the reply.
+    pub fn tell_written(&mut self, replica: NameId, chain: &[u64], prompt_blocks: u32) {
+        let chain = self.cut(chain);
+        let news = self.news(replica, chain);
+        self.put_all(&To::All, news, |told| PromptEntry::Written { told, prompt_blocks });
     }
 
     /// Returns the next datagrams, at most [`SharingConfig::flush_max`]. Call it some 40 times a
@@ -192,6 +202,11 @@ impl Sharing {
                 PromptEntry::Cached { told, blocks } => {
                     if let Some(chain) = self.learn(from, &told)? {
                         hear(SiblingNews::Cached(told.replica, &chain, blocks));
+                    }
+                }
+                PromptEntry::Written { told, prompt_blocks } => {
+                    if let Some(chain) = self.learn(from, &told)? {
+                        hear(SiblingNews::Written(told.replica, &chain, prompt_blocks));
                     }
                 }
                 PromptEntry::Part(told) => drop(self.learn(from, &told)?),

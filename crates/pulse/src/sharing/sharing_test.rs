@@ -53,7 +53,8 @@ impl Region {
         let taken = sharing.handle_datagram(&from, datagram, |heard| {
             let (replica, chain, word) = match heard {
                 SiblingNews::Sent(replica, chain) => (replica, chain, None),
-                SiblingNews::Cached(replica, chain, blocks) => (replica, chain, Some(blocks)),
+                SiblingNews::Cached(replica, chain, blocks)
+                | SiblingNews::Written(replica, chain, blocks) => (replica, chain, Some(blocks)),
             };
             known.insert((replica, chain.to_vec()), word);
         });
@@ -88,6 +89,7 @@ fn the_bytes_are_those_on_file() {
         PromptEntry::Cached { told: told.clone(), blocks: 300 },
         PromptEntry::Lacking { replica: gpu(2), last: Block::of(1) },
         PromptEntry::Part(told.clone()),
+        PromptEntry::Written { told: told.clone(), prompt_blocks: 2 },
     ];
     golden::check(FOLDER, "prompts", &Frame { epoch: 70_000, entries });
     let next = PromptEntry::Sent(told);
@@ -135,6 +137,20 @@ fn a_word_on_what_was_cached_is_heard() {
     region.nodes[0].0.tell_cached(gpu(0), &turn, 1);
     region.settle(never);
     assert_eq!(region.nodes[1].1.get(&(gpu(0), turn.to_vec())), Some(&Some(1)));
+}
+
+#[test]
+fn a_reply_is_heard_behind_its_prompt_for_the_price_of_its_blocks() {
+    let mut region = Region::new(2, SharingConfig::default());
+    let turn: Vec<u64> = (1..=64).collect();
+    region.tell(0, gpu(0), &turn);
+    region.settle(never);
+    let before = region.bytes;
+    let whole: Vec<u64> = (1..=67).collect();
+    region.nodes[0].0.tell_written(gpu(0), &whole, 64);
+    region.settle(never);
+    assert_eq!(region.nodes[1].1.get(&(gpu(0), whole)), Some(&Some(64)));
+    assert_eq!(region.bytes - before, 14 + 2 + 1 + 4 + 9 + 1 + 24 + 1);
 }
 
 #[test]
@@ -243,7 +259,9 @@ fn any_bytes_are_read_or_refused() {
             bytes[at] = rng.u8(..);
         }
         let heard = |heard: SiblingNews<'_>| {
-            let (SiblingNews::Sent(_, chain) | SiblingNews::Cached(_, chain, _)) = heard;
+            let (SiblingNews::Sent(_, chain)
+            | SiblingNews::Cached(_, chain, _)
+            | SiblingNews::Written(_, chain, _)) = heard;
             assert!(!chain.is_empty() && chain.len() <= 4_096);
         };
         read += usize::from(sharing.handle_datagram(&"b".into(), &bytes, heard).is_ok());
@@ -258,7 +276,8 @@ fn any_entry(rng: &mut fastrand::Rng) -> PromptEntry {
     let after = rng.bool().then(|| block(rng));
     let blocks = (0..rng.usize(0..6)).map(|_| block(rng)).collect();
     let told = Told { replica: gpu(rng.usize(0..3)), after, blocks };
-    match rng.u8(0..4) {
+    match rng.u8(0..5) {
+        4 => PromptEntry::Written { told, prompt_blocks: rng.u32(..) },
         0 => PromptEntry::Sent(told),
         3 => PromptEntry::Part(told),
         1 => PromptEntry::Cached { told, blocks: rng.u32(..) },

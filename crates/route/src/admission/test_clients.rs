@@ -338,6 +338,7 @@ impl World<'_> {
             guests: 0,
             nodes: 1,
             prefill_ms: 0.0,
+            stall_ms: 0.0,
             price_ms: 0.0,
             weight_permille: 1_000,
             first_token_ms_max: crowd.slo_ms.map(|slo_ms| slo_ms as f32),

@@ -10,6 +10,10 @@ use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Tuning};
 
 /// Policy that weighs the candidates and takes the cheapest at which the request fits.
 ///
+/// A request of which the cheapest replica has half of the prompt cached goes there although it
+/// looks full: elsewhere the prompt would be read again and cached twice, and near saturation that
+/// leaves less room for all.
+///
 /// Of a large group it weighs the candidates that have most of the prompt cached and a part of the
 /// others. The cheapest of a hundred is hardly dearer than the cheapest of thousands, and a
 /// decision takes no longer in a larger group. The prompt selects that part, so that nodes with
@@ -40,15 +44,15 @@ impl Choose for PredictedLatency {
         moment: &mut Moment<'_>,
     ) -> Option<Attempt> {
         let weigher = Weigher::new(&self.tuning, inquiry, field, moment.rng);
-        let mut search = Search { weigher: &weigher, field, best: None, least: f32::INFINITY };
+        let mut search = Search::new(&weigher, field);
         if field.len() > ALL_MAX {
             search.look_at_some(inquiry.session);
         }
         // The group is small, or the request fits at none of the selected candidates.
-        if search.best.is_none() {
+        if search.best().is_none() {
             (0..field.len()).for_each(|index| search.look_at(index));
         }
-        search.best.or_else(|| largest(&weigher, field))
+        search.best().or_else(|| largest(&weigher, field))
     }
 }
 
@@ -56,11 +60,24 @@ impl Choose for PredictedLatency {
 struct Search<'s> {
     weigher: &'s Weigher,
     field: &'s Field<'s>,
-    best: Option<Attempt>,
+    /// Cheapest candidate at which the request fits, and its cost.
+    fitting: Option<Attempt>,
     least: f32,
+    /// Cheapest candidate that looks full but has half of the prompt cached, and its cost.
+    cached: Option<Attempt>,
+    least_cached: f32,
 }
 
-impl Search<'_> {
+impl<'s> Search<'s> {
+    fn new(weigher: &'s Weigher, field: &'s Field<'s>) -> Self {
+        let (least, least_cached) = (f32::INFINITY, f32::INFINITY);
+        Self { weigher, field, fitting: None, least, cached: None, least_cached }
+    }
+
+    fn best(&self) -> Option<Attempt> {
+        if self.least_cached < self.least { self.cached } else { self.fitting }
+    }
+
     fn look_at_some(&mut self, session: Option<u64>) {
         let (field, key) = (self.field, self.weigher.key());
         let most = field.cached_blocks_max();
@@ -104,10 +121,17 @@ impl Search<'_> {
         // Only a few of many candidates come this far, so they are weighed again in full.
         let weight = weigher.weigh(field, &usable, &snapshot);
         let total_ms = weight.cost.total_ms();
-        if weight.fit == Fit::Fits && total_ms < self.least {
-            let prediction = Some(weight.prediction);
-            self.best = Some(Attempt { prediction, ..usable.because(Reason::Soonest) });
-            self.least = total_ms;
+        let prediction = weight.prediction;
+        let attempt = Attempt { prediction: Some(prediction), ..usable.because(Reason::Soonest) };
+        let is_half_cached = 2 * prediction.cached_tokens >= prediction.prompt_tokens;
+        match weight.fit {
+            Fit::Fits if total_ms < self.least => {
+                (self.fitting, self.least) = (Some(attempt), total_ms);
+            }
+            Fit::Full if is_half_cached && total_ms < self.least_cached => {
+                (self.cached, self.least_cached) = (Some(attempt), total_ms);
+            }
+            Fit::Fits | Fit::Full | Fit::TooLarge => {}
         }
     }
 }

@@ -72,11 +72,31 @@ fn each_term_is_what_it_says() {
     // 4,000 tokens, each with 2,000 before it on average.
     assert_near(plain.prefill_ms, 400.0 + 4_000.0 * 2.0 * 0.01);
     assert_near(plain.stall_ms, 0.3 * 4.0 * plain.prefill_ms);
-    // The four there and this one delay each of 100 tokens of 20 ms by half a percent.
-    assert_near(plain.crowding_ms, 5.0 * 0.005 * 100.0 * 20.0);
+    // The four there and this one delay each of 100 tokens of 20 ms.
+    let crowding = PredictedTuning::default().crowding;
+    assert_near(plain.crowding_ms, 5.0 * crowding * 100.0 * 20.0);
     assert_eq!((plain.wait_ms, plain.decode_ms, plain.session_ms), (0.0, 0.0, 0.0));
     assert_eq!(plain.doubt_ms, 0.0);
     assert!((0.0..2.0).contains(&plain.tie_ms));
+}
+
+#[test]
+fn what_is_half_cached_goes_to_its_cache_though_that_looks_full_unless_another_is_cheaper() {
+    let with = |cached_blocks: u32, running: f32| {
+        let mut world = world(2);
+        world.loads.speeds.fill(Speed { kv_tokens: 40_000.0, ..FAST });
+        world.loads.cached_blocks[0] = cached_blocks;
+        world.loads.in_flight[0] = 20;
+        world.loads.signals[0].in_flight_at_report = 20;
+        world.loads.signals[0].running = fresh(running);
+        world.loads.signals[0].kv_use = fresh(1.0);
+        let chosen = world.attempt(0).slot;
+        assert_eq!(weighed(&world)[0].fit, Fit::Full);
+        chosen
+    };
+    assert_eq!(with(62, 20.0), ReplicaSlot(0));
+    assert_eq!(with(20, 20.0), ReplicaSlot(1), "a third is read again where there is room");
+    assert_eq!(with(40, 200.0), ReplicaSlot(1), "too much runs there");
 }
 
 #[test]
@@ -130,7 +150,8 @@ fn what_was_sent_since_the_report_counts() {
 #[test]
 fn a_goal_of_the_whole_reply_adds_generating_it() {
     let total = tuned(world(2), |tuning| tuning.goal = Goal::Total);
-    assert_near(cost(&total).decode_ms, 100.0 * 20.0 * (1.0 + 0.005 * 4.0));
+    let crowding = PredictedTuning::default().crowding;
+    assert_near(cost(&total).decode_ms, 100.0 * 20.0 * (1.0 + crowding * 4.0));
 }
 
 #[test]
@@ -300,13 +321,15 @@ proptest! {
             Plan::Attempt(attempt) => {
                 let chosen = all.iter().find(|one| one.slot == attempt.slot).unwrap();
                 prop_assert!(attempt.prediction.is_some());
-                prop_assert!(chosen.fit != Fit::Full, "{chosen:?}");
+                let is_cached = 2 * chosen.cached_tokens >= chosen.prompt_tokens;
+                prop_assert!(chosen.fit != Fit::Full || is_cached, "{chosen:?}");
             }
             Plan::Refuse(refusal) => {
                 prop_assert_eq!(refusal, PlanError::AllBusy);
                 for candidate in world.usable() {
                     let one = all.iter().find(|one| one.slot == candidate.slot).unwrap();
-                    prop_assert!(one.fit != Fit::Fits);
+                    let is_cached = 2 * one.cached_tokens >= one.prompt_tokens;
+                    prop_assert!(one.fit != Fit::Fits && (one.fit != Fit::Full || !is_cached));
                     let is_idle = one.in_flight == 0 && one.running + one.queued < 0.5;
                     prop_assert!(!is_idle || one.fit == Fit::TooLarge, "{one:?}");
                 }

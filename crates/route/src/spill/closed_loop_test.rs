@@ -167,10 +167,6 @@ fn table() {
         ("crowding 2", SpillTerms { crowding: 2.0, ..base }),
         ("doubt 0", SpillTerms { doubt: 0.0, ..base }),
         ("doubt 2", SpillTerms { doubt: 2.0, ..base }),
-        ("margin 20 ms", SpillTerms { margin_ms: 20.0, ..base }),
-        ("margin 50 ms", SpillTerms { margin_ms: 50.0, ..base }),
-        ("hysteresis 20 ms", SpillTerms { hysteresis_ms: 20.0, ..base }),
-        ("ties 20 ms", SpillTerms { tie_ms: 20.0, ..base }),
         ("reserve 0", SpillTerms { reserve_permille: 0, ..base }),
         ("guests 20 %", SpillTerms { guests_max_permille: Some(200), ..base }),
     ];

@@ -13,6 +13,8 @@ pub struct SpillCost {
     pub wait_ms: f32,
     /// Time to read the part of the prompt that is not cached there.
     pub prefill_ms: f32,
+    /// Cost to the requests that run there, whose next tokens come later while the prompt is read.
+    pub stall_ms: f32,
     /// Price that the operator sets on the region.
     pub price_ms: f32,
     /// Penalty for the risk that the region's state has changed and it refuses.
@@ -25,7 +27,7 @@ impl SpillCost {
     /// Returns the sum of all terms.
     #[must_use]
     pub fn total_ms(&self) -> f32 {
-        self.first_token_ms() + self.price_ms + self.doubt_ms + self.crowding_ms
+        self.first_token_ms() + self.stall_ms + self.price_ms + self.doubt_ms + self.crowding_ms
     }
 
     /// Returns the sum of the terms that are time: the predicted time to first token.

@@ -99,9 +99,9 @@ proptest! {
             // It left for a prompt that takes less to read, and for no other reason.
             let forward = first(&plan).unwrap();
             prop_assert_eq!(plan.reason, SpillReason::Cached);
-            let own_ms = case.own.prefill_ms + case.own.price_ms;
+            let own_ms = case.own.prefill_ms + case.own.stall_ms + case.own.price_ms;
             let gain_ms = own_ms - plan.regions[forward].cost.total_ms();
-            prop_assert!(gain_ms > 20.0 + 0.5 * own_ms - SLACK, "{plan:?}");
+            prop_assert!(gain_ms > case.terms.gain_min_ms + 0.2 * own_ms - SLACK, "{plan:?}");
         }
         let edge = Case { own: OwnRegion { replicas: 0, ..case.own }, ..case };
         prop_assert!(edge.plan().verdict != SpillVerdict::Own);
@@ -114,7 +114,7 @@ proptest! {
             return Ok(());
         };
         for &forward in forwards {
-            let total_ms = plan.regions[forward].cost.total_ms() + case.terms.margin_ms;
+            let total_ms = plan.regions[forward].cost.total_ms();
             prop_assert!(total_ms < own.total_ms() + SLACK, "{plan:?}");
         }
     }
@@ -136,7 +136,7 @@ proptest! {
 
     #[test]
     fn without_a_prompt_to_read_room_at_home_means_home(mut case in any_case()) {
-        (case.own.prefill_ms, case.own.price_ms) = (0.0, 0.0);
+        (case.own.prefill_ms, case.own.stall_ms, case.own.price_ms) = (0.0, 0.0, 0.0);
         prop_assert_eq!(case.plan().verdict == SpillVerdict::Own, case.own.has_room());
     }
 
@@ -261,10 +261,12 @@ proptest! {
                     access: Access::Ready,
                     rtt_ms: 0.0,
                     prefill_ms: 0.0,
+                    stall_ms: 0.0,
+                    pending_ms: 0.0,
+                    is_shared: false,
                     price_ms: 0.0,
                     weight_permille: 1_000,
                     ramp_permille: 1_000,
-                    is_current: false,
                     is_home: false,
                     home_ms: 0.0,
                 };

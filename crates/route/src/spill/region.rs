@@ -41,6 +41,8 @@ pub struct OwnRegion {
     /// Milliseconds to read the part of the prompt that is not cached here; 0 if unknown. If a
     /// replica was predicted for the request, its wait there is included.
     pub prefill_ms: f32,
+    /// Cost in milliseconds of that reading to the requests that run at the replica.
+    pub stall_ms: f32,
     /// Price that the operator sets on the region, in milliseconds.
     pub price_ms: f32,
     /// Weight that the operator gives the region, in thousandths; at 0 it takes no guests.
@@ -82,6 +84,14 @@ pub struct RegionCandidate {
     pub rtt_ms: f32,
     /// Milliseconds to read the part of the prompt that is not cached there; 0 if unknown.
     pub prefill_ms: f32,
+    /// Cost in milliseconds of that reading to the requests that run at a replica there.
+    pub stall_ms: f32,
+    /// Milliseconds to read the prompts that wait to be read at the replica there that has the
+    /// fewest; 0 if unknown.
+    pub pending_ms: f32,
+    /// True if what is cached there of the prompt is read by others than this conversation, so that
+    /// the own region would be asked for it again.
+    pub is_shared: bool,
     /// Price that the operator sets on the region, in milliseconds.
     pub price_ms: f32,
     /// Weight that the operator gives the region, in thousandths: the share of requests for which
@@ -90,8 +100,6 @@ pub struct RegionCandidate {
     /// Part of that share that counts in slow start, after the region has come back, in
     /// thousandths.
     pub ramp_permille: u16,
-    /// True if the last request that this node forwarded went there.
-    pub is_current: bool,
     /// True if the request's session has its home there. The request then goes there as long as the
     /// region can take it at once, whatever the cost elsewhere.
     pub is_home: bool,
@@ -116,7 +124,7 @@ pub enum Access {
 
 impl OwnRegion {
     /// Returns true if a replica can begin with a request now, and in time. The request is then
-    /// served here, unless another region has much more of its prompt cached.
+    /// served here, unless another region costs clearly less.
     ///
     /// Without a prompt to read ([`OwnRegion::prefill_ms`] of 0) no other region needs to be looked
     /// at.
@@ -137,19 +145,29 @@ impl OwnRegion {
     /// [`spill()`]: super::spill()
     #[must_use]
     pub fn keeps(&self, others: &[RegionCandidate], terms: &SpillTerms) -> bool {
-        // Another region costs at least its round trip, its prefill and its price.
-        let bound_ms = sound(self.prefill_ms) + sound(self.price_ms) - self.gain_ms(terms);
+        // Another region costs at least its round trip, and what serving costs there.
+        let bound_ms = self.serving_ms() - self.gain_ms(terms);
         let is_cheaper = |other: &RegionCandidate| {
-            other.access == Access::Ready
-                && sound(other.rtt_ms) + sound(other.prefill_ms) + sound(other.price_ms) < bound_ms
+            other.access == Access::Ready && sound(other.rtt_ms) + other.serving_ms() < bound_ms
         };
         self.has_room() && (bound_ms <= 0.0 || !others.iter().any(is_cheaper))
     }
 
     /// Returns the milliseconds that a request has to gain to leave a region that has room.
     pub(super) fn gain_ms(&self, terms: &SpillTerms) -> f32 {
-        let own_ms = sound(self.prefill_ms) + sound(self.price_ms);
-        sound(terms.margin_ms) + sound(terms.gain_min_ms) + sound(terms.gain_share) * own_ms
+        sound(terms.gain_min_ms) + sound(terms.gain_share) * self.serving_ms()
+    }
+
+    /// Returns the milliseconds that serving costs here at once.
+    fn serving_ms(&self) -> f32 {
+        sound(self.prefill_ms) + sound(self.stall_ms) + sound(self.price_ms)
+    }
+}
+
+impl RegionCandidate {
+    /// Returns the milliseconds that serving costs there at once, without the network.
+    fn serving_ms(&self) -> f32 {
+        sound(self.prefill_ms) + sound(self.stall_ms) + sound(self.price_ms)
     }
 }
 

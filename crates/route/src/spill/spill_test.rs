@@ -25,23 +25,27 @@ fn a_busy_region_forwards_to_the_one_that_is_soonest() {
 #[test]
 fn each_term_counts_and_is_shown() {
     let mut region = free(100.0);
-    region.prefill_ms = 20.0;
+    (region.prefill_ms, region.stall_ms) = (20.0, 6.0);
     region.price_ms = 30.0;
     // The last place beside the reserve: as likely taken as free.
     region.report.load.running = 35.0;
     let mut case = Case::busy(vec![region]);
     (case.terms.doubt, case.terms.crowding) = (0.5, 2.0);
-    (case.own.prefill_ms, case.own.price_ms) = (7.0, 8.0);
+    (case.own.prefill_ms, case.own.stall_ms, case.own.price_ms) = (7.0, 3.0, 8.0);
     let plan = case.plan();
     let (there, here) = (plan.regions[0].cost, plan.own.unwrap());
     let terms = |cost: SpillCost| {
-        let SpillCost { network_ms, wait_ms, prefill_ms, price_ms, doubt_ms, crowding_ms } = cost;
-        [network_ms, wait_ms, prefill_ms, price_ms, doubt_ms, crowding_ms]
+        let SpillCost { network_ms, wait_ms, prefill_ms, stall_ms, .. } = cost;
+        let SpillCost { price_ms, doubt_ms, crowding_ms, .. } = cost;
+        [network_ms, wait_ms, prefill_ms, stall_ms, price_ms, doubt_ms, crowding_ms]
     };
-    assert_eq!(terms(there), [100.0, 0.0, 20.0, 30.0, 25.0, 0.0]);
-    assert_eq!((there.total_ms(), there.first_token_ms()), (175.0, 120.0));
-    assert_eq!(terms(here), [0.0, 525.0, 7.0, 8.0, 0.0, 1_050.0]);
-    assert_eq!((here.total_ms(), here.first_token_ms()), (1_590.0, 532.0));
+    assert_eq!(terms(there), [100.0, 0.0, 20.0, 6.0, 30.0, 25.0, 0.0]);
+    assert_eq!((there.total_ms(), there.first_token_ms()), (181.0, 120.0));
+    assert_eq!(terms(here), [0.0, 525.0, 7.0, 3.0, 8.0, 0.0, 1_050.0]);
+    assert_eq!((here.total_ms(), here.first_token_ms()), (1_593.0, 532.0));
+    // Prompts that wait to be read there are a wait as well.
+    case.others[0].pending_ms = 40.0;
+    assert_eq!(case.plan().regions[0].cost.wait_ms, 40.0);
 }
 
 #[test]
@@ -435,11 +439,9 @@ fn a_region_that_comes_back_takes_its_share_from_the_next_best() {
 }
 
 #[test]
-fn equals_are_drawn_and_others_only_within_the_band() {
-    let mut case = Case::busy(vec![free(100.0), free(100.0), free(104.0), free(100.0)]);
+fn equals_are_drawn() {
+    let case = Case::busy(vec![free(100.0), free(100.0), free(104.0), free(100.0)]);
     assert_proportional(&case.tally(9_000), &[1.0, 1.0, 0.0, 1.0]);
-    case.terms.tie_ms = 4.0;
-    assert_proportional(&case.tally(9_000), &[1.0; 4]);
 }
 
 #[test]
@@ -461,19 +463,6 @@ fn nodes_with_the_same_old_reports_spread_over_equal_regions() {
         // 16 each if spread evenly, and 16 places for guests in each.
         assert!(*most <= 24, "{nodes} nodes: {received:?}");
     }
-}
-
-#[test]
-fn margin_and_hysteresis_do_what_they_say() {
-    let mut case = Case::busy(vec![free(500.0)]);
-    assert_eq!(first(&case.plan()), Some(0));
-    case.terms.margin_ms = 25.0;
-    assert_eq!(first(&case.plan()), None);
-    let mut case = Case::busy(vec![free(100.0), free(109.0)]);
-    case.others[1].is_current = true;
-    assert_eq!(first(&case.plan()), Some(0));
-    case.terms.hysteresis_ms = 10.0;
-    assert_eq!(first(&case.plan()), Some(1));
 }
 
 #[test]
@@ -508,17 +497,16 @@ fn names_of_reasons_and_objections_are_those_they_are_serialised_with() {
 fn warm_elsewhere(own_ms: f32, rtt_ms: f32) -> Case {
     let mut case = Case::busy(vec![free(rtt_ms)]);
     (case.own.places, case.own.prefill_ms) = (Some(2), own_ms);
-    case.terms = SpillTerms { invest: 0.0, ..case.terms };
     case
 }
 
 #[test]
 fn a_prompt_that_is_cached_elsewhere_leaves_room_at_home_if_that_gains_enough() {
-    // The other region has to gain 20 ms and half of 500.
-    let plan = warm_elsewhere(500.0, 229.0).plan();
+    // The other region has to gain 20 ms and a fifth of 500.
+    let plan = warm_elsewhere(500.0, 379.0).plan();
     assert_eq!((first(&plan), plan.reason), (Some(0), SpillReason::Cached));
     assert_eq!(plan.own.unwrap().total_ms(), 500.0);
-    let plan = warm_elsewhere(500.0, 230.0).plan();
+    let plan = warm_elsewhere(500.0, 380.0).plan();
     assert_eq!((plan.verdict, plan.reason), (SpillVerdict::Own, SpillReason::Room));
     let mut cold = warm_elsewhere(500.0, 80.0);
     cold.others[0].prefill_ms = 490.0;
@@ -545,10 +533,29 @@ fn a_full_or_closed_region_keeps_its_cache_to_itself() {
 #[test]
 fn now_and_then_a_prompt_is_read_here_so_that_it_is_cached_here() {
     let mut case = warm_elsewhere(500.0, 100.0);
-    case.terms.invest = 1.0;
-    // With a probability of 100 over 500.
+    // The prompt of one conversation is read where it is cached.
+    assert_eq!(case.tally(1_000), [1_000]);
+    // One that many share, with a probability of 100 over 500,
+    case.others[0].is_shared = true;
+    case.own.report.load.running = 20.0;
     let gone = case.tally(10_000)[0];
     assert_proportional(&[gone, 10_000 - gone], &[0.8, 0.2]);
-    case.terms.invest = 0.0;
+    // unless clearly more runs here than there.
+    case.own.report.load.running = 24.0;
+    assert!(case.tally(1_000)[0] < 1_000);
+    case.own.report.load.running = 25.0;
     assert_eq!(case.tally(1_000), [1_000]);
+}
+
+#[test]
+fn what_runs_here_sends_a_prompt_to_where_less_runs_though_it_is_cached_nowhere() {
+    let mut case = warm_elsewhere(500.0, 100.0);
+    (case.others[0].prefill_ms, case.others[0].stall_ms) = (500.0, 20.0);
+    assert_eq!(case.plan().verdict, SpillVerdict::Own);
+    case.own.stall_ms = 400.0;
+    let plan = case.plan();
+    assert_eq!((first(&plan), plan.reason), (Some(0), SpillReason::Cached));
+    // Its load there counts alike.
+    case.others[0].stall_ms = 300.0;
+    assert_eq!(case.plan().verdict, SpillVerdict::Own);
 }

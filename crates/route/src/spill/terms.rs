@@ -9,29 +9,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpillTerms {
-    /// Milliseconds by which another region has to cost less than the own one. A larger value keeps
-    /// requests at home that would be served sooner elsewhere: 50 ms raise the mean time to first
-    /// token by a fifth. Where network traffic costs money, the region's price expresses it better.
-    pub margin_ms: f32,
-    /// Milliseconds by which another region has to cost less than the own one while that has room,
-    /// in addition to the margin. Only more of the prompt in its caches can make it so. A smaller
-    /// value sends more requests away for little gain.
+    /// Milliseconds by which another region has to cost less than the own one while that has room.
+    /// A smaller value sends more requests away for little gain.
     pub gain_min_ms: f32,
     /// Least gain as a part of the own region's cost, in addition to `gain_min_ms`. A smaller value
     /// sends requests away because of small errors in predictions.
     pub gain_share: f32,
-    /// Readiness to serve a request here all the same, so that the caches here get its prompt. At 1
-    /// the probability is the cost of leaving over the cost of staying: about as much is then spent
-    /// on the network as reading the prompt here once would have taken. 0 turns it off, which is
-    /// best where prompts are too many for the caches.
-    pub invest: f32,
-    /// Hysteresis in milliseconds: advantage of the region that the last request went to over other
-    /// regions. A larger value keeps requests together; it made nothing faster in any measurement.
-    pub hysteresis_ms: f32,
-    /// Largest difference from the least cost, in milliseconds, within which regions count as equal
-    /// and chance decides. A larger value spreads requests wider and sends some of them further;
-    /// `doubt` spreads them as well, and knows better when.
-    pub tie_ms: f32,
     /// Cost of a waiting request to those behind it, as a multiple of its own wait. At 0 each
     /// request goes where it is soonest itself, and all together are later. A larger value makes
     /// queues shorter and sends more requests to other regions.
@@ -56,12 +39,8 @@ pub struct SpillTerms {
 impl Default for SpillTerms {
     fn default() -> Self {
         Self {
-            margin_ms: 0.0,
             gain_min_ms: 20.0,
-            gain_share: 0.5,
-            invest: 0.2,
-            hysteresis_ms: 0.0,
-            tie_ms: 0.0,
+            gain_share: 0.2,
             crowding: 1.0,
             doubt: 1.0,
             unknown_wait_ms: 100.0,

@@ -72,6 +72,7 @@ pub(super) fn busy() -> OwnRegion {
         guests: 0,
         nodes: 1,
         prefill_ms: 0.0,
+        stall_ms: 0.0,
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
@@ -86,10 +87,12 @@ pub(super) fn free(rtt_ms: f32) -> RegionCandidate {
         report: RegionReport { load: load(20.0), ..RegionReport::default() },
         rtt_ms,
         prefill_ms: 0.0,
+        stall_ms: 0.0,
+        pending_ms: 0.0,
+        is_shared: false,
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         ramp_permille: RAMP_FULL,
-        is_current: false,
         is_home: false,
         home_ms: 0.0,
     }
@@ -104,6 +107,8 @@ pub(super) fn load(running: f32) -> ModelLoad {
         rate_per_s: Some(running),
         kv_use: None,
         wait_ms: Some(0.0),
+        replicas: 4,
+        pending_tokens: None,
         shed: ShedState::Open,
     }
     .without_wait_if_full()
@@ -134,20 +139,16 @@ pub(super) fn any_case() -> impl Strategy<Value = Case> {
 pub(super) fn any_terms() -> impl Strategy<Value = SpillTerms> {
     let ms = || prop_oneof![Just(0.0), 0.0..200.0_f32];
     let guests = prop::option::of(0..1_000_u16);
-    (ms(), ms(), ms(), (ms(), ms()), ms(), 0..1_000_u16, guests).prop_map(
+    (ms(), (ms(), ms()), ms(), 0..1_000_u16, guests).prop_map(
         |(
-            margin_ms,
-            hysteresis_ms,
-            tie_ms,
+            gain_min_ms,
             (crowding, doubt),
             unknown_wait_ms,
             reserve_permille,
             guests_max_permille,
         )| {
             SpillTerms {
-                margin_ms,
-                hysteresis_ms,
-                tie_ms,
+                gain_min_ms,
                 crowding: crowding / 50.0,
                 doubt: doubt / 50.0,
                 unknown_wait_ms,
@@ -166,17 +167,19 @@ fn any_region() -> impl Strategy<Value = RegionCandidate> {
         1 => Just(Access::Refused),
     ];
     let share = || prop_oneof![1 => Just(0), 6 => Just(RAMP_FULL), 2 => 0..2_000_u16];
-    let times = (0.0..300.0_f32, 0.0..200.0_f32, 0.0..50.0_f32);
+    let times = (0.0..300.0_f32, 0.0..200.0_f32, 0.0..50.0_f32, 0.0..200.0_f32);
     (access, any_report(), times, share(), share(), any::<bool>()).prop_map(
-        |(access, report, times, weight_permille, ramp_permille, is_current)| RegionCandidate {
+        |(access, report, times, weight_permille, ramp_permille, is_shared)| RegionCandidate {
             access,
             report,
             rtt_ms: times.0,
             prefill_ms: times.1,
+            stall_ms: times.3,
+            pending_ms: times.3,
+            is_shared,
             price_ms: times.2,
             weight_permille,
             ramp_permille,
-            is_current,
             is_home: false,
             home_ms: 0.0,
         },
@@ -208,6 +211,7 @@ pub(super) fn any_own() -> impl Strategy<Value = OwnRegion> {
                 guests,
                 nodes,
                 prefill_ms,
+                stall_ms: prefill_ms / 2.0,
                 price_ms,
                 weight_permille,
                 first_token_ms_max: None,
@@ -237,6 +241,8 @@ fn any_report() -> impl Strategy<Value = RegionReport> {
             rate_per_s,
             kv_use: None,
             wait_ms,
+            replicas: 4,
+            pending_tokens: None,
             shed,
         },
     );

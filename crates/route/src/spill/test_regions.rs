@@ -103,8 +103,6 @@ struct Node {
     queue: WaitQueue<Request>,
     /// By region.
     links: Vec<Link>,
-    /// Region that the last request was forwarded to.
-    current: Option<usize>,
     rng: fastrand::Rng,
 }
 
@@ -119,7 +117,6 @@ impl<'s> World<'s> {
         let node = |seed| Node {
             queue: WaitQueue::new(limits),
             links: vec![Link::default(); count],
-            current: None,
             rng: fastrand::Rng::with_seed(scenario.seed * 1_000 + seed as u64),
         };
         let region = |region: usize| Region {
@@ -242,7 +239,6 @@ impl<'s> World<'s> {
 
     fn forward(&mut self, to: usize, request: Request) {
         self.link(&request, to).sent += 1;
-        self.regions[request.region].nodes[request.node].current = Some(to);
         self.schedule(self.one_way(request.region, to), Event::Guest { at: to, request });
     }
 

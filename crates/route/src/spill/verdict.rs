@@ -18,18 +18,22 @@ pub struct SpillPlan {
     /// turn.
     pub own: Option<SpillCost>,
     /// Cost and objection of each other region, by its index. Empty if none was looked at.
-    pub regions: SmallVec<[Judged; REGIONS_INLINE]>,
+    pub regions: ByRegion<Judged>,
 }
 
 /// Action for a request.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one lives for the time of a decision, which is not to allocate"
+)]
 pub enum SpillVerdict {
     /// Hand it to a replica of the own region.
     Own,
     /// Forward the request to the first of these regions, and decide again after a refusal. They
     /// are given by their index among the other regions, the best first; there is at least one.
     /// Their costs are in [`SpillPlan::regions`].
-    Forward(SmallVec<[usize; REGIONS_INLINE]>),
+    Forward(ByRegion<usize>),
     /// Put the request into this node's queue.
     Wait {
         /// Milliseconds until the predicted turn.
@@ -74,7 +78,7 @@ pub enum Objection {
     Late,
     /// Chance left the region out, by its weight and ramp, in favour of another.
     Rested,
-    /// Waiting in the own region costs no more.
+    /// Staying in the own region costs no more, or so little more that it is not worth the way.
     NotBetter,
     /// The region shows no room for guests, which don't wait.
     Full,
@@ -86,7 +90,8 @@ pub enum Objection {
 pub enum SpillReason {
     /// Served here: there is room.
     Room,
-    /// Forwarded: there is room, but the other region has much more of the prompt cached.
+    /// Forwarded: there is room, but the other region costs clearly less, as where it has more of
+    /// the prompt cached.
     Cached,
     /// Forwarded: the request's session has its home there.
     Session,
@@ -114,8 +119,9 @@ pub enum SpillReason {
     NobodyInReach,
 }
 
-/// Regions that a plan holds without a heap allocation: as many as most clusters have.
-pub(super) const REGIONS_INLINE: usize = 8;
+/// List with an item for each of some regions: up to 64 are held without a heap allocation, more
+/// regions than any cluster is tested with.
+pub type ByRegion<T> = SmallVec<[T; 64]>;
 
 impl SpillPlan {
     /// Returns the plan for an own region with room, where nothing else was looked at.

@@ -1,6 +1,5 @@
 //! Comparison of the places that could serve one request.
 
-use smallvec::SmallVec;
 use spillway_types::{RAMP_FULL, ShedState};
 
 use super::cost::{SpillCost, sound};
@@ -8,7 +7,7 @@ use super::guests::reserve;
 use super::pace::RegionMeans;
 use super::region::{Access, OwnRegion, RegionCandidate, Waiting};
 use super::terms::SpillTerms;
-use super::verdict::{Judged, Objection, REGIONS_INLINE, SpillPlan, SpillReason, SpillVerdict};
+use super::verdict::{ByRegion, Judged, Objection, SpillPlan, SpillReason, SpillVerdict};
 use crate::retry_after_s;
 
 /// Facts of one decision that hold for all regions.
@@ -29,10 +28,10 @@ pub(super) struct Weighing<'a> {
 }
 
 /// Costs and objections by region.
-type Verdicts = SmallVec<[Judged; REGIONS_INLINE]>;
+type Verdicts = ByRegion<Judged>;
 
 /// Indices of regions.
-type Order = SmallVec<[usize; REGIONS_INLINE]>;
+type Order = ByRegion<usize>;
 
 impl<'a> Weighing<'a> {
     pub(super) fn new(
@@ -44,7 +43,7 @@ impl<'a> Weighing<'a> {
         let left_ms = own.first_token_ms_max.map_or(deadline_ms, |max| deadline_ms.min(sound(max)));
         let wait_left_ms = left_ms.min(deadline_ms * IN_TIME_SHARE);
         // A region with room gives a request away only for a clear gain.
-        let margin_ms = if own.has_room() { own.gain_ms(terms) } else { sound(terms.margin_ms) };
+        let margin_ms = if own.has_room() { own.gain_ms(terms) } else { 0.0 };
         let usual = RegionMeans::of(others, terms);
         Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual }
     }
@@ -61,24 +60,22 @@ impl<'a> Weighing<'a> {
         })
     }
 
-    /// Decides about a request for which its region has room, while another region may have more of
-    /// its prompt cached.
+    /// Decides about a request for which its region has room, while another region may cost less.
     pub(super) fn decide_with_room(&self, rng: &mut fastrand::Rng) -> SpillPlan {
         let own = SpillCost {
             prefill_ms: sound(self.own.prefill_ms),
+            stall_ms: sound(self.own.stall_ms),
             price_ms: sound(self.own.price_ms),
             ..SpillCost::default()
         };
         let mut regions = self.judge_all(Some(&own));
         self.rest(&mut regions, true, rng);
         let forwards = self.by_cost(&regions, rng);
-        let (own_ms, own) = (own.total_ms(), Some(own));
-        // Paying the network each time or reading the prompt here once is the choice between
-        // renting and buying. The future number of such prompts is unknown. Buying with a
-        // probability of rent over price spends, on average, about as much on rent as buying costs.
-        let least_ms = forwards.first().map(|&index| regions[index].cost.total_ms());
-        let stays = least_ms
-            .is_none_or(|least_ms| rng.f32() * own_ms < sound(self.terms.invest) * least_ms);
+        let stays = match forwards.first() {
+            None => true,
+            Some(&index) => self.buys(&own, index, &regions[index].cost, rng),
+        };
+        let own = Some(own);
         if stays {
             return SpillPlan { own, regions, ..SpillPlan::own() };
         }
@@ -88,6 +85,27 @@ impl<'a> Weighing<'a> {
             own,
             regions,
         }
+    }
+
+    /// Draws if a prompt is read here although another region, which has it cached, is cheaper.
+    ///
+    /// Paying the network each time or reading the prompt here once is the choice between renting
+    /// and buying. The future number of such prompts is unknown. Buying with a probability of rent
+    /// over price spends, on average, about as much on rent as buying costs. A prompt of one
+    /// conversation is not bought: its next turn would find its cache elsewhere all the same.
+    fn buys(
+        &self,
+        own: &SpillCost,
+        index: usize,
+        there: &SpillCost,
+        rng: &mut fastrand::Rng,
+    ) -> bool {
+        let other = &self.others[index];
+        let running_there = other.report.load.running_each();
+        let more = self.own.report.load.running_each() - running_there;
+        let is_relief = more > RELIEF_SHARE * running_there.max(1.0);
+        let is_bought = other.is_shared && !is_relief;
+        is_bought && rng.f32() * own.total_ms() < there.total_ms()
     }
 
     /// Decides about a request of one of this region's clients, for which it has no room.
@@ -127,6 +145,7 @@ impl<'a> Weighing<'a> {
             wait_ms,
             crowding_ms: sound(self.terms.crowding) * wait_ms,
             prefill_ms: sound(self.own.prefill_ms),
+            stall_ms: sound(self.own.stall_ms),
             price_ms: sound(self.own.price_ms),
             ..SpillCost::default()
         };
@@ -196,8 +215,11 @@ impl<'a> Weighing<'a> {
         let risk = other.report.refusal_risk(ahead, age_ms + network_ms / 2.0);
         SpillCost {
             network_ms,
-            wait_ms: ahead.max(0.0) * self.usual.turn_ms(&other.report),
+            // Queue and unread prompts are two measures of one backlog: the longer one counts.
+            wait_ms: (ahead.max(0.0) * self.usual.turn_ms(&other.report))
+                .max(sound(other.pending_ms)),
             prefill_ms: sound(other.prefill_ms),
+            stall_ms: sound(other.stall_ms),
             price_ms: sound(other.price_ms),
             doubt_ms: sound(self.terms.doubt) * risk * network_ms,
             crowding_ms: 0.0,
@@ -244,8 +266,7 @@ impl<'a> Weighing<'a> {
     }
 
     fn rank(&self, other: &RegionCandidate, cost: &SpillCost) -> f32 {
-        let favour = if other.is_current { sound(self.terms.hysteresis_ms) } else { 0.0 };
-        cost.total_ms() - favour - sound(other.home_ms)
+        cost.total_ms() - sound(other.home_ms)
     }
 
     /// Returns the regions without objection, the best first; chance decides among equal ones.
@@ -255,7 +276,7 @@ impl<'a> Weighing<'a> {
             (0..regions.len()).filter(|&index| regions[index].objection.is_none()).collect();
         order.sort_unstable_by(|a, b| rank(a).total_cmp(&rank(b)));
         if let Some(least) = order.first().map(rank) {
-            let is_equal = |index: &usize| rank(index) <= least + sound(self.terms.tie_ms);
+            let is_equal = |index: &usize| rank(index) <= least;
             let equals = order.partition_point(is_equal);
             if equals > 1 {
                 order.swap(0, rng.usize(..equals));
@@ -327,6 +348,10 @@ fn shed(wait_ms: f32, rng: &mut fastrand::Rng) -> SpillVerdict {
 /// predicted: the deadline is for the whole reply, and predictions have errors. A request that runs
 /// out of time has waited in vain, in the place of another.
 const IN_TIME_SHARE: f32 = 0.8;
+
+/// Part by which more requests have to run at each replica here than there for a prompt to be read
+/// there because this region is busier. The counts of equal regions differ by less by chance.
+const RELIEF_SHARE: f32 = 0.2;
 
 /// Full weight times full ramp.
 const SHARE_FULL: u32 = RAMP_FULL as u32 * RAMP_FULL as u32;

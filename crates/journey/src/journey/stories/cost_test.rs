@@ -10,7 +10,6 @@ type Row = (f32, f32, u32);
 fn before([b, c]: [Row; 2]) -> TestSight {
     let mut sight = TestSight::new(1).full();
     sight.rules.reads_caches = true;
-    sight.terms.invest = 0.0;
     let region = |name: &str, (rtt_ms, running, hot): Row| TestRegion {
         rtt_ms,
         running,

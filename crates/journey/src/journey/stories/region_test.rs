@@ -196,8 +196,7 @@ fn a_pinned_request_is_not_served_where_it_may_not_be() {
 fn cached_elsewhere() -> TestSight {
     let mut sight = TestSight::new(1).with_regions(&["b", "c"]);
     sight.rules.reads_caches = true;
-    sight.terms.invest = 0.0;
-    sight.regions[1].hot = 9;
+    sight.regions[1].forwarded = 9;
     sight
 }
 
@@ -205,7 +204,7 @@ fn cached_elsewhere() -> TestSight {
 fn a_request_leaves_a_region_with_room_for_a_cache_that_is_worth_the_way() {
     tell(cached_elsewhere(), &[("forward c", None)]);
     let mut little = cached_elsewhere();
-    little.regions[1].hot = 2;
+    little.regions[1].forwarded = 2;
     tell(little, &[("ask 0", None)]);
     let mut far = cached_elsewhere();
     far.regions[1].rtt_ms = 900.0;
