@@ -9,6 +9,8 @@ pub struct Quantiles {
     pub p50: f64,
     /// 90th percentile.
     pub p90: f64,
+    /// 95th percentile.
+    pub p95: f64,
     /// 99th percentile.
     pub p99: f64,
     /// Mean.
@@ -29,6 +31,7 @@ impl Quantiles {
         Self {
             p50: at(0.5),
             p90: at(0.9),
+            p95: at(0.95),
             p99: at(0.99),
             mean: numbers.iter().sum::<f64>() / numbers.len() as f64,
         }
@@ -42,7 +45,8 @@ mod tests {
     #[test]
     fn quantiles_stand_at_their_places() {
         let all = Quantiles::of((0..=100).rev().map(f64::from).collect());
-        assert_eq!((all.p50, all.p90, all.p99, all.mean), (50.0, 90.0, 99.0, 50.0));
+        assert_eq!((all.p50, all.p90, all.p95, all.p99), (50.0, 90.0, 95.0, 99.0));
+        assert_eq!(all.mean, 50.0);
         assert_eq!(Quantiles::of(Vec::new()), Quantiles::default());
     }
 }

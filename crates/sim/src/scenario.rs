@@ -3,15 +3,17 @@
 use std::time::Instant;
 
 use spillway_engine::{EngineConfig, Profile};
+use spillway_types::Speed;
 
-use crate::router::Router;
+use crate::router::{Place, Router};
 use crate::{
     Demand, Figures, News, RegionConfig, RouterConfig, Session, SpillwayRouter, WorkloadKind,
     World, WorldConfig,
 };
 
 /// Round-trip times in milliseconds between three regions, as between Europe, America and Asia.
-const RTT_MS: [[f64; 3]; 3] = [[0.0, 90.0, 220.0], [90.0, 0.0, 150.0], [220.0, 150.0, 0.0]];
+pub(crate) const RTT_MS: [[f64; 3]; 3] =
+    [[0.0, 90.0, 220.0], [90.0, 0.0, 150.0], [220.0, 150.0, 0.0]];
 
 /// World with the requests of its clients.
 #[derive(Clone, Debug)]
@@ -64,12 +66,14 @@ impl Scenario {
         let world = WorldConfig {
             regions: vec![region; 3],
             rtt_ms: RTT_MS.iter().map(|row| row.to_vec()).collect(),
-            engine: engine(),
+            engine: l4(),
+            central: None,
             news: News::default(),
             patience_s: 30.0,
             warm_up_s: scale.warm_up_s,
             end_s,
             slow: Vec::new(),
+            faults: Vec::new(),
             seed: scale.seed,
             origin,
         };
@@ -96,36 +100,28 @@ impl Scenario {
     /// long prompts.
     #[must_use]
     pub fn with_large_caches(mut self) -> Self {
-        let engine = EngineConfig::from_profile(Profile::A100);
-        self.world.engine = EngineConfig {
-            waiting_max: 512,
-            context_tokens_max: 2 * Self::TRACE_TOKENS_MAX,
-            ..engine
-        };
+        self.world.engine = a100();
         self
     }
 
-    /// Runs the scenario; all nodes route with these settings.
+    /// Runs the scenario; all nodes route with these settings, and know the size of the caches.
     #[must_use]
     pub fn run(&self, router: &RouterConfig) -> Figures {
-        self.run_with(&mut |region, replicas, seed| {
-            Box::new(SpillwayRouter::new(*router, region, replicas, seed))
-        })
+        let speed = Speed { kv_tokens: self.world.kv_tokens(), ..router.speed };
+        let router = RouterConfig { speed, ..*router };
+        self.run_with(&mut |place| Box::new(SpillwayRouter::new(router, place)))
     }
 
     /// Runs the scenario with routers of any kind; see [`World::new`].
     #[must_use]
-    pub fn run_with(
-        &self,
-        router: &mut dyn FnMut(usize, usize, u64) -> Box<dyn Router>,
-    ) -> Figures {
+    pub fn run_with(&self, router: &mut dyn FnMut(&Place) -> Box<dyn Router>) -> Figures {
         World::new(self.world.clone(), self.sessions.clone(), router).run()
     }
 }
 
 /// Returns the requests a second of each replica at full load: with more, the router that knows
 /// everything serves fewer of them within 2 seconds. Measured with this simulator.
-fn full_rate_per_s(kind: WorkloadKind) -> f64 {
+pub(crate) fn full_rate_per_s(kind: WorkloadKind) -> f64 {
     match kind {
         WorkloadKind::SystemPrompts | WorkloadKind::Bursts => 6.2,
         WorkloadKind::Chats => 2.6,
@@ -134,8 +130,17 @@ fn full_rate_per_s(kind: WorkloadKind) -> f64 {
     }
 }
 
+/// Returns the settings of an A100 that takes the longest prompts of a trace.
+pub(crate) fn a100() -> EngineConfig {
+    EngineConfig {
+        waiting_max: 512,
+        context_tokens_max: 2 * Scenario::TRACE_TOKENS_MAX,
+        ..EngineConfig::from_profile(Profile::A100)
+    }
+}
+
 /// Returns the settings of Llama-3.1-8B on one L4: the smallest cache of the published machines, so
 /// that caches matter.
-fn engine() -> EngineConfig {
+pub(crate) fn l4() -> EngineConfig {
     EngineConfig { waiting_max: 512, ..EngineConfig::from_profile(Profile::L4) }
 }

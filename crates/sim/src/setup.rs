@@ -74,7 +74,6 @@ impl Setup {
             with("without learning speeds", |router| router.learns = false),
             with("gain 100 ms", |router| router.terms.gain_min_ms = 100.0),
             with("gain 200 ms", |router| router.terms.gain_min_ms = 200.0),
-            with("invest 0", |router| router.terms.invest = 0.0),
             with("kappa 0", |router| router.tuning.predicted.kappa = 0.0),
             with("kappa 1", |router| router.tuning.predicted.kappa = 1.0),
             with("kappa 3", |router| router.tuning.predicted.kappa = 3.0),
@@ -110,7 +109,7 @@ impl Setup {
     }
 }
 
-/// Size of a replica's cache in tokens, which it reports: that of the L4.
+/// Size of a replica's cache in tokens until a scenario says another: that of the L4.
 const KV_TOKENS: f32 = 40_000.0;
 
 /// Milliseconds between two looks at the replicas, where looks are rare.

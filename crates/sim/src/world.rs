@@ -1,31 +1,44 @@
 //! World of a simulation: clients, nodes, replicas, and the network between them.
 
+mod breaks;
+mod build;
 mod config;
 mod drive;
+mod fault;
 mod figures;
+mod heard;
+mod hearsay;
 mod looks;
 mod moves;
 mod node;
+mod paths;
+mod record;
 mod replica;
 mod replies;
 mod request;
 mod wait;
 
 pub use config::{News, RegionConfig, WorldConfig};
+pub use fault::{Fault, FaultKind};
 pub use figures::{Figures, RegionFigures};
+pub use record::{Fate, Record, Slo, UnknownFateError};
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use spillway_engine::EngineEvent;
 use spillway_prefix::{HotDelta, HotTrie};
-use spillway_types::{ModelLoad, ModelName};
+use spillway_types::ModelName;
 
-use crate::router::Router;
 use crate::{Agenda, Session, Time};
+use heard::Heard;
 use node::{Names, SimNode};
 use replica::SimReplica;
-use request::Request;
+use request::{Request, Station};
+
+/// Longest time in seconds that the last replies may take once they have begun.
+const REPLY_S_MAX: f64 = 600.0;
 
 /// Run in progress.
 #[derive(Debug)]
@@ -33,28 +46,52 @@ pub struct World {
     config: WorldConfig,
     agenda: Agenda<WorldEvent>,
     now: Time,
+    /// Faults that have begun and not ended.
+    faults: Vec<Fault>,
     sessions: Vec<Session>,
+    /// Turns of each session that have ended.
+    ended_turns: Vec<usize>,
     requests: Vec<Request>,
+    /// Requests that are not over.
+    open: usize,
     regions: Vec<Region>,
+    groups: Vec<Group>,
     nodes: Vec<SimNode>,
     replicas: Vec<SimReplica>,
+    /// Round-trip times that nodes of each region believe, in milliseconds.
+    believed_rtt_ms: Vec<Vec<f32>>,
     /// Hot trie that all regions agree on, and changes on their way into it.
     trie: HotTrie,
     deltas: BTreeMap<usize, HotDelta>,
     proposals: usize,
     model: ModelName,
     rng: fastrand::Rng,
+    /// Draws which news get lost: apart, so that all else is drawn as without losses.
+    luck: fastrand::Rng,
 }
 
-/// Region: its nodes and replicas, and the news of other regions.
+/// Region of the map: its replicas.
 #[derive(Debug)]
 struct Region {
+    replicas: Range<usize>,
+    kv_use: Average,
+}
+
+/// Nodes that stand in one region and share their replicas: those of that region, or of all
+/// regions.
+#[derive(Debug)]
+struct Group {
+    /// Region in which the nodes stand.
+    region: usize,
     nodes: Range<usize>,
     replicas: Range<usize>,
+    /// Region of each replica.
+    homes: Arc<[usize]>,
+    /// Regions of the replicas.
+    served: Vec<usize>,
     names: Names,
-    /// Last report of each region, and the moment when it was made.
-    heard: Vec<Option<(ModelLoad, Time)>>,
-    kv_use: Average,
+    /// Reports of each region.
+    heard: Vec<Heard>,
 }
 
 /// Running mean.
@@ -78,109 +115,92 @@ impl Average {
 /// Events of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum WorldEvent {
-    /// A client sends a request to its region.
+    /// A client sends a request.
     Asked { session: usize, turn: usize },
+    /// A request arrives at the node that its client asks.
+    Arrived { request: usize, attempt: u32 },
     /// A forwarded request arrives at a node of this region.
-    Guest { request: usize, region: usize },
+    Guest { request: usize, region: usize, attempt: u32 },
     /// The refusal of a forwarded request arrives back at its region.
-    Refused { request: usize, region: usize },
+    Refused { request: usize, region: usize, attempt: u32 },
     /// The first token of a guest's reply arrives at the node that the client asked.
-    Answered { request: usize },
+    Answered { request: usize, attempt: u32 },
+    /// The end of a guest's reply arrives at the node that the client asked.
+    BroughtBack { request: usize, attempt: u32 },
     /// A client that was turned away asks again.
-    Again { request: usize },
+    Again { request: usize, attempt: u32 },
     /// A request that waits is decided about again, unless its wait has ended.
     Paused { request: usize, pause: u32 },
     /// A request arrives at its replica.
-    Submitted { request: usize },
+    Submitted { request: usize, attempt: u32 },
     /// The refusal of a replica arrives at the node.
-    Rejected { request: usize },
+    Rejected { request: usize, attempt: u32 },
     /// A replica's step ends.
     Step { replica: usize },
     /// The first token of a reply arrives at the node that sent the request.
-    Begun { request: usize, cached_tokens: u32 },
+    Begun { request: usize, cached_tokens: u32, attempt: u32 },
     /// The end of a reply arrives at the node that sent the request.
-    Ended { request: usize },
+    Ended { request: usize, attempt: u32 },
     /// A client runs out of patience.
     GivenUp { request: usize },
     /// A node learns that a neighbour sent this request to a replica of the region.
     Shared { request: usize, node: usize, replica: usize },
-    /// The nodes of a region look at their replicas.
-    Look { region: usize },
-    /// A region's first node proposes what has changed in its caches.
-    Propose { region: usize },
+    /// A node learns that a replica has the whole of this request cached.
+    Written { request: usize, node: usize, replica: usize },
+    /// A node learns what became of a request that it, or a neighbour, forwarded.
+    Forwarded { request: usize, node: usize, region: usize, station: Station },
+    /// The nodes of a group look at their replicas.
+    Look { group: usize },
+    /// A group's first node proposes what has changed in its caches.
+    Propose { group: usize },
     /// All regions agree on a proposal.
-    Agreed { region: usize, proposal: usize },
-    /// A report of one region arrives at another.
-    Report { from: usize, to: usize, load: ModelLoad, made: Time },
+    Agreed { group: usize, proposal: usize },
+    /// A fault of the world's list begins.
+    Broken { fault: usize },
+    /// A fault of the world's list ends.
+    Repaired { fault: usize },
+    /// The node that forwarded a request sees that the link broke.
+    LinkBroken { request: usize, attempt: u32 },
+    /// A node hears that a replica refused the connection.
+    Unconnected { request: usize, attempt: u32 },
+}
+
+impl WorldEvent {
+    /// Returns the request and the attempt that the event belongs to; `None` if it happens whatever
+    /// becomes of attempts.
+    fn attempt(&self) -> Option<(usize, u32)> {
+        match *self {
+            Self::Arrived { request, attempt }
+            | Self::Again { request, attempt }
+            | Self::Guest { request, attempt, .. }
+            | Self::Refused { request, attempt, .. }
+            | Self::Answered { request, attempt }
+            | Self::BroughtBack { request, attempt }
+            | Self::Submitted { request, attempt }
+            | Self::Rejected { request, attempt }
+            | Self::Begun { request, attempt, .. }
+            | Self::Ended { request, attempt }
+            | Self::LinkBroken { request, attempt }
+            | Self::Unconnected { request, attempt } => Some((request, attempt)),
+            _ => None,
+        }
+    }
 }
 
 impl World {
-    /// Returns a world before its first request. `router` makes the router of each node from its
-    /// region, the number of replicas there, and a seed.
-    #[must_use]
-    pub fn new(
-        config: WorldConfig,
-        sessions: Vec<Session>,
-        router: &mut dyn FnMut(usize, usize, u64) -> Box<dyn Router>,
-    ) -> Self {
-        let mut rng = fastrand::Rng::with_seed(config.seed);
-        let (mut nodes, mut replicas, mut regions) = (Vec::new(), Vec::new(), Vec::new());
-        let count = config.regions.len();
-        for (number, region) in config.regions.iter().enumerate() {
-            let (first_node, first_replica) = (nodes.len(), replicas.len());
-            for _ in 0..region.nodes {
-                let made = router(number, region.replicas, rng.u64(..));
-                nodes.push(SimNode::new(number, made, (region.replicas, count), rng.u64(..)));
-            }
-            for at in first_replica..first_replica + region.replicas {
-                let slow = config.slow.iter().find(|(replica, _)| *replica == at);
-                replicas
-                    .push(SimReplica::new(config.engine, slow.map_or(1.0, |(_, factor)| *factor)));
-            }
-            regions.push(Region {
-                nodes: first_node..nodes.len(),
-                replicas: first_replica..replicas.len(),
-                names: Names::new(region.replicas),
-                heard: vec![None; count],
-                kv_use: Average::default(),
-            });
-        }
-        let mut agenda = Agenda::default();
-        let end = Time::from_s(config.end_s);
-        // Only the first request of a session: the next ones follow the replies.
-        for (session, asked) in sessions.iter().enumerate().filter(|(_, one)| one.start < end) {
-            agenda.put(asked.start, WorldEvent::Asked { session, turn: 0 });
-        }
-        (0..count).for_each(|region| agenda.put(Time(0), WorldEvent::Look { region }));
-        if let Some(every_ms) = config.news.hot_ms {
-            // Regions propose one after the other, as in a cluster.
-            let at = |region| Time::from_ms(every_ms * (1.0 + region as f64 / count as f64));
-            (0..count).for_each(|region| agenda.put(at(region), WorldEvent::Propose { region }));
-        }
-        Self {
-            config,
-            agenda,
-            now: Time(0),
-            sessions,
-            requests: Vec::new(),
-            regions,
-            nodes,
-            replicas,
-            trie: HotTrie::default(),
-            deltas: BTreeMap::new(),
-            proposals: 0,
-            model: ModelName::from("m"),
-            rng,
-        }
-    }
-
-    /// Runs the world until no request that came in time still waits for its first token.
+    /// Runs the world until all requests that came in time have ended.
     #[must_use]
     pub fn run(mut self) -> Figures {
-        let end = Time::from_s(self.config.end_s + self.config.patience_s);
-        while let Some((at, event)) = self.agenda.take_next().filter(|(at, _)| *at <= end) {
+        let end = Time::from_s(self.config.end_s);
+        let last = Time::from_s(self.config.end_s + self.config.patience_s + REPLY_S_MAX);
+        while let Some((at, event)) = self.agenda.take_next() {
+            if at > last || at > end && self.open == 0 {
+                break;
+            }
             self.now = at;
-            self.happen(event);
+            if !self.is_void(&event) {
+                self.happen(event);
+            }
         }
         self.figures()
     }
@@ -188,25 +208,41 @@ impl World {
     fn happen(&mut self, event: WorldEvent) {
         match event {
             WorldEvent::Asked { session, turn } => self.ask(session, turn),
-            WorldEvent::Guest { request, region } => self.welcome(request, region),
-            WorldEvent::Refused { request, region } => self.turn_back(request, region),
-            WorldEvent::Answered { request } => self.answered(request),
-            WorldEvent::Again { request } => self.ask_again(request),
+            WorldEvent::Arrived { request, .. } => self.arrive(request),
+            WorldEvent::Guest { request, region, .. } => self.welcome(request, region),
+            WorldEvent::Refused { request, region, .. } => self.turn_back(request, region),
+            WorldEvent::Answered { request, .. } => self.answered(request),
+            WorldEvent::BroughtBack { request, .. } => self.brought_back(request),
+            WorldEvent::Again { request, .. } => self.ask_again(request),
             WorldEvent::Paused { request, pause } => self.pause_over(request, pause),
-            WorldEvent::Rejected { request } => self.reject(request),
-            WorldEvent::Submitted { request } => self.submit(request),
+            WorldEvent::Rejected { request, .. } => self.reject(request),
+            WorldEvent::Submitted { request, .. } => self.submit(request),
             WorldEvent::Step { replica } => self.step(replica),
-            WorldEvent::Begun { request, cached_tokens } => self.begin(request, cached_tokens),
-            WorldEvent::Ended { request } => self.end(request),
+            WorldEvent::Begun { request, cached_tokens, .. } => self.begin(request, cached_tokens),
+            WorldEvent::Ended { request, .. } => self.end(request),
             WorldEvent::GivenUp { request } => self.give_up(request),
-            WorldEvent::Shared { request, node, replica } => self.share(request, node, replica),
-            WorldEvent::Look { region } => self.look(region),
-            WorldEvent::Propose { region } => self.propose(region),
-            WorldEvent::Agreed { region, proposal } => self.agree(region, proposal),
-            WorldEvent::Report { from, to, load, made } => {
-                self.regions[to].heard[from] = Some((load, made));
+            WorldEvent::Shared { request, node, replica } => {
+                self.tell_sent(request, (node, replica), false);
             }
+            WorldEvent::Written { request, node, replica } => {
+                self.tell_written(request, (node, replica), false);
+            }
+            WorldEvent::Forwarded { request, node, region, station } => {
+                self.tell_forwarded((request, node), region, station);
+            }
+            WorldEvent::Look { group } => self.look(group),
+            WorldEvent::Propose { group } => self.propose(group),
+            WorldEvent::Agreed { group, proposal } => self.agree(group, proposal),
+            WorldEvent::Broken { fault } => self.break_down(fault),
+            WorldEvent::Repaired { fault } => self.repair(fault),
+            WorldEvent::LinkBroken { request, .. } => self.link_broken(request),
+            WorldEvent::Unconnected { request, .. } => self.unconnected(request),
         }
+    }
+
+    /// Returns true if an event is of an attempt that a fault has ended.
+    fn is_void(&self, event: &WorldEvent) -> bool {
+        event.attempt().is_some_and(|(request, attempt)| self.requests[request].attempt != attempt)
     }
 
     /// Ends and begins what is due at a replica, and sends the news to the nodes concerned.
@@ -217,22 +253,31 @@ impl World {
             return;
         }
         let report = self.replicas[replica].step(self.now, counts);
-        let heard = self.now.after_us((self.config.news.hop_ms * 1e3) as u64);
         for event in report.events {
             match event {
                 EngineEvent::FirstToken { id, cached_tokens } => {
                     let request = usize::try_from(id.0).unwrap_or(usize::MAX);
-                    self.agenda.put(heard, WorldEvent::Begun { request, cached_tokens });
+                    let heard = self.heard_at(request, replica);
+                    let attempt = self.requests[request].attempt;
+                    let begun = WorldEvent::Begun { request, cached_tokens, attempt };
+                    self.agenda.put(heard, begun);
                 }
                 EngineEvent::Finished { id, .. } => {
                     let request = usize::try_from(id.0).unwrap_or(usize::MAX);
                     self.replicas[replica].forget(request);
-                    self.agenda.put(heard, WorldEvent::Ended { request });
+                    let heard = self.heard_at(request, replica);
+                    let attempt = self.requests[request].attempt;
+                    self.agenda.put(heard, WorldEvent::Ended { request, attempt });
                 }
                 EngineEvent::Token { .. } | EngineEvent::Preempted { .. } => {}
             }
         }
         self.schedule(replica);
+    }
+
+    /// Returns the moment at which a request's node hears what its replica says now.
+    fn heard_at(&self, request: usize, replica: usize) -> Time {
+        self.now.after_us(self.reach_us(self.requests[request].node, replica))
     }
 
     /// Adds the next step of a replica to the agenda.
@@ -251,14 +296,19 @@ impl World {
     fn counts(&self, at: Time) -> bool {
         at >= Time::from_s(self.config.warm_up_s) && at < Time::from_s(self.config.end_s)
     }
-
-    /// Returns the microseconds of the one-way path from one region to another.
-    fn way_us(&self, from: usize, to: usize) -> u64 {
-        (self.config.rtt_ms[from][to] * 500.0) as u64
-    }
 }
 
 #[cfg(test)]
+mod central_test;
+#[cfg(test)]
 mod drive_test;
+#[cfg(test)]
+mod fault_test;
+#[cfg(test)]
+mod listener;
+#[cfg(test)]
+mod news_test;
+#[cfg(test)]
+mod turns_test;
 #[cfg(test)]
 mod world_test;

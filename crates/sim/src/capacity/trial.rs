@@ -81,11 +81,13 @@ impl Trial {
             regions: regions.collect(),
             rtt_ms: self.rtt_ms.clone(),
             engine: EngineConfig { waiting_max: 512, ..EngineConfig::from_profile(Profile::L4) },
+            central: None,
             news: News::default(),
             patience_s: 30.0,
             warm_up_s: self.warm_up_s,
             end_s,
             slow: Vec::new(),
+            faults: Vec::new(),
             seed: self.seed,
             origin,
         };

@@ -1,5 +1,7 @@
 //! Random numbers with the distributions of requests.
 
+use crate::Piece;
+
 /// Zipf distribution over the numbers from 0: the probability of number `i` is in proportion to `1
 /// / (i + 1)^exponent`.
 #[derive(Debug)]
@@ -38,6 +40,11 @@ pub(super) fn length(rng: &mut fastrand::Rng, mean: u32) -> u32 {
     let half = f64::from(mean) / 2.0;
     let drawn = exponential(rng, half) + exponential(rng, half);
     drawn.clamp(f64::from(mean) / 10.0, f64::from(mean) * 4.0).max(1.0) as u32
+}
+
+/// Draws a text of this mean length that occurs nowhere else.
+pub(super) fn new_text(rng: &mut fastrand::Rng, mean_tokens: u32) -> Piece {
+    Piece { id: rng.u64(..), tokens: length(rng, mean_tokens) }
 }
 
 /// Returns the moments of a Poisson process's events in seconds, in ascending order.

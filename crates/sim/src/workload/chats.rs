@@ -51,7 +51,8 @@ fn turns(system: Piece, rng: &mut fastrand::Rng) -> Vec<Turn> {
         let reply = Piece { id: rng.u64(..), tokens: length(rng, REPLY_TOKENS) };
         said = prompt.with(reply);
         let think_us = if turns.is_empty() { 0.0 } else { exponential(rng, THINK_S) * 1e6 };
-        turns.push(Turn { think_us: think_us as u64, prompt, reply });
+        let after = turns.len().checked_sub(1);
+        turns.push(Turn { after, think_us: think_us as u64, prompt, reply });
         if turns.len() >= TURNS_MAX || rng.f64() < 1.0 / TURNS {
             return turns;
         }

@@ -54,7 +54,8 @@ fn questions(document: Piece, rng: &mut fastrand::Rng) -> Vec<Turn> {
         let reply = Piece { id: rng.u64(..), tokens: length(rng, REPLY_TOKENS) };
         let think_us = if turns.is_empty() { 0.0 } else { exponential(rng, THINK_S) * 1e6 };
         let prompt = Text::new(vec![document, question]);
-        turns.push(Turn { think_us: think_us as u64, prompt, reply });
+        let after = turns.len().checked_sub(1);
+        turns.push(Turn { after, think_us: think_us as u64, prompt, reply });
         if turns.len() >= QUESTIONS_MAX || rng.f64() < 1.0 / QUESTIONS {
             return turns;
         }

@@ -25,7 +25,12 @@ pub(super) fn sessions(demand: &Demand) -> Vec<Session> {
                 start: Time::from_s(start),
                 region,
                 affinity: prefix.id,
-                turns: vec![Turn { think_us: 0, prompt: Text::new(vec![prefix, question]), reply }],
+                turns: vec![Turn {
+                    after: None,
+                    think_us: 0,
+                    prompt: Text::new(vec![prefix, question]),
+                    reply,
+                }],
             });
         }
     }

@@ -72,7 +72,8 @@ impl SystemPrompts {
     ) -> Session {
         let question = Piece { id: rng.u64(..), tokens: length(rng, self.question_tokens) };
         let reply = Piece { id: rng.u64(..), tokens: length(rng, self.reply_tokens) };
-        let turn = Turn { think_us: 0, prompt: Text::new(vec![prompt, question]), reply };
+        let turn =
+            Turn { after: None, think_us: 0, prompt: Text::new(vec![prompt, question]), reply };
         Session { start: Time::from_s(start), region, affinity: prompt.id, turns: vec![turn] }
     }
 }

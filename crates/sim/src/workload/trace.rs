@@ -22,16 +22,27 @@ pub struct TraceOptions {
     /// Longest prompt in tokens; requests with longer ones are left out, since the engine could not
     /// take them.
     pub prompt_tokens_max: u32,
+    /// Seed by which requests are dealt to the regions.
+    pub seed: u64,
 }
 
-/// Error for a line that can't be read.
+/// Error for a line of a trace that can't be read.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line} of the trace: {source}")]
-pub struct TraceError {
-    /// Number of the line, from 1.
-    pub line: usize,
-    /// Cause of the error.
-    source: serde_json::Error,
+pub enum TraceError {
+    /// The line is not such a JSON object.
+    #[error("line {line} of the trace: {source}")]
+    Json {
+        /// Number of the line, from 1.
+        line: usize,
+        /// Cause of the error.
+        source: serde_json::Error,
+    },
+    /// The line does not have a timestamp and two numbers.
+    #[error("line {line} of the trace: expected TIMESTAMP,ContextTokens,GeneratedTokens")]
+    Fields {
+        /// Number of the line, from 1.
+        line: usize,
+    },
 }
 
 /// Request of the trace.
@@ -58,8 +69,8 @@ pub fn read_trace(text: &str, options: &TraceOptions) -> Result<Vec<Session>, Tr
         if sessions.len() >= options.requests_max {
             break;
         }
-        let record: Record =
-            serde_json::from_str(line).map_err(|source| TraceError { line: index + 1, source })?;
+        let record: Record = serde_json::from_str(line)
+            .map_err(|source| TraceError::Json { line: index + 1, source })?;
         if record.input_length > 0 && record.input_length <= options.prompt_tokens_max {
             sessions.push(session(&record, index as u64, options));
         }
@@ -80,13 +91,14 @@ fn session(record: &Record, number: u64, options: &TraceOptions) -> Session {
     // Almost all prompts share the first hash: the service's own system prompt.
     let key = record.hash_ids.get(1).or_else(|| record.hash_ids.first()).copied().unwrap_or(number);
     let turn = Turn {
+        after: None,
         think_us: 0,
         prompt: Text::new(pieces),
         reply: Piece { id: mix(7, number), tokens: record.output_length.max(1) },
     };
     Session {
         start: Time::from_ms(record.timestamp / options.speed.max(1e-6)),
-        region: (mix(8, key) % options.regions.max(1) as u64) as usize,
+        region: (mix(mix(8, options.seed), key) % options.regions.max(1) as u64) as usize,
         affinity: mix(9, key),
         turns: vec![turn],
     }
@@ -96,8 +108,13 @@ fn session(record: &Record, number: u64, options: &TraceOptions) -> Session {
 mod tests {
     use super::*;
 
-    const OPTIONS: TraceOptions =
-        TraceOptions { regions: 3, speed: 2.0, requests_max: 10, prompt_tokens_max: 5_000 };
+    const OPTIONS: TraceOptions = TraceOptions {
+        regions: 3,
+        speed: 2.0,
+        requests_max: 10,
+        prompt_tokens_max: 5_000,
+        seed: 0,
+    };
 
     #[test]
     fn requests_with_the_same_hashes_share_their_blocks() {

@@ -5,6 +5,8 @@ use std::time::Instant;
 use serde::Serialize;
 use spillway_engine::EngineConfig;
 
+use super::Fault;
+
 /// Regions with their nodes and replicas, and the delays between them.
 #[derive(Clone, Debug)]
 pub struct WorldConfig {
@@ -14,7 +16,10 @@ pub struct WorldConfig {
     pub rtt_ms: Vec<Vec<f64>>,
     /// Settings of each replica's engine.
     pub engine: EngineConfig,
-    /// Delays of news.
+    /// Region in which the only nodes stand, which have the replicas of all regions for their own
+    /// and get the requests of all clients over the network; `None` if each region has nodes.
+    pub central: Option<usize>,
+    /// Delays and errors of news.
     pub news: News,
     /// Seconds after which a request without a first token is given up.
     pub patience_s: f64,
@@ -24,6 +29,8 @@ pub struct WorldConfig {
     pub end_s: f64,
     /// Slow replicas: number, and factor by which each step takes longer.
     pub slow: Vec<(usize, f64)>,
+    /// Faults, in any order.
+    pub faults: Vec<Fault>,
     /// Seed of all random choices.
     pub seed: u64,
     /// Moment that stands for time 0 where code takes an `Instant`; results don't depend on it.
@@ -33,13 +40,14 @@ pub struct WorldConfig {
 /// Size of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RegionConfig {
-    /// Number of gateways, each of which gets an equal part of the clients' requests.
+    /// Number of gateways, each of which gets an equal part of the clients' requests; without a
+    /// meaning where the nodes of one region serve all.
     pub nodes: usize,
     /// Number of model servers.
     pub replicas: usize,
 }
 
-/// Delays of each kind of news.
+/// Delays of each kind of news, and what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct News {
     /// Milliseconds between two looks at a replica. A look is known at the next one: it is 100 to
@@ -54,6 +62,11 @@ pub struct News {
     pub agree_ms: f64,
     /// One-way milliseconds from a node to a replica of its region.
     pub hop_ms: f64,
+    /// Share of the reports of regions, and of what neighbours tell, that never arrives, 0 to 1.
+    pub lost: f64,
+    /// Error of the round-trip times that nodes believe: each is off by a factor from `1 / (1 + e)`
+    /// to `1 + e`, which stays the same for the run.
+    pub rtt_error: f64,
 }
 
 impl Default for News {
@@ -64,6 +77,8 @@ impl Default for News {
             hot_ms: Some(2_000.0),
             agree_ms: 300.0,
             hop_ms: 0.25,
+            lost: 0.0,
+            rtt_error: 0.0,
         }
     }
 }
@@ -78,16 +93,24 @@ impl News {
 
 impl WorldConfig {
     /// Returns the world of one router that knows everything: all replicas in one region, no
-    /// delays.
+    /// delays and no faults.
     #[must_use]
     pub fn omniscient(&self) -> Self {
         let replicas = self.regions.iter().map(|region| region.replicas).sum();
         Self {
             regions: vec![RegionConfig { nodes: 1, replicas }],
             rtt_ms: vec![vec![0.0]],
+            central: None,
             news: News::instant(),
+            faults: Vec::new(),
             ..self.clone()
         }
+    }
+
+    /// Returns the tokens that the cache of each replica holds, which replicas report.
+    #[must_use]
+    pub fn kv_tokens(&self) -> f32 {
+        (self.engine.kv_blocks.get() * self.engine.block_tokens.get()) as f32
     }
 
     /// Returns this world with so many nodes in each region.

@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_journey::Event as Outcome;
+use spillway_journey::{Event as Outcome, RegionFailure};
 
 use super::moves::Caches;
 use super::node::SimNode;
-use super::request::{Placed, RequestState};
+use super::record::Fate;
+use super::request::{Placed, Request, RequestState};
 use super::{World, WorldEvent};
+use crate::Time;
 use crate::router::{Ask, Router, RouterVerdict, Sight};
 
 impl World {
@@ -24,7 +26,7 @@ impl World {
                     let counted = prediction.map_or(0, |prediction| prediction.cached_tokens);
                     let asked = &self.requests[request];
                     let placed = Placed {
-                        replica: self.regions[self.nodes[node].region].replicas.start + replica,
+                        replica: self.groups[self.nodes[node].group].replicas.start + replica,
                         sent: self.now,
                         prediction,
                         pending_tokens: asked.prompt_tokens.saturating_sub(counted),
@@ -36,6 +38,15 @@ impl World {
                 }
                 RouterVerdict::Forward(region) => {
                     self.leave_queue(request);
+                    if self.is_unconnected(node, region) {
+                        let failure = RegionFailure::NotConnected;
+                        self.tell(
+                            request,
+                            node,
+                            Outcome::RegionFailed { failure, can_repeat: true },
+                        );
+                        continue;
+                    }
                     return self.forward(request, region);
                 }
                 RouterVerdict::Wait { terms, claim } => {
@@ -54,7 +65,8 @@ impl World {
                 }
                 RouterVerdict::Fail => {
                     self.leave_queue(request);
-                    return self.over(request);
+                    let way_us = self.client_us(request, node);
+                    return self.over(request, Fate::Failed, way_us);
                 }
             }
         }
@@ -76,9 +88,9 @@ impl World {
         let (now, instant) = (self.now, self.instant());
         let asked = &self.requests[request];
         let node = &mut self.nodes[node];
-        let region = &self.regions[node.region];
+        let group = &self.groups[node.group];
         let truth = Caches {
-            replicas: &self.replicas[region.replicas.clone()],
+            replicas: &self.replicas[group.replicas.clone()],
             engine_chain: &asked.engine_chain,
             chain: asked.chain().as_slice(),
         };
@@ -91,7 +103,7 @@ impl World {
             others: &others,
             own,
             queue,
-            nodes: u32::try_from(region.nodes.len()).unwrap_or(u32::MAX),
+            nodes: u32::try_from(group.nodes.len()).unwrap_or(u32::MAX),
             guests: *guests,
             truth: &truth,
         };
@@ -109,44 +121,82 @@ impl World {
     fn shed(&mut self, request: usize, after: Option<Duration>) {
         let asked = &mut self.requests[request];
         asked.state = RequestState::Moving;
+        let node = asked.node;
         if asked.inquiry.hop > 0 {
-            let (node, home) = (asked.node, asked.region);
-            let region = self.nodes[node].region;
             self.nodes[node].router.left(request);
-            let back = self.now.after_us(self.way_us(region, home));
-            self.agenda.put(back, WorldEvent::Refused { request, region });
-            return;
+            return self.send_back(request);
         }
         let after_us = after.map(|after| u64::try_from(after.as_micros()).unwrap_or(u64::MAX));
-        let gives_up = asked.arrived.after_us((self.config.patience_s * 1e6) as u64);
-        let again = after_us.map(|after_us| self.now.after_us(after_us));
+        let gives_up =
+            self.requests[request].arrived.after_us((self.config.patience_s * 1e6) as u64);
+        // The client hears of it, and comes again, over the same network.
+        let way_us = self.client_us(request, node);
+        let again = after_us.map(|after_us| self.now.after_us(after_us + 2 * way_us));
         match again.filter(|again| *again < gives_up) {
             Some(again) => {
-                let node = asked.node;
                 self.nodes[node].router.left(request);
-                self.agenda.put(again, WorldEvent::Again { request });
+                self.requests[request].returns += 1;
+                let attempt = self.requests[request].attempt;
+                self.agenda.put(again, WorldEvent::Again { request, attempt });
             }
-            None => self.over(request),
+            None => {
+                let fate = if after.is_some() { Fate::Shed } else { Fate::Failed };
+                self.over(request, fate, way_us);
+            }
         }
     }
 
-    /// Lets a client that was turned away ask the same node again.
+    /// Lets a client that was turned away ask the same node again, or where it was moved to.
     pub(super) fn ask_again(&mut self, request: usize) {
-        if self.requests[request].state == RequestState::Moving {
-            self.drive(request);
+        if self.requests[request].state != RequestState::Moving {
+            return;
         }
+        if self.is_region_lost(self.region_of(self.requests[request].entry)) {
+            let Some(region) = self.asked_region(self.requests[request].region) else {
+                return self.over(request, Fate::Failed, 0);
+            };
+            let node = self.rng.usize(self.groups[self.entry_group(region)].nodes.clone());
+            let asked = &mut self.requests[request];
+            (asked.entry, asked.node) = (node, node);
+        }
+        self.drive(request);
     }
 
-    /// Ends a request: its nodes forget it.
-    pub(super) fn over(&mut self, request: usize) {
+    /// Ends a request: its nodes forget it, and its client, which learns of it after so many
+    /// microseconds, goes on.
+    pub(super) fn over(&mut self, request: usize, fate: Fate, way_us: u64) {
         let asked = &mut self.requests[request];
-        asked.state = RequestState::Over;
+        debug_assert!(asked.fate == Fate::Open, "{asked:?} ends a second time");
+        (asked.state, asked.fate) = (RequestState::Over, fate);
+        self.open -= 1;
         let (entry, node, hop) = (asked.entry, asked.node, asked.inquiry.hop);
         self.nodes[entry].router.left(request);
         self.nodes[node].router.left(request);
         if hop > 0 {
-            let (region, instant) = (self.nodes[node].region, self.instant());
+            let (region, instant) = (self.region_of(node), self.instant());
             self.nodes[entry].count_forwarded(region, 0, 1, instant);
+        }
+        self.go_on(request, way_us);
+    }
+
+    /// Lets the client of a request that is over ask what follows it.
+    fn go_on(&mut self, request: usize, way_us: u64) {
+        let Request { session, turn, .. } = self.requests[request];
+        self.ended_turns[session] += 1;
+        let ended = self.ended_turns[session];
+        let turns = &self.sessions[session].turns;
+        let followers = turns.iter().enumerate().skip(turn + 1);
+        let next = followers.take_while(|(_, next)| next.after.is_some());
+        let next = next.filter(|(_, next)| next.after == Some(turn));
+        // What follows all before it, once the last of them is over.
+        let task = turns.get(ended).filter(|next| next.after.is_none()).map(|next| (ended, next));
+        let end = Time::from_s(self.config.end_s);
+        for (turn, next) in next.chain(task) {
+            let at = self.now.after_us(way_us + next.think_us);
+            // Sessions end with the load.
+            if at < end {
+                self.agenda.put(at, WorldEvent::Asked { session, turn });
+            }
         }
     }
 

@@ -73,7 +73,7 @@ impl Router for Witnessed {
         self.router.replied(replied);
     }
 
-    fn ended(&mut self, ended: &Ended) {
+    fn ended(&mut self, ended: &Ended<'_>) {
         self.router.ended(ended);
     }
 }
@@ -85,8 +85,8 @@ fn run(
     refuses: bool,
 ) -> (Figures, Vec<(usize, u64, Seen)>) {
     let diary = Diary::default();
-    let figures = World::new(world.clone(), sessions, &mut |region, replicas, seed| {
-        let router = SpillwayRouter::new(router, region, replicas, seed);
+    let figures = World::new(world.clone(), sessions, &mut |place| {
+        let router = SpillwayRouter::new(router, place);
         Box::new(Witnessed { router, diary: Rc::clone(&diary), refuses })
     })
     .run();

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use spillway_engine::EngineConfig;
 
 use super::World;
+use super::record::{Record, Slo};
 use super::request::Request;
 use crate::Quantiles;
 
@@ -33,6 +35,9 @@ pub struct Figures {
     /// Relative error of the predicted time to first token, as a part of the seen time; all 0
     /// without predictions.
     pub prediction_error: Quantiles,
+    /// Fate of each request, in the order of their arrival.
+    #[serde(skip)]
+    pub records: Vec<Record>,
     /// Results by region.
     pub regions: Vec<RegionFigures>,
 }
@@ -59,6 +64,21 @@ impl Figures {
     pub fn goodput_per_s(&self, within_ms: f64) -> f64 {
         let good = self.first_tokens_ms.iter().filter(|&&ms| ms <= within_ms).count();
         good as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Returns the requests a second that met an objective on replicas with this engine.
+    #[must_use]
+    pub fn goodput_by(&self, slo: &Slo, engine: &EngineConfig) -> f64 {
+        let good = self.records.iter().filter(|record| slo.is_good(record, engine)).count();
+        good as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Returns the 95th percentile of the milliseconds to the first token, of all requests: those
+    /// without one count as the objective says.
+    #[must_use]
+    pub fn p95_ms(&self, slo: &Slo) -> f64 {
+        let first_ms = |record: &Record| record.first_token_ms.unwrap_or(slo.failed_ms);
+        Quantiles::of(self.records.iter().map(first_ms).collect()).p95
     }
 
     /// Returns the highest skew of work of all regions.
@@ -101,6 +121,10 @@ impl World {
         let tokens = |of: fn(&Request) -> u32| {
             begun.iter().map(|request| f64::from(of(request))).sum::<f64>()
         };
+        let records = self.records();
+        // A request counts at the replica that it went to last.
+        let mut served = vec![0.0; self.replicas.len()];
+        counted.iter().filter_map(|request| request.replica).for_each(|at| served[at] += 1.0);
         Figures {
             requests: counted.len(),
             failed: counted.len() - begun.len(),
@@ -115,30 +139,53 @@ impl World {
                 .collect(),
             cached_share: tokens(|request| request.cached_tokens)
                 / tokens(|request| request.prompt_tokens).max(1.0),
-            forwarded_share: share(&|request| request.inquiry.hop > 0),
+            forwarded_share: records.iter().filter(|record| record.is_forwarded).count() as f64
+                / records.len().max(1) as f64,
             waited_share: share(&|request| request.waited),
             prediction_error: Quantiles::of(
                 counted.iter().filter_map(|request| request.prediction_error).collect(),
             ),
-            regions: (0..self.regions.len()).map(|region| self.region_figures(region)).collect(),
+            records,
+            regions: (0..self.regions.len())
+                .map(|region| self.region_figures(region, &served))
+                .collect(),
         }
     }
 
-    fn region_figures(&self, region: usize) -> RegionFigures {
+    fn records(&self) -> Vec<Record> {
+        let counted = |number: &usize| self.counts(self.requests[*number].arrived);
+        (0..self.requests.len()).filter(counted).map(|number| self.record(number)).collect()
+    }
+
+    fn record(&self, number: usize) -> Record {
+        let request = &self.requests[number];
+        let served_by = self.served_by(number);
+        let is_central = self.config.central.is_some();
+        let is_away = is_central && served_by.is_some_and(|region| region != request.region);
+        Record {
+            region: request.region,
+            served_by,
+            arrived_s: request.arrived.since_start().as_secs_f64(),
+            first_token_ms: request.first_token_ms,
+            ended_ms: request.ended_ms,
+            prompt_tokens: request.prompt_tokens,
+            cached_tokens: request.cached_tokens,
+            reply_tokens: request.reply_tokens,
+            is_forwarded: request.inquiry.hop > 0 || is_away,
+            fate: request.fate,
+            returns: request.returns,
+        }
+    }
+
+    fn region_figures(&self, region: usize, served: &[f64]) -> RegionFigures {
         let range = self.regions[region].replicas.clone();
         let work_s: Vec<f64> =
             self.replicas[range.clone()].iter().map(|one| one.work.as_secs_f64()).collect();
-        let served = |replica: usize| {
-            // A request counts at the replica that it went to last.
-            let at = |one: &&Request| one.replica == Some(replica) && self.counts(one.arrived);
-            self.requests.iter().filter(at).count() as f64
-        };
-        let requests: Vec<f64> = range.clone().map(served).collect();
         let busy: Duration = self.replicas[range.clone()].iter().map(|one| one.busy).sum();
         let seconds = (self.config.end_s - self.config.warm_up_s) * range.len().max(1) as f64;
         RegionFigures {
             work_skew: skew(&work_s),
-            request_skew: skew(&requests),
+            request_skew: skew(&served[range]),
             busy_share: busy.as_secs_f64() / seconds.max(1e-9),
             kv_share: self.regions[region].kv_use.mean(),
             work_s,

@@ -8,17 +8,20 @@ use spillway_journey::{Event as Outcome, RegionFailure, StatusClass};
 use spillway_route::RegionReport;
 use spillway_types::{BlockHashes, Deadline, Inquiry, Residency};
 
+use super::heard::Report;
+use super::node::RegionNews;
+use super::record::Fate;
 use super::replica::SimReplica;
-use super::request::{Placed, Request, RequestState};
+use super::request::{Placed, Request, RequestState, Station};
 use super::{World, WorldEvent};
-use crate::router::{RegionSight, Sent, Truth};
+use crate::router::{RegionSight, Truth};
 use crate::text::{BYTES_PER_TOKEN, router_chain};
 
 /// Output tokens that a client allows per token that it gets: clients ask for more than they need.
 const OUTPUT_ALLOWANCE: u32 = 2;
 
 impl World {
-    /// Sends a client's request to one of its region's nodes.
+    /// Sends a client's request to one of the nodes that its region asks.
     pub(super) fn ask(&mut self, session: usize, turn: usize) {
         let Some(asked) = self.sessions[session].turns.get(turn) else { return };
         let (number, region) = (self.requests.len(), self.sessions[session].region);
@@ -40,7 +43,9 @@ impl World {
             residency: Residency::default(),
             is_isolated: false,
         };
-        let node = self.rng.usize(self.regions[region].nodes.clone());
+        let asked_region = self.asked_region(region);
+        let nodes = self.groups[self.entry_group(asked_region.unwrap_or(region))].nodes.clone();
+        let node = self.rng.usize(nodes);
         self.requests.push(Request {
             session,
             turn,
@@ -63,39 +68,80 @@ impl World {
             prediction_error: None,
             ended_ms: None,
             replica: None,
+            forwarded_to: None,
+            is_answered: false,
+            attempt: 0,
+            returns: 0,
+            fate: Fate::Open,
             waited: false,
         });
+        self.open += 1;
+        if asked_region.is_none() {
+            return self.over(number, Fate::Failed, 0);
+        }
         let given_up = self.now.after_us((self.config.patience_s * 1e6) as u64);
         self.agenda.put(given_up, WorldEvent::GivenUp { request: number });
-        self.drive(number);
+        match self.client_us(number, node) {
+            0 => self.drive(number),
+            way_us => {
+                let at = self.now.after_us(way_us);
+                self.agenda.put(at, WorldEvent::Arrived { request: number, attempt: 0 });
+            }
+        }
+    }
+
+    /// Lets a node decide about a request that came over the network.
+    pub(super) fn arrive(&mut self, request: usize) {
+        // The client may have given up while the request was on its way.
+        if self.requests[request].state != RequestState::Over {
+            self.drive(request);
+        }
     }
 
     /// Returns the other regions as a node sees them.
     pub(super) fn others(&self, node: usize) -> Vec<RegionSight> {
-        let home = self.nodes[node].region;
+        if self.config.central.is_some() {
+            return Vec::new();
+        }
+        let home = self.region_of(node);
         let instant = self.config.origin + self.now.since_start();
+        let (now, silence_us) = (self.now, self.silence_us());
         let sight = |region: usize| {
-            let way = Duration::from_micros(self.way_us(home, region));
+            let rtt_ms = self.seen_rtt_ms(home, region);
+            let way = Duration::from_micros((rtt_ms * 500.0) as u64);
             let traffic = &self.nodes[node].forwarded[region];
-            let report = self.regions[home].heard[region].map(|(load, made)| {
+            let heard = self.groups[self.nodes[node].group].heard[region].reached(now, silence_us);
+            let report = heard.map(|&Report { news, made, .. }| {
                 let age = Duration::from_micros(self.now.0 - made.0);
                 let (sent, ended) = traffic.history.known_to_report(instant, age, way);
                 let since = |now: u64, then: u64| {
                     u32::try_from(now.saturating_sub(then)).unwrap_or(u32::MAX)
                 };
                 RegionReport {
-                    load,
+                    load: news.load,
                     age_ms: self.age_ms(made),
                     sent: since(traffic.sent, sent),
                     ended: since(traffic.ended, ended),
                 }
             });
-            RegionSight { region, report, rtt_ms: self.config.rtt_ms[home][region] as f32 }
+            let RegionNews { available, waiting, kv_use, .. } =
+                heard.map(|report| report.news).unwrap_or_default();
+            let replicas = self.regions[region].replicas.len();
+            RegionSight {
+                region,
+                report,
+                rtt_ms,
+                replicas: u32::try_from(replicas).unwrap_or(u32::MAX),
+                available,
+                waiting,
+                kv_use,
+            }
         };
         (0..self.regions.len()).filter(|&region| region != home).map(sight).collect()
     }
 
-    /// Sends a request to a replica, and lets the neighbours learn of it.
+    /// Sends a request to a replica, which is its node's `replica`th, and lets the neighbours learn
+    /// of it.
     pub(super) fn place(&mut self, request: usize, replica: usize, placed: Placed) {
         let node = self.requests[request].node;
         self.requests[request].state = RequestState::Placed(placed);
@@ -104,31 +150,23 @@ impl World {
         if self.requests[request].inquiry.hop > 0 {
             self.nodes[node].guests += 1;
         }
-        self.tell_sent(request, (node, replica), true);
-        let hop_us = (self.config.news.hop_ms * 1e3) as u64;
-        self.agenda.put(self.now.after_us(hop_us), WorldEvent::Submitted { request });
-        let Some(share_ms) = self.config.news.share_ms else { return };
-        let heard = self.now.after_us((share_ms * 1e3) as u64);
-        for other in self.regions[self.nodes[node].region].nodes.clone() {
-            if other != node {
-                self.agenda.put(heard, WorldEvent::Shared { request, node: other, replica });
-            }
-        }
-    }
-
-    pub(super) fn share(&mut self, request: usize, node: usize, replica: usize) {
-        self.tell_sent(request, (node, replica), false);
-    }
-
-    fn tell_sent(&mut self, request: usize, (node, replica): (usize, usize), is_own: bool) {
-        let chain = self.requests[request].chain().as_slice();
-        let sent = Sent { replica, chain, is_own, now_ms: self.now.ms() };
-        self.nodes[node].router.sent(&sent);
+        let reached = self.now.after_us(self.reach_us(node, placed.replica));
+        self.spread_sent(request, node, replica);
+        let attempt = self.requests[request].attempt;
+        self.agenda.put(reached, WorldEvent::Submitted { request, attempt });
     }
 
     pub(super) fn submit(&mut self, number: usize) {
         let request = &mut self.requests[number];
         let RequestState::Placed(placed) = request.state else { return };
+        if self.is_replica_lost(placed.replica) {
+            let heard = self.heard_at(number, placed.replica);
+            let attempt = self.requests[number].attempt;
+            return self.agenda.put(heard, WorldEvent::Unconnected { request: number, attempt });
+        }
+        let request = &mut self.requests[number];
+        let node = &mut self.nodes[request.node];
+        node.arrived[placed.replica - self.groups[node.group].replicas.start] += 1;
         let asked = EngineRequest {
             id: RequestId(number as u64),
             prompt_tokens: request.prompt_tokens,
@@ -139,32 +177,43 @@ impl World {
         match self.replicas[placed.replica].submit(self.now, asked, chain) {
             Ok(()) => self.schedule(placed.replica),
             Err(RejectedError::QueueFull { .. }) => {
-                let hop_us = (self.config.news.hop_ms * 1e3) as u64;
-                self.agenda
-                    .put(self.now.after_us(hop_us), WorldEvent::Rejected { request: number });
+                let heard = self.heard_at(number, placed.replica);
+                let attempt = self.requests[number].attempt;
+                self.agenda.put(heard, WorldEvent::Rejected { request: number, attempt });
             }
             // No other replica would take it either.
-            Err(_) => self.release(number, &placed),
+            Err(_) => {
+                let way_us = self.client_us(number, self.requests[number].node);
+                self.release(number, &placed, Fate::Failed, way_us);
+            }
         }
     }
 
     pub(super) fn forward(&mut self, request: usize, region: usize) {
         let asked = &mut self.requests[request];
         asked.state = RequestState::Moving;
-        let (home, node) = (asked.region, asked.entry);
+        asked.forwarded_to = Some(region);
+        let (attempt, node) = (asked.attempt, asked.entry);
+        let home = self.region_of(node);
         let instant = self.instant();
         self.nodes[node].count_forwarded(region, 1, 0, instant);
-        let arrival = self.now.after_us(self.way_us(home, region));
-        self.agenda.put(arrival, WorldEvent::Guest { request, region });
+        self.spread_forwarded(request, region, Station::Sent);
+        let way_us = self.way_us(home, region);
+        if self.is_broken(home, region) {
+            return self.break_link(request, 2 * way_us);
+        }
+        self.agenda.put(self.now.after_us(way_us), WorldEvent::Guest { request, region, attempt });
     }
 
     /// Lets an arriving guest be served here, or sends it back.
     pub(super) fn welcome(&mut self, request: usize, region: usize) {
         // The client gave up while the request was on its way.
         if self.requests[request].state == RequestState::Over {
-            return;
+            let (entry, instant) = (self.requests[request].entry, self.instant());
+            return self.nodes[entry].count_forwarded(region, 0, 1, instant);
         }
-        let node = self.rng.usize(self.regions[region].nodes.clone());
+        let nodes = self.groups[self.entry_group(region)].nodes.clone();
+        let node = self.rng.usize(nodes);
         self.requests[request].node = node;
         self.requests[request].inquiry.hop = 1;
         self.refresh(node);
@@ -172,9 +221,18 @@ impl World {
         if self.asking(request, node, |router, ask, sight, _| router.admits(ask, sight)) {
             return self.drive(request);
         }
-        let home = self.requests[request].region;
-        let back = self.now.after_us(self.way_us(region, home));
-        self.agenda.put(back, WorldEvent::Refused { request, region });
+        self.send_back(request);
+    }
+
+    /// Sends a guest back to the node that its client asked.
+    pub(super) fn send_back(&mut self, request: usize) {
+        let asked = &mut self.requests[request];
+        let node = std::mem::replace(&mut asked.node, asked.entry);
+        asked.inquiry.hop = 0;
+        let region = self.region_of(node);
+        let back = self.now.after_us(self.home_us(request, node));
+        let attempt = self.requests[request].attempt;
+        self.agenda.put(back, WorldEvent::Refused { request, region, attempt });
     }
 
     /// Takes back a guest that another region refused, and decides again.
@@ -182,13 +240,14 @@ impl World {
         let instant = self.instant();
         let asked = &mut self.requests[request];
         self.nodes[asked.entry].count_forwarded(region, 0, 1, instant);
+        asked.forwarded_to = None;
+        let is_over = asked.state == RequestState::Over;
+        self.spread_forwarded(request, region, Station::Refused);
         // The client gave up while the request was on its way.
-        if asked.state == RequestState::Over {
+        if is_over {
             return;
         }
-        asked.node = asked.entry;
-        asked.inquiry.hop = 0;
-        let (node, failure) = (asked.node, RegionFailure::Refused { wait: None });
+        let (node, failure) = (self.requests[request].node, RegionFailure::Refused { wait: None });
         self.tell(request, node, Outcome::RegionFailed { failure, can_repeat: true });
         self.drive(request);
     }

@@ -1,16 +1,14 @@
 //! Gateway in the world: its counts, its news and its queue.
 
-use std::time::Instant;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
-use spillway_health::{RegionLoad, ReplicaNow, with_nodes};
+use spillway_health::{PeakEwma, RegionLoad, ReplicaNow, with_nodes};
 use spillway_route::{RegionReport, TrafficHistory, WaitLimits};
-use spillway_types::{ModelLoad, ModelName, Reading, ReplicaName, Signals};
+use spillway_types::{ModelLoad, ModelName, ReplicaName, Signals};
 
 use crate::Time;
-use crate::router::{Queue, ReplicaSight, Router};
-
-/// Weight of a new latency against the earlier ones, unless it is the highest.
-const LATENCY_SHARE: f32 = 0.1;
+use crate::router::{Place, Queue, ReplicaSight, Router};
 
 /// Longest wait in a node's queue in milliseconds: less than the default, since clients here are
 /// people who wait for an answer.
@@ -19,15 +17,19 @@ const WAIT_MS_MAX: u64 = 30_000;
 /// Gateway.
 #[derive(Debug)]
 pub(super) struct SimNode {
-    pub(super) region: usize,
+    /// Group of nodes that it belongs to.
+    pub(super) group: usize,
     pub(super) router: Box<dyn Router>,
     pub(super) rng: fastrand::Rng,
     pub(super) queue: Queue,
-    /// Requests of this node at each replica of the region.
+    /// Requests of this node at each of its replicas.
     pub(super) replicas: Vec<ReplicaSight>,
-    /// Reports of the last look, which are read from the next one on.
-    looked: Vec<Signals>,
-    latencies: Vec<Option<f32>>,
+    /// Requests of this node that have arrived at each replica.
+    pub(super) arrived: Vec<u64>,
+    /// Reports of the last looks on their way, oldest first, with the moment from which they are
+    /// known.
+    looked: Vec<VecDeque<(Time, Signals)>>,
+    latencies: Vec<PeakEwma>,
     load: RegionLoad,
     pub(super) report: OwnReport,
     /// Requests that this node sent to each region, and that ended there.
@@ -45,6 +47,18 @@ pub(super) struct OwnReport {
     /// Requests that this node had sent to replicas by then, and that had ended.
     started: u64,
     ended: u64,
+}
+
+/// Report of a region to the others, as its first node sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct RegionNews {
+    pub(super) load: ModelLoad,
+    /// Replicas at which no request waits.
+    pub(super) available: u32,
+    /// Requests that wait in the region's nodes and at its replicas.
+    pub(super) waiting: u32,
+    /// Mean share of the replicas' KV caches in use.
+    pub(super) kv_use: f32,
 }
 
 /// Requests to one region.
@@ -79,12 +93,7 @@ impl Names {
 }
 
 impl SimNode {
-    pub(super) fn new(
-        region: usize,
-        router: Box<dyn Router>,
-        (replicas, regions): (usize, usize),
-        seed: u64,
-    ) -> Self {
+    pub(super) fn new(group: usize, router: Box<dyn Router>, place: &Place, seed: u64) -> Self {
         let idle = ReplicaSight {
             in_flight: 0,
             elsewhere: 0,
@@ -92,44 +101,40 @@ impl SimNode {
             pending_tokens: 0,
             pending_elsewhere: 0,
             signals: Signals::UNKNOWN,
+            rtt_ms: 0.0,
+            is_away: false,
         };
         Self {
-            region,
+            group,
             router,
             rng: fastrand::Rng::with_seed(seed),
             queue: Queue::new(WaitLimits { wait_ms_max: WAIT_MS_MAX, ..WaitLimits::default() }),
-            replicas: vec![idle; replicas],
-            looked: vec![Signals::UNKNOWN; replicas],
-            latencies: vec![None; replicas],
+            replicas: vec![idle; place.replicas],
+            arrived: vec![0; place.replicas],
+            looked: vec![VecDeque::new(); place.replicas],
+            latencies: vec![PeakEwma::default(); place.replicas],
             load: RegionLoad::default(),
             report: OwnReport::default(),
-            forwarded: (0..regions).map(|_| Traffic::default()).collect(),
+            forwarded: (0..place.regions).map(|_| Traffic::default()).collect(),
             guests: 0,
         }
     }
 
-    /// Takes in the present reports of replicas, to be known from the next look on.
-    pub(super) fn look(&mut self, signals: impl Fn(usize, &ReplicaSight) -> Signals) {
-        for (at, replica) in self.replicas.iter_mut().enumerate() {
-            let fresh = signals(at, replica);
-            replica.signals = std::mem::replace(&mut self.looked[at], fresh);
+    /// Takes in a report of a replica, to be known from a later look on, and learns those due by
+    /// now.
+    pub(super) fn look(&mut self, now: Time, replica: usize, (due, fresh): (Time, Signals)) {
+        let looked = &mut self.looked[replica];
+        while let Some((_, known)) = looked.pop_front_if(|(due, _)| *due <= now) {
+            self.replicas[replica].signals = known;
         }
-        self.add_latencies();
+        looked.push_back((due, fresh));
     }
 
-    /// Takes in the present reports of replicas, to be known at once.
-    pub(super) fn look_now(&mut self, signals: impl Fn(usize, &ReplicaSight) -> Signals) {
-        for (at, replica) in self.replicas.iter_mut().enumerate() {
-            replica.signals = signals(at, replica);
-        }
-        self.add_latencies();
-    }
-
-    fn add_latencies(&mut self) {
+    /// Adds what the node measures itself to the reports of its replicas.
+    pub(super) fn add_latencies(&mut self, instant: Instant) {
         for (replica, latency) in self.replicas.iter_mut().zip(&self.latencies) {
-            if let Some(value) = *latency {
-                replica.signals.latency_ms = Reading { value, trust: 1.0 };
-            }
+            // Old latencies are trusted less, so that a replica that was slow once gets a new try.
+            replica.signals.latency_ms = latency.reading(instant);
         }
     }
 
@@ -153,10 +158,11 @@ impl SimNode {
             .map(|(at, replica)| ReplicaNow {
                 name: &names.replicas[at],
                 models: &names.model,
-                is_open: true,
+                is_open: !replica.is_away,
                 in_flight: replica.in_flight,
                 started: replica.started,
                 in_flight_elsewhere: elsewhere[at].in_flight,
+                pending_tokens: replica.pending_tokens + elsewhere[at].pending_tokens,
                 in_flight_max: u32::MAX,
                 signals: replica.signals,
             })
@@ -192,13 +198,15 @@ impl SimNode {
         replica.pending_tokens += pending_tokens;
     }
 
-    /// Counts a reply that has begun.
-    pub(super) fn begin(&mut self, replica: usize, pending_tokens: u32, latency_ms: f32) {
+    /// Counts a reply that has begun after so many milliseconds.
+    pub(super) fn begin(
+        &mut self,
+        replica: usize,
+        pending_tokens: u32,
+        (now, latency_ms): (Instant, f64),
+    ) {
         self.replicas[replica].pending_tokens -= pending_tokens;
-        let before = self.latencies[replica].unwrap_or(latency_ms);
-        let follow = before + (latency_ms - before) * LATENCY_SHARE;
-        // A peak counts at once and fades slowly, as in a node.
-        self.latencies[replica] = Some(follow.max(latency_ms));
+        self.latencies[replica].record(now, Duration::from_secs_f64(latency_ms / 1e3));
     }
 
     /// Counts a reply that has ended.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use spillway_engine::{Engine, EngineConfig, EngineRequest, RejectedError, RequestId, StepReport};
+use spillway_engine::{
+    Engine, EngineConfig, EngineRequest, RejectedError, RequestId, StepCost, StepReport,
+};
 use spillway_types::{BlockHashes, Reading, Signals};
 
 use crate::Time;
@@ -14,6 +16,7 @@ use crate::text::ENGINE_BLOCKS_PER_BLOCK;
 pub(super) struct SimReplica {
     engine: Engine,
     base: Duration,
+    cost: StepCost,
     /// Prompts of the requests that are there, by their numbers.
     chains: BTreeMap<usize, BlockHashes>,
     /// Duration of the counted steps without the reading of weights.
@@ -34,6 +37,7 @@ impl SimReplica {
         config.cost.kv_token_ns = slower(config.cost.kv_token_ns);
         Self {
             engine: Engine::new(config),
+            cost: config.cost,
             base: Duration::from_nanos(config.cost.base_ns),
             chains: BTreeMap::new(),
             work: Duration::ZERO,
@@ -84,6 +88,17 @@ impl SimReplica {
     pub(super) fn abort(&mut self, ask: usize) {
         self.engine.abort(RequestId(ask as u64));
         self.forget(ask);
+    }
+
+    /// Empties the engine and its cache.
+    pub(super) fn restart(&mut self, config: EngineConfig) {
+        self.engine = Engine::new(EngineConfig { cost: self.cost, ..config });
+        self.chains.clear();
+    }
+
+    /// Returns the number of requests that are there.
+    pub(super) fn requests(&self) -> u32 {
+        u32::try_from(self.chains.len()).unwrap_or(u32::MAX)
     }
 
     /// Returns the present report. `in_flight` is the number of requests that the asking node knows

@@ -2,23 +2,27 @@
 
 use spillway_journey::{Event as Outcome, StatusClass};
 
-use super::request::{Placed, Request, RequestState};
+use super::record::Fate;
+use super::request::{Placed, Request, RequestState, Station};
 use super::{World, WorldEvent};
 use crate::router::{Ended, Replied};
+use crate::text::router_chain;
 
 impl World {
     /// Notes the beginning of a reply.
     pub(super) fn begin(&mut self, number: usize, cached_tokens: u32) {
-        let (now, home) = (self.now, self.requests[number].region);
+        let (now, instant) = (self.now, self.instant());
         let request = &mut self.requests[number];
         let RequestState::Placed(placed) = &mut request.state else { return };
         placed.first_token = Some(now);
         let placed = *placed;
         let node = &mut self.nodes[request.node];
-        let first_replica = self.regions[node.region].replicas.start;
+        let first_replica = self.groups[node.group].replicas.start;
         let latency_ms = now.ms_since(placed.sent);
-        node.begin(placed.replica - first_replica, placed.pending_tokens, latency_ms as f32);
+        let seen = (instant, latency_ms);
+        node.begin(placed.replica - first_replica, placed.pending_tokens, seen);
         node.router.replied(&Replied {
+            request: number,
             replica: placed.replica - first_replica,
             chain: request.inquiry.prefix.as_slice(),
             prompt_tokens: request.prompt_tokens,
@@ -28,62 +32,82 @@ impl World {
             prediction: placed.prediction,
             now_ms: now.ms(),
         });
-        let region = node.region;
-        let way_ms = self.way_us(region, home) as f64 / 1e3;
+        let node = self.requests[number].node;
+        let (way_us, home_us) = (self.client_us(number, node), self.home_us(number, node));
         let request = &mut self.requests[number];
         request.cached_tokens = cached_tokens;
         request.prediction_error = placed.prediction.map(|prediction| {
             (f64::from(prediction.first_token_ms) - latency_ms).abs() / latency_ms.max(1.0)
         });
-        request.first_token_ms = Some(now.ms_since(request.arrived) + way_ms);
+        request.first_token_ms = Some(now.ms_since(request.arrived) + way_us as f64 / 1e3);
         let (node, hop) = (request.node, request.inquiry.hop);
         let status = StatusClass::Final;
         self.tell(number, node, Outcome::Replied { status, can_repeat: true });
         self.nodes[node].router.left(number);
         if hop > 0 {
-            let at = now.after_us(self.way_us(region, home));
-            self.agenda.put(at, WorldEvent::Answered { request: number });
+            let attempt = self.requests[number].attempt;
+            let at = now.after_us(home_us);
+            self.agenda.put(at, WorldEvent::Answered { request: number, attempt });
         }
     }
 
     /// Notes at the client's node that another region began to reply.
     pub(super) fn answered(&mut self, number: usize) {
         let entry = self.requests[number].entry;
+        self.requests[number].is_answered = true;
         self.tell(number, entry, Outcome::RegionReplied);
         self.nodes[entry].router.left(number);
+        if let Some(region) = self.served_by(number) {
+            self.spread_forwarded(number, region, Station::Replied);
+        }
+    }
+
+    /// Notes at the client's node that the whole reply of another region has come.
+    pub(super) fn brought_back(&mut self, number: usize) {
+        if let Some(region) = self.served_by(number) {
+            self.spread_forwarded(number, region, Station::Ended);
+        }
+    }
+
+    /// Returns the region of the replica that a request went to last.
+    pub(super) fn served_by(&self, number: usize) -> Option<usize> {
+        let replica = self.requests[number].replica?;
+        self.regions.iter().position(|region| region.replicas.contains(&replica))
     }
 
     /// Notes the end of a reply: its client thinks, and asks again.
     pub(super) fn end(&mut self, number: usize) {
         let RequestState::Placed(placed) = self.requests[number].state else { return };
         self.tell_ended(number, &placed);
-        self.release(number, &placed);
-        let home = self.requests[number].region;
-        let way_us = self.way_us(self.nodes[self.requests[number].node].region, home);
+        let node = self.requests[number].node;
+        let way_us = self.client_us(number, node);
+        if self.requests[number].inquiry.hop > 0 {
+            let attempt = self.requests[number].attempt;
+            let at = self.now.after_us(self.home_us(number, node));
+            self.agenda.put(at, WorldEvent::BroughtBack { request: number, attempt });
+        }
+        self.release(number, &placed, Fate::Answered, way_us);
         let request = &mut self.requests[number];
         request.ended_ms = Some(self.now.ms_since(request.arrived) + way_us as f64 / 1e3);
-        let (session, turn) = (request.session, request.turn + 1);
-        if let Some(next) = self.sessions[session].turns.get(turn) {
-            let at = self.now.after_us(way_us + next.think_us);
-            // Sessions end with the load.
-            if at.0 < (self.config.end_s * 1e6) as u64 {
-                self.agenda.put(at, WorldEvent::Asked { session, turn });
-            }
-        }
-        let node = self.requests[number].node;
         self.wake(node);
     }
 
     fn tell_ended(&mut self, number: usize, placed: &Placed) {
         let request = &self.requests[number];
-        let node = &mut self.nodes[request.node];
         let Some(begun) = placed.first_token else { return };
+        let at = request.node;
+        let node = &mut self.nodes[at];
+        let replica = placed.replica - self.groups[node.group].replicas.start;
         node.router.ended(&Ended {
-            replica: placed.replica - self.regions[node.region].replicas.start,
+            request: number,
+            replica,
+            chain: &router_chain(&request.engine_chain),
+            prompt_blocks: request.chain().as_slice().len(),
             // The first token came before the span began.
             tokens: request.reply_tokens - 1,
             span_ms: self.now.ms_since(begun),
         });
+        self.spread_written(number, at, replica);
     }
 
     /// Lets a client leave if its first token has not come.
@@ -91,36 +115,35 @@ impl World {
         if self.requests[number].first_token_ms.is_some() {
             return;
         }
-        let Request { state, node, entry, .. } = self.requests[number];
+        let Request { state, node, .. } = self.requests[number];
         match state {
             RequestState::Over => {}
             RequestState::Moving | RequestState::Waiting => {
                 self.leave_queue(number);
-                self.requests[number].state = RequestState::Over;
-                self.nodes[entry].router.left(number);
-                self.nodes[node].router.left(number);
+                self.over(number, Fate::Failed, 0);
             }
             RequestState::Placed(placed) => {
                 self.replicas[placed.replica].abort(number);
-                self.release(number, &placed);
+                self.release(number, &placed, Fate::Failed, 0);
                 self.schedule(placed.replica);
                 self.wake(node);
             }
         }
     }
 
-    /// Notes that a request is no longer at its replica, and over.
-    pub(super) fn release(&mut self, number: usize, placed: &Placed) {
+    /// Notes that a request is no longer at its replica, and over; its client learns of it after so
+    /// many microseconds.
+    pub(super) fn release(&mut self, number: usize, placed: &Placed, fate: Fate, way_us: u64) {
         self.vacate(number, placed);
         // A reply that began was told of before; of others nobody else will hear.
-        self.over(number);
+        self.over(number, fate, way_us);
     }
 
     /// Notes that a request is no longer at its replica.
     pub(super) fn vacate(&mut self, number: usize, placed: &Placed) {
         let request = &self.requests[number];
         let node = &mut self.nodes[request.node];
-        let replica = placed.replica - self.regions[node.region].replicas.start;
+        let replica = placed.replica - self.groups[node.group].replicas.start;
         // A reply that began took its prompt off the account already.
         if placed.first_token.is_none() {
             node.replicas[replica].pending_tokens -= placed.pending_tokens;

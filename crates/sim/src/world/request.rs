@@ -5,6 +5,7 @@ use std::time::Instant;
 use spillway_route::WaitTicket;
 use spillway_types::{BlockHashes, Inquiry, Prediction};
 
+use super::record::Fate;
 use crate::Time;
 
 /// State and history of one request.
@@ -14,10 +15,11 @@ pub(super) struct Request {
     pub(super) turn: usize,
     /// Region that the client is nearest to.
     pub(super) region: usize,
-    /// Node that the client asked.
+    /// Node that the client asks.
     pub(super) entry: usize,
     /// Node that decides about the request now: a node of another region while it is a guest.
     pub(super) node: usize,
+    /// Moment at which the client sent the request.
     pub(super) arrived: Time,
     pub(super) inquiry: Inquiry,
     /// Chain of the engine's blocks of prompt and reply.
@@ -41,6 +43,16 @@ pub(super) struct Request {
     pub(super) ended_ms: Option<f64>,
     /// Replica that the request went to last.
     pub(super) replica: Option<usize>,
+    /// Region that the request was forwarded to, until it came back or was over.
+    pub(super) forwarded_to: Option<usize>,
+    /// True if the first token of another region's reply has come to the node that the client asked.
+    pub(super) is_answered: bool,
+    /// Number of attempts that faults have ended.
+    pub(super) attempt: u32,
+    /// Times that the client came again when it had been told to.
+    pub(super) returns: u32,
+    /// How the request ended.
+    pub(super) fate: Fate,
     /// True if the request waited in a node.
     pub(super) waited: bool,
 }
@@ -72,6 +84,19 @@ pub(super) struct Placed {
     pub(super) pending_tokens: u32,
     /// Moment at which the first token arrived at the node; `None` before.
     pub(super) first_token: Option<Time>,
+}
+
+/// Station of a forwarded request, of which a node hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Station {
+    /// Sent to the other region.
+    Sent,
+    /// The first token came back.
+    Replied,
+    /// The whole reply came back.
+    Ended,
+    /// The other region refused it.
+    Refused,
 }
 
 impl Request {

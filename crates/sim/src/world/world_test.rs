@@ -22,18 +22,21 @@ pub(super) fn config(regions: &[(usize, usize)]) -> WorldConfig {
             .map(|a| (0..regions.len()).map(|b| if a == b { 0.0 } else { 100.0 }).collect())
             .collect(),
         engine: EngineConfig::from_profile(Profile::L4),
+        central: None,
         news: News::default(),
         patience_s: 10.0,
         warm_up_s: 0.0,
         end_s: 100.0,
         slow: Vec::new(),
+        faults: Vec::new(),
         seed: 1,
         origin: Instant::now(),
     }
 }
 
 pub(super) fn session(at_s: f64, region: usize, prompts: &[(u64, u32)]) -> Session {
-    let turn = |&(id, tokens): &(u64, u32)| Turn {
+    let turn = |(at, &(id, tokens)): (usize, &(u64, u32))| Turn {
+        after: at.checked_sub(1),
         think_us: 1_000_000,
         prompt: Text::new(vec![Piece { id, tokens }]),
         reply: Piece { id: 1 << 40, tokens: 10 },
@@ -42,21 +45,21 @@ pub(super) fn session(at_s: f64, region: usize, prompts: &[(u64, u32)]) -> Sessi
         start: Time::from_s(at_s),
         region,
         affinity: 0,
-        turns: prompts.iter().map(turn).collect(),
+        turns: prompts.iter().enumerate().map(turn).collect(),
     }
 }
 
 /// Router that gives every request one verdict, but serves guests, if told so, and requests that
 /// another region refused.
 #[derive(Clone, Debug)]
-struct Fixed {
+pub(super) struct Fixed {
     own: RouterVerdict,
     admits: bool,
     refused: BTreeSet<usize>,
 }
 
 impl Fixed {
-    fn new(own: RouterVerdict, admits: bool) -> Self {
+    pub(super) fn new(own: RouterVerdict, admits: bool) -> Self {
         Self { own, admits, refused: BTreeSet::new() }
     }
 
@@ -116,12 +119,12 @@ impl Router for Watched {
     }
 }
 
-fn run_fixed(config: WorldConfig, sessions: Vec<Session>, fixed: Fixed) -> Figures {
-    World::new(config, sessions, &mut |_, _, _| Box::new(fixed.clone())).run()
+pub(super) fn run_fixed(config: WorldConfig, sessions: Vec<Session>, fixed: Fixed) -> Figures {
+    World::new(config, sessions, &mut |_| Box::new(fixed.clone())).run()
 }
 
 /// Returns the milliseconds from the arrival at an idle L4 to the first token of such a prompt.
-fn idle_ms(prompt_tokens: u64) -> f64 {
+pub(super) fn idle_ms(prompt_tokens: u64) -> f64 {
     let cost = Profile::L4.step_cost();
     cost.duration(prompt_tokens, 1, prompt_tokens).as_secs_f64() * 1e3
 }
@@ -163,7 +166,7 @@ fn a_client_thinks_once_it_has_its_reply_which_a_guest_gets_later() {
         let asked_ms = Rc::new(RefCell::new(Vec::new()));
         let fixed = Fixed::new(own, admits);
         let sessions = vec![session(1.0, 0, &[(1, 500), (2, 500)])];
-        let figures = World::new(config(&[(1, 1), (1, 1)]), sessions, &mut |_, _, _| {
+        let figures = World::new(config(&[(1, 1), (1, 1)]), sessions, &mut |_| {
             Box::new(Watched { fixed: fixed.clone(), asked_ms: Rc::clone(&asked_ms) })
         })
         .run();
@@ -195,17 +198,16 @@ fn whoever_gets_no_answer_in_time_has_failed_and_leaves_no_trace() {
     let wait = Fixed::new(RouterVerdict::Wait { terms, claim: Claim::Newcomer }, true);
     let sessions = (0..20).map(|at| session(f64::from(at), 0, &[(1, 500), (1, 500)])).collect();
     let figures = run_fixed(config, sessions, wait);
-    assert_eq!((figures.requests, figures.failed), (20, 20));
+    // Its client goes on with the next turn.
+    assert_eq!((figures.requests, figures.failed), (40, 40));
     assert_eq!(figures.goodput_per_s(1e9), 0.0);
     assert_eq!(figures.waited_share, 1.0);
 }
 
-fn spillway(config: &WorldConfig, policy: Policy, sessions: Vec<Session>) -> Figures {
+pub(super) fn spillway(config: &WorldConfig, policy: Policy, sessions: Vec<Session>) -> Figures {
     let router: RouterConfig = Setup::policy(policy).router;
-    World::new(config.clone(), sessions, &mut |region, replicas, seed| {
-        Box::new(SpillwayRouter::new(router, region, replicas, seed))
-    })
-    .run()
+    World::new(config.clone(), sessions, &mut |place| Box::new(SpillwayRouter::new(router, place)))
+        .run()
 }
 
 fn many(count: u32) -> Vec<Session> {

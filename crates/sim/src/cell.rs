@@ -1,0 +1,258 @@
+//! Cells: the workloads and worlds in which ways of routing are compared with each other.
+
+mod conditions;
+mod faults;
+mod list;
+mod map;
+
+use std::time::Instant;
+
+pub use conditions::{Conditions, Traces};
+use list::{BESIDES, CELLS};
+use map::Map;
+
+use crate::scenario::{a100, full_rate_per_s, l4};
+use crate::workload::{Course, Task, task_sessions};
+use crate::{
+    Demand, Fault, News, RegionConfig, Scenario, Session, Slo, TraceError, TraceOptions,
+    WorkloadKind, WorldConfig, read_azure_trace, read_trace,
+};
+
+/// Seconds of warm-up, and seconds until the load ends.
+const WARM_UP_S: f64 = 60.0;
+const END_S: f64 = 300.0;
+
+/// Replicas in each region.
+const REPLICAS: usize = 4;
+
+/// Factor by which a slow replica's steps take longer.
+const SLOWNESS: f64 = 2.0;
+
+/// World with a workload, by name.
+#[derive(Debug)]
+pub struct Cell {
+    name: &'static str,
+    about: &'static str,
+    group: &'static str,
+    map: Map,
+    work: Work,
+    /// Replicas of each region.
+    replicas: usize,
+    /// Seconds until the load ends.
+    end_s: f64,
+    /// What breaks.
+    faults: &'static [Fault],
+    /// True if one replica of each region is slow.
+    is_slow: bool,
+}
+
+/// Requests of a cell.
+#[derive(Debug)]
+enum Work {
+    /// Clients of each region who begin a task once they are done with the one before.
+    Closed(&'static [(usize, Task)]),
+    /// Sessions that begin at a share of the replicas' full load, however they fare.
+    Open { kind: WorkloadKind, loads: [f64; 3], course: Course },
+    /// Conversations of Mooncake at so many times their speed, on A100 replicas.
+    Mooncake { speed: f64 },
+    /// Completions of code of Azure at so many times their speed.
+    AzureCode { speed: f64 },
+}
+
+/// Error for a cell that can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CellError {
+    /// The cell plays a trace that is not there.
+    #[error("the trace {0} is missing")]
+    NoTrace(&'static str),
+    /// The trace can't be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The conditions don't go with the cell's faults.
+    #[error("a cell with faults has its own replicas, and nodes in each region")]
+    Faults,
+    /// The conditions name more or fewer regions than the cell has.
+    #[error("the cell has {0} regions")]
+    Regions(usize),
+}
+
+impl Cell {
+    /// Returns all cells of the comparison.
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        CELLS
+    }
+
+    /// Returns further cells, which show how soon a burst, a cold start or the peak of a day is over,
+    /// what becomes of more load than can be served, of faults, and of many regions.
+    #[must_use]
+    pub fn besides() -> &'static [Self] {
+        BESIDES
+    }
+
+    /// Returns the cell of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        CELLS.iter().chain(BESIDES).find(|cell| cell.name == name)
+    }
+
+    /// Returns the name, as in commands.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the description: a sentence without its full stop.
+    #[must_use]
+    pub fn about(&self) -> &'static str {
+        self.about
+    }
+
+    /// Returns the name of the group of cells that shows the same.
+    #[must_use]
+    pub fn group(&self) -> &'static str {
+        self.group
+    }
+
+    /// Returns the number of regions.
+    #[must_use]
+    pub fn regions(&self) -> usize {
+        self.map.rtt_ms().len()
+    }
+
+    /// Returns the first and the last second of the faults; `None` if nothing breaks.
+    #[must_use]
+    pub fn faults_s(&self) -> Option<(f64, f64)> {
+        let begin_s = self.faults.iter().map(|fault| fault.begin_s).reduce(f64::min)?;
+        let end_s = self.faults.iter().map(|fault| fault.end_s).reduce(f64::max)?;
+        Some((begin_s, end_s))
+    }
+
+    /// Returns the seconds from the first one that counts until routers should recover: from a ramp, a
+    /// burst that is over, or cold caches. `None` if nothing of the kind happens.
+    #[must_use]
+    pub fn disturbed_s(&self) -> Option<f64> {
+        let Work::Open { course, .. } = self.work else { return None };
+        Some(course.disturbed_s()? - self.warm_up_s())
+    }
+
+    /// Returns the objective by which requests are judged.
+    #[must_use]
+    pub fn slo(&self) -> Slo {
+        if self.is_large() { Slo::A100 } else { Slo::L4 }
+    }
+
+    /// Returns the scenario of the cell. `origin` is any moment; results don't depend on it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the trace of the cell is missing or can't be read, or if the conditions
+    /// don't fit the cell's regions.
+    pub fn scenario(
+        &self,
+        conditions: &Conditions,
+        seed: u64,
+        origin: Instant,
+        traces: &Traces,
+    ) -> Result<Scenario, CellError> {
+        let world = self.world(conditions, seed, origin)?;
+        let sessions = self.sessions(seed, traces)?;
+        Ok(Scenario { world, sessions })
+    }
+
+    /// Returns true if the replicas have the large caches of an A100.
+    fn is_large(&self) -> bool {
+        matches!(self.work, Work::Mooncake { .. } | Work::AzureCode { .. })
+    }
+
+    fn world(
+        &self,
+        conditions: &Conditions,
+        seed: u64,
+        origin: Instant,
+    ) -> Result<WorldConfig, CellError> {
+        let replicas =
+            conditions.replicas.clone().unwrap_or_else(|| vec![self.replicas; self.regions()]);
+        let is_central = |central| central < self.regions();
+        if replicas.len() != self.regions() || !conditions.central.is_none_or(is_central) {
+            return Err(CellError::Regions(self.regions()));
+        }
+        let is_changed = conditions.replicas.is_some() || conditions.central.is_some();
+        if is_changed && !self.faults.is_empty() {
+            return Err(CellError::Faults);
+        }
+        let firsts = replicas.iter().scan(0, |next, &count| {
+            let first = (count > 0).then_some(*next);
+            *next += count;
+            Some(first)
+        });
+        let slow = firsts.flatten().map(|first| (first, SLOWNESS));
+        let region = |&replicas: &usize| RegionConfig { nodes: conditions.nodes, replicas };
+        let engine = if self.is_large() { a100() } else { l4() };
+        Ok(WorldConfig {
+            slow: if self.is_slow { slow.collect() } else { Vec::new() },
+            faults: self.faults.to_vec(),
+            regions: replicas.iter().map(region).collect(),
+            rtt_ms: self.map.rtt_ms(),
+            engine,
+            central: conditions.central,
+            news: News {
+                signals_ms: conditions.signals_ms,
+                lost: conditions.lost,
+                rtt_error: conditions.rtt_error,
+                ..News::default()
+            },
+            patience_s: self.slo().failed_ms / 1e3,
+            warm_up_s: self.warm_up_s(),
+            end_s: self.end_s,
+            seed,
+            origin,
+        })
+    }
+
+    fn warm_up_s(&self) -> f64 {
+        match self.work {
+            // The time with cold caches is what such a cell shows.
+            Work::Open { course: Course::Cold, .. } => 0.0,
+            _ => WARM_UP_S,
+        }
+    }
+
+    fn sessions(&self, seed: u64, traces: &Traces) -> Result<Vec<Session>, CellError> {
+        let options = |speed| TraceOptions {
+            regions: self.regions(),
+            speed,
+            requests_max: usize::MAX,
+            prompt_tokens_max: Scenario::TRACE_TOKENS_MAX,
+            seed,
+        };
+        Ok(match &self.work {
+            Work::Closed(clients) => task_sessions(clients, self.end_s, seed),
+            Work::Open { kind, loads, course } => {
+                let full = full_rate_per_s(*kind) * self.replicas as f64;
+                let peak = course.peak();
+                // More regions than there are loads have the same ones again.
+                let loads = loads.iter().cycle().take(self.regions());
+                let demand = Demand {
+                    rates_per_s: loads.map(|load| load * full * peak).collect(),
+                    seconds: self.end_s,
+                    seed,
+                };
+                course.thin(kind.sessions(&demand), self.regions(), seed)
+            }
+            Work::Mooncake { speed } => {
+                let text = traces.mooncake.as_deref();
+                let text = text.ok_or(CellError::NoTrace(Traces::MOONCAKE))?;
+                read_trace(text, &options(*speed))?
+            }
+            Work::AzureCode { speed } => {
+                let text = traces.azure_code.as_deref();
+                let text = text.ok_or(CellError::NoTrace(Traces::AZURE_CODE))?;
+                read_azure_trace(text, &options(*speed))?
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod cell_test;

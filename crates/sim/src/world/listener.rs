@@ -1,0 +1,98 @@
+//! Router of tests that does as it is told, and writes down what it sees and hears.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::{World, WorldConfig};
+use crate::router::{
+    Ask, Forwarded, Place, RegionSight, ReplicaSight, Router, RouterVerdict, Sight, Stage, Written,
+};
+use crate::{Figures, Session};
+
+/// Verdict about a request with this number of a node of this region; `hop` is 1 for a guest.
+pub(super) type Rule = fn(request: usize, region: usize, hop: u8) -> RouterVerdict;
+
+/// Entry of the list, with the node that made it and the milliseconds since the beginning.
+#[derive(Clone, Debug)]
+pub(super) struct Note {
+    pub(super) node: usize,
+    pub(super) now_ms: u64,
+    pub(super) seen: Seen,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Seen {
+    Sight { request: usize, replicas: Vec<ReplicaSight>, others: Vec<RegionSight> },
+    Written { replica: usize, blocks: usize, is_own: bool },
+    Forwarded { region: usize, stage: &'static str, whole: usize, is_own: bool },
+}
+
+#[derive(Debug)]
+struct Listener {
+    node: usize,
+    place: Place,
+    rule: Rule,
+    notes: Rc<RefCell<Vec<Note>>>,
+}
+
+impl Listener {
+    fn note(&self, now_ms: u64, seen: Seen) {
+        self.notes.borrow_mut().push(Note { node: self.node, now_ms, seen });
+    }
+}
+
+impl Router for Listener {
+    fn decide(
+        &mut self,
+        ask: &Ask<'_>,
+        sight: &Sight<'_>,
+        _rng: &mut fastrand::Rng,
+    ) -> RouterVerdict {
+        let (replicas, others) = (sight.replicas.to_vec(), sight.others.to_vec());
+        self.note(sight.now_ms, Seen::Sight { request: ask.number, replicas, others });
+        (self.rule)(ask.number, self.place.region, ask.inquiry.hop)
+    }
+
+    fn admits(&mut self, _ask: &Ask<'_>, _sight: &Sight<'_>) -> bool {
+        true
+    }
+
+    fn written(&mut self, written: &Written<'_>) {
+        let Written { replica, chain, now_ms, is_own, .. } = *written;
+        self.note(now_ms, Seen::Written { replica, blocks: chain.len(), is_own });
+    }
+
+    fn forwarded(&mut self, forwarded: &Forwarded<'_>) {
+        let Forwarded { region, now_ms, is_own, stage, .. } = *forwarded;
+        let (stage, whole) = match stage {
+            Stage::Sent => ("sent", 0),
+            Stage::Replied { .. } => ("replied", 0),
+            Stage::Ended { whole } => ("ended", whole.len()),
+            Stage::Refused => ("refused", 0),
+        };
+        self.note(now_ms, Seen::Forwarded { region, stage, whole, is_own });
+    }
+}
+
+/// Returns the verdict to serve a request at a replica.
+pub(super) fn serve(replica: usize) -> RouterVerdict {
+    RouterVerdict::Serve { replica, prediction: None }
+}
+
+/// Runs a world whose nodes follow a rule; returns what came of it, the places of the nodes, and
+/// their notes.
+pub(super) fn listen(
+    config: &WorldConfig,
+    sessions: Vec<Session>,
+    rule: Rule,
+) -> (Figures, Vec<Place>, Vec<Note>) {
+    let notes = Rc::default();
+    let mut places = Vec::new();
+    let figures = World::new(config.clone(), sessions, &mut |place| {
+        let node = places.len();
+        places.push(place.clone());
+        Box::new(Listener { node, place: place.clone(), rule, notes: Rc::clone(&notes) })
+    })
+    .run();
+    (figures, places, notes.take())
+}

@@ -1,0 +1,152 @@
+//! Records of single requests, and the objectives that judge them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use spillway_engine::EngineConfig;
+
+/// End of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    // Open => (Answered | Shed | Failed)
+    /// The request did not end within the run.
+    #[default]
+    Open,
+    /// The whole reply came.
+    Answered,
+    /// The client was told when to come again, and would have lost its patience by then.
+    Shed,
+    /// The client got an error or a part of a reply, or lost its patience.
+    Failed,
+}
+
+impl Fate {
+    const NAMES: [(Self, &'static str); 4] = [
+        (Self::Open, "open"),
+        (Self::Answered, "answered"),
+        (Self::Shed, "shed"),
+        (Self::Failed, "failed"),
+    ];
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::NAMES.iter().find(|(fate, _)| fate == self).map(|(_, name)| *name);
+        f.write_str(name.unwrap_or_default())
+    }
+}
+
+/// Error for a word that is no fate of a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown fate `{0}`: expected open, answered, shed or failed")]
+pub struct UnknownFateError(String);
+
+impl FromStr for Fate {
+    type Err = UnknownFateError;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFateError> {
+        let known = Self::NAMES.iter().find(|(_, name)| *name == text).map(|(fate, _)| *fate);
+        known.ok_or_else(|| UnknownFateError(text.to_owned()))
+    }
+}
+
+/// Fate of one request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record {
+    /// Region of the client.
+    pub region: usize,
+    /// Region of the replica that the request went to last; `None` if it went to none.
+    pub served_by: Option<usize>,
+    /// Seconds from the beginning until the client sent the request.
+    pub arrived_s: f64,
+    /// Milliseconds until the first token was at the client; `None` if none came.
+    pub first_token_ms: Option<f64>,
+    /// Milliseconds until the last token was at the client; `None` if it did not come.
+    pub ended_ms: Option<f64>,
+    /// Length of the prompt in tokens.
+    pub prompt_tokens: u32,
+    /// Prompt tokens found in the replica's cache.
+    pub cached_tokens: u32,
+    /// Length of the reply in tokens.
+    pub reply_tokens: u32,
+    /// True if a region other than the client's served the request.
+    pub is_forwarded: bool,
+    /// How the request ended.
+    pub fate: Fate,
+    /// Times that the client was turned away with a time and came again by then.
+    pub returns: u32,
+}
+
+/// Service level objective of a single request: a bound of the time to first token that grows with
+/// the prompt, and one of the time per token after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slo {
+    /// Milliseconds to the first token that any request may take.
+    pub base_ms: f64,
+    /// Factor of the time in which an idle engine without a cache would read the prompt; that time
+    /// is granted on top.
+    pub prefill_factor: f64,
+    /// Longest mean time per token after the first one in milliseconds.
+    pub token_ms: f64,
+    /// Milliseconds to the first token for which a request without one counts.
+    pub failed_ms: f64,
+}
+
+impl Slo {
+    /// Objective for replicas on an L4.
+    pub const L4: Self =
+        Self { base_ms: 1_000.0, prefill_factor: 2.0, token_ms: 250.0, failed_ms: 30_000.0 };
+
+    /// Objective for replicas on an A100.
+    pub const A100: Self =
+        Self { base_ms: 500.0, prefill_factor: 2.0, token_ms: 60.0, failed_ms: 60_000.0 };
+
+    /// Returns true if a request met the objective on replicas with this engine.
+    #[must_use]
+    pub fn is_good(&self, record: &Record, engine: &EngineConfig) -> bool {
+        let (Some(first_ms), Some(ended_ms)) = (record.first_token_ms, record.ended_ms) else {
+            return false;
+        };
+        let token_ms = engine.cost.prefill_token_ns as f64 / 1e6;
+        let prefill_ms = token_ms * f64::from(record.prompt_tokens);
+        // A reply of one token has no time per token.
+        let later_tokens = f64::from(record.reply_tokens.saturating_sub(1).max(1));
+        first_ms <= self.base_ms + self.prefill_factor * prefill_ms
+            && (ended_ms - first_ms) / later_tokens <= self.token_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spillway_engine::Profile;
+
+    use super::*;
+
+    #[test]
+    fn long_prompts_have_more_time_and_slow_tokens_or_missing_ones_are_not_good() {
+        let engine = EngineConfig::from_profile(Profile::L4);
+        let good = |prompt_tokens, first_token_ms, ended_ms| {
+            let record = Record {
+                region: 0,
+                served_by: Some(0),
+                arrived_s: 0.0,
+                first_token_ms,
+                ended_ms,
+                prompt_tokens,
+                cached_tokens: 0,
+                reply_tokens: 11,
+                is_forwarded: false,
+                fate: Fate::Answered,
+                returns: 0,
+            };
+            Slo::L4.is_good(&record, &engine)
+        };
+        // 1,000 tokens of 0.478 ms: 1,956 ms in all.
+        assert!(good(1_000, Some(1_950.0), Some(2_950.0)));
+        assert!(!good(1_000, Some(1_960.0), Some(2_960.0)));
+        assert!(!good(900, Some(1_950.0), Some(2_950.0)));
+        assert!(good(1_000, Some(500.0), Some(2_999.0)));
+        assert!(!good(1_000, Some(500.0), Some(3_001.0)));
+        assert!(!good(1_000, Some(500.0), None) && !good(1_000, None, None));
+    }
+}
