@@ -1,7 +1,11 @@
 //! Router: the deciding part of a node, as a trait, so that other ways of routing run in one world.
 
+mod baseline;
+mod cache_index;
 mod facts;
+mod hearsay;
 mod memory;
+mod place;
 mod queue;
 mod sight;
 mod spillway;
@@ -15,6 +19,9 @@ use spillway_prefix::{HotDelta, HotView};
 use spillway_route::{Asker, WaitTicket};
 use spillway_types::{Inquiry, Prediction, RegionName};
 
+pub use baseline::Baseline;
+pub use hearsay::{Ended, Forwarded, Replied, Sent, Stage, Written};
+pub use place::Place;
 pub use queue::Queue;
 pub use sight::{RegionSight, ReplicaSight, Sight, Truth};
 pub use spillway::{Knowledge, RouterConfig, SpillwayRouter};
@@ -24,8 +31,9 @@ use crate::text::BYTES_PER_TOKEN;
 /// Routing of one node, with everything that it remembers.
 ///
 /// The world calls [`Router::decide`] for each request that came to the node, carries out the
-/// verdict, and reports what came of it by [`Router::handle`]. It calls the other methods whenever the
-/// node learns something. Replicas are numbered within their region, regions within the world.
+/// verdict, and reports what came of it by [`Router::handle`]. It calls the other methods whenever
+/// the node learns something. Replicas are numbered as in [`Place::homes`], regions within the
+/// world.
 pub trait Router: fmt::Debug {
     /// Decides what happens to a request next.
     fn decide(
@@ -61,8 +69,20 @@ pub trait Router: fmt::Debug {
     }
 
     /// Notes the end of a reply to a request of this node.
-    fn ended(&mut self, ended: &Ended) {
+    fn ended(&mut self, ended: &Ended<'_>) {
         let _ = ended;
+    }
+
+    /// Notes that an own replica has a prompt with its reply cached, from a request of this node or
+    /// of another one of the region.
+    fn written(&mut self, written: &Written<'_>) {
+        let _ = written;
+    }
+
+    /// Notes what became of a request that this node, or another one of the region, sent to another
+    /// region.
+    fn forwarded(&mut self, forwarded: &Forwarded<'_>) {
+        let _ = forwarded;
     }
 
     /// Returns the changes that this node, which speaks for its region, proposes for the state that
@@ -119,7 +139,7 @@ impl Ask<'_> {
 /// Act that the world carries out for a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RouterVerdict {
-    /// Send the request to a replica of the region, and report [`Event::Asked`] first.
+    /// Send the request to an own replica, and report [`Event::Asked`] first.
     Serve {
         /// Number of the replica.
         replica: usize,
@@ -141,51 +161,6 @@ pub enum RouterVerdict {
     Shed(Option<Duration>),
     /// Pass on the error reply of a replica.
     Fail,
-}
-
-/// Request that was sent to a replica of the region.
-#[derive(Clone, Copy, Debug)]
-pub struct Sent<'a> {
-    /// Number of the replica.
-    pub replica: usize,
-    /// Blocks of the prompt, as a chain of hashes.
-    pub chain: &'a [u64],
-    /// True if this node sent the request itself.
-    pub is_own: bool,
-    /// Moment at which this node learns of the request, in milliseconds since the beginning.
-    pub now_ms: u64,
-}
-
-/// Reply that began.
-#[derive(Clone, Copy, Debug)]
-pub struct Replied<'a> {
-    /// Number of the replica.
-    pub replica: usize,
-    /// Blocks of the prompt, as a chain of hashes.
-    pub chain: &'a [u64],
-    /// Length of the prompt in tokens.
-    pub prompt_tokens: u32,
-    /// Prompt tokens found in the replica's cache.
-    pub cached_tokens: u32,
-    /// Milliseconds from sending the request to the first token.
-    pub first_token_ms: f64,
-    /// Bytes of the prompt.
-    pub prompt_bytes: u32,
-    /// Prediction at the moment of sending.
-    pub prediction: Option<Prediction>,
-    /// Present moment, in milliseconds since the beginning.
-    pub now_ms: u64,
-}
-
-/// Reply that ended.
-#[derive(Clone, Copy, Debug)]
-pub struct Ended {
-    /// Number of the replica.
-    pub replica: usize,
-    /// Tokens after the first one.
-    pub tokens: u32,
-    /// Milliseconds from the first token to the last.
-    pub span_ms: f64,
 }
 
 #[cfg(test)]

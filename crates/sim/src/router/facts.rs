@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
 use spillway_journey::{
     Claim, Conversation, PlaceSight, QueueSight, RegionSight as RegionFacts, ReplicaGroup,
     ReplicaSight as ReplicaFacts, RequestSight, ResidencyDenial, Room, RoomLoads, RouteRules,
     TenantKey, TenantSight,
 };
 use spillway_route::{
-    Access, HoldTime, KeptShare, Loads, OwnRegion, RegionCandidate, SpillTerms, Waiting,
+    Access, ByRegion, HoldTime, KeptShare, Loads, OwnRegion, RegionCandidate, SpillTerms, Waiting,
 };
 use spillway_types::{Inquiry, ModelName, RAMP_FULL, RegionName, ReplicaSlot, Signals, Speed};
 
@@ -17,9 +16,6 @@ use super::memory::BLOCK_TOKENS;
 use super::spillway::SpillwayRouter;
 use super::{Ask, RegionSight, ReplicaSight, Sight};
 use crate::text::BYTES_PER_TOKEN;
-
-/// Share of healthy replicas in thousandths: none ever fails here.
-const HEALTHY: u16 = 1_000;
 
 /// Everything that a node knows at one moment of one request and its surroundings.
 #[derive(Debug)]
@@ -32,6 +28,11 @@ pub(super) struct Facts<'a> {
 impl Facts<'_> {
     fn may_serve_by_request(&self, region: &RegionName) -> bool {
         self.ask.inquiry.residency.may_serve(region, None)
+    }
+
+    fn healthy_permille(&self) -> u16 {
+        let all = self.sight.replicas.len().max(1);
+        u16::try_from(self.router.group.candidates().len() * 1_000 / all).unwrap_or(u16::MAX)
     }
 
     fn other(&self, region: &RegionName) -> bool {
@@ -101,7 +102,7 @@ impl ReplicaFacts for Facts<'_> {
             group: &self.router.group,
             next: None,
             busy_until: None,
-            healthy_permille: HEALTHY,
+            healthy_permille: self.healthy_permille(),
         })
     }
 
@@ -212,20 +213,23 @@ impl RegionFacts for Facts<'_> {
         &self,
         _model: &ModelName,
         access: &dyn Fn(&RegionName) -> Access,
-    ) -> SmallVec<[RegionCandidate; 8]> {
+    ) -> ByRegion<RegionCandidate> {
         let candidate = |(other, name): (&RegionSight, &RegionName)| RegionCandidate {
             access: match other.report {
                 Some(_) if self.may_serve_by_request(name) => access(name),
-                // Without a report there is nothing to weigh; residency may forbid the region, too.
+                // Without a report there is nothing to weigh, and none is there of a silent region;
+                // residency may forbid the region, too.
                 _ => Access::Unreachable,
             },
             report: other.report.unwrap_or_default(),
             rtt_ms: other.rtt_ms,
             prefill_ms: 0.0,
+            stall_ms: 0.0,
+            pending_ms: 0.0,
+            is_shared: false,
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
             ramp_permille: RAMP_FULL,
-            is_current: false,
             is_home: false,
             home_ms: 0.0,
         };
@@ -261,9 +265,9 @@ impl RegionFacts for Facts<'_> {
         None
     }
 
-    fn hot_blocks(&self) -> Option<SmallVec<[u32; 8]>> {
+    fn hot_blocks(&self) -> Option<ByRegion<u32>> {
         let blocks = |other: &RegionSight| self.router.memory.hot_blocks(other.region);
-        let hot: SmallVec<[u32; 8]> = self.sight.others.iter().map(blocks).collect();
+        let hot: ByRegion<u32> = self.sight.others.iter().map(blocks).collect();
         hot.iter().any(|&blocks| blocks > 0).then_some(hot)
     }
 
@@ -272,13 +276,19 @@ impl RegionFacts for Facts<'_> {
         speed.reading_ms(self.ask.inquiry.prompt_bytes as f32, cached_bytes)
     }
 
+    fn forwarded_blocks(&self) -> Option<ByRegion<u32>> {
+        let blocks = |other: &RegionSight| self.router.memory.forwarded_blocks(other.region);
+        let forwarded: ByRegion<u32> = self.sight.others.iter().map(blocks).collect();
+        forwarded.iter().any(|&blocks| blocks > 0).then_some(forwarded)
+    }
+
     fn note_hot(&self, _is_changed: bool) {}
 }
 
 /// Returns the own region with this queue.
 pub(super) fn own_region(sight: &Sight<'_>, waiting: Waiting) -> OwnRegion {
     OwnRegion {
-        replicas: u32::try_from(sight.replicas.len()).unwrap_or(u32::MAX),
+        replicas: sight.replicas.iter().filter(|replica| !replica.is_away).count() as u32,
         report: sight.own,
         // No replica has a limit.
         places: None,
@@ -286,6 +296,7 @@ pub(super) fn own_region(sight: &Sight<'_>, waiting: Waiting) -> OwnRegion {
         guests: sight.guests,
         nodes: sight.nodes,
         prefill_ms: 0.0,
+        stall_ms: 0.0,
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,

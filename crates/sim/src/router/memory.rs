@@ -9,11 +9,17 @@ use spillway_route::{LatencyModel, ObservedLatency};
 use spillway_types::{Holder, Speed};
 
 use super::spillway::{RouterConfig, identity};
-use super::{Ended, Replied, Sent, region_name};
+use super::{Ended, Forwarded, Place, Replied, Sent, Stage, Written, region_name};
 use crate::text::{ENGINE_BLOCK_TOKENS, ENGINE_BLOCKS_PER_BLOCK};
 
 /// Tokens of one of the router's blocks.
 pub(super) const BLOCK_TOKENS: u32 = ENGINE_BLOCK_TOKENS * ENGINE_BLOCKS_PER_BLOCK as u32;
+
+/// Number by which a region is a holder of its own, beside its replicas.
+const REGION: usize = usize::MAX;
+
+/// Most blocks remembered of what was forwarded to a region: the least recently used are forgotten.
+const FORWARDED_BLOCKS_MAX: u32 = 16_384;
 
 /// Parts of a node that learn.
 #[derive(Debug)]
@@ -21,8 +27,13 @@ pub(super) struct Memory {
     index: FineIndex,
     reader: IndexReader,
     holders: Vec<Option<Holder>>,
+    /// Other regions, as holders of what was forwarded there; without the own region.
+    regions: Vec<Option<Holder>>,
+    learns_replies: bool,
     heat: HeatTracker,
     hot: Arc<HotView>,
+    /// Position of each region of the world in `hot`.
+    hot_places: Vec<Option<usize>>,
     models: Vec<LatencyModel>,
     /// Blocks of the present request's prompt at each replica.
     matches: Matches,
@@ -31,22 +42,37 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(config: &RouterConfig, region: usize, replicas: usize) -> Self {
+    pub(super) fn new(config: &RouterConfig, place: &Place) -> Self {
         let (mut index, reader) = FineIndex::new(IndexConfig::default());
+        let (region, replicas) = (place.region, place.replicas);
         let holders: Vec<_> =
             (0..replicas).map(|replica| index.holder(identity(region, replica))).collect();
         for holder in holders.iter().flatten() {
             // Replicas report the size of their caches, so the index need not assume one.
             index.set_capacity(*holder, config.speed.kv_tokens as u32 / BLOCK_TOKENS);
         }
+        let remembers = |other: &usize| config.remembers_forwards && *other != region;
+        let regions = (0..place.regions).map(|other| {
+            let holder = Some(other)
+                .filter(remembers)
+                .and_then(|other| index.holder(identity(other, REGION)));
+            if let Some(holder) = holder {
+                index.set_capacity(holder, FORWARDED_BLOCKS_MAX);
+            }
+            holder
+        });
+        let regions = regions.collect();
         let mut model = LatencyModel::new(config.speed);
         model.set_kv_tokens(config.speed.kv_tokens);
         Self {
             index,
             reader,
             holders,
+            regions,
+            learns_replies: config.learns_replies,
             heat: HeatTracker::new(HeatConfig::default()),
             hot: Arc::default(),
+            hot_places: vec![None; place.regions],
             models: vec![model; replicas],
             matches: Matches::new(),
             depths: Vec::new(),
@@ -67,9 +93,12 @@ impl Memory {
 
     /// Returns the leading blocks of the prompt that another region is expected to hold.
     pub(super) fn hot_blocks(&self, region: usize) -> u32 {
-        let name = region_name(region);
-        let at = self.hot.regions().iter().position(|known| *known == name);
-        at.and_then(|at| self.depths.get(at)).copied().unwrap_or(0)
+        self.hot_places[region].and_then(|at| self.depths.get(at)).copied().unwrap_or(0)
+    }
+
+    /// Returns the leading blocks of the prompt that were forwarded to another region before.
+    pub(super) fn forwarded_blocks(&self, region: usize) -> u32 {
+        self.regions[region].map_or(0, |holder| self.matches.blocks(holder))
     }
 
     /// Returns the learned speed of a replica.
@@ -100,7 +129,31 @@ impl Memory {
         model.learn_text(replied.prompt_bytes as f32, replied.prompt_tokens as f32);
     }
 
-    pub(super) fn ended(&mut self, ended: &Ended) {
+    /// Notes that a replica has written a reply.
+    pub(super) fn written(&mut self, written: &Written<'_>) {
+        if let Some(holder) = self.holders[written.replica].filter(|_| self.learns_replies) {
+            self.index.extend(holder, written.chain, written.prompt_blocks);
+        }
+    }
+
+    /// Notes what became of a request that was forwarded.
+    pub(super) fn forwarded(&mut self, forwarded: &Forwarded<'_>) {
+        let Some(holder) = self.regions[forwarded.region] else { return };
+        match forwarded.stage {
+            // The region may refuse it yet.
+            Stage::Sent | Stage::Refused => {}
+            Stage::Replied { cached_tokens } => {
+                self.index.insert(holder, forwarded.chain);
+                self.index.correct(holder, forwarded.chain, cached_tokens / BLOCK_TOKENS);
+            }
+            Stage::Ended { whole } if self.learns_replies => {
+                self.index.extend(holder, whole, forwarded.chain.len());
+            }
+            Stage::Ended { .. } => {}
+        }
+    }
+
+    pub(super) fn ended(&mut self, ended: &Ended<'_>) {
         self.models[ended.replica].learn_decode(ended.tokens as f32, ended.span_ms as f32);
     }
 
@@ -110,6 +163,14 @@ impl Memory {
     }
 
     pub(super) fn hot_changed(&mut self, view: &Arc<HotView>) {
+        // Regions come to the view with their first block, and may leave it.
+        if self.hot.regions() != view.regions() {
+            let place = |region| {
+                let name = region_name(region);
+                view.regions().iter().position(|known| *known == name)
+            };
+            self.hot_places = (0..self.hot_places.len()).map(place).collect();
+        }
         self.hot = Arc::clone(view);
     }
 }

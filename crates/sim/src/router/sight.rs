@@ -15,9 +15,9 @@ pub struct Sight<'a> {
     pub now: Instant,
     /// Present moment in milliseconds since the beginning.
     pub now_ms: u64,
-    /// Replicas of the region.
+    /// Own replicas: those of the region, or of all regions for a central node.
     pub replicas: &'a [ReplicaSight],
-    /// Other regions.
+    /// Other regions; none for a central node.
     pub others: &'a [RegionSight],
     /// State of the own region, without this node's queue.
     pub own: RegionReport,
@@ -31,7 +31,7 @@ pub struct Sight<'a> {
     pub truth: &'a dyn Truth,
 }
 
-/// Replica of the own region, as this node sees it.
+/// Own replica, as this node sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaSight {
     /// Requests of this node there.
@@ -46,6 +46,10 @@ pub struct ReplicaSight {
     pub pending_elsewhere: u32,
     /// Last report of the replica.
     pub signals: Signals,
+    /// Round-trip time from this node to the replica in milliseconds; 0 in the node's region.
+    pub rtt_ms: f32,
+    /// True if the replica takes no connections, as far as the node knows.
+    pub is_away: bool,
 }
 
 /// Another region, as this node sees it.
@@ -53,10 +57,18 @@ pub struct ReplicaSight {
 pub struct RegionSight {
     /// Number of the region.
     pub region: usize,
-    /// Last report of the region; `None` before the first.
+    /// Last report of the region; `None` before the first, and while the region can't be reached.
     pub report: Option<RegionReport>,
     /// Round-trip time in milliseconds.
     pub rtt_ms: f32,
+    /// Number of the region's replicas.
+    pub replicas: u32,
+    /// Replicas at which no request waited, by the last report; 0 without a report.
+    pub available: u32,
+    /// Requests that waited in the region's nodes and at its replicas, by the last report.
+    pub waiting: u32,
+    /// Mean share of the replicas' KV caches in use, 0 to 1, by the last report.
+    pub kv_use: f32,
 }
 
 /// Real contents of the caches, with requests on their way.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use spillway_journey::{Claim, Ending, Event, Journey, RetryTime, Step};
 use spillway_prefix::{HotDelta, HotView};
 use spillway_route::{
@@ -14,20 +15,23 @@ use spillway_types::{RAMP_FULL, RegionName, ReplicaSlot, Speed};
 
 use super::facts::{Facts, own_region};
 use super::memory::Memory;
-use super::{Ask, Ended, Replied, Router, RouterVerdict, Sent, Sight, region_name};
+use super::{
+    Ask, Ended, Forwarded, Place, Replied, Router, RouterVerdict, Sent, Sight, Written, region_name,
+};
 use crate::text::mix;
 
 /// Milliseconds from one board of signals to the next.
 const BOARD_MS: u64 = 100;
 
 /// Settings of a node's routing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct RouterConfig {
     /// Policy that chooses a replica of the region.
     pub policy: Policy,
     /// Settings of the policy.
     pub tuning: Tuning,
     /// Weights between regions.
+    #[serde(rename = "spill")]
     pub terms: SpillTerms,
     /// True if requests may go to other regions.
     pub spills: bool,
@@ -36,11 +40,16 @@ pub struct RouterConfig {
     /// Attempts of one request at most, as `retry.attempts_max` of the gateway.
     pub attempts_max: u32,
     /// Budget of retries of all requests of a node.
+    #[serde(skip)]
     pub retries: RetryBudgetConfig,
     /// Source of the node's knowledge of caches.
     pub knowledge: Knowledge,
     /// True if requests sent since a report are added to it.
     pub corrects: bool,
+    /// True if the node remembers what it forwarded to other regions.
+    pub remembers_forwards: bool,
+    /// True if the node learns the blocks that replies add to caches.
+    pub learns_replies: bool,
     /// True if the node learns the speed of replicas from their replies.
     pub learns: bool,
     /// Speed that replicas are assumed to have before anything was learned.
@@ -48,7 +57,8 @@ pub struct RouterConfig {
 }
 
 /// Source of a node's knowledge of caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Knowledge {
     /// No knowledge.
     None,
@@ -73,6 +83,8 @@ impl RouterConfig {
             knowledge: Knowledge::Index,
             corrects: true,
             learns: true,
+            remembers_forwards: true,
+            learns_replies: true,
             speed,
         }
     }
@@ -83,6 +95,8 @@ impl RouterConfig {
 pub struct SpillwayRouter {
     pub(super) config: RouterConfig,
     pub(super) group: Group,
+    /// Candidates of the group while all replicas are there.
+    candidates: Vec<Candidate>,
     pub(super) memory: Memory,
     /// Leading blocks of the present request's prompt at each replica.
     pub(super) cached: Vec<u32>,
@@ -103,7 +117,8 @@ pub struct SpillwayRouter {
 impl SpillwayRouter {
     /// Returns a node without any knowledge, in a region with so many replicas.
     #[must_use]
-    pub fn new(config: RouterConfig, region: usize, replicas: usize, ticket: u64) -> Self {
+    pub fn new(config: RouterConfig, place: &Place) -> Self {
+        let &Place { region, replicas, seed: ticket, .. } = place;
         let candidate = |slot: u32| Candidate {
             slot: ReplicaSlot(slot),
             identity: identity(region, slot as usize),
@@ -115,8 +130,9 @@ impl SpillwayRouter {
         let candidates: Vec<Candidate> = slots.map(candidate).collect();
         Self {
             config,
-            group: Group::with_tuning(config.policy, &config.tuning, candidates),
-            memory: Memory::new(&config, region, replicas),
+            group: Group::with_tuning(config.policy, &config.tuning, candidates.clone()),
+            candidates,
+            memory: Memory::new(&config, place),
             cached: vec![0; replicas],
             speeds: vec![config.speed; replicas],
             speeds_until_ms: 0,
@@ -150,8 +166,19 @@ impl SpillwayRouter {
         journey
     }
 
+    /// Leaves the replicas out of the group that are away.
+    fn regroup(&mut self, sight: &Sight<'_>) {
+        let is_here = |one: &Candidate| !sight.replicas[one.slot.index()].is_away;
+        let here = self.candidates.iter().filter(|one| is_here(one));
+        if here.clone().map(|one| one.slot).ne(self.group.candidates().iter().map(|one| one.slot)) {
+            let here = here.copied().collect();
+            self.group = Group::with_tuning(self.config.policy, &self.config.tuning, here);
+        }
+    }
+
     /// Looks up the cached blocks and speeds that the policies read.
     fn prepare(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) {
+        self.regroup(sight);
         self.memory.look_up(ask.inquiry.prefix.as_slice());
         for (replica, cached) in self.cached.iter_mut().enumerate() {
             *cached = match self.config.knowledge {
@@ -238,7 +265,15 @@ impl Router for SpillwayRouter {
         self.memory.replied(replied);
     }
 
-    fn ended(&mut self, ended: &Ended) {
+    fn written(&mut self, written: &Written<'_>) {
+        self.memory.written(written);
+    }
+
+    fn forwarded(&mut self, forwarded: &Forwarded<'_>) {
+        self.memory.forwarded(forwarded);
+    }
+
+    fn ended(&mut self, ended: &Ended<'_>) {
         self.memory.ended(ended);
     }
 

@@ -1,4 +1,5 @@
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_journey::Claim;
@@ -7,8 +8,15 @@ use spillway_types::{
     BlockHashes, Deadline, Inquiry, ModelName, Reading, RegionName, Residency, Signals,
 };
 
-use crate::router::{Ask, Queue, RegionSight, ReplicaSight, Router, RouterVerdict, Sight, Truth};
+use crate::router::{
+    Ask, Place, Queue, RegionSight, ReplicaSight, Router, RouterVerdict, Sight, Truth,
+};
 use crate::{Setup, SpillwayRouter};
+
+/// Returns the place of the only node of a region with one replica, beside another region.
+fn place() -> Place {
+    Place { region: 0, replicas: 1, regions: 2, is_central: false, homes: Arc::new([0]), seed: 0 }
+}
 
 #[derive(Debug)]
 struct Nothing;
@@ -55,7 +63,7 @@ impl Case {
         #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
         let start = Instant::now();
         Self {
-            router: SpillwayRouter::new(config, 0, 1, 0),
+            router: SpillwayRouter::new(config, &place()),
             queue: Queue::new(WaitLimits { count_max, ..WaitLimits::default() }),
             replica: ReplicaSight {
                 in_flight: 0,
@@ -64,6 +72,8 @@ impl Case {
                 pending_tokens: 0,
                 pending_elsewhere: 0,
                 signals: Signals { queued: idle, running: idle, ..Signals::UNKNOWN },
+                rtt_ms: 0.0,
+                is_away: false,
             },
             start,
             rng: fastrand::Rng::with_seed(1),
@@ -119,7 +129,15 @@ fn who_comes_back_when_told_to_has_the_promised_place_in_a_queue_that_is_full_fo
 
 #[test]
 fn a_region_that_may_not_serve_a_request_does_not() {
-    let other = RegionSight { region: 1, report: Some(RegionReport::default()), rtt_ms: 100.0 };
+    let other = RegionSight {
+        region: 1,
+        report: Some(RegionReport::default()),
+        rtt_ms: 100.0,
+        replicas: 1,
+        available: 1,
+        waiting: 0,
+        kv_use: 0.0,
+    };
     let mut case = Case::new(10);
     let serve = RouterVerdict::Serve { replica: 0, prediction: None };
     let kind = std::mem::discriminant(&serve);

@@ -1,0 +1,176 @@
+//! Table of the baselines: names, sources and rules.
+
+use super::driver::Knowledge;
+use super::dynamo::Dynamo;
+use super::gke::Gke;
+use super::gorgo::Gorgo;
+use super::hash::{BoundedHash, SessionHash};
+use super::llmd::LlmD;
+use super::lmetric::LMetric;
+use super::plain::{LeastLoad, Random, RoundRobin};
+use super::preble::Preble;
+use super::prequal::Prequal;
+use super::rule::Rule;
+use super::sglang::SgLang;
+use super::skywalker::SkyWalker;
+use crate::router::Place;
+
+/// Requests that may wait in a region for SkyWalker-CH to send one there: of the values of the
+/// other SkyWalkers the one nearest to the code's 10.
+const HASH_WAITING_MAX: u32 = 8;
+
+/// Way to route, wherever the node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Random,
+    RoundRobin,
+    LeastLoad,
+    SessionHash,
+    BoundedHash,
+    Prequal,
+    SgLang,
+    SgLang2,
+    LMetric,
+    LMetricReplies,
+    Dynamo,
+    LlmD,
+    LlmDPrecise,
+    Preble,
+    Gorgo,
+    Gke,
+    /// With so many requests waiting in another region at most.
+    SkyWalker(u32),
+    SkyWalkerHash,
+}
+
+impl Way {
+    pub(super) const ALL: [Self; 20] = [
+        Self::Random,
+        Self::RoundRobin,
+        Self::LeastLoad,
+        Self::SessionHash,
+        Self::BoundedHash,
+        Self::Prequal,
+        Self::SgLang,
+        Self::SgLang2,
+        Self::LMetric,
+        Self::LMetricReplies,
+        Self::Dynamo,
+        Self::LlmD,
+        Self::LlmDPrecise,
+        Self::Preble,
+        Self::Gorgo,
+        Self::Gke,
+        Self::SkyWalker(0),
+        Self::SkyWalker(2),
+        Self::SkyWalker(8),
+        Self::SkyWalkerHash,
+    ];
+
+    /// Returns the names in each region and in one place for all regions, if the way is one there.
+    pub(super) fn names(self) -> (Option<&'static str>, Option<&'static str>) {
+        let both = |local, central| (Some(local), Some(central));
+        match self {
+            Self::Random => both("random-local", "random-central"),
+            Self::RoundRobin => both("round-robin-local", "round-robin-central"),
+            Self::LeastLoad => both("least-load-local", "least-load-central"),
+            Self::SessionHash => both("session-hash-local", "session-hash-central"),
+            Self::BoundedHash => both("chwbl-local", "chwbl-central"),
+            Self::Prequal => both("prequal-local", "prequal-central"),
+            Self::SgLang => both("sglang-local", "sglang-central"),
+            Self::SgLang2 => both("sglang-2-local", "sglang-2-central"),
+            Self::LMetric => both("lmetric-local", "lmetric-central"),
+            Self::LMetricReplies => both("lmetric-replies-local", "lmetric-replies-central"),
+            Self::Dynamo => both("dynamo-local", "dynamo-central"),
+            Self::LlmD => both("llm-d-local", "llm-d-central"),
+            Self::LlmDPrecise => both("llm-d-precise-local", "llm-d-precise-central"),
+            Self::Preble => both("preble-local", "preble-central"),
+            // The first version decides in each region, the later ones in a central proxy.
+            Self::Gorgo => both("gorgo", "gorgo-central"),
+            Self::Gke => (Some("gke"), None),
+            Self::SkyWalker(0) => (Some("skywalker-0"), None),
+            Self::SkyWalker(2) => (Some("skywalker-2"), None),
+            Self::SkyWalker(_) => (Some("skywalker-8"), None),
+            Self::SkyWalkerHash => (Some("skywalker-ch"), None),
+        }
+    }
+
+    /// Returns the rule in one sentence.
+    pub(super) fn about(self) -> &'static str {
+        match self {
+            Self::Random => "any replica",
+            Self::RoundRobin => "one replica after the other",
+            Self::LeastLoad => "fewest requests in flight",
+            Self::SessionHash => "consistent hash of the session",
+            Self::BoundedHash => "consistent hash of the session, loads up to 1.25 of the mean",
+            Self::Prequal => "lowest latency of the replicas with few requests in flight",
+            Self::SgLang => {
+                "longest match over 0.5, fewest requests if unbalanced by 32 and 1.0001"
+            }
+            Self::SgLang2 => "longest match over 0.3, fewest requests if unbalanced by 64 and 1.5",
+            Self::LMetric => "tokens to read times requests",
+            Self::LMetricReplies => "tokens to read times requests; knows the blocks of replies",
+            Self::Dynamo => "blocks to read plus blocks in use; knows the blocks of replies",
+            Self::LlmD => "2 x queue, 2 x free KV, 3 x matched part",
+            Self::LlmDPrecise => "as llm-d; knows the blocks of replies",
+            Self::Preble => "longest match if over half, else least work of three minutes",
+            Self::Gorgo => "network, reading and queue in milliseconds",
+            Self::Gke => "own region up to a KV use of 60 %, then the nearest with room",
+            Self::SkyWalker(_) => {
+                "longest match over 0.5 where nothing waits, at home first; others are kept"
+            }
+            Self::SkyWalkerHash => {
+                "hash of the session where nothing waits, at home first; others are kept"
+            }
+        }
+    }
+
+    /// Returns the paper or repository.
+    pub(super) fn source(self) -> &'static str {
+        match self {
+            Self::Random | Self::RoundRobin | Self::LeastLoad => "classical",
+            Self::SessionHash => "envoyproxy/envoy ring_hash",
+            Self::BoundedHash => "arXiv 1608.01350",
+            Self::Prequal => "arXiv 2312.10172",
+            Self::SgLang | Self::SgLang2 => "sgl-project/sglang sgl-router",
+            Self::LMetric | Self::LMetricReplies => "arXiv 2603.15202",
+            Self::Dynamo => "ai-dynamo/dynamo lib/kv-router",
+            Self::LlmD | Self::LlmDPrecise => "llm-d/llm-d-router",
+            Self::Preble => "arXiv 2407.00023, WukLab/preble",
+            Self::Gorgo => "arXiv 2602.11688, atoniolo76/GORGO",
+            Self::Gke => "GKE multi-cluster Inference Gateway",
+            Self::SkyWalker(_) | Self::SkyWalkerHash => "arXiv 2505.24095, skypilot-org/skypilot",
+        }
+    }
+
+    /// Returns the blocks that the way knows of.
+    pub(super) fn knowledge(self) -> Knowledge {
+        match self {
+            // By the events of the engines.
+            Self::LMetricReplies | Self::Dynamo | Self::LlmDPrecise => Knowledge::Replies,
+            _ => Knowledge::Prompts,
+        }
+    }
+
+    /// Returns the rule of a node at `place`.
+    pub(super) fn rule(self, place: &Place) -> Box<dyn Rule> {
+        match self {
+            Self::Random => Box::new(Random),
+            Self::RoundRobin => Box::new(RoundRobin),
+            Self::LeastLoad => Box::new(LeastLoad),
+            Self::SessionHash => Box::new(SessionHash::new(place.replicas)),
+            Self::BoundedHash => Box::new(BoundedHash::new(place.replicas)),
+            Self::Prequal => Box::new(Prequal::new(place.replicas)),
+            Self::SgLang => Box::new(SgLang::first(place.replicas)),
+            Self::SgLang2 => Box::new(SgLang::second(place.replicas)),
+            Self::LMetric | Self::LMetricReplies => Box::new(LMetric),
+            Self::Dynamo => Box::new(Dynamo::new(place.replicas)),
+            Self::LlmD | Self::LlmDPrecise => Box::new(LlmD),
+            Self::Preble => Box::new(Preble::new(place.replicas)),
+            Self::Gorgo => Box::new(Gorgo::new(place)),
+            Self::Gke => Box::new(Gke),
+            Self::SkyWalker(waiting_max) => Box::new(SkyWalker::tree(place, waiting_max)),
+            Self::SkyWalkerHash => Box::new(SkyWalker::hash(place, HASH_WAITING_MAX)),
+        }
+    }
+}
