@@ -3,23 +3,28 @@
 mod arguments;
 mod batch;
 mod capacity;
+mod compare;
+mod files;
 mod limits;
+mod one;
 mod page;
 mod plot;
+mod records;
 mod tables;
+mod timeline;
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::Path;
+use std::slice;
 use std::time::Instant;
 
-use anyhow::Context;
 use spillway_route::Policy;
 use spillway_sim::{Scale, Scenario, Setup, TraceOptions, WorkloadKind, read_trace};
 
 pub(crate) use arguments::Arguments;
-use arguments::{Command, Options};
-use batch::{Job, Row, run_all};
+use arguments::{Command, Options, Study};
+use batch::{Job, Row, row, run_all};
+use files::{read, write};
 
 /// Policies that are worth comparing with each other.
 const COMPARED: [Policy; 7] = [
@@ -41,17 +46,20 @@ const NODES: [usize; 4] = [1, 2, 4, 8];
 ///
 /// Returns an error if a file can't be read or written.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let options = &arguments.options;
-    if let Command::Capacity(plan) = &arguments.command {
-        return capacity::run(plan, options);
+    match &arguments.command {
+        Command::Compare(contest) => compare::run(contest),
+        Command::Run(one) => one::run(one),
+        Command::Plot(plot) => timeline::run(plot),
+        Command::Capacity(plan) => capacity::run(plan),
+        Command::Study(study) => run_studies(slice::from_ref(study), study.options()),
+        Command::Page(options) => run_studies(&page::parts(options), options),
     }
-    let parts = match &arguments.command {
-        Command::Page => page::parts(),
-        command => vec![command.clone()],
-    };
+}
+
+fn run_studies(studies: &[Study], options: &Options) -> anyhow::Result<()> {
     let mut rows = Vec::new();
-    for part in &parts {
-        rows.push((part.clone(), run_all(jobs(part, options)?)));
+    for study in studies {
+        rows.push((study.clone(), run_all(&jobs(study)?, row)));
     }
     let mut out = io::stdout().lock();
     if options.json {
@@ -59,15 +67,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         serde_json::to_writer_pretty(&mut out, &all)?;
         return Ok(writeln!(out)?);
     }
-    for (part, rows) in &rows {
-        writeln!(out, "{}", tables::plain(&tables::table(part, rows, options.good_ms)))?;
+    for (study, rows) in &rows {
+        writeln!(out, "{}", tables::table(study, rows, options.good_ms).plain())?;
     }
     if let Some(file) = &options.markdown {
-        let text = page::page(&rows, options);
-        fs::write(file, text).with_context(|| format!("{} can't be written", file.display()))?;
-        let plot = file.with_file_name("simulation.svg");
-        fs::write(&plot, plot::plot(&rows))
-            .with_context(|| format!("{} can't be written", plot.display()))?;
+        write(file, &page::page(&rows, options))?;
+        write(&file.with_file_name("simulation.svg"), &plot::plot(&rows))?;
     }
     Ok(())
 }
@@ -78,23 +83,24 @@ pub(crate) fn complain(error: &anyhow::Error) {
     let _unread = writeln!(io::stderr(), "{error:#}");
 }
 
-/// Returns the runs of a command.
-fn jobs(command: &Command, options: &Options) -> anyhow::Result<Vec<Job>> {
-    Ok(match command {
-        Command::Compare { policies, workloads } => {
+/// Returns the runs of a study.
+fn jobs(study: &Study) -> anyhow::Result<Vec<Job>> {
+    Ok(match study {
+        Study::Policies { policies, workloads, options } => {
             let setups = contestants(policies);
             workloads.iter().flat_map(|kind| each(*kind, &setups, options)).collect()
         }
-        Command::Hot => each(WorkloadKind::Hot, &contestants(&[]), options),
-        Command::Ablate { workloads } => {
+        Study::Hot { options } => each(WorkloadKind::Hot, &contestants(&[]), options),
+        Study::Ablate { workloads, options } => {
             let setups = Setup::ablations();
             workloads.iter().flat_map(|kind| each(*kind, &setups, options)).collect()
         }
-        Command::Locality => NODES.iter().flat_map(|&nodes| locality(nodes, options)).collect(),
-        Command::Trace { file, speed, policies } => {
+        Study::Locality { options } => {
+            NODES.iter().flat_map(|&nodes| locality(nodes, options)).collect()
+        }
+        Study::Trace { file, speed, policies, options } => {
             trace(file, *speed, &contestants(policies), options)?
         }
-        Command::Page | Command::Capacity(_) => Vec::new(),
     })
 }
 
@@ -143,19 +149,14 @@ fn scenario(kind: WorkloadKind, nodes: usize, options: &Options) -> Scenario {
     Scenario::three_regions(kind, loads, &scale, Instant::now())
 }
 
-fn trace(
-    file: &PathBuf,
-    speed: f64,
-    setups: &[Setup],
-    options: &Options,
-) -> anyhow::Result<Vec<Job>> {
-    let text =
-        fs::read_to_string(file).with_context(|| format!("{} can't be read", file.display()))?;
+fn trace(file: &Path, speed: f64, setups: &[Setup], options: &Options) -> anyhow::Result<Vec<Job>> {
+    let text = read(file)?;
     let read = TraceOptions {
         regions: 3,
         speed,
         requests_max: usize::MAX,
         prompt_tokens_max: Scenario::TRACE_TOKENS_MAX,
+        seed: options.seed,
     };
     let mut scenario = scenario(WorkloadKind::Chats, options.nodes, options).with_large_caches();
     scenario.sessions = read_trace(&text, &read)?;

@@ -1,12 +1,15 @@
 //! Discrete-event simulation of regions, gateways, replicas and clients, in virtual time.
 //!
-//! Nodes drive the journeys of `journey`, wait in the queue of `route` and know caches by the index of
-//! `prefix`, as gateways do. Replicas are engines of `engine`, and news between them is as late as in
-//! a cluster. Equal seeds give equal runs. [`World`] runs a [`WorldConfig`] with the [`Session`]s of a
-//! workload. Each node decides by a [`Router`]; [`SpillwayRouter`] is the gateway's.
+//! Nodes drive the journeys of `journey`, wait in the queue of `route` and know caches by the index
+//! of `prefix`, as gateways do. Replicas are engines of `engine`, and news between them is as late
+//! as in a cluster. Equal seeds give equal runs. [`World`] runs a [`WorldConfig`] with the
+//! [`Session`]s of a workload. Each node decides by a [`Router`]; [`SpillwayRouter`] is the
+//! gateway's. A [`Cell`] is a world with a workload, in which ways of routing are compared.
 
 mod agenda;
 mod capacity;
+mod cell;
+mod contest;
 mod quantiles;
 mod router;
 mod scenario;
@@ -17,15 +20,25 @@ mod world;
 
 pub use agenda::{Agenda, Time};
 pub use capacity::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures, Work};
+pub use cell::{Cell, CellError, Conditions, Traces};
+pub use contest::{
+    Better, Contender, ContenderError, Entry, Fates, FaultScore, Gpus, Role, Row, Score, SpecError,
+    Spread, Standing, Windows,
+};
 pub use quantiles::Quantiles;
 pub use router::{
-    Ask, Ended, Knowledge, Queue, RegionSight, ReplicaSight, Replied, Router, RouterConfig,
-    RouterVerdict, Sent, Sight, SpillwayRouter, Truth, region_name,
+    Ask, Baseline, Ended, Forwarded, Knowledge, Place, Queue, RegionSight, ReplicaSight, Replied,
+    Router, RouterConfig, RouterVerdict, Sent, Sight, SpillwayRouter, Stage, Truth, Written,
+    region_name,
 };
 pub use scenario::{Scale, Scenario};
 pub use setup::{Hearing, Setup};
 pub use text::{BYTES_PER_TOKEN, ENGINE_BLOCK_TOKENS, Piece, Text, router_chain};
 pub use workload::{
-    Demand, Session, TraceError, TraceOptions, Turn, UnknownWorkloadError, WorkloadKind, read_trace,
+    Demand, Session, TraceError, TraceOptions, Turn, UnknownWorkloadError, WorkloadKind,
+    read_azure_trace, read_trace,
 };
-pub use world::{Figures, News, RegionConfig, RegionFigures, World, WorldConfig};
+pub use world::{
+    Fate, Fault, FaultKind, Figures, News, Record, RegionConfig, RegionFigures, Slo,
+    UnknownFateError, World, WorldConfig,
+};

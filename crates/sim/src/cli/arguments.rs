@@ -7,6 +7,9 @@ use spillway_route::Policy;
 use spillway_sim::WorkloadKind;
 
 use super::capacity::Plan;
+use super::compare::Compare;
+use super::one::One;
+use super::timeline::Timeline;
 
 /// Runs gateways, replicas and clients in virtual time and says what came of them.
 #[derive(Debug, Parser)]
@@ -14,87 +17,119 @@ use super::capacity::Plan;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(super) command: Command,
-    #[command(flatten)]
-    pub(super) options: Options,
 }
 
 /// Kind of run.
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Command {
-    /// Policies against each other, workload by workload.
-    Compare {
+    Compare(Box<Compare>),
+    Run(One),
+    Plot(Timeline),
+    #[command(flatten)]
+    Study(Study),
+    Capacity(Plan),
+    /// Makes one page of all studies.
+    #[command(after_help = "Example:\n  spillway-sim page --markdown docs/measured/simulation.md")]
+    Page(Options),
+}
+
+/// Study of three equal regions: one table.
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Study {
+    /// Runs policies against each other, workload by workload.
+    #[command(after_help = "Example:\n  spillway-sim policies --workloads chats --load 0.9")]
+    Policies {
         /// Policies; all that are worth comparing if not given.
         #[arg(long, value_delimiter = ',')]
         policies: Vec<Policy>,
         /// Workloads: system_prompts, chats, documents, bursts, hot.
-        #[arg(
-            long,
-            value_delimiter = ',',
-            default_value = "system_prompts,chats,documents,bursts,hot"
-        )]
+        #[arg(long, value_delimiter = ',', default_value = WORKLOADS)]
         workloads: Vec<WorkloadKind>,
+        #[command(flatten)]
+        options: Options,
     },
-    /// How much of the caches' worth is left with 1 to 8 nodes a region, against one router that
-    /// knows everything.
-    Locality,
-    /// One prefix in nine of ten requests: what becomes of its replica.
-    Hot,
-    /// The policy that predicts, with one part left out or changed at a time.
+    /// Measures how much of the caches' worth is left with 1 to 8 nodes a region, against one
+    /// router that knows everything.
+    #[command(after_help = "Example:\n  spillway-sim locality --seed 2")]
+    Locality {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Sends one prefix in nine of ten requests, and shows what becomes of its replica.
+    #[command(after_help = "Example:\n  spillway-sim hot --load 0.5")]
+    Hot {
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Leaves out or changes one part of the policy that predicts at a time.
+    #[command(after_help = "Example:\n  spillway-sim ablate --workloads documents")]
     Ablate {
         /// Workloads: system_prompts, chats, documents, bursts, hot.
-        #[arg(
-            long,
-            value_delimiter = ',',
-            default_value = "system_prompts,chats,documents,bursts,hot"
-        )]
+        #[arg(long, value_delimiter = ',', default_value = WORKLOADS)]
         workloads: Vec<WorkloadKind>,
+        #[command(flatten)]
+        options: Options,
     },
-    /// A recorded trace: one JSON object a line with timestamp, input_length, output_length and
-    /// hash_ids.
+    /// Plays a recorded trace: one JSON object a line with timestamp, input_length, output_length
+    /// and hash_ids.
+    #[command(after_help = "Example:\n  spillway-sim trace mooncake.jsonl --speed 2")]
     Trace {
-        /// The file.
+        /// File of the trace.
         file: PathBuf,
-        /// How many times as fast as recorded.
+        /// Factor by which it is played faster than recorded.
         #[arg(long, default_value_t = 1.0)]
         speed: f64,
         /// Policies; all that are worth comparing if not given.
         #[arg(long, value_delimiter = ',')]
         policies: Vec<Policy>,
+        #[command(flatten)]
+        options: Options,
     },
-    /// How many replicas each region needs, and runs that show it. First tokens within --good-ms count; the
-    /// page docs/capacity.md has 1500.
-    Capacity(Plan),
-    /// All but the trace and the plan, as one page.
-    Page,
 }
 
-/// Options of all kinds of runs.
+impl Study {
+    /// Returns the options of the study's runs.
+    pub(super) fn options(&self) -> &Options {
+        match self {
+            Self::Policies { options, .. }
+            | Self::Locality { options }
+            | Self::Hot { options }
+            | Self::Ablate { options, .. }
+            | Self::Trace { options, .. } => options,
+        }
+    }
+}
+
+/// Workloads of a study if none are given.
+const WORKLOADS: &str = "system_prompts,chats,documents,bursts,hot";
+
+/// Options of studies, and of the page of all of them.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Options {
     /// Chooses everything that chance decides.
-    #[arg(long, global = true, default_value_t = 1)]
+    #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
     /// Requests, as a part of what the replicas can serve at most.
     /// One number, or one for each of the three regions.
-    #[arg(long, global = true, value_delimiter = ',', default_value = "0.7")]
+    #[arg(long, value_delimiter = ',', default_value = "0.7")]
     pub(super) load: Vec<f64>,
     /// Nodes in each of the three regions.
-    #[arg(long, global = true, default_value_t = 2)]
+    #[arg(long, default_value_t = 2)]
     pub(super) nodes: usize,
     /// Replicas in each of the three regions.
-    #[arg(long, global = true, default_value_t = 4)]
+    #[arg(long, default_value_t = 4)]
     pub(super) replicas: usize,
     /// Seconds of virtual time that count.
-    #[arg(long, global = true, default_value_t = 300.0)]
+    #[arg(long, default_value_t = 300.0)]
     pub(super) seconds: f64,
     /// Milliseconds within which a first token has to come to be good.
-    #[arg(long, global = true, default_value_t = 2_000.0)]
+    #[arg(long, default_value_t = 2_000.0)]
     pub(super) good_ms: f64,
     /// Prints JSON instead of tables.
-    #[arg(long, global = true)]
+    #[arg(long)]
     pub(super) json: bool,
     /// Writes the tables there as Markdown, with a plot beside it.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     pub(super) markdown: Option<PathBuf>,
 }
 

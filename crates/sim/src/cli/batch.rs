@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use serde::Serialize;
 use spillway_sim::{Figures, Scenario, Setup};
@@ -28,32 +29,33 @@ pub(super) struct Row {
     pub(super) figures: Figures,
 }
 
-/// Runs all jobs, and returns the rows in the order of the jobs.
-pub(super) fn run_all(jobs: Vec<Job>) -> Vec<Row> {
+/// Runs all jobs on all cores, and returns the results in the order of the jobs.
+pub(super) fn run_all<J: Sync, R: Send>(jobs: &[J], run: impl Fn(&J) -> R + Sync) -> Vec<R> {
     // Work queue: each thread takes the next job.
     let next = AtomicUsize::new(0);
-    let done = AtomicUsize::new(0);
+    let progress = Progress::new(jobs.len());
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let work = || {
-        let mut rows = Vec::new();
+        let mut results = Vec::new();
         while let Some((at, job)) =
             jobs.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed))
         {
-            rows.push((at, row(job)));
-            say(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+            results.push((at, run(job)));
+            progress.add();
         }
-        rows
+        results
     };
-    let mut rows: Vec<(usize, Row)> = thread::scope(|scope| {
+    let mut results: Vec<(usize, R)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok()).flatten().collect()
     });
     // Threads end in any order; the tables of two runs have to be comparable line by line.
-    rows.sort_by_key(|(at, _)| *at);
-    rows.into_iter().map(|(_, row)| row).collect()
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
-fn row(job: &Job) -> Row {
+/// Runs a job of a study.
+pub(super) fn row(job: &Job) -> Row {
     Row {
         workload: job.workload.clone(),
         nodes: job.nodes,
@@ -63,12 +65,36 @@ fn row(job: &Job) -> Row {
     }
 }
 
-/// Shows the progress on a terminal.
-fn say(done: usize, all: usize) {
-    let mut error = io::stderr();
-    if error.is_terminal() {
-        let end = if done == all { "\n" } else { "" };
-        // A terminal that can't be written to must not stop the runs.
-        let _unread = write!(error, "\r{done} of {all} runs{end}");
+/// Progress of many runs, shown on a terminal.
+#[derive(Debug)]
+struct Progress {
+    done: AtomicUsize,
+    all: usize,
+    began: Instant,
+}
+
+impl Progress {
+    #[expect(clippy::disallowed_methods, reason = "people wait for it by the clock")]
+    fn new(all: usize) -> Self {
+        Self { done: AtomicUsize::new(0), all, began: Instant::now() }
+    }
+
+    /// Counts a run that is done.
+    #[expect(clippy::disallowed_methods, reason = "people wait for it by the clock")]
+    fn add(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut error = io::stderr();
+        if error.is_terminal() {
+            let all = self.all;
+            let left = self.began.elapsed().mul_f64((all - done) as f64 / done as f64).as_secs();
+            let end = if done == all { "\n" } else { "" };
+            // A terminal that can't be written to must not stop the runs.
+            let _unread = write!(
+                error,
+                "\r{done} of {all} runs, {}:{:02} min left {end}",
+                left / 60,
+                left % 60
+            );
+        }
     }
 }

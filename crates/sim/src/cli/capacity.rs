@@ -6,16 +6,15 @@ mod plan;
 mod report;
 
 use std::cmp::Ordering;
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{bail, ensure};
 use spillway_sim::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures};
 
-use super::Options;
+use super::files::{read, write};
 use check::{Check, MEASURED_REPLICAS, SECONDS, WARM_UP_S};
 pub(super) use plan::Plan;
 
@@ -33,22 +32,21 @@ const PEAK_MAX_PER_S: f64 = 1_000.0;
 ///
 /// Returns an error if the options don't fit each other, if the page can't be read or written, or
 /// if a run contradicts the plan.
-pub(super) fn run(plan: &Plan, options: &Options) -> anyhow::Result<()> {
-    let objective =
-        Objective { first_token_ms: options.good_ms, share: plan.share_percent / 100.0 };
+pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
+    let objective = Objective { first_token_ms: plan.good_ms, share: plan.share_percent / 100.0 };
     let rtt_ms = matrix(&plan.rtt_ms, plan.regions.len())?;
     let tried = match plan.replica_per_s {
         Some(_) => Vec::new(),
-        None => measure(&objective, options.seed),
+        None => measure(&objective, plan.seed),
     };
     let Some(replica_per_s) = plan.replica_per_s.or_else(|| best(&tried, &objective)) else {
         bail!("no rate that was tried meets the objective: give --replica-per-s, or ask for less");
     };
     let planned_per_s = replica_per_s * (1.0 - plan.headroom_percent / 100.0);
     let sizing = sizing(plan, &rtt_ms, planned_per_s)?;
-    let checks = check(&sizing, &rtt_ms, &objective, options.seed);
+    let checks = check(&sizing, &rtt_ms, &objective, plan.seed);
     let text = report::report(&sizing, &tried, &checks, &objective);
-    match &options.markdown {
+    match &plan.markdown {
         Some(page) => put(page, &text)?,
         None => writeln!(io::stdout().lock(), "{text}")?,
     }
@@ -200,13 +198,11 @@ const END: &str = "<!-- end capacity -->";
 
 /// Replaces the text between the marks of a page.
 fn put(page: &Path, text: &str) -> anyhow::Result<()> {
-    let old =
-        fs::read_to_string(page).with_context(|| format!("{} can't be read", page.display()))?;
+    let old = read(page)?;
     let parts =
         old.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     let Some((before, after)) = parts else {
         bail!("{} has no place for the plan: add lines {BEGIN}and {END}", page.display());
     };
-    fs::write(page, format!("{before}{BEGIN}\n{text}\n{END}{after}"))
-        .with_context(|| format!("{} can't be written", page.display()))
+    write(page, &format!("{before}{BEGIN}\n{text}\n{END}{after}"))
 }

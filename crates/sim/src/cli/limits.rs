@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use spillway_sim::Figures;
 
-use super::Command;
+use super::Study;
 use super::batch::Row;
 
 /// Policy that has to keep the limits, router it is compared with, and policies it has to beat.
@@ -13,12 +13,12 @@ const BEST: &str = "omniscient";
 const LEAST_LOAD: [&str; 2] = ["least_connections", "least_loaded"];
 
 /// Returns the list of limits, each with its result.
-pub(super) fn limits(parts: &[(Command, Vec<Row>)]) -> String {
+pub(super) fn limits(parts: &[(Study, Vec<Row>)]) -> String {
     let mut text = String::new();
-    for (command, rows) in parts {
-        match command {
-            Command::Locality => locality(&mut text, rows),
-            Command::Hot => hot(&mut text, rows),
+    for (study, rows) in parts {
+        match study {
+            Study::Locality { .. } => locality(&mut text, rows),
+            Study::Hot { .. } => hot(&mut text, rows),
             _ => {}
         }
     }

@@ -6,22 +6,27 @@ use spillway_sim::WorkloadKind;
 
 use super::batch::Row;
 use super::limits::limits;
-use super::tables::{markdown, table};
-use super::{Command, Options};
+use super::tables::table;
+use super::{Options, Study};
 
-/// Returns the commands whose tables the page has.
-pub(super) fn parts() -> Vec<Command> {
+/// Returns the studies whose tables the page has.
+pub(super) fn parts(options: &Options) -> Vec<Study> {
     let workloads = WorkloadKind::ALL.to_vec();
+    let options = options.clone();
     vec![
-        Command::Locality,
-        Command::Hot,
-        Command::Compare { policies: Vec::new(), workloads: workloads.clone() },
-        Command::Ablate { workloads },
+        Study::Locality { options: options.clone() },
+        Study::Hot { options: options.clone() },
+        Study::Policies {
+            policies: Vec::new(),
+            workloads: workloads.clone(),
+            options: options.clone(),
+        },
+        Study::Ablate { workloads, options },
     ]
 }
 
 /// Returns the page as Markdown.
-pub(super) fn page(parts: &[(Command, Vec<Row>)], options: &Options) -> String {
+pub(super) fn page(parts: &[(Study, Vec<Row>)], options: &Options) -> String {
     let mut text = format!(
         "{HEAD}\nSeed {}, load {:?}, {} nodes and {} replicas in each region unless a table says \
          otherwise, {:.0} s of virtual time after 60 s to warm up. `good/s` counts first tokens \
@@ -34,9 +39,9 @@ pub(super) fn page(parts: &[(Command, Vec<Row>)], options: &Options) -> String {
         options.good_ms,
     );
     let _infallible = write!(text, "\n## What must hold\n\n{}", limits(parts));
-    for (command, rows) in parts {
-        let table = table(command, rows, options.good_ms);
-        let _infallible = write!(text, "\n## {}\n\n{}", table.title, markdown(&table));
+    for (study, rows) in parts {
+        let table = table(study, rows, options.good_ms);
+        let _infallible = write!(text, "\n## {}\n\n{}", table.title, table.markdown());
     }
     text.push_str("\n![Times to the first token](simulation.svg)\n");
     text
@@ -63,11 +68,11 @@ Branches of the machine that never run here, and why:
   what it learns from
 - shares of tenants, and rests that replicas ask for: all clients are one tenant, and no replica asks
 - guests that are welcome and on their way to a place: here they take it in the same moment
-- homes of conversations and sessions, stored responses: the gateway remembers them
+- homes of sessions, stored responses: the gateway remembers them, as both remember what was forwarded
 - other regions' speeds: reports here have loads alone
 - hedging (off by default), models that stand in, objectives for the first token (`slo`), `degraded`, residency: none is set
 - evacuation, weights, prices and ramps of regions: no operator gives orders, and no region comes back
-- a last place that another request takes in between, replicas and links that fail: no such thing happens
+- a last place that another request takes in between, replicas and links that fail: no such thing happens in these studies
 
 Three regions 90, 150 and 220 ms apart (there and back) have replicas that are the engine model of
 docs/emulator.md as an L4 with its 40,000 tokens of KV cache, so that what is cached is always less than what is asked for.
@@ -80,11 +85,8 @@ computes all the time, so how busy it is shows in `KV held`. `work skew` is what
 the reading of weights, over the mean of its region; the highest of the three regions stands here. `elsewhere` is served by other
 regions, `waited` waited in a node. `error` is how far predicted times to the first token were from what was seen.
 
-Where replicas keep up, the figures are those of an earlier loop with a plain queue, within what another seed changes: 0.2/s of goodput.
-Overloaded setups turn requests away that would come too late, where they waited in vain before: without the index fewer wait and more
-fail, with as many in time. Under policies that read no
-caches documents leave their region more often, and `least_loaded` has 0.3/s less; the reading elsewhere, which these policies
-do not weigh, is the likely cause and was not tested apart.
+Overloaded setups turn requests away that would come too late, so that requests fail there. Policies that read no caches do not
+weigh what a prompt costs to read in another region.
 
 What it leaves out: lost messages, failures, tokens (a block is a block), the time that the gateway itself takes, and attention
 that grows with the square of a prompt.

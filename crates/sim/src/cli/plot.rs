@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::Command;
+use super::Study;
 use super::batch::Row;
 
 const WIDTH: f64 = 900.0;
@@ -17,10 +17,10 @@ const SCALE_MS: [f64; 2] = [50.0, 30_000.0];
 
 /// Returns an SVG with bars from the median to the 99th percentile, a mark at the 90th, and a
 /// logarithmic scale.
-pub(super) fn plot(parts: &[(Command, Vec<Row>)]) -> String {
+pub(super) fn plot(parts: &[(Study, Vec<Row>)]) -> String {
     let rows: Vec<&Row> = parts
         .iter()
-        .filter(|(part, _)| matches!(part, Command::Compare { .. } | Command::Trace { .. }))
+        .filter(|(study, _)| matches!(study, Study::Policies { .. } | Study::Trace { .. }))
         .flat_map(|(_, rows)| rows)
         .collect();
     let mut body = String::new();

@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use super::Command;
+use super::Study;
 use super::batch::Row;
 
 /// Table with a title, a head and lines; text columns are aligned to the left.
 #[derive(Debug)]
 pub(super) struct Table {
-    pub(super) title: &'static str,
-    head: Vec<&'static str>,
-    lines: Vec<Vec<String>>,
+    pub(super) title: String,
+    pub(super) head: Vec<String>,
+    pub(super) lines: Vec<Vec<String>>,
 }
 
 /// Column of a table: its head, and a function that makes a cell.
@@ -36,59 +36,66 @@ const FIGURES: [Column; 13] = [
     ("error p50 %", |row, _| format!("{:.0}", row.figures.prediction_error.p50 * 100.0)),
 ];
 
-/// Returns the table of a command.
-pub(super) fn table(command: &Command, rows: &[Row], good_ms: f64) -> Table {
-    let (title, first): (_, Vec<Column>) = match command {
-        Command::Compare { .. } => ("Policies", vec![WORKLOAD, SETUP]),
-        Command::Locality => ("Nodes in a region", vec![NODES, SETUP]),
-        Command::Hot => ("One hot prefix", vec![SETUP]),
-        Command::Ablate { .. } => ("What each part is worth", vec![WORKLOAD, SETUP]),
-        Command::Trace { .. } | Command::Page | Command::Capacity(_) => ("A trace", vec![SETUP]),
+/// Returns the table of a study.
+pub(super) fn table(study: &Study, rows: &[Row], good_ms: f64) -> Table {
+    let (title, first): (_, Vec<Column>) = match study {
+        Study::Policies { .. } => ("Policies", vec![WORKLOAD, SETUP]),
+        Study::Locality { .. } => ("Nodes in a region", vec![NODES, SETUP]),
+        Study::Hot { .. } => ("One hot prefix", vec![SETUP]),
+        Study::Ablate { .. } => ("What each part is worth", vec![WORKLOAD, SETUP]),
+        Study::Trace { .. } => ("A trace", vec![SETUP]),
     };
     let columns: Vec<Column> = first.into_iter().chain(FIGURES).collect();
     let line = |row: &Row| columns.iter().map(|(_, cell)| cell(row, good_ms)).collect();
     Table {
-        title,
-        head: columns.iter().map(|(name, _)| *name).collect(),
+        title: title.to_owned(),
+        head: columns.iter().map(|(name, _)| (*name).to_owned()).collect(),
         lines: rows.iter().map(line).collect(),
     }
 }
 
-/// Formats a table for a terminal.
-pub(super) fn plain(table: &Table) -> String {
-    let width = |column: usize| {
-        let cells = table.lines.iter().map(|line| line[column].chars().count());
-        cells.max().unwrap_or(0).max(table.head[column].chars().count())
-    };
-    let mut text = String::new();
-    let head: Vec<String> = table.head.iter().map(|name| (*name).to_owned()).collect();
-    for line in [&head].into_iter().chain(&table.lines) {
-        for (column, cell) in line.iter().enumerate() {
-            let width = width(column);
-            // A column is of text if any of its cells is: names may look like numbers.
-            let is_text = table.lines.iter().any(|line| line[column].parse::<f64>().is_err());
-            let _infallible = if is_text {
-                write!(text, "{cell:<width$}  ")
-            } else {
-                write!(text, "{cell:>width$}  ")
-            };
+impl Table {
+    /// Formats the table for a terminal.
+    pub(super) fn plain(&self) -> String {
+        let mut text = String::new();
+        for line in [&self.head].into_iter().chain(&self.lines) {
+            for (column, cell) in line.iter().enumerate() {
+                let width = self.width(column);
+                let _infallible = if self.is_text(column) {
+                    write!(text, "{cell:<width$}  ")
+                } else {
+                    write!(text, "{cell:>width$}  ")
+                };
+            }
+            text.truncate(text.trim_end().len());
+            text.push('\n');
         }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
+        text
     }
-    text
+
+    /// Formats the table as Markdown.
+    pub(super) fn markdown(&self) -> String {
+        let rule = |column| if self.is_text(column) { "---" } else { "--:" };
+        let rules: Vec<&str> = (0..self.head.len()).map(rule).collect();
+        let mut text = format!("| {} |\n|{}|\n", self.head.join(" | "), rules.join("|"));
+        for line in &self.lines {
+            let _infallible = writeln!(text, "| {} |", line.join(" | "));
+        }
+        text
+    }
+
+    /// Returns true if a column is of text: if any of its cells is, since names may look like
+    /// numbers.
+    fn is_text(&self, column: usize) -> bool {
+        let is_number = |cell: &str| NO_NUMBER == cell || cell.parse::<f64>().is_ok();
+        self.lines.iter().any(|line| !is_number(&line[column]))
+    }
+
+    fn width(&self, column: usize) -> usize {
+        let cells = [&self.head].into_iter().chain(&self.lines);
+        cells.map(|line| line[column].chars().count()).max().unwrap_or(0)
+    }
 }
 
-/// Formats a table as Markdown.
-pub(super) fn markdown(table: &Table) -> String {
-    let is_text =
-        |column: usize| table.lines.iter().any(|line| line[column].parse::<f64>().is_err());
-    let rule: Vec<String> = (0..table.head.len())
-        .map(|column| if is_text(column) { "---" } else { "--:" }.to_owned())
-        .collect();
-    let mut text = format!("| {} |\n|{}|\n", table.head.join(" | "), rule.join("|"));
-    for line in &table.lines {
-        let _infallible = writeln!(text, "| {} |", line.join(" | "));
-    }
-    text
-}
+/// Text in place of a number that is not known.
+pub(super) const NO_NUMBER: &str = "–";

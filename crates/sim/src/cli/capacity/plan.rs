@@ -1,9 +1,15 @@
 //! Options of a capacity plan.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
-/// What is planned; without options the worked example of docs/capacity.md.
+/// Computes how many replicas each region needs, and shows it in runs.
+///
+/// Without options it makes the worked example of docs/capacity.md, but for --good-ms, which is 1500
+/// there.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:\n  spillway-sim capacity --peaks 20,15,10 --good-ms 1500")]
 pub(in crate::cli) struct Plan {
     /// The regions' names.
     #[arg(long, value_delimiter = ',', default_value = "us-east-1,eu-west-1,ap-northeast-1")]
@@ -38,4 +44,13 @@ pub(in crate::cli) struct Plan {
     /// Percent of that rate to leave free: chance, and the way to other regions, take their part.
     #[arg(long, default_value_t = 10.0)]
     pub(super) headroom_percent: f64,
+    /// Chooses everything that chance decides.
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Milliseconds within which a first token has to come to be good.
+    #[arg(long, default_value_t = 2_000.0)]
+    pub(super) good_ms: f64,
+    /// Page to put the plan into, between its marks; printed if not given.
+    #[arg(long, value_name = "FILE")]
+    pub(super) markdown: Option<PathBuf>,
 }

@@ -1,0 +1,140 @@
+//! Page of all experiments.
+
+use std::fmt::Write;
+
+use spillway_sim::{Baseline, Cell, Standing};
+
+use super::arguments::every_cell;
+use super::experiments::{FAULTS, LOSS, NODES, Part, RTT, SIGNALS};
+use super::faults::{FAULTS_TEXT, faults};
+use super::tables::{summary, table, verdicts};
+use super::topics::{
+    Varied, entries, goodput_by_gpus, gpus_needed, overload, recovery, seeds, skywalker, varied,
+};
+use crate::cli::tables::Table;
+
+/// Experiments with varied conditions: name, title, text and the condition.
+const VARIED: [(&str, &str, &str, Varied); 4] = [
+    (
+        NODES,
+        "Gateway nodes in each region",
+        "Columns: nodes in each region. Nodes of one region hear of each other's requests late.",
+        |conditions| conditions.nodes as f64,
+    ),
+    (
+        SIGNALS,
+        "Late signals",
+        "Columns: milliseconds between two looks at a replica.",
+        |conditions| conditions.signals_ms,
+    ),
+    (
+        LOSS,
+        "Lost news",
+        "Columns: share of the news between nodes and between regions that is lost.",
+        |conditions| conditions.lost,
+    ),
+    (
+        RTT,
+        "Wrong round-trip times",
+        "Columns: error of the round-trip times that nodes believe. With 0.3 each pair of regions is \
+         off by a factor between 1/1.3 and 1.3.",
+        |conditions| conditions.rtt_error,
+    ),
+];
+
+/// Returns the page as Markdown.
+pub(super) fn page(parts: &[Part], standings: &[Standing]) -> String {
+    let mut text = HEAD.to_owned();
+    let seeds = seeds(parts);
+    let _infallible = writeln!(text, "\nSeeds: {seeds}.\n\n## Cells\n\n{}", cells().markdown());
+    let _infallible = writeln!(text, "## Baselines\n\n{}", baselines(standings).markdown());
+    section(&mut text, &summary(standings), "");
+    let _infallible = write!(text, "\n```text\n{}```\n\n", verdicts(standings));
+    text.push_str("![Ratios by cell](routing.svg)\n");
+    section(&mut text, &skywalker(parts), SKYWALKER_TEXT);
+    section(&mut text, &goodput_by_gpus(parts), GPUS_TEXT);
+    section(&mut text, &gpus_needed(parts), NEEDED_TEXT);
+    for (name, title, about, of) in VARIED {
+        let about = format!("{about} {VARIED_TEXT}");
+        section(&mut text, &varied(parts, name, title, of), &about);
+    }
+    section(&mut text, &overload(parts), OVERLOAD_TEXT);
+    section(&mut text, &recovery(parts), RECOVERY_TEXT);
+    section(&mut text, &faults(entries(parts, FAULTS)), FAULTS_TEXT);
+    text
+}
+
+/// Adds a table under its title; one without lines is left out.
+fn section(text: &mut String, table: &Table, about: &str) {
+    if !table.lines.is_empty() {
+        let about = if about.is_empty() { String::new() } else { format!("{about}\n\n") };
+        let _infallible = write!(text, "\n## {}\n\n{about}{}", table.title, table.markdown());
+    }
+}
+
+fn cells() -> Table {
+    let line = |cell: &Cell| vec![format!("`{}`", cell.name()), cell.about().to_owned()];
+    table("Cells", &["cell", "what it is"], every_cell().map(line).collect())
+}
+
+/// Returns the table of the baselines that took part.
+fn baselines(standings: &[Standing]) -> Table {
+    let took_part =
+        |one: &&Baseline| standings.iter().any(|standing| standing.row(one.name).is_some());
+    let line = |baseline: &Baseline| {
+        vec![
+            format!("`{}`", baseline.name),
+            baseline.about.to_string(),
+            baseline.source.to_string(),
+        ]
+    };
+    let lines = Baseline::all().iter().filter(took_part).map(line).collect();
+    table("Baselines", &["baseline", "what it is", "source"], lines)
+}
+
+const HEAD: &str = "\
+# Routing against published baselines
+
+Made by these commands; edit nothing here by hand. The first one takes about an hour on two cores, and the same seeds give the
+same figures on every machine. DIR has the traces. With `--seeds` and `--baselines` it runs those that are named below.
+
+```sh
+cargo run --release -p spillway-sim -- compare --page --traces DIR --json > routing.json
+cargo run --release -p spillway-sim -- compare --page --read routing.json --markdown docs/measured/routing.md
+```
+
+Each cell is a world of virtual time: regions with gateways, engines as in docs/emulator.md, and clients. `spillway-sim compare
+--cells NAME` prints all contenders of one cell; `spillway-sim run --cell NAME` one run.
+
+How to read it:
+
+- `goodput/s` counts the requests a second that meet the objective. On an L4 the first token comes within 1 s and twice the time
+  that the prompt alone takes to be read, and the others follow within 250 ms each. On an A100 these are 0.5 s and 60 ms.
+- `p95 ms` is the 95th percentile of the time to first token over all requests. A request that failed counts as 30 s on an L4 and
+  as 60 s on an A100.
+- `× best` is the mean over the seeds of Spillway's figure over that of the best baseline of this cell, run with the same seed.
+  The best baseline has the best mean over the seeds, for goodput and for p95 each its own. The 95 % interval of the mean is by
+  Student's t. The worst and the best seed stand in brackets. More is better for goodput, less for p95.
+- `forwarded %` is the share of requests that another region served. Prompts and replies have 4 bytes a token where bytes are
+  counted.
+- A central router stands in the first region, which has most clients where regions differ. It sees the replicas of all regions;
+  requests and tokens pass through it.
+- Baselines are told the same as Spillway, as late as Spillway is.
+";
+
+const SKYWALKER_TEXT: &str = "The better one of SkyWalker's variants by goodput and by p95, each in its turn. Named is the better by goodput.";
+
+const GPUS_TEXT: &str = "Goodput a second under unequal load, with 9 to 18 replicas in three regions. `best within regions` is the best \
+baseline that never leaves a region, `best baseline` the best of all.";
+
+const NEEDED_TEXT: &str = "GPUs that reach the goodput of the best baseline that never leaves a region, interpolated from the table \
+before; in brackets as a part of that baseline's. `≤` and `>` stand where fewer or more would have had to be tried.";
+
+const VARIED_TEXT: &str = "Goodput and p95 of Spillway as a part of those of the best baseline of the cell, which runs with one node \
+and without these faults throughout.";
+
+const OVERLOAD_TEXT: &str = "Spillway and the best baselines where more is asked for than even all replicas together can serve. Spillway's \
+admission turns away what would come too late; baselines never do.";
+
+const RECOVERY_TEXT: &str = "Seconds from the disturbance until goodput is at least 95 % of the best baseline's from then on to the end \
+of the run, in steps of 10 s. `never` stands where that did not come, or less than 30 s before the end.";

@@ -1,0 +1,148 @@
+//! Tables of standings.
+
+use spillway_sim::{Role, Row, Spread, Standing};
+
+use crate::cli::tables::{NO_NUMBER, Table};
+
+/// Bars that a router has to reach in every cell: goodput and 95th percentile in percent of those of
+/// the best baselines.
+const BARS: [(f64, f64); 2] = [(98.0, 110.0), (100.0, 105.0)];
+
+/// Returns a table with a head and lines.
+pub(super) fn table(title: impl Into<String>, head: &[&str], lines: Vec<Vec<String>>) -> Table {
+    let head = head.iter().map(|name| (*name).to_owned()).collect();
+    Table { title: title.into(), head, lines }
+}
+
+/// Returns the table of all contenders in a cell, by falling goodput.
+pub(super) fn of_cell(standing: &Standing) -> Table {
+    let line = |row: &Row| {
+        let mean = &row.mean;
+        vec![
+            row.contender.clone(),
+            format!("{:.2}", mean.goodput_per_s),
+            number(row.goodput),
+            format!("{:.0}", mean.p95_ms),
+            number(row.p95),
+            format!("{:.0}", mean.p50_ms),
+            percent(mean.cached_share),
+            percent(mean.forwarded_share),
+            format!("{:.1}", mean.egress_bytes_per_s / 1_000.0),
+            format!("{:.0}", mean.failed),
+        ]
+    };
+    let head = [
+        "router",
+        "goodput/s",
+        "× best",
+        "p95 ms",
+        "× best",
+        "p50 ms",
+        "cached %",
+        "forwarded %",
+        "egress kB/s",
+        "failed",
+    ];
+    table(&standing.cell, &head, standing.rows.iter().map(line).collect())
+}
+
+/// Returns the table of Spillway's routers in all cells.
+pub(super) fn summary(standings: &[Standing]) -> Table {
+    let lines = standings.iter().flat_map(|standing| {
+        spillways(standing).map(|row| {
+            vec![
+                standing.cell.clone(),
+                rival(standing, standing.best_goodput.as_deref(), |row| {
+                    format!("{:.2}", row.mean.goodput_per_s)
+                }),
+                rival(standing, standing.best_p95.as_deref(), |row| {
+                    format!("{:.0}", row.mean.p95_ms)
+                }),
+                row.contender.clone(),
+                ratio(row.goodput),
+                ratio(row.p95),
+                percent(row.mean.forwarded_share),
+            ]
+        })
+    });
+    let head = [
+        "cell",
+        "best goodput/s",
+        "best p95 ms",
+        "router",
+        "goodput × best",
+        "p95 × best",
+        "forwarded %",
+    ];
+    table("Against the best baseline of each cell", &head, lines.collect())
+}
+
+fn rival(standing: &Standing, name: Option<&str>, figure: impl Fn(&Row) -> String) -> String {
+    let row = name.and_then(|name| standing.row(name));
+    row.map_or_else(|| NO_NUMBER.to_owned(), |row| format!("{} {}", row.contender, figure(row)))
+}
+
+/// Returns the lines that say in how many cells each of Spillway's routers reaches the bars.
+pub(super) fn verdicts(standings: &[Standing]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for row in standings.iter().flat_map(spillways) {
+        if !names.contains(&row.contender.as_str()) {
+            names.push(&row.contender);
+        }
+    }
+    names.into_iter().map(|name| verdict(name, standings)).collect()
+}
+
+fn verdict(name: &str, standings: &[Standing]) -> String {
+    let ratios: Vec<(f64, f64)> = standings
+        .iter()
+        .filter_map(|standing| {
+            let row = standing.row(name)?;
+            Some((row.goodput?.mean, row.p95?.mean))
+        })
+        .collect();
+    let count = |holds: &dyn Fn(f64, f64) -> bool| {
+        ratios.iter().filter(|(goodput, p95)| holds(*goodput, *p95)).count()
+    };
+    // As the tables show them: with two digits.
+    let [first, second] = BARS.map(|(least, most)| {
+        let goodput = |ratio: f64| (ratio * 100.0).round() >= least;
+        let p95 = |ratio: f64| (ratio * 100.0).round() <= most;
+        [
+            count(&|good, _| goodput(good)),
+            count(&|_, late| p95(late)),
+            count(&|good, late| goodput(good) && p95(late)),
+        ]
+    });
+    format!(
+        "{name}: goodput >= 0.98 in {} of {} cells, p95 <= 1.10 in {}, both in {}; >= 1.00 and <= \
+         1.05 in {}\n",
+        first[0],
+        ratios.len(),
+        first[1],
+        first[2],
+        second[2],
+    )
+}
+
+/// Returns the rows of Spillway's routers.
+pub(super) fn spillways(standing: &Standing) -> impl Iterator<Item = &Row> {
+    standing.rows.iter().filter(|row| row.role == Role::Spillway)
+}
+
+/// Formats the mean of a ratio.
+pub(super) fn number(ratio: Option<Spread>) -> String {
+    ratio.map_or_else(|| NO_NUMBER.to_owned(), |ratio| format!("{:.2}", ratio.mean))
+}
+
+/// Formats a ratio with its 95 % interval, and the worst and the best seed.
+pub(super) fn ratio(ratio: Option<Spread>) -> String {
+    let Some(Spread { mean, worst, best, margin }) = ratio else { return NO_NUMBER.to_owned() };
+    let margin = margin.map_or_else(String::new, |margin| format!(" ± {margin:.2}"));
+    format!("{mean:.2}{margin} ({worst:.2}–{best:.2})")
+}
+
+/// Formats a share as percent.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1}", share * 100.0)
+}

@@ -1,0 +1,19 @@
+//! Contest: routers against each other, over the same worlds with the same seeds.
+
+mod contender;
+mod fault_score;
+mod gpus;
+mod recovery;
+mod score;
+mod spec;
+mod spread;
+mod standing;
+
+pub use contender::{Contender, ContenderError, Role};
+pub use fault_score::{Fates, FaultScore};
+pub use gpus::Gpus;
+pub use recovery::Windows;
+pub use score::Score;
+pub use spec::SpecError;
+pub use spread::{Better, Spread};
+pub use standing::{Entry, Row, Standing};
