@@ -122,7 +122,7 @@ How to read it:
 - Baselines are told the same as Spillway, as late as Spillway is.
 ";
 
-const SKYWALKER_TEXT: &str = "The better one of SkyWalker's variants by goodput and by p95, each in its turn. Named is the better by goodput.";
+const SKYWALKER_TEXT: &str = "The better one of those SkyWalker variants that took part, by goodput and by p95, each in its turn. Named is the better by goodput.";
 
 const GPUS_TEXT: &str = "Goodput a second under unequal load, with 9 to 18 replicas in three regions. `best within regions` is the best \
 baseline that never leaves a region, `best baseline` the best of all.";
