@@ -7,7 +7,8 @@ use serde::Serialize;
 /// The terms stand apart so that explanations can show each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Cost {
-    /// Time to answer a request without a prompt.
+    /// Time to answer a request without a prompt: the mean of all, by weight, and
+    /// what is beyond twice that.
     pub floor_ms: f32,
     /// Time until the request's turn comes there.
     pub wait_ms: f32,

@@ -98,7 +98,7 @@ impl Weigher {
         let pace = usual.pace(field.base_weight(usable.index));
         let trust = positive(speed.trust).min(1.0);
         let prefill_ms = mixed(speed.prefill_ms, usual.speed.prefill_ms * pace, trust);
-        let floor_ms = mixed(speed.floor_ms, usual.speed.floor_ms * pace, trust);
+        let floor_ms = usual.speed.floor_ms * pace;
         let bytes_per_token = speed.bytes_per_token.max(BYTES_PER_TOKEN_MIN);
         let cached_bytes = snapshot.cached_blocks as f32 * request.block_bytes;
         let linear = positive(request.prompt_bytes - cached_bytes) * prefill_ms / bytes_per_token;
@@ -248,13 +248,19 @@ impl Weigher {
     }
 
     /// Returns the learned speed as far as it is trusted, filled up with the mean for the weight.
+    ///
+    /// Of the floor counts the mean, and what it has beyond twice that. Learned floors hold what
+    /// requests waited for by chance: between equal replicas they differ by more than a request
+    /// costs, and would send all of them to one.
     #[inline]
     fn speed(&self, learned: &Speed, pace: f32) -> Speed {
         let usual = &self.usual.speed;
         let trust = positive(learned.trust).min(1.0);
         let or = |value: f32, usual: f32| mixed(value, usual, trust);
+        let usual_floor_ms = usual.floor_ms * pace;
+        let floor_ms = or(learned.floor_ms, usual_floor_ms);
         Speed {
-            floor_ms: or(learned.floor_ms, usual.floor_ms * pace),
+            floor_ms: usual_floor_ms + positive(floor_ms - FLOORS_ALIKE * usual_floor_ms),
             prefill_ms: or(learned.prefill_ms, usual.prefill_ms * pace),
             prefill_ms_per_thousand: or(
                 learned.prefill_ms_per_thousand,
@@ -285,6 +291,9 @@ impl Weigher {
 
 /// Largest number of requests; no replica has more.
 const COUNT_MAX: f32 = 1e6;
+
+/// Multiple of the mean up to which a learned floor says nothing of the replica.
+const FLOORS_ALIKE: f32 = 2.0;
 
 /// Part of a bound that counts, which leaves room for rounding in another order.
 const BOUND_SHARE: f32 = 0.999;

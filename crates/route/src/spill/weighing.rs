@@ -91,8 +91,10 @@ impl<'a> Weighing<'a> {
     ///
     /// Paying the network each time or reading the prompt here once is the choice between renting
     /// and buying. The future number of such prompts is unknown. Buying with a probability of rent
-    /// over price spends, on average, about as much on rent as buying costs. A prompt of one
-    /// conversation is not bought: its next turn would find its cache elsewhere all the same.
+    /// over price spends, on average, about as much on rent as buying costs. Both are what this
+    /// request waits for: what reading costs others here counts in the comparison, but would keep a
+    /// prompt from ever being read here. A prompt of one conversation is not bought: its next turn
+    /// would find its cache elsewhere all the same.
     fn buys(
         &self,
         own: &SpillCost,
@@ -105,7 +107,7 @@ impl<'a> Weighing<'a> {
         let more = self.own.report.load.running_each() - running_there;
         let is_relief = more > RELIEF_SHARE * running_there.max(1.0);
         let is_bought = other.is_shared && !is_relief;
-        is_bought && rng.f32() * own.total_ms() < there.total_ms()
+        is_bought && rng.f32() * own.first_token_ms() < there.first_token_ms()
     }
 
     /// Decides about a request of one of this region's clients, for which it has no room.
