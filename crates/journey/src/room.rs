@@ -17,6 +17,9 @@ pub struct Room {
     pub first: Option<ReplicaSlot>,
     /// Hash of the tenant, for replicas that have asked it to stay away.
     pub tenant: Option<u64>,
+    /// Blocks of half of the prompt, rounded up; 0 if the prompt is not known. No learned limit holds
+    /// the request back from a replica that has as many cached.
+    pub half_blocks: u32,
 }
 
 /// Facts about the places of one replica.
@@ -34,15 +37,33 @@ pub trait PlaceSight {
 
 impl Room {
     /// Returns the requests of this node that a replica may have in flight, as far as this request
-    /// is concerned.
+    /// is concerned, if nothing of its prompt is cached there.
     #[must_use]
     pub fn places(self, replica: &impl PlaceSight, slot: ReplicaSlot) -> u32 {
+        self.places_with(replica, slot, 0)
+    }
+
+    /// Returns the requests of this node that a replica may have in flight, as far as this request
+    /// is concerned, of whose prompt so many leading blocks are cached there.
+    ///
+    /// Half of the prompt is worth a wait in the replica. If the next free place were taken instead,
+    /// wherever it is, a queue here would spread each prompt over all replicas: they would serve
+    /// less, so that the queue never ends. What is in flight in all stays within the learned limits,
+    /// since a region without a free place lets its requests wait.
+    #[must_use]
+    pub fn places_with(
+        self,
+        replica: &impl PlaceSight,
+        slot: ReplicaSlot,
+        cached_blocks: u32,
+    ) -> u32 {
         if self.first.is_some_and(|first| slot < first)
             || self.tenant.is_some_and(|tenant| replica.rests_for(tenant))
         {
             return 0;
         }
-        let is_past = self.is_past_guesses && replica.has_guessed_limit();
+        let is_cached = self.half_blocks > 0 && cached_blocks >= self.half_blocks;
+        let is_past = is_cached || self.is_past_guesses && replica.has_guessed_limit();
         let places = replica.places_for(self.can_wait && !is_past);
         self.kept.map_or(places, |kept| kept.places_left(slot, places))
     }
@@ -71,8 +92,14 @@ mod tests {
 
     #[test]
     fn places_count_by_what_the_request_may_use() {
-        let room =
-            Room { can_wait: true, is_past_guesses: false, kept: None, first: None, tenant: None };
+        let room = Room {
+            can_wait: true,
+            is_past_guesses: false,
+            kept: None,
+            first: None,
+            tenant: None,
+            half_blocks: 3,
+        };
         let places = |room: Room| room.places(&Places, ReplicaSlot(15));
         assert_eq!(places(room), 4);
         assert_eq!(places(Room { can_wait: false, ..room }), 16);
@@ -83,5 +110,24 @@ mod tests {
         assert_eq!(places(Room { first: Some(ReplicaSlot(15)), ..room }), 4);
         let kept = KeptPlaces::of(share(), &candidates());
         assert_eq!(places(Room { kept, can_wait: false, ..room }), 12);
+    }
+
+    #[test]
+    fn a_learned_limit_holds_no_request_back_from_half_of_its_prompt() {
+        let room = Room {
+            can_wait: true,
+            is_past_guesses: false,
+            kept: None,
+            first: None,
+            tenant: Some(8),
+            half_blocks: 3,
+        };
+        let places = |room: Room, cached| room.places_with(&Places, ReplicaSlot(15), cached);
+        assert_eq!([0, 2, 3, 6].map(|cached| places(room, cached)), [4, 4, 16, 16]);
+        // Of a prompt that is not known nothing is cached.
+        assert_eq!(places(Room { half_blocks: 0, ..room }, 0), 4);
+        assert_eq!(places(Room { tenant: Some(7), ..room }, 6), 0, "it rests for that tenant");
+        let kept = KeptPlaces::of(share(), &candidates());
+        assert_eq!(places(Room { kept, ..room }, 6), 12, "what is kept for others stays kept");
     }
 }

@@ -55,7 +55,8 @@ impl Loads for LiveLoads<'_> {
     }
 
     fn limit(&self, slot: ReplicaSlot) -> u32 {
-        self.room.places(&**self.view.replica(slot), slot)
+        let cached_blocks = self.cached_blocks(slot);
+        self.room.places_with(&**self.view.replica(slot), slot, cached_blocks)
     }
 
     fn started(&self, slot: ReplicaSlot) -> u64 {
@@ -84,11 +85,12 @@ impl Loads for LiveLoads<'_> {
 
     fn snapshot(&self, slot: ReplicaSlot) -> Snapshot {
         let replica = self.view.replica(slot);
+        let cached_blocks = self.cached.blocks(replica.holder());
         Snapshot {
             in_flight: replica.in_flight(),
             elsewhere: replica.elsewhere(),
-            limit: self.room.places(&**replica, slot),
-            cached_blocks: self.cached.blocks(replica.holder()),
+            limit: self.room.places_with(&**replica, slot, cached_blocks),
+            cached_blocks,
             pending_tokens: pending_tokens(replica),
             signals: self.replica_loads.signals(slot),
             speed: self.replica_loads.speed(slot),

@@ -22,7 +22,9 @@ impl Journey {
         let has_home = inquiry.session.or(inquiry.affinity).is_some();
         let is_past_guesses = self.is_past_guesses || has_home;
         let tenant = sight.tenant().filter(|_| is_free).map(|key| key.tenant);
-        Room { can_wait, is_past_guesses, kept, first: None, tenant }
+        let blocks = inquiry.prefix.as_slice().len().div_ceil(2);
+        let half_blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        Room { can_wait, is_past_guesses, kept, first: None, tenant, half_blocks }
     }
 
     /// Returns how many requests a second, of so many tokens on average, the replicas are expected

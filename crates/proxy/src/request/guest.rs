@@ -130,6 +130,7 @@ fn own_region(
                 kept: None,
                 first: None,
                 tenant: None,
+                half_blocks: 0,
             },
         ),
         waiting,
