@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use spillway_types::{ModelLoad, ShedState};
 
 use crate::name_id::{Fingerprint, NameId};
-use crate::own_load::{ModelShare, ReplicaLoad, ReplicaSignals};
+use crate::own_load::{ModelShare, ReplicaCounts, ReplicaLoad, ReplicaSignals};
 use crate::scale::{COUNT, RATE, SHARE, Scale, WAIT};
 
 /// A line of a report.
@@ -183,6 +183,12 @@ impl ReplicaEntry {
             claim,
             signals: SignalsEntry::new(&load.signals),
         }
+    }
+
+    /// Takes over the present numbers of the node's requests and tokens.
+    pub(crate) fn set_counts(&mut self, counts: ReplicaCounts) {
+        self.in_flight = counts.in_flight;
+        self.pending_tokens = COUNT.code(counts.pending_tokens as f32);
     }
 
     /// Returns the prompt tokens as in [`ReplicaLoad::pending_tokens`].

@@ -78,10 +78,23 @@ impl<E: ReportEntry> Ledger<E> {
 
     /// Changes the entry of `id`, if there is one.
     pub(crate) fn update(&mut self, id: NameId, change: impl FnOnce(&mut E)) {
-        let Some(entry) = self.now.get_mut(&id) else { return };
-        let before = entry.clone();
-        change(entry);
-        if *entry != before {
+        self.update_each([(id, change)], |entry, change| change(entry));
+    }
+
+    /// Changes the entries of some ids; ids without one are passed over.
+    pub(crate) fn update_each<T>(
+        &mut self,
+        changes: impl IntoIterator<Item = (NameId, T)>,
+        mut change: impl FnMut(&mut E, T),
+    ) {
+        let mut is_changed = false;
+        for (id, value) in changes {
+            let Some(entry) = self.now.get_mut(&id) else { continue };
+            let before = entry.clone();
+            change(entry, value);
+            is_changed |= *entry != before;
+        }
+        if is_changed {
             self.change = self.largest_change();
         }
     }

@@ -50,7 +50,7 @@ pub use counters::{PulseCounters, PulseError};
 pub use event::PulseEvent;
 pub use member::PulseMember;
 pub use name_id::NameId;
-pub use own_load::{ModelShare, OwnLoad, ReplicaLoad, ReplicaSignals};
+pub use own_load::{ModelShare, OwnLoad, ReplicaCounts, ReplicaLoad, ReplicaSignals};
 pub use pulse::Pulse;
 pub use region::Reach;
 pub use reported_models::ReportedModels;

@@ -34,6 +34,15 @@ pub struct ReplicaLoad {
     pub signals: ReplicaSignals,
 }
 
+/// Numbers of one node's load at one replica that every request changes: those of a [`ReplicaLoad`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaCounts {
+    /// Requests of this node that are at the replica now.
+    pub in_flight: u32,
+    /// Prompt tokens of these requests that the replica is predicted to have still to read.
+    pub pending_tokens: u32,
+}
+
 /// Figures that a replica gives of itself. Unknown never means idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReplicaSignals {

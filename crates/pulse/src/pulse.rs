@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::name_id::NameId;
 use crate::node::{Foreigner, NodeStanding, Sibling};
 use crate::region::RegionContact;
-use crate::{OwnLoad, PulseConfig, PulseEvent, PulseMember, Reach};
+use crate::{OwnLoad, PulseConfig, PulseEvent, PulseMember, Reach, ReplicaCounts};
 
 /// Load gossip of one node.
 ///
@@ -135,6 +135,19 @@ impl Pulse {
         let doubles = doubles + self.region_ledger.set(models);
         self.counters.names_left_out += too_many as u64 + doubles;
         self.settle_claims(now);
+    }
+
+    /// Takes over what this node has at replicas now, by [`NameId::of_replica`]; replicas that
+    /// [`Self::set_load`] did not name are passed over.
+    ///
+    /// It costs little beside [`Self::set_load`]. Call it in between, some 100 times a second:
+    /// nodes that hear late of each other's requests send theirs to the same replica.
+    pub fn set_counts(&mut self, counts: impl IntoIterator<Item = (NameId, ReplicaCounts)>) {
+        self.sibling_ledger.update_each(counts, |entry, counts| {
+            if let SiblingEntry::Replica(replica) = entry {
+                replica.set_counts(counts);
+            }
+        });
     }
 
     /// Returns when [`Self::handle_timeout`] is to be called next; `None` while this node is alone.

@@ -7,7 +7,7 @@ use spillway_codec::{DecodeError, Wire, encode};
 use super::*;
 use crate::datagram::{Body, Datagram, Echo, Report};
 use crate::datagram_older::OlderDatagram;
-use crate::{PulseError, ReplicaLoad};
+use crate::{Elsewhere, PulseError, ReplicaLoad};
 
 #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
 fn start() -> Instant {
@@ -236,6 +236,31 @@ fn members_and_names_are_bounded() {
     let load = OwnLoad { replicas: (0..9).map(replica).collect(), ..OwnLoad::default() };
     pulse.set_load(now, &load);
     assert_eq!(pulse.counters().names_left_out, 6);
+}
+
+#[test]
+fn a_request_is_heard_of_before_the_whole_load_is_told_again() {
+    let now = start();
+    let (mut a1, mut a2) = (pulse("a1", "a", now), pulse("a2", "a", now));
+    let replicas = [("g".into(), ReplicaLoad::default())].into();
+    a1.set_load(now, &OwnLoad { replicas, ..OwnLoad::default() });
+    let mut pass = |a1: &mut Pulse, now: Instant| {
+        a1.handle_timeout(now);
+        let datagrams: Vec<_> = std::iter::from_fn(|| a1.poll_transmit()).collect();
+        for (_, datagram) in datagrams.iter().filter(|(to, _)| to.as_str() == "a2") {
+            a2.handle_datagram(now, &"a1".into(), &"a".into(), datagram).unwrap();
+        }
+        let Elsewhere { in_flight, pending_tokens } = a2.elsewhere(&"g".into());
+        (in_flight, pending_tokens)
+    };
+    assert_eq!(pass(&mut a1, now), (0, 0));
+    let later = now + Duration::from_millis(u64::from(a1.config.fast_ms));
+    let counts = ReplicaCounts { in_flight: 1, pending_tokens: 5_000 };
+    let ids = ["g", "unknown"].map(|name| NameId::of_replica(&name.into()));
+    a1.set_counts(ids.map(|id| (id, counts)));
+    assert!(a1.poll_timeout().is_some_and(|due| due <= later), "it is told at once");
+    let (in_flight, pending_tokens) = pass(&mut a1, later);
+    assert!(in_flight == 1 && pending_tokens.abs_diff(5_000) <= 125, "{pending_tokens}");
 }
 
 #[test]

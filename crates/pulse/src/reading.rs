@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use spillway_types::{NodeName, ReplicaName};
+use spillway_types::{NodeName, RegionName, ReplicaName};
 
 use crate::counters::PulseCounters;
 use crate::entry::SiblingEntry;
@@ -37,6 +37,12 @@ impl Pulse {
         self.regions.iter().map(|(name, region)| self.region_view(name, region, now)).collect()
     }
 
+    /// Returns another region as it is at `now`; `None` if no member is of it.
+    #[must_use]
+    pub fn region(&self, name: &RegionName, now: Instant) -> Option<RegionView> {
+        self.regions.get(name).map(|region| self.region_view(name, region, now))
+    }
+
     /// Returns all other nodes of the own region, in the order of their names, as they are at
     /// `now`.
     #[must_use]
@@ -63,12 +69,7 @@ impl Pulse {
         })
     }
 
-    fn region_view(
-        &self,
-        name: &spillway_types::RegionName,
-        region: &RegionContact,
-        now: Instant,
-    ) -> RegionView {
+    fn region_view(&self, name: &RegionName, region: &RegionContact, now: Instant) -> RegionView {
         // Several nodes may speak while the speaker changes: the one whose word is newest counts.
         let speaker = self
             .foreigners

@@ -16,7 +16,6 @@ use spillway_pulse::{
     RegionView, ReportedModels, Speeds, StartUp, SteeringGossip, steering_of_region,
 };
 use spillway_request::gateway::Gateway;
-use spillway_route::Sharer;
 use spillway_types::{ModelName, NodeName, RegionName, Steering};
 use spillway_upstream::regions::{RegionTerms, Regions};
 use tokio::sync::mpsc;
@@ -29,10 +28,14 @@ use crate::cluster::names::{ClusterNames, ask};
 use crate::cluster::others::{RegionSources, RegionTraffic, other_region, served};
 use crate::cluster::own::Own;
 use crate::cluster::region_circuit_breakers::RegionCircuitBreakers;
+use crate::cluster::siblings;
 use crate::keeper::{KeeperHandle, OtherRegionModels};
 
 /// Period of measuring the own load: gossip is no fresher than this.
 const TICK: Duration = Duration::from_millis(50);
+/// Period of counting the own requests, and of reading what other nodes of the region have told of
+/// theirs. Nodes that see each other's requests later send theirs to the same free replica.
+const COUNT: Duration = Duration::from_millis(10);
 /// Period of telling others this region's speeds, which take a dozen replies to change.
 const SPEEDS_PERIOD: Duration = Duration::from_secs(2);
 /// Maximum number of lists of models that wait to be read.
@@ -73,6 +76,8 @@ pub(super) struct Driver {
     steering: SteeringGossip,
     /// Members that gossip is with, by name.
     members: Vec<PulseMember>,
+    /// True if other nodes of the own region are among them.
+    has_siblings: bool,
     load: RegionLoad,
     traffic: RegionTraffic,
     breakers: RegionCircuitBreakers,
@@ -101,6 +106,7 @@ impl Driver {
             told_speeds: None,
             steering: SteeringGossip::new(parts.me.region.clone(), parts.incarnation),
             members: Vec::new(),
+            has_siblings: false,
             load: RegionLoad::default(),
             traffic: RegionTraffic::default(),
             breakers: RegionCircuitBreakers::new(dice_of_breakers),
@@ -119,11 +125,17 @@ impl Driver {
     /// Runs until told to stop.
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let mut ticks = interval(TICK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut counts = interval(COUNT);
+        for interval in [&mut ticks, &mut counts] {
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
         loop {
             let due = self.pulse.poll_timeout().unwrap_or_else(|| Instant::now() + IDLE);
             tokio::select! {
                 _ = ticks.tick() => self.look(),
+                _ = counts.tick(), if self.has_siblings => {
+                    siblings::count(&mut self.pulse, &self.parts.gateway.view());
+                }
                 () = sleep_until(due.into()) => self.pulse.handle_timeout(Instant::now()),
                 Some((from, datagram)) = self.parts.datagrams.recv() => self.hear(&from, &datagram),
                 Some(list) = self.lists.1.recv() => self.names.learn(&list),
@@ -185,6 +197,8 @@ impl Driver {
             let is_member = |node: &NodeName| members.iter().any(|member| member.node == *node);
             self.speeds.keep(is_member, now);
             self.steering.keep(is_member);
+            let region = &self.parts.me.region;
+            self.has_siblings = members.iter().any(|member| member.region == *region);
             self.members = members;
         }
     }
@@ -252,18 +266,7 @@ impl Driver {
         let speeds = self.parts.knowledge.published();
         let own = Own::look(&mut self.load, (&gateway, &view, &speeds), (&self.pulse, &peers), now);
         self.pulse.set_load(now, &own.to_tell(&gateway, &view));
-        for replica in view.replicas() {
-            let name = &replica.spec().name;
-            // Without a claim the node may use all places of the replica.
-            replica.set_claim(self.pulse.claim(name).unwrap_or(u32::MAX));
-            let elsewhere = self.pulse.elsewhere(name);
-            let sharer = |peer: &PeerView| {
-                let wanted = peer.replica(name).filter(|_| peer.live)?.wanted;
-                Some(Sharer { wanted, is_before: peer.node < self.parts.me.node })
-            };
-            let sharers = peers.iter().filter_map(sharer).collect();
-            replica.set_elsewhere(elsewhere.in_flight, sharers, elsewhere.pending_tokens);
-        }
+        siblings::share(&self.pulse, &peers, &view);
         let regions = self.pulse.regions(now);
         let link = self.parts.link.peers();
         // Regions mostly serve the same models, so few names have to be asked for.

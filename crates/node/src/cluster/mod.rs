@@ -15,6 +15,7 @@ mod region_circuit_breakers;
 mod remote;
 mod residency;
 mod residency_refusals;
+mod siblings;
 mod watched;
 
 use std::net::SocketAddr;

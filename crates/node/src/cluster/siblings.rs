@@ -1,0 +1,40 @@
+//! Load of the region's nodes at the region's replicas: told by this node, and noted of the others.
+
+use std::sync::Arc;
+
+use spillway_pulse::{NameId, PeerView, Pulse, ReplicaCounts};
+use spillway_route::Sharer;
+use spillway_upstream::replica::Replica;
+use spillway_upstream::view::View;
+
+/// Tells the region's other nodes what this one has at each replica now, and notes what they have
+/// told of theirs.
+pub(super) fn count(pulse: &mut Pulse, view: &View) {
+    let counts = |replica: &Arc<Replica>| {
+        let (in_flight, pending_tokens) = (replica.in_flight(), replica.pending_tokens());
+        let id = NameId::of_replica(&replica.spec().name);
+        (id, ReplicaCounts { in_flight, pending_tokens })
+    };
+    pulse.set_counts(view.replicas().iter().map(counts));
+    for replica in view.replicas() {
+        let elsewhere = pulse.elsewhere(&replica.spec().name);
+        replica.note_elsewhere(elsewhere.in_flight, elsewhere.pending_tokens);
+    }
+}
+
+/// Shares the places of each replica with the region's other nodes, which `peers` has.
+pub(super) fn share(pulse: &Pulse, peers: &[PeerView], view: &View) {
+    let me = &pulse.me().node;
+    for replica in view.replicas() {
+        let name = &replica.spec().name;
+        // Without a claim the node may use all places of the replica.
+        replica.set_claim(pulse.claim(name).unwrap_or(u32::MAX));
+        let elsewhere = pulse.elsewhere(name);
+        let sharer = |peer: &PeerView| {
+            let wanted = peer.replica(name).filter(|_| peer.live)?.wanted;
+            Some(Sharer { wanted, is_before: peer.node < *me })
+        };
+        let sharers = peers.iter().filter_map(sharer).collect();
+        replica.set_elsewhere(elsewhere.in_flight, sharers, elsewhere.pending_tokens);
+    }
+}
