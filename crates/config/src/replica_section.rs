@@ -71,6 +71,11 @@ pub(crate) struct ReplicaSection {
     /// Source of the replica's load.
     #[serde(default)]
     pub(crate) metrics: MetricsSection,
+    /// Port of the same host at which the engine publishes its KV events, such as 5557 for vLLM: the
+    /// index of caches then follows them, instead of assuming what the engine evicts. Nothing is
+    /// read without it.
+    #[serde(default)]
+    pub(crate) kv_events_port: Option<u16>,
     /// URL that answers 200 once the replica's machine is going to be taken away, and 404 before.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
@@ -270,6 +275,7 @@ impl ReplicaSection {
             idle: Duration::from_millis(self.idle_ms),
             continues_chats,
             salt_field,
+            kv_events_port: self.kv_events_port,
             credential,
         })
     }

@@ -15,6 +15,9 @@ pub struct EmulatorConfig {
     pub replicas: u16,
     /// Models that every replica serves, at least one.
     pub models: Vec<String>,
+    /// Port at which replica 0 publishes KV events as vLLM does; replica i has port + i. With port 0,
+    /// each replica gets a free one. `None` publishes nothing.
+    pub kv_events_port: Option<u16>,
     /// Modelled machine and its limits, e.g. `EngineConfig::from_profile(Profile::L4)`.
     pub engine: EngineConfig,
     /// Real time divided by the modelled machine's time: 0.1 is ten times faster than the machine.
@@ -39,6 +42,7 @@ impl Default for EmulatorConfig {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             replicas: 1,
             models: vec!["tiny".to_owned()],
+            kv_events_port: None,
             engine: EngineConfig::default(),
             time_scale: 1.0,
             seed: 0,

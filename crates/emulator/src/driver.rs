@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answer::Finish;
 use crate::clock::Clock;
+use crate::kv_events::KvPublisher;
 use crate::metrics::Metrics;
 
 /// Largest number of steps made at once when the driver is late, before other tasks get their turn.
@@ -42,6 +43,8 @@ struct Core {
     /// one.
     last_id: u64,
     metrics: Arc<Metrics>,
+    /// Publisher of what the cache stores and evicts; `None` if nobody can listen.
+    publisher: Option<KvPublisher>,
 }
 
 #[derive(Debug)]
@@ -50,6 +53,8 @@ struct LiveGeneration {
     finish: Finish,
     submitted: Instant,
     last_token: Option<Instant>,
+    /// Id by which KV events name the request.
+    session: Option<String>,
 }
 
 /// Progress of a request.
@@ -71,6 +76,8 @@ pub(crate) struct DriverJob<'a> {
     pub(crate) finish: Finish,
     /// Salt that separates cache entries; 0 shares them with all requests without a salt.
     pub(crate) salt: u64,
+    /// Id by which KV events name the request; `None` if it gave none.
+    pub(crate) session: Option<&'a str>,
 }
 
 impl Driver {
@@ -81,8 +88,16 @@ impl Driver {
             live: BTreeMap::new(),
             last_id: 0,
             metrics: Arc::new(Metrics::new(&models, &config)),
+            publisher: None,
         };
         Self { core: Mutex::new(core), wake: Notify::new(), time_scale, models }
+    }
+
+    /// Publishes from now on what the cache stores and evicts.
+    pub(crate) fn publish_to(&self, publisher: KvPublisher) {
+        let mut core = self.core();
+        core.engine.keep_changes();
+        core.publisher = Some(publisher);
     }
 
     /// Makes the engine's steps until `stop` is cancelled.
@@ -150,7 +165,8 @@ impl Driver {
         let (progress, receiver) = mpsc::channel(job.output.len() + 1);
         core.last_id += 1;
         let id = RequestId(core.last_id);
-        let live = LiveGeneration { progress, finish: job.finish, submitted, last_token: None };
+        let (finish, session) = (job.finish, job.session.map(str::to_owned));
+        let live = LiveGeneration { progress, finish, submitted, last_token: None, session };
         core.live.insert(id, live);
         Generation { id, driver: Some(Arc::clone(self)), receiver, ended: false }
     }
@@ -166,6 +182,9 @@ impl Driver {
         let mut core = self.core();
         let now = core.clock.virtual_at(Instant::now());
         core.engine.restart(now);
+        if let Some(publisher) = &core.publisher {
+            publisher.restart();
+        }
         core.metrics = Arc::new(Metrics::new(&self.models, core.engine.config()));
         // Dropping the senders tells the requests that they are lost.
         core.live.clear();
@@ -229,7 +248,13 @@ impl Core {
     }
 
     fn step(&mut self, shown: Duration, now: Instant) {
-        for event in self.engine.step(shown).events {
+        let report = self.engine.step(shown);
+        if let Some(publisher) = &self.publisher {
+            let session_of = |id| self.live.get(&id).and_then(|live| live.session.as_deref());
+            let block_tokens = self.engine.config().block_tokens.get();
+            publisher.publish(&self.engine.take_changes(), block_tokens, session_of);
+        }
+        for event in report.events {
             match event {
                 EngineEvent::FirstToken { id, .. } | EngineEvent::Token { id } => {
                     self.deliver_token(id, now);

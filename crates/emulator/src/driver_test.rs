@@ -24,6 +24,7 @@ fn submit(driver: &Arc<Driver>, prompt: usize, output: usize) -> Generation {
         output: &vec![2; output],
         finish: Finish::Stop,
         salt: 0,
+        session: None,
     };
     driver.submit(job).unwrap()
 }
@@ -32,7 +33,13 @@ fn submit(driver: &Arc<Driver>, prompt: usize, output: usize) -> Generation {
 async fn the_parts_of_a_request_share_their_prompt_and_all_begin_at_once() {
     let (driver, _guard) = driver(1.0);
     let prompt = vec![1; 33];
-    let job = DriverJob { prompt: &prompt, output: &[2, 3], finish: Finish::Stop, salt: 0 };
+    let job = DriverJob {
+        prompt: &prompt,
+        output: &[2, 3],
+        finish: Finish::Stop,
+        salt: 0,
+        session: None,
+    };
     let all = driver.submit_together(&[job; 3]).unwrap();
     let ids: Vec<RequestId> = all.iter().map(Generation::id).collect();
     assert_eq!(ids, [RequestId(1), RequestId(2), RequestId(3)]);

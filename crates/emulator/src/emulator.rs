@@ -59,6 +59,12 @@ impl Emulator {
         let mut replicas = Vec::new();
         for (replica, listener) in opened {
             replica.siblings.get_or_init(|| siblings.clone());
+            if let Some(first) = config.kv_events_port {
+                let port = if first == 0 { 0 } else { first.saturating_add(replica.index) };
+                let address = SocketAddr::new(replica.address.ip(), port);
+                let listen = |cause| EmulatorStartError::Listen { address, cause };
+                replica.publish_kv_events(port).await.map_err(listen)?;
+            }
             replica.start(listener).await;
             replicas.push(ReplicaHandle(replica));
         }

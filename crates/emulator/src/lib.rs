@@ -14,6 +14,7 @@ mod driver;
 mod emulator;
 mod fault;
 pub mod kserve;
+mod kv_events;
 mod ledger;
 mod life;
 mod metrics;

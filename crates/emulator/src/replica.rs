@@ -15,6 +15,7 @@ use crate::api::ResponseStore;
 use crate::config::EmulatorConfig;
 use crate::driver::Driver;
 use crate::fault::{Fault, FaultError};
+use crate::kv_events::KvPublisher;
 use crate::ledger::{CallLedger, RequestRecord};
 use crate::life::{Life, Listening};
 use crate::replica_port::ReplicaPort;
@@ -48,6 +49,8 @@ pub(crate) struct EmulatedReplica {
     pub(crate) responses: Mutex<ResponseStore>,
     /// All replicas of the process, so that a crashed one can be healed through another.
     pub(crate) siblings: OnceLock<Vec<Weak<Self>>>,
+    /// Publisher of KV events with its address, if there is one.
+    kv_events: OnceLock<(SocketAddr, KvPublisher)>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     pub(crate) listen: Listen,
@@ -95,6 +98,7 @@ impl EmulatedReplica {
             ledger: Arc::new(CallLedger::new(config.records_max)),
             responses: Mutex::new(ResponseStore::new(config.responses_max)),
             siblings: OnceLock::new(),
+            kv_events: OnceLock::new(),
             tasks: runtime.tasks.clone(),
             stop: runtime.stop.clone(),
             listen: runtime.listen,
@@ -108,6 +112,16 @@ impl EmulatedReplica {
         let stop = self.stop.clone();
         self.tasks.spawn(Arc::clone(&self.driver).run(stop));
         self.replica_port.lock().await.serve(self, listener);
+    }
+
+    /// Publishes KV events at a port of the replica's own address.
+    pub(crate) async fn publish_kv_events(&self, port: u16) -> std::io::Result<()> {
+        let publisher = KvPublisher::new();
+        let address = SocketAddr::new(self.address.ip(), port);
+        let address = publisher.listen(address, &self.tasks, self.stop.clone()).await?;
+        self.driver.publish_to(publisher.clone());
+        self.kv_events.get_or_init(|| (address, publisher));
+        Ok(())
     }
 
     /// Returns the current fault.
@@ -244,6 +258,19 @@ impl ReplicaHandle {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.address
+    }
+
+    /// Returns the address at which KV events are published; `None` if they are not.
+    #[must_use]
+    pub fn kv_events_address(&self) -> Option<SocketAddr> {
+        self.0.kv_events.get().map(|(address, _)| *address)
+    }
+
+    /// Returns the number of subscribers to KV events, and of events since the process started; zeros
+    /// without a publisher.
+    #[must_use]
+    pub fn kv_events_counts(&self) -> (usize, u64) {
+        self.0.kv_events.get().map(|(_, publisher)| publisher.counts()).unwrap_or_default()
     }
 
     /// Returns the base URL, e.g. `http://127.0.0.1:9101`.

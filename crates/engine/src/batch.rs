@@ -201,7 +201,8 @@ pub(crate) fn file_scheduled(pool: &mut BlockPool, sequence: &mut Sequence, conf
     for at in sequence.filed_blocks..full {
         // Filing may replace a block by one with the same content that was filed before.
         let parent = at.checked_sub(1).map(|before| sequence.blocks[before]);
-        sequence.blocks[at] = pool.file(sequence.blocks[at], parent, sequence.hashes[at]);
+        sequence.blocks[at] =
+            pool.file(sequence.id, sequence.blocks[at], parent, sequence.hashes[at]);
         sequence.filed_blocks = at + 1;
     }
 }

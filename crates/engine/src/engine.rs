@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::batch::{Batch, file_scheduled};
+use crate::changes::CacheChange;
 use crate::config::EngineConfig;
 use crate::request::{EngineRequest, RejectedError, RequestId};
 use crate::sequence::Sequence;
@@ -227,13 +228,27 @@ impl Engine {
     /// Returns the ids of the lost requests.
     pub fn restart(&mut self, now: Duration) -> Vec<RequestId> {
         let lost = std::mem::take(&mut self.ids);
+        let keeps_changes = self.batch.pool.changes.is_kept;
         *self = Self { phase: Phase::Idle { since: now }, ..Self::new(self.config) };
+        self.batch.pool.changes.is_kept = keeps_changes;
         lost.into_iter().collect()
     }
 
     /// Drops every cached block that no running request pins. Returns the number of dropped blocks.
     pub fn flush_cache(&mut self) -> u32 {
         self.batch.pool.flush()
+    }
+
+    /// Begins to keep changes of the cache for [`Self::take_changes`], which must be called after
+    /// each step from now on.
+    pub fn keep_changes(&mut self) {
+        self.batch.pool.changes.is_kept = true;
+    }
+
+    /// Returns the changes of the cache since the last call, in their order. A restart drops what was
+    /// not taken.
+    pub fn take_changes(&mut self) -> Vec<CacheChange> {
+        self.batch.pool.changes.take()
     }
 
     /// Returns the number of leading blocks of a request with these content hashes that are in the

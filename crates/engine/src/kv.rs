@@ -7,6 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::changes::{CacheChange, CacheChanges};
+use crate::request::RequestId;
+
 /// Position of a block in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BlockId(u32);
@@ -25,6 +28,7 @@ pub(crate) struct BlockPool {
     unpinned: u32,
     /// Number of releases so far: the clock for "least recently used".
     releases: u64,
+    pub(crate) changes: CacheChanges,
 }
 
 /// State of one block.
@@ -44,6 +48,8 @@ enum Block {
 struct Cached {
     parent: Option<BlockId>,
     hash: u64,
+    /// Hash of the block's content with all that is before it.
+    path_hash: u64,
     pins: u32,
     children: u32,
     released: u64,
@@ -59,6 +65,7 @@ impl BlockPool {
             evictable_leaves: BTreeSet::new(),
             unpinned: 0,
             releases: 0,
+            changes: CacheChanges::default(),
         }
     }
 
@@ -117,14 +124,23 @@ impl BlockPool {
     /// on: if another request has computed the same content meanwhile, that request's block, and
     /// the private block becomes free. Equal content is thus never held twice, as in SGLang's radix
     /// tree; vLLM keeps the copy.
-    pub(crate) fn file(&mut self, block: BlockId, parent: Option<BlockId>, hash: u64) -> BlockId {
+    pub(crate) fn file(
+        &mut self,
+        request: RequestId,
+        block: BlockId,
+        parent: Option<BlockId>,
+        hash: u64,
+    ) -> BlockId {
         debug_assert_eq!(self.blocks[index(block)], Block::Private);
         if let Some(twin) = self.tree.get(&(parent, hash)).copied() {
             self.pin(twin);
             self.make_free(block);
             return twin;
         }
-        let cached = Cached { parent, hash, pins: 1, children: 0, released: 0 };
+        let before = parent.and_then(|parent| self.cached_mut(parent)).map(|it| it.path_hash);
+        let path_hash = block_hash_behind(before, hash);
+        let cached = Cached { parent, hash, path_hash, pins: 1, children: 0, released: 0 };
+        self.changes.note(CacheChange::Stored { request, block: path_hash, parent: before });
         self.blocks[index(block)] = Block::Cached(cached);
         self.tree.insert((parent, hash), block);
         // A parent with children is no leaf, so it can't be evicted before them.
@@ -175,10 +191,13 @@ impl BlockPool {
     fn pin(&mut self, block: BlockId) {
         let Some(cached) = self.cached_mut(block) else { return };
         cached.pins += 1;
-        let (first, released) = (cached.pins == 1, cached.released);
+        let (first, leaf, released) = (cached.pins == 1, cached.children == 0, cached.released);
         if first {
             self.unpinned -= 1;
-            self.evictable_leaves.remove(&(released, block));
+            // Most blocks of a path are no leaves, and need not be looked for among these.
+            if leaf {
+                self.evictable_leaves.remove(&(released, block));
+            }
         }
     }
 
@@ -204,6 +223,7 @@ impl BlockPool {
             return None;
         };
         self.tree.remove(&(cached.parent, cached.hash));
+        self.changes.note(CacheChange::Removed { block: cached.path_hash });
         self.unpinned -= 1;
         if let Some(parent_id) = cached.parent
             && let Some(parent) = self.cached_mut(parent_id)
@@ -221,6 +241,12 @@ impl BlockPool {
         self.blocks[index(block)] = Block::Free;
         self.free.push(block);
     }
+}
+
+/// Returns the hash of a block's content with that of the blocks before it.
+fn block_hash_behind(before: Option<u64>, hash: u64) -> u64 {
+    let mixed = before.unwrap_or(0).rotate_left(23) ^ hash.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed ^ (mixed >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93)
 }
 
 fn index(block: BlockId) -> usize {

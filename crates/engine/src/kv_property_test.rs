@@ -133,7 +133,7 @@ impl Harness {
                 assert_eq!(self.reference.evict(), Some(block), "another block was evicted");
             }
             let parent = at.checked_sub(1).map(|before| blocks[before]);
-            blocks.push(self.pool.file(block, parent, hashes[at]));
+            blocks.push(self.pool.file(RequestId(0), block, parent, hashes[at]));
             self.reference.pin(&hashes[..=at], blocks[at]);
         }
         self.holders.push(Holder { hashes, blocks });

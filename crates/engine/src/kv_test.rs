@@ -5,7 +5,7 @@ fn file_path(pool: &mut BlockPool, hashes: &[u64]) -> Vec<BlockId> {
     let mut path = Vec::new();
     for hash in hashes {
         let block = pool.allocate().unwrap();
-        path.push(pool.file(block, path.last().copied(), *hash));
+        path.push(pool.file(RequestId(0), block, path.last().copied(), *hash));
     }
     path
 }

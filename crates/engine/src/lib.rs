@@ -6,6 +6,7 @@
 //! as fast as it can. The same calls give the same answers.
 
 mod batch;
+mod changes;
 mod config;
 mod engine;
 mod kv;
@@ -13,6 +14,7 @@ mod profile;
 mod request;
 mod sequence;
 
+pub use changes::CacheChange;
 pub use config::EngineConfig;
 pub use engine::{Engine, EngineEvent, Stats, StepReport, StepStart};
 pub use profile::{Profile, StepCost, UnknownProfileError};

@@ -84,6 +84,11 @@ impl AddressBook {
         self.by_identity.get(self.identities.get(&id)?)
     }
 
+    /// Returns the names of all replicas.
+    pub(super) fn names(&self) -> impl Iterator<Item = &ReplicaName> {
+        self.by_identity.values().map(|known| &known.name)
+    }
+
     /// Returns the replica of that name.
     pub(super) fn of_name(&self, name: &ReplicaName) -> Option<&KnownAddress> {
         self.by_identity.get(&Candidate::identity_of(name))

@@ -6,14 +6,18 @@ use std::time::Instant;
 
 use spillway_prefix::{FineIndex, HeatConfig, HeatTracker, HotDelta, IndexStats, RegionBlocks};
 use spillway_pulse::{Sharing, SharingCounters, SiblingNews};
-use spillway_replicas::CacheReport;
+use spillway_replicas::{CacheReport, KvNews};
 use spillway_types::{Holder, NodeName, ReplicaName};
 use spillway_upstream::learning::Replied;
 use spillway_upstream::replica::Replica;
 
 use super::address_book::{AddressBook, KnownAddress};
-use super::cache_watch::{CacheWatch, PrefixCacheCounts};
+use super::cache_events::{CacheEvents, told};
+use super::cache_pages::{Expected, Pages};
+use super::cache_watch::PrefixCacheCounts;
 use super::forwards::Forwards;
+use super::kv::{Followers, Sender, Told};
+use super::published::KvFigures;
 
 /// Least number of this node's prompt tokens with which a replica's counters are compared: fewer
 /// say nothing.
@@ -39,28 +43,10 @@ pub(super) struct Caches {
     block_bytes: usize,
     /// Prompts that were forwarded to other regions.
     forwards: Forwards,
+    /// Replicas whose engines publish what they store and evict.
+    events: CacheEvents,
     /// Buffer for the blocks of a prompt and its reply.
     whole: Vec<u64>,
-}
-
-/// Reports of a replica's pages, and the hits that were expected.
-#[derive(Clone, Copy, Debug, Default)]
-struct Pages {
-    watch: CacheWatch,
-    tokens: Option<f64>,
-    /// Size of the cache in the index.
-    blocks: Option<f64>,
-    expected: Expected,
-    /// True if its replies have told the number of cached tokens: then its pages are not needed for
-    /// that.
-    tells_cached: bool,
-}
-
-/// Hits that this node's prompts should have had in a cache since its last report.
-#[derive(Clone, Copy, Debug, Default)]
-struct Expected {
-    prompt_tokens: f64,
-    cached_tokens: f64,
 }
 
 impl Caches {
@@ -73,6 +59,7 @@ impl Caches {
             replicas: BTreeMap::new(),
             block_bytes,
             forwards: Forwards::new(),
+            events: CacheEvents::default(),
             whole: Vec::new(),
         }
     }
@@ -116,6 +103,7 @@ impl Caches {
         if let Some(holder) = known.holder {
             self.index.insert(holder, chain);
         }
+        self.events.sent(&known.name, chain, (Sender::Own, now_ms));
         if let Some(heat) = &mut self.heat {
             heat.note(chain, now_ms);
         }
@@ -128,29 +116,32 @@ impl Caches {
     /// region's other nodes are not told: mostly they have not heard of it either, and replies show
     /// them what is missing.
     pub(super) fn unread(&mut self, identity: u64, chain: &[u64]) {
-        let known = self.book.of_identity(identity);
-        if let Some(holder) = known.and_then(|known| known.holder) {
+        let Some(known) = self.book.of_identity(identity) else { return };
+        self.events.unread(&known.name, chain);
+        if let Some(holder) = known.holder {
             self.index.take_back(holder, chain);
         }
     }
 
     /// Takes in a replica's reply to this node.
-    pub(super) fn replied(&mut self, replied: &Replied) {
+    pub(super) fn replied(&mut self, replied: &Replied, now_ms: u64) {
         self.judge(replied);
-        self.extend(replied);
+        self.extend(replied, now_ms);
     }
 
     /// Notes that a replica holds the reply that it has written, too.
-    fn extend(&mut self, replied: &Replied) {
+    fn extend(&mut self, replied: &Replied, now_ms: u64) {
         let (chain, written) = (replied.chain.as_slice(), replied.written.as_slice());
         let Some(known) = self.book.of_identity(replied.identity) else { return };
+        let Self { events, index, .. } = self;
+        let is_told = events.replied(index, known, chain, (told(replied), now_ms));
         if written.is_empty() {
             return;
         }
         self.whole.clear();
         self.whole.extend(chain.iter().chain(written));
-        if let Some(holder) = known.holder {
-            self.index.extend(holder, &self.whole, chain.len());
+        if let Some(holder) = known.holder.filter(|_| !is_told) {
+            index.extend(holder, &self.whole, chain.len());
         }
         if let Some(sharing) = &mut self.sharing {
             let prompt_blocks = u32::try_from(chain.len()).unwrap_or(u32::MAX);
@@ -166,7 +157,13 @@ impl Caches {
         let Some(blocks) = cached_blocks(replied, cached_tokens, self.block_bytes) else { return };
         let chain = replied.chain.as_slice();
         if let Some(holder) = known.holder {
-            self.index.correct(holder, chain, blocks);
+            if self.events.carries(&known.name, chain.get(blocks as usize)) {
+                // Evicted before the request was read, or a matter of rounding: the engine itself
+                // says what else is gone.
+                self.index.take_belief(holder, chain);
+            } else {
+                self.index.correct(holder, chain, blocks);
+            }
         }
         // Only surprises are told: expected hits are what the other nodes predict, too.
         let predicted = replied.predicted.map_or(0, |predicted| predicted.cached_tokens);
@@ -184,30 +181,38 @@ impl Caches {
 
     /// Takes in a datagram of another node of the region.
     pub(super) fn heard(&mut self, from: &NodeName, datagram: &[u8], now_ms: u64) {
-        let Self { index, heat, sharing, book, forwards, .. } = self;
+        let Self { index, heat, sharing, book, forwards, events, .. } = self;
         let Some(sharing) = sharing else { return };
         let taken = sharing.handle_datagram(from, datagram, |heard| {
             if forwards.heard(&heard) {
                 return;
             }
-            let holder = |id| book.of_id(id).and_then(|known| known.holder);
+            let known = |id| book.of_id(id).and_then(|known| Some((known, known.holder?)));
             match heard {
                 SiblingNews::Sent(id, chain) => {
-                    if let Some(holder) = holder(id) {
+                    if let Some((known, holder)) = known(id) {
                         index.insert(holder, chain);
+                        events.sent(&known.name, chain, (Sender::Other, now_ms));
                     }
                     if let Some(heat) = heat {
                         heat.note(chain, now_ms);
                     }
                 }
                 SiblingNews::Cached(id, chain, blocks) => {
-                    if let Some(holder) = holder(id) {
+                    if let Some((known, holder)) = known(id)
+                        && !events.carries(&known.name, chain.get(blocks as usize))
+                    {
                         index.correct(holder, chain, blocks);
                     }
                 }
                 SiblingNews::Written(id, chain, prompt_blocks) => {
-                    if let Some(holder) = holder(id) {
-                        index.extend(holder, chain, prompt_blocks as usize);
+                    if let Some((known, holder)) = known(id) {
+                        let (prompt, written) =
+                            chain.split_at((prompt_blocks as usize).min(chain.len()));
+                        let told = Told { written: written.to_vec(), ..Told::default() };
+                        if !events.replied(index, known, prompt, (told, now_ms)) {
+                            index.extend(holder, chain, prompt.len());
+                        }
                     }
                 }
             }
@@ -248,6 +253,7 @@ impl Caches {
             pages.tells_cached = false;
             pages.watch.count_anew();
         }
+        self.events.empty(name);
         if let Some(holder) = self.holder(name) {
             tracing::info!(replica = %name, why, "its caches are taken to be empty");
             self.index.flush(holder);
@@ -259,7 +265,8 @@ impl Caches {
         let block_bytes = self.block_bytes as f64;
         for (name, pages) in &mut self.replicas {
             let Some(tokens) = pages.tokens else { continue };
-            let blocks = (tokens * f64::from(bytes_per_token(name)) / block_bytes).max(1.0);
+            let room = self.events.room(name);
+            let blocks = (tokens * f64::from(bytes_per_token(name)) / block_bytes * room).max(1.0);
             let is_near = |known: &f64| (blocks - known).abs() <= SIZE_ERROR * known.max(blocks);
             if pages.blocks.as_ref().is_some_and(is_near) {
                 continue;
@@ -277,6 +284,7 @@ impl Caches {
     pub(super) fn set_epoch(&mut self, epoch: u64) {
         self.index.clear();
         self.forwards.clear();
+        self.events.clear(self.block_bytes);
         if let Some(heat) = &mut self.heat {
             heat.clear();
         }
@@ -310,13 +318,48 @@ impl Caches {
         (self.index.stats(), sharing)
     }
 
+    /// Takes over the list of replicas whose KV events are read.
+    pub(super) fn follow_events(&mut self, ended: &[ReplicaName], followers: &Followers) {
+        ended.iter().for_each(|name| self.events.end(name));
+        for name in self.book.names().filter(|name| followers.follows(name)) {
+            self.events.begin(name, self.block_bytes);
+        }
+    }
+
+    /// Takes in news of a replica's KV events.
+    pub(super) fn events(&mut self, name: &ReplicaName, news: KvNews, now_ms: u64) {
+        let Some(holder) = self.holder(name) else { return };
+        if self.events.note((&mut self.index, holder), name, (news, now_ms)) {
+            self.size_anew(name);
+        }
+    }
+
+    /// Ties KV events to prompts whose replies have ended.
+    pub(super) fn settle_events(&mut self, now_ms: u64) {
+        for name in self.events.settle(&mut self.index, &self.book, now_ms) {
+            self.size_anew(&name);
+        }
+    }
+
+    /// Returns the figures of KV events.
+    pub(super) fn event_figures(&self) -> KvFigures {
+        self.events.figures()
+    }
+
+    /// Has the index told the size of a replica's cache again.
+    fn size_anew(&mut self, name: &ReplicaName) {
+        if let Some(pages) = self.replicas.get_mut(name) {
+            pages.blocks = None;
+        }
+    }
+
     /// Compares a replica's own counters with the hits that the index had predicted.
     fn compare(&mut self, name: &ReplicaName, found: PrefixCacheCounts) {
         let holder = self.holder(name);
         let Some(pages) = self.replicas.get_mut(name) else { return };
         let Expected { prompt_tokens, cached_tokens } = pages.expected;
         // Replies that tell what was cached have corrected the index already.
-        if pages.tells_cached || prompt_tokens < EXPECTED_TOKENS_MIN {
+        if pages.tells_cached || self.events.is_live(name) || prompt_tokens < EXPECTED_TOKENS_MIN {
             return;
         }
         pages.expected = Expected::default();
@@ -334,39 +377,10 @@ impl Caches {
     fn forget(&mut self, gone: &[KnownAddress]) {
         for known in gone {
             self.replicas.remove(&known.name);
+            self.events.end(&known.name);
             if let Some(holder) = known.holder {
                 self.index.forget_holder(holder);
             }
-        }
-    }
-}
-
-impl Pages {
-    /// Returns the number of a prompt's tokens that were cached; `None` if the replica does not
-    /// tell. vLLM leaves the number out where it is 0, so a missing number means 0 once there was
-    /// one.
-    fn cached_tokens(&mut self, replied: &Replied) -> Option<u64> {
-        if !replied.is_success {
-            return None;
-        }
-        if replied.cached_tokens.is_some() {
-            self.tells_cached = true;
-            return replied.cached_tokens;
-        }
-        if self.tells_cached {
-            // A reply without any usage leaves out everything, and so says nothing.
-            return replied.prompt_tokens.map(|_| 0);
-        }
-        self.expected.note(replied);
-        None
-    }
-}
-
-impl Expected {
-    fn note(&mut self, replied: &Replied) {
-        if let Some(predicted) = replied.predicted {
-            self.prompt_tokens += f64::from(predicted.prompt_tokens);
-            self.cached_tokens += f64::from(predicted.cached_tokens.min(predicted.prompt_tokens));
         }
     }
 }

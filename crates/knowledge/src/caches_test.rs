@@ -107,14 +107,14 @@ fn a_whole_reply_is_known_behind_its_prompt_here_and_at_other_nodes() {
     let (mut one, mut other) = (Node::new(), Node::new());
     one.send("b", &[1, 2, 3]);
     let written = BlockHashes::new(vec![4, 5]);
-    one.caches.replied(&Replied { written, ..replied("b", &[1, 2, 3], Some(0)) });
+    one.caches.replied(&Replied { written, ..replied("b", &[1, 2, 3], Some(0)) }, 0);
     let next = [1, 2, 3, 4, 5, 6];
     assert_eq!((one.blocks(1, &next), one.blocks(0, &next)), (5, 0));
     one.tell(&mut other);
     assert_eq!(other.blocks(1, &next), 5);
     // The reply is no second request for its prompt.
     assert!(other.caches.hot_delta(0).is_none());
-    one.caches.replied(&replied("nobody", &[7], Some(0)));
+    one.caches.replied(&replied("nobody", &[7], Some(0)), 0);
     assert_eq!(one.blocks(0, &[7]), 0);
 }
 
@@ -187,17 +187,17 @@ fn a_reply_that_had_less_cached_corrects_here_and_elsewhere() {
     one.send("a", &chain);
     one.tell(&mut other);
     // As predicted, or nearly: no node is told.
-    one.caches.replied(&replied("a", &chain, Some(1_024)));
-    one.caches.replied(&replied("a", &chain, Some(1_000)));
+    one.caches.replied(&replied("a", &chain, Some(1_024)), 0);
+    one.caches.replied(&replied("a", &chain, Some(1_000)), 0);
     assert_eq!(one.tell(&mut other), 0);
-    one.caches.replied(&replied("a", &chain, Some(64)));
+    one.caches.replied(&replied("a", &chain, Some(64)), 0);
     assert_eq!(one.tell(&mut other), 1);
     assert_eq!(one.blocks(0, &chain), other.blocks(0, &chain), "both draw the same conclusion");
     // Nothing is concluded about a prompt of unknown length, nor from a reply that failed.
     let unknown = Replied { prompt_tokens: None, ..replied("a", &chain, Some(0)) };
     let failed = Replied { is_success: false, ..replied("a", &chain, Some(0)) };
-    one.caches.replied(&unknown);
-    one.caches.replied(&failed);
+    one.caches.replied(&unknown, 0);
+    one.caches.replied(&failed, 0);
     assert_eq!(one.tell(&mut other), 0);
 }
 
@@ -234,15 +234,15 @@ fn an_sglang_that_counts_fewer_hits_than_were_expected_is_taken_to_hold_less() {
     node.caches.reported(&"a".into(), &page(10_000, 5_000));
     // All of 2,560 tokens were expected to be cached, of which nine tenths were.
     let reply = replied("a", &chains[0], None);
-    node.caches.replied(&reply);
+    node.caches.replied(&reply, 0);
     node.caches.reported(&"a".into(), &page(12_560, 7_304));
     assert_eq!(known(&node), [40; 4]);
     // And now a quarter less.
-    node.caches.replied(&reply);
+    node.caches.replied(&reply, 0);
     node.caches.reported(&"a".into(), &page(15_120, 9_224));
     assert_eq!(known(&node), [0, 40, 40, 40]);
     // The conclusion comes from the counts: without news of them nothing follows.
-    node.caches.replied(&reply);
+    node.caches.replied(&reply, 0);
     node.caches.reported(&"a".into(), &page(15_120, 9_224));
     assert_eq!(known(&node), [0, 40, 40, 40]);
 }
@@ -253,13 +253,13 @@ fn a_number_that_is_left_out_is_zero_where_it_was_told_before() {
     let chain: Vec<u64> = (1..=16).collect();
     one.send("a", &chain);
     one.tell(&mut other);
-    one.caches.replied(&replied("a", &chain, None));
+    one.caches.replied(&replied("a", &chain, None), 0);
     assert_eq!(one.tell(&mut other), 0, "it may be one that never tells");
-    one.caches.replied(&replied("a", &chain, Some(1_024)));
-    one.caches.replied(&replied("a", &chain, None));
+    one.caches.replied(&replied("a", &chain, Some(1_024)), 0);
+    one.caches.replied(&replied("a", &chain, None), 0);
     assert_eq!(one.tell(&mut other), 1, "none was cached");
     one.caches.empty(&"a".into(), "test");
-    one.caches.replied(&replied("a", &chain, None));
+    one.caches.replied(&replied("a", &chain, None), 0);
     assert_eq!(one.tell(&mut other), 0, "it may be another program now");
 }
 

@@ -6,6 +6,8 @@
 //! Requests only read.
 
 mod address_book;
+mod cache_events;
+mod cache_pages;
 mod cache_watch;
 mod caches;
 mod context;
@@ -13,6 +15,7 @@ mod epoch;
 mod forwards;
 mod handle;
 mod hot;
+mod kv;
 mod published;
 mod saved;
 mod speeds;
@@ -20,7 +23,7 @@ mod task;
 
 pub use context::KnowledgeContext;
 pub use handle::{KnowledgeEvent, KnowledgeHandle};
-pub use published::{KnowledgeFigures, Proposals, Published};
+pub use published::{KnowledgeFigures, KvFigures, Proposals, Published};
 pub use task::KnowledgeTask;
 
 #[cfg(test)]

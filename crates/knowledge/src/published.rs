@@ -40,12 +40,29 @@ pub struct KnowledgeFigures {
     pub hot_regions: Arc<[(RegionName, u64)]>,
     /// Counts of prompts shared inside the region.
     pub sharing: SharingCounters,
+    /// Figures of the KV events of engines.
+    pub kv_events: KvFigures,
     /// Number of latency models that are kept.
     pub models: u64,
     /// Counts of proposals of hot blocks.
     pub proposals: Proposals,
     /// Number of events and datagrams that found no room in their queues.
     pub events_dropped: u64,
+}
+
+/// Figures of the KV events of engines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KvFigures {
+    /// Number of events since the start.
+    pub events: u64,
+    /// Number of times since the start that events were or may have been missed.
+    pub missed: u64,
+    /// Number of engine blocks that are known by events.
+    pub blocks: u64,
+    /// Number of replicas whose events are read.
+    pub replicas: u64,
+    /// Number of those whose events tell what is evicted.
+    pub live: u64,
 }
 
 /// Results of this node's proposals of hot blocks, since the start.

@@ -24,6 +24,7 @@ use super::context::KnowledgeContext;
 use super::epoch::prompt_key;
 use super::handle::{Inbox, KnowledgeEvent, KnowledgeHandle};
 use super::hot::Proposer;
+use super::kv::Followers;
 use super::published::KnowledgeFigures;
 use super::saved;
 use super::speeds::Speeds;
@@ -51,6 +52,7 @@ pub struct KnowledgeTask {
     caches: Caches,
     speeds: Speeds,
     proposer: Proposer,
+    followers: Followers,
     /// Ties to the cluster; `None` for a node without one.
     context: Option<Arc<KnowledgeContext>>,
     /// Epoch of the key that prompts are hashed with.
@@ -83,6 +85,7 @@ impl KnowledgeTask {
             inbox,
             speeds: Speeds::default(),
             proposer: Proposer::default(),
+            followers: Followers::new(),
             context: None,
             epoch: 0,
             hot_digest: 0,
@@ -119,7 +122,7 @@ impl KnowledgeTask {
     /// # Errors
     /// Returns an error if the thread can't be started.
     pub fn start(self, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = Builder::new().name("spillway-learns".to_owned());
         thread.spawn(move || runtime.block_on(self.run(stop)))
     }
@@ -140,6 +143,10 @@ impl KnowledgeTask {
                     self.caches.heard(&from, &datagram, now_ms);
                 }
                 Some(event) = self.inbox.events.recv() => self.note(event),
+                Some((replica, news)) = self.followers.next() => {
+                    let now_ms = self.now_ms();
+                    self.caches.events(&replica, news, now_ms);
+                }
                 Ok(()) = self.inbox.replicas.changed() => self.reconcile(),
                 () = changed(&mut publications) => self.follow_published(),
                 _ = flush.tick() => self.flush(),
@@ -186,7 +193,7 @@ impl KnowledgeTask {
                 }
                 Learning::Unread { identity, chain } => caches.unread(identity, chain.as_slice()),
                 Learning::Replied(replied) => {
-                    caches.replied(&replied);
+                    caches.replied(&replied, heat_ms);
                     if let Some(known) = caches.known(replied.identity) {
                         speeds.learn(&known.name, &replied, clock_ms);
                     }
@@ -211,6 +218,8 @@ impl KnowledgeTask {
         let replicas = self.inbox.replicas.borrow_and_update().clone();
         let gone = self.caches.reconcile(&replicas, Instant::now());
         self.forget(&gone);
+        let ended = self.followers.reconcile(&replicas);
+        self.caches.follow_events(&ended, &self.followers);
     }
 
     fn forget(&mut self, gone: &[KnownAddress]) {
@@ -241,12 +250,14 @@ impl KnowledgeTask {
         };
         self.caches.size(|name: &ReplicaName| published.of_replica(name).bytes_per_token);
         self.handle.published.store(Arc::new(published));
+        self.caches.settle_events(self.now_ms());
         let (index, sharing) = self.caches.figures();
         self.handle.figures.store(Arc::new(KnowledgeFigures {
             index,
             hot: self.hot,
             hot_regions: Arc::clone(&self.hot_regions),
             sharing,
+            kv_events: self.caches.event_figures(),
             models: self.speeds.len() as u64,
             proposals: self.proposer.counts,
             // The handle counts these itself.

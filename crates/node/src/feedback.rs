@@ -222,7 +222,7 @@ impl Feedback {
 
     /// Returns figures of the prefix index, of shared prompts and of speeds.
     fn live_knowledge(&self) -> LiveKnowledge {
-        let KnowledgeFigures { index, sharing, models, events_dropped, .. } =
+        let KnowledgeFigures { index, sharing, models, events_dropped, kv_events, .. } =
             self.knowledge.figures();
         let counts = self.gateway.knowledge().counts();
         LiveKnowledge {
@@ -235,6 +235,13 @@ impl Feedback {
             matched: counts.matched(),
             learnings_dropped: self.workers.iter().map(|worker| worker.learnings_dropped()).sum(),
             models,
+            kv_events: kv_events.events,
+            kv_events_missed: kv_events.missed,
+            kv_replicas: vec![
+                ("live", kv_events.live),
+                ("assumed", kv_events.replicas - kv_events.live),
+            ],
+            kv_blocks: kv_events.blocks,
             shared: vec![
                 ("told", sharing.told),
                 ("heard", sharing.heard),

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use crate::check::status_in;
 use crate::discovery::fuzz::endpoints;
 use crate::identity::{EnginePage, read_index, read_page};
-use crate::{Expectation, Mapping, ServerKind};
+use crate::kv_events::{read_batch, read_messages};
+use crate::{Expectation, KvEvent, Mapping, ServerKind};
 
 /// Fuzz target: the name of the folder of its inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -20,6 +21,8 @@ pub const TARGETS: &[Target] = &[
     ("models_page", models_page),
     ("check_answer", check_answer),
     ("dns_answer", dns_answer),
+    ("kv_events", kv_events),
+    ("kv_frames", kv_frames),
 ];
 
 /// Length of the shortest question or record in a DNS message.
@@ -73,6 +76,25 @@ fn check_answer(input: &[u8]) {
     let _met = Expectation::Json { pointer, value: Some(json!({"ok": [1.5, true]})) }.is_met(input);
     let is_equal = Expectation::Equals("ok".to_owned()).is_met(input);
     assert!(!is_equal || Expectation::Contains("ok".to_owned()).is_met(input));
+}
+
+/// Checks that the blocks kept from a message of KV events are fewer than its bytes.
+fn kv_events(input: &[u8]) {
+    let Ok(events) = read_batch(input) else { return };
+    let hashes_of = |event: &KvEvent| match event {
+        KvEvent::Stored(stored) => stored.hashes.len(),
+        KvEvent::Removed { hashes, .. } => hashes.len(),
+        KvEvent::Cleared => 0,
+    };
+    let hashes: usize = events.iter().map(hashes_of).sum();
+    assert!(hashes + events.len() < input.len(), "{hashes} hashes");
+}
+
+/// Checks that frames give the same messages however their bytes are cut.
+fn kv_frames(input: &[u8]) {
+    let whole = read_messages(input, input.len());
+    assert_eq!(read_messages(input, 1), whole);
+    assert!(whole.iter().flatten().map(|frame| frame.len() + 2).sum::<usize>() <= input.len());
 }
 
 /// Checks that any DNS message gives a bounded set of endpoints, each with a name and a weight.

@@ -252,6 +252,10 @@ pub(crate) struct EmulateArgs {
     /// Seed of the generated text.
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
+    /// Port at which the first replica publishes KV events as vLLM does; the others take those after
+    /// it.
+    #[arg(long)]
+    pub(crate) kv_events_port: Option<u16>,
     /// Prints the addresses as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

@@ -19,6 +19,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<()> {
         models: args.models.clone(),
         engine: EngineConfig::from_profile(args.profile.into()),
         time_scale: args.time_scale,
+        kv_events_port: args.kv_events_port,
         seed: args.seed,
         ..EmulatorConfig::default()
     };

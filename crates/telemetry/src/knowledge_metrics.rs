@@ -29,6 +29,14 @@ pub struct LiveKnowledge {
     pub learnings_dropped: u64,
     /// Pairs of replica and model whose speed is learned.
     pub models: u64,
+    /// KV events of engines read since start.
+    pub kv_events: u64,
+    /// Times since start that KV events were or may have been missed.
+    pub kv_events_missed: u64,
+    /// Replicas whose KV events are read, by what is known by them.
+    pub kv_replicas: Vec<(&'static str, u64)>,
+    /// Blocks of engines that are known by KV events.
+    pub kv_blocks: u64,
     /// Messages about caches between the region's nodes since start, by result.
     pub shared: Vec<(&'static str, u64)>,
     /// Bytes sent in such messages.
@@ -65,6 +73,10 @@ pub(crate) struct KnowledgeMetrics {
     lookups: Family<Labels, Counter>,
     learnings_dropped: Counter,
     models: Gauge,
+    kv_events: Counter,
+    kv_events_missed: Counter,
+    kv_replicas: Family<Labels, Gauge>,
+    kv_blocks: Gauge,
     shared: Family<Labels, Counter>,
     shared_bytes: Counter,
     hot: HotMetrics,
@@ -91,6 +103,10 @@ impl KnowledgeMetrics {
             lookups: metric(r, names::PREFIX_LOOKUPS, "Prompts looked up"),
             learnings_dropped: metric(r, names::LEARNINGS_DROPPED, "Lessons not learned"),
             models: metric(r, names::LATENCY_MODELS, "Speeds that are learned"),
+            kv_events: metric(r, names::KV_EVENTS, "KV events of engines"),
+            kv_events_missed: metric(r, names::KV_EVENTS_MISSED, "Times that some were missed"),
+            kv_replicas: metric(r, names::KV_EVENTS_REPLICAS, "Replicas whose events are read"),
+            kv_blocks: metric(r, names::KV_EVENTS_BLOCKS, "Blocks of engines known by events"),
             shared: metric(r, names::PREFIX_SHARED, "Messages about caches in the region"),
             shared_bytes: metric(r, names::PREFIX_SHARED_BYTES, "Bytes of them sent"),
             hot: HotMetrics {
@@ -113,6 +129,13 @@ impl KnowledgeMetrics {
         self.pairs.set(signed(live.pairs));
         self.bytes.set(signed(live.bytes));
         self.models.set(signed(live.models));
+        self.kv_blocks.set(signed(live.kv_blocks));
+        for (state, replicas) in &live.kv_replicas {
+            let labels = vec![("state", (*state).to_owned())];
+            self.kv_replicas.get_or_create(&labels).set(signed(*replicas));
+        }
+        raise(&self.kv_events, live.kv_events);
+        raise(&self.kv_events_missed, live.kv_events_missed);
         raise(&self.flushes, live.flushes);
         raise(&self.learnings_dropped, live.learnings_dropped);
         raise(&self.shared_bytes, live.shared_bytes);

@@ -175,6 +175,14 @@ pub const PREFIX_LOOKUPS: &str = "spillway_prefix_lookups";
 pub const LEARNINGS_DROPPED: &str = "spillway_learnings_dropped";
 /// Pairs of replica and model whose speed is learned.
 pub const LATENCY_MODELS: &str = "spillway_latency_models";
+/// KV events of engines that were read.
+pub const KV_EVENTS: &str = "spillway_kv_events";
+/// Times that KV events were or may have been missed.
+pub const KV_EVENTS_MISSED: &str = "spillway_kv_events_missed";
+/// Replicas whose KV events are read, by what is known by them.
+pub const KV_EVENTS_REPLICAS: &str = "spillway_kv_events_replicas";
+/// Blocks of engines that are known by KV events.
+pub const KV_EVENTS_BLOCKS: &str = "spillway_kv_events_blocks";
 /// Messages about caches between the nodes of a region, by result.
 pub const PREFIX_SHARED: &str = "spillway_prefix_shared";
 /// Bytes sent in messages about caches between the nodes of a region.

@@ -99,9 +99,14 @@ impl ConcurrencyLimiter {
 
     /// Sets the requests of the region's other nodes here, and the nodes that share the limit.
     pub fn set_elsewhere(&self, requests: u32, sharers: Vec<Sharer>) {
-        self.elsewhere.store(requests, Ordering::Relaxed);
+        self.note_elsewhere(requests);
         *self.sharers.lock().unwrap_or_else(PoisonError::into_inner) = sharers;
         self.divide();
+    }
+
+    /// Sets the requests of the region's other nodes here; the nodes that share the limit stay.
+    pub fn note_elsewhere(&self, requests: u32) {
+        self.elsewhere.store(requests, Ordering::Relaxed);
     }
 
     /// Returns the requests of the region's other nodes at this replica.

@@ -18,6 +18,7 @@ pub mod group_memory;
 pub mod hedging;
 pub mod hold_times;
 pub mod knowledge;
+pub mod kv_session;
 pub mod learning;
 pub mod live_loads;
 pub mod locations;

@@ -129,9 +129,18 @@ impl Replica {
         let ReplicaSpec { models, versions, pool, weight, continues_chats, salt_field, .. } =
             spec.clone();
         let known = self.spec.clone();
+        let kv_events_port = spec.kv_events_port;
         // These fields may differ; all others must be equal.
-        let alike =
-            ReplicaSpec { models, versions, pool, weight, continues_chats, salt_field, ..known };
+        let alike = ReplicaSpec {
+            models,
+            versions,
+            pool,
+            weight,
+            continues_chats,
+            salt_field,
+            kv_events_port,
+            ..known
+        };
         (alike == *spec).then(|| Self { spec: alike, server: Arc::clone(&self.server) })
     }
 
@@ -181,6 +190,13 @@ impl Replica {
     /// node, and the prompt tokens still to be read for them.
     pub fn set_elsewhere(&self, requests: u32, sharers: Vec<Sharer>, pending_tokens: u32) {
         self.server.concurrency.set_elsewhere(requests, sharers);
+        self.server.pending_elsewhere.store(pending_tokens, Ordering::Relaxed);
+    }
+
+    /// Notes the requests of the region's other nodes, and the prompt tokens still to be read for
+    /// them; the demand of each node stays as [`Self::set_elsewhere`] noted it.
+    pub fn note_elsewhere(&self, requests: u32, pending_tokens: u32) {
+        self.server.concurrency.note_elsewhere(requests);
         self.server.pending_elsewhere.store(pending_tokens, Ordering::Relaxed);
     }
 

@@ -41,6 +41,8 @@ pub struct ReplicaSpec {
     pub continues_chats: bool,
     /// Request field that keeps cache entries of prompts apart; `None` if there is none.
     pub salt_field: Option<SaltField>,
+    /// Port at which its engine publishes KV events; `None` if they are not read.
+    pub kv_events_port: Option<u16>,
     /// Header that this replica requires, e.g. its API key. Replaces the client's header.
     pub credential: Option<(HeaderName, HeaderValue)>,
 }

@@ -19,6 +19,7 @@ fn replica() -> Replica {
         idle: Duration::from_secs(1),
         continues_chats: false,
         salt_field: None,
+        kv_events_port: None,
         credential: None,
     };
     Replica::new(spec, 1).expect("no TLS")

@@ -442,6 +442,7 @@ concurrency = "adaptive"
 idle_ms = 1
 class = "h100"
 kind = "vllm"
+kv_events_port = 5557
 grpc_url = "https://h:2"
 notice_url = "http://h:1/notice"
 notice_ms = 1

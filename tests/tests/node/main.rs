@@ -32,6 +32,7 @@ mod hedging;
 mod http2;
 mod identity;
 mod isolation;
+mod kv_events;
 mod life;
 mod limits;
 mod load;

@@ -42,6 +42,11 @@ impl ApiCall {
         pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
     }
 
+    /// Returns the id by which KV events name the request, as vLLM takes it from the headers.
+    pub(crate) fn session(&self) -> Option<&str> {
+        self.headers.get("x-session-id")?.to_str().ok()
+    }
+
     /// Returns an error if this replica does not serve the model.
     pub(crate) fn check_model(&self, model: &str) -> Result<(), ApiError> {
         let known = self.replica.models.iter().any(|known| known == model);

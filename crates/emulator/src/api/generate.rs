@@ -72,6 +72,7 @@ pub(crate) fn start_all(
         output,
         finish: answer.finish,
         salt,
+        session: call.session(),
     });
     let generations = replica.driver.submit_together(&jobs.collect::<Vec<_>>())?;
     call.start();
@@ -114,7 +115,13 @@ pub(crate) async fn prefill(call: &ApiCall, prompts: &[Vec<u32>]) -> Result<(), 
     for group in prompts.chunks(PREFILLS_AT_ONCE) {
         let mut generations = Vec::with_capacity(group.len());
         for prompt in group {
-            let job = DriverJob { prompt, output: &[], finish: Finish::Stop, salt: 0 };
+            let job = DriverJob {
+                prompt,
+                output: &[],
+                finish: Finish::Stop,
+                salt: 0,
+                session: call.session(),
+            };
             generations.push(call.replica.driver.submit(job)?);
         }
         call.start();

@@ -85,6 +85,25 @@ impl FineIndex {
             .min(holder_entry.capacity);
     }
 
+    /// Notes that the replica's engine holds `chain`, whose first `prompt_blocks` are those of a
+    /// prompt, because the engine itself said so. All of them count as just used.
+    pub fn confirm(&mut self, holder: Holder, chain: &[u64], prompt_blocks: usize) {
+        self.touch(holder, chain, prompt_blocks);
+    }
+
+    /// Forgets blocks of `holder` that its engine said it gave up. To keep the blocks of a replica
+    /// closed under prefixes, name each block with those that continue it, and those first.
+    pub fn forget_blocks(&mut self, holder: Holder, blocks: &[u64]) {
+        if self.holders.live(holder).is_none() {
+            return;
+        }
+        for block in blocks {
+            if let Some(pair) = self.blocks.find(&self.pairs, *block, holder.0) {
+                self.remove(pair);
+            }
+        }
+    }
+
     /// Returns how many leading blocks of `chain` were believed to be at `holder` when the request was
     /// inserted, and forgets that; `None` if it is not known. In place of
     /// [`correct`](Self::correct), where a reply proves nothing about other blocks.

@@ -43,6 +43,7 @@ fn replica() -> Arc<Replica> {
         credential: None,
         continues_chats: false,
         salt_field: None,
+        kv_events_port: None,
     };
     Arc::new(Replica::new(spec, 1).expect("a replica"))
 }

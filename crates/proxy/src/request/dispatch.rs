@@ -27,6 +27,7 @@ use spillway_request::prepared::Prepared;
 use spillway_upstream::connection::{
     AttemptBounds, FailedAttempt, LineKind, OutboundBody, UpstreamLine, UpstreamReply, attempt,
 };
+use spillway_upstream::kv_session::{KV_SESSION, kv_session};
 use spillway_upstream::place::Place;
 use spillway_upstream::regions::Regions;
 use spillway_upstream::replica::{Lease, Replica};
@@ -340,6 +341,7 @@ impl Dispatch<'_> {
         if fell_back && !self.prepared.route.spec.forward_authorization {
             remove_client_keys(&mut headers);
         }
+        self.name_session(&mut headers, replica);
         let traffic = self.prepared.traffic();
         let line = replica.line(traffic);
         address_to(&mut headers, replica, &line);
@@ -350,6 +352,16 @@ impl Dispatch<'_> {
         *request.uri_mut() = uri(&line, &self.prepared.path);
         *request.headers_mut() = headers;
         Some(request)
+    }
+
+    /// Puts the id by which the replica's KV events name this request, in place of a client's. Other
+    /// replicas get the client's own.
+    fn name_session(&self, headers: &mut HeaderMap, replica: &Replica) {
+        if replica.spec().kv_events_port.is_some()
+            && let Some(session) = kv_session(&self.prepared.inquiry.prefix)
+        {
+            headers.insert(KV_SESSION, session);
+        }
     }
 }
 

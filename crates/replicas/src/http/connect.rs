@@ -70,7 +70,7 @@ pub(crate) enum HttpStream {
 
 /// Connects to the first of the server's addresses that accepts. Has no time limit of its own.
 pub(crate) async fn connect(server: &HttpServer) -> Result<HttpStream, RequestError> {
-    let tcp = connect_tcp(server).await?;
+    let tcp = connect_tcp(&server.host, server.port).await?;
     let Some(tls) = &server.tls else { return Ok(HttpStream::Plain(tcp)) };
     let mut config = ClientConfig::clone(&tls.config);
     config.alpn_protocols = vec![match server.protocol {
@@ -85,11 +85,10 @@ pub(crate) async fn connect(server: &HttpServer) -> Result<HttpStream, RequestEr
     Ok(HttpStream::Tls(Box::new(encrypted)))
 }
 
-async fn connect_tcp(server: &HttpServer) -> Result<TcpStream, RequestError> {
-    let log = |error: &io::Error| {
-        tracing::debug!(host = %server.host, port = server.port, %error, "no connection");
-    };
-    let addresses = lookup_host((server.host.as_str(), server.port)).await;
+/// Connects to the first address of a host that accepts. Has no time limit of its own.
+pub(crate) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, RequestError> {
+    let log = |error: &io::Error| tracing::debug!(host, port, %error, "no connection");
+    let addresses = lookup_host((host, port)).await;
     let mut failure = RequestError::Name;
     for address in addresses.inspect_err(log).map_err(|_| RequestError::Name)? {
         match TcpStream::connect(address).await.inspect_err(log) {

@@ -7,7 +7,7 @@ mod h2;
 
 pub(crate) use client::{HttpClient, HttpReply, Reuse};
 pub use connect::TlsTarget;
-pub(crate) use connect::{HttpServer, connect};
+pub(crate) use connect::{HttpServer, connect, connect_tcp};
 pub use failure::RequestError;
 use serde::{Deserialize, Serialize};
 

@@ -1,0 +1,261 @@
+//! What the KV events of one replica say of its cache.
+
+use std::collections::BTreeSet;
+
+use spillway_prefix::FineIndex;
+use spillway_replicas::{KvEvent, StoredBlocks};
+use spillway_types::{BlockHashes, Holder};
+use spillway_upstream::kv_session::chain_end_of;
+
+use super::engine_blocks::{Chain, EngineBlocks};
+use super::prompts::{Prompts, Sender, SentPrompt, Told};
+use super::token_map::TokenMap;
+
+/// Number of requests in a row without an event of theirs, from which on the events are not
+/// believed.
+const SILENT_MAX: u32 = 8;
+/// Number of a prompt's tokens that were not cached, from which on an engine must have stored a
+/// block: the largest blocks have 256.
+const NEW_TOKENS_MIN: u64 = 512;
+/// Weight of one reply in the usual tokens per byte of a replica.
+const RATE_WEIGHT: f64 = 0.1;
+
+/// Standing of a replica's events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum KvState {
+    // Unproven => (Live | Stale)
+    /// No event of a request of this region was seen since the events began.
+    #[default]
+    Unproven,
+    // Live => (Unproven | Stale)
+    /// The events tell of requests.
+    Live,
+    // Stale => (Unproven | Live)
+    /// Requests have ended, and no event told of them.
+    Stale,
+}
+
+/// Events of a prompt that have come so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    Some,
+    All,
+}
+
+/// Mirror of one engine's cache.
+///
+/// Without events that tell of requests it changes nothing in the index, which then assumes what the
+/// engine evicts. With them, blocks of prompts go from the index when the engine says so. Those
+/// that no engine block is known to carry stay with the assumption.
+#[derive(Debug)]
+pub(crate) struct KvMirror {
+    block_bytes: f64,
+    state: KvState,
+    engine: EngineBlocks,
+    prompts: Prompts,
+    silent: u32,
+    /// Usual tokens per byte; `None` before the first reply that says its tokens.
+    rate: Option<f64>,
+    /// Group of layers that is followed: the first one seen. Other groups have the same blocks.
+    group: Option<u32>,
+}
+
+impl KvMirror {
+    /// Creates the mirror of an engine of which nothing is known, for blocks of so many bytes.
+    pub(crate) fn new(block_bytes: usize) -> Self {
+        Self {
+            block_bytes: block_bytes as f64,
+            state: KvState::default(),
+            engine: EngineBlocks::default(),
+            prompts: Prompts::default(),
+            silent: 0,
+            rate: None,
+            group: None,
+        }
+    }
+
+    /// Returns the standing of the events.
+    pub(crate) fn state(&self) -> KvState {
+        self.state
+    }
+
+    /// Returns the number of engine blocks that are known.
+    pub(crate) fn blocks(&self) -> usize {
+        self.engine.len()
+    }
+
+    /// Returns true if the events say that the engine has this block of a prompt.
+    pub(crate) fn carries(&self, block: u64) -> bool {
+        self.state == KvState::Live && self.engine.carries(block)
+    }
+
+    /// Notes a prompt that was sent to the replica.
+    pub(crate) fn sent(&mut self, chain: &BlockHashes, sender: Sender, now_ms: u64) {
+        self.prompts.sent(chain, sender, now_ms);
+    }
+
+    /// Notes that a prompt was not read.
+    pub(crate) fn unread(&mut self, chain: &[u64]) {
+        if let Some(tail) = chain.last() {
+            self.prompts.take(*tail);
+        }
+    }
+
+    /// Notes the end of a reply to `chain`, and ties what was stored for it so far.
+    pub(crate) fn replied(
+        &mut self,
+        (index, holder): (&mut FineIndex, Holder),
+        chain: &[u64],
+        told: Told,
+        now_ms: u64,
+    ) {
+        if let Some(map) = TokenMap::of(&told, 0.0) {
+            let rate = self.rate.get_or_insert_with(|| map.prompt_rate());
+            *rate += RATE_WEIGHT * (map.prompt_rate() - *rate);
+        }
+        let Some(tail) = chain.last() else { return };
+        let Some(prompt) = self.prompts.news(*tail, now_ms) else { return };
+        prompt.told = Some(told);
+        let prompt = prompt.clone();
+        // More may have been stored than was told so far, so that its end is not known.
+        self.tie((index, holder), &prompt, Due::Some);
+    }
+
+    /// Takes in an event.
+    pub(crate) fn note(
+        &mut self,
+        (index, holder): (&mut FineIndex, Holder),
+        event: &KvEvent,
+        now_ms: u64,
+    ) {
+        match event {
+            KvEvent::Stored(stored) => self.stored(stored, now_ms),
+            KvEvent::Removed { hashes, group } if self.follows(*group) => {
+                let gone = hashes.iter().flat_map(|hash| self.engine.remove(*hash)).collect();
+                self.forget((index, holder), gone);
+            }
+            KvEvent::Removed { .. } => {}
+            KvEvent::Cleared => {
+                self.engine = EngineBlocks::default();
+                if self.state == KvState::Live {
+                    index.flush(holder);
+                }
+            }
+        }
+    }
+
+    /// Forgets all that events told, because some were missed.
+    pub(crate) fn miss(&mut self) {
+        self.engine = EngineBlocks::default();
+        self.group = None;
+        self.silent = 0;
+        self.state = KvState::Unproven;
+    }
+
+    /// Ties the prompts of which no more events are expected. Returns true if the events are found
+    /// to tell nothing of requests, for the first time.
+    #[must_use]
+    pub(crate) fn settle(
+        &mut self,
+        (index, holder): (&mut FineIndex, Holder),
+        now_ms: u64,
+    ) -> bool {
+        for prompt in self.prompts.paused(now_ms) {
+            self.tie((index, holder), &prompt, Due::Some);
+        }
+        for prompt in self.prompts.take_quiet(now_ms) {
+            self.count_silence(&prompt);
+            self.tie((index, holder), &prompt, Due::All);
+        }
+        let is_stale = self.silent >= SILENT_MAX && self.state != KvState::Stale;
+        if is_stale {
+            self.miss();
+            self.state = KvState::Stale;
+        }
+        is_stale
+    }
+
+    fn stored(&mut self, stored: &StoredBlocks, now_ms: u64) {
+        if !self.follows(stored.group) {
+            return;
+        }
+        let tail = stored.session.as_deref().and_then(chain_end_of);
+        let known = tail.zip(stored.hashes.last());
+        let is_known = known.is_some_and(|(tail, leaf)| self.prompts.stored(tail, *leaf, now_ms));
+        // What other clients have the engine report again is no further copy.
+        self.engine.store(stored, is_known);
+        if is_known {
+            (self.state, self.silent) = (KvState::Live, 0);
+        }
+    }
+
+    fn follows(&mut self, group: Option<u32>) -> bool {
+        let Some(group) = group else { return true };
+        *self.group.get_or_insert(group) == group
+    }
+
+    /// Counts a request whose events are missing.
+    fn count_silence(&mut self, prompt: &SentPrompt) {
+        let Some(told) = prompt.told.as_ref().filter(|told| told.is_whole) else { return };
+        let tokens = told.prompt_tokens.unwrap_or(0);
+        let is_due = tokens.saturating_sub(told.cached_tokens.unwrap_or(tokens)) >= NEW_TOKENS_MIN;
+        if is_due && prompt.leaf.is_none() {
+            self.silent += 1;
+        }
+    }
+
+    /// Ties a prompt with its reply to the engine blocks that carry it, and has the index hold what is
+    /// carried. Once all events are in, it holds nothing else of the prompt.
+    fn tie(&mut self, (index, holder): (&mut FineIndex, Holder), prompt: &SentPrompt, due: Due) {
+        if self.state != KvState::Live {
+            return;
+        }
+        let chain = prompt.chain.as_slice();
+        let written = prompt.told.iter().flat_map(|told| &told.written);
+        let whole: Vec<u64> = chain.iter().chain(written).copied().collect();
+        // The last block of the reply is full, and half a block more is the best guess.
+        let whole_bytes = (whole.len() as f64 + 0.5) * self.block_bytes;
+        let by_reply = prompt.told.as_ref().and_then(|told| {
+            TokenMap::of(told, (whole_bytes - f64::from(told.prompt_bytes)).max(0.0))
+        });
+        let Some(map) = by_reply.or_else(|| self.rate.map(TokenMap::usual)) else { return };
+        let told = prompt.told.as_ref().filter(|told| told.is_whole && due == Due::All);
+        // The last token of a reply is not computed.
+        let end_tokens = told.and_then(|told| told.prompt_tokens?.checked_add(told.output_tokens));
+        let tied = self.engine.tie(Chain {
+            blocks: &whole,
+            block_bytes: self.block_bytes,
+            map,
+            leaf: prompt.leaf,
+            end_tokens: end_tokens.map(|tokens| tokens.saturating_sub(1)),
+        });
+        let (Ok(held) | Err(held)) = tied;
+        if held > 0 {
+            index.confirm(holder, &whole[..held], chain.len());
+        }
+        if due == Due::All && tied.is_ok() {
+            let behind: Vec<u64> = whole[held..].iter().rev().copied().collect();
+            index.forget_blocks(holder, &behind);
+        }
+    }
+
+    /// Has the index forget blocks, and what prompts under way have put behind them.
+    fn forget(&self, (index, holder): (&mut FineIndex, Holder), gone: Vec<u64>) {
+        if self.state != KvState::Live || gone.is_empty() {
+            return;
+        }
+        let set: BTreeSet<u64> = gone.iter().copied().collect();
+        for prompt in self.prompts.iter() {
+            let chain = prompt.chain.as_slice();
+            if let Some(at) = chain.iter().position(|block| set.contains(block)) {
+                let behind: Vec<u64> = chain[at..].iter().rev().copied().collect();
+                index.forget_blocks(holder, &behind);
+            }
+        }
+        index.forget_blocks(holder, &gone);
+    }
+}
+
+#[cfg(test)]
+#[path = "mirror_test.rs"]
+mod tests;

@@ -1,0 +1,189 @@
+//! Messages of KV events, as vLLM encodes them.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
+
+/// Maximum number of events of one batch that are kept; the others make the batch invalid.
+const EVENTS_MAX: usize = 1 << 17;
+/// Maximum length of a session id that is kept. Longer ones are not of this project.
+const SESSION_BYTES_MAX: usize = 64;
+
+/// Change of an engine's prefix cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KvEvent {
+    /// Blocks were stored.
+    Stored(StoredBlocks),
+    /// Blocks with these hashes were evicted.
+    Removed {
+        /// Hashes of the blocks.
+        hashes: Vec<u64>,
+        /// Group of layers; `None` if the engine has one group.
+        group: Option<u32>,
+    },
+    /// All blocks were dropped.
+    Cleared,
+}
+
+/// Blocks that an engine stored, one behind the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredBlocks {
+    /// Hashes of the blocks, in the order of the prompt.
+    pub hashes: Vec<u64>,
+    /// Hash of the block before the first one; `None` at the beginning of a prompt.
+    pub parent: Option<u64>,
+    /// Tokens of each block.
+    pub block_tokens: u32,
+    /// Id of the request that stored them, as the request gave it; `None` if it gave none, or the
+    /// engine does not tell.
+    pub session: Option<String>,
+    /// Group of layers; `None` if the engine has one group.
+    pub group: Option<u32>,
+}
+
+/// Reads one batch. Events that this version does not know, and those of memory other than the
+/// GPU's, are left out.
+///
+/// # Errors
+/// Returns an error if the bytes are no batch of events.
+pub(crate) fn read_batch(bytes: &[u8]) -> Result<Vec<KvEvent>, rmp_serde::decode::Error> {
+    let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
+    // Events nest three deep; whatever is skipped may not nest without end.
+    reader.set_max_depth(16);
+    Batch::deserialize(&mut reader).map(|batch| batch.0)
+}
+
+/// `[time, events, rank]`; the rank may be missing.
+struct Batch(Vec<KvEvent>);
+
+impl<'de> Deserialize<'de> for Batch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(BatchVisitor)
+    }
+}
+
+struct BatchVisitor;
+
+impl<'de> Visitor<'de> for BatchVisitor {
+    type Value = Batch;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a batch of KV events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut batch: A) -> Result<Batch, A::Error> {
+        let _: Option<IgnoredAny> = batch.next_element()?;
+        let events = batch.next_element_seed(Events)?;
+        while batch.next_element::<IgnoredAny>()?.is_some() {}
+        events.map(Batch).ok_or_else(|| de::Error::missing_field("events"))
+    }
+}
+
+struct Events;
+
+impl<'de> DeserializeSeed<'de> for Events {
+    type Value = Vec<KvEvent>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Events {
+    type Value = Vec<KvEvent>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of KV events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut events = Vec::new();
+        while let Some(fields) = list.next_element::<EventFields<'_>>()? {
+            events.extend(fields.event());
+            if events.len() > EVENTS_MAX {
+                return Err(de::Error::custom("too many events"));
+            }
+        }
+        Ok(events)
+    }
+}
+
+/// Fields of one event that are used, of whatever type it is.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct EventFields<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: &'a str,
+    block_hashes: Vec<Hash>,
+    parent_block_hash: Option<Hash>,
+    block_size: u32,
+    #[serde(borrow)]
+    medium: Option<&'a str>,
+    group_idx: Option<u32>,
+    #[serde(borrow)]
+    session_id: Option<&'a str>,
+}
+
+impl EventFields<'_> {
+    fn event(self) -> Option<KvEvent> {
+        // What is moved to other memory is gone for what this project predicts: reading it back
+        // takes time too.
+        if self.medium.is_some_and(|medium| medium != "GPU") {
+            return None;
+        }
+        let hashes = || self.block_hashes.iter().map(|hash| hash.0).collect();
+        match self.kind {
+            "BlockStored" => Some(KvEvent::Stored(StoredBlocks {
+                hashes: hashes(),
+                parent: self.parent_block_hash.map(|hash| hash.0),
+                block_tokens: self.block_size,
+                session: self
+                    .session_id
+                    .filter(|session| session.len() <= SESSION_BYTES_MAX)
+                    .map(str::to_owned),
+                group: self.group_idx,
+            })),
+            "BlockRemoved" => Some(KvEvent::Removed { hashes: hashes(), group: self.group_idx }),
+            "AllBlocksCleared" => Some(KvEvent::Cleared),
+            _ => None,
+        }
+    }
+}
+
+/// Hash of a block: 64 bits, or the last 64 of a longer one, which the engine sends as bytes.
+#[derive(Clone, Copy)]
+struct Hash(u64);
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(HashVisitor)
+    }
+}
+
+struct HashVisitor;
+
+impl Visitor<'_> for HashVisitor {
+    type Value = Hash;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a hash of a block")
+    }
+
+    fn visit_u64<E: de::Error>(self, hash: u64) -> Result<Hash, E> {
+        Ok(Hash(hash))
+    }
+
+    fn visit_i64<E: de::Error>(self, hash: i64) -> Result<Hash, E> {
+        Ok(Hash(hash.cast_unsigned()))
+    }
+
+    fn visit_bytes<E: de::Error>(self, hash: &[u8]) -> Result<Hash, E> {
+        let last = hash.last_chunk().ok_or_else(|| E::invalid_length(hash.len(), &self))?;
+        Ok(Hash(u64::from_be_bytes(*last)))
+    }
+}
+
+#[cfg(test)]
+#[path = "wire_test.rs"]
+mod tests;
