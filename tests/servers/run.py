@@ -29,7 +29,7 @@ POLICIES = [
     "predicted_latency",
 ]
 # Those that kill a server come last.
-SCENES = ["answers", "speed", "signals", "prefix", "continuation", "failure"]
+SCENES = ["answers", "speed", "signals", "prefix", "chats", "continuation", "failure"]
 # Both servers, their client and the gateway.
 MEMORY_BYTES_MIN = 8 << 30
 EXAMPLE = """example:
@@ -165,13 +165,14 @@ def measure(options: argparse.Namespace, python: Path) -> tuple[dict[str, str], 
 def play(fleet, wanted: list[str]) -> list:
     """Plays the wanted scenes. What goes wrong in one is in the report beside the others."""
     from report import Section
-    from scenes import answers, continuation, failure, prefix, signals, speed
+    from scenes import answers, chats, continuation, failure, prefix, signals, speed
 
     scenes: dict[str, Callable[[], Section]] = {
         "answers": lambda: answers.play(fleet),
         "speed": lambda: asyncio.run(speed.play(fleet)),
         "signals": lambda: asyncio.run(signals.play(fleet)),
         "prefix": lambda: asyncio.run(prefix.play(fleet)),
+        "chats": lambda: asyncio.run(chats.play(fleet)),
         "continuation": lambda: asyncio.run(continuation.play(fleet)),
         "failure": lambda: asyncio.run(failure.play(fleet)),
     }
