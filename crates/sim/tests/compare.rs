@@ -75,6 +75,24 @@ fn with_gpus(gpus: usize) -> Vec<Entry> {
     all
 }
 
+/// Returns the scores of a trial of five baselines, of which all but `gke` are among the best.
+fn trial() -> Vec<Entry> {
+    let entry = |(contender, goodput_per_s, p95_ms)| {
+        let [first, _] =
+            entries(contender, Role::Baseline, goodput_per_s, p95_ms).try_into().unwrap();
+        Entry { seed: 11, ..first }
+    };
+    [
+        ("sglang-central", 10.0, 400.0),
+        ("lmetric-local", 9.0, 200.0),
+        ("dynamo-central", 8.0, 250.0),
+        ("skywalker-8", 1.0, 900.0),
+        ("gke", 0.0, 1_000.0),
+    ]
+    .map(entry)
+    .to_vec()
+}
+
 /// Writes scores as `--json` does, and returns the file.
 fn scores(test: &str) -> String {
     let slow = |entry: &Entry| Entry {
@@ -88,6 +106,7 @@ fn scores(test: &str) -> String {
         { "experiment": "main", "entries": contest() },
         { "experiment": "gpus", "entries": gpus },
         { "experiment": "nodes", "entries": nodes },
+        { "experiment": "trial", "entries": trial() },
     ]);
     let file = file(test, "scores.json");
     fs::write(&file, parts.to_string()).unwrap();
@@ -122,6 +141,16 @@ fn written_scores_make_the_page_and_its_plot() {
     assert!(text.contains("| chat-50 | sglang-central 10.50 | lmetric-local 200 | spillway |"));
     for line in [
         "| `lmetric-local` | ",
+        "Seeds: 0, 1.",
+        // Part of the trial alone.
+        "| `gke` | own region",
+        "| `lmetric-local` | 1 | 0.90 / 1.00 | 0.90 / 1.00 |",
+        "| `gke` | 0 | 0.01 / 5.00 | 0.01 / 5.00 |",
+        "| chat-50 | sglang-central 1.00, lmetric-local 0.90, dynamo-central 0.80 | gke 0.00 | \
+         lmetric-local 1.00, dynamo-central 1.25, sglang-central 2.00 | gke 5.00 |",
+        // As fast with three GPUs more.
+        "| 9 | best within regions: lmetric-local | 7.243 | 0.000 | 200 | 9.45 | 0.213 | yes |",
+        "| 12 | best within regions: lmetric-local | 9.658 | 0.000 | 200 | 10.50 | 0.255 |  |",
         "| 9 | 9.45 | 10.50 | 10.39 |",
         // Half of what the last three GPUs add is enough.
         "| 10.50 | lmetric-local 12 | ≤ 9.0 (≤ 75 %) | 10.5 (",
@@ -130,9 +159,15 @@ fn written_scores_make_the_page_and_its_plot() {
         assert!(text.contains(line), "{line} is not on the page: {text}");
     }
     // Baselines that did not take part are not listed.
-    assert!(!text.contains("`skywalker-8`"));
+    assert!(!text.contains("`skywalker-2`"));
     let plot = fs::read_to_string(page.with_file_name("routing.svg")).unwrap();
     assert!(plot.contains(">chat-50<") && plot.matches("<circle").count() == 2, "{plot}");
+    let plot = fs::read_to_string(page.with_file_name("frontier.svg")).unwrap();
+    // Three series with two numbers of GPUs.
+    assert!(
+        plot.contains(">best within regions<") && plot.matches("<circle").count() == 6,
+        "{plot}"
+    );
 }
 
 #[test]
@@ -147,6 +182,8 @@ fn wrong_names_are_answered_with_those_that_there_are() {
     assert!(error.contains("--traces") && error.contains("mooncake_conversation"), "{error}");
     let error = complain(&["compare", "--cells", "chat-50", "--region-replicas", "4,4"]);
     assert!(error.contains("3 regions"), "{error}");
+    let error = complain(&["compare", "--cells", "chat-50", "--trial", "trial.json"]);
+    assert!(error.contains("--page"), "{error}");
     let list = print(&["compare", "--list"]);
     assert!(list.contains("skew-120-40-40") && list.contains("skywalker-ch"), "{list}");
 }

@@ -3,16 +3,21 @@
 mod arguments;
 mod experiments;
 mod faults;
+mod frontier;
+mod frontier_plot;
 mod page;
 mod plot;
 mod tables;
 mod task;
 mod topics;
+mod trial;
+mod trial_tables;
 
 use std::io::{self, Write};
+use std::path::Path;
 
-use anyhow::Context;
-use spillway_sim::{Baseline, Standing};
+use anyhow::{Context, ensure};
+use spillway_sim::{Baseline, Entry, Standing};
 
 use super::files::{read, write};
 use arguments::every_cell;
@@ -27,13 +32,17 @@ pub(super) use task::Task;
 /// Returns an error if a name or a setting is unknown, or if a file can't be read or written.
 pub(super) fn run(compare: &Compare) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
+    ensure!(compare.page || compare.trial.is_none(), "--trial needs --page");
     if compare.list {
         return Ok(write!(out, "{}", list())?);
     }
     let parts = match &compare.read {
-        Some(file) => serde_json::from_str(&read(file)?)
-            .with_context(|| format!("{} has no scores of this version", file.display()))?,
-        None => experiments::run(&experiments(compare)?, &compare.conditions.traces())?,
+        Some(file) => parts_of(file)?,
+        None => {
+            let known = compare.trial.as_deref().map(parts_of).transpose()?.unwrap_or_default();
+            let known: Vec<Entry> = known.into_iter().flat_map(|part| part.entries).collect();
+            experiments::run(&experiments(compare)?, &known, &compare.conditions.traces())?
+        }
     };
     if compare.json {
         serde_json::to_writer(&mut out, &parts)?;
@@ -45,10 +54,21 @@ pub(super) fn run(compare: &Compare) -> anyhow::Result<()> {
     if compare.page {
         let standings = main_standings(&parts);
         write(file, &page::page(&parts, &standings))?;
-        write(&file.with_file_name("routing.svg"), &plot::plot(&standings))
+        write(&file.with_file_name("routing.svg"), &plot::plot(&standings))?;
+        let points = frontier::points(&parts);
+        if points.is_empty() {
+            return Ok(());
+        }
+        write(&file.with_file_name("frontier.svg"), &frontier_plot::plot(&points))
     } else {
         write(file, &markdown(&parts))
     }
+}
+
+/// Reads scores that `--json` printed.
+fn parts_of(file: &Path) -> anyhow::Result<Vec<Part>> {
+    serde_json::from_str(&read(file)?)
+        .with_context(|| format!("{} has no scores of this version", file.display()))
 }
 
 fn experiments(compare: &Compare) -> anyhow::Result<Vec<Experiment>> {
@@ -64,6 +84,7 @@ fn experiments(compare: &Compare) -> anyhow::Result<Vec<Experiment>> {
         name: experiments::MAIN,
         cells: compare.cells()?,
         contenders,
+        on_trial: Vec::new(),
         conditions,
         seeds,
     }])

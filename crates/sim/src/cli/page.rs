@@ -58,26 +58,27 @@ cargo run --release -p spillway-sim -- page --markdown docs/measured/simulation.
 
 A world of virtual time drives the gateway's own state machine, the crate `journey`: it decides what happens to a request next, and
 the world carries that out and reports the result. The queue with its admission and promises, the budget of retries, `admit_guest`
-(whether to take a request from another region), index, hot trie and latency models are the gateway's too (`route`, `prefix`). A client
+(whether to take a request from another region), index, hot trie and latency models are the gateway's too (`route`, `prefix`). Limits of
+requests in flight are found as the gateway finds them (`ConcurrencyLimit`), from what the world counts. A client
 that is turned away comes again when it was told to, to the same node, while its 30 s last. A replica whose queue is full is one attempt;
 its request is retried. The same seed gives the same figures on every machine.
 
 Branches of the machine that never run here, and why:
 
-- places that run out: replicas have no limit of requests in flight here. The learned limit is pure, but the gateway counts
-  what it learns from
 - shares of tenants, and rests that replicas ask for: all clients are one tenant, and no replica asks
 - guests that are welcome and on their way to a place: here they take it in the same moment
 - homes of sessions, stored responses: the gateway remembers them, as both remember what was forwarded
 - other regions' speeds: reports here have loads alone
-- hedging (off by default), models that stand in, objectives for the first token (`slo`), `degraded`, residency: none is set
+- hedging (off by default), models that stand in, `degraded`, residency: none is set. Objectives for the
+  first token (`slo`) are set in cells of `compare` alone
 - evacuation, weights, prices and ramps of regions: no operator gives orders, and no region comes back
 - a last place that another request takes in between, replicas and links that fail: no such thing happens in these studies
 
 Three regions 90, 150 and 220 ms apart (there and back) have replicas that are the engine model of
 docs/emulator.md as an L4 with its 40,000 tokens of KV cache, so that what is cached is always less than what is asked for.
-What nodes know is late: replicas are looked at every 100 ms and known 100 ms later, neighbours hear of a request after 30 ms,
-other regions' reports take half a round trip, and the hot trie changes every 2 s, 300 ms after a proposal. Speeds are learned
+What nodes know is late: replicas are looked at every 100 ms and known 100 ms later, neighbours hear of a request's prompt after
+30 ms, and the hot trie changes every 2 s, 300 ms after a proposal. Loads of neighbours and of other regions travel by the gossip of
+the gateway itself (`pulse`): its datagrams take half a round trip, or 0.25 ms within a region, and up to a fifth more by chance. Speeds are learned
 from replies; nobody is told them. `omniscient` is one router beside all replicas, which knows all caches and loads at once.
 
 Full load is the rate from which on even that router serves fewer requests in time, not more. An L4 with any request at all

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use spillway_sim::Record;
 
 /// First line of a file.
-const HEAD: &str = "region,served_by,arrived_s,first_token_ms,ended_ms,prompt_tokens,cached_tokens,reply_tokens,is_forwarded,fate,returns";
+const HEAD: &str = "region,served_by,arrived_s,first_token_ms,ended_ms,prompt_tokens,cached_tokens,reply_tokens,is_forwarded,fate,returns,asked_again_ms";
 
 /// Formats requests as CSV; what did not happen is empty.
 pub(super) fn csv(records: &[Record]) -> String {
@@ -14,7 +14,7 @@ pub(super) fn csv(records: &[Record]) -> String {
     for one in records {
         let _infallible = writeln!(
             text,
-            "{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{}",
             one.region,
             or_empty(one.served_by),
             one.arrived_s,
@@ -25,7 +25,8 @@ pub(super) fn csv(records: &[Record]) -> String {
             one.reply_tokens,
             one.is_forwarded,
             one.fate,
-            one.returns
+            one.returns,
+            one.asked_again_ms
         );
     }
     text
@@ -45,10 +46,22 @@ pub(super) fn read_csv(text: &str) -> anyhow::Result<Vec<Record>> {
 
 fn record(line: &str) -> anyhow::Result<Record> {
     let fields: Vec<&str> = line.split(',').collect();
-    let [region, served_by, arrived, first, ended, prompt, cached, reply, forwarded, fate, returns] =
-        fields[..]
+    let [
+        region,
+        served_by,
+        arrived,
+        first,
+        ended,
+        prompt,
+        cached,
+        reply,
+        forwarded,
+        fate,
+        returns,
+        again,
+    ] = fields[..]
     else {
-        anyhow::bail!("{} fields in place of 11", fields.len());
+        anyhow::bail!("{} fields in place of 12", fields.len());
     };
     let time = |text: &str| (!text.is_empty()).then(|| text.parse()).transpose();
     Ok(Record {
@@ -63,6 +76,7 @@ fn record(line: &str) -> anyhow::Result<Record> {
         is_forwarded: forwarded.parse()?,
         fate: fate.parse()?,
         returns: returns.parse()?,
+        asked_again_ms: again.parse()?,
     })
 }
 
@@ -88,6 +102,7 @@ mod tests {
             is_forwarded: true,
             fate: spillway_sim::Fate::Answered,
             returns: 1,
+            asked_again_ms: 4_000.5,
         };
         let failed = Record {
             served_by: None,
@@ -105,8 +120,8 @@ mod tests {
     #[test]
     fn lines_that_are_no_requests_are_named() {
         assert!(read_csv("region,prompt\n").is_err());
-        let text = format!("{HEAD}\n0,0,1,2,3,4,5,6,true,answered,0\n0,0,1,2,3\n");
+        let text = format!("{HEAD}\n0,0,1,2,3,4,5,6,true,answered,0,0\n0,0,1,2,3\n");
         let error = format!("{:#}", read_csv(&text).unwrap_err());
-        assert_eq!(error, "line 3: 5 fields in place of 11");
+        assert_eq!(error, "line 3: 5 fields in place of 12");
     }
 }

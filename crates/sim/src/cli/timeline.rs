@@ -217,6 +217,7 @@ mod tests {
             is_forwarded: region != 0,
             fate: spillway_sim::Fate::Answered,
             returns: 0,
+            asked_again_ms: 0.0,
         }
     }
 

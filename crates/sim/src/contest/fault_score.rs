@@ -116,6 +116,7 @@ mod tests {
             is_forwarded: false,
             fate,
             returns,
+            asked_again_ms: 0.0,
         }
     }
 

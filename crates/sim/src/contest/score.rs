@@ -11,6 +11,10 @@ use crate::{BYTES_PER_TOKEN, Figures, Record, Slo, WorldConfig};
 pub struct Score {
     /// Requests a second within the objective.
     pub goodput_per_s: f64,
+    /// Requests a second within the objective if it counts from the last time that the client asked,
+    /// which came again as it was told.
+    #[serde(default)]
+    pub useful_per_s: f64,
     /// Median of the time to first token in milliseconds, with failed requests at the time that the
     /// objective names for them.
     pub p50_ms: f64,
@@ -54,6 +58,11 @@ impl Score {
         let windows = Windows::of(good.map(|record| record.arrived_s - world.warm_up_s));
         Self {
             goodput_per_s: figures.goodput_by(slo, &world.engine),
+            useful_per_s: records
+                .iter()
+                .filter(|one| slo.is_good(&one.as_asked_last(), &world.engine))
+                .count() as f64
+                / figures.seconds.max(1e-9),
             p50_ms: median.unwrap_or(slo.failed_ms),
             p95_ms: figures.p95_ms(slo),
             cached_share: tokens(|one| one.cached_tokens)
@@ -77,6 +86,7 @@ impl Score {
         let faults: Vec<FaultScore> = scores.iter().filter_map(|score| score.faults).collect();
         Self {
             goodput_per_s: mean(|score| score.goodput_per_s),
+            useful_per_s: mean(|score| score.useful_per_s),
             p50_ms: mean(|score| score.p50_ms),
             p95_ms: mean(|score| score.p95_ms),
             cached_share: mean(|score| score.cached_share),

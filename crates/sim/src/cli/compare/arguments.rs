@@ -18,6 +18,7 @@ Examples:
   spillway-sim compare --list
   spillway-sim compare --cells all --routers spillway,spillway:predicted.kappa=0 --seeds 21,22
   spillway-sim compare --page --traces DIR --json > routing.json
+  spillway-sim compare --page --traces DIR --trial routing.json --json > new.json
   spillway-sim compare --page --read routing.json --markdown docs/measured/routing.md")]
 pub(in crate::cli) struct Compare {
     /// Names of cells or of groups of cells, or all.
@@ -38,11 +39,16 @@ pub(in crate::cli) struct Compare {
     #[arg(long)]
     pub(super) list: bool,
     /// Runs the experiments of the page docs/measured/routing.md instead: all cells, and some under
-    /// other conditions.
+    /// other conditions. Baselines run with seed 11 first; only the best of each world go on.
     #[arg(long, conflicts_with_all = [
-        "cells", "region_nodes", "region_replicas", "signals_ms", "lost", "rtt_error",
+        "cells", "region_nodes", "region_replicas", "signals_ms", "lost", "jitter", "rtt_error",
+        "speed_error",
     ])]
     pub(super) page: bool,
+    /// With --page, takes scores of the trial from there, which --json printed before, and runs
+    /// those alone that are missing. They stay the same as long as cells and engines do.
+    #[arg(long, value_name = "FILE.json")]
+    pub(super) trial: Option<PathBuf>,
     /// Prints the scores of all runs as JSON instead of tables.
     #[arg(long)]
     pub(super) json: bool,
@@ -69,10 +75,16 @@ pub(in crate::cli) struct ConditionOptions {
     /// Share of news between nodes and between regions that is lost, 0 to 1.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     lost: f64,
+    /// Share by which gossip between nodes takes longer at most, by chance.
+    #[arg(long, default_value_t = 0.2, value_name = "SHARE")]
+    jitter: f64,
     /// Error of the round-trip times that nodes believe: with 0.3, they are off by a factor between
     /// 1/1.3 and 1.3.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     rtt_error: f64,
+    /// Error of the speeds of replicas that Spillway learns: with 0.3, they are off by a factor between 1/1.3 and 1.3
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    speed_error: f64,
     /// Directory of the traces that some cells play.
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
@@ -83,7 +95,9 @@ impl ConditionOptions {
     pub(in crate::cli) fn conditions(&self) -> anyhow::Result<Conditions> {
         ensure!(self.region_nodes > 0, "--region-nodes has to be 1 at least");
         ensure!((0.0..=1.0).contains(&self.lost), "--lost is a share, 0 to 1");
+        ensure!(self.jitter >= 0.0, "--jitter can't be negative");
         ensure!(self.rtt_error >= 0.0, "--rtt-error can't be negative");
+        ensure!(self.speed_error >= 0.0, "--speed-error can't be negative");
         ensure!(self.signals_ms >= 0.0, "--signals-ms can't be negative");
         let replicas = self.region_replicas.clone();
         Ok(Conditions {
@@ -91,7 +105,9 @@ impl ConditionOptions {
             replicas: (!replicas.is_empty()).then_some(replicas),
             signals_ms: self.signals_ms,
             lost: self.lost,
+            jitter: self.jitter,
             rtt_error: self.rtt_error,
+            speed_error: self.speed_error,
             central: None,
         })
     }

@@ -2,10 +2,11 @@
 
 use anyhow::ensure;
 use serde::{Deserialize, Serialize};
-use spillway_sim::{Cell, Conditions, Contender, Entry, Traces};
+use spillway_sim::{Cell, Conditions, Contender, Entry, Standing, Traces};
 
 use super::arguments::cell;
 use super::task::Task;
+use super::trial;
 use crate::cli::batch::run_all;
 
 /// Experiment with all cells as they are.
@@ -15,7 +16,7 @@ pub(super) const BESIDES: &str = "besides";
 /// Experiment with cells in which something breaks.
 pub(super) const FAULTS: &str = "faults";
 /// Baseline that stands for gateways of which each knows its own region alone.
-const LOCAL: &str = "least-load-local";
+const UNAIDED: &str = "least-load-local";
 /// Experiment with more and fewer replicas.
 pub(super) const GPUS: &str = "gpus";
 /// Experiment with more nodes in each region.
@@ -24,6 +25,8 @@ pub(super) const NODES: &str = "nodes";
 pub(super) const SIGNALS: &str = "signals";
 /// Experiment with news that are lost.
 pub(super) const LOSS: &str = "loss";
+/// Experiment with wrong speeds of replicas.
+pub(super) const SPEEDS: &str = "speeds";
 /// Experiment with wrong round-trip times.
 pub(super) const RTT: &str = "rtt";
 
@@ -38,14 +41,27 @@ const GPU_REPLICAS: [[usize; 3]; 7] =
 const VARIED: [&str; 6] =
     ["chat-40-30-30", "skew-120-40-40", "6-regions", "share-10", "prompts-0.85", "mooncake-1.5"];
 
-/// Contest of the same contenders in several cells.
+/// Contest in several cells.
 #[derive(Debug)]
 pub(super) struct Experiment {
     pub(super) name: &'static str,
     pub(super) cells: Vec<&'static Cell>,
+    /// Contenders that run in each world.
     pub(super) contenders: Vec<Contender>,
+    /// Baselines of which the finalists of each world's trial run there, too.
+    pub(super) on_trial: Vec<Contender>,
     pub(super) conditions: Vec<Conditions>,
     pub(super) seeds: Vec<u64>,
+}
+
+impl Experiment {
+    /// Returns the worlds of the experiment.
+    pub(super) fn worlds(&self) -> impl Iterator<Item = (&'static Cell, &Conditions)> {
+        let of_cell = |&cell: &&'static Cell| {
+            self.conditions.iter().map(move |conditions| (cell, conditions))
+        };
+        self.cells.iter().flat_map(of_cell)
+    }
 }
 
 /// Results of an experiment.
@@ -61,8 +77,7 @@ pub(super) fn all(
     baselines: &[Contender],
     seeds: &[u64],
 ) -> anyhow::Result<Vec<Experiment>> {
-    let with_baselines: Vec<Contender> = routers.iter().chain(baselines).cloned().collect();
-    let local = Contender::specified(LOCAL)?;
+    let local = Contender::specified(UNAIDED)?;
     let omniscient = Contender::specified("omni")?;
     let varied = VARIED.iter().map(|name| cell(name)).collect::<anyhow::Result<Vec<_>>>()?;
     // Rivals of these are the baselines under the conditions of the first experiment: whatever goes
@@ -71,6 +86,7 @@ pub(super) fn all(
         name,
         cells: varied.clone(),
         contenders: routers.to_vec(),
+        on_trial: Vec::new(),
         conditions,
         seeds: seeds.to_vec(),
     };
@@ -78,14 +94,16 @@ pub(super) fn all(
         Experiment {
             name: MAIN,
             cells: Cell::all().iter().collect(),
-            contenders: with_baselines.iter().cloned().chain([omniscient]).collect(),
+            contenders: routers.iter().cloned().chain([omniscient]).collect(),
+            on_trial: baselines.to_vec(),
             conditions: vec![Conditions::default()],
             seeds: seeds.to_vec(),
         },
         Experiment {
             name: BESIDES,
             cells: Cell::besides().iter().filter(|cell| is_of_load(cell)).collect(),
-            contenders: with_baselines.clone(),
+            contenders: routers.to_vec(),
+            on_trial: baselines.to_vec(),
             conditions: vec![Conditions::default()],
             seeds: seeds.to_vec(),
         },
@@ -93,38 +111,29 @@ pub(super) fn all(
             name: FAULTS,
             cells: Cell::besides().iter().filter(|cell| cell.faults_s().is_some()).collect(),
             contenders: routers.iter().cloned().chain([local]).collect(),
+            on_trial: Vec::new(),
             conditions: vec![Conditions::default()],
             seeds: seeds.to_vec(),
         },
         Experiment {
             name: GPUS,
             cells: vec![cell(GPU_CELL)?],
-            contenders: with_baselines,
+            contenders: routers.to_vec(),
+            on_trial: baselines.to_vec(),
             conditions: each(&GPU_REPLICAS, |replicas| Conditions {
                 replicas: Some(replicas.to_vec()),
                 ..Conditions::default()
             }),
             seeds: seeds.to_vec(),
         },
-        spillway_only(
-            NODES,
-            each(&[2, 4, 8], |&nodes| Conditions { nodes, ..Conditions::default() }),
-        ),
+        spillway_only(NODES, each(&[2, 4, 8], |&nodes| with(|it| it.nodes = nodes))),
         spillway_only(
             SIGNALS,
-            each(&[1_000.0, 5_000.0, 30_000.0], |&signals_ms| Conditions {
-                signals_ms,
-                ..Conditions::default()
-            }),
+            each(&[1_000.0, 5_000.0, 30_000.0], |&ms| with(|it| it.signals_ms = ms)),
         ),
-        spillway_only(
-            LOSS,
-            each(&[0.05, 0.1, 0.2], |&lost| Conditions { lost, ..Conditions::default() }),
-        ),
-        spillway_only(
-            RTT,
-            each(&[0.3, 1.0], |&rtt_error| Conditions { rtt_error, ..Conditions::default() }),
-        ),
+        spillway_only(LOSS, each(&[0.05, 0.1, 0.2], |&lost| with(|it| it.lost = lost))),
+        spillway_only(RTT, each(&[0.3, 1.0], |&error| with(|it| it.rtt_error = error))),
+        spillway_only(SPEEDS, each(&[0.3, 1.0], |&error| with(|it| it.speed_error = error))),
     ])
 }
 
@@ -134,17 +143,36 @@ fn is_of_load(cell: &Cell) -> bool {
     cell.faults_s().is_none() && cell.group() != "scale"
 }
 
+/// Returns the usual conditions with a change.
+fn with(change: impl FnOnce(&mut Conditions)) -> Conditions {
+    let mut conditions = Conditions::default();
+    change(&mut conditions);
+    conditions
+}
+
 fn each<T>(values: &[T], conditions: impl Fn(&T) -> Conditions) -> Vec<Conditions> {
     values.iter().map(conditions).collect()
 }
 
-/// Runs all experiments, on all cores.
-pub(super) fn run(experiments: &[Experiment], traces: &Traces) -> anyhow::Result<Vec<Part>> {
-    let tasks: Vec<Vec<Task<'_>>> = experiments.iter().map(tasks).collect();
+/// Runs all experiments, on all cores: first the trial, then everybody with the seeds of each
+/// experiment. Scores of the trial that are known are taken from there.
+///
+/// # Errors
+///
+/// Returns an error if a world can't be made, or if a run broke off.
+pub(super) fn run(
+    experiments: &[Experiment],
+    known: &[Entry],
+    traces: &Traces,
+) -> anyhow::Result<Vec<Part>> {
     // Before hours of runs: what is missing is told at once.
-    for task in first_of_each_world(&tasks) {
-        task.scenario(traces)?;
+    for experiment in experiments {
+        check_worlds(experiment, traces)?;
     }
+    let trial = trial::run(experiments, known, traces)?;
+    let standings = Standing::all(&trial.entries);
+    let tasks: Vec<Vec<Task<'_>>> =
+        experiments.iter().map(|experiment| tasks(experiment, &standings)).collect();
     let all: Vec<&Task<'_>> = tasks.iter().flatten().collect();
     let mut results = run_all(&all, |task| task.entry(traces)).into_iter();
     let mut parts = Vec::new();
@@ -154,28 +182,35 @@ pub(super) fn run(experiments: &[Experiment], traces: &Traces) -> anyhow::Result
         ensure!(entries.len() == tasks.len(), "a run of experiment {} broke off", experiment.name);
         parts.push(Part { experiment: experiment.name.to_owned(), entries });
     }
+    if !trial.entries.is_empty() {
+        parts.push(trial);
+    }
     Ok(parts)
 }
 
-fn tasks(experiment: &Experiment) -> Vec<Task<'_>> {
+/// Makes each world once.
+fn check_worlds(experiment: &Experiment, traces: &Traces) -> anyhow::Result<()> {
+    let mut all = experiment.contenders.iter().chain(&experiment.on_trial);
+    let (Some(contender), Some(&seed)) = (all.next(), experiment.seeds.first()) else {
+        return Ok(());
+    };
+    for (cell, conditions) in experiment.worlds() {
+        Task { cell, conditions, contender, seed }.scenario(traces)?;
+    }
+    Ok(())
+}
+
+fn tasks<'a>(experiment: &'a Experiment, trial: &[Standing]) -> Vec<Task<'a>> {
     let mut tasks = Vec::new();
-    for &cell in &experiment.cells {
-        for conditions in &experiment.conditions {
-            for contender in &experiment.contenders {
-                let task = |&seed: &u64| Task { cell, conditions, contender, seed };
-                tasks.extend(experiment.seeds.iter().map(task));
-            }
+    for (cell, conditions) in experiment.worlds() {
+        let is_here = |one: &&Standing| one.cell == cell.name() && one.conditions == *conditions;
+        let finalists = trial.iter().find(is_here).map(trial::finalists).unwrap_or_default();
+        let is_finalist = |contender: &&Contender| finalists.contains(contender.name());
+        let finalists = experiment.on_trial.iter().filter(is_finalist);
+        for contender in experiment.contenders.iter().chain(finalists) {
+            let task = |&seed: &u64| Task { cell, conditions, contender, seed };
+            tasks.extend(experiment.seeds.iter().map(task));
         }
     }
     tasks
-}
-
-/// Returns one task of each world, whoever the contender is.
-fn first_of_each_world<'a>(tasks: &'a [Vec<Task<'a>>]) -> impl Iterator<Item = &'a Task<'a>> {
-    tasks.iter().flat_map(|tasks| {
-        let is_like = |a: &Task<'_>, b: &Task<'_>| {
-            a.cell.name() == b.cell.name() && a.conditions == b.conditions
-        };
-        tasks.chunk_by(is_like).filter_map(|alike| alike.first())
-    })
 }

@@ -5,16 +5,19 @@ use std::fmt::Write;
 use spillway_sim::{Baseline, Cell, Standing};
 
 use super::arguments::every_cell;
-use super::experiments::{FAULTS, LOSS, NODES, Part, RTT, SIGNALS};
+use super::experiments::{FAULTS, LOSS, MAIN, NODES, Part, RTT, SIGNALS, SPEEDS};
 use super::faults::{FAULTS_TEXT, faults};
+use super::frontier::{self, frontier};
 use super::tables::{summary, table, verdicts};
 use super::topics::{
     Varied, entries, goodput_by_gpus, gpus_needed, overload, recovery, seeds, skywalker, varied,
 };
+use super::trial::TRIAL;
+use super::trial_tables::{chosen, everybody};
 use crate::cli::tables::Table;
 
 /// Experiments with varied conditions: name, title, text and the condition.
-const VARIED: [(&str, &str, &str, Varied); 4] = [
+const VARIED: [(&str, &str, &str, Varied); 5] = [
     (
         NODES,
         "Gateway nodes in each region",
@@ -40,6 +43,13 @@ const VARIED: [(&str, &str, &str, Varied); 4] = [
          off by a factor between 1/1.3 and 1.3.",
         |conditions| conditions.rtt_error,
     ),
+    (
+        SPEEDS,
+        "Wrong speeds",
+        "Columns: error of the speeds of replicas that nodes learn. With 0.3 each node is wrong about \
+         each replica by a factor between 1/1.3 and 1.3.",
+        |conditions| conditions.speed_error,
+    ),
 ];
 
 /// Returns the page as Markdown.
@@ -47,13 +57,17 @@ pub(super) fn page(parts: &[Part], standings: &[Standing]) -> String {
     let mut text = HEAD.to_owned();
     let seeds = seeds(parts);
     let _infallible = writeln!(text, "\nSeeds: {seeds}.\n\n## Cells\n\n{}", cells().markdown());
-    let _infallible = writeln!(text, "## Baselines\n\n{}", baselines(standings).markdown());
+    let _infallible = write!(text, "## Baselines\n\n{}", baselines(parts).markdown());
+    section(&mut text, &everybody(parts), EVERYBODY_TEXT);
+    section(&mut text, &chosen(parts), CHOSEN_TEXT);
     section(&mut text, &summary(standings), "");
     let _infallible = write!(text, "\n```text\n{}```\n\n", verdicts(standings));
     text.push_str("![Ratios by cell](routing.svg)\n");
     section(&mut text, &skywalker(parts), SKYWALKER_TEXT);
     section(&mut text, &goodput_by_gpus(parts), GPUS_TEXT);
     section(&mut text, &gpus_needed(parts), NEEDED_TEXT);
+    let points = frontier::points(parts);
+    section(&mut text, &frontier(&points), &frontier::about(&points));
     for (name, title, about, of) in VARIED {
         let about = format!("{about} {VARIED_TEXT}");
         section(&mut text, &varied(parts, name, title, of), &about);
@@ -77,10 +91,11 @@ fn cells() -> Table {
     table("Cells", &["cell", "what it is"], every_cell().map(line).collect())
 }
 
-/// Returns the table of the baselines that took part.
-fn baselines(standings: &[Standing]) -> Table {
+/// Returns the table of the baselines that took part, if only in the trial.
+fn baselines(parts: &[Part]) -> Table {
+    let entries = [TRIAL, MAIN].map(|name| entries(parts, name));
     let took_part =
-        |one: &&Baseline| standings.iter().any(|standing| standing.row(one.name).is_some());
+        |one: &&Baseline| entries.iter().any(|all| all.iter().any(|it| it.contender == one.name));
     let line = |baseline: &Baseline| {
         vec![
             format!("`{}`", baseline.name),
@@ -95,8 +110,8 @@ fn baselines(standings: &[Standing]) -> Table {
 const HEAD: &str = "\
 # Routing against published baselines
 
-Made by these commands; edit nothing here by hand. The first one takes about an hour on two cores, and the same seeds give the
-same figures on every machine. DIR has the traces. With `--seeds` and `--baselines` it runs those that are named below.
+Made by these commands; edit nothing here by hand. The same seeds give the same figures on every machine. DIR has the traces.
+The first command takes about an hour on two cores. `--trial FILE` takes the trial of all baselines from what it printed before.
 
 ```sh
 cargo run --release -p spillway-sim -- compare --page --traces DIR --json > routing.json
@@ -117,12 +132,24 @@ How to read it:
   Student's t. The worst and the best seed stand in brackets. More is better for goodput, less for p95.
 - `forwarded %` is the share of requests that another region served. Prompts and replies have 4 bytes a token where bytes are
   counted.
+- All baselines run in each cell with seed 11 first: the trial. Only the finalists run with the seeds below: the three best by
+  goodput, the three best by p95, and the best by each of SkyWalker's variants and of the routers that never leave a region. Cells
+  of the sections on GPUs, overload and recovery have trials of their own. Best baselines everywhere are the best of the finalists.
 - A central router stands in the first region, which has most clients where regions differ. It sees the replicas of all regions;
   requests and tokens pass through it.
 - Baselines are told the same as Spillway, as late as Spillway is.
 ";
 
-const SKYWALKER_TEXT: &str = "The better one of those SkyWalker variants that took part, by goodput and by p95, each in its turn. Named is the better by goodput.";
+const EVERYBODY_TEXT: &str = "\
+Goodput / p95 of each baseline as a part of that of the best baseline of the cell, each with the seed of the trial: geometric
+means over all cells and over each group of cells. A goodput below 0.01 counts as 0.01. `finalist in` counts the cells in which
+the baseline goes on.";
+
+const CHOSEN_TEXT: &str = "\
+The three best of the trial in each cell by each figure, as parts of the best; and the best of those that did not go on. Where
+that one is near 1.00, another seed might have made it a finalist, with about the same figure.";
+
+const SKYWALKER_TEXT: &str = "The better one of those SkyWalker variants that are finalists, by goodput and by p95, each in its turn. Named is the better by goodput.";
 
 const GPUS_TEXT: &str = "Goodput a second under unequal load, with 9 to 18 replicas in three regions. `best within regions` is the best \
 baseline that never leaves a region, `best baseline` the best of all.";

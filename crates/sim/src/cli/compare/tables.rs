@@ -29,6 +29,7 @@ pub(super) fn of_cell(standing: &Standing) -> Table {
             percent(mean.forwarded_share),
             format!("{:.1}", mean.egress_bytes_per_s / 1_000.0),
             format!("{:.0}", mean.failed),
+            format!("{:.2}", mean.useful_per_s),
         ]
     };
     let head = [
@@ -42,6 +43,7 @@ pub(super) fn of_cell(standing: &Standing) -> Table {
         "forwarded %",
         "egress kB/s",
         "failed",
+        "with again/s",
     ];
     table(&standing.cell, &head, standing.rows.iter().map(line).collect())
 }

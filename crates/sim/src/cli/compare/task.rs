@@ -37,6 +37,14 @@ impl Task<'_> {
         Ok((scenario.world, figures))
     }
 
+    /// Returns true if an entry is the score of this run.
+    pub(super) fn is_of(&self, entry: &Entry) -> bool {
+        entry.seed == self.seed
+            && entry.contender == self.contender.name()
+            && entry.cell == self.cell.name()
+            && entry.conditions == *self.conditions
+    }
+
     /// Runs the contender, and returns its score.
     pub(super) fn entry(&self, traces: &Traces) -> anyhow::Result<Entry> {
         let (world, figures) = self.run(traces)?;

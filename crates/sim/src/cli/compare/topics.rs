@@ -6,12 +6,9 @@ use spillway_sim::{Cell, Conditions, Entry, Gpus, Role, Row, Standing};
 
 use super::experiments::{BESIDES, GPUS, MAIN, Part};
 use super::tables::{number, percent, ratio, spillways, table};
+use super::trial::{LOCAL, SKYWALKER, TRIAL};
 use crate::cli::tables::{NO_NUMBER, Table};
 
-/// Beginning of the names of the baselines that one topic is about.
-const SKYWALKER: &str = "skywalker";
-/// End of the names of the baselines that never leave a region.
-const LOCAL: &str = "-local";
 /// Group of the cells with more load than can be served.
 const OVERLOAD: &str = "overload";
 /// Numbers of GPUs of baselines that never leave a region, whose goodput others have to reach.
@@ -23,9 +20,10 @@ pub(super) fn entries<'a>(parts: &'a [Part], experiment: &str) -> &'a [Entry] {
     part.map_or(&[], |part| &part.entries)
 }
 
-/// Returns the seeds of all experiments, as text.
+/// Returns the seeds of all experiments but the trial, as text.
 pub(super) fn seeds(parts: &[Part]) -> String {
-    let all = parts.iter().flat_map(|part| &part.entries).map(|entry| entry.seed);
+    let report = parts.iter().filter(|part| part.experiment != TRIAL);
+    let all = report.flat_map(|part| &part.entries).map(|entry| entry.seed);
     let seeds: Vec<String> = all.collect::<BTreeSet<_>>().iter().map(u64::to_string).collect();
     seeds.join(", ")
 }
@@ -110,7 +108,8 @@ fn needed(goodput: f64, local_gpus: f64, points: &[(f64, f64)]) -> String {
     format!("{sign}{count:.1} ({sign}{:.0} %)", count / local_gpus * 100.0)
 }
 
-fn by_gpus(parts: &[Part]) -> Vec<Standing> {
+/// Returns the standings of the experiment with more and fewer GPUs, from fewest to most.
+pub(super) fn by_gpus(parts: &[Part]) -> Vec<Standing> {
     let mut standings = Standing::all(entries(parts, GPUS));
     standings.sort_by(|a, b| gpus(a).total_cmp(&gpus(b)));
     standings
@@ -128,9 +127,14 @@ fn gpus(standing: &Standing) -> f64 {
     standing.rows.first().map_or(0.0, |row| row.mean.gpus)
 }
 
+/// Returns the rows of the baselines that never leave a region, by falling goodput.
+pub(super) fn locals(standing: &Standing) -> impl Iterator<Item = &Row> {
+    let is_local = |row: &&Row| row.role == Role::Baseline && row.contender.ends_with(LOCAL);
+    standing.rows.iter().filter(is_local)
+}
+
 fn best_local(standing: &Standing) -> Option<&Row> {
-    // Rows stand by falling goodput.
-    standing.rows.iter().find(|row| row.role == Role::Baseline && row.contender.ends_with(LOCAL))
+    locals(standing).next()
 }
 
 /// Returns the names of Spillway's routers.

@@ -23,6 +23,7 @@ fn record(region: usize, served_by: Option<usize>, first_token_ms: Option<f64>) 
         is_forwarded: served_by.is_some_and(|served| served != region),
         fate: crate::Fate::Answered,
         returns: 0,
+        asked_again_ms: 0.0,
     }
 }
 

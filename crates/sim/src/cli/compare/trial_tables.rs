@@ -1,0 +1,109 @@
+//! Tables of the trial: how far each baseline is from the best, and who goes on.
+
+use spillway_sim::{Conditions, Entry, Row, Spread, Standing};
+
+use super::arguments::cell;
+use super::experiments::{MAIN, Part};
+use super::tables::table;
+use super::topics::entries;
+use super::trial::{PLACES, TRIAL, by_goodput, by_p95, finalists};
+use crate::cli::tables::{NO_NUMBER, Table};
+
+/// Least ratio of goodput that counts in a geometric mean, which a single 0 would make 0.
+const RATIO_MIN: f64 = 0.01;
+/// Name of the column with the means over all cells.
+const ALL: &str = "all";
+
+/// Returns the table of all baselines, by falling goodput: how often each is a finalist, and means of
+/// its ratios by group of cells.
+pub(super) fn everybody(parts: &[Part]) -> Table {
+    let standings = standings(parts);
+    let mut groups: Vec<&str> = Vec::new();
+    for group in standings.iter().map(group) {
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    let of = |name: &str, is_of: &dyn Fn(&Standing) -> bool| {
+        let rows = standings.iter().filter(|one| is_of(one)).filter_map(|one| one.row(name));
+        Means::of(&rows.collect::<Vec<_>>())
+    };
+    let first = standings.first().map_or(&[][..], |standing| &standing.rows);
+    let mut baselines: Vec<(&str, Means)> =
+        first.iter().map(|row| (row.contender.as_str(), of(&row.contender, &|_| true))).collect();
+    baselines.sort_by(|(_, a), (_, b)| b.goodput.total_cmp(&a.goodput));
+    let line =
+        |(name, all): &(&str, Means)| {
+            let chosen = standings.iter().filter(|one| finalists(one).contains(name)).count();
+            let mut line = vec![format!("`{name}`"), chosen.to_string(), all.text()];
+            line.extend(groups.iter().map(|&name_of_group| {
+                of(name, &|standing| group(standing) == name_of_group).text()
+            }));
+            line
+        };
+    let mut head = vec!["baseline", "finalist in", ALL];
+    head.extend(&groups);
+    table("Trial of all baselines", &head, baselines.iter().map(line).collect())
+}
+
+/// Returns the table of the best baselines of each cell by each figure, and of the best that did not
+/// go on.
+pub(super) fn chosen(parts: &[Part]) -> Table {
+    let line = |standing: &Standing| {
+        let finalists = finalists(standing);
+        let names = |rows: &[&Row], figure: Figure| {
+            let best = rows.iter().take(PLACES).map(|row| named(row, figure));
+            let left_out = rows.iter().find(|row| !finalists.contains(row.contender.as_str()));
+            let left_out = left_out.map_or_else(|| NO_NUMBER.to_owned(), |row| named(row, figure));
+            [best.collect::<Vec<_>>().join(", "), left_out]
+        };
+        let goodput = names(&by_goodput(standing), |row| row.goodput);
+        let p95 = names(&by_p95(standing), |row| row.p95);
+        [standing.cell.clone()].into_iter().chain(goodput).chain(p95).collect()
+    };
+    let head = ["cell", "best by goodput", "best left out", "best by p95", "best left out"];
+    table("Finalists of each cell", &head, standings(parts).iter().map(line).collect())
+}
+
+/// Returns the standings of the trial in the cells of the page's first tables.
+fn standings(parts: &[Part]) -> Vec<Standing> {
+    let main = entries(parts, MAIN);
+    let is_main = |entry: &&Entry| {
+        entry.conditions == Conditions::default() && main.iter().any(|one| one.cell == entry.cell)
+    };
+    Standing::all(&entries(parts, TRIAL).iter().filter(is_main).cloned().collect::<Vec<_>>())
+}
+
+fn group(standing: &Standing) -> &'static str {
+    cell(&standing.cell).map_or("", |cell| cell.group())
+}
+
+/// Ratio of a row to the best baseline of its cell.
+type Figure = fn(&Row) -> Option<Spread>;
+
+fn named(row: &Row, figure: Figure) -> String {
+    let ratio = figure(row).map_or_else(|| NO_NUMBER.to_owned(), |one| format!("{:.2}", one.mean));
+    format!("{} {ratio}", row.contender)
+}
+
+/// Geometric means of ratios over cells.
+#[derive(Clone, Copy, Debug)]
+struct Means {
+    goodput: f64,
+    p95: f64,
+}
+
+impl Means {
+    fn of(rows: &[&Row]) -> Self {
+        let mean = |figure: Figure| {
+            let ratios = rows.iter().filter_map(|row| figure(row));
+            let logarithms: Vec<f64> = ratios.map(|one| one.mean.max(RATIO_MIN).ln()).collect();
+            (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp()
+        };
+        Self { goodput: mean(|row| row.goodput), p95: mean(|row| row.p95) }
+    }
+
+    fn text(self) -> String {
+        format!("{:.2} / {:.2}", self.goodput, self.p95)
+    }
+}
