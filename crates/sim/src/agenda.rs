@@ -1,7 +1,7 @@
 //! Virtual time, and the queue of events.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 /// Moment of virtual time: microseconds since the world began.
@@ -53,11 +53,23 @@ impl From<Duration> for Time {
     }
 }
 
+/// Microseconds of one page, as a power of two: short, so that few events are sorted at a time.
+const PAGE_BITS: u32 = 16;
+
 /// Event queue, soonest first. Events of one moment come in the order in which they were put in, so
 /// that a run is the same each time.
+///
+/// Most events are far away, as the end of a client's patience is. They stand unsorted on their page
+/// until its time comes: one heap of all would be so large that each event costs several cache
+/// misses.
 #[derive(Debug)]
 pub struct Agenda<E> {
+    /// Events before the first later page.
     due: BinaryHeap<Reverse<Entry<E>>>,
+    /// Later events by the number of their page.
+    later: BTreeMap<u64, Vec<Entry<E>>>,
+    /// Number of the page that was sorted last.
+    page: u64,
     entries: u64,
 }
 
@@ -70,19 +82,28 @@ struct Entry<E> {
 
 impl<E> Default for Agenda<E> {
     fn default() -> Self {
-        Self { due: BinaryHeap::new(), entries: 0 }
+        Self { due: BinaryHeap::new(), later: BTreeMap::new(), page: 0, entries: 0 }
     }
 }
 
 impl<E> Agenda<E> {
     /// Adds an event.
     pub fn put(&mut self, at: Time, event: E) {
-        self.due.push(Reverse(Entry { at, number: self.entries, event }));
+        let entry = Entry { at, number: self.entries, event };
         self.entries += 1;
+        match at.0 >> PAGE_BITS {
+            page if page > self.page => self.later.entry(page).or_default().push(entry),
+            _ => self.due.push(Reverse(entry)),
+        }
     }
 
     /// Removes the next event, and returns it with its moment.
     pub fn take_next(&mut self) -> Option<(Time, E)> {
+        if self.due.is_empty() {
+            let (page, entries) = self.later.pop_first()?;
+            self.page = page;
+            self.due.extend(entries.into_iter().map(Reverse));
+        }
         self.due.pop().map(|Reverse(entry)| (entry.at, entry.event))
     }
 }
@@ -122,6 +143,27 @@ mod tests {
             order.push((at.0, event));
         }
         assert_eq!(order, [(3, 'a'), (4, 'b'), (5, 'c'), (5, 'd')]);
+    }
+
+    #[test]
+    fn near_and_far_events_come_in_order_however_they_were_put_in() {
+        let mut agenda = Agenda::default();
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut now = Time(0);
+        for number in 0..10_000 {
+            agenda.put(now.after_us(1 << rng.u32(0..24)), ());
+            // One comes and one goes, once there are some.
+            if number >= 50 {
+                let (at, ()) = agenda.take_next().unwrap();
+                assert!(at >= now);
+                now = at;
+            }
+        }
+        assert!(now > Time::from_s(60.0), "over many pages");
+        let rest: Vec<Time> =
+            std::iter::from_fn(|| agenda.take_next()).map(|(at, ())| at).collect();
+        assert_eq!(rest.len(), 50);
+        assert!(rest.is_sorted() && rest[0] >= now);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use map::Map;
 use crate::scenario::{a100, full_rate_per_s, l4};
 use crate::workload::{Course, Task, task_sessions};
 use crate::{
-    Demand, Fault, News, RegionConfig, Scenario, Session, Slo, TraceError, TraceOptions,
+    Demand, Fault, News, Operator, RegionConfig, Scenario, Session, Slo, TraceError, TraceOptions,
     WorkloadKind, WorldConfig, read_azure_trace, read_trace,
 };
 
@@ -42,6 +42,8 @@ pub struct Cell {
     end_s: f64,
     /// What breaks.
     faults: &'static [Fault],
+    /// Settings that the operator gives Spillway.
+    operator: Operator,
     /// True if one replica of each region is slow.
     is_slow: bool,
 }
@@ -190,6 +192,7 @@ impl Cell {
         let region = |&replicas: &usize| RegionConfig { nodes: conditions.nodes, replicas };
         let engine = if self.is_large() { a100() } else { l4() };
         Ok(WorldConfig {
+            operator: self.operator,
             slow: if self.is_slow { slow.collect() } else { Vec::new() },
             faults: self.faults.to_vec(),
             regions: replicas.iter().map(region).collect(),
@@ -199,7 +202,9 @@ impl Cell {
             news: News {
                 signals_ms: conditions.signals_ms,
                 lost: conditions.lost,
+                jitter: conditions.jitter,
                 rtt_error: conditions.rtt_error,
+                speed_error: conditions.speed_error,
                 ..News::default()
             },
             patience_s: self.slo().failed_ms / 1e3,

@@ -1,8 +1,8 @@
 //! Discrete-event simulation of regions, gateways, replicas and clients, in virtual time.
 //!
 //! Nodes drive the journeys of `journey`, wait in the queue of `route` and know caches by the index
-//! of `prefix`, as gateways do. Replicas are engines of `engine`, and news between them is as late
-//! as in a cluster. Equal seeds give equal runs. [`World`] runs a [`WorldConfig`] with the
+//! of `prefix`, as gateways do. Loads travel by the gossip of `pulse`. Replicas are engines of
+//! `engine`. Equal seeds give equal runs. [`World`] runs a [`WorldConfig`] with the
 //! [`Session`]s of a workload. Each node decides by a [`Router`]; [`SpillwayRouter`] is the
 //! gateway's. A [`Cell`] is a world with a workload, in which ways of routing are compared.
 
@@ -27,9 +27,9 @@ pub use contest::{
 };
 pub use quantiles::Quantiles;
 pub use router::{
-    Ask, Baseline, Ended, Forwarded, Knowledge, Place, Queue, RegionSight, ReplicaSight, Replied,
-    Router, RouterConfig, RouterVerdict, Sent, Sight, SpillwayRouter, Stage, Truth, Written,
-    region_name,
+    Ask, Baseline, Ended, Forwarded, Knowledge, Place, Places, Queue, RegionSight, ReplicaSight,
+    Replied, Router, RouterConfig, RouterVerdict, Sent, Sight, SpillwayRouter, Stage, Truth,
+    Written, region_name,
 };
 pub use scenario::{Scale, Scenario};
 pub use setup::{Hearing, Setup};
@@ -39,6 +39,6 @@ pub use workload::{
     read_azure_trace, read_trace,
 };
 pub use world::{
-    Fate, Fault, FaultKind, Figures, News, Record, RegionConfig, RegionFigures, Slo,
+    Fate, Fault, FaultKind, Figures, News, Operator, Record, RegionConfig, RegionFigures, Slo,
     UnknownFateError, World, WorldConfig,
 };

@@ -23,7 +23,7 @@ pub use baseline::Baseline;
 pub use hearsay::{Ended, Forwarded, Replied, Sent, Stage, Written};
 pub use place::Place;
 pub use queue::Queue;
-pub use sight::{RegionSight, ReplicaSight, Sight, Truth};
+pub use sight::{Places, RegionSight, ReplicaSight, Sight, Truth};
 pub use spillway::{Knowledge, RouterConfig, SpillwayRouter};
 
 use crate::text::BYTES_PER_TOKEN;
@@ -57,6 +57,12 @@ pub trait Router: fmt::Debug {
     /// Returns true if the node takes a request that another region sends here. The node then
     /// decides about that request like any other, with the inquiry's `hop` at 1.
     fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool;
+
+    /// Returns the most requests in flight at a replica, within which the node finds a limit and
+    /// keeps to it; `None` for a node without limits.
+    fn in_flight_max(&self) -> Option<u32> {
+        None
+    }
 
     /// Notes that this node or another one of the region sent a request to a replica.
     fn sent(&mut self, sent: &Sent<'_>) {
@@ -104,6 +110,12 @@ pub fn region_name(region: usize) -> RegionName {
     RegionName::from(format!("region-{region}"))
 }
 
+/// Returns the size of a request in tokens, as the gateway counts it, which knows bytes and no
+/// tokens.
+pub(crate) fn queue_tokens(inquiry: &Inquiry) -> u32 {
+    (inquiry.prompt_bytes / BYTES_PER_TOKEN).saturating_add(inquiry.output_tokens_max.unwrap_or(0))
+}
+
 /// Request as a router sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
@@ -121,13 +133,12 @@ impl Ask<'_> {
     /// Returns the request as a queue sees it. All clients are one tenant.
     #[must_use]
     pub fn asker(&self, claim: Claim) -> Asker {
-        let Inquiry { priority, prompt_bytes, output_tokens_max, .. } = self.inquiry;
+        let Inquiry { priority, prompt_bytes, .. } = self.inquiry;
         Asker {
             priority: *priority,
             tenant: 0,
             weight: 1,
-            // As the gateway counts them, which knows bytes and no tokens.
-            tokens: (prompt_bytes / BYTES_PER_TOKEN).saturating_add(output_tokens_max.unwrap_or(0)),
+            tokens: queue_tokens(self.inquiry),
             bytes: *prompt_bytes as usize,
             // 0 is a request that cannot be told from others.
             fingerprint: self.number as u64 + 1,

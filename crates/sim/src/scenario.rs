@@ -74,6 +74,7 @@ impl Scenario {
             end_s,
             slow: Vec::new(),
             faults: Vec::new(),
+            operator: crate::Operator::default(),
             seed: scale.seed,
             origin,
         };
@@ -108,7 +109,14 @@ impl Scenario {
     #[must_use]
     pub fn run(&self, router: &RouterConfig) -> Figures {
         let speed = Speed { kv_tokens: self.world.kv_tokens(), ..router.speed };
-        let router = RouterConfig { speed, ..*router };
+        let operator = self.world.operator;
+        let router = RouterConfig {
+            speed,
+            slo_ms: router.slo_ms.or(operator.slo_ms),
+            connections_max: router.connections_max.or(operator.connections_max),
+            speed_error: router.speed_error.max(self.world.news.speed_error as f32),
+            ..*router
+        };
         self.run_with(&mut |place| Box::new(SpillwayRouter::new(router, place)))
     }
 

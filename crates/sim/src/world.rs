@@ -3,11 +3,14 @@
 mod breaks;
 mod build;
 mod config;
+mod datagrams;
 mod drive;
 mod fault;
 mod figures;
-mod heard;
+mod found_limit;
+mod gossip;
 mod hearsay;
+mod limits;
 mod looks;
 mod moves;
 mod node;
@@ -18,7 +21,7 @@ mod replies;
 mod request;
 mod wait;
 
-pub use config::{News, RegionConfig, WorldConfig};
+pub use config::{News, Operator, RegionConfig, WorldConfig};
 pub use fault::{Fault, FaultKind};
 pub use figures::{Figures, RegionFigures};
 pub use record::{Fate, Record, Slo, UnknownFateError};
@@ -32,7 +35,7 @@ use spillway_prefix::{HotDelta, HotTrie};
 use spillway_types::ModelName;
 
 use crate::{Agenda, Session, Time};
-use heard::Heard;
+use datagrams::Network;
 use node::{Names, SimNode};
 use replica::SimReplica;
 use request::{Request, Station};
@@ -64,9 +67,10 @@ pub struct World {
     trie: HotTrie,
     deltas: BTreeMap<usize, HotDelta>,
     proposals: usize,
+    network: Network,
     model: ModelName,
     rng: fastrand::Rng,
-    /// Draws which news get lost: apart, so that all else is drawn as without losses.
+    /// Draws which news get lost or late: apart, so that all else is drawn as without losses.
     luck: fastrand::Rng,
 }
 
@@ -90,8 +94,6 @@ struct Group {
     /// Regions of the replicas.
     served: Vec<usize>,
     names: Names,
-    /// Reports of each region.
-    heard: Vec<Heard>,
 }
 
 /// Running mean.
@@ -151,6 +153,16 @@ enum WorldEvent {
     Forwarded { request: usize, node: usize, region: usize, station: Station },
     /// The nodes of a group look at their replicas.
     Look { group: usize },
+    /// A node measures its load and tells others of it.
+    Tick { node: usize },
+    /// A node counts its requests, and those that others of the region told of.
+    Count { node: usize },
+    /// A node's gossip is due.
+    Gossip { node: usize },
+    /// A datagram of gossip arrives.
+    Datagram { number: usize },
+    /// The nodes of a group update their limits of requests in flight.
+    FindLimits { group: usize },
     /// A group's first node proposes what has changed in its caches.
     Propose { group: usize },
     /// All regions agree on a proposal.
@@ -231,6 +243,11 @@ impl World {
                 self.tell_forwarded((request, node), region, station);
             }
             WorldEvent::Look { group } => self.look(group),
+            WorldEvent::Tick { node } => self.tick(node),
+            WorldEvent::Count { node } => self.count(node),
+            WorldEvent::Gossip { node } => self.gossip_due(node),
+            WorldEvent::Datagram { number } => self.take_datagram(number),
+            WorldEvent::FindLimits { group } => self.find_limits(group),
             WorldEvent::Propose { group } => self.propose(group),
             WorldEvent::Agreed { group, proposal } => self.agree(group, proposal),
             WorldEvent::Broken { fault } => self.break_down(fault),
@@ -304,6 +321,8 @@ mod central_test;
 mod drive_test;
 #[cfg(test)]
 mod fault_test;
+#[cfg(test)]
+mod gossip_test;
 #[cfg(test)]
 mod listener;
 #[cfg(test)]

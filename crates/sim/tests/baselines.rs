@@ -48,6 +48,7 @@ fn scenario() -> Scenario {
         end_s: SECONDS,
         slow: Vec::new(),
         faults: Vec::new(),
+        operator: spillway_sim::Operator::default(),
         seed: 1,
         origin: Instant::now(),
     };

@@ -55,6 +55,7 @@ const LAYERS: [(&str, &[&str]); 37] = [
             "spillway-route",
             "spillway-journey",
             "spillway-health",
+            "spillway-pulse",
             "spillway-engine",
         ],
     ),

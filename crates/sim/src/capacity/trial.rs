@@ -88,6 +88,7 @@ impl Trial {
             end_s,
             slow: Vec::new(),
             faults: Vec::new(),
+            operator: crate::Operator::default(),
             seed: self.seed,
             origin,
         };

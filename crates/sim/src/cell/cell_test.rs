@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use super::{Cell, CellError, Conditions, Traces};
-use crate::{Scenario, Slo};
+use crate::{News, Scenario, Slo};
 
 #[expect(clippy::disallowed_methods, reason = "some moment has to stand for time 0")]
 fn scenario(name: &str, conditions: &Conditions, traces: &Traces) -> Result<Scenario, CellError> {
@@ -37,14 +37,17 @@ fn conditions_change_the_world_and_nothing_else() {
         replicas: Some(vec![3, 4, 5]),
         signals_ms: 500.0,
         lost: 0.1,
+        jitter: 0.3,
         rtt_error: 0.2,
+        speed_error: 0.3,
         central: Some(1),
     };
     let changed = scenario("skew-75-25-25", &conditions, &Traces::default()).unwrap();
     let world = &changed.world;
     let regions: Vec<_> = world.regions.iter().map(|one| (one.nodes, one.replicas)).collect();
     assert_eq!(regions, [(2, 3), (2, 4), (2, 5)]);
-    assert_eq!((world.news.signals_ms, world.news.lost, world.news.rtt_error), (500.0, 0.1, 0.2));
+    let News { signals_ms, lost, jitter, rtt_error, speed_error, .. } = world.news;
+    assert_eq!([signals_ms, lost, jitter, rtt_error, speed_error], [500.0, 0.1, 0.3, 0.2, 0.3]);
     assert_eq!(world.central, Some(1));
     assert_eq!(changed.sessions, usual("skew-75-25-25").sessions);
     for wrong in [
@@ -84,7 +87,7 @@ fn a_ramp_begins_at_six_tenths_and_a_skew_has_three_times_as_many_in_one_region(
 #[test]
 fn cells_with_faults_break_between_two_minutes_and_keep_their_replicas_and_nodes() {
     let all = || Cell::besides().iter().filter(|cell| cell.group() == "faults");
-    assert_eq!(all().count(), 7);
+    assert_eq!(all().count(), 9);
     for cell in all() {
         assert_eq!(cell.faults_s(), Some((120.0, 180.0)));
         assert!(!usual(cell.name()).world.faults.is_empty());

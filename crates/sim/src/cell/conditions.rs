@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Conditions under which a cell is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Conditions {
     /// Nodes in each region; in one region only, if that one is central.
     pub nodes: usize,
@@ -13,8 +14,13 @@ pub struct Conditions {
     pub signals_ms: f64,
     /// Share of the news between nodes that never arrives, 0 to 1.
     pub lost: f64,
+    /// Share by which datagrams between nodes take longer at most, by chance.
+    pub jitter: f64,
     /// Error of the round-trip times that nodes believe, as a part of them.
     pub rtt_error: f64,
+    /// Error of the speeds that nodes learn, as a part of them.
+    #[serde(default)]
+    pub speed_error: f64,
     /// Region whose nodes serve all clients; `None` if each region has nodes.
     pub central: Option<usize>,
 }
@@ -26,7 +32,9 @@ impl Default for Conditions {
             replicas: None,
             signals_ms: 100.0,
             lost: 0.0,
+            jitter: 0.2,
             rtt_error: 0.0,
+            speed_error: 0.0,
             central: None,
         }
     }

@@ -4,6 +4,7 @@ use super::faults::{CUT, LIARS, LOST_REGION, LOST_REPLICA, ONE_WAY, SLOW_PATHS};
 use super::map::Map;
 use super::{Cell, END_S, REPLICAS, Work};
 use crate::Fault;
+use crate::Operator;
 use crate::WorkloadKind;
 use crate::workload::{Course, Task};
 
@@ -30,6 +31,7 @@ const fn cell(
         replicas: REPLICAS,
         end_s: END_S,
         faults: &[],
+        operator: NOTHING_SET,
         is_slow: false,
     }
 }
@@ -43,6 +45,25 @@ const fn broken(name: &'static str, about: &'static str, faults: &'static [Fault
     let work = open(CHATS, 0.7, Course::Steady);
     Cell { faults, ..cell((name, "faults"), about, Map::Three, work) }
 }
+
+/// Returns a cell in which not all can be served while something is broken, and whose operator has set
+/// what requests are shed by.
+const fn broken_full(
+    name: &'static str,
+    about: &'static str,
+    work: Work,
+    faults: &'static [Fault],
+) -> Cell {
+    Cell { faults, operator: PROMPTS_SET, ..cell((name, "faults"), about, Map::Three, work) }
+}
+
+/// Settings of a cell whose operator sets nothing.
+const NOTHING_SET: Operator = Operator { slo_ms: None, connections_max: None };
+
+/// Settings for system prompts on an L4: with more requests in flight tokens come later than clients
+/// want, and a first token that is predicted after half of the time that clients want to wait is
+/// late often enough.
+const PROMPTS_SET: Operator = Operator { slo_ms: Some(500), connections_max: Some(104) };
 
 const fn closed(clients: &'static [(usize, Task)]) -> Work {
     Work::Closed(clients)
@@ -344,18 +365,25 @@ pub(super) const BESIDES: &[Cell] = &[
         Map::Three,
         open(CHATS, 0.7, Course::Day),
     ),
-    cell(
-        ("chats-1.2", "overload"),
-        "conversations at 1.2 of the full load",
-        Map::Three,
-        open(CHATS, 1.2, Course::Steady),
-    ),
-    cell(
-        ("prompts-1.2", "overload"),
-        "system prompts at 1.2 of the full load",
-        Map::Three,
-        open(PROMPTS, 1.2, Course::Steady),
-    ),
+    Cell {
+        operator: Operator { slo_ms: Some(1_000), connections_max: None },
+        ..cell(
+            ("chats-1.2", "overload"),
+            "conversations at 1.2 of the full load; Spillway has an objective of 1 s",
+            Map::Three,
+            open(CHATS, 1.2, Course::Steady),
+        )
+    },
+    Cell {
+        operator: PROMPTS_SET,
+        ..cell(
+            ("prompts-1.2", "overload"),
+            "system prompts at 1.2 of the full load; Spillway has an objective of 500 ms and 104 places a \
+             replica",
+            Map::Three,
+            open(PROMPTS, 1.2, Course::Steady),
+        )
+    },
     broken("cut", "one region of three is cut off for a minute", CUT),
     Cell {
         faults: CUT,
@@ -372,6 +400,20 @@ pub(super) const BESIDES: &[Cell] = &[
     broken(
         "region-lost",
         "one region of three is gone for a minute, its clients move",
+        LOST_REGION,
+    ),
+    broken_full(
+        "cut-full",
+        "one region, which has more system prompts than it can serve, is cut off; Spillway has an \
+         objective of 500 ms and 104 places a replica",
+        skewed(PROMPTS, 0.7),
+        CUT,
+    ),
+    broken_full(
+        "region-lost-full",
+        "as region-lost, with system prompts at 0.9 of the full load; Spillway has an objective of \
+         500 ms and 104 places a replica",
+        open(PROMPTS, 0.9, Course::Steady),
         LOST_REGION,
     ),
     broken("liars", "one replica of each region reports for a minute that it is idle", LIARS),

@@ -51,7 +51,7 @@ impl RequestSight for Facts<'_> {
             reads_caches: self.router.config.policy.reads_caches(),
             queue_count_max: limits.count_max,
             wait_ms_max: limits.wait_ms_max,
-            slo: None,
+            slo: self.router.config.slo_ms.map(|ms| Duration::from_millis(ms.into())),
             degraded_below_permille: 0,
         }
     }
@@ -124,9 +124,8 @@ impl ReplicaFacts for Facts<'_> {
         self.router.speeds[slot.index()]
     }
 
-    fn hold_time(&self, _slot: ReplicaSlot) -> HoldTime {
-        // Only asked for replicas with a limit of requests in flight, which none has here.
-        HoldTime::default()
+    fn hold_time(&self, slot: ReplicaSlot) -> HoldTime {
+        self.sight.replicas[slot.index()].places.hold
     }
 
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
@@ -205,8 +204,8 @@ impl RegionFacts for Facts<'_> {
             || !self.router.other_names.iter().any(|name| self.may_serve_by_request(name))
     }
 
-    fn own(&self, _model: &ModelName, _room: Room, waiting: Waiting) -> OwnRegion {
-        own_region(self.sight, waiting)
+    fn own(&self, _model: &ModelName, room: Room, waiting: Waiting) -> OwnRegion {
+        own_region(self.sight, room, waiting)
     }
 
     fn others(
@@ -285,13 +284,17 @@ impl RegionFacts for Facts<'_> {
     fn note_hot(&self, _is_changed: bool) {}
 }
 
-/// Returns the own region with this queue.
-pub(super) fn own_region(sight: &Sight<'_>, waiting: Waiting) -> OwnRegion {
+/// Returns the own region with this queue, and with the places that count by `room`.
+pub(super) fn own_region(sight: &Sight<'_>, room: Room, waiting: Waiting) -> OwnRegion {
+    let here = || (0..).map(ReplicaSlot).zip(sight.replicas).filter(|(_, one)| !one.is_away);
+    let left = |(slot, one): (ReplicaSlot, &ReplicaSight)| {
+        let limit = room.places(one, slot).min(one.places.in_flight_max);
+        (limit < u32::MAX).then(|| limit.saturating_sub(one.in_flight))
+    };
     OwnRegion {
-        replicas: sight.replicas.iter().filter(|replica| !replica.is_away).count() as u32,
+        replicas: here().count() as u32,
         report: sight.own,
-        // No replica has a limit.
-        places: None,
+        places: here().map(left).try_fold(0, |sum: u32, left| Some(sum.saturating_add(left?))),
         waiting,
         guests: sight.guests,
         nodes: sight.nodes,
@@ -329,7 +332,8 @@ impl Loads for Board<'_> {
     }
 
     fn limit(&self, slot: ReplicaSlot) -> u32 {
-        self.room.places(&self.sight.replicas[slot.index()], slot)
+        let cached_blocks = self.cached_blocks(slot);
+        self.room.places_with(&self.sight.replicas[slot.index()], slot, cached_blocks)
     }
 
     fn started(&self, slot: ReplicaSlot) -> u64 {
@@ -375,10 +379,10 @@ impl PlaceSight for ReplicaSight {
     }
 
     fn has_guessed_limit(&self) -> bool {
-        false
+        self.places.is_guess()
     }
 
-    fn places_for(&self, _can_wait: bool) -> u32 {
-        u32::MAX
+    fn places_for(&self, can_wait: bool) -> u32 {
+        if can_wait { self.places.own_part } else { u32::MAX }
     }
 }

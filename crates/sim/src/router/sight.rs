@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use spillway_route::RegionReport;
+use spillway_route::{HoldTime, RegionReport};
 use spillway_types::Signals;
 
 use super::Queue;
@@ -50,6 +50,51 @@ pub struct ReplicaSight {
     pub rtt_ms: f32,
     /// True if the replica takes no connections, as far as the node knows.
     pub is_away: bool,
+    /// Requests that the node may have there.
+    pub places: Places,
+}
+
+/// Places of a node at a replica, by the limit that the node found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Places {
+    /// Most requests of this node in flight, whatever it found; `u32::MAX` without a limit.
+    pub in_flight_max: u32,
+    /// Requests in flight that the region's nodes together may have there; `None` without a limit.
+    pub limit: Option<u32>,
+    /// True if the limit was ever needed; before that it is a guess.
+    pub is_found: bool,
+    /// Part of this node; `u32::MAX` without a limit.
+    pub own_part: u32,
+    /// Time that late requests of this node kept a place.
+    pub hold: HoldTime,
+}
+
+impl Places {
+    /// Returns true if there is a limit that was never needed.
+    #[must_use]
+    pub fn is_guess(&self) -> bool {
+        self.limit.is_some() && !self.is_found
+    }
+
+    /// Returns the requests in flight that the replica is known to take at most: a guess says nothing
+    /// about that.
+    #[must_use]
+    pub fn known_max(&self) -> u32 {
+        let found = self.limit.filter(|_| self.is_found);
+        self.in_flight_max.min(found.unwrap_or(u32::MAX))
+    }
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            in_flight_max: u32::MAX,
+            limit: None,
+            is_found: false,
+            own_part: u32::MAX,
+            hold: HoldTime::default(),
+        }
+    }
 }
 
 /// Another region, as this node sees it.

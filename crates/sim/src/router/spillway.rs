@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use spillway_journey::{Claim, Ending, Event, Journey, RetryTime, Step};
+use spillway_journey::{Claim, Ending, Event, Journey, RetryTime, Room, Step};
 use spillway_prefix::{HotDelta, HotView};
 use spillway_route::{
     Attempt, Candidate, Group, Guest, Policy, RetryBudget, RetryBudgetConfig, SloProbes,
@@ -44,6 +44,14 @@ pub struct RouterConfig {
     pub retries: RetryBudgetConfig,
     /// Source of the node's knowledge of caches.
     pub knowledge: Knowledge,
+    /// True if the node finds limits of the requests in flight at its replicas.
+    pub limits: bool,
+    /// Most requests in flight at a replica, as `connections_max` of one, within which a limit is
+    /// found; `None` for the 1,024 of the gateway.
+    pub connections_max: Option<u32>,
+    /// Milliseconds to the first token beyond which a reply is of no use, as `slo_ms` of a route;
+    /// `None` without such an objective.
+    pub slo_ms: Option<u32>,
     /// True if requests sent since a report are added to it.
     pub corrects: bool,
     /// True if the node remembers what it forwarded to other regions.
@@ -52,6 +60,9 @@ pub struct RouterConfig {
     pub learns_replies: bool,
     /// True if the node learns the speed of replicas from their replies.
     pub learns: bool,
+    /// Error of the speeds that the node learns: each is off by a factor from `1 / (1 + e)` to `1 + e`,
+    /// which stays the same for the run.
+    pub speed_error: f32,
     /// Speed that replicas are assumed to have before anything was learned.
     pub speed: Speed,
 }
@@ -81,6 +92,10 @@ impl RouterConfig {
             attempts_max: 3,
             retries: RetryBudgetConfig::default(),
             knowledge: Knowledge::Index,
+            limits: true,
+            connections_max: None,
+            slo_ms: None,
+            speed_error: 0.0,
             corrects: true,
             learns: true,
             remembers_forwards: true,
@@ -88,7 +103,15 @@ impl RouterConfig {
             speed,
         }
     }
+
+    /// Returns the most requests in flight at a replica; `None` if no limit is found.
+    fn in_flight_max(&self) -> Option<u32> {
+        self.limits.then(|| self.connections_max.unwrap_or(IN_FLIGHT_MAX))
+    }
 }
+
+/// Most requests in flight at a replica, by default in the gateway.
+const IN_FLIGHT_MAX: u32 = 1_024;
 
 /// Node of Spillway, as far as it routes: drives the journeys of the requests that are in it.
 #[derive(Debug)]
@@ -101,6 +124,8 @@ pub struct SpillwayRouter {
     /// Leading blocks of the present request's prompt at each replica.
     pub(super) cached: Vec<u32>,
     pub(super) speeds: Vec<Speed>,
+    /// Factor by which the speed of each replica is wrong.
+    speed_errors: Vec<f32>,
     speeds_until_ms: u64,
     pub(super) ticket: Cell<u64>,
     /// Name of the region.
@@ -124,7 +149,7 @@ impl SpillwayRouter {
             identity: identity(region, slot as usize),
             weight: 1,
             ramp_permille: RAMP_FULL,
-            in_flight_max: u32::MAX,
+            in_flight_max: config.in_flight_max().unwrap_or(u32::MAX),
         };
         let slots = 0..u32::try_from(replicas).unwrap_or(u32::MAX);
         let candidates: Vec<Candidate> = slots.map(candidate).collect();
@@ -135,6 +160,7 @@ impl SpillwayRouter {
             memory: Memory::new(&config, place),
             cached: vec![0; replicas],
             speeds: vec![config.speed; replicas],
+            speed_errors: speed_errors(config.speed_error, place),
             speeds_until_ms: 0,
             ticket: Cell::new(ticket),
             name: region_name(region),
@@ -192,6 +218,10 @@ impl SpillwayRouter {
             self.speeds_until_ms = sight.now_ms + BOARD_MS;
             for (replica, speed) in self.speeds.iter_mut().enumerate() {
                 *speed = self.memory.speed(replica, sight.now_ms);
+                let wrong = self.speed_errors[replica];
+                speed.floor_ms *= wrong;
+                speed.prefill_ms *= wrong;
+                speed.decode_ms *= wrong;
             }
         }
     }
@@ -254,7 +284,19 @@ impl Router for SpillwayRouter {
     fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool {
         // No rate is needed: a guest is judged by how many wait here, not by how long.
         let waiting = sight.queue.before(&ask.asker(Claim::Newcomer), sight.now, |_| None);
-        admit_guest(&own_region(sight, waiting), &self.config.terms) == Guest::Welcome
+        let room = Room {
+            can_wait: sight.queue.limits().count_max > 0,
+            is_past_guesses: false,
+            kept: None,
+            first: None,
+            tenant: None,
+            half_blocks: 0,
+        };
+        admit_guest(&own_region(sight, room, waiting), &self.config.terms) == Guest::Welcome
+    }
+
+    fn in_flight_max(&self) -> Option<u32> {
+        self.config.in_flight_max()
     }
 
     fn sent(&mut self, sent: &Sent<'_>) {
@@ -310,6 +352,13 @@ fn end(
             Some(RetryTime::at_least(promised, not_before, now))
         }
     })
+}
+
+/// Returns the factor by which a node is wrong about the time that each replica takes.
+pub(super) fn speed_errors(error: f32, place: &Place) -> Vec<f32> {
+    let mut rng = fastrand::Rng::with_seed(mix(place.seed, 0x7370_6565));
+    let widest = (1.0 + error).ln();
+    (0..place.replicas).map(|_| (widest * (2.0 * rng.f32() - 1.0)).exp()).collect()
 }
 
 /// Returns the identity of a replica, equal on all nodes.

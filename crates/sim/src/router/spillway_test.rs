@@ -8,6 +8,7 @@ use spillway_types::{
     BlockHashes, Deadline, Inquiry, ModelName, Reading, RegionName, Residency, Signals,
 };
 
+use crate::router::spillway::speed_errors;
 use crate::router::{
     Ask, Place, Queue, RegionSight, ReplicaSight, Router, RouterVerdict, Sight, Truth,
 };
@@ -74,6 +75,7 @@ impl Case {
                 signals: Signals { queued: idle, running: idle, ..Signals::UNKNOWN },
                 rtt_ms: 0.0,
                 is_away: false,
+                places: crate::router::Places::default(),
             },
             start,
             rng: fastrand::Rng::with_seed(1),
@@ -146,4 +148,14 @@ fn a_region_that_may_not_serve_a_request_does_not() {
     let here = case.decide(2, 0, &[other], &["region-0"]);
     assert_eq!(std::mem::discriminant(&here), kind);
     assert!(matches!(case.decide(3, 0, &[other], &["region-2"]), RouterVerdict::Shed(_)));
+}
+
+#[test]
+fn wrong_speeds_are_wrong_by_the_same_factor_both_ways_and_stay_so() {
+    let place = Place { replicas: 1_000, ..place() };
+    let wrong = speed_errors(1.0, &place);
+    assert!(wrong.iter().all(|factor| (0.5..=2.0).contains(factor)));
+    assert!(wrong.iter().any(|factor| *factor < 0.55) && wrong.iter().any(|factor| *factor > 1.8));
+    assert_eq!(wrong, speed_errors(1.0, &place));
+    assert!(speed_errors(0.0, &place).iter().all(|factor| *factor == 1.0));
 }

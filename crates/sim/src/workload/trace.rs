@@ -9,6 +9,9 @@ use crate::{Piece, Text, Time};
 /// Tokens per hash of such a trace.
 const HASH_TOKENS: u32 = 512;
 
+/// Longest step of a trace's clock in milliseconds: that of the published traces.
+const STEP_MS_MAX: f64 = 3_000.0;
+
 /// Options for playing a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceOptions {
@@ -22,7 +25,7 @@ pub struct TraceOptions {
     /// Longest prompt in tokens; requests with longer ones are left out, since the engine could not
     /// take them.
     pub prompt_tokens_max: u32,
-    /// Seed by which requests are dealt to the regions.
+    /// Seed by which requests are dealt to the regions, and to moments between two timestamps.
     pub seed: u64,
 }
 
@@ -60,22 +63,43 @@ struct Record {
 /// Reads the requests of a trace: one JSON object a line with `timestamp` (ms), `input_length`,
 /// `output_length` (tokens) and `hash_ids`.
 ///
+/// The clock of the published traces goes by steps of 3 s, with ten requests each. Requests with one
+/// timestamp come at random moments until the next one: at the very same moment no two gateways
+/// could know of each other's.
+///
 /// # Errors
 ///
 /// Returns an error if a line is not such an object.
 pub fn read_trace(text: &str, options: &TraceOptions) -> Result<Vec<Session>, TraceError> {
-    let mut sessions = Vec::new();
+    let mut records = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        if sessions.len() >= options.requests_max {
+        if records.len() >= options.requests_max {
             break;
         }
         let record: Record = serde_json::from_str(line)
             .map_err(|source| TraceError::Json { line: index + 1, source })?;
         if record.input_length > 0 && record.input_length <= options.prompt_tokens_max {
-            sessions.push(session(&record, index as u64, options));
+            records.push((index as u64, record));
         }
     }
-    Ok(sessions)
+    spread(&mut records, options.seed);
+    Ok(records.iter().map(|(number, record)| session(record, *number, options)).collect())
+}
+
+/// Spreads requests with the same timestamp over the time until the next timestamp.
+fn spread(records: &mut [(u64, Record)], seed: u64) {
+    let mut rng = fastrand::Rng::with_seed(mix(10, seed));
+    let mut steps = records.chunk_by_mut(|a, b| a.1.timestamp == b.1.timestamp).peekable();
+    while let Some(step) = steps.next() {
+        let next_ms = steps.peek().map(|next| next[0].1.timestamp);
+        let step_ms = next_ms.map_or(0.0, |next_ms| next_ms - step[0].1.timestamp);
+        let step_ms = step_ms.clamp(0.0, STEP_MS_MAX);
+        // A request of its own came when the trace says.
+        let is_shared = step.len() > 1;
+        for (_, record) in step.iter_mut().filter(|_| is_shared) {
+            record.timestamp += rng.f64() * step_ms;
+        }
+    }
 }
 
 fn session(record: &Record, number: u64, options: &TraceOptions) -> Session {
@@ -129,6 +153,29 @@ mod tests {
         let [a, b] = [0, 1].map(|at| sessions[at].turns[0].prompt.engine_chain());
         assert_eq!(a.iter().zip(&b).take_while(|(a, b)| a == b).count(), 64);
         assert_eq!(sessions[0].turns[0].prompt.tokens(), 1_400);
+    }
+
+    #[test]
+    fn requests_of_one_timestamp_come_apart_before_the_next_timestamp() {
+        let line = |at: u32| {
+            format!(
+                r#"{{"timestamp": {at}, "input_length": 9, "output_length": 1, "hash_ids": [1]}}"#
+            )
+        };
+        let text = [0, 0, 0, 3_000, 9_000, 9_000, 19_000].map(line).join("\n");
+        let starts = |seed| -> Vec<u64> {
+            let options = TraceOptions { speed: 1.0, seed, ..OPTIONS };
+            let sessions = read_trace(&text, &options).unwrap();
+            sessions.iter().map(|one| one.start.0 / 1_000).collect()
+        };
+        let all = starts(1);
+        let mut first = all[..3].to_vec();
+        first.sort_unstable();
+        first.dedup();
+        assert!(first.len() == 3 && first.iter().all(|&at| at < 3_000), "{all:?}");
+        assert_eq!((all[3], all[6]), (3_000, 19_000), "others stay");
+        assert!(all[4..6].iter().all(|at| (9_000..12_000).contains(at)), "{all:?}");
+        assert!(all == starts(1) && all != starts(2));
     }
 
     #[test]

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spillway_prefix::HotTrie;
+use spillway_pulse::{Pulse, PulseConfig, PulseMember};
 use spillway_types::ModelName;
 
-use super::heard::Heard;
+use super::datagrams::Network;
 use super::node::{Names, SimNode};
 use super::replica::SimReplica;
 use super::{Average, Group, Region, World, WorldConfig, WorldEvent};
-use crate::router::{Place, Router};
+use crate::router::{Place, Router, region_name};
 use crate::text::mix;
 use crate::{Agenda, Session, Time};
 
@@ -25,6 +26,8 @@ impl World {
         let mut rng = fastrand::Rng::with_seed(config.seed);
         let (regions, replicas) = regions(&config);
         let believed_rtt_ms = believed_rtt_ms(&config);
+        let members = members(&config);
+        let mut spread = fastrand::Rng::with_seed(mix(config.seed, 0x7075_6C73));
         let (mut nodes, mut groups) = (Vec::new(), Vec::new());
         for (number, (region, served)) in stands(&config).into_iter().enumerate() {
             let mut group = group((region, served), &regions);
@@ -39,7 +42,11 @@ impl World {
                     seed: rng.u64(..),
                 };
                 let made = router(&place);
-                let mut node = SimNode::new(number, made, &place, rng.u64(..));
+                let dice = fastrand::Rng::with_seed(spread.u64(..));
+                let me: PulseMember = members[nodes.len()].clone();
+                let mut pulse = Pulse::new(me, 1, PulseConfig::default(), dice, config.origin);
+                pulse.set_members(&members, config.origin);
+                let mut node = SimNode::new(number, made, (&place, pulse), rng.u64(..));
                 for (replica, &home) in node.replicas.iter_mut().zip(&*group.homes) {
                     replica.rtt_ms = believed_rtt_ms[region][home];
                 }
@@ -48,8 +55,9 @@ impl World {
             group.nodes = first..nodes.len();
             groups.push(group);
         }
-        Self {
+        let mut world = Self {
             agenda: agenda(&config, &sessions, groups.len()),
+            network: Network::new(members, (0..regions.len()).map(region_name).collect()),
             believed_rtt_ms,
             luck: fastrand::Rng::with_seed(mix(config.seed, 0x6C6F_7374)),
             ended_turns: vec![0; sessions.len()],
@@ -68,8 +76,21 @@ impl World {
             nodes,
             replicas,
             rng,
-        }
+        };
+        world.begin_gossip();
+        world.begin_limits();
+        world
     }
+}
+
+/// Returns all nodes, by their numbers. The first node of a region has the first name there, too.
+fn members(config: &WorldConfig) -> Vec<PulseMember> {
+    let regions = stands(config).into_iter();
+    let nodes = regions.flat_map(|(region, _)| vec![region; config.regions[region].nodes]);
+    let name = |(at, region): (usize, usize)| {
+        PulseMember::new(format!("node-{at:06}"), region_name(region))
+    };
+    nodes.enumerate().map(name).collect()
 }
 
 fn regions(config: &WorldConfig) -> (Vec<Region>, Vec<SimReplica>) {
@@ -107,7 +128,6 @@ fn group((region, served): (usize, Vec<usize>), regions: &[Region]) -> Group {
         names: Names::new(homes.len()),
         homes,
         served,
-        heard: vec![Heard::default(); regions.len()],
     }
 }
 

@@ -89,7 +89,8 @@ fn what_is_on_its_way_to_a_far_replica_is_not_in_its_report() {
 #[test]
 fn central_nodes_serve_all_clients_with_any_policy_however_bad_their_news_are() {
     let news = News { lost: 0.3, rtt_error: 0.5, ..News::default() };
-    let world = WorldConfig { central: Some(1), news, ..config(&[(0, 2), (3, 2), (0, 1)]) };
+    let world = config(&[(0, 2), (3, 2), (0, 1)]);
+    let world = WorldConfig { central: Some(1), news, end_s: 45.0, ..world };
     let asked =
         |at: u32| session(f64::from(at) * 0.2, at as usize % 3, &[(u64::from(at % 7), 800)]);
     for &policy in Policy::ALL {

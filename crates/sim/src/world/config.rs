@@ -31,10 +31,21 @@ pub struct WorldConfig {
     pub slow: Vec<(usize, f64)>,
     /// Faults, in any order.
     pub faults: Vec<Fault>,
+    /// Settings that the operator of this world gives Spillway.
+    pub operator: Operator,
     /// Seed of all random choices.
     pub seed: u64,
     /// Moment that stands for time 0 where code takes an `Instant`; results don't depend on it.
     pub origin: Instant,
+}
+
+/// Settings that an operator who knows the replicas and what clients want gives Spillway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Operator {
+    /// Objective of the route in milliseconds to the first token; `None` for none.
+    pub slo_ms: Option<u32>,
+    /// Most requests in flight at a replica; `None` for the default.
+    pub connections_max: Option<u32>,
 }
 
 /// Size of a region.
@@ -62,11 +73,15 @@ pub struct News {
     pub agree_ms: f64,
     /// One-way milliseconds from a node to a replica of its region.
     pub hop_ms: f64,
-    /// Share of the reports of regions, and of what neighbours tell, that never arrives, 0 to 1.
+    /// Share of the datagrams of gossip, and of what neighbours tell, that never arrives, 0 to 1.
     pub lost: f64,
+    /// Share by which a datagram of gossip is longer on its way at most, by chance.
+    pub jitter: f64,
     /// Error of the round-trip times that nodes believe: each is off by a factor from `1 / (1 + e)`
     /// to `1 + e`, which stays the same for the run.
     pub rtt_error: f64,
+    /// Error of the speeds of replicas that nodes learn, as [`News::rtt_error`].
+    pub speed_error: f64,
 }
 
 impl Default for News {
@@ -78,7 +93,9 @@ impl Default for News {
             agree_ms: 300.0,
             hop_ms: 0.25,
             lost: 0.0,
+            jitter: 0.2,
             rtt_error: 0.0,
+            speed_error: 0.0,
         }
     }
 }

@@ -94,7 +94,7 @@ impl World {
             engine_chain: &asked.engine_chain,
             chain: asked.chain().as_slice(),
         };
-        let own = node.own_report(now);
+        let (own, node_count) = (node.own_report(now), node.report.nodes);
         let SimNode { router, rng, replicas, guests, queue, .. } = node;
         let sight = Sight {
             now: instant,
@@ -103,7 +103,7 @@ impl World {
             others: &others,
             own,
             queue,
-            nodes: u32::try_from(group.nodes.len()).unwrap_or(u32::MAX),
+            nodes: node_count,
             guests: *guests,
             truth: &truth,
         };
@@ -135,7 +135,9 @@ impl World {
         match again.filter(|again| *again < gives_up) {
             Some(again) => {
                 self.nodes[node].router.left(request);
-                self.requests[request].returns += 1;
+                let asked = &mut self.requests[request];
+                asked.returns += 1;
+                asked.asked_again_ms = again.ms_since(asked.arrived);
                 let attempt = self.requests[request].attempt;
                 self.agenda.put(again, WorldEvent::Again { request, attempt });
             }

@@ -38,6 +38,10 @@ impl Witnessed {
 }
 
 impl Router for Witnessed {
+    fn in_flight_max(&self) -> Option<u32> {
+        self.router.in_flight_max()
+    }
+
     fn decide(
         &mut self,
         ask: &Ask<'_>,
@@ -168,4 +172,16 @@ fn who_is_turned_away_comes_again_when_told_to_and_can_be_served() {
         served += usize::from(diary.iter().any(|one| is_served(&one)));
     }
     assert!(served > 0, "nobody came again in time");
+}
+
+#[test]
+fn a_request_waits_in_its_node_while_all_places_are_taken() {
+    let world = config(&[(1, 1)]);
+    let sessions = || (0..6).map(|at| session(1.0, 0, &[(at, 500)])).collect();
+    let waited = |router: RouterConfig| run(&world, router, sessions(), false).0.waited_share;
+    assert!(waited(predicted()) < 0.01, "{}", waited(predicted()));
+    let few = RouterConfig { connections_max: Some(2), ..predicted() };
+    assert!((waited(few) - 4.0 / 6.0).abs() < 0.01, "{}", waited(few));
+    let unlimited = RouterConfig { limits: false, ..few };
+    assert!(waited(unlimited) < 0.01, "{}", waited(unlimited));
 }

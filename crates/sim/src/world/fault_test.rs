@@ -51,7 +51,7 @@ fn what_is_under_way_over_a_path_fails_when_it_is_cut() {
         assert!(replying.first_token_ms.is_some());
         // 20 ms on the way, and 50 until the break is seen; then it is served at home.
         came_after(&going, 70.0);
-        // Nobody knows yet, 850 ms after the last report was heard: there and not back.
+        // Nobody knows yet, 800 ms after the last datagram was heard: there and not back.
         came_after(&unseen, 100.0);
         came_after(&known, 0.0);
         assert!(![going, unseen, known].iter().any(|record| record.is_forwarded));
@@ -75,10 +75,11 @@ fn regions_are_out_of_reach_while_nothing_gets_through_in_either_direction() {
             let Seen::Sight { others, .. } = &note.seen else { continue };
             let is_known = others[0].report.is_some();
             match note.now_ms {
-                // 900 ms after the last report was heard, the word that nothing is heard comes 50 ms
-                // later than the own silence.
-                0..100 | 10_800..11_100 | 20_000..20_200 => {}
-                11_100..20_000 => assert!(!is_known, "{kind:?}: {note:?}"),
+                // 900 ms after the last datagram was heard; the word that nothing is heard comes with
+                // the next one of the other side, and takes 50 to 60 ms. A region is in reach once
+                // it says that it hears this one.
+                0..400 | 10_800..11_200 | 20_000..20_400 => {}
+                11_200..20_000 => assert!(!is_known, "{kind:?}: {note:?}"),
                 _ => assert!(is_known, "{kind:?}: {note:?}"),
             }
         }
@@ -97,7 +98,7 @@ fn a_slow_path_takes_longer_and_nodes_measure_it() {
         let is_slow = (10_000..20_000).contains(&note.now_ms);
         assert_eq!(others[0].rtt_ms, if is_slow { 1_000.0 } else { 100.0 });
         // Slow reports are reports.
-        assert!(others[0].report.is_some() || note.now_ms < 100, "{note:?}");
+        assert!(others[0].report.is_some() || note.now_ms < 400, "{note:?}");
     }
 }
 
@@ -215,7 +216,8 @@ fn no_request_is_lost_in_a_world_where_everything_breaks() {
         Fault { begin_s, end_s: begin_s + 8.0, kind }
     };
     let faults = kinds.into_iter().enumerate().map(fault).collect();
-    let world = WorldConfig { faults, patience_s: 3.0, ..config(&[(2, 2), (1, 2), (2, 1)]) };
+    let world = config(&[(2, 2), (1, 2), (2, 1)]);
+    let world = WorldConfig { faults, patience_s: 3.0, end_s: 45.0, ..world };
     let asked = |at: u32| {
         let prompts = [(u64::from(at % 5), 900), (u64::from(at % 5), 1_200)];
         session(f64::from(at) * 0.07, at as usize % 3, &prompts)

@@ -174,6 +174,7 @@ impl World {
             is_forwarded: request.inquiry.hop > 0 || is_away,
             fate: request.fate,
             returns: request.returns,
+            asked_again_ms: request.asked_again_ms,
         }
     }
 

@@ -1,22 +1,28 @@
 //! Periodic news: nodes learn of their region and of other regions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use spillway_prefix::HotView;
 use spillway_types::{Reading, Signals};
 
 use crate::Time;
-use crate::router::{ReplicaSight, region_name};
-use crate::world::heard::{Report, silence_us};
-use crate::world::node::{Elsewhere, RegionNews};
+use crate::router::region_name;
+use crate::text::mix;
+use crate::world::gossip::KnownRegion;
 use crate::world::{World, WorldEvent};
 
 /// Milliseconds between looks where everything is known at once: waiting requests are called.
 const LOOK_MS: f64 = 100.0;
 
+/// Microseconds between two measurements of a node's own load, as in the gateway.
+const TICK_US: u64 = 50_000;
+
+/// Microseconds between two counts of a node's own requests, as in the gateway.
+const COUNT_US: u64 = 10_000;
+
 impl World {
-    /// Lets the nodes of a group look at their replicas, report to the other regions, and call
-    /// their waiting requests.
+    /// Lets the nodes of a group look at their replicas.
     pub(super) fn look(&mut self, group: usize) {
         let next = self.now.after_us(self.look_us());
         self.agenda.put(next, WorldEvent::Look { group });
@@ -25,15 +31,77 @@ impl World {
         }
         for node in self.groups[group].nodes.clone() {
             self.look_at_replicas(node);
-            self.sum_up(node);
         }
-        self.report(group);
         for served in 0..self.groups[group].served.len() {
             self.count_kv(self.groups[group].served[served]);
         }
-        for node in self.groups[group].nodes.clone() {
-            self.wake(node);
+        // A node that has nobody to speak with does not tick.
+        if self.nodes.len() == 1 {
+            self.sum_up(0);
+            self.wake(0);
         }
+    }
+
+    /// Adds the first measurements of all nodes. A node that is alone has nobody to speak with.
+    pub(super) fn begin_gossip(&mut self) {
+        // Nodes don't measure in step with each other.
+        let mut spread = fastrand::Rng::with_seed(mix(self.config.seed, 0x7469_636B));
+        for node in (0..self.nodes.len()).filter(|_| self.nodes.len() > 1) {
+            let at = Time(spread.u64(0..TICK_US));
+            self.agenda.put(at, WorldEvent::Tick { node });
+            if self.has_siblings(node) {
+                self.agenda.put(at, WorldEvent::Count { node });
+            }
+        }
+    }
+
+    fn has_siblings(&self, node: usize) -> bool {
+        self.groups[self.nodes[node].group].nodes.len() > 1
+    }
+
+    /// Lets a node measure its load and tell others of it.
+    pub(super) fn tick(&mut self, node: usize) {
+        self.agenda.put(self.now.after_us(TICK_US), WorldEvent::Tick { node });
+        if self.is_region_lost(self.region_of(node)) {
+            return;
+        }
+        self.publish(node);
+        let instant = self.instant();
+        self.nodes[node].gossip.pulse.handle_timeout(instant);
+        self.settle_gossip(node);
+    }
+
+    /// Lets a node that has siblings count its requests, and those that they told of.
+    pub(super) fn count(&mut self, node: usize) {
+        self.agenda.put(self.now.after_us(COUNT_US), WorldEvent::Count { node });
+        if !self.is_region_lost(self.region_of(node)) {
+            let names = &self.groups[self.nodes[node].group].names;
+            self.nodes[node].count(names);
+            self.settle_gossip(node);
+        }
+    }
+
+    /// Measures a node's own load, reads what it was told of others, and calls its waiting
+    /// requests.
+    pub(super) fn publish(&mut self, node: usize) {
+        self.sum_up(node);
+        let (now, instant, home) = (self.now, self.instant(), self.region_of(node));
+        let names = &self.groups[self.nodes[node].group].names;
+        let load = self.nodes[node].own_load(names, self.has_siblings(node));
+        self.nodes[node].gossip.pulse.set_load(instant, &load);
+        for region in (0..self.regions.len()).filter(|&region| region != home) {
+            let way = Duration::from_micros((self.seen_rtt_ms(home, region) * 500.0) as u64);
+            let node = &mut self.nodes[node];
+            let about = (&self.network.regions[region], &self.model);
+            let known = node.gossip.report(about, way, instant).map(|(load, age)| {
+                let history = &node.forwarded[region].history;
+                let (sent, ended) = history.known_to_report(instant, age, way);
+                let (age_ms, counts) = (age.as_secs_f32() * 1e3, node.gossip.counts_of(region));
+                KnownRegion { load, age_ms, read: now, sent, ended, counts }
+            });
+            node.gossip.regions[region] = known;
+        }
+        self.wake(node);
     }
 
     /// Updates the knowledge of a node just before it decides, if everything is known at once.
@@ -58,7 +126,8 @@ impl World {
                 let group = &self.groups[self.nodes[node].group];
                 let way_us = self.way_us(group.homes[at], group.region);
                 let due = self.now.after_us(period_us + way_us);
-                self.nodes[node].look(self.now, at, (due, signals));
+                let now = (self.now, self.instant());
+                self.nodes[node].look(now, at, (due, signals));
             } else {
                 self.nodes[node].replicas[at].signals = signals;
             }
@@ -92,28 +161,9 @@ impl World {
     }
 
     fn sum_up(&mut self, node: usize) {
-        let group = &self.groups[self.nodes[node].group];
-        let others: Vec<usize> = group.nodes.clone().filter(|&other| other != node).collect();
-        let elsewhere: Vec<Elsewhere> = (0..group.replicas.len())
-            .map(|at| {
-                let told = others.iter().map(|&other| &self.nodes[other].replicas[at]);
-                told.fold(Elsewhere::default(), |sum, told| Elsewhere {
-                    in_flight: sum.in_flight + told.in_flight,
-                    pending_tokens: sum.pending_tokens + told.pending_tokens,
-                })
-            })
-            .collect();
-        let told: Vec<(u32, Option<f32>)> = others
-            .iter()
-            .map(|&other| {
-                let other = &self.nodes[other];
-                let waits = u32::try_from(other.queue.len()).unwrap_or(u32::MAX);
-                (waits, other.report.own_rate_per_s)
-            })
-            .collect();
         let instant = self.instant();
         let names = &self.groups[self.nodes[node].group].names;
-        self.nodes[node].sum_up((self.now, instant), names, &elsewhere, &told);
+        self.nodes[node].sum_up((self.now, instant), names);
     }
 
     fn count_kv(&mut self, region: usize) {
@@ -125,50 +175,10 @@ impl World {
         }
     }
 
-    /// Sends the report of the group's first node to the other regions.
-    fn report(&mut self, group: usize) {
-        let (news, made) = (self.news(group), self.now);
-        let from = self.groups[group].region;
-        let silence_us = self.silence_us();
-        for to in (0..self.groups.len()).filter(|&to| to != group) {
-            let region = self.groups[to].region;
-            if !self.is_lost() && !self.is_cut(from, region) {
-                let arrives = self.now.after_us(self.way_us(from, region));
-                // Before the first report of all there is nobody who could be missed.
-                let heard = &self.groups[group].heard[region];
-                let hears = heard.last(made).is_none() || heard.is_heard(made, silence_us);
-                let report = Report { news, made, arrives, hears };
-                self.groups[to].heard[from].send(report, made);
-            }
-        }
-    }
-
-    /// Returns the microseconds after which a silent region is asked no more.
-    pub(super) fn silence_us(&self) -> u64 {
-        silence_us(self.look_us() as f64 / 1e3)
-    }
-
     /// Returns true if a node knows that a region can't be reached.
     pub(super) fn is_unconnected(&self, node: usize, region: usize) -> bool {
-        let heard = &self.groups[self.nodes[node].group].heard[region];
         self.is_broken(self.region_of(node), region)
-            && heard.reached(self.now, self.silence_us()).is_none()
-    }
-
-    fn news(&self, group: usize) -> RegionNews {
-        let nodes = &self.nodes[self.groups[group].nodes.clone()];
-        // A region without nodes has nothing to say.
-        let Some(speaker) = nodes.first() else { return RegionNews::default() };
-        let here = || speaker.replicas.iter().filter(|replica| !replica.is_away);
-        let queued = |replica: &ReplicaSight| replica.signals.queued.value;
-        let held: f32 = here().map(|replica| replica.signals.kv_use.value).sum();
-        let waits: usize = nodes.iter().map(|node| node.queue.len()).sum();
-        RegionNews {
-            load: speaker.report.load,
-            available: here().filter(|replica| queued(replica) < 1.0).count() as u32,
-            waiting: waits as u32 + here().map(queued).sum::<f32>() as u32,
-            kv_use: held / here().count().max(1) as f32,
-        }
+            && self.nodes[node].gossip.regions[region].is_none()
     }
 
     /// Lets the group's first node propose the changes in its caches.
@@ -198,11 +208,6 @@ impl World {
         for node in &mut self.nodes {
             node.router.hot_changed(&view);
         }
-    }
-
-    /// Returns the milliseconds since a report was made.
-    pub(super) fn age_ms(&self, made: Time) -> f32 {
-        self.now.ms_since(made) as f32
     }
 }
 

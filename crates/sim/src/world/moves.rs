@@ -8,8 +8,7 @@ use spillway_journey::{Event as Outcome, RegionFailure, StatusClass};
 use spillway_route::RegionReport;
 use spillway_types::{BlockHashes, Deadline, Inquiry, Residency};
 
-use super::heard::Report;
-use super::node::RegionNews;
+use super::gossip::{KnownRegion, RegionCounts};
 use super::record::Fate;
 use super::replica::SimReplica;
 use super::request::{Placed, Request, RequestState, Station};
@@ -72,6 +71,7 @@ impl World {
             is_answered: false,
             attempt: 0,
             returns: 0,
+            asked_again_ms: 0.0,
             fate: Fate::Open,
             waited: false,
         });
@@ -104,33 +104,24 @@ impl World {
             return Vec::new();
         }
         let home = self.region_of(node);
-        let instant = self.config.origin + self.now.since_start();
-        let (now, silence_us) = (self.now, self.silence_us());
         let sight = |region: usize| {
-            let rtt_ms = self.seen_rtt_ms(home, region);
-            let way = Duration::from_micros((rtt_ms * 500.0) as u64);
             let traffic = &self.nodes[node].forwarded[region];
-            let heard = self.groups[self.nodes[node].group].heard[region].reached(now, silence_us);
-            let report = heard.map(|&Report { news, made, .. }| {
-                let age = Duration::from_micros(self.now.0 - made.0);
-                let (sent, ended) = traffic.history.known_to_report(instant, age, way);
-                let since = |now: u64, then: u64| {
-                    u32::try_from(now.saturating_sub(then)).unwrap_or(u32::MAX)
-                };
-                RegionReport {
-                    load: news.load,
-                    age_ms: self.age_ms(made),
-                    sent: since(traffic.sent, sent),
-                    ended: since(traffic.ended, ended),
-                }
-            });
-            let RegionNews { available, waiting, kv_use, .. } =
-                heard.map(|report| report.news).unwrap_or_default();
+            let known = &self.nodes[node].gossip.regions[region];
+            let since =
+                |now: u64, then: u64| u32::try_from(now.saturating_sub(then)).unwrap_or(u32::MAX);
+            let report = |known: &KnownRegion| RegionReport {
+                load: known.load,
+                age_ms: known.age_ms + self.now.ms_since(known.read) as f32,
+                sent: since(traffic.sent, known.sent),
+                ended: since(traffic.ended, known.ended),
+            };
+            let RegionCounts { available, waiting, kv_use } =
+                known.map(|known| known.counts).unwrap_or_default();
             let replicas = self.regions[region].replicas.len();
             RegionSight {
                 region,
-                report,
-                rtt_ms,
+                report: known.as_ref().map(report),
+                rtt_ms: self.seen_rtt_ms(home, region),
                 replicas: u32::try_from(replicas).unwrap_or(u32::MAX),
                 available,
                 waiting,

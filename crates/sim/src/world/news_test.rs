@@ -97,7 +97,7 @@ fn reports_tell_what_a_region_has_left_and_lost_news_never_arrive() {
 fn believed_round_trip_times_are_off_by_no_more_than_the_error_and_never_change() {
     let believed = |rtt_error, seed| {
         let news = News { rtt_error, ..News::default() };
-        let world = WorldConfig { news, seed, ..config(&[(1, 1), (1, 1), (1, 1)]) };
+        let world = WorldConfig { news, seed, end_s: 10.0, ..config(&[(1, 1), (1, 1), (1, 1)]) };
         let sessions = (0..9).map(|at| session(f64::from(at), 0, &[(at as u64, 64)])).collect();
         let (_, _, notes) = listen(&world, sessions, |_, _, _| serve(0));
         let rtts = notes.iter().filter_map(|note| match &note.seen {

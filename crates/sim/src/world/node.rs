@@ -4,11 +4,16 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use spillway_health::{PeakEwma, RegionLoad, ReplicaNow, with_nodes};
+use spillway_pulse::{
+    ModelShare, NameId, OwnLoad, PeerView, Pulse, ReplicaCounts, ReplicaLoad, ReplicaSignals,
+};
 use spillway_route::{RegionReport, TrafficHistory, WaitLimits};
-use spillway_types::{ModelLoad, ModelName, ReplicaName, Signals};
+use spillway_types::{ModelLoad, ModelName, Prediction, Reading, ReplicaName, Signals};
 
+use super::found_limit::FoundLimit;
+use super::gossip::{Gossip, RegionCounts};
 use crate::Time;
-use crate::router::{Place, Queue, ReplicaSight, Router};
+use crate::router::{Place, Places, Queue, ReplicaSight, Router};
 
 /// Longest wait in a node's queue in milliseconds: less than the default, since clients here are
 /// people who wait for an answer.
@@ -24,6 +29,8 @@ pub(super) struct SimNode {
     pub(super) queue: Queue,
     /// Requests of this node at each of its replicas.
     pub(super) replicas: Vec<ReplicaSight>,
+    /// Limits of requests in flight at each replica.
+    pub(super) limits: Vec<FoundLimit>,
     /// Requests of this node that have arrived at each replica.
     pub(super) arrived: Vec<u64>,
     /// Reports of the last looks on their way, oldest first, with the moment from which they are
@@ -32,6 +39,7 @@ pub(super) struct SimNode {
     latencies: Vec<PeakEwma>,
     load: RegionLoad,
     pub(super) report: OwnReport,
+    pub(super) gossip: Gossip,
     /// Requests that this node sent to each region, and that ended there.
     pub(super) forwarded: Vec<Traffic>,
     pub(super) guests: u32,
@@ -42,23 +50,14 @@ pub(super) struct SimNode {
 pub(super) struct OwnReport {
     pub(super) load: ModelLoad,
     pub(super) at: Time,
+    pub(super) counts: RegionCounts,
+    /// Nodes of the region that are heard, and this one.
+    pub(super) nodes: u32,
     /// Requests of this node that end each second.
-    pub(super) own_rate_per_s: Option<f32>,
+    own_rate_per_s: Option<f32>,
     /// Requests that this node had sent to replicas by then, and that had ended.
     started: u64,
     ended: u64,
-}
-
-/// Report of a region to the others, as its first node sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct RegionNews {
-    pub(super) load: ModelLoad,
-    /// Replicas at which no request waits.
-    pub(super) available: u32,
-    /// Requests that wait in the region's nodes and at its replicas.
-    pub(super) waiting: u32,
-    /// Mean share of the replicas' KV caches in use.
-    pub(super) kv_use: f32,
 }
 
 /// Requests to one region.
@@ -72,17 +71,8 @@ pub(super) struct Traffic {
 /// Names by which the region's load is summed up.
 #[derive(Debug)]
 pub(super) struct Names {
-    replicas: Vec<ReplicaName>,
+    pub(super) replicas: Vec<ReplicaName>,
     model: [ModelName; 1],
-}
-
-/// Load of a region's other nodes at a replica.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Elsewhere {
-    /// Requests of the other nodes there.
-    pub(super) in_flight: u32,
-    /// Prompt tokens that the replica still has to read for the other nodes, as predicted.
-    pub(super) pending_tokens: u32,
 }
 
 impl Names {
@@ -93,7 +83,13 @@ impl Names {
 }
 
 impl SimNode {
-    pub(super) fn new(group: usize, router: Box<dyn Router>, place: &Place, seed: u64) -> Self {
+    pub(super) fn new(
+        group: usize,
+        router: Box<dyn Router>,
+        (place, pulse): (&Place, Pulse),
+        seed: u64,
+    ) -> Self {
+        let in_flight_max = router.in_flight_max().unwrap_or(u32::MAX);
         let idle = ReplicaSight {
             in_flight: 0,
             elsewhere: 0,
@@ -103,6 +99,7 @@ impl SimNode {
             signals: Signals::UNKNOWN,
             rtt_ms: 0.0,
             is_away: false,
+            places: Places { in_flight_max, ..Places::default() },
         };
         Self {
             group,
@@ -110,11 +107,13 @@ impl SimNode {
             rng: fastrand::Rng::with_seed(seed),
             queue: Queue::new(WaitLimits { wait_ms_max: WAIT_MS_MAX, ..WaitLimits::default() }),
             replicas: vec![idle; place.replicas],
+            limits: vec![FoundLimit::new(in_flight_max); place.replicas],
             arrived: vec![0; place.replicas],
             looked: vec![VecDeque::new(); place.replicas],
             latencies: vec![PeakEwma::default(); place.replicas],
             load: RegionLoad::default(),
-            report: OwnReport::default(),
+            report: OwnReport { nodes: 1, ..OwnReport::default() },
+            gossip: Gossip::new(pulse, place.regions),
             forwarded: (0..place.regions).map(|_| Traffic::default()).collect(),
             guests: 0,
         }
@@ -122,9 +121,15 @@ impl SimNode {
 
     /// Takes in a report of a replica, to be known from a later look on, and learns those due by
     /// now.
-    pub(super) fn look(&mut self, now: Time, replica: usize, (due, fresh): (Time, Signals)) {
+    pub(super) fn look(
+        &mut self,
+        (now, instant): (Time, Instant),
+        replica: usize,
+        (due, fresh): (Time, Signals),
+    ) {
         let looked = &mut self.looked[replica];
         while let Some((_, known)) = looked.pop_front_if(|(due, _)| *due <= now) {
+            self.limits[replica].reported(instant, &known);
             self.replicas[replica].signals = known;
         }
         looked.push_back((due, fresh));
@@ -138,45 +143,108 @@ impl SimNode {
         }
     }
 
-    /// Sums up the region. `elsewhere` is the load of the other nodes at each replica, `others` the
-    /// number of requests that wait in each of them and that end there per second.
-    pub(super) fn sum_up(
-        &mut self,
-        (now, instant): (Time, Instant),
-        names: &Names,
-        elsewhere: &[Elsewhere],
-        others: &[(u32, Option<f32>)],
-    ) {
-        for (replica, told) in self.replicas.iter_mut().zip(elsewhere) {
+    /// Tells the region's other nodes what this one has at each replica now, and notes what they have
+    /// told of theirs.
+    pub(super) fn count(&mut self, names: &Names) {
+        let counts = self.replicas.iter().zip(&names.replicas).map(|(replica, name)| {
+            let ReplicaSight { in_flight, pending_tokens, .. } = *replica;
+            (NameId::of_replica(name), ReplicaCounts { in_flight, pending_tokens })
+        });
+        self.gossip.pulse.set_counts(counts);
+        self.note_elsewhere(names);
+    }
+
+    fn note_elsewhere(&mut self, names: &Names) {
+        for (replica, name) in self.replicas.iter_mut().zip(&names.replicas) {
+            let told = self.gossip.pulse.elsewhere(name);
             replica.elsewhere = told.in_flight;
             replica.pending_elsewhere = told.pending_tokens;
         }
+    }
+
+    /// Sums up the region from this node's replicas and from what its other nodes told.
+    pub(super) fn sum_up(&mut self, (now, instant): (Time, Instant), names: &Names) {
+        let peers: Vec<PeerView> = self.gossip.pulse.peers(instant);
+        let live = || peers.iter().filter(|peer| peer.live);
+        self.note_elsewhere(names);
         let nows: Vec<ReplicaNow<'_>> = self
             .replicas
             .iter()
-            .enumerate()
-            .map(|(at, replica)| ReplicaNow {
-                name: &names.replicas[at],
+            .zip(&names.replicas)
+            .map(|(replica, name)| ReplicaNow {
+                name,
                 models: &names.model,
                 is_open: !replica.is_away,
                 in_flight: replica.in_flight,
                 started: replica.started,
-                in_flight_elsewhere: elsewhere[at].in_flight,
-                pending_tokens: replica.pending_tokens + elsewhere[at].pending_tokens,
-                in_flight_max: u32::MAX,
+                in_flight_elsewhere: replica.elsewhere,
+                pending_tokens: replica.pending_tokens.saturating_add(replica.pending_elsewhere),
+                in_flight_max: replica.places.known_max(),
                 signals: replica.signals,
             })
             .collect();
         let loads = self.load.update(instant, &nows);
         let own = loads.get(&names.model[0]).copied().unwrap_or_default();
-        let waits = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        let shares = || live().filter_map(|peer| peer.share(&names.model[0]));
+        let waits = self.waits();
+        let told = shares().map(|share| (share.waiting, share.rate_per_s));
         self.report = OwnReport {
-            load: with_nodes(own, waits, others.iter().copied()),
+            load: with_nodes(own, waits, told),
             at: now,
+            counts: self.counts(shares().fold(waits, |sum, share| sum + share.waiting)),
+            nodes: u32::try_from(live().count() + 1).unwrap_or(u32::MAX),
             own_rate_per_s: own.rate_per_s,
             started: self.started(),
             ended: self.ended(),
         };
+    }
+
+    /// Returns the requests that wait in this node.
+    fn waits(&self) -> u32 {
+        u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the counts of the region, in whose nodes so many requests wait.
+    fn counts(&self, waits: u32) -> RegionCounts {
+        let here = || self.replicas.iter().filter(|replica| !replica.is_away);
+        let queued = |replica: &ReplicaSight| replica.signals.queued.value;
+        let held: f32 = here().map(|replica| replica.signals.kv_use.value).sum();
+        RegionCounts {
+            available: here().filter(|replica| queued(replica) < 1.0).count() as u32,
+            waiting: waits + here().map(queued).sum::<f32>() as u32,
+            kv_use: held / here().count().max(1) as f32,
+        }
+    }
+
+    /// Returns the load in the form that gossip tells to other nodes. `has_siblings` is true if some
+    /// of them are of the own region.
+    pub(super) fn own_load(&self, names: &Names, has_siblings: bool) -> OwnLoad {
+        let waiting = self.waits();
+        let told = |reading: Reading| reading.is_known().then_some(reading.value);
+        let replica = |(name, replica): (&ReplicaName, &ReplicaSight)| {
+            let Signals { queued, running, kv_use, .. } = replica.signals;
+            let [queued, running, kv_use] = [queued, running, kv_use].map(told);
+            let load = ReplicaLoad {
+                in_flight: replica.in_flight,
+                pending_tokens: replica.pending_tokens,
+                wanted: replica.in_flight + waiting,
+                // Places are not claimed here: each node may use all of a limit.
+                limit: None,
+                signals: ReplicaSignals { queued, running, kv_use, age_ms: None },
+            };
+            (name.clone(), load)
+        };
+        let [model] = &names.model;
+        let is_served = self.replicas.iter().any(|replica| !replica.is_away);
+        let load = if is_served { self.report.load } else { ModelLoad::unserved() };
+        let share = ModelShare { waiting, rate_per_s: self.report.own_rate_per_s };
+        // Replicas are told inside the region alone.
+        let told = if has_siblings { names.replicas.as_slice() } else { &[] };
+        OwnLoad {
+            replicas: told.iter().zip(&self.replicas).map(replica).collect(),
+            shares: [(model.clone(), share)].into(),
+            models: [(model.clone(), load)].into(),
+        }
     }
 
     /// Returns the present state of the own region.
@@ -192,8 +260,10 @@ impl SimNode {
 
     /// Counts a request that goes to a replica.
     pub(super) fn send(&mut self, replica: usize, pending_tokens: u32) {
+        let limit = &mut self.limits[replica];
         let replica = &mut self.replicas[replica];
         replica.in_flight += 1;
+        limit.sent(replica.in_flight);
         replica.started += 1;
         replica.pending_tokens += pending_tokens;
     }
@@ -204,14 +274,19 @@ impl SimNode {
         replica: usize,
         pending_tokens: u32,
         (now, latency_ms): (Instant, f64),
+        prediction: Option<Prediction>,
     ) {
         self.replicas[replica].pending_tokens -= pending_tokens;
+        self.limits[replica].began(latency_ms, prediction);
         self.latencies[replica].record(now, Duration::from_secs_f64(latency_ms / 1e3));
     }
 
-    /// Counts a reply that has ended.
-    pub(super) fn end(&mut self, replica: usize) {
-        self.replicas[replica].in_flight -= 1;
+    /// Counts a request of so many tokens that has left a replica, where it was for so many
+    /// milliseconds.
+    pub(super) fn end(&mut self, replica: usize, (tokens, held_ms): (u32, f64)) {
+        let replica = &mut self.replicas[replica];
+        replica.in_flight -= 1;
+        replica.places.hold = replica.places.hold.with(tokens, held_ms as f32);
     }
 
     /// Counts requests that went to another region, and that came to an end there.

@@ -75,6 +75,18 @@ pub struct Record {
     pub fate: Fate,
     /// Times that the client was turned away with a time and came again by then.
     pub returns: u32,
+    /// Milliseconds from the first time that the client asked to the last one.
+    pub asked_again_ms: f64,
+}
+
+impl Record {
+    /// Returns the request as if its client had asked for the first time when it asked last.
+    #[must_use]
+    pub fn as_asked_last(&self) -> Self {
+        let since = |ms: Option<f64>| ms.map(|ms| ms - self.asked_again_ms);
+        let (first_token_ms, ended_ms) = (since(self.first_token_ms), since(self.ended_ms));
+        Self { first_token_ms, ended_ms, asked_again_ms: 0.0, ..*self }
+    }
 }
 
 /// Service level objective of a single request: a bound of the time to first token that grows with
@@ -138,6 +150,7 @@ mod tests {
                 is_forwarded: false,
                 fate: Fate::Answered,
                 returns: 0,
+                asked_again_ms: 0.0,
             };
             Slo::L4.is_good(&record, &engine)
         };
@@ -148,5 +161,28 @@ mod tests {
         assert!(good(1_000, Some(500.0), Some(2_999.0)));
         assert!(!good(1_000, Some(500.0), Some(3_001.0)));
         assert!(!good(1_000, Some(500.0), None) && !good(1_000, None, None));
+    }
+
+    #[test]
+    fn who_came_again_when_told_to_waits_from_then_on() {
+        let engine = EngineConfig::from_profile(Profile::L4);
+        let late = Record {
+            region: 0,
+            served_by: Some(0),
+            arrived_s: 0.0,
+            first_token_ms: Some(9_900.0),
+            ended_ms: Some(10_900.0),
+            prompt_tokens: 100,
+            cached_tokens: 0,
+            reply_tokens: 11,
+            is_forwarded: false,
+            fate: Fate::Answered,
+            returns: 1,
+            asked_again_ms: 9_000.0,
+        };
+        assert!(!Slo::L4.is_good(&late, &engine));
+        assert!(Slo::L4.is_good(&late.as_asked_last(), &engine));
+        let never = Record { first_token_ms: None, ended_ms: None, ..late };
+        assert!(!Slo::L4.is_good(&never.as_asked_last(), &engine));
     }
 }

@@ -5,7 +5,7 @@ use spillway_journey::{Event as Outcome, StatusClass};
 use super::record::Fate;
 use super::request::{Placed, Request, RequestState, Station};
 use super::{World, WorldEvent};
-use crate::router::{Ended, Replied};
+use crate::router::{Ended, Replied, queue_tokens};
 use crate::text::router_chain;
 
 impl World {
@@ -20,7 +20,7 @@ impl World {
         let first_replica = self.groups[node.group].replicas.start;
         let latency_ms = now.ms_since(placed.sent);
         let seen = (instant, latency_ms);
-        node.begin(placed.replica - first_replica, placed.pending_tokens, seen);
+        node.begin(placed.replica - first_replica, placed.pending_tokens, seen, placed.prediction);
         node.router.replied(&Replied {
             request: number,
             replica: placed.replica - first_replica,
@@ -147,8 +147,9 @@ impl World {
         // A reply that began took its prompt off the account already.
         if placed.first_token.is_none() {
             node.replicas[replica].pending_tokens -= placed.pending_tokens;
+            node.limits[replica].settled();
         }
-        node.end(replica);
+        node.end(replica, (queue_tokens(&request.inquiry), self.now.ms_since(placed.sent)));
         if request.inquiry.hop > 0 {
             node.guests -= 1;
         }

@@ -51,6 +51,8 @@ pub(super) struct Request {
     pub(super) attempt: u32,
     /// Times that the client came again when it had been told to.
     pub(super) returns: u32,
+    /// Milliseconds from the arrival to the last time that the client asked.
+    pub(super) asked_again_ms: f64,
     /// How the request ended.
     pub(super) fate: Fate,
     /// True if the request waited in a node.

@@ -29,6 +29,7 @@ pub(super) fn config(regions: &[(usize, usize)]) -> WorldConfig {
         end_s: 100.0,
         slow: Vec::new(),
         faults: Vec::new(),
+        operator: crate::Operator::default(),
         seed: 1,
         origin: Instant::now(),
     }

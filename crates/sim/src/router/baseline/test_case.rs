@@ -85,6 +85,7 @@ impl Case {
             signals,
             rtt_ms: 0.0,
             is_away: false,
+            places: crate::router::Places::default(),
         };
         #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
         let start = Instant::now();
