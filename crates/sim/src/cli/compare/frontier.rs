@@ -114,8 +114,7 @@ pub(super) fn about(points: &[Point]) -> String {
          ${EGRESS_DOLLARS_PER_GB} ([price list](https://aws.amazon.com/ec2/pricing/on-demand/)). \
          Baselines are the best by p95. `frontier` marks the points that no other beats: none is as \
          cheap and faster, or as fast and cheaper. Gateways are not counted. Egress is {most:.3} % \
-         of the cost at most, with 4 bytes a token; a stream of events with 300 bytes a token would \
-         have up to 75 times as much.\n\n![Cost against p95](frontier.svg)"
+         of the cost at most, with 4 bytes a token; streams of events are larger.\n\n![Cost against p95](frontier.svg)"
     )
 }
 
