@@ -29,7 +29,7 @@ pub(crate) struct Cli {
 impl Cli {
     /// Returns the log filter.
     pub(crate) fn log(&self) -> &str {
-        // The demo draws over its own lines, and usual log lines would tear its table.
+        // The demo loses a region on purpose: its nodes' usual log lines would bury its own.
         let usual = if matches!(self.command, CliCommand::Demo(_)) { "warn" } else { "info" };
         self.log.as_deref().unwrap_or(usual)
     }
@@ -215,10 +215,10 @@ pub(crate) struct DemoArgs {
     /// Ends after the summary instead of leaving the nodes up.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Prints the summary as one JSON object, and no table.
+    /// Prints JSON lines: a `phase` at the begin of each, a `tick` each second, then the `summary`.
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long all phases last together, about.
+    /// How long all phases last together, about, in seconds: 20 to 3600.
     #[arg(long, default_value_t = 45, value_parser = clap::value_parser!(u64).range(20..=3600))]
     pub(crate) seconds: u64,
     /// Where the first region's node listens, the others on the ports behind it; where one is taken,

@@ -35,9 +35,8 @@ const EXIT_CONFIG: u8 = 64;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let format = if cli.log_json { logs::Format::Json } else { logs::Format::Text };
-    if let Err(error) = logs::install(cli.log(), format) {
-        output::error(&error.into());
+    if let Err(error) = install_log(&cli) {
+        output::error(&error);
         return ExitCode::from(EXIT_CONFIG);
     }
     let result = match cli.command {
@@ -65,6 +64,19 @@ fn main() -> ExitCode {
             ExitCode::from(if is_of_config(&error) { EXIT_CONFIG } else { 1 })
         }
     }
+}
+
+fn install_log(cli: &Cli) -> anyhow::Result<()> {
+    let format = if cli.log_json { logs::Format::Json } else { logs::Format::Text };
+    let file = match &cli.command {
+        CliCommand::Demo(args) => demo::log_file(args)?,
+        _ => None,
+    };
+    match file {
+        Some(file) => logs::install_in(file, cli.log(), format)?,
+        None => logs::install(cli.log(), format)?,
+    }
+    Ok(())
 }
 
 /// Returns true if the error is in the config or in a file that it names.

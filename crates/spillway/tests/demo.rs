@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Shortest time that the command line takes, in seconds.
 const SECONDS: &str = "20";
@@ -23,9 +23,19 @@ fn it_loses_nothing_and_survives_a_region() {
         .expect("it starts");
     let (text, log) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "{}\n{text}\n{log}", run.status);
-    assert_eq!(text.trim_end().lines().count(), 1, "one object and nothing else: {text}");
-    let report: Value = serde_json::from_str(&text).expect("JSON");
-    let at = |path: &str| number(&report, path);
+    let events: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let named = |name: &str| events.iter().filter(|line| line["event"] == name).count();
+    assert_eq!([named("phase"), named("summary")], [3, 1], "{text}");
+    assert!(named("tick") >= 9, "too few lines in three phases of five seconds: {text}");
+    let ticks = events.iter().filter(|line| line["event"] == "tick");
+    assert!(ticks.clone().any(|tick| tick["flows"] != json!([])), "no flow was seen: {text}");
+    assert!(
+        ticks.clone().any(|tick| tick["regions"][2]["is_up"] == false),
+        "none was lost: {text}"
+    );
+    let report = events.last().expect("a summary");
+    let at = |path: &str| number(report, path);
 
     // Figures depend on the machine; these checks hold at any speed.
     assert!(at("/seconds") > 0.0 && at("/lag_p99_ms") >= 0.0);

@@ -1,8 +1,11 @@
 //! Log set-up: `tracing` to standard error, as text or JSON.
 
+use std::fs::File;
 use std::io::IsTerminal;
+use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 /// Form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,14 +44,29 @@ const QUIET: &str = "openraft=error,hickory_proto=error";
 /// # Errors
 /// Returns an error if the filter does not parse, or a logger is installed already.
 pub fn install(filter: &str, format: Format) -> Result<(), LogError> {
+    install_to(filter, format, std::io::stderr, std::io::stderr().is_terminal())
+}
+
+/// Sends logs to a file, without colours, for programs that have the terminal to themselves.
+///
+/// # Errors
+/// Returns an error as [`install`] does.
+pub fn install_in(file: File, filter: &str, format: Format) -> Result<(), LogError> {
+    install_to(filter, format, Mutex::new(file), false)
+}
+
+fn install_to<W>(filter: &str, format: Format, writer: W, in_colour: bool) -> Result<(), LogError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     // The filter stands last, so that it replaces these levels if it names the same libraries.
     let quieted = format!("{QUIET},{filter}");
     let filter_parsed = EnvFilter::try_new(quieted)
         .map_err(|source| LogError::Filter { filter: filter.to_owned(), source })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter_parsed)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
+        .with_ansi(in_colour)
+        .with_writer(writer);
     match format {
         Format::Text => builder.try_init(),
         Format::Json => builder.json().try_init(),

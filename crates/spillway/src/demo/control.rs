@@ -68,9 +68,9 @@ pub(crate) async fn show(world: &DemoWorld) -> Result<Control> {
 impl Control {
     pub(crate) fn text(&self) -> String {
         format!(
-            "\nAgreed on by {} voters: {} leads in term {}, {} entries applied.\n\
-             {} was drained by an order at {}: committed after {:.0} ms, no region sent anything \
-             more there after {:.0} ms; and taken back.",
+            "{} voters agree: {} leads in term {}, {} entries applied.\n\
+             {} was drained by an order at {}: committed after {:.0} ms,\n\
+             effective in all regions after {:.0} ms; and taken back.\n",
             self.voters,
             self.leader,
             self.term,

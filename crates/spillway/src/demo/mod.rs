@@ -4,17 +4,23 @@
 
 mod client;
 mod control;
+mod panel;
 mod region;
 mod report;
 mod sample;
+mod screen;
+mod snapshot;
 mod stage;
-mod table;
+mod view;
 mod workload;
 mod world;
 
+use std::fs::File;
+use std::io::{IsTerminal, stderr, stdout};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::DemoArgs;
@@ -22,7 +28,7 @@ use crate::output;
 use region::DemoRegion;
 use report::DemoReport;
 use stage::DemoStage;
-use table::DemoTable;
+use view::DemoView;
 use workload::{Loads, MODEL, PLACES, REPLICAS, capacity_per_s};
 use world::{DemoWorld, Spill};
 
@@ -39,6 +45,28 @@ const SEED_OUTAGE: u64 = 2;
 /// Percent of the demo's time in which requests of one of the three phases come. The rest is for
 /// starting and for requests that have not ended yet.
 const PHASE_PERCENT: u32 = 27;
+
+/// File in the folder for temporary files that takes the log while the panel has the terminal.
+const LOG_FILE: &str = "spillway-demo.log";
+
+/// Returns the file that takes the log; `None` if it can go to standard error, since either that
+/// or standard output is no terminal.
+///
+/// # Errors
+/// Returns an error if the file can't be made.
+pub(crate) fn log_file(args: &DemoArgs) -> Result<Option<File>> {
+    let has_panel = !args.json && stdout().is_terminal();
+    if !has_panel || !stderr().is_terminal() {
+        return Ok(None);
+    }
+    let path = log_path();
+    let file = File::create(&path).with_context(|| format!("can't write {}", path.display()))?;
+    Ok(Some(file))
+}
+
+fn log_path() -> PathBuf {
+    std::env::temp_dir().join(LOG_FILE)
+}
 
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<()> {
@@ -84,54 +112,75 @@ impl Stop {
 async fn show(args: &DemoArgs) -> Result<(DemoWorld, DemoReport)> {
     let started = Instant::now();
     let length = Duration::from_secs(args.seconds) * PHASE_PERCENT / 100;
-    let mut table = (!args.json).then(DemoTable::new);
-    say(args, &introduction(args.seconds))?;
+    let mut view = DemoView::new(args.json)?;
+    view.tell(&introduction(args.seconds))?;
+    let [first, second, third] = stages(length);
 
-    let stage = |title: &str, loads, seed| {
-        let [us, eu, ap] = loads;
-        let title = format!("{title}; load {us}/{eu}/{ap} % of what each region can serve");
-        DemoStage { title, loads, seed, length, loss: None }
-    };
-    let without = stage("1/3  without spilling", LOADS, SEED);
     let mut world = Box::pin(DemoWorld::start(args.listen, Spill::Off)).await?;
-    let without = without.run(&mut world, table.as_mut()).await?;
+    let without = first.run(&mut world, &mut view).await?;
     Box::pin(world.stop()).await;
 
-    let with = stage("2/3  the same with spilling", LOADS, SEED);
     let mut world = Box::pin(DemoWorld::start(args.listen, Spill::On)).await?;
-    let with = with.run(&mut world, table.as_mut()).await?;
+    let with = second.run(&mut world, &mut view).await?;
 
     let control = control::show(&world).await?;
-    say(args, &control.text())?;
-
-    let title = format!("3/3  {} is lost after a third of the time", LOST.name());
-    let outage =
-        DemoStage { loss: Some((LOST, length / 3)), ..stage(&title, LOADS_OUTAGE, SEED_OUTAGE) };
-    let outage = outage.run(&mut world, table.as_mut()).await?;
+    view.tell(&control.text())?;
+    let outage = third.run(&mut world, &mut view).await?;
 
     let report = DemoReport::new(started, [&without, &with, &outage], control);
-    let text = if args.json { serde_json::to_string(&report)? } else { report.text() };
-    output::line(&text)?;
+    view.end(&report)?;
     Ok((world, report))
 }
 
-fn say(args: &DemoArgs, text: &str) -> Result<()> {
-    if !args.json {
-        output::line(text)?;
-    }
-    Ok(())
+/// Returns the three phases. `length` is the time in which requests come in each.
+fn stages(length: Duration) -> [DemoStage; 3] {
+    let [us, eu, ap] = DemoRegion::ALL.map(DemoRegion::name);
+    let [busy, calm, _] = LOADS;
+    let first = DemoStage {
+        number: 1,
+        title: "each region alone",
+        story: format!(
+            "{us} gets {busy} % of what it can serve, {eu} and {ap} {calm} %. No region helps another, \
+             so the queue of {us} grows."
+        ),
+        loads: LOADS,
+        seed: SEED,
+        length,
+        loss: None,
+    };
+    let second = DemoStage {
+        number: 2,
+        title: "the same requests, with spilling",
+        story: format!(
+            "Each node now sends a request where its first token comes soonest, the way included. \
+             {us} hands over what would have waited longer than the way takes."
+        ),
+        ..first.clone()
+    };
+    let third = DemoStage {
+        number: 3,
+        title: "a region is lost",
+        story: format!(
+            "{} loses network and power after a third of the time. The others notice by silence, \
+             and its clients go to the nearest region that is left.",
+            LOST.name()
+        ),
+        loads: LOADS_OUTAGE,
+        seed: SEED_OUTAGE,
+        loss: Some((LOST, length / 3)),
+        ..first.clone()
+    };
+    [first, second, third]
 }
 
 fn introduction(seconds: u64) -> String {
     let [us, eu, ap] = DemoRegion::ALL.map(DemoRegion::name);
     let rtt_ms = |one: DemoRegion, other| one.rtt_to(other).as_millis();
     format!(
-        "Three regions in one process, a node and {REPLICAS} emulated replicas each (32B model on two \
-         NVIDIA H100, {PLACES} requests at a time, {:.0} requests/s a region).\n\
-         Between the nodes real QUIC, with the time that the way takes: {us} - {eu} {} ms there and \
-         back, {us} - {ap} {} ms, {eu} - {ap} {} ms.\n\
-         Chats, most of them streams, come at random times, whatever became of those before. About \
-         {seconds} s.",
+        "Three regions in one process, about {seconds} s. Each has a node and {REPLICAS} emulated \
+         replicas:\na 32B model on two NVIDIA H100, {PLACES} requests at a time, {:.0} requests/s a \
+         region.\nReal QUIC between the nodes, as slow as the way: {us} - {eu} {} ms\nthere and \
+         back, {us} - {ap} {} ms, {eu} - {ap} {} ms.",
         capacity_per_s(),
         rtt_ms(DemoRegion::UsEast, DemoRegion::EuCentral),
         rtt_ms(DemoRegion::UsEast, DemoRegion::ApNortheast),
@@ -139,21 +188,35 @@ fn introduction(seconds: u64) -> String {
     )
 }
 
+/// Returns what to try with the regions that are left.
 fn farewell(world: &DemoWorld) -> String {
-    let body = format!(
-        r#"{{"model":"{MODEL}","stream":true,"max_tokens":24,"messages":[{{"role":"user","content":"Hello"}}]}}"#
-    );
-    let mut text = "\nThe regions that are left stay up. Try:".to_owned();
-    for region in DemoRegion::ALL.into_iter().filter(|&region| world.is_up(region)) {
+    let program = std::env::args().next().unwrap_or_else(|| "spillway".to_owned());
+    let mut text = "The regions that are left stay up. Try, from another terminal:\n".to_owned();
+    let left = || DemoRegion::ALL.into_iter().filter(|&region| world.is_up(region));
+    if let Some(region) = left().next() {
+        let door = world.doors()[region.index()];
         text += &format!(
-            "\n  {:<15} curl -iN http://{}/v1/chat/completions -H 'content-type: application/json' \
-             -d '{body}'",
-            region.name(),
-            world.doors()[region.index()],
+            "\n  curl -iN http://{door}/v1/chat/completions \\\n    -H 'content-type: application/json' \
+             \\\n    -d '{{\"model\": \"{MODEL}\", \"stream\": true, \"max_tokens\": 24,\n         \
+             \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n"
         );
-        if let Some(admin) = world.admin(region) {
-            text += &format!("\n  {:<15} curl -s http://{admin}/metrics", "");
+    }
+    for region in left() {
+        let Some(admin) = world.admin(region) else { continue };
+        text += &format!("\n  {}, its node's admin address: {admin}\n", region.name());
+        for command in ["status", "replicas"] {
+            text += &format!("  {program} {command} --admin http://{admin}\n");
         }
     }
-    text + "\nCtrl-C ends it."
+    if let Some(admin) = left().next().and_then(|region| world.admin(region)) {
+        text += &format!(
+            "\n  Where a request would go, and why not elsewhere:\n  {program} explain --model {MODEL} \
+             --admin http://{admin}\n"
+        );
+    }
+    let log = log_path();
+    if stderr().is_terminal() && log.metadata().is_ok_and(|file| file.len() > 0) {
+        text += &format!("\nThe nodes' log is in {}.", log.display());
+    }
+    text + "\nCtrl-C ends them."
 }

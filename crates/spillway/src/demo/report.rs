@@ -9,11 +9,13 @@ use spillway_harness::quantile;
 use crate::demo::control::Control;
 use crate::demo::region::DemoRegion;
 use crate::demo::sample::{Counts, FirstTokens, Sample, SampleEnd};
+use crate::demo::snapshot::whole;
 use crate::demo::stage::{Loss, StageOutcome};
-use crate::demo::table::whole;
 
 /// Region that gets more requests than it can serve.
 const BUSY: DemoRegion = DemoRegion::UsEast;
+/// Length of the longest bar of the summary, in characters.
+const BAR_CELLS: f64 = 42.0;
 /// Lag in milliseconds above which figures say more about this machine than about the regions.
 const LAG_MAX_MS: f64 = 25.0;
 /// Lag in milliseconds above which requests run into time limits because of the machine, so that
@@ -143,55 +145,81 @@ impl DemoReport {
         Ok(())
     }
 
+    /// Returns the summary for people: the headline first, no line above 80 columns.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("\n{:<34} {:>14} {:>14}\n", "", "without spill", "with spill");
-        let (without, with) = (&self.without_spill, &self.with_spill);
+        let outage = self.outage.as_ref().map(Outage::text).unwrap_or_default();
+        let control = self.control.text();
+        let parts =
+            [self.headline(), self.bars(), self.table(), self.delay_text(), outage, control];
+        parts.join("\n") + &self.lag_text()
+    }
+
+    /// Returns what spilling did for the region that got too much.
+    fn headline(&self) -> String {
+        let p95_ms = |phase: &DemoPhase| phase.regions[BUSY.index()].first_token.p95_ms;
+        let [without, with] = self.phases().map(p95_ms);
+        let (region, alone, spilling) = (BUSY.name(), whole(without), whole(with));
+        let mut text =
+            format!("{region} first token p95: {alone} ms alone, {spilling} ms with spilling");
+        if let Some((without, with)) = without.zip(with).filter(|&(_, with)| with > 0.0) {
+            text += &format!(", {:.1} x sooner", without / with);
+        }
+        text + ".\n"
+    }
+
+    /// Returns a bar for the 95th percentile of each region and phase.
+    fn bars(&self) -> String {
+        let p95_ms = |phase: &DemoPhase, region: DemoRegion| {
+            phase.regions[region.index()].first_token.p95_ms
+        };
+        let all =
+            DemoRegion::ALL.into_iter().flat_map(|r| self.phases().map(|phase| p95_ms(phase, r)));
+        let most = all.flatten().fold(1.0, f64::max);
+        let mut text = String::new();
+        for region in DemoRegion::ALL {
+            for (name, phase) in ["alone", "spilling"].into_iter().zip(self.phases()) {
+                let Some(ms) = p95_ms(phase, region) else { continue };
+                let label = if name == "alone" { region.name() } else { "" };
+                let cells = (ms / most * BAR_CELLS).round().max(1.0) as usize;
+                text += &format!("  {label:<15} {name:<8} {ms:>6.0} ms {}\n", "█".repeat(cells));
+            }
+        }
+        text
+    }
+
+    fn table(&self) -> String {
+        let mut text = format!("{:<36} {:>14} {:>14}\n", "", "alone", "with spilling");
         let mut row = |name: &str, cell: &dyn Fn(&DemoPhase) -> String| {
-            text += &format!("{name:<34} {:>14} {:>14}\n", cell(without), cell(with));
+            let [without, with] = self.phases().map(cell);
+            text += &format!("{name:<36} {without:>14} {with:>14}\n");
         };
         row("requests", &|phase| phase.requests.to_string());
         row("shed", &|phase| phase.shed.to_string());
         row("failed", &|phase| phase.failed.to_string());
-        row("first token p50 ms, all clients", &|phase| whole(phase.first_token.p50_ms));
-        row("first token p95 ms, all clients", &|phase| whole(phase.first_token.p95_ms));
-        for (index, region) in DemoRegion::ALL.into_iter().enumerate() {
-            let times = |phase: &DemoPhase| {
-                let Times { p50_ms, p95_ms } = phase.regions[index].first_token;
-                format!("{} / {}", whole(p50_ms), whole(p95_ms))
-            };
-            row(&format!("  p50 / p95, {}", region.name()), &times);
-        }
         row("served by another region", &|phase| {
             phase.regions.iter().map(|part| part.counts.spilled_out).sum::<u64>().to_string()
         });
-        row("prompt tokens cached", &|phase| format!("{} %", whole(phase.cached_percent)));
-        let better = self.p95_times_better.unwrap_or(0.0);
-        text += &format!(
-            "With spilling the 95th percentile is {better:.1} times better; the longer this runs the \
-             more, since without it the queue of {} grows all the time.\n\
-             Of the requests sent to another region, {} were turned away there and {} lost.\n",
-            BUSY.name(),
-            with.refused,
-            with.broken
-        );
-        let outage = self.outage.as_ref().map(Outage::text).unwrap_or_default();
-        text + &self.delay_text() + &outage + &self.lag_text()
+        row("  turned away there", &|phase| phase.refused.to_string());
+        row("  lost on the way", &|phase| phase.broken.to_string());
+        row("prompt tokens cached, %", &|phase| whole(phase.cached_percent));
+        row("first token p50, all clients, ms", &|phase| whole(phase.first_token.p50_ms));
+        row("first token p95, all clients, ms", &|phase| whole(phase.first_token.p95_ms));
+        text
+    }
+
+    fn phases(&self) -> [&DemoPhase; 2] {
+        [&self.without_spill, &self.with_spill]
     }
 
     fn delay_text(&self) -> String {
-        let mut text = format!("\nWhat the way costs clients of {}:\n", BUSY.name());
-        for delay in &self.delay {
-            let Delay { served_by, rtt_ms, streams, first_token, more_ms } = delay;
+        let mut text = format!("Clients of {} with spilling, by who served them:\n", BUSY.name());
+        for Delay { served_by, rtt_ms, streams, first_token, more_ms } in &self.delay {
             let p50 = whole(first_token.p50_ms);
             text += &format!("  {served_by:<15} {streams:>5} streams, first token p50 {p50} ms");
-            text += &match more_ms {
-                Some(more_ms) if *rtt_ms > 0.0 => {
-                    format!(
-                        ": {more_ms:.0} ms more than at home, there and back take {rtt_ms:.0}\n"
-                    )
-                }
-                _ => "\n".to_owned(),
-            };
+            if let Some(more_ms) = more_ms.filter(|_| *rtt_ms > 0.0) {
+                text += &format!(": {more_ms:.0} more, the way takes {rtt_ms:.0}");
+            }
+            text.push('\n');
         }
         text
     }
@@ -201,7 +229,7 @@ impl DemoReport {
             return String::new();
         }
         format!(
-            "\nThis machine was too busy: one request in a hundred was sent {:.0} ms late or more. \
+            "\nThis machine was too busy: one request in a hundred was sent {:.0} ms late.\n\
              An optimised build, or fewer other programs, would give truer figures.\n",
             self.lag_p99_ms
         )
@@ -298,12 +326,11 @@ impl Outage {
         let Self { region, requests, shed, failed, failed_under_way, displaced, .. } = self;
         let Times { p50_ms, p95_ms } = self.displaced_first_token;
         format!(
-            "\nWhen {region} was lost: {requests} requests in this phase, {failed} failed, of which \
-             {failed_under_way} were under way then; {shed} shed.\n\
-             \x20 The others had noticed after {} ms and taken over after {} ms. First token of \
-             requests that came meanwhile: {} ms at most; from then on p50 {} ms, p95 {} ms.\n\
-             \x20 {displaced} requests of its clients went to other regions since: first token p50 \
-             {} ms, p95 {} ms, their way there included.\n",
+            "{region} was lost. Of {requests} requests in that phase {failed} failed, {failed_under_way} of \
+             them\nunder way there at that moment; {shed} were shed.\n\
+             \x20 noticed after {:>5} ms; taken over after {} ms\n\
+             \x20 first token of requests meanwhile: {} ms at most; then p50 {}, p95 {} ms\n\
+             \x20 {displaced} requests of its clients, served elsewhere: p50 {}, p95 {} ms\n",
             whole(self.noticed_ms),
             whole(self.taken_over_ms),
             whole(self.first_token_max_meanwhile_ms),

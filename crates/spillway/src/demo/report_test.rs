@@ -107,6 +107,15 @@ fn the_text_tells_both_phases_and_the_outage() {
         DemoReport::new(base, [&without, &with, &outage(base, &[])], Control::sample()).text();
     let row = text.lines().find(|line| line.starts_with("requests")).expect("a row");
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["requests", "1", "2"]);
-    assert!(text.contains("10.0 times better"), "{text}");
-    assert!(text.contains("noticed after 900 ms"), "{text}");
+    let headline = "us-east-1 first token p95: 1000 ms alone, 100 ms with spilling, 10.0 x sooner.";
+    assert!(text.starts_with(headline), "{text}");
+    assert!(text.contains("noticed after   900 ms"), "{text}");
+    let bar = |name: &str| {
+        let line = text.lines().find(|line| line.contains(name) && line.contains('█'));
+        let line = line.expect("a bar");
+        line.chars().filter(|&cell| cell == '█').count()
+    };
+    assert_eq!([bar(" alone "), bar(" spilling ")], [42, 4], "{text}");
+    let widest = text.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(80), "{text}");
 }

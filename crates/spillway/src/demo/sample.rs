@@ -50,22 +50,6 @@ impl Samples {
         self.lock().clone()
     }
 
-    /// Returns the requests that ended since `then`.
-    pub(crate) fn since(&self, then: Instant) -> Vec<Sample> {
-        let samples = self.lock();
-        // The list is in the order of the ends, so older ones need not be looked at.
-        let recent = samples.iter().rev().take_while(|sample| sample.ended >= then);
-        recent.copied().collect()
-    }
-
-    /// Counts the requests that a region got from clients or served for other regions, by outcome.
-    pub(crate) fn counts(&self, region: DemoRegion) -> Counts {
-        let samples = self.lock();
-        let own = samples.iter().filter(|sample| sample.door == region);
-        let guests = samples.iter().filter(|sample| sample.guest_of() == Some(region));
-        Counts { spilled_in: guests.count() as u64, ..Counts::of(own) }
-    }
-
     fn lock(&self) -> MutexGuard<'_, Vec<Sample>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,29 +153,5 @@ mod tests {
             Counts { requests: 3, shed: 1, failed: 1, ..Counts::default() }
         );
         assert_eq!(FirstTokens::of(samples.iter()).count(), 1);
-    }
-
-    #[test]
-    fn what_another_region_served_is_out_of_the_one_and_in_the_other() {
-        let samples = Samples::default();
-        let end = SampleEnd::Served { by: DemoRegion::EuCentral, first_token: None };
-        samples.add(sample(end, Instant::now()));
-        let spilled = |region| {
-            let counts = samples.counts(region);
-            (counts.spilled_out, counts.spilled_in)
-        };
-        assert_eq!(DemoRegion::ALL.map(spilled), [(1, 0), (0, 1), (0, 0)]);
-    }
-
-    #[test]
-    fn the_last_seconds_are_those_alone() {
-        let start = Instant::now();
-        let samples = Samples::default();
-        for second in 0..10 {
-            samples.add(sample(served(second), start + Duration::from_secs(second)));
-        }
-        assert_eq!(samples.since(start + Duration::from_secs(7)).len(), 3);
-        assert_eq!(samples.counts(DemoRegion::UsEast).requests, 10);
-        assert_eq!(samples.counts(DemoRegion::EuCentral).requests, 0);
     }
 }

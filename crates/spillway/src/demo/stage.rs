@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::demo::client::ask;
 use crate::demo::region::DemoRegion;
 use crate::demo::sample::{Sample, Samples};
-use crate::demo::table::DemoTable;
+use crate::demo::view::DemoView;
 use crate::demo::workload::{Loads, arrivals};
 use crate::demo::world::{DemoFigures, DemoWorld};
 
@@ -21,7 +21,11 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Plan of a phase.
 #[derive(Clone, Debug)]
 pub(crate) struct DemoStage {
-    pub(crate) title: String,
+    /// Place among the three phases, from 1.
+    pub(crate) number: u32,
+    pub(crate) title: &'static str,
+    /// What happens, for people.
+    pub(crate) story: String,
     pub(crate) loads: Loads,
     pub(crate) seed: u64,
     /// Time for which requests come.
@@ -49,15 +53,13 @@ pub(crate) struct Loss {
 }
 
 impl DemoStage {
-    /// Runs the phase. `table` is `None` if no table is drawn.
+    /// Runs the phase.
     pub(crate) async fn run(
         &self,
         world: &mut DemoWorld,
-        mut table: Option<&mut DemoTable>,
+        view: &mut DemoView,
     ) -> Result<StageOutcome> {
-        if let Some(table) = &mut table {
-            table.begin(&self.title)?;
-        }
+        view.begin(self)?;
         let samples = Arc::new(Samples::default());
         let (started, doors, ended) = (Instant::now(), world.doors(), Arc::clone(&samples));
         let arrivals = arrivals(self.seed, self.loads, self.length).into_iter();
@@ -79,9 +81,7 @@ impl DemoStage {
                 _ = looks.tick() => {}
             }
             self.follow_loss(world, started, &mut loss).await;
-            if let Some(table) = &mut table {
-                table.draw(world, &samples, started)?;
-            }
+            view.show(world, &samples, self, started)?;
         }
         Ok(StageOutcome {
             samples: samples.all(),

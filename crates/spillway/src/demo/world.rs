@@ -26,6 +26,8 @@ const CLUSTER: &str = "demo";
 const NODE: &str = "node";
 /// Validity of certificates in days: longer than any demo runs.
 const CERTIFICATE_DAYS: u32 = 2;
+/// Port of the first region's admin address, as the README names it.
+const ADMIN_PORT: u16 = 9_900;
 /// Longest wait until nodes hear each other: some round trips, and much for a busy machine.
 const MEETING_MAX: Duration = Duration::from_secs(60);
 /// Interval between two looks.
@@ -215,6 +217,13 @@ async fn closed(doors: &[SocketAddr]) {
     }
 }
 
+/// Addresses that a node listens on.
+#[derive(Clone, Copy, Debug)]
+struct Addresses {
+    listen: SocketAddr,
+    admin: SocketAddr,
+}
+
 /// Setup of one region.
 struct DemoPlan<'a> {
     region: DemoRegion,
@@ -233,25 +242,42 @@ impl DemoPlan<'_> {
         })
         .await
         .context("can't start the emulated replicas")?;
-        let offset = u16::try_from(self.region.index()).unwrap_or(u16::MAX);
-        let port = listen.port().checked_add(offset).filter(|_| listen.port() > 0).unwrap_or(0);
-        let wanted = SocketAddr::new(listen.ip(), port);
         let replicas = emulator.addresses();
-        let node = match self.node(wanted, &replicas, paths).await {
-            Ok(node) => node,
-            // Another program has the port: take any.
-            Err(_) => self.node(SocketAddr::new(listen.ip(), 0), &replicas, paths).await?,
+        // Another program may have a wanted port: then any will do.
+        let wanted = self.addresses(listen);
+        let any = |address: SocketAddr| SocketAddr::new(address.ip(), 0);
+        let less = Addresses { admin: any(wanted.admin), ..wanted };
+        let least = Addresses { listen: any(wanted.listen), ..less };
+        let mut started = self.node(wanted, &replicas, paths).await;
+        for addresses in [less, least] {
+            if started.is_err() {
+                started = self.node(addresses, &replicas, paths).await;
+            }
+        }
+        Ok(Site { node: started?, emulator })
+    }
+
+    /// Returns where the region's node listens: on the ports behind those of the first region.
+    fn addresses(&self, listen: SocketAddr) -> Addresses {
+        let offset = u16::try_from(self.region.index()).unwrap_or(u16::MAX);
+        // Who asks for any port wants no fixed one for admins either.
+        let behind = |port: u16| match listen.port() {
+            0 => 0,
+            _ => port.checked_add(offset).unwrap_or(0),
         };
-        Ok(Site { node, emulator })
+        Addresses {
+            listen: SocketAddr::new(listen.ip(), behind(listen.port())),
+            admin: SocketAddr::new(Ipv4Addr::LOCALHOST.into(), behind(ADMIN_PORT)),
+        }
     }
 
     async fn node(
         &self,
-        listen: SocketAddr,
+        addresses: Addresses,
         replicas: &[SocketAddr],
         paths: &Arc<Paths>,
     ) -> Result<Node> {
-        let text = self.text(listen, replicas);
+        let text = self.text(addresses, replicas);
         let mut config = Config::parse(&text, FilePath::new("demo.toml"), [])?;
         if let Some(cluster) = &mut config.cluster {
             cluster.paths = Some(Arc::clone(paths));
@@ -262,7 +288,8 @@ impl DemoPlan<'_> {
         starting.await.with_context(|| format!("can't start the node of {region}"))
     }
 
-    fn text(&self, listen: SocketAddr, replicas: &[SocketAddr]) -> String {
+    fn text(&self, addresses: Addresses, replicas: &[SocketAddr]) -> String {
+        let Addresses { listen, admin } = addresses;
         let Self { region, spill, folder, links } = self;
         let authority = AuthorityFiles::in_folder(folder);
         let files = NodeFiles::in_folder(folder, region.name(), &node_name(*region))
@@ -270,7 +297,7 @@ impl DemoPlan<'_> {
         // All begin at once, so no slow start: neither for regions nor for replicas.
         let mut text = format!(
             "[node]\nname = \"{}\"\nregion = \"{}\"\nworkers = 1\nexpose_routing = true\n\
-             [[listener]]\naddress = \"{listen}\"\nauth = \"none\"\n[admin]\naddress = \"127.0.0.1:0\"\n\
+             [[listener]]\naddress = \"{listen}\"\nauth = \"none\"\n[admin]\naddress = \"{admin}\"\n\
              [health]\nslow_start_ms = 0\n[[route]]\nname = \"llm\"\npolicy = \"power_of_two\"\n\
              [timeouts]\nidle_ms = {STALL_MS}\n[spill]\nenabled = {}\n\
              [cluster]\nid = \"{CLUSTER}\"\naddress = \"{}\"\nramp_ms = 0\nca = {:?}\n\

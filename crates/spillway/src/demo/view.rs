@@ -1,0 +1,186 @@
+//! Forms in which the demo shows what happens: a panel on a terminal, lines of text elsewhere, or
+//! JSON lines.
+
+use std::io::{IsTerminal, stdout};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::demo::panel::Panel;
+use crate::demo::report::DemoReport;
+use crate::demo::sample::Samples;
+use crate::demo::screen::Screen;
+use crate::demo::snapshot::{RegionNow, Snapshot, whole};
+use crate::demo::stage::DemoStage;
+use crate::demo::world::DemoWorld;
+use crate::output;
+
+/// Interval between two pictures of the panel.
+const PICTURE: Duration = Duration::from_millis(100);
+/// Interval between two lines of text.
+const TEXT: Duration = Duration::from_secs(3);
+/// Interval between two JSON lines, and between two times in the panel's sparklines.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Number of phases.
+const PHASES: f64 = 3.0;
+
+/// Form of the demo.
+#[derive(Debug)]
+pub(crate) struct DemoView {
+    form: Form,
+    started: Instant,
+    shown_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Form {
+    Panel { panel: Box<Panel>, screen: Screen, remembered_at: Instant },
+    Text,
+    Json,
+}
+
+impl DemoView {
+    /// Takes the terminal for a panel if standard output is one.
+    ///
+    /// # Errors
+    /// Returns an error if the terminal refuses.
+    pub(crate) fn new(is_json: bool) -> Result<Self> {
+        let started = Instant::now();
+        let form = match (is_json, stdout().is_terminal()) {
+            (true, _) => Form::Json,
+            (false, false) => Form::Text,
+            (false, true) => {
+                let (panel, screen) = (Panel::new(), Screen::new()?);
+                Form::Panel { panel: Box::new(panel), screen, remembered_at: started }
+            }
+        };
+        Ok(Self { form, started, shown_at: None })
+    }
+
+    /// Tells what happens between phases, or what the demo consists of.
+    ///
+    /// # Errors
+    /// Returns an error if the output is closed, or the user ended the demo.
+    pub(crate) fn tell(&mut self, story: &str) -> Result<()> {
+        match &mut self.form {
+            Form::Panel { panel, screen, .. } => {
+                panel.tell(story);
+                screen.draw(panel)?;
+            }
+            Form::Text => output::line(story)?,
+            Form::Json => {}
+        }
+        Ok(())
+    }
+
+    /// Begins a phase.
+    ///
+    /// # Errors
+    /// Returns an error if the output is closed, or the user ended the demo.
+    pub(crate) fn begin(&mut self, stage: &DemoStage) -> Result<()> {
+        self.shown_at = None;
+        let DemoStage { number, title, story, loads, .. } = stage;
+        let heading = format!("{number} of 3: {title}");
+        match &mut self.form {
+            Form::Panel { panel, screen, .. } => {
+                panel.begin(&heading, story);
+                screen.draw(panel)?;
+            }
+            Form::Text => output::line(&format!("\n{heading}\n{story}"))?,
+            Form::Json => json_line(
+                "phase",
+                &json!({"number": number, "title": title, "load_percent": loads}),
+            )?,
+        }
+        Ok(())
+    }
+
+    /// Shows the present state if that is due.
+    ///
+    /// # Errors
+    /// Returns an error if the output is closed, or the user ended the demo.
+    pub(crate) fn show(
+        &mut self,
+        world: &DemoWorld,
+        samples: &Samples,
+        stage: &DemoStage,
+        phase_started: Instant,
+    ) -> Result<()> {
+        let now = Instant::now();
+        let interval = match self.form {
+            Form::Panel { .. } => PICTURE,
+            Form::Text => TEXT,
+            Form::Json => SECOND,
+        };
+        if now < self.shown_at.unwrap_or(phase_started) + interval {
+            return Ok(());
+        }
+        self.shown_at = Some(now);
+        let snapshot = Snapshot::of(world, samples, stage.loads, phase_started, now);
+        match &mut self.form {
+            Form::Panel { panel, screen, remembered_at } => {
+                panel.passed_s = (now - self.started).as_secs_f64();
+                let part = snapshot.seconds / stage.length.as_secs_f64().max(f64::MIN_POSITIVE);
+                panel.progress = (f64::from(stage.number - 1) + part.min(1.0)) / PHASES;
+                panel.show(snapshot);
+                if now >= *remembered_at + SECOND {
+                    *remembered_at = now;
+                    panel.remember();
+                }
+                screen.draw(panel)?;
+            }
+            Form::Text => output::line(&text_of(&snapshot))?,
+            Form::Json => json_line("tick", &snapshot)?,
+        }
+        Ok(())
+    }
+
+    /// Gives the terminal back and prints the summary.
+    ///
+    /// # Errors
+    /// Returns an error if the output is closed.
+    pub(crate) fn end(self, report: &DemoReport) -> Result<()> {
+        let is_json = matches!(self.form, Form::Json);
+        drop(self);
+        if is_json { json_line("summary", report) } else { Ok(output::line(&report.text())?) }
+    }
+}
+
+/// Prints an object on a line of its own, with what it tells as its field `event`.
+fn json_line(event: &str, fields: &impl Serialize) -> Result<()> {
+    let mut line = serde_json::to_value(fields)?;
+    if let Value::Object(fields) = &mut line {
+        fields.insert("event".to_owned(), event.into());
+    }
+    Ok(output::line(&line.to_string())?)
+}
+
+/// Returns a line for each region, each below 80 columns.
+fn text_of(snapshot: &Snapshot) -> String {
+    let line = |now: &RegionNow| match now.is_up {
+        false => format!("        {:<15} lost\n", now.region),
+        true => format!(
+            "        {:<15} {:>2} running {:>3} waiting p50 {:>4} p95 {:>5} ms {:>4} served\n",
+            now.region,
+            now.in_flight,
+            now.waiting,
+            whole(now.p50_ms),
+            whole(now.p95_ms),
+            now.served
+        ),
+    };
+    let mut text: String = snapshot.regions.iter().map(line).collect();
+    for flow in &snapshot.flows {
+        text += &format!("        {} -> {}: {} requests\n", flow.from, flow.to, flow.requests);
+    }
+    let clock = format!("{:>5.0} s", snapshot.seconds);
+    text.replace_range(..clock.len().min(text.len()), &clock);
+    text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+#[path = "view_test.rs"]
+mod view_test;
