@@ -1,7 +1,7 @@
 //! Faults on one machine: wide-area networks between real processes ([`wan`]), a linearizability
 //! checker ([`linear`]), and trials of the control plane ([`trial`]) and the data path ([`load`]).
 //!
-//! `docs/chaos.md` shows how to use them.
+//! `docs/guides/chaos.md` shows how to use them.
 
 pub mod linear;
 pub mod load;

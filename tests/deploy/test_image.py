@@ -31,7 +31,7 @@ CHAT = json.dumps({"model": "tiny", "max_tokens": 3, "messages": [{"role": "user
 
 @pytest.fixture(scope="module")
 def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """An engine that has built the image, by the command of docs/install.md."""
+    """An engine that has built the image, by the command of docs/guides/install.md."""
     with engine(tmp_path_factory.mktemp("engine")) as started:
         build = blocks("Containers")["build"].replace("target/packages", str(packages()))
         started.shell(build, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""What is installed: packages, what is in them, and what they do to a machine. docs/install.md says it in words."""
+"""What is installed: packages, what is in them, and what they do to a machine. docs/guides/install.md says it in words."""
 
 import json
 import subprocess

@@ -46,7 +46,7 @@ fn document() -> Value {
         "info": {
             "title": "Spillway admin API",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "docs/admin-api.md says how reads, writes, watches and errors work.",
+            "description": "docs/reference/admin-api.md says how reads, writes, watches and errors work.",
         },
         "security": [{ "token": [] }],
         "paths": paths,

@@ -37,7 +37,7 @@ const HEAD: &str = "\
 # Configuration reference
 
 All settings, made from the schema by `spillway config reference`. `spillway config schema` has the whole description of
-each. [configuration.md](configuration.md) has the ten that matter, guides by subject, and a sample of a file.
+each. [configuration.md](../guides/configuration.md) has the ten that matter, guides by subject, and a sample of a file.
 
 A key with a dot is inside a table: `health.path` of a `[[replica]]` is `health = { path = \"..\" }`. Such a key that is
 required is needed only where its table is given. NAME stands for a name of your own. A default of – means that nothing
@@ -48,7 +48,7 @@ const TUNING_HEAD: &str = "
 ## Tuning knobs of policies
 
 Leave these as they are: they are there to compare policies.
-[policies.md](policies.md#tuning-knobs) says what each does.
+[policies.md](../explanation/policies.md#tuning-knobs) says what each does.
 ";
 
 const TABLE: &str = "\n| key | type | default | description |\n|---|---|---|---|\n";
@@ -283,11 +283,10 @@ mod tests {
 
     #[test]
     fn the_page_says_what_the_schema_says() {
-        let path =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration-reference.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/settings.md");
         let written = std::fs::read_to_string(&path).unwrap_or_default();
-        let remedy = "run: cargo run -- config reference > docs/configuration-reference.md";
-        assert!(written == reference(), "docs/configuration-reference.md has drifted; {remedy}");
+        let remedy = "run: cargo run -- config reference > docs/reference/settings.md";
+        assert!(written == reference(), "docs/reference/settings.md has drifted; {remedy}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! [`Emulator`] hosts any number of replicas in one process. Each replica has its own port and its
 //! own `spillway_engine::Engine`, which runs in real time × `time_scale`. Replicas speak the OpenAI
 //! API and KServe V2 over HTTP/1.1 and h2c, and KServe V2 also over gRPC. They report vLLM's
-//! metrics, and they break on demand ([`Fault`]). The manual is docs/emulator.md.
+//! metrics, and they break on demand ([`Fault`]). The manual is docs/reference/emulator.md.
 
 mod answer;
 mod api;

@@ -3,7 +3,7 @@
 //! The cost of a step is
 //! `base + prefill_token × prefilled tokens + sequence × sequences + kv_token × KV tokens read`.
 //! Figures that no paper states are derived from memory bandwidth (NVIDIA data sheets) and marked
-//! *assumption*; docs/emulator.md lists the sources.
+//! *assumption*; docs/reference/emulator.md lists the sources.
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,7 +3,7 @@
 //! A limit is divided into *units* that nodes hold. A node charges no more within the limit's
 //! window than the units it holds, so the sum of all charges stays within the limit even if the
 //! network loses or delays messages. [`Quotas`] is the part that requests use: it has only atomics.
-//! docs/limits.md has the rules and their proof.
+//! docs/explanation/limits.md has the rules and their proof.
 
 mod agreed_limits;
 mod fair;

@@ -1,9 +1,9 @@
-//! The plan of docs/capacity.md is the one that the command makes, and holds in the simulator.
+//! The plan of docs/guides/capacity.md is the one that the command makes, and holds in the simulator.
 #![expect(clippy::unwrap_used, reason = "a test's helper fails by panicking")]
 
 use std::process::{Command, Output};
 
-const PAGE: &str = include_str!("../../../docs/capacity.md");
+const PAGE: &str = include_str!("../../../docs/guides/capacity.md");
 
 fn capacity(more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_spillway-sim"))

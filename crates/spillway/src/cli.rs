@@ -231,7 +231,7 @@ pub(crate) struct DemoArgs {
 #[command(
     after_help = "Example: spillway emulate --replicas 4 --model tiny --profile l4 --time-scale 0.1\n\n\
     Break one:  curl -X POST http://127.0.0.1:9101/emulator/fault -d '{\"fault\":{\"kind\":\"hang\"}}'\n\
-    docs/emulator.md lists faults and metrics."
+    docs/reference/emulator.md lists faults and metrics."
 )]
 pub(crate) struct EmulateArgs {
     /// Where the first replica listens; the others take the ports after it.

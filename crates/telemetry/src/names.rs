@@ -1,6 +1,6 @@
 //! Names of all metrics on the admin listener's `/metrics`.
 //!
-//! The text format adds the suffix `_total` to counters. docs/metrics.md describes every metric.
+//! The text format adds the suffix `_total` to counters. docs/reference/metrics.md describes every metric.
 
 /// Requests by route, model, status code and end.
 pub const REQUESTS: &str = "spillway_requests";

@@ -9,7 +9,7 @@ variable "package" {
 }
 
 variable "regions" {
-  description = "AWS region => what is its own. One line adds or removes a region (docs/deploy.md)."
+  description = "AWS region => what is its own. One line adds or removes a region (docs/guides/deploy.md)."
   type = map(object({
     # Network: a VPC to make (cidr), or one that is there with a public subnet.
     cidr          = optional(string)

@@ -15,7 +15,7 @@ locals {
   name        = "spillway-${var.cluster}"
   client_port = 8080
   quic_port   = 7946
-  # "Send clients here", which is more than being ready: docs/steering.md.
+  # "Send clients here", which is more than being ready: docs/guides/steering.md.
   health_path = "/steering"
 
   listener_port = var.settings.certificate_arn == null ? local.client_port : 443

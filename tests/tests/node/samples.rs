@@ -61,13 +61,18 @@ fn check(text: &str) -> Result<(), String> {
 
 #[test]
 fn the_main_sample_of_the_configuration_page_is_accepted_as_it_stands() {
-    check(&samples("configuration.md")[0]).expect("the first sample");
+    check(&samples("guides/configuration.md")[0]).expect("the first sample");
 }
 
 #[test]
 fn each_other_sample_about_settings_is_accepted_as_a_part() {
-    let mut parts = samples("configuration.md").split_off(1);
-    for page in ["routes.md", "policies.md", "admission.md", "steering.md"] {
+    let mut parts = samples("guides/configuration.md").split_off(1);
+    for page in [
+        "guides/routes.md",
+        "explanation/policies.md",
+        "explanation/admission.md",
+        "guides/steering.md",
+    ] {
         let of_page = samples(page);
         assert!(!of_page.is_empty(), "{page}");
         parts.extend(of_page);
@@ -80,9 +85,10 @@ fn each_other_sample_about_settings_is_accepted_as_a_part() {
 
 #[test]
 fn the_samples_of_limits_and_discoveries_are_accepted() {
-    let limit = &samples("limits.md")[0];
+    let limit = &samples("explanation/limits.md")[0];
     check(&format!("{AROUND}{}", limit.replace("key:5c1d0a9be2f34a77", "global")))
         .expect("a limit");
-    let discovery = samples("replicas.md").into_iter().find(|it| it.contains("[[discovery]]"));
+    let discovery =
+        samples("explanation/replicas.md").into_iter().find(|it| it.contains("[[discovery]]"));
     check(&format!("{AROUND}{}", discovery.expect("one"))).expect("a discovery");
 }

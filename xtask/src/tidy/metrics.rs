@@ -8,7 +8,7 @@ use super::tree::{TextFile, Tree};
 /// The only file with metric names.
 const NAMES: &str = "crates/telemetry/src/names.rs";
 /// Document that explains the metrics to operators.
-const DOCUMENT: &str = "docs/metrics.md";
+const DOCUMENT: &str = "docs/reference/metrics.md";
 /// Prefix of all metrics of this project.
 const PREFIX: &str = "spillway_";
 /// Suffixes that the text format adds to the name of a counter, histogram or info.

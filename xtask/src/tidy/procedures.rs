@@ -8,12 +8,12 @@ use super::tree::{TextFile, Tree};
 
 /// Pages whose procedures each name a test.
 const PAGES: [&str; 6] = [
-    "docs/deploy.md",
-    "docs/install.md",
-    "docs/upgrade.md",
-    "docs/disaster-recovery.md",
-    "docs/certificates.md",
-    "docs/steering.md",
+    "docs/guides/deploy.md",
+    "docs/guides/install.md",
+    "docs/guides/upgrade.md",
+    "docs/guides/disaster-recovery.md",
+    "docs/guides/certificates.md",
+    "docs/guides/steering.md",
 ];
 const BEGIN: &str = "<!-- test:";
 const END: &str = "-->";
@@ -81,7 +81,7 @@ mod tests {
     use super::super::tree::testing::tree;
     use super::*;
 
-    const PAGE: &str = "docs/disaster-recovery.md";
+    const PAGE: &str = "docs/guides/disaster-recovery.md";
     const TESTS: &str = "#[tokio::test(flavor = \"multi_thread\")]\nasync fn a_loss() {}\n\n\
                          #[test]\n#[ignore = \"slow\"]\nfn never_run() {}\n\nfn helper() {}\n\n\
                          #[test]\n#[ignore = \"cargo xtask chaos\"]\nfn a_trial() {}\n";

@@ -69,7 +69,7 @@ fn page(results: &Results, charts: &[String]) -> String {
         "{}, {}, on {}. Seed {}, {} requests per second with Poisson arrivals ({} per second with \
          the herd), half of them whole chats, three in ten streams, the rest V2 inference. Load, \
          gateway and replicas share the machine, {} runs at a time; a run during which it had no \
-         time to spare is made again, and if that does not help it is marked as invalid. The replicas are emulated (docs/emulator.md): an \
+         time to spare is made again, and if that does not help it is marked as invalid. The replicas are emulated (docs/reference/emulator.md): an \
          L4 ten times faster than it is, so that a chat takes about 110 ms.\n\n",
         origin.date,
         origin.version,

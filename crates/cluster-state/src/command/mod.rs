@@ -158,7 +158,7 @@ pub enum Command {
         expect: Expect,
     },
     /// Renews the leases of a node's process on shares of limits, gives units back and asks for
-    /// more, see docs/limits.md.
+    /// more, see docs/explanation/limits.md.
     LeaseShares {
         /// The region of the node.
         region: RegionName,

@@ -75,7 +75,7 @@ Branches of the machine that never run here, and why:
 - a last place that another request takes in between, replicas and links that fail: no such thing happens in these studies
 
 Three regions 90, 150 and 220 ms apart (there and back) have replicas that are the engine model of
-docs/emulator.md as an L4 with its 40,000 tokens of KV cache, so that what is cached is always less than what is asked for.
+docs/reference/emulator.md as an L4 with its 40,000 tokens of KV cache, so that what is cached is always less than what is asked for.
 What nodes know is late: replicas are looked at every 100 ms and known 100 ms later, neighbours hear of a request's prompt after
 30 ms, and the hot trie changes every 2 s, 300 ms after a proposal. Loads of neighbours and of other regions travel by the gossip of
 the gateway itself (`pulse`): its datagrams take half a round trip, or 0.25 ms within a region, and up to a fifth more by chance. Speeds are learned

@@ -86,14 +86,14 @@ pub(crate) enum ClusterCommand {
     /// Makes the data folder of a new cluster's first node from a backup. The node must not run.
     #[command(after_help = "Example: spillway restore state.backup --folder data --node a\n\n\
         The node begins alone, with the number that it had. The others join with empty folders and \
-        a token, under their old names if they like: see docs/control-plane.md.\n\n\
+        a token, under their old names if they like: see docs/explanation/control-plane.md.\n\n\
         An encrypted backup needs --passphrase-file or --identity.")]
     Restore(RestoreArgs),
     /// Makes a node's data folder that of a new cluster, when most voters are gone for good.
     #[command(after_help = "Example: spillway force-new-cluster --folder data --node a \
         --region eu-central-1 --yes\n\n\
         The node must not run. Nodes of the old cluster can't join with their folders: empty them, \
-        and let them join by token. See docs/control-plane.md.")]
+        and let them join by token. See docs/explanation/control-plane.md.")]
     ForceNewCluster(ForceArgs),
 }
 

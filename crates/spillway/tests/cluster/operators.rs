@@ -168,7 +168,7 @@ fn shell_blocks(page: &str) -> Vec<String> {
 #[test]
 fn the_commands_about_limits_in_the_docs_work_as_they_stand() {
     let world = World::new();
-    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md");
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explanation/limits.md");
     let blocks = shell_blocks(&std::fs::read_to_string(docs).unwrap());
     assert!(!blocks.is_empty());
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_spillway")).parent().unwrap();

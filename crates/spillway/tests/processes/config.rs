@@ -10,7 +10,7 @@ use crate::machines::spillway;
 fn the_reference_is_the_page_of_the_manual() {
     let printed = spillway(&["config", "reference"]);
     assert!(printed.status.success(), "{printed:?}");
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration-reference.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/settings.md");
     assert_eq!(String::from_utf8(printed.stdout).unwrap(), std::fs::read_to_string(page).unwrap());
 }
 

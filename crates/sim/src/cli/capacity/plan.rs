@@ -6,7 +6,7 @@ use clap::Args;
 
 /// Computes how many replicas each region needs, and shows it in runs.
 ///
-/// Without options it makes the worked example of docs/capacity.md, but for --good-ms, which is 1500
+/// Without options it makes the worked example of docs/guides/capacity.md, but for --good-ms, which is 1500
 /// there.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  spillway-sim capacity --peaks 20,15,10 --good-ms 1500")]

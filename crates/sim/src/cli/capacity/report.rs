@@ -1,4 +1,4 @@
-//! Capacity plan as Markdown, for docs/capacity.md.
+//! Capacity plan as Markdown, for docs/guides/capacity.md.
 
 use std::fmt::Write;
 

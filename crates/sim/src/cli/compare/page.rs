@@ -118,7 +118,7 @@ cargo run --release -p spillway-sim -- compare --page --traces DIR --json > rout
 cargo run --release -p spillway-sim -- compare --page --read routing.json --markdown docs/measured/routing.md
 ```
 
-Each cell is a world of virtual time: regions with gateways, engines as in docs/emulator.md, and clients. `spillway-sim compare
+Each cell is a world of virtual time: regions with gateways, engines as in docs/reference/emulator.md, and clients. `spillway-sim compare
 --cells NAME` prints all contenders of one cell; `spillway-sim run --cell NAME` one run.
 
 How to read it:

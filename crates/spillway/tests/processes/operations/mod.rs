@@ -1,4 +1,4 @@
-//! Procedures of docs/disaster-recovery.md and docs/upgrade.md, carried out by `spillway` itself
+//! Procedures of docs/guides/disaster-recovery.md and docs/guides/upgrade.md, carried out by `spillway` itself
 //! with nodes that are processes.
 
 mod disaster;
