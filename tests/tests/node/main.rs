@@ -46,7 +46,6 @@ mod responses;
 mod rests;
 mod retries;
 mod rewriting;
-mod samples;
 mod serving;
 mod sessions;
 mod shedding;
