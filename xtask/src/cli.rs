@@ -42,6 +42,8 @@ pub(crate) enum Task {
     Chaos,
     /// Makes what is installed: a static binary, packages, an SBOM, checksums.
     Dist(DistArgs),
+    /// Makes a book of `docs/` that reads and searches offline; a link that leads nowhere fails it.
+    Book,
 }
 
 const EXAMPLES: &str = "\
@@ -56,4 +58,5 @@ Examples:
   cargo xtask fuzz snapshot --seconds 600
   cargo xtask chaos          kills, cuts, crashes and slow disks, about six minutes
   cargo xtask dist           packages for this machine, some ten minutes
-  cargo xtask dist --verify  the same twice, and whether both are equal";
+  cargo xtask dist --verify  the same twice, and whether both are equal
+  cargo xtask book           the pages of docs/ as HTML, in target/book";

@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask verify | fix | tidy | test | fuzz | chaos | dist`.
+//! The project's own tasks: `cargo xtask verify | fix | tidy | test | fuzz | chaos | dist | book`.
 //!
 //! Everything CI runs is here, so that a person can run the same thing with the same words.
 #![expect(
@@ -7,6 +7,7 @@
     reason = "a command line tool reports by printing"
 )]
 
+mod book;
 mod cli;
 mod command;
 mod dist;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Task::Test { suite } => test::run(&root(), suite, cli.json),
         Task::Fuzz { target, seconds } => fuzz::run(&root(), target.as_deref(), seconds, cli.json),
         Task::Chaos => test::chaos(&root(), cli.json),
+        Task::Book => book::run(&root(), cli.json),
         Task::Dist(args) => dist::run(&root(), &args, cli.json),
     };
     match outcome {

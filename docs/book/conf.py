@@ -1,0 +1,78 @@
+"""Makes a book of the pages of `docs/`: HTML that reads and searches offline. `cargo xtask book` runs it.
+
+The index `docs/README.md` is the table of contents. Each `##` there is a part, and each page that its tables link to is a
+chapter. A page that the index does not name is a warning, and warnings fail the build.
+"""
+
+import re
+from pathlib import Path
+
+project = "Spillway"
+author = "the Spillway authors"
+project_copyright = "the Spillway authors, Apache License 2.0"
+
+extensions = ["myst_parser"]
+root_doc = "README"
+exclude_patterns = ["book"]
+# Pages are written for plain Markdown, with GitHub's anchors of headings.
+myst_heading_anchors = 4
+# Fences of languages that no highlighter knows, e.g. of firewalls.
+suppress_warnings = ["misc.highlighting_failure"]
+# Links to a heading of another page, to a file and to a missing page are all checked.
+nitpicky = True
+
+html_theme = "furo"
+html_title = "Spillway"
+html_show_sphinx = False
+html_copy_source = False
+html_show_sourcelink = False
+html_static_path = ["static"]
+html_css_files = ["book.css"]
+html_theme_options = {"top_of_page_buttons": []}
+# Highlighting that furo has for light and dark.
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+_PART = re.compile(r"^## (?P<title>.+)\n(?P<text>(?:(?!^## ).*\n?)*)", re.MULTILINE)
+_CHAPTER = re.compile(r"^\| \[[^\]]*\]\((?P<page>[^)#:]+)\.md\)", re.MULTILINE)
+
+
+_LINK = re.compile(r"\]\((?P<path>[^)\s:#]+)\)")
+
+
+def setup(app) -> None:
+    app.connect("source-read", _add_contents)
+    app.connect("source-read", _take_files_along)
+    app.connect("build-finished", _add_front_door)
+
+
+def _add_contents(app, page: str, source: list[str]) -> None:
+    """Turns the index's tables into the contents of the book."""
+    if page != root_doc:
+        return
+    # Chapters by their titles: file names are for readers of the repository.
+    source[0] = re.sub(r"\| \[[a-z0-9/-]+(?:\.md)?\]\(", "| [](", source[0])
+    for part in _PART.finditer(source[0]):
+        # A page in two tables is a chapter of the first one.
+        chapters = "\n".join(dict.fromkeys(_CHAPTER.findall(part["text"])))
+        if chapters:
+            source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {part['title']}\n\n{chapters}\n```\n"
+
+
+def _take_files_along(app, page: str, source: list[str]) -> None:
+    """Puts the few files that pages link to outside of `docs/` into the book, as they are."""
+    folder = Path(app.srcdir, page).parent
+
+    def link(found: re.Match[str]) -> str:
+        path = (folder / found["path"]).resolve()
+        is_outside = path.is_file() and not path.is_relative_to(app.srcdir)
+        return f"](path:{found['path']})" if is_outside else found[0]
+
+    source[0] = _LINK.sub(link, source[0])
+
+
+def _add_front_door(app, error: Exception | None) -> None:
+    """Leads whoever opens the folder to the index, which is README.md for readers of the repository."""
+    if error is None and app.builder.name == "html":
+        text = '<!doctype html><meta http-equiv="refresh" content="0; url=README.html"><a href="README.html">Spillway</a>\n'
+        Path(app.outdir, "index.html").write_text(text)

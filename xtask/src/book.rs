@@ -1,0 +1,43 @@
+//! `cargo xtask book`: makes a book of the pages of `docs/` that reads and searches offline.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use crate::command;
+use crate::metadata::Metadata;
+use crate::report::{CheckOutcome, Report};
+use crate::venv::Venv;
+
+/// Makes the book anew in `target/book`. Returns true if no page had a warning, such as a link that
+/// leads nowhere.
+pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
+    let mut report = Report::default();
+    let venv = Venv::new(root.join("docs/book"));
+    let prepared = report.step("packages for the book", || {
+        venv.need_python()?;
+        venv.prepare()
+    });
+    if prepared {
+        report.step("book", || write(root, &venv));
+    }
+    report.finish(json)
+}
+
+fn write(root: &Path, venv: &Venv) -> Result<CheckOutcome> {
+    let book = Metadata::load(root)?.target_directory.join("book");
+    // Pages that were moved away would stay, and be found by the search.
+    if book.exists() {
+        fs::remove_dir_all(&book).with_context(|| format!("cannot empty {}", book.display()))?;
+    }
+    let mut sphinx = venv.python();
+    sphinx
+        .args(["-m", "sphinx", "--builder", "html", "--fail-on-warning", "--quiet", "--conf-dir"])
+        .arg(root.join("docs/book"))
+        .arg(root.join("docs"))
+        .arg(&book);
+    command::run(&mut sphinx)?;
+    eprintln!("open {}", book.join("index.html").display());
+    Ok(CheckOutcome::Passed)
+}
