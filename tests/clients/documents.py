@@ -100,7 +100,7 @@ def commands(page: str) -> Iterator[tuple[str, list[str]]]:
     """Yields each command of `spillway` on a page: its place, and its words behind `spillway`."""
     for block in blocks(page):
         if block.language in ("sh", "console"):
-            yield from ((f"{block.place}: {line}", words) for line in _lines(block) for words in _calls(line))
+            yield from ((f"{block.place}: {line}", words) for line in typed(block) for words in _calls(line))
     prose = _FENCE.sub("", (ROOT / page).read_text())
     for code in _INLINE.finditer(prose):
         # A list of commands names the program once; what may be left out stands in brackets.
@@ -112,7 +112,8 @@ def commands(page: str) -> Iterator[tuple[str, list[str]]]:
                     yield f"{page}: {code[0]}", words
 
 
-def _lines(block: Block) -> list[str]:
+def typed(block: Block) -> list[str]:
+    """Returns the lines that a reader types into a shell."""
     text = block.text.replace("\\\n", " ")
     # Files that are written on the way are no commands.
     text = re.sub(r"<<'?END'?\n.*?^END$", "", text, flags=re.MULTILINE | re.DOTALL)

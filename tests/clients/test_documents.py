@@ -1,6 +1,7 @@
 """What README.md and docs/ tell people to type and to write, tried. documents.py says how blocks are marked."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from documents import COPIED, WALKED, Block, blocks, commands, completed, contains, empty_location_database, free_move, moved, pages
+from documents import COPIED, WALKED, Block, blocks, commands, completed, contains, empty_location_database, free_move, moved, pages, typed
 from world import spillway
 
 # A recipient of `age` that nobody has the private key of.
@@ -28,6 +29,12 @@ def test_every_block_is_tried_or_marked() -> None:
 
 def test_no_block_that_a_test_runs_is_marked_as_illustrative() -> None:
     assert not [block.place for block in ALL if block.is_illustrative and len(block.words) > 1]
+
+
+def test_no_step_has_a_comment() -> None:
+    """An interactive zsh, the shell of macOS, takes what follows a `#` as arguments."""
+    said = [f"{block.place}: {line}" for block in ALL if block.is_walked and block.language == "sh" for line in typed(block)]
+    assert not [line for line in said if re.search(r"(^|\s)#", line)]
 
 
 def test_every_command_is_one_that_the_program_has() -> None:
