@@ -10,8 +10,9 @@ use spillway_types::{Country, ModelName, RegionName, Residency, TenantName};
 use toml::Spanned;
 use toml::value::{Date, Datetime, Offset, Time};
 
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors};
 use crate::section::ListenerSection;
+use crate::source::Source;
 
 /// Maximum number of keys in a config: as many as the cluster's agreed state can hold.
 const KEYS_MAX: usize = 32_768;
@@ -62,7 +63,8 @@ pub(crate) struct KeySection {
     pub(crate) models: BTreeSet<String>,
     /// Regions that may serve the key's requests; all, if left out.
     #[serde(default)]
-    pub(crate) regions: BTreeSet<String>,
+    #[schemars(with = "BTreeSet<String>")]
+    pub(crate) regions: Vec<Spanned<RegionName>>,
     /// Priority class of the key's requests, 0 to 3; 0 is served first.
     #[serde(default = "first_class")]
     #[schemars(with = "u8", range(max = 3))]
@@ -92,7 +94,7 @@ pub(crate) struct TenantSection {
     /// Regions that may serve its requests; all, if left out.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
-    pub(crate) regions: Vec<RegionName>,
+    pub(crate) regions: Vec<Spanned<RegionName>>,
     /// Countries whose regions may serve its requests, e.g. `DE`; all, if left out.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
@@ -128,40 +130,18 @@ impl AccessSections {
     /// Checks the sections.
     ///
     /// # Errors
-    /// Returns the first fault, with its line.
-    pub(crate) fn lower(self, source: &Source) -> Result<AccessConfig, ConfigError> {
-        let mut access = AccessConfig::default();
-        if let Some(key) = self.keys.get(KEYS_MAX) {
-            // The first key beyond the maximum is the one whose line the error shows.
-            let message = format!("a config has {KEYS_MAX} keys at most");
-            return Err(source.fault(key.id.span(), message, "remove those that are revoked"));
-        }
-        for section in self.keys {
-            let span = section.id.span();
-            let (id, key) = section.lower(source)?;
-            if access.keys.contains_key(&id) {
-                let message = format!("a second key is called {:?}", id.as_str());
-                return Err(source.fault(span, message, "give each its own id"));
-            }
-            access.keys.insert(id, key);
-        }
-        for section in self.tenants {
-            check_name(source, &section.name, "tenant")?;
-            let name = TenantName::from(section.name.get_ref().as_str());
-            let terms = TenantTerms {
-                is_suspended: section.suspended,
-                is_isolated: section.isolate_prompts,
-                residency: Residency::new(section.regions, section.countries),
-            };
-            if access.tenants.insert(name, terms).is_some() {
-                let message = format!("a second tenant is called {:?}", section.name.get_ref());
-                return Err(source.fault(section.name.span(), message, "give each its own name"));
-            }
-        }
-        Ok(access)
+    /// Returns all faults, with their lines.
+    pub(crate) fn lower(self, source: &Source) -> Result<AccessConfig, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let keys = errors.keep(lower_keys(source, self.keys));
+        let tenants = errors.keep(lower_tenants(source, self.tenants));
+        let access =
+            AccessConfig { keys: keys.unwrap_or_default(), tenants: tenants.unwrap_or_default() };
+        errors.or(access)
     }
 
-    /// Returns the authentication mode of a listener.
+    /// Returns the authentication mode of a listener. `has_lost_keys` is true if settings of access
+    /// were left out since they are wrong.
     ///
     /// # Errors
     /// Returns an error if other machines can reach the listener and the config neither sets a mode
@@ -170,6 +150,7 @@ impl AccessSections {
         &self,
         source: &Source,
         listener: &ListenerSection,
+        has_lost_keys: bool,
     ) -> Result<ListenerAccess, ConfigError> {
         let address = &listener.address;
         let is_loopback = address.get_ref().ip().is_loopback();
@@ -184,7 +165,7 @@ impl AccessSections {
             }
             Some(AuthMode::Headers) => AccessMode::Headers,
             // Whoever writes keys into the config expects that they are asked for.
-            None if !self.keys.is_empty() => AccessMode::Keys,
+            None if !self.keys.is_empty() || has_lost_keys => AccessMode::Keys,
             // Only programs of this machine can connect, so a first try needs no keys.
             None if is_loopback => AccessMode::None,
             None => {
@@ -202,14 +183,65 @@ impl AccessSections {
     }
 }
 
+fn lower_keys(
+    source: &Source,
+    sections: Vec<KeySection>,
+) -> Result<BTreeMap<KeyId, Key>, ConfigErrors> {
+    if let Some(key) = sections.get(KEYS_MAX) {
+        // The first key beyond the maximum is the one whose line the error shows.
+        let message = format!("a config has {KEYS_MAX} keys at most");
+        let remedy = "remove those that are revoked";
+        return Err(source.fault(key.id.span(), message, remedy).into());
+    }
+    let mut errors = ConfigErrors::default();
+    let mut keys = BTreeMap::new();
+    let mut places = BTreeMap::new();
+    for section in sections {
+        let at = section.id.span();
+        if let Some(earlier) = places.insert(section.id.get_ref().clone(), at.clone()) {
+            let message = format!("a second key is called {:?}", section.id.get_ref());
+            errors.add(source.collision((at, earlier), message, "give each its own id"));
+        }
+        keys.extend(errors.keep(section.lower(source)));
+    }
+    errors.or(keys)
+}
+
+fn lower_tenants(
+    source: &Source,
+    sections: Vec<TenantSection>,
+) -> Result<BTreeMap<TenantName, TenantTerms>, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let mut tenants = BTreeMap::new();
+    let mut places = BTreeMap::new();
+    for section in sections {
+        errors.keep(check_name(source, &section.name, "tenant"));
+        let at = section.name.span();
+        if let Some(earlier) = places.insert(section.name.get_ref().clone(), at.clone()) {
+            let message = format!("a second tenant is called {:?}", section.name.get_ref());
+            errors.add(source.collision((at, earlier), message, "give each its own name"));
+        }
+        let regions: Vec<RegionName> =
+            section.regions.into_iter().map(Spanned::into_inner).collect();
+        let terms = TenantTerms {
+            is_suspended: section.suspended,
+            is_isolated: section.isolate_prompts,
+            residency: Residency::new(regions, section.countries),
+        };
+        tenants.insert(TenantName::from(section.name.get_ref().as_str()), terms);
+    }
+    errors.or(tenants)
+}
+
 impl KeySection {
-    fn lower(self, source: &Source) -> Result<(KeyId, Key), ConfigError> {
-        check_name(source, &self.id, "key")?;
-        check_name(source, &self.tenant, "tenant")?;
+    fn lower(self, source: &Source) -> Result<(KeyId, Key), ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        errors.keep(check_name(source, &self.id, "key"));
+        errors.keep(check_name(source, &self.tenant, "tenant"));
         if *self.priority.get_ref() > PRIORITY_MAX {
             let message = format!("there is no class {}", self.priority.get_ref());
             let remedy = format!("use 0, which is served first, to {PRIORITY_MAX}");
-            return Err(source.fault(self.priority.span(), message, remedy));
+            errors.add(source.fault(self.priority.span(), message, remedy));
         }
         let expires_ms = self.expires.as_ref().map(|expires| {
             milliseconds(expires.get_ref()).ok_or_else(|| {
@@ -218,19 +250,25 @@ impl KeySection {
                 source.fault(expires.span(), message, remedy)
             })
         });
+        let expires_ms = errors.keep(expires_ms.transpose());
+        let salt = errors.keep(bytes(source, &self.salt));
+        let hash = errors.keep(bytes(source, &self.hash));
+        let (Some(expires_ms), Some(salt), Some(hash)) = (expires_ms, salt, hash) else {
+            return Err(errors);
+        };
         let names = |set: BTreeSet<String>| set.into_iter();
         let key = Key {
             role: KeyRole::Client,
-            salt: bytes(source, &self.salt)?,
-            hash: Hidden::new(bytes(source, &self.hash)?),
+            salt,
+            hash: Hidden::new(hash),
             tenant: Some(TenantName::from(self.tenant.get_ref().as_str())),
             models: names(self.models).map(ModelName::from).collect(),
-            regions: names(self.regions).map(RegionName::from).collect(),
+            regions: self.regions.into_iter().map(Spanned::into_inner).collect(),
             priority: *self.priority.get_ref(),
-            expires_ms: expires_ms.transpose()?,
+            expires_ms,
             is_revoked: self.revoked,
         };
-        Ok((KeyId::from(self.id.get_ref().as_str()), key))
+        errors.or((KeyId::from(self.id.get_ref().as_str()), key))
     }
 }
 

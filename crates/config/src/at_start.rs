@@ -101,15 +101,14 @@ fn flatten(path: &str, value: Value, into: &mut BTreeMap<String, Value>) {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Arc;
 
     use super::*;
-    use crate::error::Source;
-    use crate::file;
+    use crate::recovery;
+    use crate::source::Source;
 
     fn read(text: &str) -> AtStart {
-        let source = Arc::new(Source::new(Path::new("c.toml"), text));
-        AtStart::new(&file::read(&source, []).expect("a config"))
+        let source = Source::new(Path::new("c.toml"), text);
+        AtStart::new(&recovery::read(&source).content.expect("a config"))
     }
 
     const BASE: &str = "[[listener]]\naddress = \"127.0.0.1:1\"\nauth = \"none\"\n\

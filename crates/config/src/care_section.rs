@@ -10,11 +10,12 @@ use spillway_replicas::{DeepRequest, Mapping, NoticeCheck};
 use spillway_types::ModelName;
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors};
 use crate::health_section::{DeepSection, HealthSection, StandbySection};
 use crate::kind_settings::{DeepSettings, HealthSettings, KindSettings, MetricsSettings, Preset};
 use crate::replica::{Care, Concurrency};
 use crate::replica_section::{ConcurrencySection, ReplicaSection};
+use crate::source::Source;
 
 /// Defaults for all replicas that set nothing else.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -99,8 +100,8 @@ impl ReplicaSection {
         let models: Vec<ModelName> = self
             .models
             .iter()
-            .flat_map(|models| models.get_ref().clone())
-            .map(ModelName::from)
+            .flat_map(Spanned::get_ref)
+            .map(|model| ModelName::from(model.get_ref().as_str()))
             .collect();
         // A server that is yet to be recognised is cared for as a generic one until then.
         let Preset { active, deep: deep_check, scrapes, .. } = settings.preset(None, &models);
@@ -123,13 +124,17 @@ impl ReplicaSection {
     /// Returns the settings whose meaning depends on the kind of server.
     ///
     /// # Errors
-    /// Returns the first fault, with its line.
+    /// Returns all faults, with their lines.
     pub(crate) fn kind_settings(
         &self,
         defaults: &CareDefaults,
         source: &Source,
-    ) -> Result<KindSettings, ConfigError> {
+    ) -> Result<KindSettings, ConfigErrors> {
         let (own, usual) = (&self.health, &defaults.health);
+        let mut errors = ConfigErrors::default();
+        let metrics = errors.keep(self.metrics_settings(defaults, source));
+        let deep = errors.keep(self.deep_settings(defaults, source));
+        let (Some(metrics), Some(deep)) = (metrics, deep) else { return Err(errors) };
         let settings = KindSettings {
             kind: self.kind,
             needs_models: self.models.is_none(),
@@ -141,14 +146,14 @@ impl ReplicaSection {
                 interval: Duration::from_millis(own.interval_ms.unwrap_or(usual.interval_ms)),
                 timeout: Duration::from_millis(own.timeout_ms.unwrap_or(usual.timeout_ms)),
             },
-            metrics: self.metrics_settings(defaults, source)?,
-            deep: self.deep_settings(defaults, source)?,
+            metrics,
+            deep,
         };
         if settings.needs_models && settings.identity().is_none() {
             let message = "which models the replica serves is not said, and it can't be asked";
             let remedy = "name them, e.g. models = [\"llama-3.1-8b\"]: only what is checked over HTTP \
                           and lists its models can be asked";
-            return Err(source.fault(self.name.span(), message, remedy));
+            return Err(source.fault(self.name.span(), message, remedy).into());
         }
         Ok(settings)
     }

@@ -1,6 +1,6 @@
 //! `[cluster]` and `[[peer]]`: other nodes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,8 +12,9 @@ use spillway_link::delayed::Paths;
 use spillway_types::{NodeName, Percent, RegionName};
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors, all};
 use crate::region_section::{RegionConfig, RegionSection, lower_regions};
+use crate::source::Source;
 
 /// Maximum number of peers of one node. With more, gossip between all pairs would be too much.
 const PEERS_MAX: usize = 512;
@@ -25,9 +26,11 @@ const NAME_MAX: usize = 63;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClusterSection {
     /// Name of the cluster, as in its certificates.
-    pub(crate) id: String,
+    #[schemars(with = "String")]
+    pub(crate) id: Spanned<String>,
     /// UDP address for other nodes, e.g. `0.0.0.0:7946`.
-    pub(crate) address: SocketAddr,
+    #[schemars(with = "SocketAddr")]
+    pub(crate) address: Spanned<SocketAddr>,
     /// Certificates of the cluster's CA, PEM.
     #[schemars(with = "String")]
     pub(crate) ca: Spanned<PathBuf>,
@@ -47,7 +50,8 @@ pub(crate) struct ClusterSection {
     /// Folder of the cluster's agreed state: with it, this node keeps that state and votes on it.
     /// It must be on a disk that outlives the process.
     #[serde(default)]
-    pub(crate) data: Option<PathBuf>,
+    #[schemars(with = "Option<String>")]
+    pub(crate) data: Option<Spanned<PathBuf>>,
     /// File with the output of `spillway join-token create`, for a node that joins a running
     /// cluster: while its data folder is empty it asks the peers named here to be taken in, and
     /// forms no cluster itself. The file is not needed any more once the node is a member.
@@ -157,46 +161,49 @@ impl ClusterSections {
     pub(crate) fn lower(
         self,
         source: &Source,
-        (node, own_region): (&str, &str),
-    ) -> Result<Option<ClusterConfig>, ConfigError> {
+        (node, own_region): (&Spanned<String>, &Spanned<String>),
+    ) -> Result<Option<ClusterConfig>, ConfigErrors> {
         let Some(cluster) = self.cluster else {
             let alone = "without [cluster] this node has no others";
             let remedy = "add a [cluster] section, or remove this";
             return match (self.peers.first(), self.regions.first()) {
-                (Some(peer), _) => Err(source.fault(peer.name.span(), alone, remedy)),
-                (None, Some(region)) => Err(source.fault(region.name.span(), alone, remedy)),
+                (Some(peer), _) => Err(source.fault(peer.name.span(), alone, remedy).into()),
+                (None, Some(region)) => Err(source.fault(region.name.span(), alone, remedy).into()),
                 (None, None) => Ok(None),
             };
         };
-        for (name, value) in [("name", node), ("region", own_region), ("cluster", &cluster.id)] {
-            if !is_name(value) {
-                let message = format!("the {name} {value:?} can't stand in a certificate");
-                return Err(source.fault(0..0, message, NAME_REMEDY));
-            }
+        let mut errors = ConfigErrors::default();
+        if !is_name(cluster.id.get_ref()) {
+            let message = format!("{:?} can't stand in a certificate", cluster.id.get_ref());
+            errors.add(source.fault(cluster.id.span(), message, NAME_REMEDY));
         }
-        let peers = lower_peers(source, self.peers, node)?;
+        let (node, own_region) = (node.get_ref().as_str(), own_region.get_ref().as_str());
+        let peers = errors.keep(lower_peers(source, self.peers, node)).unwrap_or_default();
         let known: BTreeSet<&str> =
             peers.iter().map(|peer| peer.region.as_str()).chain([own_region]).collect();
-        let join_token_file = lower_join(source, &cluster, &peers)?;
+        let join_token_file = errors.keep(lower_join(source, &cluster, &peers)).flatten();
         // With `data` the agreed state lists the regions; a node's config may add round trips.
         let known = cluster.data.is_none().then_some(&known);
         if cluster.data.is_some() {
-            check_agreed(source, &self.regions)?;
+            errors.keep(check_agreed(source, &self.regions));
         }
-        let regions = lower_regions(source, self.regions, known)?;
-        let advertise = lower_advertise(source, &cluster)?;
-        let file = |name: &Spanned<PathBuf>| readable(source, name);
-        Ok(Some(ClusterConfig {
+        let regions = errors.keep(lower_regions(source, self.regions, known)).unwrap_or_default();
+        let advertise = errors.keep(lower_advertise(source, &cluster)).unwrap_or_default();
+        let mut file =
+            |name: &Spanned<PathBuf>| errors.keep(readable(source, name)).unwrap_or_default();
+        let files = [&cluster.ca, &cluster.certificate, &cluster.key, &cluster.prefix_key];
+        let [ca, certificate, key, prefix_key] = files.map(&mut file);
+        errors.or(Some(ClusterConfig {
             has_replicas: self.has_replicas,
-            ca: file(&cluster.ca)?,
-            certificate: file(&cluster.certificate)?,
-            key: file(&cluster.key)?,
-            prefix_key: file(&cluster.prefix_key)?,
+            ca,
+            certificate,
+            key,
+            prefix_key,
             advertise,
-            data: cluster.data.map(|folder| source.resolve(&folder.to_string_lossy())),
+            data: cluster.data.map(|folder| source.resolve(&folder.get_ref().to_string_lossy())),
             join_token_file,
-            id: cluster.id,
-            address: cluster.address,
+            id: cluster.id.into_inner(),
+            address: cluster.address.into_inner(),
             silence: Duration::from_millis(cluster.silence_ms.into()),
             ramp: Duration::from_millis(cluster.ramp_ms.into()),
             peers,
@@ -206,18 +213,37 @@ impl ClusterSections {
     }
 }
 
+/// Checks the names of this node and its region.
+///
+/// # Errors
+/// Returns an error for each name that can't stand in a certificate.
+pub(crate) fn check_names(
+    source: &Source,
+    names: [&Spanned<String>; 2],
+) -> Result<(), ConfigErrors> {
+    let check = |name: &Spanned<String>| {
+        if is_name(name.get_ref()) {
+            return Ok(());
+        }
+        let message = format!("{:?} can't stand in a certificate", name.get_ref());
+        Err(source.fault(name.span(), message, NAME_REMEDY))
+    };
+    all(names.into_iter().map(check)).map(drop)
+}
+
 const NAME_REMEDY: &str = "use up to 63 of a-z, 0-9 and hyphens, no hyphen at either end";
 
 /// Refuses settings in one node's config that all nodes agree on.
-fn check_agreed(source: &Source, regions: &[RegionSection]) -> Result<(), ConfigError> {
-    for region in regions {
-        if *region.weight_percent.get_ref() != Percent::ALL || region.price_ms != 0.0 {
-            let message = "with [cluster] data, weights and prices of regions are agreed on by all";
-            let remedy = "leave it out here, and say `spillway weight` or `spillway regions`";
-            return Err(source.fault(region.name.span(), message, remedy));
-        }
-    }
-    Ok(())
+fn check_agreed(source: &Source, regions: &[RegionSection]) -> Result<(), ConfigErrors> {
+    let is_agreed = |region: &&RegionSection| {
+        *region.weight_percent.get_ref() != Percent::ALL || region.price_ms != 0.0
+    };
+    all(regions.iter().filter(is_agreed).map(|region| {
+        let message = "with [cluster] data, weights and prices of regions are agreed on by all";
+        let remedy = "leave it out here, and say `spillway weight` or `spillway regions`";
+        Err::<(), _>(source.fault(region.name.span(), message, remedy))
+    }))
+    .map(drop)
 }
 
 /// Returns the path of the join token. The file may be missing: a member needs none, and a node
@@ -243,12 +269,13 @@ fn lower_advertise(source: &Source, cluster: &ClusterSection) -> Result<String, 
     let Some(said) = &cluster.advertise else {
         // Only a node that takes part in the agreed state tells the others its address there;
         // without `data` they have it in their own configs.
-        if cluster.data.is_some() && cluster.address.ip().is_unspecified() {
-            let message = format!("other nodes can't reach {}", cluster.address);
+        let address = *cluster.address.get_ref();
+        if cluster.data.is_some() && address.ip().is_unspecified() {
+            let message = format!("other nodes can't reach {address}");
             let remedy = "add advertise = \"host:port\" to [cluster], as others reach this node";
-            return Err(source.fault(cluster.ca.span(), message, remedy));
+            return Err(source.fault(cluster.address.span(), message, remedy));
         }
-        return Ok(cluster.address.to_string());
+        return Ok(address.to_string());
     };
     let port = said.get_ref().rsplit_once(':').filter(|(host, _)| !host.is_empty());
     if port.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
@@ -262,25 +289,22 @@ fn lower_peers(
     source: &Source,
     sections: Vec<PeerSection>,
     own: &str,
-) -> Result<Vec<PeerConfig>, ConfigError> {
+) -> Result<Vec<PeerConfig>, ConfigErrors> {
     if let Some(extra) = sections.get(PEERS_MAX) {
         let message = format!("a node knows {PEERS_MAX} others at most");
-        return Err(source.fault(extra.name.span(), message, "divide the cluster"));
+        return Err(source.fault(extra.name.span(), message, "divide the cluster").into());
     }
+    let mut errors = ConfigErrors::default();
     // This node's own name counts as taken.
-    let mut names = BTreeSet::from([own.to_owned()]);
+    let mut places = BTreeMap::from([(own.to_owned(), 0..0)]);
     let mut peers = Vec::new();
     for section in sections {
-        for name in [&section.name, &section.region] {
-            if !is_name(name.get_ref()) {
-                let message = format!("{:?} can't stand in a certificate", name.get_ref());
-                return Err(source.fault(name.span(), message, NAME_REMEDY));
-            }
-        }
-        if !names.insert(section.name.get_ref().clone()) {
+        errors.keep(check_names(source, [&section.name, &section.region]));
+        let at = section.name.span();
+        if let Some(earlier) = places.insert(section.name.get_ref().clone(), at.clone()) {
             let message = format!("a second node is called {:?}", section.name.get_ref());
             let remedy = "give each its own name; this node itself is no peer";
-            return Err(source.fault(section.name.span(), message, remedy));
+            errors.add(source.collision((at, earlier), message, remedy));
         }
         peers.push(PeerConfig {
             name: NodeName::from(section.name.into_inner()),
@@ -288,7 +312,7 @@ fn lower_peers(
             address: section.address,
         });
     }
-    Ok(peers)
+    errors.or(peers)
 }
 
 /// Returns true if the text can be a label of a DNS name, as certificates need it.

@@ -19,11 +19,13 @@ use crate::care_section::CareDefaults;
 use crate::cluster_section::ClusterConfig;
 use crate::discovery_section::DiscoveryConfig;
 use crate::dns_section::DnsConfig;
+use crate::error::ConfigErrors;
 use crate::geo_section::GeoConfig;
 use crate::prefix_section::KnowledgeConfig;
 use crate::replica::ReplicaConfig;
 use crate::section::WorkerLayout;
 use crate::spill_section::SpillConfig;
+use crate::start_places::StartPlaces;
 
 /// Address and access rules of the admin listener.
 #[derive(Clone, Debug)]
@@ -83,6 +85,10 @@ pub struct Config {
     pub at_start: AtStart,
     /// Text of the file.
     pub text: String,
+    /// Places of settings that only the start of a node can check.
+    pub places: StartPlaces,
+    /// Warnings: what can be used, and most likely says something else than was meant.
+    pub warnings: ConfigErrors,
 }
 
 /// A listening address.

@@ -1,5 +1,6 @@
 //! `[[discovery]]`: sources of replicas that come and go by themselves.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,10 +12,12 @@ use spillway_types::ModelName;
 use toml::Spanned;
 
 use crate::care_section::CareDefaults;
-use crate::error::{ConfigError, Source, fault};
+use crate::error::{ConfigError, ConfigErrors};
+use crate::recovery::{Recovered, read};
 use crate::replica::ReplicaConfig;
 use crate::replica_list::lower_replicas;
 use crate::replica_section::ReplicaSection;
+use crate::source::Source;
 
 /// A source of replicas. Exactly one of `dns`, `srv` and `file` must be given.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -86,7 +89,7 @@ pub enum Found {
 }
 
 /// Content of a file that lists replicas.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReplicaFile {
     #[serde(default)]
@@ -137,30 +140,33 @@ impl DiscoveryConfig {
 /// Checks the sources.
 ///
 /// # Errors
-/// Returns the first fault, with its line.
+/// Returns all faults, with their lines.
 pub(crate) fn lower_discoveries(
     source: &Source,
     sections: Vec<DiscoverySection>,
     defaults: &CareDefaults,
-) -> Result<Vec<DiscoveryConfig>, ConfigError> {
-    let mut lowered: Vec<DiscoveryConfig> = Vec::new();
+) -> Result<Vec<DiscoveryConfig>, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let mut places = BTreeMap::new();
+    let mut lowered = Vec::new();
     for section in sections {
-        let name = section.name.get_ref().clone();
-        if lowered.iter().any(|earlier| earlier.name == name) {
+        let (name, at) = (section.name.get_ref().clone(), section.name.span());
+        if let Some(earlier) = places.insert(name.clone(), at.clone()) {
             let message = format!("a second discovery is called {name:?}");
-            return Err(source.fault(section.name.span(), message, "give each its own name"));
+            errors.add(source.collision((at, earlier), message, "give each its own name"));
         }
-        let found = lower_source(source, section, defaults)?;
-        lowered.push(DiscoveryConfig { name, source: found, defaults: defaults.clone() });
+        if let Some(found) = errors.keep(lower_source(source, section, defaults)) {
+            lowered.push(DiscoveryConfig { name, source: found, defaults: defaults.clone() });
+        }
     }
-    Ok(lowered)
+    errors.or(lowered)
 }
 
 fn lower_source(
     source: &Source,
     section: DiscoverySection,
     defaults: &CareDefaults,
-) -> Result<Found, ConfigError> {
+) -> Result<Found, ConfigErrors> {
     let span = section.name.span();
     let (resolver, grace) = (section.resolver, Duration::from_millis(section.empty_grace_ms));
     let question = match (section.dns, section.srv, section.file) {
@@ -169,12 +175,14 @@ fn lower_source(
         (None, None, Some(file)) => return lower_file(source, &file, defaults),
         _ => {
             let remedy = "give exactly one of dns, srv and file";
-            return Err(source.fault(span, "the discovery has no source, or several", remedy));
+            let message = "the discovery has no source, or several";
+            return Err(source.fault(span, message, remedy).into());
         }
     };
     let Some(template) = section.replica else {
         let remedy = "add [discovery.replica] with models, and url = \"http://\" or \"https://\"";
-        return Err(source.fault(span, "nothing says what the replicas are like", remedy));
+        let message = "nothing says what the replicas are like";
+        return Err(source.fault(span, message, remedy).into());
     };
     // Checked now, although no replica is found yet: later there is nobody to tell.
     let template = template.lower_template(&section.name, defaults, source)?;
@@ -196,7 +204,7 @@ fn lower_file(
     source: &Source,
     file: &Spanned<String>,
     defaults: &CareDefaults,
-) -> Result<Found, ConfigError> {
+) -> Result<Found, ConfigErrors> {
     let path = source.resolve(file.get_ref());
     let text = std::fs::read_to_string(&path).map_err(|error| {
         let message = format!("can't read {}: {error}", file.get_ref());
@@ -209,13 +217,21 @@ fn lower_file(
 /// Reads a file that lists replicas.
 ///
 /// # Errors
-/// Returns the first fault, with its line.
+/// Returns all faults, with their lines.
 pub fn read_replicas(
     text: &str,
     path: &Path,
     defaults: &CareDefaults,
-) -> Result<Vec<ReplicaConfig>, ConfigError> {
+) -> Result<Vec<ReplicaConfig>, ConfigErrors> {
     let source = Source::new(path, text);
-    let file: ReplicaFile = toml::from_str(text).map_err(|error| fault(&source, &error))?;
-    lower_replicas(&source, file.replica, defaults)
+    let Recovered { content, mut errors, lost } = read::<ReplicaFile>(&source);
+    let sections = content.map(|file| file.replica).unwrap_or_default();
+    match lower_replicas(&source, sections, defaults) {
+        Ok(replicas) => errors.or(replicas),
+        Err(mut more) => {
+            more.retain(|error| !lost.explains(error));
+            errors.add(more);
+            Err(errors)
+        }
+    }
 }

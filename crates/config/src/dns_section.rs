@@ -11,8 +11,9 @@ use spillway_geo::dns::{
 use toml::Spanned;
 
 use crate::cluster_section::ClusterConfig;
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors, all};
 use crate::region_section::RegionConfig;
+use crate::source::Source;
 
 /// Maximum time in seconds for which resolvers may keep an address: for that long, clients still
 /// try a region that is lost.
@@ -131,16 +132,17 @@ impl DnsSection {
         source: &Source,
         cluster: Option<&ClusterConfig>,
         has_tls: bool,
-    ) -> Result<DnsConfig, ConfigError> {
+    ) -> Result<DnsConfig, ConfigErrors> {
         let Some(cluster) = cluster else {
             let message = "without [cluster] there are no regions to lead clients to";
             let remedy = "add a [cluster] section, or remove [dns]";
-            return Err(source.fault(self.zone.span(), message, remedy));
+            return Err(source.fault(self.zone.span(), message, remedy).into());
         };
         let spec = self.lower_zone(source, &cluster.regions, has_tls)?;
-        check_name_servers(source, &self, &spec)?;
-        check_families(source, &self, &spec.regions)?;
-        Ok(DnsConfig {
+        let mut errors = ConfigErrors::default();
+        errors.keep(check_name_servers(source, &self, &spec));
+        errors.keep(check_families(source, &self, &spec.regions));
+        errors.or(DnsConfig {
             listen: *self.listen.get_ref(),
             zone: Zone::new(spec),
             limiter: LimiterConfig { answers_per_s: self.answers_per_s, burst: self.answers_burst },
@@ -152,7 +154,7 @@ impl DnsSection {
         source: &Source,
         regions: &[RegionConfig],
         has_tls: bool,
-    ) -> Result<ZoneSpec, ConfigError> {
+    ) -> Result<ZoneSpec, ConfigErrors> {
         let name = |text: &str, span| ZoneName::parse(text).map_err(|e| no_name(source, &e, span));
         let origin = name(self.zone.get_ref(), self.zone.span())?;
         let inside = |text: &str, span| {
@@ -170,26 +172,40 @@ impl DnsSection {
         });
         let contact = match &self.contact {
             // An SOA record has a dot in place of the @.
-            Some(contact) => name(&contact.get_ref().replacen('@', ".", 1), contact.span())?,
-            None => inside("hostmaster", self.zone.span())?,
+            Some(contact) => name(&contact.get_ref().replacen('@', ".", 1), contact.span()),
+            None => inside("hostmaster", self.zone.span()),
         };
+        let mut errors = ConfigErrors::default();
+        let ttl_s = errors.keep(within(source, &self.ttl_s, 1..=TTL_S_MAX, "seconds"));
+        let addresses_max = &self.addresses_max;
+        let addresses_max =
+            errors.keep(within(source, addresses_max, 1..=ADDRESSES_MAX, "addresses"));
+        let caa = self.caa.iter().map(|text| lower_caa(source, text));
+        let services = errors.keep(all(services)).unwrap_or_default();
+        let name_servers = errors.keep(all(servers)).unwrap_or_default();
+        let caa = errors.keep(all(caa)).unwrap_or_default();
+        let hosts = errors.keep(all::<_, ConfigError>(hosts)).unwrap_or_default();
+        let aliases = errors.keep(all::<_, ConfigError>(aliases)).unwrap_or_default();
+        let Some(contact) = errors.keep(contact) else { return Err(errors) };
         let spec = ZoneSpec {
-            services: services.collect::<Result<_, _>>()?,
-            name_servers: servers.collect::<Result<_, _>>()?,
+            services,
+            name_servers,
             contact,
             serial: self.serial,
-            ttl_s: within(source, &self.ttl_s, 1..=TTL_S_MAX, "seconds")?,
-            caa: self.caa.iter().map(|text| lower_caa(source, text)).collect::<Result<_, _>>()?,
-            hosts: hosts.collect::<Result<_, ConfigError>>()?,
-            aliases: aliases.collect::<Result<_, ConfigError>>()?,
+            ttl_s: ttl_s.unwrap_or_default(),
+            caa,
+            hosts,
+            aliases,
             has_https: self.https.unwrap_or(has_tls),
-            addresses_max: within(source, &self.addresses_max, 1..=ADDRESSES_MAX, "addresses")?,
+            addresses_max: addresses_max.unwrap_or_default(),
             equal_ms: self.equal_ms.into(),
             regions: regions.iter().filter_map(lower_region).collect(),
             origin,
         };
-        check_aliases(source, self, &spec)?;
-        Ok(spec)
+        if errors.is_empty() {
+            check_aliases(source, self, &spec)?;
+        }
+        errors.or(spec)
     }
 }
 

@@ -1,94 +1,249 @@
-//! Faults in a config: message, place and remedy.
+//! Errors and warnings of a config: message, place and remedy.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// A fault in a config file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError {
-    /// Path of the file.
-    pub path: PathBuf,
-    /// Line and column, counted from 1; `None` where the whole file is meant.
-    pub position: Option<(usize, usize)>,
-    /// Description of the fault.
-    pub message: String,
-    /// Advice on how to correct it.
-    pub remedy: String,
+/// Weight of a diagnostic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The config can't be used.
+    Error,
+    /// The config can be used, and most likely says something else than was meant.
+    Warning,
 }
 
-impl ConfigError {
-    /// Creates a fault of the file as a whole.
+impl Severity {
+    /// Returns the name as it is printed.
     #[must_use]
-    pub fn whole_file(path: &Path, message: String, remedy: &str) -> Self {
-        Self { path: path.to_owned(), position: None, message, remedy: remedy.to_owned() }
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
     }
 }
 
+/// An error in a config, or a warning about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// Weight of the diagnostic.
+    pub severity: Severity,
+    /// Description of what is wrong.
+    pub message: String,
+    /// Few words about the marked text; may be empty.
+    pub label: String,
+    /// Advice on how to correct it.
+    pub remedy: String,
+    /// Place of the marked text.
+    pub place: Box<Place>,
+}
+
+/// Place that a diagnostic is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Environment variable that set the value; `None` for a value of the file.
+    pub variable: Option<String>,
+    /// Bytes of the whole text, variables included.
+    pub(crate) span: Range<usize>,
+    /// Marked text; `None` where the whole file is meant.
+    pub mark: Option<Mark>,
+    /// Earlier text that belongs to it, with a few words on why.
+    pub earlier: Option<(Mark, String)>,
+    /// Text of the file, or the variable with its value, with secrets masked.
+    pub shown: Shown,
+}
+
+/// Part of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// Bytes of [`Place::shown`].
+    pub span: Range<usize>,
+    /// Line and column of the first character, counted from 1.
+    pub start: (usize, usize),
+    /// Line and column behind the last character.
+    pub end: (usize, usize),
+}
+
+/// Text to show around a mark. Debug output leaves it out, since it is as long as a file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Shown(pub Arc<str>);
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl ConfigError {
+    /// Creates an error of the file as a whole.
+    #[must_use]
+    pub fn whole_file(path: &Path, message: String, remedy: &str) -> Self {
+        let place = Place {
+            path: path.to_owned(),
+            variable: None,
+            span: 0..0,
+            mark: None,
+            earlier: None,
+            shown: Shown(Arc::from("")),
+        };
+        Self {
+            severity: Severity::Error,
+            message,
+            label: String::new(),
+            remedy: remedy.to_owned(),
+            place: Box::new(place),
+        }
+    }
+
+    /// Adds a few words about the marked text.
+    #[must_use]
+    pub(crate) fn labelled(self, label: impl Into<String>) -> Self {
+        Self { label: label.into(), ..self }
+    }
+
+    /// Makes a warning of it.
+    #[must_use]
+    pub(crate) fn into_warning(self) -> Self {
+        Self { severity: Severity::Warning, ..self }
+    }
+
+    /// Returns line and column in the file, counted from 1; `None` where the whole file or an
+    /// environment variable is meant.
+    #[must_use]
+    pub fn position(&self) -> Option<(usize, usize)> {
+        let Place { variable, mark, .. } = &*self.place;
+        mark.as_ref().filter(|_| variable.is_none()).map(|mark| mark.start)
+    }
+}
+
+/// Writes place, message and remedy in one line, for logs.
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
-        if let Some((line, column)) = self.position {
-            write!(f, ":{line}:{column}")?;
+        match (&self.place.variable, self.position()) {
+            (Some(variable), _) => write!(f, "environment variable {variable}")?,
+            (None, Some((line, column))) => {
+                write!(f, "{}:{line}:{column}", self.place.path.display())?;
+            }
+            (None, None) => write!(f, "{}", self.place.path.display())?,
         }
-        write!(f, ": {}\n  remedy: {}", self.message, self.remedy)
+        write!(f, ": {} (help: {})", self.message, self.remedy)
     }
 }
 
 impl std::error::Error for ConfigError {}
 
-/// Text of a config, for turning byte ranges into lines.
-#[derive(Debug)]
-pub(crate) struct Source {
-    path: PathBuf,
-    text: String,
+/// Errors of a config, with warnings about it, in the order of their places. As an error it has at
+/// least one that is no warning.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfigErrors {
+    all: Vec<ConfigError>,
 }
 
-impl Source {
-    pub(crate) fn new(path: &Path, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned() }
+impl ConfigErrors {
+    /// Returns the diagnostics one after the other.
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
+        self.all.iter()
     }
 
-    pub(crate) fn text(&self) -> &str {
-        &self.text
+    /// Returns the number of diagnostics of this severity.
+    #[must_use]
+    pub fn count(&self, severity: Severity) -> usize {
+        self.all.iter().filter(|error| error.severity == severity).count()
     }
 
-    /// Creates a fault at a byte range of the text. An empty range at 0 means that the value did
-    /// not come from the file.
-    pub(crate) fn fault(
-        &self,
-        span: Range<usize>,
-        message: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> ConfigError {
-        let before = self.text.get(..span.start).unwrap_or(&self.text);
-        let line = before.matches('\n').count() + 1;
-        let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
-        let position = (span != (0..0)).then_some((line, column));
-        ConfigError {
-            path: self.path.clone(),
-            position,
-            message: message.into(),
-            remedy: remedy.into(),
+    /// Returns the numbers of errors and warnings in words; `None` if there are none.
+    #[must_use]
+    pub fn counted(&self) -> Option<String> {
+        let counts = [Severity::Error, Severity::Warning].map(|severity| {
+            let count = self.count(severity);
+            let plural = if count == 1 { "" } else { "s" };
+            (count > 0).then(|| format!("{count} {}{plural}", severity.name()))
+        });
+        let counts: Vec<String> = counts.into_iter().flatten().collect();
+        (!counts.is_empty()).then(|| counts.join(" and "))
+    }
+
+    /// Returns true if there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Returns these diagnostics with others.
+    #[must_use]
+    pub fn with(mut self, others: Self) -> Self {
+        self.add(others);
+        self.sort();
+        self
+    }
+
+    /// Returns what a check gave, and keeps its errors.
+    pub(crate) fn keep<T>(&mut self, result: Result<T, impl Into<Self>>) -> Option<T> {
+        result.map_err(|errors| self.add(errors)).ok()
+    }
+
+    pub(crate) fn add(&mut self, errors: impl Into<Self>) {
+        self.all.extend(errors.into().all);
+    }
+
+    /// Returns the value if nothing is wrong.
+    pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
+        if self.all.is_empty() { Ok(value) } else { Err(self) }
+    }
+
+    /// Leaves out diagnostics that do not meet the condition.
+    pub(crate) fn retain(&mut self, condition: impl FnMut(&ConfigError) -> bool) {
+        self.all.retain(condition);
+    }
+
+    /// Puts diagnostics into the order of their places: the whole file first, the environment last.
+    pub(crate) fn sort(&mut self) {
+        let key = |error: &ConfigError| {
+            let place = &error.place;
+            (place.variable.clone(), place.path.clone(), error.position())
+        };
+        self.all.sort_by_cached_key(key);
+    }
+}
+
+impl From<ConfigError> for ConfigErrors {
+    fn from(error: ConfigError) -> Self {
+        Self { all: vec![error] }
+    }
+}
+
+impl From<Vec<ConfigError>> for ConfigErrors {
+    fn from(all: Vec<ConfigError>) -> Self {
+        Self { all }
+    }
+}
+
+/// Writes one diagnostic a line.
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for error in &self.all {
+            write!(f, "{separator}{error}")?;
+            separator = "\n";
         }
-    }
-
-    /// Returns the path of a file that the config names: relative names are relative to the
-    /// config's folder.
-    pub(crate) fn resolve(&self, name: &str) -> PathBuf {
-        self.path.parent().unwrap_or_else(|| Path::new("")).join(name)
+        Ok(())
     }
 }
 
-/// Converts a parser's error.
-pub(crate) fn fault(source: &Source, error: &toml::de::Error) -> ConfigError {
-    let message = error.message().to_owned();
-    let remedy = if message.starts_with("unknown field") {
-        "remove the key or correct its spelling; `spillway config schema` lists all"
-    } else if message.starts_with("missing field") {
-        "add the key; `spillway config schema` says what it means"
-    } else {
-        "correct the value; `spillway config schema` says what is allowed"
-    };
-    source.fault(error.span().unwrap_or(0..0), message, remedy)
+impl std::error::Error for ConfigErrors {}
+
+/// Collects all values, or all errors.
+///
+/// # Errors
+/// Returns the errors of all results that have some.
+pub(crate) fn all<T, E: Into<ConfigErrors>>(
+    results: impl IntoIterator<Item = Result<T, E>>,
+) -> Result<Vec<T>, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let values = results.into_iter().filter_map(|result| errors.keep(result)).collect();
+    errors.or(values)
 }

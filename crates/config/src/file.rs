@@ -7,14 +7,11 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use spillway_replicas::Mapping;
 use toml::Spanned;
-use toml::de::{DeTable, Deserializer};
 
 use crate::access_section::{AuthSection, KeySection, TenantSection};
 use crate::cluster_section::{ClusterSection, PeerSection};
 use crate::discovery_section::DiscoverySection;
 use crate::dns_section::DnsSection;
-use crate::environment;
-use crate::error::{ConfigError, Source, fault};
 use crate::geo_section::{GeoSection, ResidencySection};
 use crate::health_section::{HealthSection, StandbySection};
 use crate::limit_section::LimitSection;
@@ -162,22 +159,4 @@ impl Transform for Required {
             items["required"] = self.0.as_slice().into();
         }
     }
-}
-
-/// Reads the file's text, with overrides from the environment.
-///
-/// # Errors
-/// Returns an error if the text is not TOML, has unknown keys or values of the wrong type.
-pub(crate) fn read(
-    source: &Source,
-    variables: impl IntoIterator<Item = (String, String)>,
-) -> Result<ConfigFile, ConfigError> {
-    let overrides = environment::overrides(variables);
-    let mut table = DeTable::parse(source.text()).map_err(|error| fault(source, &error))?;
-    for given in &overrides {
-        environment::apply(table.get_mut(), given).map_err(|message| {
-            source.fault(0..0, message, "unset the variable or correct its name")
-        })?;
-    }
-    ConfigFile::deserialize(Deserializer::from(table)).map_err(|error| fault(source, &error))
 }

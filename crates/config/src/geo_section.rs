@@ -12,7 +12,8 @@ use spillway_types::{Country, RegionName, Residency};
 use spillway_upstream::locations::Locations;
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors, all};
+use crate::source::Source;
 
 /// Maximum number of rules in a config: as many as there are countries.
 const RULES_MAX: usize = 256;
@@ -67,7 +68,7 @@ pub(crate) struct ResidencySection {
     /// Regions that may serve their requests; all, if left out.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
-    pub(crate) regions: Vec<RegionName>,
+    pub(crate) regions: Vec<Spanned<RegionName>>,
     /// Countries whose regions may serve their requests; all, if left out.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
@@ -94,40 +95,38 @@ struct DatabaseFile {
 /// Checks both sections.
 ///
 /// # Errors
-/// Returns the first fault, with its line.
+/// Returns all faults, with their lines.
 pub(crate) fn lower_geo(
     source: &Source,
     section: GeoSection,
     rules: Vec<ResidencySection>,
-) -> Result<GeoConfig, ConfigError> {
+) -> Result<GeoConfig, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
     if let (None, Some(asns)) = (&section.database, &section.asn_database) {
         let message = "a database of autonomous systems tells no places";
-        return Err(source.fault(
-            asns.span(),
-            message,
-            "name a database of cities or countries too",
-        ));
+        let remedy = "name a database of cities or countries too";
+        errors.add(source.fault(asns.span(), message, remedy));
     }
     if let (None, Some(rule)) = (&section.database, rules.first()) {
         let message = "where clients are is unknown without a location database";
         let remedy = "add database = \"...\" to [geo], or remove [[residency]]";
-        return Err(source.fault(rule.clients.span(), message, remedy));
+        errors.add(source.fault(rule.clients.span(), message, remedy));
     }
     if let Some(rule) = rules.get(RULES_MAX) {
         let message = format!("a config has {RULES_MAX} rules for clients at most");
-        return Err(source.fault(rule.clients.span(), message, "name several countries in one"));
+        errors.add(source.fault(rule.clients.span(), message, "name several countries in one"));
     }
     let unknown = match section.unknown_clients {
         Unknown::EveryRule => UnknownClients::EveryRule,
         Unknown::NoRule => UnknownClients::NoRule,
     };
-    let rules = rules.into_iter().map(|rule| rule.lower(source));
-    let rules = rules.collect::<Result<Vec<_>, _>>()?;
+    let rules = all(rules.into_iter().map(|rule| rule.lower(source)));
+    let rules = errors.keep(rules).unwrap_or_default();
     let file = |name: Spanned<String>| DatabaseFile {
         path: source.resolve(name.get_ref()),
         named: source.fault(name.span(), "", ""),
     };
-    Ok(GeoConfig {
+    errors.or(GeoConfig {
         places: section.database.map(file),
         asns: section.asn_database.map(file),
         bytes_max: section.database_bytes_max,
@@ -142,7 +141,8 @@ impl ResidencySection {
             let remedy = "name countries, e.g. clients = [\"DE\", \"FR\"]";
             return Err(source.fault(span, "the rule is for clients of no country", remedy));
         }
-        let residency = Residency::new(self.regions, self.countries);
+        let regions: Vec<RegionName> = self.regions.into_iter().map(Spanned::into_inner).collect();
+        let residency = Residency::new(regions, self.countries);
         if residency.is_anywhere() {
             let message = "the rule lets every region serve";
             return Err(source.fault(span, message, "add regions or countries to it"));

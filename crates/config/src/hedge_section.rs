@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_upstream::hedging::{HedgeAfter, HedgeSpec};
 
-use crate::error::{ConfigError, Source};
+use crate::error::ConfigError;
+use crate::source::Source;
 
 /// Conditions for asking a second replica beside the first, e.g. `{ after_ms = 200 }` or `{ after =
 /// "p95", budget_percent = 5 }`.

@@ -1,17 +1,19 @@
 //! The config file: read, checked and turned into the settings of each part.
 //!
 //! Reading happens once, here. A [`Config`] can't be wrong later: every fault is found with its
-//! line and a remedy before any port is opened.
+//! line and a remedy before any port is opened. All faults are told at once.
 
 mod access_section;
 mod at_start;
 mod care_section;
+mod changes;
 mod cluster_section;
 mod config;
 mod discovery_section;
 mod dns_section;
 mod environment;
 mod error;
+mod explanation;
 mod file;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -23,31 +25,41 @@ mod limit_section;
 mod load;
 mod lower;
 mod names;
+mod numbers;
 mod policy_sections;
 mod prefix_section;
+mod recovery;
 mod reference;
 mod region_section;
 mod replica;
 mod replica_list;
 mod replica_section;
 mod route_section;
+mod schema_node;
+mod secrets;
 mod section;
 mod session_section;
+mod source;
 mod spill_section;
 mod split_section;
+mod start_places;
 mod steering_section;
+mod suggestion;
+mod tree;
 mod versions;
+mod warnings;
 
 pub use access_section::{AccessConfig, ListenerAccess};
 pub use at_start::AtStart;
 pub use care_section::CareDefaults;
+pub use changes::changes;
 pub use cluster_section::{ClusterConfig, PeerConfig};
 pub use config::{AdminListener, Config, ListenerConfig, WorldConfig};
 pub use discovery_section::{DiscoveryConfig, Found, read_replicas};
 pub use replica::{Care, Concurrency, ReplicaConfig};
 
 pub use dns_section::DnsConfig;
-pub use error::ConfigError;
+pub use error::{ConfigError, ConfigErrors, Mark, Place, Severity, Shown};
 pub use geo_section::GeoConfig;
 
 pub use load::schema;
@@ -57,3 +69,4 @@ pub use region_section::RegionConfig;
 pub use route_section::default_policy;
 pub use section::WorkerLayout;
 pub use spill_section::SpillConfig;
+pub use start_places::{ClusterPlaces, Named, StartPlaces};

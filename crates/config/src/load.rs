@@ -1,35 +1,36 @@
 //! Reading of a config from a file or a text, and the JSON schema of the file.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::config::Config;
-use crate::error::{ConfigError, Source};
-use crate::{file, lower};
+use crate::environment::overrides;
+use crate::error::{ConfigError, ConfigErrors, Severity};
+use crate::file::ConfigFile;
+use crate::lower::lower;
+use crate::recovery::{Recovered, read};
+use crate::source::Source;
+use crate::warnings::warnings;
 
 impl Config {
     /// Reads and checks a file, with overrides from this process's environment.
     ///
     /// # Errors
-    /// Returns the first fault, with line, column and a remedy.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+    /// Returns all errors that could be found, each with its place and a remedy.
+    pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
         Self::load_with(path, std::env::vars())
     }
 
     /// Reads and checks a file, with overrides from `environment`.
     ///
     /// # Errors
-    /// Returns the first fault, with line, column and a remedy.
+    /// Returns all errors that could be found, each with its place and a remedy.
     pub fn load_with(
         path: &Path,
         environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, ConfigErrors> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            ConfigError::whole_file(
-                path,
-                format!("can't read it: {error}"),
-                "check path and rights",
-            )
+            let message = format!("can't read it: {error}");
+            ConfigError::whole_file(path, message, "check path and rights")
         })?;
         let mut config = Self::parse(&text, path, environment)?;
         config.path = Some(path.to_owned());
@@ -40,20 +41,40 @@ impl Config {
     /// to its folder.
     ///
     /// # Errors
-    /// Returns the first fault, with line, column and a remedy.
+    /// Returns all errors that could be found, each with its place and a remedy.
     pub fn parse(
         text: &str,
         path: &Path,
         environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
-        let source = Arc::new(Source::new(path, text));
-        let file = file::read(&source, environment)?;
-        lower::lower(&source, file)
+    ) -> Result<Self, ConfigErrors> {
+        let source = Source::new(path, text).with_variables(overrides(environment));
+        let Recovered { content, mut errors, lost } = read::<ConfigFile>(&source);
+        let mut config = None;
+        if let Some(file) = content {
+            // Where something is left out, a warning may speak of just that.
+            let warned = if errors.is_empty() { warnings(&source, &file) } else { Vec::new() };
+            match lower(&source, file, &lost) {
+                Ok(lowered) => config = Some(lowered),
+                Err(mut more) => {
+                    more.retain(|error| !lost.explains(error));
+                    errors.add(more);
+                }
+            }
+            errors.add(warned);
+        }
+        errors.sort();
+        match config {
+            Some(mut config) if errors.count(Severity::Error) == 0 => {
+                config.warnings = errors;
+                Ok(config)
+            }
+            _ => Err(errors),
+        }
     }
 }
 
 /// Returns the JSON Schema of the config file.
 #[must_use]
 pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(file::ConfigFile).to_value()
+    schemars::schema_for!(ConfigFile).to_value()
 }

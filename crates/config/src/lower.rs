@@ -1,6 +1,7 @@
 //! Turns the sections of a file into a checked config: the checks that need more than one value.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::take;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,8 @@ use std::time::Duration;
 use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_front::client::{Listener, ListenerSpec, ServerTls, TlsIdentity};
 use spillway_protocol::TrustedProxies;
+use spillway_quota::LimitTerms;
+use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
 use spillway_types::ModelName;
 use spillway_upstream::names::NameSpec;
@@ -16,99 +19,249 @@ use spillway_upstream::route_spec::RouteSpec;
 use spillway_upstream::settings::{Retry, Timeouts};
 use toml::Spanned;
 
-use crate::access_section::{AccessSections, ListenerAccess};
+use crate::access_section::{AccessConfig, AccessSections, ListenerAccess};
 use crate::at_start::AtStart;
 use crate::care_section::CareDefaults;
-use crate::cluster_section::{ClusterConfig, ClusterSections};
+use crate::cluster_section::{ClusterConfig, ClusterSections, check_names};
 use crate::config::{AdminListener, Config, ListenerConfig, WorldConfig};
 use crate::discovery_section::{DiscoveryConfig, lower_discoveries};
-use crate::error::{ConfigError, Source};
+use crate::dns_section::DnsConfig;
+use crate::error::{ConfigError, ConfigErrors, all};
 use crate::file::ConfigFile;
 use crate::geo_section::lower_geo;
-use crate::limit_section::lower_limits;
+use crate::limit_section::{Limited, lower_limits};
 use crate::names::{NameSections, Served};
+use crate::recovery::Lost;
 use crate::replica::ReplicaConfig;
 use crate::replica_list::lower_replicas;
 use crate::replica_section::read_file;
 use crate::route_section::RouteSection;
 use crate::section::{AdminSection, ListenerSection, NodeSection, ProxyProtocol, TlsSection};
 use crate::session_section::check_session_cookie;
+use crate::source::Source;
+use crate::start_places::StartPlaces;
+use crate::suggestion::nearest;
 
 /// Checks a file as a whole.
 ///
 /// # Errors
-/// Returns the first fault, with its line.
-pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigError> {
-    check_listeners(source, &file.listener)?;
+/// Returns all faults, with their lines.
+pub(crate) fn lower(
+    source: &Source,
+    mut file: ConfigFile,
+    lost: &Lost,
+) -> Result<Config, ConfigErrors> {
     // Taken before the code below moves the sections out of the file.
     let at_start = AtStart::new(&file);
-    let sections = AccessSections { auth: file.auth, keys: file.key, tenants: file.tenant };
-    let listeners = file.listener.into_iter().map(|section| {
-        let access = sections.mode_of(source, &section)?;
-        lower_listener(source, section, access)
-    });
-    let (listeners, identities): (Vec<ListenerConfig>, _) =
-        listeners.collect::<Result<Vec<_>, ConfigError>>()?.into_iter().unzip();
-    let access = sections.lower(source)?;
-    let limits = lower_limits(source, file.limit, (&access, file.cluster.is_some()))?;
-    let defaults = CareDefaults::new(file.health, file.standby, file.classes, file.mapping);
-    let replicas = lower_replicas(source, file.replica, &defaults)?;
-    let discoveries = lower_discoveries(source, file.discovery, &defaults)?;
-    let names = NameSections::new(file.aliases, file.split, file.fallback);
-    let others = (file.cluster, file.peer, file.region);
-    let sections = ClusterSections::new(others, !replicas.is_empty() || !discoveries.is_empty());
-    let cluster = sections.lower(source, (&file.node.name, &file.node.region))?;
-    check_country(source, &file.node, cluster.as_ref())?;
-    let has_tls = listeners.iter().any(|listener| listener.spec.tls.is_some());
-    let dns = file.dns.map(|dns| dns.lower(source, cluster.as_ref(), has_tls)).transpose()?;
-    let (served, is_open) = served_models(&replicas, &discoveries, cluster.as_ref());
-    let known = Served::new(&served, replicas.iter().map(|replica| &replica.spec), is_open);
-    let names = names.lower(source, &known)?;
-    let found = discoveries.iter().flat_map(DiscoveryConfig::pools);
-    let pools = replicas.iter().map(|replica| replica.spec.pool.as_str()).chain(found).collect();
-    check_routes(source, &file.route, &pools, (&known, &names))?;
-    let base = file.timeouts.over(Timeouts::default());
-    let queue = file.spill.queue(source)?;
-    Ok(Config {
+    let places = StartPlaces::new(source, &file);
+    let mut errors = ConfigErrors::default();
+    errors.keep(check_names(source, [&file.node.name, &file.node.region]));
+    let doors = errors.keep(lower_doors(source, &mut file, lost));
+    let fleet = errors.keep(lower_fleet(source, &mut file));
+    let has_replicas =
+        fleet.as_ref().is_none_or(|it| !it.replicas.is_empty() || !it.discoveries.is_empty());
+    let cluster = errors.keep(lower_cluster(source, &mut file, (has_replicas, lost)));
+    let has_tls =
+        doors.as_ref().is_some_and(|it| it.listeners.iter().any(|it| it.spec.tls.is_some()));
+    let dns = match &cluster {
+        Some(cluster) => {
+            errors.keep(lower_dns(source, &mut file, (cluster.as_ref(), has_tls, lost)))
+        }
+        // Without the regions there is nothing to check it against.
+        None => None,
+    };
+    let spill = errors.keep(file.spill.lower(source));
+    let steering = errors.keep(file.steering.lower(source));
+    let knowledge = errors.keep(file.prefix.lower(source));
+    let (geo, residency) = (take(&mut file.geo), take(&mut file.residency));
+    let geo = errors.keep(lower_geo(source, geo, residency));
+    let cluster_known = cluster.as_ref().and_then(Option::as_ref);
+    let world = errors.keep(lower_world(source, &mut file, (fleet, cluster_known, lost)));
+    let parts = (doors, cluster, dns, spill, steering, knowledge, geo, world);
+    let (
+        Some(doors),
+        Some(cluster),
+        Some(dns),
+        Some(spill),
+        Some(steering),
+        Some(knowledge),
+        Some(geo),
+        Some(world),
+    ) = parts
+    else {
+        return Err(errors);
+    };
+    errors.or(Config {
         workers: worker_count(file.node.workers),
         worker_layout: file.node.worker_layout,
-        listeners,
-        admin: file.admin.map(|admin| lower_admin(source, &admin)).transpose()?,
-        gateway: GatewayConfig {
-            region: file.node.region,
-            country: file.node.country,
-            limits: file.limits.into(),
-            retry: Retry::from(file.retry),
-            // The node draws its own seed when it starts.
-            seed: 0,
-            expose_routing: file.node.expose_routing,
-            waiting: file.spill.totals(),
-        },
+        gateway: lower_gateway(&file),
+        listeners: doors.listeners,
+        admin: doors.admin,
+        access: doors.access,
+        limits: doors.limits,
         cluster,
         dns,
-        spill: file.spill.lower(source)?,
-        steering: file.steering.lower(source)?,
-        knowledge: file.prefix.lower(source)?,
-        access,
-        geo: lower_geo(source, file.geo, file.residency)?,
-        limits,
-        world: WorldConfig {
-            cors: file.cors.lower(source)?,
-            replicas,
-            discoveries,
-            routes: lower_routes(source, file.route, (base, queue))?,
-            names: Arc::new(names),
-            defaults,
-            timeouts: base,
-            queue,
-            identities,
-        },
+        spill,
+        steering,
+        knowledge,
+        geo,
+        world: WorldConfig { cors: doors.cors, identities: doors.identities, ..world },
         drain_notice: Duration::from_millis(file.node.drain_notice_ms),
         drain: Duration::from_millis(file.node.drain_ms),
-        node: file.node.name,
+        node: file.node.name.into_inner(),
         path: None,
         at_start,
+        places,
         text: source.text().to_owned(),
+        warnings: ConfigErrors::default(),
+    })
+}
+
+fn lower_gateway(file: &ConfigFile) -> GatewayConfig {
+    GatewayConfig {
+        region: file.node.region.get_ref().clone(),
+        country: file.node.country,
+        limits: file.limits.clone().into(),
+        retry: Retry::from(file.retry),
+        // The node draws its own seed when it starts.
+        seed: 0,
+        expose_routing: file.node.expose_routing,
+        waiting: file.spill.totals(),
+    }
+}
+
+/// Ways into the node, and who may use them.
+struct Doors {
+    listeners: Vec<ListenerConfig>,
+    identities: Vec<Option<TlsIdentity>>,
+    access: AccessConfig,
+    limits: Vec<LimitTerms>,
+    admin: Option<AdminListener>,
+    cors: Cors,
+}
+
+fn lower_doors(source: &Source, file: &mut ConfigFile, lost: &Lost) -> Result<Doors, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    if !lost.is_in("listener") {
+        errors.keep(check_listeners(source, &file.listener));
+    }
+    let sections = AccessSections {
+        auth: take(&mut file.auth),
+        keys: take(&mut file.key),
+        tenants: take(&mut file.tenant),
+    };
+    let listeners = all(take(&mut file.listener).into_iter().map(|section| {
+        // Keys that could not be read are keys all the same.
+        let access = sections.mode_of(source, &section, lost.is_in("key") || lost.is_in("auth"))?;
+        lower_listener(source, section, access)
+    }));
+    let listeners = errors.keep(listeners).unwrap_or_default();
+    let (listeners, identities) = listeners.into_iter().unzip();
+    let access = errors.keep(sections.lower(source));
+    let is_whole = !lost.is_in("key") && !lost.is_in("tenant");
+    let known = Limited {
+        access: access.as_ref().filter(|_| is_whole),
+        is_clustered: file.cluster.is_some(),
+    };
+    let limits = errors.keep(lower_limits(source, take(&mut file.limit), known));
+    let admin = file.admin.as_ref().map(|admin| lower_admin(source, admin)).transpose();
+    let admin = errors.keep(admin);
+    let cors = errors.keep(file.cors.lower(source));
+    let (Some(access), Some(limits), Some(admin), Some(cors)) = (access, limits, admin, cors)
+    else {
+        return Err(errors);
+    };
+    errors.or(Doors { listeners, identities, access, limits, admin, cors })
+}
+
+/// Replicas, and sources of replicas.
+struct Fleet {
+    replicas: Vec<ReplicaConfig>,
+    discoveries: Vec<DiscoveryConfig>,
+    defaults: CareDefaults,
+}
+
+fn lower_fleet(source: &Source, file: &mut ConfigFile) -> Result<Fleet, ConfigErrors> {
+    let (classes, mappings) = (take(&mut file.classes), take(&mut file.mapping));
+    let (health, standby) = (take(&mut file.health), take(&mut file.standby));
+    let defaults = CareDefaults::new(health, standby, classes, mappings);
+    let mut errors = ConfigErrors::default();
+    let replicas = errors.keep(lower_replicas(source, take(&mut file.replica), &defaults));
+    let discoveries = take(&mut file.discovery);
+    let discoveries = errors.keep(lower_discoveries(source, discoveries, &defaults));
+    let (Some(replicas), Some(discoveries)) = (replicas, discoveries) else { return Err(errors) };
+    Ok(Fleet { replicas, discoveries, defaults })
+}
+
+fn lower_cluster(
+    source: &Source,
+    file: &mut ConfigFile,
+    (has_replicas, lost): (bool, &Lost),
+) -> Result<Option<ClusterConfig>, ConfigErrors> {
+    if file.cluster.is_none() && lost.is_in("cluster") {
+        return Ok(None);
+    }
+    let others = (file.cluster.take(), take(&mut file.peer), take(&mut file.region));
+    let sections = ClusterSections::new(others, has_replicas);
+    let cluster = sections.lower(source, (&file.node.name, &file.node.region))?;
+    check_country(source, &file.node, cluster.as_ref())?;
+    Ok(cluster)
+}
+
+fn lower_dns(
+    source: &Source,
+    file: &mut ConfigFile,
+    (cluster, has_tls, lost): (Option<&ClusterConfig>, bool, &Lost),
+) -> Result<Option<DnsConfig>, ConfigErrors> {
+    if cluster.is_none() && lost.is_in("cluster") {
+        return Ok(None);
+    }
+    file.dns.take().map(|dns| dns.lower(source, cluster, has_tls)).transpose()
+}
+
+/// Checks names and routes against what replicas serve. Where it is unknown what they are meant to
+/// serve, any model and pool counts as served.
+fn lower_world(
+    source: &Source,
+    file: &mut ConfigFile,
+    (fleet, cluster, lost): (Option<Fleet>, Option<&ClusterConfig>, &Lost),
+) -> Result<WorldConfig, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let is_whole = fleet.is_some() && !lost.is_in("replica") && !lost.is_in("discovery");
+    let Fleet { replicas, discoveries, defaults } = fleet.unwrap_or_else(|| Fleet {
+        replicas: Vec::new(),
+        discoveries: Vec::new(),
+        defaults: CareDefaults::default(),
+    });
+    let (served, is_open) = served_models(&replicas, &discoveries, cluster);
+    let specs = replicas.iter().map(|replica| &replica.spec);
+    let known = Served::new(&served, specs, is_open || !is_whole);
+    // Taken before the checks of names, whose errors are none of the routes.
+    let others = OtherNames {
+        splits: file.split.iter().map(|split| split.model.get_ref().clone()).collect(),
+        with_fallback: file.fallback.keys().cloned().collect(),
+    };
+    let names =
+        NameSections::new(take(&mut file.aliases), take(&mut file.split), take(&mut file.fallback));
+    let names = errors.keep(names.lower(source, &known)).unwrap_or_default();
+    let found = discoveries.iter().flat_map(DiscoveryConfig::pools);
+    let pools = replicas.iter().map(|replica| replica.spec.pool.as_str()).chain(found).collect();
+    let pools = is_whole.then_some(&pools);
+    let known = Known { served: &known, others: &others, names: &names, pools };
+    errors.keep(check_routes(source, &file.route, known));
+    let base = file.timeouts.over(Timeouts::default());
+    let queue = errors.keep(file.spill.queue(source)).unwrap_or_default();
+    let routes = errors.keep(lower_routes(source, take(&mut file.route), (base, queue)));
+    errors.or(WorldConfig {
+        cors: Cors::default(),
+        identities: Vec::new(),
+        replicas,
+        discoveries,
+        routes: routes.unwrap_or_default(),
+        names: Arc::new(names),
+        defaults,
+        timeouts: base,
+        queue,
     })
 }
 
@@ -140,11 +293,11 @@ fn lower_routes(
     source: &Source,
     mut routes: Vec<RouteSection>,
     base: (Timeouts, QueueSpec),
-) -> Result<Vec<RouteSpec>, ConfigError> {
+) -> Result<Vec<RouteSpec>, ConfigErrors> {
     if !routes.iter().any(|route| route.path_prefix.is_none() && route.models.is_empty()) {
         routes.push(RouteSection::catch_all());
     }
-    routes.into_iter().map(|route| route.lower(source, base)).collect()
+    all(routes.into_iter().map(|route| route.lower(source, base)))
 }
 
 fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener, ConfigError> {
@@ -168,9 +321,11 @@ fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener,
         files.push(path);
     }
     let address = *section.address.get_ref();
-    check_listener(address, &api).map_err(|fault| {
+    check_listener(address, &api).map_err(|_| {
+        let message =
+            format!("other machines can reach {address}, and no operator would need a token");
         let remedy = "listen on 127.0.0.1, or add token_file = \"...\" to [admin]";
-        source.fault(section.address.span(), fault.to_string(), remedy)
+        source.fault(section.address.span(), message, remedy)
     })?;
     let tls = section.tls.as_ref().map(|tls| read_identity(source, tls)).transpose()?;
     if let (Some(identity), Some(section)) = (&tls, &section.tls) {
@@ -237,7 +392,7 @@ fn check_country(
     cluster: Option<&ClusterConfig>,
 ) -> Result<(), ConfigError> {
     let mut regions = cluster.map(|cluster| &cluster.regions[..]).unwrap_or_default().iter();
-    let said = regions.find(|region| region.name.as_str() == node.region);
+    let said = regions.find(|region| region.name.as_str() == node.region.get_ref());
     match (node.country, said.and_then(|said| said.country)) {
         (Some(own), Some(said)) if own != said => {
             let message = format!("this region is said to be in {own} and in {said}");
@@ -248,49 +403,78 @@ fn check_country(
     }
 }
 
+/// Names that routes may use beside models.
+struct OtherNames {
+    splits: BTreeSet<String>,
+    /// Models that others stand in for.
+    with_fallback: BTreeSet<String>,
+}
+
+/// What routes may refer to.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    served: &'a Served<'a>,
+    others: &'a OtherNames,
+    names: &'a NameSpec,
+    /// Pools of all replicas; `None` if some are unknown.
+    pools: Option<&'a BTreeSet<&'a str>>,
+}
+
 fn check_routes(
     source: &Source,
     routes: &[RouteSection],
-    pools: &BTreeSet<&str>,
-    (served, known): (&Served<'_>, &NameSpec),
-) -> Result<(), ConfigError> {
-    let has_fallback =
-        |model: &&Spanned<String>| known.fallbacks.contains_key(model.get_ref().as_str());
-    let is_split = |model: &&Spanned<String>| {
-        known.splits.iter().any(|split| split.name.as_str() == model.get_ref())
-    };
-    let mut names = BTreeSet::new();
+    known: Known<'_>,
+) -> Result<(), ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let mut places = BTreeMap::new();
     for route in routes {
-        if !names.insert(route.name.get_ref()) {
+        let at = route.name.span();
+        if let Some(earlier) = places.insert(route.name.get_ref(), at.clone()) {
             let message = format!("a second route is called {:?}", route.name.get_ref());
-            return Err(source.fault(route.name.span(), message, "give each its own name"));
+            errors.add(source.collision((at, earlier), message, "give each its own name"));
         }
-        if let Some(prefix) = &route.path_prefix
-            && !prefix.get_ref().starts_with('/')
-        {
-            let message = "a path prefix starts with a slash";
-            return Err(source.fault(prefix.span(), message, "write it as /v1/predict"));
-        }
-        // A model with fallbacks needs no replica: other models serve its requests.
-        for model in route.models.iter().filter(|model| !has_fallback(model)) {
-            served.check_model(source, model)?;
-        }
-        // A default model may also be a split, whose arms are checked with the split.
-        for model in route.model.iter().filter(|model| !has_fallback(model) && !is_split(model)) {
-            served.check_model(source, model)?;
-        }
-        if let Some(session) = &route.session {
-            check_session_cookie(source, session, known)?;
-        }
-        if let Some(pool) = &route.pool
-            && !pools.contains(pool.get_ref().as_str())
-        {
-            let message = format!("no replica is in the pool {:?}", pool.get_ref());
-            return Err(source.fault(pool.span(), message, "set pool on the replicas it is for"));
-        }
-        route.check_hash_by(source)?;
+        errors.keep(check_route(source, route, known));
     }
-    Ok(())
+    errors.or(())
+}
+
+fn check_route(
+    source: &Source,
+    route: &RouteSection,
+    known: Known<'_>,
+) -> Result<(), ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    if let Some(prefix) = &route.path_prefix
+        && !prefix.get_ref().starts_with('/')
+    {
+        let message = "a path prefix starts with a slash";
+        errors.add(source.fault(prefix.span(), message, "write it as /v1/predict"));
+    }
+    // A model with fallbacks needs no replica: other models serve its requests.
+    let has_fallback =
+        |model: &&Spanned<String>| known.others.with_fallback.contains(model.get_ref());
+    // A default model may also be a split, whose arms are checked with the split.
+    let is_split = |model: &&Spanned<String>| known.others.splits.contains(model.get_ref());
+    let default = route.model.iter().filter(|model| !is_split(model));
+    for model in route.models.iter().chain(default).filter(|model| !has_fallback(model)) {
+        errors.keep(known.served.check_model(source, model));
+    }
+    if let Some(session) = &route.session {
+        errors.keep(check_session_cookie(source, session, known.names));
+    }
+    if let (Some(pool), Some(pools)) = (&route.pool, known.pools)
+        && !pools.contains(pool.get_ref().as_str())
+    {
+        let message = format!("no replica is in the pool {:?}", pool.get_ref());
+        let pools: Vec<&str> = pools.iter().copied().collect();
+        let remedy = match nearest(pool.get_ref(), &pools) {
+            Some(meant) => format!("write pool = {meant:?}, or set pool on the replicas it is for"),
+            None => "set pool on the replicas it is for".to_owned(),
+        };
+        errors.add(source.fault(pool.span(), message, remedy));
+    }
+    errors.keep(route.check_hash_by(source));
+    errors.or(())
 }
 
 fn worker_count(configured: usize) -> usize {

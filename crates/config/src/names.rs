@@ -8,8 +8,10 @@ use spillway_upstream::replica_spec::ReplicaSpec;
 use spillway_upstream::split::SplitSpec;
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors, all};
+use crate::source::Source;
 use crate::split_section::SplitSection;
+use crate::suggestion::{listed, nearest};
 
 /// Maximum number of fallbacks of one model: each of them costs a waiting client an attempt.
 const FALLBACKS_MAX: usize = 8;
@@ -62,7 +64,13 @@ impl<'a> Served<'a> {
         }
         let message = format!("no replica serves the model {:?}", model.get_ref());
         let known: Vec<&str> = self.models.iter().map(ModelName::as_str).collect();
-        Err(source.fault(model.span(), message, format!("name one of: {}", known.join(", "))))
+        let fault = |remedy: String| source.fault(model.span(), message, remedy);
+        let remedy = format!("name one of: {}", listed(&known));
+        Err(match nearest(model.get_ref(), &known) {
+            Some(meant) => fault(remedy).labelled(format!("did you mean {meant:?}?")),
+            None if known.is_empty() => fault("add a [[replica]] that serves it".to_owned()),
+            None => fault(remedy),
+        })
     }
 
     /// Checks that the version is served.
@@ -104,39 +112,44 @@ impl NameSections {
         self,
         source: &Source,
         served: &Served<'_>,
-    ) -> Result<NameSpec, ConfigError> {
-        self.check_split_names(source)?;
-        let aliases = self.aliases.keys().cloned().collect();
-        let splits: BTreeSet<String> =
+    ) -> Result<NameSpec, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        errors.keep(self.check_split_names(source));
+        let alias_names = self.aliases.keys().cloned().collect();
+        let split_names: BTreeSet<String> =
             self.splits.iter().map(|split| split.model.get_ref().clone()).collect();
-        Ok(NameSpec {
-            aliases: lower_aliases(source, self.aliases, served, &splits)?,
-            fallbacks: lower_fallbacks(source, self.fallbacks, served, (&aliases, &splits))?,
-            splits: lower_splits(source, self.splits, served, &splits)?,
+        let aliases = errors.keep(lower_aliases(source, self.aliases, served, &split_names));
+        let known = (&alias_names, &split_names);
+        let fallbacks = errors.keep(lower_fallbacks(source, self.fallbacks, served, known));
+        let splits = errors.keep(lower_splits(source, self.splits, served, &split_names));
+        errors.or(NameSpec {
+            aliases: aliases.unwrap_or_default(),
+            fallbacks: fallbacks.unwrap_or_default(),
+            splits: splits.unwrap_or_default(),
         })
     }
 
-    fn check_split_names(&self, source: &Source) -> Result<(), ConfigError> {
-        let mut names = BTreeSet::new();
+    fn check_split_names(&self, source: &Source) -> Result<(), ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let mut places = BTreeMap::new();
         for split in &self.splits {
-            let (name, span) = (split.model.get_ref(), split.model.span());
+            let (name, at) = (split.model.get_ref(), split.model.span());
             if name.is_empty() {
-                return Err(source.fault(
-                    span,
-                    "the split has no name",
-                    "say what clients ask for",
-                ));
+                let remedy = "say what clients ask for";
+                errors.add(source.fault(at.clone(), "the split has no name", remedy));
             }
-            if !names.insert(name) {
+            if let Some(earlier) = places.insert(name, at.clone()) {
                 let message = format!("a second split is called {name:?}");
-                return Err(source.fault(span, message, "put its arms into the first one"));
+                let remedy = "put its arms into the first one";
+                errors.add(source.collision((at.clone(), earlier), message, remedy));
             }
             if self.aliases.contains_key(name) {
                 let message = format!("{name:?} is an alias too");
-                return Err(source.fault(span, message, "remove the alias, or rename the split"));
+                let remedy = "remove the alias, or rename the split";
+                errors.add(source.fault(at, message, remedy));
             }
         }
-        Ok(())
+        errors.or(())
     }
 }
 
@@ -166,16 +179,16 @@ fn lower_aliases(
     aliases: BTreeMap<String, Spanned<String>>,
     served: &Served<'_>,
     splits: &BTreeSet<String>,
-) -> Result<BTreeMap<ModelName, ModelName>, ConfigError> {
-    let mut lowered = BTreeMap::new();
-    for (alias, target) in aliases {
+) -> Result<BTreeMap<ModelName, ModelName>, ConfigErrors> {
+    let lowered = all(aliases.into_iter().map(|(alias, target)| {
         // A split needs no replica of its own name; its arms are checked with it.
         if !splits.contains(target.get_ref()) {
             served.check_model(source, &target)?;
         }
-        lowered.insert(ModelName::from(alias), ModelName::from(target.into_inner()));
-    }
-    Ok(lowered)
+        let target = ModelName::from(target.into_inner());
+        Ok::<_, ConfigError>((ModelName::from(alias), target))
+    }))?;
+    Ok(lowered.into_iter().collect())
 }
 
 fn lower_splits(
@@ -183,65 +196,79 @@ fn lower_splits(
     sections: Vec<SplitSection>,
     served: &Served<'_>,
     names: &BTreeSet<String>,
-) -> Result<Vec<SplitSpec>, ConfigError> {
+) -> Result<Vec<SplitSpec>, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
     let mut splits: Vec<SplitSpec> = Vec::new();
     for section in sections {
         let cookie = section.sticky_cookie.clone();
-        let split = section.lower(source, served, names)?;
+        let Some(split) = errors.keep(section.lower(source, served, names)) else { continue };
         let has_it = |known: &SplitSpec| {
             let (known, own) = (known.sticky.as_ref(), split.sticky.as_ref());
             own.is_some_and(|own| known.is_some_and(|known| known.name == own.name))
         };
         if let (Some(cookie), Some(other)) = (cookie, splits.iter().find(|known| has_it(known))) {
             let message = format!("the split {} remembers its arms by this cookie", other.name);
-            return Err(source.fault(cookie.span(), message, "give each split its own cookie"));
+            errors.add(source.fault(cookie.span(), message, "give each split its own cookie"));
         }
         splits.push(split);
     }
-    Ok(splits)
+    errors.or(splits)
 }
+
+/// Names that are no models.
+type OtherNames<'a> = (&'a BTreeSet<String>, &'a BTreeSet<String>);
 
 fn lower_fallbacks(
     source: &Source,
     sections: FallbackSection,
     served: &Served<'_>,
-    (aliases, splits): (&BTreeSet<String>, &BTreeSet<String>),
-) -> Result<BTreeMap<ModelName, Vec<ModelName>>, ConfigError> {
-    let mut lowered = BTreeMap::new();
-    for (model, others) in sections {
-        let span = others.span();
-        let fault = |message: String, remedy: &str| source.fault(span.clone(), message, remedy);
-        // A split may have the name of a model. Then the fallbacks are those of the model, which an
-        // arm may name.
-        let is_model = served.models.contains(model.as_str());
-        if aliases.contains(&model) {
-            let message = format!("{model:?} is an alias: its requests are its model's");
-            return Err(fault(message, "name the model that it stands for"));
-        }
-        if splits.contains(&model) && !is_model {
-            let message = format!("{model:?} is a split: its requests are its arms' models'");
-            return Err(fault(message, "name the models of its arms"));
-        }
-        if others.get_ref().is_empty() {
-            return Err(fault(format!("nothing stands in for {model:?}"), "name a model"));
-        }
-        if others.get_ref().len() > FALLBACKS_MAX {
-            let message = format!("a model has {FALLBACKS_MAX} stand-ins at most");
-            return Err(fault(message, "leave some out"));
-        }
-        let mut list: Vec<ModelName> = Vec::new();
-        for other in others.into_inner() {
-            served.check_model(source, &other)?;
-            // Only the fallbacks must be served: a model without any replica is what they stand in
-            // for.
-            let name = ModelName::from(other.get_ref().as_str());
-            if *other.get_ref() == model || list.contains(&name) {
-                let message = format!("{name:?} would be asked again: a loop");
-                return Err(source.fault(other.span(), message, "remove it"));
-            }
-            list.push(name);
-        }
-        lowered.insert(ModelName::from(model), list);
+    others: OtherNames<'_>,
+) -> Result<BTreeMap<ModelName, Vec<ModelName>>, ConfigErrors> {
+    let lowered = all(sections.into_iter().map(|(model, list)| {
+        let list = lower_fallback(source, (&model, list), served, others)?;
+        Ok::<_, ConfigErrors>((ModelName::from(model), list))
+    }))?;
+    Ok(lowered.into_iter().collect())
+}
+
+fn lower_fallback(
+    source: &Source,
+    (model, others): (&str, Spanned<Vec<Spanned<String>>>),
+    served: &Served<'_>,
+    (aliases, splits): OtherNames<'_>,
+) -> Result<Vec<ModelName>, ConfigErrors> {
+    let span = others.span();
+    let fault =
+        |message: String, remedy: &str| Err(source.fault(span.clone(), message, remedy).into());
+    // A split may have the name of a model. Then the fallbacks are those of the model, which an arm
+    // may name.
+    let is_model = served.models.contains(model);
+    if aliases.contains(model) {
+        let message = format!("{model:?} is an alias: its requests are its model's");
+        return fault(message, "name the model that it stands for");
     }
-    Ok(lowered)
+    if splits.contains(model) && !is_model {
+        let message = format!("{model:?} is a split: its requests are its arms' models'");
+        return fault(message, "name the models of its arms");
+    }
+    if others.get_ref().is_empty() {
+        return fault(format!("nothing stands in for {model:?}"), "name a model");
+    }
+    if others.get_ref().len() > FALLBACKS_MAX {
+        let message = format!("a model has {FALLBACKS_MAX} stand-ins at most");
+        return fault(message, "leave some out");
+    }
+    let mut errors = ConfigErrors::default();
+    let mut list: Vec<ModelName> = Vec::new();
+    for other in others.into_inner() {
+        errors.keep(served.check_model(source, &other));
+        // Only the fallbacks must be served: a model without any replica is what they stand in for.
+        let name = ModelName::from(other.get_ref().as_str());
+        if *other.get_ref() == *model || list.contains(&name) {
+            let message = format!("{name:?} would be asked again: a loop");
+            errors.add(source.fault(other.span(), message, "remove it"));
+        }
+        list.push(name);
+    }
+    errors.or(list)
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use spillway_prefix::{IndexConfig, PrefixConfig, PrefixHasher};
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::ConfigErrors;
+use crate::source::Source;
 
 /// Least memory with which an index is of any use, in bytes.
 const INDEX_BYTES_MIN: usize = 1 << 20;
@@ -64,28 +65,34 @@ impl PrefixSection {
     /// Checks the section.
     ///
     /// # Errors
-    /// Returns the first fault, with its line.
-    pub(crate) fn lower(&self, source: &Source) -> Result<KnowledgeConfig, ConfigError> {
+    /// Returns all faults, with their lines.
+    pub(crate) fn lower(&self, source: &Source) -> Result<KnowledgeConfig, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
         let block_bytes = *self.block_bytes.get_ref();
         let prefix = PrefixConfig { block_bytes, ..PrefixConfig::default() };
         // The key plays no part in what can be wrong here.
-        PrefixHasher::new([0; 4], prefix).map_err(|error| {
+        errors.keep(PrefixHasher::new([0; 4], prefix).map_err(|error| {
             let remedy = "use a multiple of 32 from 32 to 65536; 256 suits most";
             source.fault(self.block_bytes.span(), error.to_string(), remedy)
-        })?;
+        }));
         let bytes_max = *self.index_bytes_max.get_ref();
         if bytes_max < INDEX_BYTES_MIN {
             let message = "too little memory to know anything";
             let remedy = "use 1048576 bytes or more; 134217728 by default";
-            return Err(source.fault(self.index_bytes_max.span(), message, remedy));
+            errors.add(source.fault(self.index_bytes_max.span(), message, remedy));
         }
         let blocks = *self.replica_blocks.get_ref();
         if !(1..=HOLDER_BLOCKS_MAX).contains(&blocks) {
             let message = "no cache holds so many blocks";
             let remedy = "use 1 to 268435456: the tokens that a cache holds, divided by 64";
-            return Err(source.fault(self.replica_blocks.span(), message, remedy));
+            errors.add(source.fault(self.replica_blocks.span(), message, remedy));
         }
         let index = IndexConfig { bytes_max, holder_blocks_default: blocks };
-        Ok(KnowledgeConfig { prefix, index, is_shared: self.share, is_kept: self.keep_speeds })
+        errors.or(KnowledgeConfig {
+            prefix,
+            index,
+            is_shared: self.share,
+            is_kept: self.keep_speeds,
+        })
     }
 }

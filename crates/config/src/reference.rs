@@ -5,6 +5,9 @@
 
 use serde_json::{Map, Value};
 
+use crate::numbers::unit_of;
+use crate::schema_node::resolve;
+
 /// Settings that are there to compare policies; they stand in a table of their own.
 const TUNING: [&str; 9] = [
     "replica.bucket",
@@ -16,21 +19,6 @@ const TUNING: [&str; 9] = [
     "route.predicted_latency.tie_ms",
     "route.prefix_aware",
     "route.prequal",
-];
-
-/// Endings of keys, and the unit that each stands for.
-const UNITS: [(&str, &str); 11] = [
-    ("_permille_min", "‰"),
-    ("_permille", "‰"),
-    ("_percent", "%"),
-    ("_percent_max", "%"),
-    ("_ms", "ms"),
-    ("_per_s", "per second"),
-    ("_per_min", "per minute"),
-    ("_s", "s"),
-    ("_bytes", "bytes"),
-    ("bytes_max", "bytes"),
-    ("bytes_total_max", "bytes"),
 ];
 
 const HEAD: &str = "\
@@ -202,8 +190,7 @@ impl<'a> Writer<'a> {
             }
             Some("object") | None => "table".to_owned(),
             Some(number @ ("integer" | "number")) => {
-                let unit = UNITS.iter().find(|(ending, _)| path.ends_with(ending));
-                let unit = unit.map(|(_, unit)| format!(", {unit}")).unwrap_or_default();
+                let unit = unit_of(path).map(|unit| format!(", {unit}")).unwrap_or_default();
                 format!("{number}{}{unit}", bounds(target))
             }
             Some(kind) => kind.to_owned(),
@@ -226,10 +213,7 @@ impl<'a> Writer<'a> {
     where
         'a: 'b,
     {
-        let some = schema["anyOf"].as_array().and_then(|list| list.first());
-        let schema = some.unwrap_or(schema);
-        let place = schema["$ref"].as_str().and_then(|place| place.strip_prefix('#'));
-        place.and_then(|place| self.schema.pointer(place)).unwrap_or(schema)
+        resolve(self.schema, schema)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `[[region]]`: weight, price and place of a region, and the addresses for its clients.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use spillway_geo::Coordinates;
 use spillway_types::{Country, Percent, RegionName};
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors, all};
+use crate::source::Source;
 
 /// `[[region]]`: weight, price and place of a region.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -97,47 +98,56 @@ fn default_weight_percent() -> Spanned<Percent> {
 /// Checks the sections. `known` are the regions that there can be; `None` if any can.
 ///
 /// # Errors
-/// Returns the first fault, with its line.
+/// Returns all faults, with their lines.
 pub(crate) fn lower_regions(
     source: &Source,
     sections: Vec<RegionSection>,
     known: Option<&BTreeSet<&str>>,
-) -> Result<Vec<RegionConfig>, ConfigError> {
-    let mut names = BTreeSet::new();
+) -> Result<Vec<RegionConfig>, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let mut places = BTreeMap::new();
     let mut regions = Vec::new();
     for section in sections {
-        let name = section.name.get_ref().as_str();
-        if let Some(known) = known.filter(|known| !known.contains(name)) {
+        let (name, at) = (section.name.get_ref(), section.name.span());
+        if let Some(known) = known.filter(|known| !known.contains(name.as_str())) {
             let message = format!("no node is in the region {name:?}");
             let known: Vec<&str> = known.iter().copied().collect();
             let remedy = format!("name one of: {}", known.join(", "));
-            return Err(source.fault(section.name.span(), message, remedy));
+            errors.add(source.fault(at.clone(), message, remedy));
         }
-        if !names.insert(name.to_owned()) {
+        if let Some(earlier) = places.insert(name.clone(), at.clone()) {
             let message = format!("a second section is about the region {name:?}");
-            return Err(source.fault(section.name.span(), message, "put both together"));
+            errors.add(source.collision((at, earlier), message, "put both together"));
         }
-        let weight = *section.weight_percent.get_ref();
-        if weight > Percent::ALL {
-            let span = section.weight_percent.span();
-            return Err(source.fault(span, "more than all", "use 0 to 100"));
-        }
-        if !section.price_ms.is_finite() || section.price_ms < 0.0 {
-            let span = section.name.span();
-            return Err(source.fault(span, "price_ms is no price", "use 0 or more"));
-        }
-        regions.push(RegionConfig {
-            name: RegionName::from(name),
-            weight_permille: weight.permille(),
-            price_ms: section.price_ms,
-            rtt: section.rtt_ms.map(|rtt_ms| Duration::from_millis(rtt_ms.into())),
-            country: section.country,
-            coordinates: lower_coordinates(source, &section)?,
-            client_networks: lower_networks(source, &section.client_networks)?,
-            addresses: section.addresses,
-        });
+        regions.extend(errors.keep(section.lower(source)));
     }
-    Ok(regions)
+    errors.or(regions)
+}
+
+impl RegionSection {
+    fn lower(self, source: &Source) -> Result<RegionConfig, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let weight = *self.weight_percent.get_ref();
+        if weight > Percent::ALL {
+            let span = self.weight_percent.span();
+            errors.add(source.fault(span, "more than all", "use 0 to 100"));
+        }
+        if !self.price_ms.is_finite() || self.price_ms < 0.0 {
+            errors.add(source.fault(self.name.span(), "price_ms is no price", "use 0 or more"));
+        }
+        let coordinates = errors.keep(lower_coordinates(source, &self)).flatten();
+        let networks = errors.keep(lower_networks(source, &self.client_networks));
+        errors.or(RegionConfig {
+            name: RegionName::from(self.name.into_inner()),
+            weight_permille: weight.permille(),
+            price_ms: self.price_ms,
+            rtt: self.rtt_ms.map(|rtt_ms| Duration::from_millis(rtt_ms.into())),
+            country: self.country,
+            coordinates,
+            client_networks: networks.unwrap_or_default(),
+            addresses: self.addresses,
+        })
+    }
 }
 
 /// Returns the coordinates that the section gives, or those of the cloud region of that name;
@@ -171,12 +181,12 @@ fn lower_coordinates(
 fn lower_networks(
     source: &Source,
     networks: &[Spanned<String>],
-) -> Result<Vec<IpNet>, ConfigError> {
+) -> Result<Vec<IpNet>, ConfigErrors> {
     let network = |text: &Spanned<String>| {
         text.get_ref().parse::<IpNet>().map_err(|_| {
             let message = format!("{:?} is no address block", text.get_ref());
             source.fault(text.span(), message, "write it as 10.1.0.0/16 or 2001:db8::/32")
         })
     };
-    networks.iter().map(network).collect()
+    all(networks.iter().map(network))
 }

@@ -1,40 +1,46 @@
 //! Lists of replicas, which stand in the config or in a file of their own.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use spillway_upstream::replica::Replica;
 
 use crate::care_section::CareDefaults;
-use crate::error::{ConfigError, Source};
+use crate::error::ConfigErrors;
 use crate::replica::ReplicaConfig;
 use crate::replica_section::ReplicaSection;
+use crate::source::Source;
 
 /// Checks the replicas of a config, or of a file that lists more of them.
 ///
 /// # Errors
-/// Returns the first fault, with its line.
+/// Returns all faults, with their lines.
 pub(crate) fn lower_replicas(
     source: &Source,
     sections: Vec<ReplicaSection>,
     defaults: &CareDefaults,
-) -> Result<Vec<ReplicaConfig>, ConfigError> {
-    let mut names = BTreeSet::new();
+) -> Result<Vec<ReplicaConfig>, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let mut places = BTreeMap::new();
     let mut replicas = Vec::new();
     for section in sections {
-        if !names.insert(section.name.get_ref().clone()) {
-            let message = format!("a second replica is called {:?}", section.name.get_ref());
-            return Err(source.fault(section.name.span(), message, "give each its own name"));
+        let (name, at) = (section.name.get_ref().clone(), section.name.span());
+        // A name that is left out is told by the section itself.
+        if let Some(earlier) = places.insert(name.clone(), at.clone())
+            && !name.is_empty()
+        {
+            let message = format!("a second replica is called {name:?}");
+            errors.add(source.collision((at, earlier), message, "give each its own name"));
         }
-        replicas.push(lower_replica(source, section, defaults)?);
+        replicas.extend(errors.keep(lower_replica(source, section, defaults)));
     }
-    Ok(replicas)
+    errors.or(replicas)
 }
 
 fn lower_replica(
     source: &Source,
     section: ReplicaSection,
     defaults: &CareDefaults,
-) -> Result<ReplicaConfig, ConfigError> {
+) -> Result<ReplicaConfig, ConfigErrors> {
     let span = section.url.span();
     let config = section.lower(defaults, source)?;
     // Created once here, so that a fault shows now and not at the first request.

@@ -11,10 +11,11 @@ use std::time::Duration;
 use toml::Spanned;
 
 use crate::care_section::CareDefaults;
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors, all};
 use crate::health_section::{BucketSection, DeepSection, MetricsSection, ReplicaHealthSection};
-use crate::kind_settings::{KindSettings, Preset};
+use crate::kind_settings::Preset;
 use crate::replica::ReplicaConfig;
+use crate::source::Source;
 use crate::versions::{VersionsSection, lower_versions};
 
 /// Default maximum of connections to a replica: more than any engine works on at once.
@@ -41,7 +42,7 @@ pub(crate) struct ReplicaSection {
     /// or with the kinds `triton` and `mlserver` in its repository index.
     #[serde(default)]
     #[schemars(with = "Option<Vec<String>>")]
-    pub(crate) models: Option<Spanned<Vec<String>>>,
+    pub(crate) models: Option<Spanned<Vec<Spanned<String>>>>,
     /// Versions served of some models; other models are served in every version the replica takes.
     #[serde(default)]
     #[schemars(with = "std::collections::BTreeMap<String, Vec<String>>")]
@@ -178,16 +179,26 @@ impl ReplicaSection {
     /// Checks the section.
     ///
     /// # Errors
-    /// Returns the first fault, with its line.
+    /// Returns all faults, with their lines.
     pub(crate) fn lower(
         self,
         defaults: &CareDefaults,
         source: &Source,
-    ) -> Result<ReplicaConfig, ConfigError> {
-        let settings = self.kind_settings(defaults, source)?;
-        let care = self.care(&settings, defaults, source)?;
-        let weight = self.weight(defaults, source)?;
-        let spec = self.lower_spec(weight, &settings, source)?;
+    ) -> Result<ReplicaConfig, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let settings = errors.keep(self.kind_settings(defaults, source));
+        let care = settings
+            .as_ref()
+            .and_then(|settings| errors.keep(self.care(settings, defaults, source)));
+        let weight = errors.keep(self.weight(defaults, source));
+        let spec = errors.keep(self.lower_spec(source));
+        let (Some(settings), Some(care), Some(weight), Some(spec)) = (settings, care, weight, spec)
+        else {
+            return Err(errors);
+        };
+        // Neither of the two depends on models.
+        let Preset { continues_chats, salt_field, .. } = settings.preset(None, &[]);
+        let spec = ReplicaSpec { weight, continues_chats, salt_field, ..spec };
         Ok(ReplicaConfig { spec, care, settings: Arc::new(settings), may_vanish: false })
     }
 
@@ -200,17 +211,17 @@ impl ReplicaSection {
         discovery: &Spanned<String>,
         defaults: &CareDefaults,
         source: &Source,
-    ) -> Result<ReplicaConfig, ConfigError> {
+    ) -> Result<ReplicaConfig, ConfigErrors> {
         let is_template = ["", "http://", "https://"].contains(&self.url.get_ref().as_str());
         if !is_template || !self.name.get_ref().is_empty() {
             let remedy = "leave name out, and write url as \"http://\" or \"https://\"";
             let message = "names and addresses of these replicas are found, not given";
-            return Err(source.fault(discovery.span(), message, remedy));
+            return Err(source.fault(discovery.span(), message, remedy).into());
         }
         if let Some(url) = &self.grpc_url {
             let message = "the addresses of these replicas are found, and each has one";
             let remedy = "set protocol = \"http2\" if it takes gRPC too";
-            return Err(source.fault(url.span(), message, remedy));
+            return Err(source.fault(url.span(), message, remedy).into());
         }
         let scheme = if self.url.get_ref().is_empty() { "http://" } else { self.url.get_ref() };
         // The template passes all checks of a replica; its host can't exist (RFC 2606).
@@ -219,44 +230,38 @@ impl ReplicaSection {
         self.lower(defaults, source)
     }
 
-    /// Checks the settings that the data path works with.
+    /// Checks the settings that the data path works with. Weight and what depends on the kind of
+    /// server are left to the caller.
     ///
     /// # Errors
-    /// Returns the first fault, with its line.
-    fn lower_spec(
-        self,
-        weight: u32,
-        settings: &KindSettings,
-        source: &Source,
-    ) -> Result<ReplicaSpec, ConfigError> {
-        let (scheme_is_tls, host, port) = target(&self.url, source)?;
-        let grpc = self.grpc_url.as_ref().map(|url| target(url, source)).transpose()?;
-        let name = ReplicaName::from(self.name.get_ref().as_str());
-        if HeaderValue::from_str(name.as_str()).is_err() || name.as_str().is_empty() {
-            let remedy = "use letters, digits and hyphens";
-            return Err(source.fault(self.name.span(), "the name can't be used", remedy));
-        }
-        if let Some(models) = self.models.as_ref().filter(|models| models.get_ref().is_empty()) {
-            let remedy = "name the models it serves, e.g. models = [\"llama-3.1-8b\"], or leave models out to \
-                          have the replica asked for them";
-            return Err(source.fault(models.span(), "the replica serves no model", remedy));
-        }
-        let models = self.models.map(Spanned::into_inner).unwrap_or_default();
-        // Neither of the two depends on models.
-        let Preset { continues_chats, salt_field, .. } = settings.preset(None, &[]);
+    /// Returns all faults, with their lines.
+    fn lower_spec(self, source: &Source) -> Result<ReplicaSpec, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        errors.keep(self.check_name(source));
+        errors.keep(self.check_models(source));
+        let target = errors.keep(self.target(source));
+        let grpc = self.grpc_url.as_ref().map(|url| lower_target(url, source)).transpose();
+        let grpc = errors.keep(grpc).flatten();
+        let scheme_is_tls = target.as_ref().is_some_and(|(is_tls, ..)| *is_tls);
         let is_any_tls = scheme_is_tls || grpc.as_ref().is_some_and(|(is_tls, ..)| *is_tls);
-        if self.tls.is_some() && !is_any_tls {
+        if self.tls.is_some() && target.is_some() && !is_any_tls {
             let remedy = "use https:// in the URL, or remove tls";
-            return Err(source.fault(self.url.span(), "tls is set for an http:// URL", remedy));
+            errors.add(source.fault(self.url.span(), "tls is set for an http:// URL", remedy));
         }
-        let tls = is_any_tls.then(|| lower_tls(self.tls, source)).transpose()?;
+        let tls = is_any_tls.then(|| lower_tls(self.tls, source)).transpose();
+        let tls = errors.keep(tls).flatten();
         let grpc = grpc.map(|(is_tls, host, port)| {
             let tls = tls.clone().filter(|_| is_tls);
             GrpcTarget { host, port, tls }
         });
-        let credential = self.credential.map(|c| lower_credential(c, source)).transpose()?;
-        Ok(ReplicaSpec {
-            name,
+        let credential = self.credential.map(|c| lower_credential(c, source)).transpose();
+        let credential = errors.keep(credential).flatten();
+        let models = self.models.map(Spanned::into_inner).unwrap_or_default();
+        let names: Vec<String> = models.into_iter().map(Spanned::into_inner).collect();
+        let versions = errors.keep(lower_versions(source, self.versions, &names));
+        let (_, host, port) = target.unwrap_or_default();
+        errors.or(ReplicaSpec {
+            name: ReplicaName::from(self.name.get_ref().as_str()),
             host,
             port,
             // HTTP and gRPC share the settings, but each has its own scheme.
@@ -266,18 +271,56 @@ impl ReplicaSection {
                 ProtocolSection::Http1 => ReplicaProtocol::Http1,
                 ProtocolSection::Http2 => ReplicaProtocol::Http2,
             },
-            versions: lower_versions(source, self.versions, &models)?,
-            models: models.into_iter().map(ModelName::from).collect(),
+            versions: versions.unwrap_or_default(),
+            models: names.into_iter().map(ModelName::from).collect(),
             pool: self.pool,
-            weight,
+            weight: 1,
             // With 0 the replica would count as open and never get a request.
             in_flight_max: self.connections_max.unwrap_or(CONNECTIONS_MAX).max(1),
             idle: Duration::from_millis(self.idle_ms),
-            continues_chats,
-            salt_field,
+            continues_chats: false,
+            salt_field: None,
             kv_events_port: self.kv_events_port,
             credential,
         })
+    }
+
+    fn check_name(&self, source: &Source) -> Result<(), ConfigError> {
+        let name = self.name.get_ref();
+        if name.is_empty() && self.name.span() == (0..0) {
+            let remedy = "add name = \"...\": letters, digits and hyphens";
+            return Err(source.fault(self.url.span(), "the replica has no name", remedy));
+        }
+        if HeaderValue::from_str(name).is_err() || name.is_empty() {
+            let remedy = "use letters, digits and hyphens";
+            return Err(source.fault(self.name.span(), "the name can't be used", remedy));
+        }
+        Ok(())
+    }
+
+    fn check_models(&self, source: &Source) -> Result<(), ConfigErrors> {
+        let Some(models) = &self.models else { return Ok(()) };
+        if models.get_ref().is_empty() {
+            let remedy = "name the models it serves, e.g. models = [\"llama-3.1-8b\"], or leave models out to \
+                          have the replica asked for them";
+            return Err(source.fault(models.span(), "the replica serves no model", remedy).into());
+        }
+        all(models.get_ref().iter().map(|model| match model.get_ref().trim() {
+            "" => {
+                let remedy = "write the name by which the server knows the model";
+                Err(source.fault(model.span(), "a model without a name", remedy))
+            }
+            _ => Ok(()),
+        }))
+        .map(drop)
+    }
+
+    fn target(&self, source: &Source) -> Result<Target, ConfigError> {
+        if self.url.get_ref().is_empty() && self.url.span() == (0..0) {
+            let remedy = "add url = \"http://host:port\"";
+            return Err(source.fault(self.name.span(), "the replica has no url", remedy));
+        }
+        lower_target(&self.url, source)
     }
 
     /// Returns the replica's own weight, else its class's, else 1.
@@ -302,20 +345,39 @@ impl ReplicaSection {
     }
 }
 
-/// Returns true for TLS, the host and the port.
-fn target(url: &Spanned<String>, source: &Source) -> Result<(bool, String, u16), ConfigError> {
+/// True for TLS, host, and port.
+type Target = (bool, String, u16);
+
+/// Reads an address.
+///
+/// # Errors
+/// Returns an error if it is not scheme, host and port alone.
+fn lower_target(url: &Spanned<String>, source: &Source) -> Result<Target, ConfigError> {
+    let given = url.get_ref();
     let fault = |message: String| {
         let remedy = "write it as http://host:port or https://host:port";
         source.fault(url.span(), message, remedy)
     };
-    let uri: Uri = url.get_ref().parse().map_err(|error| fault(format!("not a URL: {error}")))?;
+    let has_scheme = given.contains("://");
+    let uri: Uri = match given.parse() {
+        Ok(uri) if has_scheme => uri,
+        Err(error) if has_scheme => return Err(fault(format!("not a URL: {error}"))),
+        _ => {
+            let remedy = format!("write \"http://{given}\", or https:// if the server has TLS");
+            return Err(source.fault(url.span(), "the URL has no scheme", remedy));
+        }
+    };
     let is_tls = match uri.scheme_str() {
         Some("http") => false,
         Some("https") => true,
-        other => return Err(fault(format!("the scheme {} is unknown", other.unwrap_or("")))),
+        other => {
+            return Err(fault(format!("the scheme {:?} is unknown", other.unwrap_or_default())));
+        }
     };
-    if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
-        return Err(fault("the URL has a path; requests keep their own".to_owned()));
+    if let Some(path) = uri.path_and_query().filter(|path| path.as_str() != "/") {
+        let remedy = format!("leave out {path}: http://host:port is enough");
+        let message = "the URL has a path; requests keep their own";
+        return Err(source.fault(url.span(), message, remedy));
     }
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     if host.is_empty() {

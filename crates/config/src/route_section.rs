@@ -13,13 +13,14 @@ use spillway_upstream::route_spec::RouteSpec;
 use spillway_upstream::settings::Timeouts;
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors, all};
 use crate::hedge_section::HedgeSection;
 use crate::policy_sections::{
     LeastLoadedSection, PredictedLatencySection, PrefixAwareSection, PrequalSection,
 };
 use crate::section::{TimeoutsSection, positive_if_set};
 use crate::session_section::{SessionSection, lower_session};
+use crate::source::Source;
 use crate::spill_section::permille;
 
 /// `[[route]]`: a set of requests and how they are served.
@@ -134,7 +135,7 @@ pub(crate) struct RouteSection {
     /// Regions that may serve the route's requests; all, if left out.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
-    pub(crate) regions: Vec<RegionName>,
+    pub(crate) regions: Vec<Spanned<RegionName>>,
     /// Countries whose regions may serve the route's requests, e.g. `DE`; all, if left out. With
     /// countries, a region whose country is unknown may not serve them.
     #[serde(default)]
@@ -261,19 +262,23 @@ impl RouteSection {
     /// has been checked.
     ///
     /// # Errors
-    /// Returns an error if one of these three does not work, with its line.
+    /// Returns an error for each of these three that does not work, with its line.
     pub(crate) fn lower(
         self,
         source: &Source,
         (base, queue): (Timeouts, QueueSpec),
-    ) -> Result<RouteSpec, ConfigError> {
-        let session = self.session.as_ref();
-        let queue = self.queue_over(source, queue)?;
+    ) -> Result<RouteSpec, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let session = self.session.as_ref().map(|session| lower_session(source, session));
+        let session = errors.keep(session.transpose()).flatten();
+        let queue = errors.keep(self.queue_over(source, queue)).unwrap_or(queue);
         let hedge = self.hedge.as_ref().map(|hedge| hedge.get_ref().lower(source, hedge.span()));
+        let hedge = errors.keep(hedge.transpose()).flatten();
         let policy = self.policy();
-        let engine_fields = engine_fields(&self.allow_engine_fields, source)?;
-        Ok(RouteSpec {
-            session: session.map(|session| lower_session(source, session)).transpose()?,
+        let regions: Vec<RegionName> = self.regions.into_iter().map(Spanned::into_inner).collect();
+        let engine_fields = errors.keep(engine_fields(&self.allow_engine_fields, source));
+        errors.or(RouteSpec {
+            session,
             name: RouteName::from(self.name.into_inner()),
             path_prefix: self.path_prefix.map(Spanned::into_inner),
             replace_prefix: self.replace_prefix,
@@ -296,15 +301,15 @@ impl RouteSection {
             hash_by: self.hash_by.map(Spanned::into_inner),
             inject_usage: self.inject_usage,
             forward_authorization: self.forward_authorization,
-            engine_fields,
+            engine_fields: engine_fields.unwrap_or(EngineFields::NONE),
             continuation: self.continue_streams.then_some(ContinuationSpec {
                 text_bytes_max: self.continue_bytes_max,
                 count_max: self.continuations_max,
             }),
             queue,
-            hedge: hedge.transpose()?,
+            hedge,
             timeouts: self.timeouts.over(base),
-            residency: Residency::new(self.regions, self.countries),
+            residency: Residency::new(regions, self.countries),
         })
     }
 }
@@ -312,16 +317,16 @@ impl RouteSection {
 /// Reads the fields that clients may set.
 ///
 /// # Errors
-/// Returns an error if a name is none of a field that steers a model server.
-fn engine_fields(names: &[Spanned<String>], source: &Source) -> Result<EngineFields, ConfigError> {
-    names.iter().try_fold(EngineFields::NONE, |fields, name| {
-        let field = EngineFields::named(name.get_ref()).ok_or_else(|| {
+/// Returns an error for each name that is none of a field that steers a model server.
+fn engine_fields(names: &[Spanned<String>], source: &Source) -> Result<EngineFields, ConfigErrors> {
+    let fields = all(names.iter().map(|name| {
+        EngineFields::named(name.get_ref()).ok_or_else(|| {
             let message = format!("{:?} is no field that steers a model server", name.get_ref());
             let remedy = format!("use some of: {}", EngineFields::all_names().join(", "));
             source.fault(name.span(), message, remedy)
-        })?;
-        Ok(fields.with(field))
-    })
+        })
+    }))?;
+    Ok(fields.into_iter().fold(EngineFields::NONE, EngineFields::with))
 }
 
 /// Returns the size of about 60,000 tokens: more than models generate in one answer.

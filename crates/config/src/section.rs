@@ -13,7 +13,9 @@ use spillway_upstream::settings::{Limits, Retry, Timeouts};
 use toml::Spanned;
 
 use crate::access_section::AuthMode;
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigErrors, all};
+use crate::numbers::AT_LEAST_ONE;
+use crate::source::Source;
 
 /// Way in which worker threads share the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -32,9 +34,11 @@ pub enum WorkerLayout {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NodeSection {
     /// Name of this node, unique in the cluster.
-    pub(crate) name: String,
+    #[schemars(with = "String")]
+    pub(crate) name: Spanned<String>,
     /// Region that this node is in.
-    pub(crate) region: String,
+    #[schemars(with = "String")]
+    pub(crate) region: Spanned<String>,
     /// Country that this node is in, e.g. `DE`, for rules about where requests may be served.
     #[schemars(with = "Option<String>")]
     pub(crate) country: Option<Country>,
@@ -54,8 +58,8 @@ pub(crate) struct NodeSection {
 impl Default for NodeSection {
     fn default() -> Self {
         Self {
-            name: "node-1".to_owned(),
-            region: "local".to_owned(),
+            name: Spanned::new(0..0, "node-1".to_owned()),
+            region: Spanned::new(0..0, "local".to_owned()),
             country: None,
             workers: 0,
             worker_layout: WorkerLayout::default(),
@@ -131,17 +135,18 @@ impl CorsSection {
     /// Checks the origins.
     ///
     /// # Errors
-    /// Returns an error if one of them is no origin, with its line.
-    pub(crate) fn lower(&self, source: &Source) -> Result<Cors, ConfigError> {
+    /// Returns an error for each that is no origin, with its line.
+    pub(crate) fn lower(&self, source: &Source) -> Result<Cors, ConfigErrors> {
         // One by one, so that an error has the line of its origin.
-        for origin in &self.allowed_origins {
+        all(self.allowed_origins.iter().map(|origin| {
             Cors::new([origin.get_ref().as_str()]).map_err(|error| {
                 let remedy = "write scheme and host, e.g. https://chat.example, or * for all pages";
                 source.fault(origin.span(), error.to_string(), remedy)
-            })?;
-        }
+            })
+        }))?;
         let origins = self.allowed_origins.iter().map(|origin| origin.get_ref().as_str());
-        Cors::new(origins).map_err(|error| source.fault(0..0, error.to_string(), "correct it"))
+        Ok(Cors::new(origins)
+            .map_err(|error| source.fault(0..0, error.to_string(), "correct it"))?)
     }
 }
 
@@ -384,7 +389,7 @@ where
 {
     let value = T::deserialize(deserializer)?;
     if value == T::default() {
-        return Err(Error::custom("must be at least 1"));
+        return Err(Error::custom(AT_LEAST_ONE));
     }
     Ok(value)
 }

@@ -10,7 +10,8 @@ use spillway_upstream::names::NameSpec;
 use spillway_upstream::session::SessionSpec;
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::ConfigError;
+use crate::source::Source;
 use crate::split_section::check_cookie_name;
 
 /// Default duration of a session in seconds.

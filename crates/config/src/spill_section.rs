@@ -6,7 +6,8 @@ use spillway_route::{SpillTerms, WaitLimits};
 use spillway_upstream::queue_spec::{QueueSpec, WaitTotals};
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors};
+use crate::source::Source;
 
 /// `[spill]`: conditions for sending requests to other regions, and limits on requests that wait or
 /// come from there.
@@ -78,14 +79,17 @@ impl SpillSection {
     /// Checks the section.
     ///
     /// # Errors
-    /// Returns the first fault, with its line.
-    pub(crate) fn lower(&self, source: &Source) -> Result<SpillConfig, ConfigError> {
+    /// Returns all faults, with their lines.
+    pub(crate) fn lower(&self, source: &Source) -> Result<SpillConfig, ConfigErrors> {
         let part = |percent: &Spanned<u16>| permille(source, percent);
-        Ok(SpillConfig {
+        let mut errors = ConfigErrors::default();
+        let reserve = errors.keep(part(&self.reserve_percent));
+        let guests = errors.keep(self.guests_percent_max.as_ref().map(part).transpose());
+        errors.or(SpillConfig {
             asked_max: if self.enabled { self.regions_max.into() } else { 0 },
             terms: SpillTerms {
-                reserve_permille: part(&self.reserve_percent)?,
-                guests_max_permille: self.guests_percent_max.as_ref().map(part).transpose()?,
+                reserve_permille: reserve.unwrap_or_default(),
+                guests_max_permille: guests.flatten(),
                 ..SpillTerms::default()
             },
         })
@@ -99,17 +103,20 @@ impl SpillSection {
     /// Returns the queue of waiting requests, for routes that set none.
     ///
     /// # Errors
-    /// Returns the first fault, with its line.
-    pub(crate) fn queue(&self, source: &Source) -> Result<QueueSpec, ConfigError> {
-        Ok(QueueSpec {
+    /// Returns all faults, with their lines.
+    pub(crate) fn queue(&self, source: &Source) -> Result<QueueSpec, ConfigErrors> {
+        let mut errors = ConfigErrors::default();
+        let degraded = errors.keep(permille(source, &self.degraded_below_percent));
+        let tenant_room = errors.keep(permille(source, &self.tenant_room_percent));
+        errors.or(QueueSpec {
             limits: WaitLimits {
                 count_max: self.queue_max,
                 bytes_max: self.queue_bytes_max,
                 wait_ms_max: self.queue_ms.into(),
             },
             slo: None,
-            degraded_below_permille: permille(source, &self.degraded_below_percent)?,
-            tenant_room_permille: permille(source, &self.tenant_room_percent)?,
+            degraded_below_permille: degraded.unwrap_or_default(),
+            tenant_room_permille: tenant_room.unwrap_or_default(),
         })
     }
 }

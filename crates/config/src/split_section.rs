@@ -12,8 +12,9 @@ use spillway_types::{ArmName, ModelName, ModelVersion, Percent, SplitArm};
 use spillway_upstream::split::{ArmSpec, SplitBy, SplitSpec, StickyCookie};
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors};
 use crate::names::Served;
+use crate::source::Source;
 
 /// Maximum number of arms of one split: each is a series in the metrics, and no experiment needs
 /// more.
@@ -74,13 +75,13 @@ impl SplitSection {
     /// Converts the split to the data path's form. `splits` are the names of all splits.
     ///
     /// # Errors
-    /// Returns the first fault, with its line.
+    /// Returns all faults of its arms, else the first fault, with their lines.
     pub(crate) fn lower(
         self,
         source: &Source,
         served: &Served<'_>,
         splits: &BTreeSet<String>,
-    ) -> Result<SplitSpec, ConfigError> {
+    ) -> Result<SplitSpec, ConfigErrors> {
         let name = ModelName::from(self.model.get_ref().as_str());
         let by: SplitBy = self.by.get_ref().parse().map_err(|error| {
             let message = format!("{error}");
@@ -91,21 +92,22 @@ impl SplitSection {
         let sections = self.arms.into_inner();
         if sections.len() > ARMS_MAX {
             let message = format!("a split has {ARMS_MAX} arms at most");
-            return Err(source.fault(span, message, "leave some out"));
+            return Err(source.fault(span, message, "leave some out").into());
         }
         let shares = shares(&sections).map_err(|message| {
             let remedy = "give each arm a weight_percent, which make 100, or each a weight";
             source.fault(span.clone(), message, remedy)
         })?;
+        let mut errors = ConfigErrors::default();
         let mut weights = Vec::new();
         let mut arms = Vec::new();
         for (arm, weight) in sections.into_iter().zip(shares) {
             let is_again = |known: &ArmWeight| known.name.as_str() == arm.name.get_ref().as_str();
             if weights.iter().any(is_again) {
                 let message = format!("a second arm is called {:?}", arm.name.get_ref());
-                return Err(source.fault(arm.name.span(), message, "give each its own name"));
+                errors.add(source.fault(arm.name.span(), message, "give each its own name"));
             }
-            arm.check(source, served, (name.as_str(), splits))?;
+            errors.keep(arm.check(source, served, (name.as_str(), splits)));
             let arm_name = ArmName::from(arm.name.into_inner());
             weights.push(ArmWeight { name: arm_name.clone(), weight });
             arms.push(ArmSpec {
@@ -113,6 +115,9 @@ impl SplitSection {
                 model: ModelName::from(arm.model.into_inner()),
                 version: arm.version.map(|version| ModelVersion::from(version.into_inner())),
             });
+        }
+        if !errors.is_empty() {
+            return Err(errors);
         }
         let split = Split::new(&name, weights).map_err(|error| {
             let remedy = match error {

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use spillway_health::SteeringConfig;
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::ConfigError;
+use crate::source::Source;
 use crate::spill_section::permille;
 
 /// `[steering]`: conditions with which `/steering` sends new clients elsewhere, and here again.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use spillway_types::{ModelName, ModelVersion};
 use toml::Spanned;
 
-use crate::error::{ConfigError, Source};
+use crate::error::{ConfigError, ConfigErrors, all};
 use crate::names::check_version_text;
+use crate::source::Source;
 
 /// Maximum number of versions of a model that one replica serves: each is a group of replicas on
 /// each route.
@@ -18,14 +19,13 @@ pub(crate) type VersionsSection = BTreeMap<String, Spanned<Vec<Spanned<String>>>
 /// Checks the section.
 ///
 /// # Errors
-/// Returns the first fault, with its line.
+/// Returns the first fault of each model, with its line.
 pub(crate) fn lower_versions(
     source: &Source,
     section: VersionsSection,
     models: &[String],
-) -> Result<BTreeMap<ModelName, Vec<ModelVersion>>, ConfigError> {
-    let mut lowered = BTreeMap::new();
-    for (model, versions) in section {
+) -> Result<BTreeMap<ModelName, Vec<ModelVersion>>, ConfigErrors> {
+    let lowered = all(section.into_iter().map(|(model, versions)| {
         let span = versions.span();
         let fault = |message: String, remedy: &str| source.fault(span.clone(), message, remedy);
         if !models.contains(&model) {
@@ -47,7 +47,7 @@ pub(crate) fn lower_versions(
             }
             list.push(name);
         }
-        lowered.insert(ModelName::from(model), list);
-    }
-    Ok(lowered)
+        Ok::<_, ConfigError>((ModelName::from(model), list))
+    }))?;
+    Ok(lowered.into_iter().collect())
 }

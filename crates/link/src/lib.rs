@@ -45,4 +45,6 @@ pub use kind::Kind;
 pub use link::{DatagramError, Link, LinkStatus, ReloadError};
 pub use peer::{ConnectionStatus, DialStatus, PeerStatus};
 pub use rpc::{OpenError, Served, StreamError, StreamHandler, StreamReceiver, StreamSender};
-pub use tls::{CredentialError, HandshakeError, TlsSetupError, UsedCertificates};
+pub use tls::{
+    CredentialError, HandshakeError, TlsSetupError, UsedCertificates, check_certificates,
+};

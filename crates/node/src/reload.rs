@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use spillway_config::{AdminListener, AtStart, Config, ListenerConfig};
+use spillway_config::{
+    AdminListener, AtStart, Config, ConfigErrors, ListenerConfig, Severity, changes,
+};
 use spillway_front::access::AccessMode;
 use spillway_front::client::{Listener, ServerTls};
 use spillway_link::Link;
@@ -28,7 +30,7 @@ pub(crate) const SETTLE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Reloader {
     pub(crate) path: PathBuf,
-    /// Text of the file when the node was started from it.
+    /// Text of the file as it was taken into use last.
     pub(crate) text: String,
     /// Settings of that file that take effect at the start.
     pub(crate) at_start: AtStart,
@@ -68,7 +70,7 @@ impl RunningAdmin {
 
 impl Reloader {
     /// Reloads on SIGHUP and whenever the file or one with tokens changes, until told to stop.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
         // Capacity 1: a second change while one waits needs no second reload.
         let (changed, mut changes) = mpsc::channel(1);
         let files = self.admin.as_ref().map(|admin| admin.config.files.clone()).unwrap_or_default();
@@ -124,30 +126,44 @@ impl Reloader {
     }
 
     /// Reloads everything. Returns the files with tokens, if the config could be read.
-    async fn reload(&self) -> Option<Vec<PathBuf>> {
+    async fn reload(&mut self) -> Option<Vec<PathBuf>> {
         let loaded = Config::load(&self.path);
         let files = loaded.as_ref().ok().map(|config| {
             config.admin.as_ref().map(|admin| admin.files.clone()).unwrap_or_default()
         });
-        let mut waiting = String::new();
         let result = match loaded {
             Ok(config) => {
-                waiting = self.at_start.changed(&config.at_start).join(", ");
-                self.apply(config).await
+                let waiting = self.at_start.changed(&config.at_start);
+                let taken = changes(&self.text, &config.text, &waiting);
+                let waiting = waiting.join(", ");
+                let (text, warnings) = (config.text.clone(), config.warnings.clone());
+                self.apply(config).await.map(|()| {
+                    self.text = text;
+                    log(&warnings);
+                    self.tell(&taken, &waiting);
+                })
             }
-            Err(error) => Err(error.to_string()),
+            Err(errors) => {
+                log(&errors);
+                Err(errors.counted().unwrap_or_default())
+            }
         };
         self.feedback.metrics.record_reload(result.is_ok());
-        match result {
-            Ok(()) if !waiting.is_empty() => tracing::warn!(
-                path = %self.path.display(),
-                waiting,
-                "config reloaded, but some changes wait for a restart"
-            ),
-            Ok(()) => tracing::info!(path = %self.path.display(), "config reloaded"),
-            Err(error) => tracing::error!("config not reloaded, the old one stays in use: {error}"),
+        if let Err(error) = result {
+            tracing::error!("config not reloaded, the old one stays in use: {error}");
         }
         files
+    }
+
+    /// Logs what a reload took, and what waits for a restart.
+    fn tell(&self, taken: &str, waiting: &str) {
+        let path = self.path.display();
+        match waiting {
+            "" => tracing::info!(%path, "config reloaded: {taken}"),
+            waiting => {
+                tracing::warn!(%path, "config reloaded: {taken}; waits for a restart: {waiting}");
+            }
+        }
     }
 
     /// Applies replicas, routes, names, keys, limits of this node, tokens, certificates, location
@@ -208,6 +224,16 @@ impl Reloader {
             if access.is_said || access.mode != AccessMode::None {
                 listener.replace_access(access.mode);
             }
+        }
+    }
+}
+
+/// Logs diagnostics, one a line.
+fn log(diagnostics: &ConfigErrors) {
+    for one in diagnostics.iter() {
+        match one.severity {
+            Severity::Error => tracing::error!("{one}"),
+            Severity::Warning => tracing::warn!("{one}"),
         }
     }
 }

@@ -81,7 +81,8 @@ pub(crate) async fn open_socket(address: SocketAddr, shares: bool) -> io::Result
     Ok(socket.into())
 }
 
-fn bound_socket(address: SocketAddr, shares: bool) -> io::Result<Socket> {
+/// Binds a socket that does not listen yet.
+pub(crate) fn bound_socket(address: SocketAddr, shares: bool) -> io::Result<Socket> {
     if shares && narrower_or_wider(address).is_some() {
         return Err(io::ErrorKind::AddrInUse.into());
     }

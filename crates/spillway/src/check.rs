@@ -1,49 +1,69 @@
 //! `spillway config check`, `spillway config schema` and `spillway config reference`.
 
 use anyhow::Result;
-use serde_json::json;
-use spillway_config::Config;
+use serde_json::{Value, json};
+use spillway_config::{Config, ConfigErrors, Severity};
+use spillway_node::preflight;
 
 use crate::cli::CheckArgs;
-use crate::output;
+use crate::{diagnostics, output};
 
-/// Checks a config file. The error names the fault, its place, and what to do.
+/// Checks a config file. The error has all that is wrong, with places and remedies.
 pub(crate) fn check(args: &CheckArgs) -> Result<()> {
     let loaded = Config::load(&args.file);
     // A node reads the location databases at its start.
-    match loaded.and_then(|config| config.geo.open().map(|_| config)) {
-        Ok(config) => {
-            let (replicas, routes) = (config.world.replicas.len(), config.world.routes.len());
-            let limits = config.limits.len();
+    let checked = loaded.and_then(|config| {
+        let geo = config.geo.open().err().map(ConfigErrors::from).unwrap_or_default();
+        let found = config.warnings.clone().with(preflight(&config)).with(geo);
+        if found.count(Severity::Error) > 0 { Err(found) } else { Ok((config, found)) }
+    });
+    match checked {
+        Ok((config, warnings)) => {
             if args.json {
-                let report =
-                    json!({"ok": true, "replicas": replicas, "routes": routes, "limits": limits});
-                output::line(&report.to_string())?;
-            } else {
-                let file = args.file.display();
-                output::line(&format!("{file}: ok, {replicas} replicas, {routes} routes"))?;
-                if limits > 0 && config.cluster.is_some() {
-                    output::line(&format!(
-                        "{limits} [[limit]] hold on this node alone; a limit of the cluster takes \
-                         the place of one with its name"
-                    ))?;
-                }
+                output::line(&report(&config, &warnings).to_string())?;
+                return Ok(());
             }
-            Ok(())
+            if !warnings.is_empty() {
+                diagnostics::show(&warnings);
+            }
+            summary(args, &config, &warnings)
         }
-        Err(error) => {
+        Err(errors) => {
             if args.json {
-                let (line, column) = error.position.unzip();
-                let report = json!({
-                    "ok": false, "file": error.path, "line": line, "column": column,
-                    "message": error.message, "remedy": error.remedy,
-                });
+                let diagnostics = diagnostics::as_json(&errors);
+                let report = json!({ "ok": false, "diagnostics": diagnostics });
                 output::line(&report.to_string())?;
             }
             // With JSON, too: the exit code comes from this error.
-            Err(error.into())
+            Err(errors.into())
         }
     }
+}
+
+fn report(config: &Config, warnings: &ConfigErrors) -> Value {
+    json!({
+        "ok": true,
+        "replicas": config.world.replicas.len(),
+        "routes": config.world.routes.len(),
+        "limits": config.limits.len(),
+        "diagnostics": diagnostics::as_json(warnings),
+    })
+}
+
+fn summary(args: &CheckArgs, config: &Config, warnings: &ConfigErrors) -> Result<()> {
+    let (replicas, routes) = (config.world.replicas.len(), config.world.routes.len());
+    let warned = warnings.counted().map(|count| format!(", {count}"));
+    let warned = warned.unwrap_or_default();
+    let file = args.file.display();
+    output::line(&format!("{file}: ok, {replicas} replicas, {routes} routes{warned}"))?;
+    let limits = config.limits.len();
+    if limits > 0 && config.cluster.is_some() {
+        output::line(&format!(
+            "{limits} [[limit]] hold on this node alone; a limit of the cluster takes the place of \
+             one with its name"
+        ))?;
+    }
+    Ok(())
 }
 
 /// Prints the JSON Schema.

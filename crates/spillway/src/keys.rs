@@ -62,8 +62,9 @@ fn block(args: &KeysMakeArgs, id: &str, salt: &str, hash: &str) -> Result<String
     }
     // The parser wants a listener, which a lone key has not.
     let trial = format!("{block}[[listener]]\naddress = \"127.0.0.1:0\"\n");
-    let fault = |error: spillway_config::ConfigError| {
-        anyhow::anyhow!("{}; {}", error.message, error.remedy)
+    let fault = |errors: spillway_config::ConfigErrors| {
+        let each = errors.iter().map(|error| format!("{}; {}", error.message, error.remedy));
+        anyhow::anyhow!(each.collect::<Vec<_>>().join("\n"))
     };
     Config::parse(&trial, Path::new("key"), []).map_err(fault)?;
     Ok(block)

@@ -9,6 +9,7 @@ mod check;
 mod cli;
 mod cluster;
 mod demo;
+mod diagnostics;
 mod emulate;
 mod geo;
 mod health;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use cli::{Cli, CliCommand, ConfigCommand, KeysCommand};
-use spillway_config::ConfigError;
+use spillway_config::ConfigErrors;
 use spillway_node::StartError;
 use spillway_telemetry::logs;
 
@@ -60,7 +61,11 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output::error(&error);
+            match error.downcast_ref::<ConfigErrors>() {
+                Some(errors) if cli.log_json => diagnostics::log(errors),
+                Some(errors) => diagnostics::show(errors),
+                None => output::error(&error),
+            }
             ExitCode::from(if is_of_config(&error) { EXIT_CONFIG } else { 1 })
         }
     }
@@ -82,5 +87,5 @@ fn install_log(cli: &Cli) -> anyhow::Result<()> {
 /// Returns true if the error is in the config or in a file that it names.
 fn is_of_config(error: &anyhow::Error) -> bool {
     let is_geo = |error: &StartError| matches!(error, StartError::Geo(_));
-    error.is::<ConfigError>() || error.downcast_ref().is_some_and(is_geo)
+    error.is::<ConfigErrors>() || error.downcast_ref().is_some_and(is_geo)
 }

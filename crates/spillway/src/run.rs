@@ -10,11 +10,12 @@ use spillway_node::{Node, Stopped};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::RunArgs;
-use crate::{output, service};
+use crate::{diagnostics, output, service};
 
 /// Runs a node.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let config = Config::load(&args.config)?;
+    diagnostics::log(&config.warnings);
     // Requests have threads of their own; this one is for metrics, reloads and signals.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(config, args.json))

@@ -2,20 +2,28 @@
 
 use std::path::Path;
 
-use spillway_config::{Config, ConfigError};
+use spillway_config::{Config, ConfigError, ConfigErrors, Severity};
 
 use crate::keys::Key;
 
 const LISTENER: &str = "[[listener]]\naddress = \"0.0.0.0:0\"\n";
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
-    Config::parse(text, Path::new("file.toml"), [])
+    Config::parse(text, Path::new("file.toml"), []).map_err(sole)
+}
+
+/// Returns the one error that a text with one fault is answered with.
+fn sole(errors: ConfigErrors) -> ConfigError {
+    let is_error = |found: &&ConfigError| found.severity == Severity::Error;
+    let found: Vec<ConfigError> = errors.iter().filter(is_error).cloned().collect();
+    let [error] = &found[..] else { panic!("one fault is told once:\n{errors}") };
+    error.clone()
 }
 
 #[track_caller]
 fn check(text: &str, position: (usize, usize), message: &str, remedy: &str) {
     let error = parse(text).expect_err(text);
-    assert_eq!(error.position, Some(position), "{text}: {error}");
+    assert_eq!(error.position(), Some(position), "{text}: {error}");
     assert!(error.message.contains(message), "{text}: {error}");
     assert!(error.remedy.contains(remedy), "{text}: {error}");
 }
@@ -61,7 +69,7 @@ fn faults_of_keys_are_told_with_line_column_and_remedy() {
     check(&with("tenant = \"acme\"", "tenant = \"\""), (8, 10), "can't name a tenant", "letters");
     check(&key("priority = 4"), (9, 12), "no class 4", "0, which is served first, to 3");
     check(&key("expires = 2027-01-31"), (9, 11), "no moment", "T00:00:00Z");
-    check(&key("until = 1"), (9, 1), "unknown field", "schema");
+    check(&key("until = 1"), (9, 1), "unknown key `until`", "config reference");
     let twice = format!("{}{}", key(""), Key::new("a", "acme", "").block);
     check(&twice, (12, 6), "a second key", "own id");
     let tenants = "[[tenant]]\nname = \"x\"\n".repeat(2);

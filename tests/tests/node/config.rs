@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
-use spillway_config::{Config, ConfigError};
+use spillway_config::{Config, ConfigError, ConfigErrors, Severity};
 
 use crate::certificates::Certificates;
 
@@ -12,7 +12,15 @@ const LISTENER: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
 const REPLICA: &str = "[[replica]]\nname = \"a\"\nurl = \"http://h:1\"\nmodels = [\"tiny\"]\n";
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
-    Config::parse(text, Path::new("file.toml"), [])
+    Config::parse(text, Path::new("file.toml"), []).map_err(sole)
+}
+
+/// Returns the one error that a text with one fault is answered with.
+pub(crate) fn sole(errors: ConfigErrors) -> ConfigError {
+    let is_error = |found: &&ConfigError| found.severity == Severity::Error;
+    let found: Vec<ConfigError> = errors.iter().filter(is_error).cloned().collect();
+    let [error] = &found[..] else { panic!("one fault is told once:\n{errors}") };
+    error.clone()
 }
 
 /// The text with a listener and a replica before it is wrong at `line` (counted from its own first
@@ -21,7 +29,7 @@ pub(crate) fn check(text: &str, (line, column): (usize, usize), message: &str, r
     let whole = format!("{LISTENER}{REPLICA}{text}");
     let error = parse(&whole).expect_err(text);
     let before = 6;
-    assert_eq!(error.position, Some((before + line, column)), "{text}: {error}");
+    assert_eq!(error.position(), Some((before + line, column)), "{text}: {error}");
     assert!(error.message.contains(message), "{text}: {error}");
     assert!(error.remedy.contains(remedy), "{text}: {error}");
     let shown = error.to_string();
@@ -30,23 +38,33 @@ pub(crate) fn check(text: &str, (line, column): (usize, usize), message: &str, r
 
 #[test]
 fn faults_are_told_with_line_column_and_remedy() {
-    check("[node]\nnam = \"x\"\n", (2, 1), "unknown field `nam`", "spelling");
-    check("[limits]\nconnections_max = \"many\"\n", (2, 19), "invalid type", "correct the value");
-    check("[limits]\nconnections_max = -1\n", (2, 19), "", "correct the value");
-    check("[node]\nworker_layout = \"per_cor\"\n", (2, 17), "unknown variant", "correct the value");
+    check("[node]\nnam = \"x\"\n", (2, 1), "unknown key `nam`", "spelling: `name`");
+    check(
+        "[limits]\nconnections_max = \"many\"\n",
+        (2, 19),
+        "is a string",
+        "a whole number from 1 on",
+    );
+    check("[limits]\nconnections_max = -1\n", (2, 19), "can't be -1", "from 1 on");
+    check(
+        "[node]\nworker_layout = \"per_cor\"\n",
+        (2, 17),
+        "per_cor",
+        "worker_layout = \"per_core\"",
+    );
     check("[aliases]\n\"gpt\" = \"huge\"\n", (2, 9), "\"huge\"", "tiny");
     check("[[route]]\nname = \"r\"\nmodels = [\"huge\"]\n", (3, 11), "\"huge\"", "tiny");
     check("[[route]]\nname = \"r\"\nmodel = \"huge\"\n", (3, 9), "\"huge\"", "tiny");
     check("[[route]]\nname = \"r\"\npool = \"gpu\"\n", (3, 8), "\"gpu\"", "pool");
     check("[[route]]\nname = \"r\"\npath_prefix = \"x\"\n", (3, 15), "slash", "/v1");
-    check("[[route]]\nname = \"r\"\npolicy = \"best\"\n", (3, 10), "best", "correct the value");
+    check("[[route]]\nname = \"r\"\npolicy = \"best\"\n", (3, 10), "best", "use one of: random");
     let germany = "[[route]]\nname = \"r\"\ncountries = [\"Germany\"]\n";
     check(germany, (3, 13), "two capital letters", "correct the value");
     check_hash_by();
     check("[prefix]\nblock_bytes = 100\n", (2, 15), "multiple of 32", "256");
     check("[prefix]\nindex_bytes_max = 5\n", (2, 19), "too little", "1048576");
     check("[prefix]\nreplica_blocks = 0\n", (2, 18), "no cache", "divided by 64");
-    check("[[route]]\npolicy = \"random\"\n", (1, 1), "missing field `name`", "add the key");
+    check("[[route]]\npolicy = \"random\"\n", (1, 1), "has no `name`", "add name =");
     let two = "[[route]]\nname = \"r\"\n[[route]]\nname = \"r\"\n";
     check(two, (4, 8), "a second route", "own name");
     check(REPLICA, (2, 8), "a second replica", "own name");
@@ -102,7 +120,7 @@ fn check_hash_by() {
         let column = line.find(" = ").expect("a value") + 4;
         check(&route(line), (3, column), message, "use");
     }
-    check(&route("slo_ms = 0"), (3, 10), "at least 1", "correct the value");
+    check(&route("slo_ms = 0"), (3, 10), "at least 1", "from 1 on");
     let raw = "path_prefix = \"/x\"\npolicy = \"consistent_hash\"\nhash_by = \"user\"";
     check(&route(raw), (5, 11), "reads no bodies", "client_ip");
 }
@@ -113,14 +131,14 @@ fn faults_of_replicas_are_told_with_line_column_and_remedy() {
         |lines: &str| format!("[[replica]]\nname = \"b\"\nmodels = [\"tiny\"]\n{lines}\n");
     for (url, message) in [
         ("host:80", "scheme"),
-        ("ftp://host", "scheme ftp"),
+        ("ftp://host", "scheme \"ftp\""),
         ("http://", "not a URL"),
         ("http://host/v1", "path"),
         ("http://host:99999", "no port"),
         ("http://host:", "no port"),
         ("http://user:secret@host", "user"),
     ] {
-        check(&replica(&format!("url = \"{url}\"")), (4, 7), message, "http://host:port");
+        check(&replica(&format!("url = \"{url}\"")), (4, 7), message, "http://host:");
     }
     let url = "url = \"https://h:1\"";
     let missing = format!("{url}\ntls = {{ ca = \"nowhere.pem\" }}");
@@ -172,7 +190,7 @@ fn bad_tls_files_are_told_with_their_line() {
         (listener(&certificate, &certificate), "private key"),
         (listener(&certificate, &other.key_file().display().to_string()), "certificate and key"),
     ] {
-        assert_eq!(error.position.map(|(line, _)| line), Some(3), "{error}");
+        assert_eq!(error.position().map(|(line, _)| line), Some(3), "{error}");
         assert!(error.message.contains(part), "{error}");
         assert!(!error.remedy.is_empty(), "{error}");
     }
@@ -217,8 +235,10 @@ fn the_environment_overrides_the_file() {
         ("SPILLWAY__REPLICA__5__URL", "http://other:2"),
         ("SPILLWAY__", "x"),
     ] {
-        let error = with(&[(name, text)]).expect_err(name);
+        let error = sole(with(&[(name, text)]).expect_err(name));
         assert!(!error.remedy.is_empty(), "{error}");
+        // The variable is to blame, not the file.
+        assert_eq!((error.place.variable.as_deref(), error.position()), (Some(name), None));
     }
 }
 

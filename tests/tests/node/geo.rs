@@ -192,7 +192,7 @@ async fn fault(setup: &Setup) -> String {
     let config = Config::parse(&setup.text(), file, []).expect("a config");
     let error = Node::start(config).await.expect_err("a fault");
     let StartError::Geo(error) = error else { return error.to_string() };
-    assert!(error.position.is_some());
+    assert!(error.position().is_some());
     error.to_string()
 }
 
@@ -210,7 +210,7 @@ async fn a_node_does_not_start_without_the_database_that_its_config_names() {
     let told = fault(&named).await;
     assert!(told.starts_with("test.toml:"), "{told}");
     assert!(told.contains("city.mmdb: not a whole location database"), "{told}");
-    assert!(told.contains("remedy: download the file again"), "{told}");
+    assert!(told.contains("help: download the file again"), "{told}");
     std::fs::remove_file(database.path()).expect("removes");
     assert!(fault(&named).await.contains("can't read it"));
 }
@@ -227,7 +227,8 @@ fn rules_that_nobody_can_follow_are_refused_with_their_line() {
         ("geo.asn_database = \"asn.mmdb\"", "", "tells no places"),
     ] {
         let text = Setup::new().set(lines).table(table).text();
-        let error = Config::parse(&text, std::path::Path::new("c.toml"), []).expect_err(told);
-        assert!(error.message.contains(told) && error.position.is_some(), "{error}");
+        let error = Config::parse(&text, std::path::Path::new("c.toml"), []);
+        let error = error.map_err(crate::config::sole).expect_err(told);
+        assert!(error.message.contains(told) && error.position().is_some(), "{error}");
     }
 }

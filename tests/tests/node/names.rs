@@ -22,7 +22,7 @@ fn faults_of_splits_are_told_with_line_column_and_remedy() {
     check(&arm("name = \"a\", model = \"huge\", weight = 1"), (4, 31), "\"huge\"", "tiny");
     check(&arm("name = \"a b\", model = \"tiny\", weight = 1"), (4, 18), "\"a b\"", "letters");
     check(&arm("name = \"\", model = \"tiny\", weight = 1"), (4, 18), "\"\"", "letters");
-    check(&arm("name = \"a\", model = \"tiny\", weight = -1"), (4, 48), "", "correct the value");
+    check(&arm("name = \"a\", model = \"tiny\", weight = -1"), (4, 48), "can't be -1", "from 0 on");
     let step = "name = \"a\", model = \"tiny\", weight = 1, version = \"..\"";
     check(&arm(step), (4, 61), "can't be a version", "letters");
     let twice = split("", &format!("{ARM}, {ARM}"));
@@ -82,7 +82,7 @@ fn cookies_have_names_of_their_own() {
     let route = "[[route]]\nname = \"r\"\nsession = { cookie = \"arm\" }\n";
     check(&format!("{}{route}", sticky("arm")), (7, 22), "the split chat", "different names");
     let age = split("sticky_cookie = \"arm\"\nsticky_max_age_s = 0", ARM);
-    check(&age, (4, 20), "", "correct the value");
+    check(&age, (4, 20), "can't be 0", "from 1 on, in s");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn faults_of_sessions_are_told_with_line_column_and_remedy() {
     check(&idle, (3, 11), "for sessions by header", "max_age_s");
     let age = route("header = \"a\", max_age_s = 5");
     check(&age, (3, 11), "for sessions by cookie", "idle_s");
-    check(&route("header = \"a\", idle_s = 0"), (3, 36), "", "correct the value");
+    check(&route("header = \"a\", idle_s = 0"), (3, 36), "can't be 0", "from 1 on");
     let many = route("header = \"a\", sessions_max = 10000001");
     check(&many, (3, 11), "more than a node can hold", "10000000");
 }

@@ -86,6 +86,15 @@ pub enum CredentialError {
     },
 }
 
+/// Checks that peers would accept the node `me` with these files.
+///
+/// # Errors
+/// Returns an error if a file can't be read or used, or if the certificate is another node's.
+pub fn check_certificates(files: &CertificateFiles, me: &Identity) -> Result<(), CredentialError> {
+    let contents = FileContents::read(files)?;
+    Material::parse(files, &contents, me).map(drop)
+}
+
 /// Content of the three files.
 #[derive(PartialEq, Eq)]
 pub(crate) struct FileContents {

@@ -9,7 +9,7 @@ mod verifier;
 #[cfg(test)]
 mod material_test;
 
-pub use material::CredentialError;
+pub use material::{CredentialError, check_certificates};
 pub(crate) use material::{FileContents, Material};
 pub(crate) use members::Members;
 pub use refusal::HandshakeError;

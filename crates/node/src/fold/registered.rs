@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use spillway_cluster_state::ReplicaSpec;
-use spillway_config::{CareDefaults, ConfigError, ReplicaConfig, read_replicas};
+use spillway_config::{CareDefaults, ConfigError, ConfigErrors, ReplicaConfig, read_replicas};
 use spillway_replicas::ServerKind;
 use spillway_types::ReplicaName;
 
@@ -76,7 +76,10 @@ impl Registered {
         if let Some((_, made)) = self.known.get(name).filter(|(known, _)| known == spec) {
             return made.clone();
         }
-        let made = lower(name, spec, defaults).map_err(|error| error.message);
+        let told = |errors: ConfigErrors| {
+            errors.iter().map(|error| error.message.as_str()).collect::<Vec<_>>().join("; ")
+        };
+        let made = lower(name, spec, defaults).map_err(told);
         self.known.insert(name.clone(), (spec.clone(), made.clone()));
         made
     }
@@ -95,7 +98,7 @@ fn lower(
     name: &ReplicaName,
     spec: &ReplicaSpec,
     defaults: &CareDefaults,
-) -> Result<ReplicaConfig, ConfigError> {
+) -> Result<ReplicaConfig, ConfigErrors> {
     // A string that JSON writes is read by TOML as the same text.
     let text = |text: &str| serde_json::Value::from(text).to_string();
     let models: Vec<String> = spec.models.iter().map(|model| text(model.as_str())).collect();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::machines::spillway;
 
@@ -39,6 +39,73 @@ fn a_file_with_a_fault_ends_the_check_with_64_and_the_place() {
     let checked = spillway(&["config", "check", "--json", file.to_str().unwrap()]);
     assert_eq!(checked.status.code(), Some(64), "{checked:?}");
     let report: Value = serde_json::from_slice(&checked.stdout).unwrap();
-    assert_eq!((&report["line"], &report["column"]), (&2.into(), &1.into()), "{report}");
-    assert!(report["remedy"].as_str().unwrap().contains("spelling"), "{report}");
+    assert_eq!(report["ok"], false, "{report}");
+    let found = report["diagnostics"].as_array().unwrap();
+    // The file as a whole comes first: it has no listener.
+    assert_eq!(found.len(), 2, "{report}");
+    assert!(found[0]["line"].is_null() && found[0]["help"].is_string(), "{report}");
+    let key = json!({
+        "severity": "error", "file": file, "env": null,
+        "line": 2, "column": 1, "end_line": 2, "end_column": 4,
+        "message": "unknown key `nam` in [node]", "help": "correct the spelling: `name`",
+    });
+    assert_eq!(found[1], key);
+}
+
+#[test]
+fn a_port_that_is_taken_is_a_warning_and_stays_with_its_holder() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let file = file(&format!("[[listener]]\naddress = \"{address}\"\n{REPLICA}"));
+    let checked = spillway(&["config", "check", file.path().to_str().unwrap()]);
+    assert!(checked.status.success(), "{checked:?}");
+    let told = String::from_utf8(checked.stderr).unwrap();
+    let own = format!("{address} is served by pid {}", std::process::id());
+    assert!(told.contains("warning: ") && told.contains(&own), "{told}");
+    drop(taken);
+    let checked = spillway(&["config", "check", file.path().to_str().unwrap()]);
+    assert!(checked.status.success() && checked.stderr.is_empty(), "{checked:?}");
+}
+
+#[test]
+fn the_check_finds_what_a_start_in_a_cluster_would_refuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let made = spillway(&["certs", "init", "--cluster", "prod", "--dir", dir]);
+    assert!(made.status.success(), "{made:?}");
+    let made = spillway(&["certs", "node", "--dir", dir, "--region", "eu", "--node", "a"]);
+    assert!(made.status.success(), "{made:?}");
+    let check = |region: &str, id: &str, prefix_key: &str, data: &str| {
+        let file = folder.path().join("spillway.toml");
+        let cluster = format!(
+            "[cluster]\nid = \"{id}\"\naddress = \"127.0.0.1:0\"\nca = \"ca.pem\"\n\
+             certificate = \"a.eu.pem\"\nkey = \"a.eu-key.pem\"\nprefix_key = \"{prefix_key}\"\n\
+             data = \"{data}\"\n"
+        );
+        let node = format!("[node]\nname = \"a\"\nregion = \"{region}\"\n");
+        let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
+        std::fs::write(&file, format!("{node}{cluster}{listener}{REPLICA}")).unwrap();
+        let checked = spillway(&["config", "check", file.to_str().unwrap()]);
+        (checked.status.code(), String::from_utf8(checked.stderr).unwrap())
+    };
+    assert_eq!(check("eu", "prod", "prefix.key", "new/data"), (Some(0), String::new()));
+    for (region, id, named) in [("us", "prod", "prod/us/a"), ("eu", "prd", "prd/eu/a")] {
+        let (code, told) = check(region, id, "prefix.key", "data");
+        assert_eq!(code, Some(64), "{told}");
+        let whose = format!("it is the certificate of prod/eu/a, but this node is {named}");
+        assert!(told.contains(&whose) && told.contains("certificate = \"a.eu.pem\""), "{told}");
+    }
+    // Both are told at once: the key is none, and a file stands where the folder would be made.
+    let (code, told) = check("eu", "prod", "ca.pem", "ca.pem/data");
+    assert_eq!(code, Some(64), "{told}");
+    assert!(told.contains("can't read the prefix key") && told.contains("is no folder"), "{told}");
+    assert!(!folder.path().join("new").exists(), "a check writes nothing");
+}
+
+const REPLICA: &str = "[[replica]]\nname = \"a\"\nurl = \"http://127.0.0.1:9\"\nmodels = [\"m\"]\n";
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
 }

@@ -1,0 +1,183 @@
+//! Reads a document whose values have wrong types as far as that goes, and tells all that is wrong.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer};
+
+use crate::environment;
+use crate::error::{ConfigError, ConfigErrors};
+use crate::explanation::{Finding, Fix};
+use crate::schema_node::Node;
+use crate::source::Source;
+use crate::tree::{self, Step, Wanted};
+
+/// Maximum number of errors that are told: who made more has made one of another kind.
+const ERRORS_MAX: usize = 50;
+
+/// What could be read of a document.
+#[derive(Debug)]
+pub(crate) struct Recovered<T> {
+    /// The content, with all errors corrected or left out; `None` if the text is not TOML.
+    pub(crate) content: Option<T>,
+    pub(crate) errors: ConfigErrors,
+    pub(crate) lost: Lost,
+}
+
+/// Settings that were left out since nobody can tell what was meant.
+#[derive(Debug, Default)]
+pub(crate) struct Lost {
+    /// Sections from which something is missing.
+    sections: BTreeSet<String>,
+    /// Places of everything in the tables that lost a setting.
+    places: Vec<Range<usize>>,
+}
+
+impl Lost {
+    /// Returns true if something of this section is missing.
+    pub(crate) fn is_in(&self, section: &str) -> bool {
+        self.sections.contains(section)
+    }
+
+    /// Returns true if an error may only be there because a setting was left out of its table.
+    pub(crate) fn explains(&self, error: &ConfigError) -> bool {
+        self.places.contains(&error.place.span)
+    }
+
+    /// Remembers that a setting or table is left out.
+    fn add(&mut self, table: &DeTable<'_>, path: &[Step]) {
+        if let Some(Step::Key(section)) = path.first() {
+            self.sections.insert(section.clone());
+        }
+        self.add_around(table, path);
+        let around = (1..path.len()).rev().filter_map(|length| tree::get(table, &path[..length]));
+        let table = around.into_iter().find(|value| value.get_ref().is_table());
+        self.places.extend(table.into_iter().flat_map(tree::places));
+    }
+
+    /// Remembers that a value was guessed: lists and tables around it may be wrong as a whole for
+    /// that reason alone.
+    fn add_around(&mut self, table: &DeTable<'_>, path: &[Step]) {
+        let around = (1..path.len()).filter_map(|length| tree::get(table, &path[..length]));
+        self.places.extend(around.map(Spanned::span));
+    }
+}
+
+/// Reads the source's text, with its overrides.
+pub(crate) fn read<T: DeserializeOwned + JsonSchema>(source: &Source) -> Recovered<T> {
+    let (mut table, wrong) = DeTable::parse_recoverable(source.text());
+    if !wrong.is_empty() {
+        // Nothing else is told: where a bracket is missing, any text may mean something else.
+        let errors = wrong.iter().map(|error| syntax_error(source, error)).collect::<Vec<_>>();
+        return Recovered { content: None, errors: errors.into(), lost: Lost::default() };
+    }
+    let mut errors = ConfigErrors::default();
+    errors.keep(environment::apply(source, table.get_mut()));
+    let mut reading = Reading { source, table, errors, lost: Lost::default(), fixes: Vec::new() };
+    let content = reading.read();
+    Recovered { content, errors: reading.errors, lost: reading.lost }
+}
+
+fn syntax_error(source: &Source, error: &toml::de::Error) -> ConfigError {
+    let remedy = "correct the syntax: strings stand in quotes, lists in [ ], tables in { }";
+    source.fault(error.span().unwrap_or(0..0), error.message(), remedy)
+}
+
+/// State of reading one document.
+struct Reading<'a> {
+    source: &'a Source,
+    /// The document as it was written.
+    table: Spanned<DeTable<'a>>,
+    /// Changes that correct the errors found so far.
+    fixes: Vec<(Vec<Step>, Fix)>,
+    errors: ConfigErrors,
+    lost: Lost,
+}
+
+impl Reading<'_> {
+    /// Reads the document again and again, each time with one error less.
+    fn read<T: DeserializeOwned + JsonSchema>(&mut self) -> Option<T> {
+        // Made only if something is wrong: the schema of all settings is large.
+        let mut schema: Option<Value> = None;
+        for _ in 0..ERRORS_MAX {
+            let mut table = self.table.clone();
+            self.fixes.iter().for_each(|(path, fix)| apply(table.get_mut(), path, fix));
+            let error = match T::deserialize(Deserializer::from(table.clone())) {
+                Ok(content) => return Some(content),
+                Err(error) => error,
+            };
+            let schema = schema.get_or_insert_with(|| schemars::schema_for!(T).to_value());
+            let found = find(self.source, table.get_ref(), &error, Node::root(schema));
+            let Some((path, explained, fix)) = found else {
+                let remedy = "correct the value; `spillway config reference` lists all settings";
+                let span = error.span().unwrap_or(0..0);
+                self.errors.add(self.source.fault(span, error.message(), remedy));
+                return None;
+            };
+            let is_missing = error.message().starts_with("missing field");
+            // A required setting may be missing only because its value was left out.
+            if !(is_missing && self.lost.explains(&explained)) {
+                self.errors.add(explained);
+            }
+            match fix {
+                Fix::Remove => self.lost.add(table.get_ref(), &path),
+                Fix::Nearest(_) => self.lost.add_around(table.get_ref(), &path),
+                _ => {}
+            }
+            self.fixes.push((path, fix));
+        }
+        None
+    }
+}
+
+/// Returns the place of an error, the error in words, and its correction; `None` if its place is
+/// unknown.
+fn find(
+    source: &Source,
+    table: &DeTable<'_>,
+    error: &toml::de::Error,
+    schema: Node<'_>,
+) -> Option<(Vec<Step>, ConfigError, Fix)> {
+    let mut path = tree::find(table, &error.span()?, wanted(error))?;
+    // `[[node]]` for `[node]`: serde takes the list's elements for the table's values.
+    let is_single = |section: &[Step]| schema.at(section).is_some_and(|it| !it.is_list());
+    if matches!(path[..], [_, Step::Index(_), ..]) && is_single(&path[..1]) {
+        path.truncate(1);
+    }
+    let finding = Finding { source, table, schema, path: &path, error };
+    let (explained, fix) = finding.explain();
+    Some((path, explained, fix))
+}
+
+fn apply<'i>(table: &mut DeTable<'i>, path: &[Step], fix: &'i Fix) {
+    let value = tree::get(table, path).cloned();
+    let replacement = match fix {
+        Fix::Rename(name) => return tree::rename(table, path, name),
+        Fix::Ignore | Fix::Remove => None,
+        Fix::Wrap => value.map(|value| DeValue::Array([value].into_iter().collect())),
+        Fix::Unwrap => value
+            .and_then(|list| list.into_inner().as_array()?.first().cloned())
+            .map(Spanned::into_inner),
+        Fix::Value(text) | Fix::Nearest(text) => DeValue::parse(text).ok().map(Spanned::into_inner),
+    };
+    match replacement {
+        Some(value) => tree::replace(table, path, value),
+        None => drop(tree::remove(table, path)),
+    }
+}
+
+/// Returns what an error is about.
+fn wanted(error: &toml::de::Error) -> Wanted {
+    let message = error.message();
+    match () {
+        () if message.starts_with("unknown field") => Wanted::Key,
+        () if message.starts_with("missing field") => Wanted::Table,
+        () if message.starts_with("invalid type: map") => Wanted::Table,
+        () if message.starts_with("invalid type: sequence") => Wanted::List,
+        () => Wanted::Value,
+    }
+}

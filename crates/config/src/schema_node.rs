@@ -1,0 +1,143 @@
+//! Parts of the schema, found by the path of a setting, for errors that say what belongs there.
+
+use serde_json::{Map, Value};
+
+use crate::tree::Step;
+
+/// A setting or table in the schema.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Node<'a> {
+    root: &'a Value,
+    /// The place itself, which has the description; its type may stand behind a reference.
+    here: &'a Value,
+}
+
+impl<'a> Node<'a> {
+    pub(crate) fn root(root: &'a Value) -> Self {
+        Self { root, here: root }
+    }
+
+    /// Returns the node of a setting; `None` if there is no such setting.
+    pub(crate) fn at(self, path: &[Step]) -> Option<Self> {
+        path.iter().try_fold(self, |node, step| {
+            let target = node.target();
+            let here = match step {
+                Step::Index(_) => target.get("items")?,
+                Step::Key(key) => target["properties"]
+                    .get(key)
+                    .or_else(|| target.get("additionalProperties").filter(|it| it.is_object()))?,
+            };
+            Some(Self { here, ..node })
+        })
+    }
+
+    /// Returns the keys of a table.
+    pub(crate) fn keys(self) -> Vec<&'a str> {
+        let keys = self.target()["properties"].as_object().into_iter().flat_map(Map::keys);
+        keys.map(String::as_str).collect()
+    }
+
+    /// Returns the names that a value can have; `None` if it has no fixed ones.
+    pub(crate) fn names(self) -> Option<Vec<&'a str>> {
+        let target = self.target();
+        let constants = target["oneOf"].as_array().and_then(|variants| {
+            variants.iter().map(|variant| variant["const"].as_str()).collect::<Option<Vec<_>>>()
+        });
+        let listed = || target["enum"].as_array()?.iter().map(Value::as_str).collect();
+        constants.or_else(listed)
+    }
+
+    pub(crate) fn is_list(self) -> bool {
+        self.kind() == Some("array")
+    }
+
+    pub(crate) fn is_text(self) -> bool {
+        self.kind() == Some("string")
+    }
+
+    pub(crate) fn is_number(self) -> bool {
+        matches!(self.kind(), Some("integer" | "number"))
+    }
+
+    pub(crate) fn is_bool(self) -> bool {
+        self.kind() == Some("boolean")
+    }
+
+    /// Returns the node of a list's elements.
+    pub(crate) fn element(self) -> Option<Self> {
+        self.at(&[Step::Index(0)])
+    }
+
+    /// Returns the least and the greatest number, if the value is a number that has them.
+    pub(crate) fn bounds(self) -> (Option<i64>, Option<i64>) {
+        let target = self.target();
+        let bound = |name: &str| {
+            let bound = self.here.get(name).or_else(|| target.get(name))?;
+            bound.as_i64().or_else(|| bound.as_f64().map(|bound| bound as i64))
+        };
+        let widest = match target["format"].as_str() {
+            Some("uint8") => Some(i64::from(u8::MAX)),
+            Some("uint16") => Some(i64::from(u16::MAX)),
+            Some("uint32") => Some(i64::from(u32::MAX)),
+            _ => None,
+        };
+        (bound("minimum"), bound("maximum").or(widest))
+    }
+
+    /// Describes what belongs here, e.g. `a list of strings`.
+    pub(crate) fn words(self) -> String {
+        if let Some(names) = self.names() {
+            return format!("one of {}", crate::suggestion::listed(&names));
+        }
+        match self.kind() {
+            Some("array") => match self.element().and_then(Node::kind) {
+                Some("string") => "a list of strings".to_owned(),
+                Some("integer" | "number") => "a list of numbers".to_owned(),
+                Some("object") => "a list of tables".to_owned(),
+                _ => "a list".to_owned(),
+            },
+            Some("string") => "a string".to_owned(),
+            Some("boolean") => "true or false".to_owned(),
+            Some(kind @ ("integer" | "number")) => {
+                let number = if kind == "integer" { "a whole number" } else { "a number" };
+                match self.bounds() {
+                    // Nobody needs to hear the largest number of 32 bits.
+                    (Some(least), Some(most)) if most < i64::from(u32::MAX) => {
+                        format!("{number} from {least} to {most}")
+                    }
+                    (Some(least), _) => format!("{number} from {least} on"),
+                    (None, Some(most)) => format!("{number} up to {most}"),
+                    (None, None) => number.to_owned(),
+                }
+            }
+            _ => "a table".to_owned(),
+        }
+    }
+
+    /// Returns the first sentence of the description, without its full stop.
+    pub(crate) fn about(self) -> Option<String> {
+        let about = self.here["description"].as_str();
+        let about = about.or_else(|| self.target()["description"].as_str())?.replace('\n', " ");
+        let end = about.find(". ").or_else(|| about.strip_suffix('.').map(str::len));
+        Some(about[..end.unwrap_or(about.len())].to_owned())
+    }
+
+    fn kind(self) -> Option<&'a str> {
+        match &self.target()["type"] {
+            Value::Array(kinds) => kinds.first().and_then(Value::as_str),
+            kind => kind.as_str(),
+        }
+    }
+
+    fn target(self) -> &'a Value {
+        resolve(self.root, self.here)
+    }
+}
+
+/// Follows references, also of a value that may be left out.
+pub(crate) fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let some = schema["anyOf"].as_array().and_then(|list| list.first());
+    let schema = some.unwrap_or(schema);
+    let place = schema["$ref"].as_str().and_then(|place| place.strip_prefix('#'));
+    place.and_then(|place| root.pointer(place)).unwrap_or(schema)
+}

@@ -1,0 +1,114 @@
+//! Finds what would keep a node from starting, without starting one.
+
+use std::io::{Error, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+
+use spillway_config::{ClusterConfig, ClusterPlaces, Config, ConfigError, ConfigErrors, Named};
+use spillway_front::port_holder::{PortTransport, holder_of};
+use spillway_link::{CertificateFiles, CredentialError, Identity, check_certificates};
+
+use crate::cluster::prefix_key;
+use crate::workers::bound_socket;
+
+/// Checks what a start needs of this machine: certificates, keys, folders, ports. Nothing is
+/// written, and no port is listened on.
+///
+/// A port that can't be had is a warning: the file may be meant for another machine, or the process
+/// that has the port may be the node that is to be replaced.
+#[must_use]
+pub fn preflight(config: &Config) -> ConfigErrors {
+    let mut found = Vec::new();
+    for (listener, named) in config.listeners.iter().zip(&config.places.listeners) {
+        found.extend(check_tcp(listener.address, listener.shares_port, named));
+    }
+    if let (Some(admin), Some(named)) = (&config.admin, &config.places.admin) {
+        found.extend(check_tcp(admin.address, false, named));
+    }
+    if let (Some(dns), Some(named)) = (&config.dns, &config.places.dns) {
+        found.extend(check_udp(dns.listen, named));
+        found.extend(check_tcp(dns.listen, false, named));
+    }
+    if let (Some(cluster), Some(places)) = (&config.cluster, &config.places.cluster) {
+        found.extend(check_udp(cluster.address, &places.address));
+        let names = (config.gateway.region.as_str(), config.node.as_str());
+        found.extend(check_cluster(cluster, names, places));
+    }
+    found.into()
+}
+
+fn check_cluster(
+    cluster: &ClusterConfig,
+    (region, node): (&str, &str),
+    places: &ClusterPlaces,
+) -> Vec<ConfigError> {
+    let mut found = Vec::new();
+    let files = CertificateFiles {
+        authority: cluster.ca.clone(),
+        certificate: cluster.certificate.clone(),
+        key: cluster.key.clone(),
+    };
+    if let Ok(me) = Identity::new(&cluster.id, region, node)
+        && let Err(error) = check_certificates(&files, &me)
+    {
+        let remedy = match error {
+            CredentialError::OtherIdentity { .. } => {
+                "take this node's certificate, or correct [node] and the cluster's id to what it says"
+            }
+            _ => "`spillway certs node` makes certificate and key of a node",
+        };
+        found.push(places.certificate.error(error.to_string(), remedy));
+    }
+    if let Err(error) = prefix_key(cluster) {
+        let remedy = "copy the file that `spillway certs init` made";
+        found.push(places.prefix_key.error(error.to_string(), remedy));
+    }
+    if let (Some(folder), Some(named)) = (&cluster.data, &places.data) {
+        found.extend(check_folder(folder).err().map(|message| {
+            named
+                .error(message, "name a folder that this user may write to, or whose parent is one")
+        }));
+    }
+    found
+}
+
+/// Checks that a folder is there or can be made.
+fn check_folder(folder: &Path) -> Result<(), String> {
+    let existing = folder.ancestors().find(|path| path.exists()).unwrap_or(folder);
+    let told = |error: &Error| format!("can't keep data in {}: {error}", folder.display());
+    let about = std::fs::metadata(existing).map_err(|error| told(&error))?;
+    if !about.is_dir() {
+        return Err(format!("{} is no folder", existing.display()));
+    }
+    // Asks the kernel, which also knows of read-only disks and of users without rights.
+    rustix::fs::access(existing, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+        .map_err(|error| told(&error.into()))
+}
+
+/// Checks a TCP port. A bound socket that does not listen takes no connection.
+fn check_tcp(address: SocketAddr, shares: bool, named: &Named) -> Option<ConfigError> {
+    let bound = bound_socket(address, shares).map(drop);
+    taken(address, (PortTransport::Tcp, bound), named)
+}
+
+fn check_udp(address: SocketAddr, named: &Named) -> Option<ConfigError> {
+    let bound = UdpSocket::bind(address).map(drop);
+    taken(address, (PortTransport::Udp, bound), named)
+}
+
+fn taken(
+    address: SocketAddr,
+    (transport, bound): (PortTransport, std::io::Result<()>),
+    named: &Named,
+) -> Option<ConfigError> {
+    let error = bound.err()?;
+    if error.kind() != ErrorKind::AddrInUse {
+        let message = format!("this process can't listen on {address}: {error}");
+        let remedy = "fine if the file is for another machine or user, else correct the address";
+        return Some(named.warning(message, remedy));
+    }
+    let message = holder_of(address, transport)
+        .unwrap_or_else(|| format!("{address} is taken by another process"));
+    let remedy = "fine if that is the node to be replaced, else stop it or take another port";
+    Some(named.warning(message, remedy))
+}
