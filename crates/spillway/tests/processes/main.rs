@@ -6,4 +6,5 @@ mod certificates;
 mod config;
 mod machines;
 mod operations;
+mod slips;
 mod stopping;
