@@ -1,7 +1,9 @@
 //! Accepts the connections that peers dial.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use quinn::{ConnectionError, Incoming};
 use tokio::time::timeout;
@@ -13,7 +15,7 @@ use crate::join::{self, Guest};
 use crate::kind::Kind;
 use crate::peer::{Arrival, Origin};
 use crate::shared::LinkShared;
-use crate::tls::{HandshakeError, identity_of, peer_certificate};
+use crate::tls::{HandshakeError, identity_of, peer_certificate, refused_by_peer};
 use crate::transport;
 use crate::window::KindSwitch;
 
@@ -72,6 +74,7 @@ async fn accept(shared: Arc<LinkShared>, incoming: Incoming, place: HandshakePer
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
             count(&shared, &error);
+            tell_refused(&shared, remote, &error);
             tracing::debug!(%remote, %error, "a connection is refused");
             return;
         }
@@ -94,6 +97,17 @@ async fn accept(shared: Arc<LinkShared>, incoming: Incoming, place: HandshakePer
     };
     connection.close(code.number(), b"");
     drop(place);
+}
+
+/// Logs that a node which dialled this one has refused its certificate: only that node knows why.
+fn tell_refused(shared: &LinkShared, remote: SocketAddr, error: &ConnectionError) {
+    let Some(reason) = refused_by_peer(error) else { return };
+    // Not by the port, which each attempt may have another of.
+    if shared.refusals.is_news(&format!("by {} {reason}", remote.ip()), Instant::now()) {
+        let me = &shared.me;
+        tracing::warn!(%remote, reason, "a node that dialled refuses this node's certificate, {me}: \
+            its log says what it expected");
+    }
 }
 
 /// Hands the connection to its peer once both sides have said hello. Returns the connection if it

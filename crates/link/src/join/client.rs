@@ -89,7 +89,7 @@ async fn dial(
     let target = PeerTarget { address: peer.address.clone(), rtt_ms: peer.rtt_ms };
     let unreachable = |fault: &dyn std::error::Error| JoinError::Unreachable(fault.to_string());
     let address = look_up(shared, &target, 0).await.map_err(|fault| unreachable(&fault))?;
-    let tls = shared.sessions.dialling(&peer.identity, protocol);
+    let tls = shared.sessions.dialling(&peer.identity, address, protocol);
     let tls = tls.map_err(|fault| unreachable(&DialError::from(fault)))?;
     let mut config = quinn::ClientConfig::new(Arc::new(tls));
     let rtt = ms(peer.rtt_ms.unwrap_or(shared.transport.rtt_default_ms).max(1));

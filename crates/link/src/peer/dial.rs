@@ -13,7 +13,7 @@ use crate::config::ms;
 use crate::hello::{self, HelloError};
 use crate::kind::Kind;
 use crate::shared::LinkShared;
-use crate::tls::TlsSetupError;
+use crate::tls::{TlsSetupError, refused_by_peer};
 use crate::transport;
 
 /// Reason for which a dial failed.
@@ -35,6 +35,19 @@ pub(crate) enum DialError {
     TimedOut,
 }
 
+impl DialError {
+    /// Returns the reason for which the peer refused this node's certificate; `None` if the dial
+    /// failed in another way.
+    pub(super) fn refused_by_peer(&self) -> Option<&'static str> {
+        match self {
+            Self::Connection(error) | Self::Hello(HelloError::Connection(error)) => {
+                refused_by_peer(error)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Connects to `peer` and waits for its hello: only then has it accepted this node's certificate.
 /// `attempt` chooses among several addresses of a name.
 pub(super) async fn dial(
@@ -48,7 +61,7 @@ pub(super) async fn dial(
         let target = peer.target.load_full();
         let address = look_up(&shared, &target, attempt).await?;
         let rtt = peer.rtt(kind).unwrap_or_else(|| rtt_of(&shared, &target));
-        let tls = shared.sessions.dialling(&peer.identity, kind.protocol())?;
+        let tls = shared.sessions.dialling(&peer.identity, address, kind.protocol())?;
         let mut config = quinn::ClientConfig::new(Arc::new(tls));
         config.transport_config(transport::dialled(&shared.transport, kind, rtt));
         let name = peer.identity.dns_name();

@@ -298,6 +298,15 @@ impl Keeper {
 
     fn dial_failed(&mut self, fault: &DialError) {
         tracing::debug!(peer = %self.peer.identity, kind = %self.kind, %fault, "dialling failed");
+        if let Some(reason) = fault.refused_by_peer() {
+            let text = format!("by {} {reason}", self.peer.identity);
+            if self.shared.refusals.is_news(&text, Instant::now()) {
+                let (peer, me) = (&self.peer.identity, &self.shared.me);
+                let address = self.peer.target.load().address.clone();
+                tracing::warn!(%peer, address, reason, "a peer refuses this node's certificate, {me}: \
+                    its log says what it expected");
+            }
+        }
         self.peer.slot(self.kind).note_fault(fault);
         let wait = self.back_off.after_failure(&mut self.random);
         self.dialling = Dialling::Not;
@@ -341,7 +350,7 @@ impl Keeper {
     /// Publishes the connection to use.
     fn publish(&self) {
         let current = self.held.iter().find(|held| held.role == PeerRole::Current);
-        self.peer.slot(self.kind).current.store(current.map(|held| Arc::clone(&held.live)));
+        self.peer.slot(self.kind).publish(current.map(|held| Arc::clone(&held.live)));
     }
 }
 

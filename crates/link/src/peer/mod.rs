@@ -9,7 +9,7 @@ mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::mpsc;
@@ -46,6 +46,8 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 struct Slot {
     current: ArcSwapOption<LiveConnection>,
+    /// Time at which the last connection ended; `None` while there is one, or before the first.
+    lost_at: ArcSwapOption<Instant>,
     arrivals: mpsc::Sender<Arrival>,
     dials: AtomicU64,
     dials_failed: AtomicU64,
@@ -123,12 +125,24 @@ impl Slot {
         let (arrivals, receiver) = mpsc::channel(ARRIVALS_MAX);
         let slot = Self {
             current: ArcSwapOption::empty(),
+            lost_at: ArcSwapOption::empty(),
             arrivals,
             dials: AtomicU64::new(0),
             dials_failed: AtomicU64::new(0),
             last_fault: ArcSwapOption::empty(),
         };
         (slot, receiver)
+    }
+
+    /// Publishes the connection to use for new requests.
+    fn publish(&self, current: Option<Arc<LiveConnection>>) {
+        let is_lost = current.is_none();
+        let before = self.current.swap(current);
+        match (before, is_lost) {
+            (Some(_), true) => self.lost_at.store(Some(Arc::new(Instant::now()))),
+            (_, false) => self.lost_at.store(None),
+            (None, true) => {}
+        }
     }
 
     fn note_fault(&self, fault: &dyn std::error::Error) {

@@ -19,6 +19,8 @@ pub struct PeerStatus {
     pub control: Option<ConnectionStatus>,
     /// Status of the data connection; `None` if there is none now.
     pub data: Option<ConnectionStatus>,
+    /// Time since the control connection was lost; `None` if there is one, or never was.
+    pub control_lost_for: Option<Duration>,
     /// Dials for control connections.
     pub control_dials: DialStatus,
     /// Dials for data connections.
@@ -81,6 +83,7 @@ impl Peer {
             address: self.target.load().address.clone(),
             control: self.current(Kind::Control).map(|live| connection_status(&live)),
             data: self.current(Kind::Data).map(|live| connection_status(&live)),
+            control_lost_for: lost_for(self.slot(Kind::Control)),
             control_dials: dial_status(self.slot(Kind::Control)),
             data_dials: dial_status(self.slot(Kind::Data)),
         }
@@ -100,6 +103,10 @@ fn connection_status(live: &LiveConnection) -> ConnectionStatus {
         congestion_window_bytes: stats.path.cwnd,
         streams: live.streams(),
     }
+}
+
+fn lost_for(slot: &Slot) -> Option<Duration> {
+    slot.lost_at.load().as_ref().map(|at| at.elapsed())
 }
 
 fn dial_status(slot: &Slot) -> DialStatus {

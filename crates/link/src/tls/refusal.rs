@@ -1,6 +1,17 @@
 //! Reasons for which peers are refused, and their counters.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use quinn::ConnectionError;
+
+/// Time after which an unchanged refusal is logged again: a wrong peer dials several times a minute.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+/// Refusals that are remembered at most. Beyond that they are counted and not logged, so that
+/// strangers can't fill the log.
+const TOLD_MAX: usize = 256;
 
 /// Reason for which a connection is refused, before anything that the peer sends is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +91,8 @@ impl HandshakeError {
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     counts: [AtomicU64; HandshakeError::ALL.len()],
+    /// Refusals that were logged, and when. Locked during handshakes alone.
+    told: Mutex<BTreeMap<String, Instant>>,
 }
 
 impl Refusals {
@@ -87,14 +100,56 @@ impl Refusals {
         self.counts[refusal as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Returns true if a refusal with this text was not logged within the last minute, and notes
+    /// that it is logged now.
+    pub(crate) fn is_news(&self, text: &str, now: Instant) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.retain(|_, at| now.saturating_duration_since(*at) < TELL_AGAIN);
+        if told.contains_key(text) || told.len() >= TOLD_MAX {
+            return false;
+        }
+        told.insert(text.to_owned(), now);
+        true
+    }
+
     pub(crate) fn of(&self, refusal: HandshakeError) -> u64 {
         self.counts[refusal as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// Returns the reason for which the other node refused this node's certificate; `None` if the
+/// connection ended in another way.
+pub(crate) fn refused_by_peer(error: &ConnectionError) -> Option<&'static str> {
+    let ConnectionError::ConnectionClosed(close) = error else { return None };
+    // TLS alerts stand in the last byte of these codes (RFC 9001, 4.8).
+    let alert = u64::from(close.error_code).checked_sub(0x100)?;
+    match alert {
+        42 | 43 => Some("bad_certificate"),
+        44 => Some("revoked"),
+        45 => Some("expired"),
+        46 => Some("unknown_certificate"),
+        48 => Some("wrong_authority"),
+        49 => Some("access_denied"),
+        116 => Some("no_certificate"),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_is_news_once_a_minute() {
+        let (refusals, now) = (Refusals::default(), Instant::now());
+        assert!(refusals.is_news("a", now));
+        assert!(!refusals.is_news("a", now + Duration::from_secs(59)));
+        assert!(refusals.is_news("b", now));
+        assert!(refusals.is_news("a", now + Duration::from_secs(60)));
+        let later = now + Duration::from_secs(200);
+        let told = (0..1_000).filter(|at| refusals.is_news(&at.to_string(), later)).count();
+        assert_eq!(told, TOLD_MAX);
+    }
 
     #[test]
     fn each_reason_has_a_count_of_its_own() {

@@ -1,5 +1,6 @@
 //! TLS settings of new connections, from the present certificates.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -143,10 +144,11 @@ impl Sessions {
         QuicServerConfig::try_from(tls).map_err(|error| TlsSetupError::new(&error))
     }
 
-    /// Makes the settings for dialling `peer` with the protocol `protocol`.
+    /// Makes the settings for dialling `peer` at `address` with the protocol `protocol`.
     pub(crate) fn dialling(
         &self,
         peer: &Identity,
+        address: SocketAddr,
         protocol: &[u8],
     ) -> Result<QuicClientConfig, TlsSetupError> {
         let current = self.current.load();
@@ -154,6 +156,7 @@ impl Sessions {
         let verifier = AnswerVerifier {
             webpki: Arc::clone(&material.answer_verifier),
             expected: peer.clone(),
+            address,
             members: Arc::clone(&self.members),
             refusals: Arc::clone(&self.refusals),
         };

@@ -1,6 +1,8 @@
 //! Verifiers of peers' certificates: those of rustls first, then the check of the identity.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -25,6 +27,8 @@ pub(crate) struct DiallerVerifier {
 pub(crate) struct AnswerVerifier {
     pub(crate) webpki: Arc<WebPkiServerVerifier>,
     pub(crate) expected: Identity,
+    /// Address that was dialled.
+    pub(crate) address: SocketAddr,
     pub(crate) members: Arc<Members>,
     pub(crate) refusals: Arc<Refusals>,
 }
@@ -64,12 +68,12 @@ impl ClientCertVerifier for DiallerVerifier {
         let verified = self
             .webpki
             .verify_client_cert(end_entity, intermediates, now)
-            .map_err(|error| refused_by_webpki(&self.refusals, error))?;
+            .map_err(|error| refused_by_webpki(&self.refusals, error, &dialler(end_entity)))?;
         self.members
             .check_certificate(end_entity)
             .and_then(|()| identity_of(end_entity))
             .and_then(|identity| self.members.greet(&identity))
-            .map_err(|refusal| refuse(&self.refusals, refusal))?;
+            .map_err(|refusal| refuse(&self.refusals, refusal, &dialler(end_entity)))?;
         Ok(verified)
     }
 
@@ -117,7 +121,7 @@ impl ServerCertVerifier for AnswerVerifier {
                 self.members
                     .check_certificate(end_entity)
                     .and_then(|()| self.compare(end_entity))
-                    .map_err(|refusal| refuse(&self.refusals, refusal))?;
+                    .map_err(|refusal| refuse(&self.refusals, refusal, &self.told(end_entity)))?;
                 Ok(verified)
             }
             // The chain is good and only the name differs, so the refusal tells the difference.
@@ -125,9 +129,9 @@ impl ServerCertVerifier for AnswerVerifier {
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => {
                 let refusal = self.compare(end_entity).err().unwrap_or(HandshakeError::WrongNode);
-                Err(refuse(&self.refusals, refusal))
+                Err(refuse(&self.refusals, refusal, &self.told(end_entity)))
             }
-            Err(error) => Err(refused_by_webpki(&self.refusals, error)),
+            Err(error) => Err(refused_by_webpki(&self.refusals, error, &self.told(end_entity))),
         }
     }
 
@@ -156,6 +160,12 @@ impl ServerCertVerifier for AnswerVerifier {
 
 /// Compares the identity in a certificate with the one that was dialled.
 impl AnswerVerifier {
+    /// Returns who answered, where, and who was expected, for the log.
+    fn told(&self, certificate: &CertificateDer<'_>) -> String {
+        let (address, shown, expected) = (self.address, shown(certificate), &self.expected);
+        format!("the node at {address} shows {shown}, and {expected} was expected")
+    }
+
     fn compare(&self, certificate: &CertificateDer<'_>) -> Result<(), HandshakeError> {
         let identity = identity_of(certificate)?;
         if identity == self.expected {
@@ -170,25 +180,40 @@ impl AnswerVerifier {
     }
 }
 
-/// Counts a refusal. The peer only learns that access is denied, or that its certificate is
-/// revoked.
-fn refuse(refusals: &Refusals, refusal: HandshakeError) -> Error {
+/// Returns who dialled, for the log.
+fn dialler(certificate: &CertificateDer<'_>) -> String {
+    format!("a node that dialled shows {}", shown(certificate))
+}
+
+/// Returns the identity in a certificate. The certificate need not be trusted.
+fn shown(certificate: &CertificateDer<'_>) -> String {
+    identity_of(certificate)
+        .map_or_else(|_| "no identity".to_owned(), |identity| identity.to_string())
+}
+
+/// Counts and logs a refusal; `told` says of whom. The peer only learns that access is denied, or
+/// that its certificate is revoked.
+fn refuse(refusals: &Refusals, refusal: HandshakeError, told: &str) -> Error {
     refusals.count(refusal);
-    tracing::warn!(reason = refusal.as_str(), "a peer's certificate is refused");
+    if refusals.is_news(told, Instant::now()) {
+        tracing::warn!(reason = refusal.as_str(), "a peer is refused: {told}");
+    }
     match refusal {
         HandshakeError::Revoked => CertificateError::Revoked.into(),
         _ => CertificateError::ApplicationVerificationFailure.into(),
     }
 }
 
-/// Counts a refusal by the verifier of rustls.
-fn refused_by_webpki(refusals: &Refusals, error: Error) -> Error {
+/// Counts and logs a refusal by the verifier of rustls; `told` says of whom.
+fn refused_by_webpki(refusals: &Refusals, error: Error, told: &str) -> Error {
     let refusal = match &error {
         Error::InvalidCertificate(error) => reason_of(error),
         _ => HandshakeError::BadCertificate,
     };
     refusals.count(refusal);
-    tracing::warn!(reason = refusal.as_str(), %error, "a peer's certificate is refused");
+    if refusals.is_news(told, Instant::now()) {
+        tracing::warn!(reason = refusal.as_str(), %error, "a peer is refused: {told}");
+    }
     match error {
         // The signing CA has the right name and another key. Reported as an unknown CA, because for
         // a bad signature rustls would send the alert of a broken handshake.
