@@ -15,6 +15,7 @@ use crate::endpoint::{self, EndpointMatch, Operation};
 use crate::error::ApiError;
 use crate::explain::Explain;
 use crate::openapi::openapi;
+use crate::overview::Overview;
 use crate::own_limits::OwnLimits;
 use crate::reply::{Reply, json};
 use crate::resource::Resource;
@@ -27,6 +28,7 @@ pub struct Admin {
     explain: Option<Arc<dyn Explain>>,
     own_limits: Option<Arc<dyn OwnLimits>>,
     steered: Option<Arc<dyn Steered>>,
+    overview: Option<Arc<dyn Overview>>,
     shared: Arc<AdminShared>,
 }
 
@@ -49,7 +51,14 @@ impl Admin {
         let backups = Arc::new(Semaphore::new(1));
         let config = watch::Sender::new(Arc::new(config));
         let shared = Arc::new(AdminShared { config, watchers, backups });
-        Self { control_plane, explain: None, own_limits: None, steered: None, shared }
+        Self {
+            control_plane,
+            explain: None,
+            own_limits: None,
+            steered: None,
+            overview: None,
+            shared,
+        }
     }
 
     /// Adds the service behind `/v1/explain`. Without it, that path answers with an error.
@@ -68,6 +77,12 @@ impl Admin {
     #[must_use]
     pub fn steering(self, by: Arc<dyn Steered>) -> Self {
         Self { steered: Some(by), ..self }
+    }
+
+    /// Adds the service behind `/v1/node` and `/v1/world`.
+    #[must_use]
+    pub fn overviewing(self, by: Arc<dyn Overview>) -> Self {
+        Self { overview: Some(by), ..self }
     }
 
     /// Replaces tokens and names, for open connections, too. Requests in progress end if their
@@ -133,24 +148,10 @@ impl Admin {
         if !credential.holds(state.as_deref()) {
             return Err(access::unauthorized("the token was revoked meanwhile"));
         }
-        // Explanations and steering are this node's own knowledge: they need no cluster.
-        if endpoint.operation == Operation::Explain {
-            return answer::explain(self.explain.as_deref(), &call).await;
-        }
-        if endpoint.operation == Operation::Steering {
-            return answer::steering(self.steered.as_deref());
+        if let Some(answered) = self.answer_alone(&call).await {
+            return answered;
         }
         let own_limits = self.own_limits.as_deref();
-        // A node outside any cluster can still show the limits of its config file.
-        if let (None, Some(own)) = (&self.control_plane, own_limits) {
-            match endpoint.operation {
-                Operation::List(Resource::Limits) => return answer::limits_alone(own, &call, true),
-                Operation::Show(Resource::Limits) => {
-                    return answer::limits_alone(own, &call, false);
-                }
-                _ => {}
-            }
-        }
         let control_plane = self.control_plane.clone().ok_or_else(no_cluster)?;
         let cluster = Cluster {
             control_plane,
@@ -161,6 +162,32 @@ impl Admin {
             own_limits,
         };
         answer::answer(&cluster, &call).await
+    }
+
+    /// Answers from this node's own knowledge, which needs no cluster; `None` if the request is
+    /// about the cluster's state.
+    async fn answer_alone(&self, call: &AdminCall) -> Option<Result<Reply, ApiError>> {
+        let overview = self.overview.as_deref();
+        match call.endpoint.operation {
+            Operation::Explain => Some(answer::explain(self.explain.as_deref(), call).await),
+            Operation::Steering => Some(answer::steering(self.steered.as_deref())),
+            Operation::Node => Some(answer::node(overview, self.control_plane.as_deref()).await),
+            Operation::World => Some(answer::world(overview)),
+            // A node outside any cluster can still show the limits of its config file.
+            operation if self.control_plane.is_none() => {
+                let own = self.own_limits.as_deref()?;
+                match operation {
+                    Operation::List(Resource::Limits) => {
+                        Some(answer::limits_alone(own, call, true))
+                    }
+                    Operation::Show(Resource::Limits) => {
+                        Some(answer::limits_alone(own, call, false))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) enum Operation {
     Backup,
     Explain,
     Steering,
+    Node,
+    World,
     Trie,
     RotatePrefixKey,
     OpenApi,
@@ -198,6 +200,11 @@ fn of_node() -> Vec<Endpoint> {
             .about("Shows which beginnings of prompts are hot in which region, by keyed hashes."),
         read("/v1/steering", Operation::Steering, &[])
             .about("Shows to which regions clients are to be sent, as far as this node knows."),
+        read("/v1/node", Operation::Node, &[])
+            .about("Shows this node, the nodes of its cluster, and in a sentence how they are."),
+        read("/v1/world", Operation::World, &[]).about(
+            "Shows every region, as far as this node knows: load, requests there, distance.",
+        ),
         explain.about("Says where a request would go from this node, and why. Sends it nowhere."),
         backup.about("Streams the state, for `spillway restore`."),
         read("/v1/openapi.json", Operation::OpenApi, &[]).about("Shows this document."),

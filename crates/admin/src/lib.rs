@@ -19,6 +19,7 @@ mod forms;
 pub mod fuzz;
 mod listener;
 mod openapi;
+mod overview;
 mod own_limits;
 mod patterns;
 mod query;
@@ -34,6 +35,10 @@ pub use config::{AdminConfig, AdminRole, ConfigToken};
 pub use explain::{Explain, ExplainError, ExplainRequest, Explaining};
 pub use listener::{ListenerError, check_listener, connection_builder};
 pub use openapi::openapi;
+pub use overview::{
+    LackingReplica, ListenerOverview, Looking, NodeOverview, NodePhase, Overview, PeerOverview,
+    RegionOverview, ReplicaTally,
+};
 pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};
 pub use steering::{Steered, SteeredRegion};

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{
     AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, LimitItem,
-    Limits, Lost, Many, One, RegionWeight, ReplicaWeight, StatusAnswer, SteeringAnswer,
-    TransferOrder, TrieAnswer, Written,
+    Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, StatusAnswer, SteeringAnswer,
+    TransferOrder, TrieAnswer, WorldAnswer, Written,
 };
 use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
 use crate::error::ErrorAnswer;
@@ -190,6 +190,8 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::Audit => generator.subschema_for::<AuditPage>(),
         Operation::Explain => generator.subschema_for::<Explanation>(),
         Operation::Steering => generator.subschema_for::<SteeringAnswer>(),
+        Operation::Node => generator.subschema_for::<NodeAnswer>(),
+        Operation::World => generator.subschema_for::<WorldAnswer>(),
         Operation::Trie => generator.subschema_for::<TrieAnswer>(),
         Operation::OpenApi => Schema::from(Map::from_iter([("type".to_owned(), "object".into())])),
         Operation::Watch => {

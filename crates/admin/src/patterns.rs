@@ -15,6 +15,10 @@ pub(crate) const COUNTRY_OR_NONE: &str = r"^([A-Z]{2})?$";
 pub(crate) const TEXT: &str = r"^[^\u0000-\u001f\u007f-\u009f]{0,128}$";
 /// Addresses of replicas.
 pub(crate) const URL: &str = r"^https?://[A-Za-z0-9_.:\[\]-]+/?$";
+/// Salts of keys.
+pub(crate) const SALT: &str = r"^[0-9A-Fa-f]{32}$";
+/// Hashes of keys.
+pub(crate) const HASH: &str = r"^[0-9A-Fa-f]{64}$";
 /// Beginnings of paths.
 pub(crate) const PATH: &str = r"^/[!-\u0022$->@-~]*$";
 /// Subjects of limits.

@@ -38,6 +38,10 @@ pub enum MemberState {
 pub struct MemberReport {
     /// Name of the replica.
     pub name: ReplicaName,
+    /// URL of the replica; empty until the caller fills in this field and the next.
+    pub url: String,
+    /// Models of the replica.
+    pub models: Vec<ModelName>,
     /// Pool of the replica.
     pub pool: PoolName,
     /// Present state.

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agreed::WatchedControlPlane;
 use crate::certificates::Certificates;
-use crate::cluster::Watched;
+use crate::cluster::{NodeFacts, Watched};
 use crate::fold::NoteCounts;
 
 /// Period of emptying the queues: rarely enough to cost nothing, often enough that a queue of
@@ -90,6 +90,12 @@ impl Feedback {
     /// Returns the link to other nodes, if there is one and it is open.
     pub(crate) fn link(&self) -> Option<Arc<Link>> {
         self.cluster.get()?.link()
+    }
+
+    /// Returns what this node tells other nodes about itself.
+    pub(crate) fn node_facts(&self) -> NodeFacts {
+        let applied_index = self.control_plane.get().and_then(WatchedControlPlane::applied_index);
+        NodeFacts { version: env!("CARGO_PKG_VERSION").to_owned(), applied_index }
     }
 
     /// Shows the name server's metrics too; only the first call counts.

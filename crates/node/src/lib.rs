@@ -16,6 +16,7 @@ mod locating;
 mod memory;
 mod node;
 mod preflight;
+mod overview;
 mod reload;
 mod resolve;
 mod steering;

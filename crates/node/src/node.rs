@@ -44,6 +44,7 @@ use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::liveness::Liveness;
 use crate::locating::{Locating, open};
 use crate::memory;
+use crate::overview::OverviewSource;
 use crate::reload::{Reloader, RunningAdmin};
 use crate::resolve::refresh_loop;
 use crate::steering::{SteeringSource, steer};
@@ -94,6 +95,7 @@ pub enum StartError {
 /// A node that serves.
 #[derive(Debug)]
 pub struct Node {
+    name: String,
     addresses: Vec<SocketAddr>,
     admin_address: Option<SocketAddr>,
     dns_address: Option<SocketAddr>,
@@ -188,6 +190,7 @@ impl Node {
             .map_err(StartError::Thread)?;
 
         let node = Self {
+            name: config.node,
             addresses: bound.iter().map(|bound| bound.address).collect(),
             dns_address,
             admin_address: admin.as_ref().and_then(|admin| admin.socket.local_addr().ok()),
@@ -259,6 +262,21 @@ impl Node {
         &self.gateway
     }
 
+    fn overview(
+        &self,
+        file: Option<&(PathBuf, String, AtStart)>,
+        bound: &[Bound],
+    ) -> OverviewSource {
+        let listeners = bound.iter().map(|bound| (bound.address, Arc::clone(&bound.listener)));
+        OverviewSource {
+            node: self.name.clone(),
+            config_file: file.map(|(path, ..)| path.clone()),
+            listeners: listeners.collect(),
+            feedback: Arc::clone(&self.feedback),
+            keeper: self.keeper.clone(),
+        }
+    }
+
     fn start_tasks(
         &self,
         admin: Option<(AdminSocket, AdminListener)>,
@@ -287,6 +305,7 @@ impl Node {
             let api = spillway_admin::Admin::new(self.control_plane().cloned(), config.api.clone());
             let api = api.limiting(Arc::new(FileLimits(Arc::clone(&self.gateway))));
             let api = api.steering(Arc::new(SteeringSource(Arc::clone(&self.gateway))));
+            let api = api.overviewing(Arc::new(self.overview(file.as_ref(), &bound)));
             RunningAdmin { config: config.clone(), api, tls: socket.tls.clone() }
         });
         if let (Some((socket, _)), Some(running)) = (admin, &running) {
@@ -336,7 +355,7 @@ struct Base<'a> {
     keeper: &'a KeeperHandle,
     knowledge: &'a Arc<KnowledgeHandle>,
     keys: &'a KeyBook,
-    feedback: &'a Feedback,
+    feedback: &'a Arc<Feedback>,
     tasks: &'a TaskTracker,
     stop: &'a CancellationToken,
 }

@@ -99,6 +99,9 @@ pub struct OtherRegion {
     pub breaker: Arc<SharedRegionCircuitBreaker>,
     /// Age of its report at [`Regions::at`], with the time on the way, milliseconds.
     pub age_ms: f32,
+    /// Time from when the region was last heard to [`Regions::at`], milliseconds; `None` if it never
+    /// was.
+    pub heard_ms: Option<u32>,
     /// Reported load by model.
     pub models: BTreeMap<ModelName, OtherModel>,
 }

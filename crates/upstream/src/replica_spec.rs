@@ -47,6 +47,17 @@ pub struct ReplicaSpec {
     pub credential: Option<(HeaderName, HeaderValue)>,
 }
 
+impl ReplicaSpec {
+    /// Returns the URL of the main address, as a config names it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let is_ipv6 = self.host.contains(':');
+        let host = if is_ipv6 { format!("[{}]", self.host) } else { self.host.clone() };
+        format!("{scheme}://{host}:{}", self.port)
+    }
+}
+
 /// Address of a replica for gRPC, which is always HTTP/2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrpcTarget {

@@ -166,6 +166,11 @@ impl Tour {
         self.client = client;
         self.post(&format!("/v1/keys/{name}/revoke"), Value::Null).await;
         self.get(&format!("/v1/keys/{name}")).await;
+        let secret = json!({ "salt": "0a".repeat(16), "hash": "0b".repeat(32) });
+        let record = json!({ "tenant": "acme" });
+        let known = json!({ "key": "known", "record": record, "secret": secret });
+        assert_eq!(self.post("/v1/keys", known).await["secret"], Value::Null);
+        self.delete("/v1/keys/known").await;
         let token = self.post("/v1/join-tokens", json!({ "region": "eu", "uses": 3 })).await;
         let token = token["key"].as_str().unwrap().to_owned();
         self.get(&format!("/v1/join-tokens/{token}")).await;
@@ -199,7 +204,7 @@ async fn every_endpoint_answers_as_the_document_says() {
         assert!(!page["items"].as_array().unwrap().is_empty(), "{list}");
     }
     let nodes_own = ["status", "leader", "audit", "audit?trail=system", "openapi.json", "backup"];
-    for path in nodes_own.into_iter().chain(["trie", "trie?top=3", "steering"]) {
+    for path in nodes_own.into_iter().chain(["trie", "trie?top=3", "steering", "node", "world"]) {
         tour.get(&format!("/v1/{path}")).await;
     }
     for path in [
@@ -266,6 +271,11 @@ async fn mistakes_are_answered_with_code_cause_and_remedy() {
     }
     let wrong = json!({ "requests_per_s": 1 });
     assert_eq!(put("/v1/limits/key:k", wrong).await.refused(422), "unknown_reference");
+    for (salt, hash) in [("0a", "0b".repeat(32)), ("0g0a0a0a0a0a0a0a", "0b".repeat(32))] {
+        let secret = json!({ "salt": salt.repeat(2), "hash": hash });
+        let body = json!({ "key": "k", "record": { "tenant": "acme" }, "secret": secret });
+        assert_eq!(client.post("/v1/keys", &body).await.refused(422), "invalid");
+    }
     let drained = client.post("/v1/replicas/eu/x/drain", &Value::Null).await;
     assert_eq!(drained.refused(404), "not_found");
     let to = client.post("/v1/leader", &json!({ "to": "nobody" })).await;

@@ -11,7 +11,8 @@ use spillway_types::{AwayReason, Steering};
 use super::client::Client;
 use super::world::{World, listen};
 use crate::{
-    Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, Steered, SteeredRegion,
+    Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, ListenerOverview,
+    Looking, NodeOverview, Overview, RegionOverview, ReplicaTally, Steered, SteeredRegion,
     parse_token_file,
 };
 
@@ -33,6 +34,30 @@ impl Steered for Teller {
             region("us", true, draining),
             region("ap", false, Steering::Send),
         ]
+    }
+}
+
+impl Overview for Teller {
+    fn node(&self) -> Looking<'_> {
+        let replicas = ReplicaTally { known: 2, up: 2, ..ReplicaTally::default() };
+        let listener = ListenerOverview {
+            address: "127.0.0.1:8080".to_owned(),
+            auth: "keys".to_owned(),
+            is_tls: true,
+        };
+        let node = NodeOverview {
+            name: "a".to_owned(),
+            region: "region-a".to_owned(),
+            listeners: vec![listener],
+            replicas,
+            is_in_cluster: true,
+            ..NodeOverview::default()
+        };
+        Box::pin(std::future::ready(node))
+    }
+
+    fn regions(&self) -> Vec<RegionOverview> {
+        vec![RegionOverview { region: "eu".to_owned(), is_own: true, ..RegionOverview::default() }]
     }
 }
 

@@ -29,8 +29,7 @@ pub(crate) struct Cluster<'a> {
 impl Cluster<'_> {
     /// Returns the leader, as far as this node knows.
     pub(crate) fn leader(&self) -> Option<LeaderHint> {
-        let (node, region) = self.control_plane.leader()?;
-        Some(LeaderHint { node: node.to_string(), region: region.to_string() })
+        leader_of(&self.control_plane)
     }
 
     /// Calls `look` with the state, as fresh as the request asks for.
@@ -42,4 +41,10 @@ impl Cluster<'_> {
         let read = self.control_plane.read(call.query.consistency, self.config.time_limit, look);
         read.await.map_err(|error| fault::of_read(error, self.leader()))
     }
+}
+
+/// Returns the leader, as far as this node knows.
+pub(super) fn leader_of(control_plane: &ControlPlane) -> Option<LeaderHint> {
+    let (node, region) = control_plane.leader()?;
+    Some(LeaderHint { node: node.to_string(), region: region.to_string() })
 }

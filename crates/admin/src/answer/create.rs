@@ -2,14 +2,14 @@
 
 use http::StatusCode;
 use spillway_cluster_state::{
-    Command, Expect, Item, JoinText, Key, KeyId, KeyRole, RecordKey, TokenId, TokenTerms,
+    Command, Expect, Hidden, Item, JoinText, Key, KeyId, KeyRole, RecordKey, TokenId, TokenTerms,
 };
 
 use super::cluster::Cluster;
 use super::write::{carry_out, write};
 use crate::call::AdminCall;
 use crate::error::ApiError;
-use crate::forms::{NewJoinToken, NewKey, Secret};
+use crate::forms::{KnownSecret, NewJoinToken, NewKey, Secret};
 use crate::reply::{Reply, json};
 use crate::secrets::{fresh_id, fresh_join_token, fresh_key};
 
@@ -21,11 +21,20 @@ const USES_MAX: u32 = 512;
 pub(super) async fn key(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     let new: NewKey = call.json_or_default()?;
     let id = new.key.map_or_else(fresh_id, Ok)?;
-    let fresh = fresh_key(&id)?;
+    let (salt, hash, shown) = match &new.secret {
+        Some(known) => {
+            let (salt, hash) = read_secret(known)?;
+            (salt, hash, None)
+        }
+        None => {
+            let fresh = fresh_key(&id)?;
+            (fresh.salt, fresh.hash, Some(fresh.shown))
+        }
+    };
     let blank = Key {
         role: KeyRole::default(),
-        salt: fresh.salt,
-        hash: fresh.hash,
+        salt,
+        hash,
         tenant: None,
         models: Default::default(),
         regions: Default::default(),
@@ -35,7 +44,21 @@ pub(super) async fn key(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply
     };
     let key = KeyId::from(id.as_str());
     let item = Item::Key(key.clone(), new.record.over(&blank));
-    create(cluster, call, RecordKey::Key(key), item, (id, fresh.shown)).await
+    create(cluster, call, RecordKey::Key(key), item, (id, shown)).await
+}
+
+/// Reads salt and hash of a secret that its holder has already.
+fn read_secret(known: &KnownSecret) -> Result<([u8; 16], Hidden), ApiError> {
+    let (mut salt, mut hash) = ([0; 16], [0; 32]);
+    let read = hex::decode_to_slice(&known.salt, &mut salt)
+        .and_then(|()| hex::decode_to_slice(&known.hash, &mut hash));
+    read.map_err(|error| {
+        let remedy =
+            "give 32 digits of salt and 64 of hash, as `[[key]]` of a config file has them";
+        let cause = format!("salt or hash are no hexadecimal digits: {error}");
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", cause, remedy)
+    })?;
+    Ok((salt, Hidden::new(hash)))
 }
 
 pub(super) async fn join_token(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
@@ -50,7 +73,7 @@ pub(super) async fn join_token(cluster: &Cluster<'_>, call: &AdminCall) -> Resul
     let text = JoinText::read(&secret).ok_or_else(|| ApiError::internal("a token is malformed"))?;
     let item = token(&new, text);
     let key = RecordKey::JoinToken(TokenId::from(text.id));
-    create(cluster, call, key, item, (id, secret)).await
+    create(cluster, call, key, item, (id, Some(secret))).await
 }
 
 /// Returns the token to make.
@@ -73,7 +96,7 @@ async fn create(
     call: &AdminCall,
     about: RecordKey,
     item: Item,
-    (key, secret): (String, String),
+    (key, secret): (String, Option<String>),
 ) -> Result<Reply, ApiError> {
     let command = Command::Put { item, expect: Expect::Absent };
     // A dry run stores nothing, so there is no secret to show.

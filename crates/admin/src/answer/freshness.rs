@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use spillway_raft::{Consistency, Read};
 
 /// Freshness of an answer.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Freshness {
     /// Index of the last entry that the answer has seen; 0 before the first.
     pub(crate) index: u64,

@@ -11,10 +11,12 @@ mod freshness;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod limits;
+mod overview;
 mod read;
 mod status;
 mod steering;
 mod trie;
+mod verdict;
 mod watch;
 mod write;
 
@@ -30,6 +32,7 @@ pub(crate) use diff::DryRun;
 pub(crate) use explain::{ExplainOrder, Explanation, explain};
 pub(crate) use freshness::Freshness;
 pub(crate) use limits::{LimitItem, Limits, alone as limits_alone};
+pub(crate) use overview::{NodeAnswer, WorldAnswer, node, world};
 pub(crate) use read::{Many, One};
 pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
 pub(crate) use steering::{SteeringAnswer, steering};
@@ -64,8 +67,10 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Re
             write::write(cluster, call, &about, order).await
         }
         // Answered before this function is called, since they need no cluster.
-        Operation::OpenApi | Operation::Explain | Operation::Steering => {
-            Err(ApiError::internal("this is answered without a cluster"))
-        }
+        Operation::OpenApi
+        | Operation::Explain
+        | Operation::Steering
+        | Operation::Node
+        | Operation::World => Err(ApiError::internal("this is answered without a cluster")),
     }
 }

@@ -3,10 +3,11 @@
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use spillway_control_plane::ControlPlane;
 use spillway_raft::{NodeId, Role, Status};
 use spillway_types::NodeName;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, leader_of};
 use super::freshness::{Freshness, whole_ms};
 use crate::call::AdminCall;
 use crate::error::{ApiError, LeaderHint};
@@ -14,7 +15,7 @@ use crate::fault;
 use crate::reply::{Reply, json};
 
 /// Status of the log, as this node knows it.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct StatusAnswer {
     /// Freshness of the answer: a status is always stale.
     #[serde(flatten)]
@@ -50,7 +51,7 @@ pub(crate) struct StatusAnswer {
 }
 
 /// A member of the log.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct MemberInfo {
     /// Number of the node.
     pub(crate) id: u64,
@@ -83,19 +84,24 @@ pub(crate) struct TransferOrder {
 }
 
 pub(super) fn status(cluster: &Cluster<'_>) -> Reply {
-    let status = cluster.control_plane.status();
-    let (digest, applied_index) = cluster.control_plane.digest();
+    json(StatusCode::OK, &status_answer(&cluster.control_plane))
+}
+
+/// Returns the status of the log, as this node knows it.
+pub(super) fn status_answer(control_plane: &ControlPlane) -> StatusAnswer {
+    let status = control_plane.status();
+    let (digest, applied_index) = control_plane.digest();
     let age_ms = status.age.map(whole_ms);
     // No other node was asked.
     let consistency = "stale".to_owned();
     let ids = status.members.keys();
-    let answer = StatusAnswer {
+    StatusAnswer {
         freshness: Freshness { index: applied_index.unwrap_or(0), age_ms, consistency },
         node: member(&status, status.node),
         cluster: status.cluster.map(|id| id.to_string()),
         role: role(status.role).to_owned(),
         term: status.term,
-        leader: cluster.leader(),
+        leader: leader_of(control_plane),
         last_index: status.last_index,
         committed_index: status.committed_index,
         applied_index,
@@ -105,8 +111,7 @@ pub(super) fn status(cluster: &Cluster<'_>) -> Reply {
         members: ids.map(|id| member(&status, *id)).collect(),
         is_joint: status.is_joint,
         fault: status.fault.clone(),
-    };
-    json(StatusCode::OK, &answer)
+    }
 }
 
 pub(super) fn leader(cluster: &Cluster<'_>) -> Reply {

@@ -25,7 +25,9 @@ pub(crate) use members::{
 };
 pub(crate) use replica::{HealthInfo, LeaseInfo, ReplicaInfo, ReplicaRecord};
 pub(crate) use shares::LimitInfo;
-pub(crate) use tokens::{JoinTokenRecord, NewJoinToken, NewKey, Secret, TokenOriginInfo};
+pub(crate) use tokens::{
+    JoinTokenRecord, KnownSecret, NewJoinToken, NewKey, Secret, TokenOriginInfo,
+};
 pub(crate) use traffic::{LimitRecord, ModelRecord, RouteRecord, SplitRecord};
 
 /// A record in an answer.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use spillway_cluster_state::{JoinToken, TokenOrigin};
 
 use super::KeyRecord;
-use crate::patterns::NAME;
+use crate::patterns::{HASH, NAME, SALT};
 
 /// A key to make.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -16,6 +16,28 @@ pub(crate) struct NewKey {
     pub(crate) key: Option<String>,
     /// Rights and terms of the key.
     pub(crate) record: KeyRecord,
+    /// Salt and hash of a secret that its holder has already, as in `[[key]]` of a config file. A new
+    /// secret is drawn if they are left out.
+    pub(crate) secret: Option<KnownSecret>,
+}
+
+/// Salt and hash of a key's secret.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KnownSecret {
+    /// Salt: 16 bytes as hexadecimal digits.
+    #[schemars(regex(pattern = SALT))]
+    pub(crate) salt: String,
+    /// SHA-256 of salt and secret: 32 bytes as hexadecimal digits.
+    #[schemars(regex(pattern = HASH))]
+    pub(crate) hash: String,
+}
+
+impl std::fmt::Debug for KnownSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Hashes of secrets stay out of logs.
+        f.write_str("KnownSecret")
+    }
 }
 
 /// A join token.
@@ -66,8 +88,9 @@ pub(crate) struct NewJoinToken {
 pub(crate) struct Secret {
     /// Name of the record in paths.
     pub(crate) key: String,
-    /// Secret that the holder presents. The cluster keeps only its hash.
-    pub(crate) secret: String,
+    /// Secret that the holder presents. The cluster keeps only its hash. Null if the request gave that
+    /// hash.
+    pub(crate) secret: Option<String>,
     /// Index of the entry that wrote the record.
     pub(crate) index: u64,
     /// Version of the record, for `If-Match`.

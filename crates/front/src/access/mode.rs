@@ -15,6 +15,18 @@ pub enum AccessMode {
     Headers,
 }
 
+impl AccessMode {
+    /// Returns the mode's name in configs, logs and the admin API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Keys => "keys",
+            Self::Headers => "headers",
+        }
+    }
+}
+
 /// Current mode of a listener. A change also applies to requests on open connections.
 #[derive(Debug)]
 pub struct AccessSwitch(AtomicU8);

@@ -90,6 +90,12 @@ impl Listener {
         })
     }
 
+    /// Returns true if clients speak TLS.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        self.tls.load().is_some()
+    }
+
     /// Replaces the certificate for connections accepted from now on.
     ///
     /// # Errors

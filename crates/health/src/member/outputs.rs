@@ -101,6 +101,9 @@ impl Member {
         let signals = self.signals(now, self.live);
         MemberReport {
             name: self.spec.name.clone(),
+            // The caller fills in this field and the next.
+            url: String::new(),
+            models: Vec::new(),
             pool: self.spec.pool.clone(),
             state: self.state(),
             why: self.why,

@@ -7,6 +7,7 @@
 
 mod age;
 mod follow;
+mod leader_log;
 mod leases;
 mod parts;
 mod peer_report;
@@ -79,6 +80,9 @@ impl Agreed {
         let aging = age::keep(Arc::downgrade(&control_plane), gateway);
         let aging_stops = stop.clone();
         tasks.spawn(async move { aging_stops.run_until_cancelled(aging).await });
+        let telling = leader_log::run(Arc::downgrade(&control_plane));
+        let telling_stops = stop.clone();
+        tasks.spawn(async move { telling_stops.run_until_cancelled(telling).await });
         let mut peers = peers::Peers::new(&parts, Arc::clone(&control_plane));
         peers.look(&control_plane.known());
         let peers = Box::pin(peers.run());

@@ -96,6 +96,7 @@ fn connected(name: &str) -> PeerStatus {
         address: format!("{name}.connected:1"),
         control: None,
         data: None,
+        control_lost_for: None,
         control_dials: Default::default(),
         data_dials: Default::default(),
     }

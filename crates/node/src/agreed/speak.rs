@@ -224,8 +224,7 @@ impl Speaker {
 
 /// Converts a replica of a config to the form of the agreed state.
 fn registered(spec: &replica_spec::ReplicaSpec) -> ReplicaSpec {
-    let scheme = if spec.tls.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{}:{}", spec.host, spec.port);
+    let url = spec.url();
     let models: BTreeMap<ModelName, ()> =
         spec.models.iter().map(|model| (model.clone(), ())).collect();
     ReplicaSpec {

@@ -13,6 +13,12 @@ use crate::fold::NoteCounts;
 pub(crate) struct WatchedControlPlane(pub(super) Weak<ControlPlane>);
 
 impl WatchedControlPlane {
+    /// Returns the index of the last entry that was carried out; `None` before the first, and after
+    /// the control plane ended.
+    pub(crate) fn applied_index(&self) -> Option<u64> {
+        self.0.upgrade()?.status().applied_index
+    }
+
     /// Returns the current figures and counts of agreed items; `None` after the control plane
     /// ended.
     pub(crate) fn live(&self, counts: &NoteCounts) -> Option<LiveControl> {

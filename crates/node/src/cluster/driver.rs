@@ -395,9 +395,17 @@ fn knows_countries(region_facts: &RegionFacts) -> bool {
 
 fn tell(event: &PulseEvent) {
     match event {
-        PulseEvent::Region { region, from, to } => {
-            tracing::info!(%region, ?from, ?to, "the way to a region changed");
-        }
+        PulseEvent::Region { region, from, to } => match (from, to) {
+            (_, Reach::Both) => tracing::info!(%region, "a region is reachable"),
+            (Reach::Both, Reach::Silent) => {
+                tracing::warn!(%region, "a region is lost: nothing is heard of it");
+            }
+            (Reach::Both, Reach::Deaf) => {
+                tracing::warn!(%region, "a region is lost: it does not hear this node");
+            }
+            // Neither was it reachable before, nor is it now.
+            _ => tracing::debug!(%region, ?from, ?to, "a region is not reachable"),
+        },
         PulseEvent::NodeHeard(node) => tracing::info!(%node, "a node of the region is heard"),
         PulseEvent::NodeSilent(node) => tracing::warn!(%node, "a node of the region is silent"),
         PulseEvent::Speaker(_) | PulseEvent::Claims => tracing::debug!(?event, "gossip"),

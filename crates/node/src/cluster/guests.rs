@@ -1,5 +1,6 @@
 //! Input from other nodes: datagrams for the driver, requests for the data path.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,10 @@ use spillway_upstream::remote::GuestTerms;
 use spillway_upstream::wire_body::{BoxError, LinkBody};
 use tokio::sync::mpsc;
 
+use crate::cluster::node_facts;
 use crate::cluster::residency;
 use crate::cluster::residency_refusals::ResidencyRefusals;
+use crate::feedback::Feedback;
 
 /// Header of a reply to a request that was accepted and then not worked on. Its value is the
 /// milliseconds after which there might be room. Only between nodes.
@@ -43,6 +46,8 @@ pub(super) struct Guests {
     pub(super) region: RegionName,
     pub(super) knowledge: Arc<KnowledgeHandle>,
     pub(super) residency_refusals: ResidencyRefusals,
+    /// What this node tells others about itself.
+    pub(super) feedback: Arc<Feedback>,
 }
 
 impl Handler for Guests {
@@ -58,6 +63,11 @@ impl Handler for Guests {
     }
 
     fn forwarded(&self, from: &Identity, mut head: ForwardHead, body: ForwardBody) -> Deciding {
+        // A question of the node itself, not of a client: no terms of guests apply.
+        if head.uri.path() == node_facts::PATH {
+            let facts = self.feedback.node_facts();
+            return Box::pin(ready(Ok(Box::pin(ready(Ok(facts.reply()))) as Serving)));
+        }
         let residency = residency::take(&mut head.headers);
         let decision = self.decide(from, &head, residency);
         let worker = Arc::clone(&self.worker);

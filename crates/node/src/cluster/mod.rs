@@ -9,6 +9,7 @@ mod driver;
 pub(crate) mod fuzz;
 mod guests;
 mod names;
+mod node_facts;
 mod others;
 mod own;
 mod region_circuit_breakers;
@@ -39,6 +40,7 @@ pub use spillway_link::delayed;
 use crate::agreed::SharedRegionFacts;
 use crate::cluster::driver::{Driver, Gossip};
 use crate::cluster::guests::Guests;
+pub(crate) use crate::cluster::node_facts::{NodeFacts, ask_node};
 use crate::cluster::remote::Links;
 use crate::cluster::residency_refusals::ResidencyRefusals;
 pub(crate) use crate::cluster::watched::Watched;
@@ -93,7 +95,7 @@ pub(crate) struct ClusterParts<'a> {
     pub(crate) keeper: KeeperHandle,
     /// Takes prompts that siblings report, and gives the speeds of the own region.
     pub(crate) knowledge: Arc<KnowledgeHandle>,
-    pub(crate) feedback: &'a Feedback,
+    pub(crate) feedback: &'a Arc<Feedback>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
 }
@@ -133,6 +135,7 @@ impl Cluster {
             region: region.into(),
             knowledge: Arc::clone(&knowledge),
             residency_refusals: ResidencyRefusals::default(),
+            feedback: Arc::clone(feedback),
         };
         let mut link_config = spillway_link::LinkConfig::new(identity, config.address, files);
         link_config.paths.clone_from(&config.paths);

@@ -95,6 +95,7 @@ pub(super) fn other_region(
         country: said.and_then(|said| said.country),
         ramp_permille: ramp_permille(since, known.ramp, now),
         age_ms,
+        heard_ms: view.age_ms,
         models,
     }
 }

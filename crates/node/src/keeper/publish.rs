@@ -101,6 +101,10 @@ impl Keeper {
             let replica = self.replicas.get(&member.name);
             member.concurrency_limit = replica.and_then(|replica| replica.concurrency_limit());
             let config = configs.get(&member.name).copied();
+            if let Some(config) = config {
+                member.url = config.spec.url();
+                member.models.clone_from(&config.spec.models);
+            }
             self.pages.complete(member, config);
         }
         members
@@ -131,8 +135,12 @@ impl Keeper {
             Action::Drained(replica) => tracing::info!(%replica, "drained"),
             Action::Changed { replica, from, to, why } => {
                 self.tell_caches(&replica, from, to, why);
+                let is_lost = matches!(to, MemberState::Down | MemberState::Ejected);
                 let (from, to) = (from.as_str(), to.as_str());
-                tracing::info!(%replica, from, to, why, "replica changed");
+                match is_lost {
+                    true => tracing::warn!(%replica, from, why, "replica is {to}"),
+                    false => tracing::info!(%replica, from, to, why, "replica changed"),
+                }
                 self.feedback.metrics.record_transition(replica.as_str(), to, why);
             }
             Action::ModelChanged { replica, model, to } => {

@@ -1,0 +1,139 @@
+//! Overview of the answering node, its cluster and all regions.
+
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_control_plane::ControlPlane;
+
+use super::status::{MemberInfo, StatusAnswer, status_answer};
+use super::verdict::{self, Health};
+use crate::error::ApiError;
+use crate::overview::{NodeOverview, Overview, RegionOverview};
+use crate::reply::{Reply, json};
+
+/// The answering node and its cluster.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct NodeAnswer {
+    /// State in one word.
+    pub(crate) health: Health,
+    /// State in a sentence, which begins with that word or with what is wrong.
+    pub(crate) summary: String,
+    /// The node itself.
+    pub(crate) node: NodeOverview,
+    /// Nodes of the cluster, this one first; only this one without a cluster.
+    pub(crate) nodes: Vec<NodeRow>,
+    /// The replicated log, as in `/v1/status`; null if this node has none.
+    pub(crate) log: Option<StatusAnswer>,
+}
+
+/// A node in a table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct NodeRow {
+    /// Name of the node.
+    pub(crate) name: String,
+    /// Region of the node.
+    pub(crate) region: String,
+    /// `leader`, `voter`, `learner`, or `no log` for a node that follows none.
+    pub(crate) role: String,
+    /// `this node`, `up`, `silent` or `never heard`.
+    pub(crate) state: String,
+    /// Time since its connection was lost, in milliseconds; null unless it is silent.
+    pub(crate) silent_ms: Option<u64>,
+    /// Error of the last attempt to connect; null while it is heard.
+    pub(crate) fault: Option<String>,
+    /// Entries of the log that it has still to carry out; null if unknown.
+    pub(crate) lag_entries: Option<u64>,
+    /// Version of its software; null if unknown.
+    pub(crate) version: Option<String>,
+    /// Round-trip time in milliseconds; null if unknown, or for this node.
+    pub(crate) rtt_ms: Option<f64>,
+}
+
+/// All regions.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct WorldAnswer {
+    /// Every region, the node's own first.
+    pub(crate) regions: Vec<RegionOverview>,
+}
+
+/// Answers what this node is and how it is.
+pub(crate) async fn node(
+    by: Option<&dyn Overview>,
+    control_plane: Option<&ControlPlane>,
+) -> Result<Reply, ApiError> {
+    let by = by.ok_or_else(|| ApiError::internal("nobody here knows of the node"))?;
+    let node = by.node().await;
+    let log = control_plane.map(status_answer);
+    let nodes = rows(&node, log.as_ref());
+    let (health, summary) = verdict::judge(&node, &nodes, log.as_ref());
+    Ok(json(StatusCode::OK, &NodeAnswer { health, summary, node, nodes, log }))
+}
+
+/// Answers what this node knows of all regions.
+pub(crate) fn world(by: Option<&dyn Overview>) -> Result<Reply, ApiError> {
+    let by = by.ok_or_else(|| ApiError::internal("nobody here knows of regions"))?;
+    Ok(json(StatusCode::OK, &WorldAnswer { regions: by.regions() }))
+}
+
+/// Returns a row for each node that is a member of the log or linked to this one, this one first.
+pub(super) fn rows(node: &NodeOverview, log: Option<&StatusAnswer>) -> Vec<NodeRow> {
+    let members: &[MemberInfo] = log.map(|log| log.members.as_slice()).unwrap_or_default();
+    let member = |name: &str| members.iter().find(|member| member.name == name);
+    let role = |name: &str| role_of(member(name), log);
+    let applied = |log: &StatusAnswer| log.applied_index;
+    // What any node has carried out was committed.
+    let peers = node.peers.iter().map(|peer| peer.applied_index);
+    let newest = log.and_then(|log| log.committed_index.max(applied(log)));
+    let newest = peers.chain([newest]).flatten().max();
+    let lag = |applied: Option<u64>| Some(newest?.saturating_sub(applied?));
+    let own = NodeRow {
+        name: node.name.clone(),
+        region: node.region.clone(),
+        role: role(&node.name),
+        state: "this node".to_owned(),
+        lag_entries: lag(log.and_then(applied)),
+        version: Some(node.version.clone()),
+        ..NodeRow::default()
+    };
+    let peers = node.peers.iter().map(|peer| NodeRow {
+        name: peer.name.clone(),
+        region: peer.region.clone(),
+        role: role(&peer.name),
+        state: match (peer.is_heard, peer.silent_ms) {
+            (true, _) => "up",
+            (false, Some(_)) => "silent",
+            (false, None) => "never heard",
+        }
+        .to_owned(),
+        silent_ms: peer.silent_ms,
+        fault: peer.fault.clone(),
+        // The leader knows what a silent node has.
+        lag_entries: lag(peer
+            .applied_index
+            .or_else(|| member(&peer.name).and_then(|it| it.matched_index))),
+        version: peer.version.clone(),
+        rtt_ms: peer.rtt_ms,
+    });
+    let is_known = |name: &str| name == node.name || node.peers.iter().any(|it| it.name == name);
+    let others = members.iter().filter(|it| !it.name.is_empty() && !is_known(&it.name));
+    let others = others.map(|member| NodeRow {
+        name: member.name.clone(),
+        region: member.region.clone(),
+        role: role(&member.name),
+        state: "never heard".to_owned(),
+        lag_entries: lag(member.matched_index),
+        ..NodeRow::default()
+    });
+    std::iter::once(own).chain(peers).chain(others).collect()
+}
+
+fn role_of(member: Option<&MemberInfo>, log: Option<&StatusAnswer>) -> String {
+    let leader = log.and_then(|log| log.leader.as_ref());
+    let role = match member {
+        Some(member) if leader.is_some_and(|it| it.node == member.name) => "leader",
+        Some(member) if member.is_voter => "voter",
+        Some(_) => "learner",
+        None => "no log",
+    };
+    role.to_owned()
+}

@@ -1,0 +1,279 @@
+//! Judgement of a node in one sentence: whether it serves, and whether its cluster can agree.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::overview::NodeRow;
+use super::status::StatusAnswer;
+use crate::overview::{NodeOverview, NodePhase};
+
+/// Age of a node's knowledge from which on no majority counts as heard. Elections are over within
+/// a few seconds.
+const AGE_MS_MAX: u64 = 10_000;
+/// Names that a sentence lists at most.
+const NAMED_MAX: usize = 3;
+
+/// State of a node in one word.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Health {
+    /// All is well.
+    Healthy,
+    /// Requests are served, and something is missing.
+    Degraded,
+    /// Requests are not served, or the cluster can agree on nothing.
+    Unhealthy,
+}
+
+/// Judges a node, whose cluster has these nodes and this log.
+pub(super) fn judge(
+    node: &NodeOverview,
+    nodes: &[NodeRow],
+    log: Option<&StatusAnswer>,
+) -> (Health, String) {
+    let mut parts = vec![serving(node), cluster(node, nodes, log)];
+    parts.extend(regions(node));
+    // The worst comes first. Sorting is stable, so parts of equal health keep their order.
+    parts.sort_by_key(|part| std::cmp::Reverse(part.health));
+    let health = parts.first().map_or(Health::Healthy, |part| part.health);
+    let texts: Vec<&str> = parts.iter().map(|part| part.text.as_str()).collect();
+    let begin = match health {
+        Health::Healthy => "healthy: ",
+        Health::Degraded => "degraded: ",
+        // What is wrong says so itself, in capitals.
+        Health::Unhealthy => "",
+    };
+    (health, format!("{begin}{}", texts.join("; ")))
+}
+
+/// A part of the sentence.
+struct Part {
+    health: Health,
+    text: String,
+}
+
+impl Part {
+    fn new(health: Health, text: impl Into<String>) -> Self {
+        Self { health, text: text.into() }
+    }
+}
+
+fn serving(node: &NodeOverview) -> Part {
+    match node.phase {
+        NodePhase::Leaving => return Part::new(Health::Unhealthy, "STOPPING: takes no clients"),
+        NodePhase::AwaitingLimits => {
+            return Part::new(Health::Unhealthy, "NOT READY: waits for its shares of limits");
+        }
+        NodePhase::Serving => {}
+    }
+    let replicas = &node.replicas;
+    let (up, known, draining) = (replicas.up, replicas.known, replicas.draining);
+    let drained = if draining > 0 { format!(", {draining} drained") } else { String::new() };
+    let lacking = replicas.lacking.iter().map(|it| format!("{} is {}", it.name, it.state));
+    let lacking = named(lacking.collect());
+    let of = format!("{up} of {known} replicas");
+    match (known, up) {
+        (0, _) if node.is_served_elsewhere => {
+            Part::new(Health::Healthy, "no replicas here, other regions serve")
+        }
+        (0, _) => Part::new(Health::Unhealthy, "SERVES NOTHING: no replica here or elsewhere"),
+        (_, 0) if node.is_served_elsewhere => {
+            Part::new(Health::Degraded, format!("{of} up{drained}{lacking}, other regions serve"))
+        }
+        (_, 0) => {
+            Part::new(Health::Unhealthy, format!("SERVES NOTHING: {of} up{drained}{lacking}"))
+        }
+        _ if !replicas.lacking.is_empty() => {
+            Part::new(Health::Degraded, format!("serves {of}{drained}{lacking}"))
+        }
+        _ => Part::new(Health::Healthy, format!("serves {of}{drained}")),
+    }
+}
+
+fn cluster(node: &NodeOverview, nodes: &[NodeRow], log: Option<&StatusAnswer>) -> Part {
+    let missing = nodes.iter().filter(|row| !is_heard(row));
+    let missing = named(missing.map(missing_text).collect());
+    let Some(log) = log else {
+        return match (node.is_in_cluster, missing.is_empty()) {
+            (false, _) => Part::new(Health::Healthy, "no cluster: this node alone"),
+            (true, true) => Part::new(Health::Healthy, format!("{} nodes, no log", nodes.len())),
+            (true, false) => Part::new(Health::Degraded, format!("nodes are missing{missing}")),
+        };
+    };
+    if let Some(fault) = &log.fault {
+        return Part::new(Health::Unhealthy, format!("LOG STOPPED: {fault}"));
+    }
+    if log.cluster.is_none() {
+        return Part::new(
+            Health::Unhealthy,
+            format!("NO CLUSTER YET: waits for the nodes that begin it{missing}"),
+        );
+    }
+    let voters = || nodes.iter().filter(|row| matches!(row.role.as_str(), "leader" | "voter"));
+    let (all, heard) = (voters().count(), voters().filter(|row| is_heard(row)).count());
+    let of = format!("{heard} of {all} voters");
+    let is_cut_off = log.freshness.age_ms.is_none_or(|age_ms| age_ms > AGE_MS_MAX);
+    match () {
+        () if heard * 2 <= all => {
+            Part::new(Health::Unhealthy, format!("NO QUORUM: {of} heard{missing}"))
+        }
+        () if log.leader.is_none() => {
+            Part::new(Health::Unhealthy, format!("NO LEADER: {of} heard{missing}"))
+        }
+        () if is_cut_off || log.role == "isolated_leader" => {
+            Part::new(Health::Unhealthy, format!("NO QUORUM: {of} heard, and no majority answers"))
+        }
+        () if !missing.is_empty() => Part::new(Health::Degraded, format!("{of} heard{missing}")),
+        () => Part::new(Health::Healthy, of),
+    }
+}
+
+fn regions(node: &NodeOverview) -> Option<Part> {
+    let silent = node.silent_regions.clone();
+    let text = || format!("regions not heard{}", named(silent.clone()));
+    (!silent.is_empty()).then(|| Part::new(Health::Degraded, text()))
+}
+
+fn is_heard(row: &NodeRow) -> bool {
+    matches!(row.state.as_str(), "this node" | "up")
+}
+
+fn missing_text(row: &NodeRow) -> String {
+    match row.silent_ms {
+        Some(silent_ms) => format!("{} is silent for {} s", row.name, silent_ms / 1_000),
+        None => format!("{} was never heard", row.name),
+    }
+}
+
+/// Returns the first of these texts in parentheses; an empty text if there are none.
+fn named(texts: Vec<String>) -> String {
+    match texts.len() {
+        0 => String::new(),
+        count if count <= NAMED_MAX => format!(" ({})", texts.join(", ")),
+        count => format!(" ({}, and {} more)", texts[..NAMED_MAX].join(", "), count - NAMED_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::overview::rows;
+    use super::*;
+    use crate::answer::freshness::Freshness;
+    use crate::answer::status::MemberInfo;
+    use crate::error::LeaderHint;
+    use crate::overview::{LackingReplica, PeerOverview, ReplicaTally};
+
+    fn node(up: u32, lacking: &[(&str, &str)]) -> NodeOverview {
+        let lacking = lacking.iter().map(|(name, state)| LackingReplica {
+            name: (*name).to_owned(),
+            state: (*state).to_owned(),
+        });
+        let lacking: Vec<LackingReplica> = lacking.collect();
+        let known = up + lacking.len() as u32;
+        NodeOverview {
+            name: "a".into(),
+            replicas: ReplicaTally { known, up, draining: 0, lacking },
+            ..NodeOverview::default()
+        }
+    }
+
+    fn peer(name: &str, silent_ms: Option<u64>) -> PeerOverview {
+        let is_heard = silent_ms.is_none();
+        PeerOverview { name: name.into(), is_heard, silent_ms, ..PeerOverview::default() }
+    }
+
+    fn log_of(leader: Option<&str>) -> StatusAnswer {
+        let member = |(id, name): (u64, &str)| MemberInfo {
+            id,
+            name: name.into(),
+            region: "r".into(),
+            is_voter: true,
+            matched_index: None,
+        };
+        let freshness = Freshness { age_ms: Some(5), ..Freshness::default() };
+        StatusAnswer {
+            freshness,
+            cluster: Some("1".into()),
+            leader: leader.map(|node| LeaderHint { node: node.into(), region: "r".into() }),
+            members: [(1, "a"), (2, "b"), (3, "c")].into_iter().map(member).collect(),
+            ..StatusAnswer::default()
+        }
+    }
+
+    fn said(node: &NodeOverview, log: Option<&StatusAnswer>) -> String {
+        let (health, text) = judge(node, &rows(node, log), log);
+        let is_named = |word: &str| text.starts_with(word);
+        assert_eq!(is_named("healthy: "), health == Health::Healthy, "{text}");
+        assert_eq!(is_named("degraded: "), health == Health::Degraded, "{text}");
+        text
+    }
+
+    #[test]
+    fn a_node_alone_is_judged_by_its_replicas() {
+        let alone = "no cluster: this node alone";
+        let of = |up, lacking: &[(&str, &str)]| said(&node(up, lacking), None);
+        assert_eq!(of(2, &[]), format!("healthy: serves 2 of 2 replicas; {alone}"));
+        assert_eq!(
+            of(1, &[("gpu-b", "down")]),
+            format!("degraded: serves 1 of 2 replicas (gpu-b is down); {alone}")
+        );
+        assert_eq!(
+            of(0, &[("gpu-b", "down")]),
+            format!("SERVES NOTHING: 0 of 1 replicas up (gpu-b is down); {alone}")
+        );
+        assert_eq!(of(0, &[]), format!("SERVES NOTHING: no replica here or elsewhere; {alone}"));
+        let down = [("a", "down"), ("b", "down"), ("c", "down"), ("d", "down")];
+        assert!(of(0, &down).contains("c is down, and 1 more"), "{}", of(0, &down));
+    }
+
+    #[test]
+    fn an_order_to_drain_is_no_fault() {
+        let mut node = node(1, &[]);
+        node.replicas.known = 2;
+        node.replicas.draining = 1;
+        assert!(said(&node, None).starts_with("healthy: serves 1 of 2 replicas, 1 drained"));
+        node.phase = NodePhase::Leaving;
+        assert!(said(&node, None).starts_with("STOPPING"));
+    }
+
+    #[test]
+    fn voters_that_are_not_heard_degrade_a_node_until_they_are_most() {
+        let with =
+            |peers: Vec<PeerOverview>| NodeOverview { peers, is_in_cluster: true, ..node(2, &[]) };
+        let log = log_of(Some("b"));
+        let mut old = log_of(Some("b"));
+        old.freshness.age_ms = Some(20_000);
+        let all = with(vec![peer("b", None), peer("c", None)]);
+        assert_eq!(said(&all, Some(&log)), "healthy: serves 2 of 2 replicas; 3 of 3 voters");
+        let one = with(vec![peer("b", None), peer("c", Some(12_400))]);
+        assert_eq!(
+            said(&one, Some(&log)),
+            "degraded: 2 of 3 voters heard (c is silent for 12 s); serves 2 of 2 replicas"
+        );
+        let none = with(vec![peer("b", Some(1_000)), peer("c", Some(12_400))]);
+        assert!(said(&none, Some(&log)).starts_with("NO QUORUM: 1 of 3 voters heard (b"));
+        // The connections may outlive the processes for a while.
+        assert!(said(&all, Some(&old)).starts_with("NO QUORUM: 3 of 3 voters"));
+        assert!(said(&all, Some(&log_of(None))).starts_with("NO LEADER: 3 of"));
+    }
+
+    #[test]
+    fn a_cluster_that_is_not_formed_says_for_whom_it_waits() {
+        let unformed = StatusAnswer { cluster: None, members: Vec::new(), ..log_of(None) };
+        let peer = PeerOverview { name: "b".into(), ..PeerOverview::default() };
+        let node = NodeOverview { peers: vec![peer], is_in_cluster: true, ..node(1, &[]) };
+        let text = said(&node, Some(&unformed));
+        assert!(text.starts_with("NO CLUSTER YET: waits"), "{text}");
+        assert!(text.contains("(b was never heard); serves 1 of 1 replicas"), "{text}");
+    }
+
+    #[test]
+    fn a_node_without_replicas_is_well_while_others_serve() {
+        let edge = NodeOverview { is_served_elsewhere: true, is_in_cluster: true, ..node(0, &[]) };
+        assert!(said(&edge, None).starts_with("healthy: no replicas here, other regions"));
+        let lost = NodeOverview { silent_regions: vec!["eu".into()], ..edge };
+        assert!(said(&lost, None).starts_with("degraded: regions not heard (eu)"));
+    }
+}

@@ -1,0 +1,164 @@
+//! Interface to what the node knows of itself, of other nodes and of regions.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Knowledge of the node about itself, other nodes and regions. Needs no cluster.
+pub trait Overview: Debug + Send + Sync {
+    /// Returns the node and the nodes that it is linked to. Asks those for their version, and waits
+    /// for a second at most.
+    fn node(&self) -> Looking<'_>;
+
+    /// Returns every region, the node's own first.
+    fn regions(&self) -> Vec<RegionOverview>;
+}
+
+/// An overview that is being made.
+pub type Looking<'a> = Pin<Box<dyn Future<Output = NodeOverview> + Send + 'a>>;
+
+/// The answering node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeOverview {
+    /// Name of the node.
+    pub name: String,
+    /// Region of the node.
+    pub region: String,
+    /// Version of its software.
+    pub version: String,
+    /// Start of the node, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// Time since then, in seconds.
+    pub uptime_s: u64,
+    /// Path of its config file; null if its config came from elsewhere.
+    pub config_file: Option<String>,
+    /// Addresses that clients connect to.
+    pub listeners: Vec<ListenerOverview>,
+    /// Phase of its life.
+    pub phase: NodePhase,
+    /// Replicas of the node.
+    pub replicas: ReplicaTally,
+    /// True if other nodes are linked to it or may be.
+    pub is_in_cluster: bool,
+    /// Other nodes that it is linked to, or tries to be.
+    pub peers: Vec<PeerOverview>,
+    /// Names of regions that are not heard.
+    pub silent_regions: Vec<String>,
+    /// True if a replica of another region can serve its requests.
+    pub is_served_elsewhere: bool,
+}
+
+/// Phase of a node's life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NodePhase {
+    /// It serves clients.
+    #[default]
+    Serving,
+    /// It waits for its shares of the cluster's limits.
+    AwaitingLimits,
+    /// It was told to stop, and lets requests finish.
+    Leaving,
+}
+
+/// An address that clients connect to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ListenerOverview {
+    /// IP address and port.
+    pub address: String,
+    /// Authentication of clients: `keys`, `headers` or `none`.
+    pub auth: String,
+    /// True if it speaks TLS.
+    pub is_tls: bool,
+}
+
+/// Replicas of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplicaTally {
+    /// Number of replicas.
+    pub known: u32,
+    /// Number of those that take requests.
+    pub up: u32,
+    /// Number of those that an operator drains.
+    pub draining: u32,
+    /// The others: neither up nor drained.
+    pub lacking: Vec<LackingReplica>,
+}
+
+/// A replica that takes no requests without an order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LackingReplica {
+    /// Name of the replica.
+    pub name: String,
+    /// State, as in `/replicas`.
+    pub state: String,
+}
+
+/// Another node, as the answering one knows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PeerOverview {
+    /// Name of the node.
+    pub name: String,
+    /// Region of the node.
+    pub region: String,
+    /// Address at which it is dialled.
+    pub address: String,
+    /// True if there is a connection.
+    pub is_heard: bool,
+    /// Time since the connection was lost, in milliseconds; null if there is one, or never was.
+    pub silent_ms: Option<u64>,
+    /// Error of the last attempt to connect; null if there is a connection or no error.
+    pub fault: Option<String>,
+    /// Round-trip time in milliseconds.
+    pub rtt_ms: Option<f64>,
+    /// Version of its software; null if it did not say so in time.
+    pub version: Option<String>,
+    /// Index of the last entry of the log that it carried out; null if it did not say so.
+    pub applied_index: Option<u64>,
+}
+
+/// A region, as the answering node knows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RegionOverview {
+    /// Name of the region.
+    pub region: String,
+    /// True for the answering node's own.
+    pub is_own: bool,
+    /// True if the region is heard.
+    pub is_heard: bool,
+    /// True if requests can be sent there.
+    pub is_reachable: bool,
+    /// Time since it was heard, in milliseconds; null for the own region, or if it never was.
+    pub heard_ms: Option<u64>,
+    /// Round-trip time in milliseconds; 0 for the own region.
+    pub rtt_ms: f64,
+    /// Replicas that take requests; null if no model's number is known. Of a region with several
+    /// models it is that of the model with most.
+    pub replicas_up: Option<u32>,
+    /// Requests at replicas.
+    pub in_flight: f64,
+    /// Requests that the replicas take at once; null if unknown. A replica of another region counts
+    /// once for each of its models.
+    pub places: Option<f64>,
+    /// Requests that wait for a place.
+    pub waiting: f64,
+    /// Models that can be served there.
+    pub models: Vec<String>,
+    /// Requests of this node there now; of the own region, requests from other regions here.
+    pub spilling: u64,
+    /// Requests that this node ever sent there; null for the own region.
+    pub sent: Option<u64>,
+    /// Those that were refused.
+    pub refused: Option<u64>,
+    /// Those that broke off.
+    pub broken: Option<u64>,
+    /// True if the region's circuit breaker is open: its replies fail.
+    pub is_broken: bool,
+    /// Share of spilled requests that it takes, in percent of the usual.
+    pub weight_percent: f64,
+    /// Extra cost of serving there, in milliseconds.
+    pub price_ms: f64,
+}

@@ -1,0 +1,51 @@
+//! Facts that a node tells other nodes when they ask, for their operators.
+
+use std::time::Duration;
+
+use http::{HeaderValue, Method, Response, Uri, header};
+use http_body_util::{BodyExt, Empty, Full, Limited};
+use serde::{Deserialize, Serialize};
+use spillway_link::{BoxBody, ForwardAnswer, ForwardHead, Link, PeerRoom};
+use spillway_types::NodeName;
+use spillway_upstream::wire_body::BoxError;
+
+/// Path of the question. No client reaches it: only nodes forward requests.
+pub(super) const PATH: &str = "/.spillway/node";
+/// Time limit of an answer: three round trips of the longest path.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+/// Largest answer in bytes.
+const ANSWER_BYTES_MAX: usize = 4 << 10;
+
+/// Facts about a node. An older node refuses the question, and a newer one may add facts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeFacts {
+    /// Version of the software.
+    pub(crate) version: String,
+    /// Index of the last entry of the log that the node carried out; `None` without a log.
+    pub(crate) applied_index: Option<u64>,
+}
+
+impl NodeFacts {
+    /// Returns the answer to the question.
+    pub(super) fn reply(&self) -> Response<BoxBody> {
+        // A plain struct always has a JSON form.
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        let body = Full::from(text).map_err(BoxError::from);
+        let mut reply = Response::new(Box::pin(body) as BoxBody);
+        let json = HeaderValue::from_static("application/json");
+        reply.headers_mut().insert(header::CONTENT_TYPE, json);
+        reply
+    }
+}
+
+/// Asks a node for facts about itself; `None` if it does not answer in time.
+pub(crate) async fn ask_node(link: &Link, node: &NodeName) -> Option<NodeFacts> {
+    let asked = async {
+        let head = ForwardHead::new(Method::GET, Uri::from_static(PATH));
+        let answer = link.forward(node, head, Empty::new(), PeerRoom::Unknown).await.ok()?;
+        let ForwardAnswer::Reply(reply) = answer else { return None };
+        let body = Limited::new(reply.into_body(), ANSWER_BYTES_MAX).collect().await.ok()?;
+        serde_json::from_slice(&body.to_bytes()).ok()
+    };
+    tokio::time::timeout(ANSWER_LIMIT, asked).await.ok().flatten()
+}

@@ -1,0 +1,239 @@
+//! What this node knows of itself, of other nodes and of regions, for operators.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::{StreamExt, stream};
+use spillway_admin::{
+    LackingReplica, ListenerOverview, Looking, NodeOverview, NodePhase, Overview, PeerOverview,
+    RegionOverview, ReplicaTally,
+};
+use spillway_front::client::Listener;
+use spillway_health::{MemberReport, MemberState};
+use spillway_link::{Link, PeerStatus};
+use spillway_types::unix_ms;
+use spillway_upstream::regions::{OtherRegion, Regions};
+use spillway_upstream::replica::Replica;
+
+use crate::cluster::ask_node;
+use crate::feedback::Feedback;
+use crate::keeper::KeeperHandle;
+
+/// Nodes that are asked for their facts at the same time.
+const ASKED_MAX: usize = 16;
+/// Time for asking all of them. Nodes that were not asked by then have no facts in the answer.
+const ASKING_LIMIT: Duration = Duration::from_secs(2);
+
+/// Source of overviews for the admin API.
+#[derive(Debug)]
+pub(crate) struct OverviewSource {
+    pub(crate) node: String,
+    pub(crate) config_file: Option<PathBuf>,
+    pub(crate) listeners: Vec<(SocketAddr, Arc<Listener>)>,
+    pub(crate) feedback: Arc<Feedback>,
+    pub(crate) keeper: KeeperHandle,
+}
+
+impl Overview for OverviewSource {
+    fn node(&self) -> Looking<'_> {
+        Box::pin(async {
+            let gateway = &self.feedback.gateway;
+            let regions = gateway.regions();
+            let link = self.feedback.link();
+            let started_ms = gateway.started_s().saturating_mul(1_000);
+            let silent = regions.others.iter().filter(|other| !other.is_heard);
+            NodeOverview {
+                name: self.node.clone(),
+                region: gateway.config().region.clone(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                started_ms,
+                uptime_s: unix_ms(SystemTime::now()).saturating_sub(started_ms) / 1_000,
+                config_file: self.config_file.as_ref().map(|path| path.display().to_string()),
+                listeners: self.listeners.iter().map(listener).collect(),
+                phase: match () {
+                    () if gateway.is_leaving() => NodePhase::Leaving,
+                    () if !gateway.quotas().is_ready() => NodePhase::AwaitingLimits,
+                    () => NodePhase::Serving,
+                },
+                replicas: tally(&self.keeper.members().await),
+                is_in_cluster: link.is_some(),
+                silent_regions: silent.map(|other| other.name.to_string()).collect(),
+                is_served_elsewhere: regions.has_usable(),
+                peers: match link {
+                    Some(link) => peers(&link).await,
+                    None => Vec::new(),
+                },
+            }
+        })
+    }
+
+    fn regions(&self) -> Vec<RegionOverview> {
+        let regions = self.feedback.gateway.regions();
+        let others = regions.others.iter().map(|other| other_region(other, &regions));
+        std::iter::once(self.own_region(&regions)).chain(others).collect()
+    }
+}
+
+impl OverviewSource {
+    fn own_region(&self, regions: &Regions) -> RegionOverview {
+        let gateway = &self.feedback.gateway;
+        let view = gateway.view();
+        let replicas = view.replicas();
+        let up = (0..).zip(replicas).filter(|(index, _)| {
+            view.standing(spillway_types::ReplicaSlot(*index)).admission
+                == spillway_types::Admission::Open
+        });
+        let places = replicas.iter().map(|replica| places(replica).map(f64::from));
+        let in_flight = replicas
+            .iter()
+            .map(|replica| f64::from(replica.in_flight().saturating_add(replica.elsewhere())));
+        // With other nodes in the region, gossip tells what waits at all of them.
+        let told = total(regions.own.values().map(|model| model.load.queued.into()));
+        let here = gateway.waiting() as f64;
+        RegionOverview {
+            region: gateway.config().region.clone(),
+            is_own: true,
+            is_heard: true,
+            is_reachable: true,
+            replicas_up: u32::try_from(up.count()).ok(),
+            in_flight: total(in_flight),
+            places: known_total(places),
+            waiting: told.max(here),
+            models: view.models().iter().map(ToString::to_string).collect(),
+            spilling: gateway.guests().into(),
+            weight_percent: f64::from(regions.own_terms.weight_permille) / 10.0,
+            price_ms: regions.own_terms.price_ms.into(),
+            ..RegionOverview::default()
+        }
+    }
+}
+
+/// Returns the number of requests that a replica takes at once; `None` if nothing bounds it.
+fn places(replica: &Replica) -> Option<u32> {
+    let most = replica.spec().in_flight_max.min(replica.concurrency_limit().unwrap_or(u32::MAX));
+    (most < u32::MAX).then_some(most)
+}
+
+fn other_region(other: &OtherRegion, regions: &Regions) -> RegionOverview {
+    let models = || other.models.values();
+    let up = models().map(|model| model.load.replicas).max().filter(|up| *up > 0);
+    let counts = |of: &dyn Fn(&spillway_upstream::regions::RegionCounts) -> u64| {
+        models().map(|model| of(&model.counts)).sum::<u64>()
+    };
+    let passed_ms = u64::try_from(regions.at.elapsed().as_millis()).unwrap_or(u64::MAX);
+    RegionOverview {
+        region: other.name.to_string(),
+        is_own: false,
+        is_heard: other.is_heard,
+        is_reachable: other.is_reachable,
+        heard_ms: other.heard_ms.map(|age_ms| u64::from(age_ms).saturating_add(passed_ms)),
+        rtt_ms: tenths(other.rtt_ms.into()),
+        replicas_up: up,
+        in_flight: total(models().map(|model| model.load.running.into())),
+        places: known_total(models().map(|model| model.load.capacity.map(f64::from))),
+        waiting: total(models().map(|model| model.load.queued.into())),
+        models: other.models.keys().map(ToString::to_string).collect(),
+        spilling: counts(&|counts| counts.in_flight().into()),
+        sent: Some(counts(&|counts| counts.sent())),
+        refused: Some(counts(&|counts| counts.refused())),
+        broken: Some(counts(&|counts| counts.broken())),
+        is_broken: !other.breaker.is_open(),
+        weight_percent: f64::from(other.terms.weight_permille) / 10.0,
+        price_ms: other.terms.price_ms.into(),
+    }
+}
+
+fn listener((address, listener): &(SocketAddr, Arc<Listener>)) -> ListenerOverview {
+    ListenerOverview {
+        address: address.to_string(),
+        auth: listener.access.mode().as_str().to_owned(),
+        is_tls: listener.has_tls(),
+    }
+}
+
+/// Counts replicas by what they do for clients.
+fn tally(members: &[MemberReport]) -> ReplicaTally {
+    let mut tally = ReplicaTally::default();
+    for member in members {
+        tally.known += 1;
+        match member.state {
+            // A replica in reserve is brought in when it is needed, and one that asked for a pause
+            // is back in a moment.
+            MemberState::Serving
+            | MemberState::Ramping
+            | MemberState::Trial
+            | MemberState::Standby
+            | MemberState::Busy => tally.up += 1,
+            MemberState::Draining | MemberState::Drained => tally.draining += 1,
+            MemberState::Starting
+            | MemberState::WarmingUp
+            | MemberState::Ejected
+            | MemberState::Down => tally.lacking.push(LackingReplica {
+                name: member.name.to_string(),
+                state: member.state.as_str().replace('_', " "),
+            }),
+        }
+    }
+    tally
+}
+
+/// Returns every peer, with what it says of itself.
+async fn peers(link: &Arc<Link>) -> Vec<PeerOverview> {
+    let mut peers: Vec<PeerOverview> = link.peers().iter().map(peer).collect();
+    let asked: Vec<(usize, _)> = link
+        .peers()
+        .into_iter()
+        .enumerate()
+        .filter(|(_, peer)| peer.is_connected())
+        .map(|(at, peer)| (at, peer.identity.node().clone()))
+        .collect();
+    let asking = stream::iter(asked)
+        .map(|(at, name)| async move { (at, ask_node(link, &name).await) })
+        .buffer_unordered(ASKED_MAX);
+    let noting = asking.for_each(|(at, facts)| {
+        if let (Some(peer), Some(facts)) = (peers.get_mut(at), facts) {
+            peer.version = Some(facts.version);
+            peer.applied_index = facts.applied_index;
+        }
+        std::future::ready(())
+    });
+    // Late nodes stay without facts.
+    drop(tokio::time::timeout(ASKING_LIMIT, noting).await);
+    peers
+}
+
+fn peer(status: &PeerStatus) -> PeerOverview {
+    let is_heard = status.control.is_some();
+    let silent_ms = status.control_lost_for.map(|lost_for| lost_for.as_millis());
+    // The data connection of a node that is gone keeps its last round trip for a while.
+    let rtt = status.rtt().filter(|_| is_heard);
+    let rtt_ms = rtt.map(|rtt| tenths(rtt.as_secs_f64() * 1e3));
+    PeerOverview {
+        name: status.identity.node().to_string(),
+        region: status.identity.region().to_string(),
+        address: status.address.clone(),
+        is_heard,
+        silent_ms: silent_ms.and_then(|ms| u64::try_from(ms).ok()),
+        fault: status.control_dials.last_fault.clone().filter(|_| !is_heard),
+        rtt_ms,
+        version: None,
+        applied_index: None,
+    }
+}
+
+/// Returns the sum. The standard one of nothing is -0.
+fn total(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |sum, value| sum + value)
+}
+
+/// Returns the sum; `None` if any value is unknown.
+fn known_total(mut values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    values.try_fold(0.0, |sum, value| Some(sum + value?))
+}
+
+/// Rounds to tenths: measurements are no finer.
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
