@@ -8,13 +8,17 @@ use spillway_emulator::Profile;
 
 use crate::anycast::AnycastArgs;
 use crate::certs::CertsCommand;
-use crate::cluster::{ClusterCommand, ClusterKeysCommand, Connect, ExplainArgs, TrieArgs};
+use crate::cluster::{
+    ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, ExplainArgs, TrieArgs,
+};
 use crate::health::HealthArgs;
 
 /// Inference gateway: routes requests to model servers.
 #[derive(Debug, Parser)]
 #[command(name = "spillway", version, propagate_version = true)]
-#[command(after_help = "Example: spillway demo")]
+#[command(after_help = "Exit codes: 0 done, or healthy; 1 failed, or not healthy; 2 wrong usage; \
+    64 wrong config.\n\n\
+    Example: spillway demo")]
 pub(crate) struct Cli {
     /// What to log, e.g. `info,spillway_proxy=debug`. [default: info, with `demo` warn]
     #[arg(long, global = true, env = "SPILLWAY_LOG")]
@@ -70,8 +74,32 @@ pub(crate) enum CliCommand {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Prints completions of commands for a shell.
+    #[command(after_help = "Example: spillway completions bash > \
+        /usr/share/bash-completion/completions/spillway\n\
+        Example: source <(spillway completions zsh)")]
+    Completions(CompletionsArgs),
+    /// Writes manual pages, one for each command.
+    #[command(after_help = "Example: spillway man /usr/local/share/man/man1")]
+    Man(ManArgs),
+    /// Prints a page in Markdown that lists all commands with their options.
+    #[command(after_help = "Example: spillway reference > cli-reference.md")]
+    Reference,
     #[command(flatten)]
     Cluster(ClusterCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Where the pages go. It has to exist.
+    pub(crate) folder: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -105,7 +133,8 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Makes a key for the config files of nodes; asks no node.
+    /// Makes a key for the config files of nodes: the older name of `create --offline`.
+    #[command(hide = true)]
     Make(KeysMakeArgs),
     #[command(flatten)]
     Cluster(ClusterKeysCommand),
@@ -137,6 +166,20 @@ pub(crate) struct KeysMakeArgs {
     /// Prints one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl From<&CreateKeyArgs> for KeysMakeArgs {
+    fn from(args: &CreateKeyArgs) -> Self {
+        Self {
+            tenant: args.tenant.clone().unwrap_or_default(),
+            id: args.name.clone(),
+            models: args.models.clone(),
+            regions: args.regions.clone(),
+            priority: args.priority,
+            expires: args.expires.clone(),
+            json: args.connect.json,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -181,7 +224,8 @@ pub(crate) enum ReplicasCommand {
         preemption: bool,
     },
     /// Brings a drained replica back.
-    Resume {
+    #[command(alias = "resume")]
+    Undrain {
         /// The replica.
         name: String,
     },

@@ -1,4 +1,4 @@
-//! `spillway keys make`: a key for clients of nodes that have their keys in the config.
+//! `spillway keys create --offline`: a key for clients of nodes that have their keys in the config.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -12,17 +12,20 @@ mod demo;
 mod diagnostics;
 mod emulate;
 mod geo;
+mod groups;
 mod health;
+mod help;
 mod keys;
 mod output;
 mod replicas;
 mod run;
+mod screen;
 mod service;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use cli::{Cli, CliCommand, ConfigCommand, KeysCommand};
+use cli::{CliCommand, ConfigCommand, KeysCommand};
+use cluster::ClusterKeysCommand;
 use spillway_config::ConfigErrors;
 use spillway_node::StartError;
 use spillway_telemetry::logs;
@@ -35,7 +38,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const EXIT_CONFIG: u8 = 64;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = help::parse();
     if let Err(error) = install_log(&cli) {
         output::error(&error);
         return ExitCode::from(EXIT_CONFIG);
@@ -52,14 +55,17 @@ fn main() -> ExitCode {
         CliCommand::Geo(args) => geo::run(&args),
         CliCommand::Explain(args) => cluster::explain(&args),
         CliCommand::Certs { command } => certs::run(&command),
-        CliCommand::Keys { command: KeysCommand::Make(args) } => keys::make(&args),
-        CliCommand::Keys { command: KeysCommand::Cluster(command) } => cluster::keys(&command),
+        CliCommand::Keys { command } => run_keys(command),
         CliCommand::Config { command: ConfigCommand::Check(args) } => check::check(&args),
         CliCommand::Config { command: ConfigCommand::Schema } => check::schema(),
         CliCommand::Config { command: ConfigCommand::Reference } => check::reference(),
+        CliCommand::Completions(args) => help::completions(&args),
+        CliCommand::Man(args) => help::man(&args),
+        CliCommand::Reference => help::reference(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
             match error.downcast_ref::<ConfigErrors>() {
                 Some(errors) if cli.log_json => diagnostics::log(errors),
@@ -88,4 +94,14 @@ fn install_log(cli: &Cli) -> anyhow::Result<()> {
 fn is_of_config(error: &anyhow::Error) -> bool {
     let is_geo = |error: &StartError| matches!(error, StartError::Geo(_));
     error.is::<ConfigErrors>() || error.downcast_ref().is_some_and(is_geo)
+}
+
+fn run_keys(command: KeysCommand) -> anyhow::Result<()> {
+    match command {
+        KeysCommand::Make(args) => keys::make(&args),
+        KeysCommand::Cluster(ClusterKeysCommand::Create(args)) if args.offline => {
+            keys::make(&(&args).into())
+        }
+        KeysCommand::Cluster(command) => cluster::keys(&command),
+    }
 }

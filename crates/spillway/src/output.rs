@@ -1,6 +1,6 @@
 //! Standard output and error of commands, for people and scripts.
 
-use std::io::{Write, stderr, stdout};
+use std::io::{Error, ErrorKind, Write, stderr, stdout};
 
 /// Writes one line to standard output.
 ///
@@ -8,8 +8,27 @@ use std::io::{Write, stderr, stdout};
 /// Returns an error if standard output is closed.
 pub(crate) fn line(text: &str) -> std::io::Result<()> {
     let mut out = stdout().lock();
-    writeln!(out, "{text}")?;
-    out.flush()
+    let written = writeln!(out, "{text}").and_then(|()| out.flush());
+    written.map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Error::new(ErrorKind::BrokenPipe, ReaderGone),
+        _ => error,
+    })
+}
+
+/// Error of a reader that has seen enough, such as `head`. No fault of the command.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody reads the output")]
+pub(crate) struct ReaderGone;
+
+/// Error of a command that has said everything on standard output.
+#[derive(Debug, thiserror::Error)]
+#[error("see the output")]
+pub(crate) struct Silent;
+
+/// Returns true if the command ended because nobody reads its output any more.
+pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
+    let source = error.downcast_ref::<Error>().and_then(Error::get_ref);
+    source.is_some_and(|source| source.is::<ReaderGone>())
 }
 
 /// Writes a line to standard error that is no part of a command's output.
@@ -20,6 +39,9 @@ pub(crate) fn note(text: &str) {
 
 /// Writes an error and its causes to standard error.
 pub(crate) fn error(error: &anyhow::Error) {
+    if error.is::<Silent>() {
+        return;
+    }
     // If even this can't be written there is nowhere left to say so.
     drop(writeln!(stderr().lock(), "spillway: {}", text_of(error)));
 }

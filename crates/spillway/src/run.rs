@@ -1,5 +1,6 @@
 //! `spillway run`: runs a node until it is told to stop.
 
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -15,13 +16,36 @@ use crate::{diagnostics, output, service};
 /// Runs a node.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let config = Config::load(&args.config)?;
+    tell_start(&config, &args.config);
     diagnostics::log(&config.warnings);
     // Requests have threads of their own; this one is for metrics, reloads and signals.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(config, args.json))
 }
 
+/// Logs what is about to run, so that a log says by itself which version and config it is of.
+fn tell_start(config: &Config, path: &Path) {
+    let mut auth: Vec<&str> = config.listeners.iter().map(|it| it.access.mode.as_str()).collect();
+    auth.sort_unstable();
+    auth.dedup();
+    let cluster = config.cluster.as_ref().map_or("none", |cluster| cluster.id.as_str());
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        config = %path.display(),
+        node = config.node,
+        region = config.gateway.region,
+        auth = auth.join(","),
+        replicas = config.world.replicas.len(),
+        discoveries = config.world.discoveries.len(),
+        cluster,
+        "starting"
+    );
+}
+
 async fn serve(config: Config, as_json: bool) -> Result<()> {
+    // Programs that rotate logs send it, and its default would end the node. Nothing is to be done:
+    // the log goes to standard error.
+    let _ignored = signal(SignalKind::user_defined1())?;
     // Before the node serves, so that no signal is lost.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

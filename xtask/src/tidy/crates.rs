@@ -232,6 +232,7 @@ const LAYERS: [(&str, &[&str]); 37] = [
             "spillway-harness",
             "spillway-geo",
             "spillway-link",
+            "spillway-quota",
             "spillway-cluster-state",
             "spillway-raft",
             "spillway-control-plane",

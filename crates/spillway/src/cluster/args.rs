@@ -4,57 +4,89 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::apply::ApplyArgs;
 use super::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
 use super::connect::Connect;
-use super::limit_args::PutLimit;
+use super::edit::EditArgs;
+use super::field_args::{
+    KeyFields, LimitFields, ModelFields, RegionFields, RouteFields, SplitFields, TenantFields,
+};
+use super::import::ImportArgs;
 use super::members::NodesArgs;
 use super::resource_args::{ChangeArgs, ResourceArgs, StatusArgs};
+use super::settings::SettingsArgs;
 
 /// Commands about what the nodes of a cluster agree on.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Shows who leads, who votes, and how far a node has come.
-    #[command(after_help = "Example: spillway status --admin http://127.0.0.1:9900")]
+    /// Shows how a node and its cluster are; exits with 0 if all is well, else with 1.
+    #[command(after_help = "Example: spillway status --admin http://127.0.0.1:9900\n\n\
+        The first line says it in words; exit code 0 means that it begins with `healthy`.")]
     Status(StatusArgs),
     /// Shows or changes nodes.
-    #[command(after_help = "Example: spillway nodes put c '{\"role\": \"learner\"}' --dry-run\n\
-        Example: spillway nodes remove c --dry-run\n\
+    #[command(after_help = "Example: spillway nodes set c --role learner --dry-run\n\
         Example: spillway nodes set c --operators allow\n\
+        Example: spillway nodes remove c --dry-run\n\
         Example: spillway nodes readmit c\n\n\
         A removed node never comes back with its disk: it joins anew, with an empty folder.")]
     Nodes(NodesArgs),
-    /// Shows or changes regions.
+    /// Shows regions with their load, distance and orders; changes them.
     #[command(after_help = "Example: spillway regions\n\
-        Example: spillway regions put eu '{\"country\": \"DE\", \"price_ms\": 5}'")]
-    Regions(ResourceArgs),
+        Example: spillway regions set eu --country DE --price-ms 5\n\n\
+        Requests FROM other regions are served here; requests TO a region are served there for this \
+        node, and SENT counts them since its start.")]
+    Regions(ResourceArgs<RegionFields>),
     /// Shows or changes what names of models stand for.
-    #[command(after_help = "Example: spillway models put small '{\"fallbacks\": [\"big\"]}'\n\
-        Example: spillway models put gpt '{\"alias_of\": \"meta/llama-3.1-8b\"}' --dry-run")]
-    Models(ResourceArgs),
+    #[command(after_help = "Example: spillway models set small --fallbacks big\n\
+        Example: spillway models set gpt --alias-of meta/llama-3.1-8b --dry-run")]
+    Models(ResourceArgs<ModelFields>),
     /// Shows or changes routes.
-    #[command(after_help = "Example: spillway routes put chat \
-        '{\"models\": [\"big\"], \"policy\": \"power_of_two\"}'")]
-    Routes(ResourceArgs),
+    #[command(
+        after_help = "Example: spillway routes set chat --models big --policy power_of_two\n\
+        Example: spillway routes put chat \
+        '{\"models\": [\"big\"], \"policy\": \"power_of_two\"}'"
+    )]
+    Routes(ResourceArgs<RouteFields>),
     /// Shows or changes splits.
-    #[command(after_help = "Example: spillway splits put big '{\"arms\": [\
-        {\"name\": \"old\", \"model\": \"big-1\", \"weight_percent\": 90}, \
-        {\"name\": \"new\", \"model\": \"big-2\", \"weight_percent\": 10}]}'")]
-    Splits(ResourceArgs),
+    #[command(
+        after_help = "Example: spillway splits set big --arm old=big-1:90 --arm new=big-2:10"
+    )]
+    Splits(ResourceArgs<SplitFields>),
     /// Shows or changes limits: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
-    #[command(after_help = "Example: spillway limits put tenant:acme --requests-per-min 600 \
+    #[command(after_help = "Example: spillway limits set tenant:acme --requests-per-min 600 \
         --tokens-per-min 600000\n\
+        Example: spillway limits set tenant:acme --tokens-per-min none\n\
         Example: spillway limits put key:5c1d0a9be2f34a77 '{\"requests_per_s\": 50}'\n\
         Example: spillway limits put global global.json")]
-    Limits(ResourceArgs<PutLimit>),
+    Limits(ResourceArgs<LimitFields>),
     /// Shows or changes tenants.
-    #[command(after_help = "Example: spillway tenants put acme '{\"title\": \"Acme\"}'\n\
-        Example: spillway tenants put acme '{\"countries\": [\"DE\", \"FR\"]}'\n\n\
-        A record is written as a whole: what is left out gets its default.")]
-    Tenants(ResourceArgs),
+    #[command(after_help = "Example: spillway tenants set acme --title Acme --countries DE,FR\n\
+        Example: spillway tenants set acme --suspended true")]
+    Tenants(ResourceArgs<TenantFields>),
     /// Shows or changes settings of the whole cluster.
     #[command(after_help = "Example: spillway settings\n\
-        Example: spillway settings put voters.dead_after_ms 30000")]
-    Settings(ResourceArgs),
+        Example: spillway settings set voters.dead_after_ms 30000")]
+    Settings(SettingsArgs),
+    /// Changes a record of the cluster in an editor.
+    #[command(after_help = "Example: spillway edit limits tenant:acme\n\n\
+        The editor is that of VISUAL or EDITOR, else vi. A record that was changed by somebody else \
+        meanwhile is not overwritten.")]
+    Edit(EditArgs),
+    /// Writes all records of files, so that the cluster is as they say.
+    #[command(after_help = "Example: spillway apply -f tenants.toml --dry-run\n\n\
+        A file is TOML or JSON: kinds of records, their names, their fields.\n\n\
+        [tenants.acme]\n\
+        title = \"Acme\"\n\n\
+        [limits.\"tenant:acme\"]\n\
+        tokens_per_min = 600000\n\n\
+        A record is written as a whole. One that is as the file says is left alone, and none is \
+        removed.")]
+    Apply(ApplyArgs),
+    /// Takes the tenants, keys, limits and names of a config file over into the cluster.
+    #[command(after_help = "Example: spillway import /etc/spillway/spillway.toml --dry-run\n\n\
+        Run it again as often as you like: what the cluster has already is left alone. Replicas need \
+        no import, since their nodes register them.")]
+    Import(ImportArgs),
     /// Gives a region no work from elsewhere, or a replica no new work.
     #[command(after_help = "Example: spillway drain eu-central-1\n\
         Example: spillway drain eu-central-1/gpu-1 --dry-run\n\
@@ -103,10 +135,16 @@ pub(crate) enum ClusterKeysCommand {
     /// Lists the keys of the cluster.
     #[command(after_help = "Example: spillway keys list")]
     List(StatusArgs),
-    /// Makes a key of the cluster and shows its secret, once.
-    #[command(after_help = "Example: spillway keys create --tenant acme --model big\n\
-        Example: spillway keys create --role operate --days 90")]
+    /// Makes a key and shows its secret, once: in the cluster, or for config files.
+    #[command(after_help = "Example: spillway keys create --tenant acme --models big\n\
+        Example: spillway keys create --role operate --days 90\n\
+        Example: spillway keys create --offline --tenant acme --expires 2027-01-31T00:00:00Z\n\n\
+        With --offline no node is asked: the [[key]] block that is printed goes into the config of \
+        every node that the client reaches. A running node takes a changed file into use by itself.")]
     Create(CreateKeyArgs),
+    /// Sets rights of a key of the cluster, and leaves the others as they are.
+    #[command(after_help = "Example: spillway keys set 5c1d0a9be2f34a77 --models big,small")]
+    Set(SetKeyArgs),
     /// Ends a key of the cluster for good.
     #[command(after_help = "Example: spillway keys revoke 5c1d0a9be2f34a77")]
     Revoke(OneKeyArgs),
@@ -126,30 +164,48 @@ pub(crate) struct OneKeyArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct SetKeyArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Which.
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) flags: KeyFields,
+    #[command(flatten)]
+    pub(crate) change: ChangeArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct CreateKeyArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
     /// What it is good for: client, read, operate or admin.
-    #[arg(long, default_value = "client")]
+    #[arg(long, default_value = "client", conflicts_with = "offline")]
     pub(crate) role: String,
     /// Whose requests they are; clients need one.
     #[arg(long)]
     pub(crate) tenant: Option<String>,
-    /// A model that it may ask for; several times for several. All without.
-    #[arg(long = "model")]
+    /// Models, aliases and splits that it may ask for, with commas; all, if left out.
+    #[arg(long, alias = "model", value_delimiter = ',')]
     pub(crate) models: Vec<String>,
-    /// A region that may serve it; several times for several. All without.
-    #[arg(long = "region")]
+    /// Regions that may serve it, with commas; all, if left out.
+    #[arg(long, alias = "region", value_delimiter = ',')]
     pub(crate) regions: Vec<String>,
-    /// Class of its requests: 0 is served first.
+    /// Class of its requests, 0 to 3; 0 is served first.
     #[arg(long, default_value_t = 0)]
     pub(crate) priority: u8,
-    /// For how long it is good. For ever without.
-    #[arg(long)]
+    /// For how long it is good; for ever, if left out.
+    #[arg(long, conflicts_with = "offline")]
     pub(crate) days: Option<u32>,
     /// What it is called; drawn if it is left out.
-    #[arg(long)]
+    #[arg(long, alias = "id")]
     pub(crate) name: Option<String>,
+    /// Asks no node, and prints a [[key]] block for config files.
+    #[arg(long, conflicts_with = "dry_run", requires = "tenant")]
+    pub(crate) offline: bool,
+    /// When it ends, e.g. 2027-01-31T00:00:00Z.
+    #[arg(long, requires = "offline")]
+    pub(crate) expires: Option<String>,
     /// Shows what would change, and makes nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -1,23 +1,26 @@
 //! Calls of the admin API that commands about all kinds of records share.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use http::Method;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::client::{AdminClient, escaped};
 use super::connect::Connect;
-use super::resource_args::{ChangeArgs, Recorded, ResourceCommand};
+use super::resource_args::{ChangeArgs, Fields, ResourceCommand, flags_of};
 use super::text::{self, Column};
 use crate::output;
+
+/// Number of times that a change of fields is tried while others change the record.
+const TRIES_MAX: usize = 4;
 
 /// Carries out a command about records of one kind, which a list shows in these `columns`.
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses, or a record can't be read.
-pub(super) async fn records<P: Recorded>(
+pub(super) async fn records<F: Fields>(
     resource: &str,
     columns: &[Column],
-    (connect, command): (&Connect, Option<&ResourceCommand<P>>),
+    (connect, command): (&Connect, Option<&ResourceCommand<F>>),
 ) -> Result<()> {
     let client = AdminClient::new(connect)?;
     carry_out(&client, resource, command, list(&client, resource, columns)).await
@@ -27,10 +30,10 @@ pub(super) async fn records<P: Recorded>(
 ///
 /// # Errors
 /// Returns the errors of [`records`].
-pub(super) async fn carry_out<P: Recorded>(
+pub(super) async fn carry_out<F: Fields>(
     client: &AdminClient,
     resource: &str,
-    command: Option<&ResourceCommand<P>>,
+    command: Option<&ResourceCommand<F>>,
     listing: impl Future<Output = Result<()>>,
 ) -> Result<()> {
     let path = |name: &str| format!("/v1/{resource}/{}", escaped(name));
@@ -41,11 +44,53 @@ pub(super) async fn carry_out<P: Recorded>(
             show(client, &answer, &text::facts(&answer["item"]))
         }
         Some(ResourceCommand::Put { name, record, change: how }) => {
-            let record = record.record(resource)?;
+            let record = record.record()?;
             change(client, Method::PUT, &path(name), Some(&record), how).await
+        }
+        Some(ResourceCommand::Set { name, flags, change: how }) => {
+            let fields = flags.fields();
+            if fields.is_empty() {
+                bail!("say what to set: {}", flags_of::<F>());
+            }
+            set(client, &path(name), fields, how).await
         }
         Some(ResourceCommand::Remove { name, change: how }) => {
             change(client, Method::DELETE, &path(name), None, how).await
+        }
+    }
+}
+
+/// Changes fields of the record at `path`. A change that another one overtakes is made anew on
+/// what that left, unless the caller names the version.
+///
+/// # Errors
+/// Returns an error if the node can't be reached or refuses.
+pub(super) async fn set(
+    client: &AdminClient,
+    path: &str,
+    fields: Map<String, Value>,
+    how: &ChangeArgs,
+) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let known = client.optional(path).await?;
+        let item = known.map(|answer| answer["item"].clone()).unwrap_or_default();
+        let mut record = item["record"].as_object().cloned().unwrap_or_default();
+        record.extend(fields.clone());
+        let seen = item["version"].as_u64();
+        let how = ChangeArgs {
+            dry_run: how.dry_run,
+            if_version: how.if_version.or(seen),
+            // A default has no version, and exists.
+            if_absent: how.if_version.is_none() && item.is_null(),
+        };
+        let record = Value::Object(record);
+        let answer = client.try_change(Method::PUT, path, Some(&record), &how).await?;
+        match answer {
+            Ok(answer) => return show_change(client, &answer, how.dry_run),
+            Err(refusal) if refusal.code == "conflict" && tries < TRIES_MAX => {}
+            Err(refusal) => bail!("{}", refusal.text),
         }
     }
 }
@@ -63,12 +108,17 @@ pub(super) async fn change(
     how: &ChangeArgs,
 ) -> Result<()> {
     let answer = client.change(method, path, body, how).await?;
+    show_change(client, &answer, how.dry_run)
+}
+
+/// Prints what a change did, or would do.
+pub(super) fn show_change(client: &AdminClient, answer: &Value, is_dry: bool) -> Result<()> {
     let text = match answer["version"].as_u64() {
-        _ if how.dry_run => text::diff(&answer),
+        _ if is_dry => text::diff(answer),
         Some(version) => format!("done: version {version}"),
         None => "nothing to change".to_owned(),
     };
-    show(client, &answer, &text)
+    show(client, answer, &text)
 }
 
 /// Prints an answer as JSON or as `text`, with a note if it is stale.

@@ -37,6 +37,14 @@ pub(super) struct AdminClient {
     pub(super) as_json: bool,
 }
 
+/// A refusal by the node.
+pub(super) struct Refusal {
+    /// Code of the error, e.g. `conflict`.
+    pub(super) code: String,
+    /// Cause and remedy.
+    pub(super) text: String,
+}
+
 /// A request to the API.
 struct AdminAsk<'a> {
     method: Method,
@@ -78,6 +86,42 @@ impl AdminClient {
         self.accept(status, answer)
     }
 
+    /// Returns the answer at `path`; `None` if the node has none, e.g. since it is in no cluster.
+    ///
+    /// # Errors
+    /// Returns an error if the node can't be reached.
+    pub(super) async fn optional(&self, path: &str) -> Result<Option<Value>> {
+        let sign = if path.contains('?') { '&' } else { '?' };
+        let stale = format!("{path}{sign}consistency=stale");
+        for path in [path, &stale] {
+            let (status, answer) = self.ask(&get(path)).await?;
+            if status.is_success() {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the answer to a change, or the error that the node refused it with, by its code and
+    /// text.
+    ///
+    /// # Errors
+    /// Returns an error if the node can't be reached.
+    pub(super) async fn try_change(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        change: &ChangeArgs,
+    ) -> Result<Result<Value, Refusal>> {
+        let (status, answer) = self.send(method, path, body, change).await?;
+        if status.is_success() {
+            return Ok(Ok(answer));
+        }
+        let code = answer["error"]["code"].as_str().unwrap_or(status.as_str()).to_owned();
+        Ok(Err(Refusal { text: text_of(status, &answer), code }))
+    }
+
     /// Returns all records of a kind: `items` of all pages, and the other fields of the last page.
     ///
     /// # Errors
@@ -110,9 +154,23 @@ impl AdminClient {
         body: Option<&Value>,
         change: &ChangeArgs,
     ) -> Result<Value> {
+        let (status, answer) = self.send(method, path, body, change).await?;
+        self.accept(status, answer)
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        change: &ChangeArgs,
+    ) -> Result<(StatusCode, Value)> {
         let mut headers = vec![("idempotency-key", request_name()?)];
         if let Some(version) = change.if_version {
             headers.push(("if-match", format!("\"{version}\"")));
+        }
+        if change.if_absent {
+            headers.push(("if-none-match", "*".to_owned()));
         }
         let path = if change.dry_run { &format!("{path}?dry_run=true") } else { path };
         let body = body.map(|body| body.to_string().into()).unwrap_or_default();
@@ -121,7 +179,7 @@ impl AdminClient {
         loop {
             let (status, answer) = self.ask(&ask).await?;
             if answer["error"]["code"] != "unknown_outcome" || repeats == REPEATS_MAX {
-                return self.accept(status, answer);
+                return Ok((status, answer));
             }
             repeats += 1;
         }
@@ -157,14 +215,7 @@ impl AdminClient {
         if self.as_json {
             output::line(&answer.to_string())?;
         }
-        let error = &answer["error"];
-        let text = |name: &str| error[name].as_str().unwrap_or_default();
-        let code = error["code"].as_str().unwrap_or(status.as_str());
-        let mut message = format!("{} ({code}): {}", text("cause"), text("remedy"));
-        if let Some(node) = error["leader"]["node"].as_str() {
-            message.push_str(&format!("; the leader may be {node}"));
-        }
-        bail!("{message}")
+        bail!("{}", text_of(status, &answer))
     }
 
     async fn ask(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Value)> {
@@ -199,6 +250,18 @@ impl AdminClient {
         let bytes = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
         Ok((status, bytes.to_bytes()))
     }
+}
+
+/// Returns the text of an error of the API.
+fn text_of(status: StatusCode, answer: &Value) -> String {
+    let error = &answer["error"];
+    let text = |name: &str| error[name].as_str().unwrap_or_default();
+    let code = error["code"].as_str().unwrap_or(status.as_str());
+    let mut message = format!("{} ({code}): {}", text("cause"), text("remedy"));
+    if let Some(node) = error["leader"]["node"].as_str() {
+        message.push_str(&format!("; the leader may be {node}"));
+    }
+    message
 }
 
 fn get(path: &str) -> AdminAsk<'_> {

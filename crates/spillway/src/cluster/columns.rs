@@ -20,16 +20,6 @@ pub(super) const REMOVED_NODES: &[Column] = &[
 ];
 pub(super) const REVOKED_CERTIFICATES: &[Column] =
     &[("serial", "/key"), ("reason", "/record/reason"), ("revoked at", "/version")];
-pub(super) const REGIONS: &[Column] = &[
-    ("region", "/key"),
-    ("state", "/record/state"),
-    ("weight %", "/record/weight_percent"),
-    ("price_ms", "/record/price_ms"),
-    ("country", "/record/country"),
-    ("clients", "/steering/takes_clients"),
-    ("why not", "/steering/reason"),
-    ("version", "/version"),
-];
 pub(super) const REPLICAS: &[Column] = &[
     ("replica", "/key"),
     ("state", "/info/state"),
@@ -97,10 +87,4 @@ pub(super) const JOIN_TOKENS: &[Column] = &[
     ("uses left", "/record/uses_left"),
     ("orders", "/record/operators"),
     ("ends at ms", "/record/expires_ms"),
-];
-pub(super) const MEMBERS: &[Column] = &[
-    ("node", "/name"),
-    ("region", "/region"),
-    ("votes", "/is_voter"),
-    ("has entry", "/matched_index"),
 ];

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::calls::{carry_out, show};
 use super::client::AdminClient;
 use super::columns::LIMITS;
-use super::limit_args::PutLimit;
+use super::field_args::LimitFields;
 use super::resource_args::ResourceArgs;
 use super::text::{self, Column};
 
@@ -26,7 +26,7 @@ const KINDS: [&str; 4] = ["requests_per_s", "requests_per_min", "tokens_per_min"
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses, or the limit can't be read.
-pub(super) async fn run(args: &ResourceArgs<PutLimit>) -> Result<()> {
+pub(super) async fn run(args: &ResourceArgs<LimitFields>) -> Result<()> {
     let client = AdminClient::new(&args.connect)?;
     carry_out(&client, "limits", args.command.as_ref(), list(&client)).await
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use clap::{Args, Subcommand, ValueEnum};
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 use spillway_link::certs::serial_of_pem;
@@ -12,7 +12,8 @@ use super::calls::{change, list, records};
 use super::client::{AdminClient, escaped};
 use super::columns::{NODES, REMOVED_NODES, REVOKED_CERTIFICATES};
 use super::connect::Connect;
-use super::resource_args::{ChangeArgs, ResourceCommand, StatusArgs};
+use super::field_args::{NodeFields, Permission};
+use super::resource_args::{ChangeArgs, Fields, ResourceCommand, StatusArgs};
 
 /// Shows or changes nodes.
 #[derive(Debug, Args)]
@@ -26,17 +27,7 @@ pub(crate) struct NodesArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodesCommand {
     #[command(flatten)]
-    Record(ResourceCommand),
-    /// Sets what a node may do.
-    Set {
-        /// Its name.
-        name: String,
-        /// Whether operators' orders may come from it.
-        #[arg(long, value_enum)]
-        operators: Permission,
-        #[command(flatten)]
-        change: ChangeArgs,
-    },
+    Record(ResourceCommand<NodeFields>),
     /// Lists the nodes that were removed and have not come back.
     Removed,
     /// Lets a removed node join again, as if it had never been a member.
@@ -46,15 +37,6 @@ pub(crate) enum NodesCommand {
         #[command(flatten)]
         change: ChangeArgs,
     },
-}
-
-/// Permission that a node has or has not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Permission {
-    /// It is.
-    Allow,
-    /// It is not.
-    Deny,
 }
 
 /// Commands about certificates that no node is to accept.
@@ -94,14 +76,21 @@ pub(crate) enum ClusterCertsCommand {
 pub(super) async fn nodes(args: &NodesArgs) -> Result<()> {
     let client = AdminClient::new(&args.connect)?;
     match &args.command {
-        None => records("nodes", NODES, (&args.connect, None::<&ResourceCommand>)).await,
+        None => {
+            records("nodes", NODES, (&args.connect, None::<&ResourceCommand<NodeFields>>)).await
+        }
+        Some(NodesCommand::Record(ResourceCommand::Set { name, flags, change: how }))
+            if flags.operators.is_some() =>
+        {
+            if !flags.fields().is_empty() {
+                bail!("set --role and --operators one after the other: they are two writes");
+            }
+            let path = format!("/v1/nodes/{}/operators", escaped(name));
+            let body = json!({ "operators": flags.operators == Some(Permission::Allow) });
+            change(&client, Method::POST, &path, Some(&body), how).await
+        }
         Some(NodesCommand::Record(command)) => {
             records("nodes", NODES, (&args.connect, Some(command))).await
-        }
-        Some(NodesCommand::Set { name, operators, change: how }) => {
-            let path = format!("/v1/nodes/{}/operators", escaped(name));
-            let body = json!({ "operators": *operators == Permission::Allow });
-            change(&client, Method::POST, &path, Some(&body), how).await
         }
         Some(NodesCommand::Removed) => list(&client, "removed-nodes", REMOVED_NODES).await,
         Some(NodesCommand::Readmit { name, change: how }) => {

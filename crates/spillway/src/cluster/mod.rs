@@ -1,6 +1,7 @@
 //! Commands about the state that the nodes of a cluster agree on: a thin client of the admin API,
 //! and commands that work on files.
 
+mod apply;
 mod args;
 mod backup;
 mod backup_args;
@@ -8,21 +9,27 @@ mod calls;
 mod client;
 mod columns;
 mod connect;
+mod edit;
 mod explain;
-mod limit_args;
+mod field_args;
+mod import;
+mod kind;
 mod limits;
 mod members;
 mod offline;
 mod online;
 mod record;
+mod regions;
 mod resource_args;
 mod seal;
+mod settings;
+mod status;
 mod text;
 mod trie;
 
 use anyhow::Result;
 
-pub(crate) use args::{ClusterCommand, ClusterKeysCommand};
+pub(crate) use args::{ClusterCommand, ClusterKeysCommand, CreateKeyArgs};
 pub(crate) use connect::{AdminUrl, Connect, parse_admin};
 pub(crate) use explain::ExplainArgs;
 pub(crate) use members::ClusterCertsCommand;

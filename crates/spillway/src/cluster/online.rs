@@ -11,19 +11,18 @@ use super::args::{
     ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs, JoinTokenArgs, JoinTokenCommand,
     OneKeyArgs, WeightArgs,
 };
-use super::calls::{carry_out, change, list, records, show};
+use super::calls::{carry_out, change, list, records, set, show};
 use super::client::{AdminClient, escaped};
-use super::columns::{
-    JOIN_TOKENS, KEYS, MEMBERS, MODELS, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS, TENANTS,
-};
+use super::columns::{JOIN_TOKENS, KEYS, MODELS, REPLICAS, ROUTES, SPLITS, TENANTS};
 use super::connect::Connect;
-use super::resource_args::{ChangeArgs, PutRecord, Recorded, ResourceArgs, ResourceCommand};
-use super::{backup, limits, members, text};
+use super::field_args::RegionFields;
+use super::resource_args::{ChangeArgs, Fields, ResourceArgs, ResourceCommand};
+use super::{apply, backup, edit, import, limits, members, regions, settings, status, text};
 use crate::output;
 
 pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
     match command {
-        ClusterCommand::Status(args) => status(&AdminClient::new(&args.connect)?).await,
+        ClusterCommand::Status(args) => status::run(&AdminClient::new(&args.connect)?).await,
         ClusterCommand::Nodes(args) => members::nodes(args).await,
         ClusterCommand::Regions(args) => regions(of(args)).await,
         ClusterCommand::Models(args) => records("models", MODELS, of(args)).await,
@@ -31,7 +30,10 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
         ClusterCommand::Splits(args) => records("splits", SPLITS, of(args)).await,
         ClusterCommand::Limits(args) => limits::run(args).await,
         ClusterCommand::Tenants(args) => records("tenants", TENANTS, of(args)).await,
-        ClusterCommand::Settings(args) => records("settings", SETTINGS, of(args)).await,
+        ClusterCommand::Settings(args) => settings::run(args).await,
+        ClusterCommand::Edit(args) => edit::run(args).await,
+        ClusterCommand::Apply(args) => apply::run(args).await,
+        ClusterCommand::Import(args) => import::run(args).await,
         ClusterCommand::Drain(args) => drain(args).await,
         ClusterCommand::Undrain(args) => {
             let path = target_path(&args.target, "undrain");
@@ -55,65 +57,16 @@ pub(crate) async fn replicas(connect: &Connect) -> Result<()> {
     list(&AdminClient::new(connect)?, "replicas", REPLICAS).await
 }
 
-async fn status(client: &AdminClient) -> Result<()> {
-    let status = client.read("/v1/status").await?;
-    if client.as_json {
-        output::line(&status.to_string())?;
-        return check_log(&status);
-    }
-    let number =
-        |name: &str| status[name].as_u64().map_or_else(|| "-".to_owned(), |it| it.to_string());
-    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
-    let lines = [
-        format!("cluster {}", text(&status["cluster"])),
-        format!("node {} is {}", text(&status["node"]["name"]), text(&status["role"])),
-        format!("leader {} in term {}", text(&status["leader"]["node"]), number("term")),
-        format!(
-            "applied {} of {} entries, committed {}, snapshot {}",
-            number("applied_index"),
-            number("last_index"),
-            number("committed_index"),
-            number("snapshot_index"),
-        ),
-        format!("digest {}", text(&status["digest"])),
-        text::staleness(&status).unwrap_or_default(),
-        String::new(),
-        text::table(MEMBERS, &status["members"]),
-    ];
-    output::line(&lines.join("\n"))?;
-    // The rest is shown before, since it helps to find the cause.
-    check_log(&status)
-}
-
-/// Returns an error if the node's log has stopped, so that the command fails in scripts, too.
-fn check_log(status: &Value) -> Result<()> {
-    match status["fault"].as_str() {
-        Some(fault) => bail!("the node's log has stopped: {fault}"),
-        None => Ok(()),
-    }
-}
-
-fn of<P: Recorded>(args: &ResourceArgs<P>) -> (&Connect, Option<&ResourceCommand<P>>) {
+fn of<F: Fields>(args: &ResourceArgs<F>) -> (&Connect, Option<&ResourceCommand<F>>) {
     (&args.connect, args.command.as_ref())
 }
 
-/// Carries out a command about regions. The list shows if clients should be sent to each.
+/// Carries out a command about regions. The list shows them as they are now.
 async fn regions(
-    (connect, command): (&Connect, Option<&ResourceCommand<PutRecord>>),
+    (connect, command): (&Connect, Option<&ResourceCommand<RegionFields>>),
 ) -> Result<()> {
     let client = AdminClient::new(connect)?;
-    let listing = async {
-        let mut answer = client.list("regions").await?;
-        // The records are worth showing even if the node can't say where clients are to be sent.
-        let known = client.read("/v1/steering").await.unwrap_or_default();
-        for item in answer["items"].as_array_mut().into_iter().flatten() {
-            let mut all = known["regions"].as_array().into_iter().flatten();
-            let found = all.find(|region| region["region"] == item["key"]);
-            item["steering"] = found.cloned().unwrap_or_default();
-        }
-        show(&client, &answer, &text::table(REGIONS, &answer["items"]))
-    };
-    carry_out(&client, "regions", command, listing).await
+    carry_out(&client, "regions", command, regions::list(&client)).await
 }
 
 pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
@@ -124,6 +77,14 @@ pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
         ClusterKeysCommand::Create(args) => {
             let client = AdminClient::new(&args.connect)?;
             create(&client, "/v1/keys", &new_key(args), args.dry_run).await
+        }
+        ClusterKeysCommand::Set(args) => {
+            let fields = args.flags.fields();
+            if fields.is_empty() {
+                bail!("say what to set: --help lists the fields");
+            }
+            let path = format!("/v1/keys/{}", escaped(&args.key));
+            set(&AdminClient::new(&args.connect)?, &path, fields, &args.change).await
         }
         ClusterKeysCommand::Revoke(args) => change_key(args, Method::POST, "/revoke").await,
         ClusterKeysCommand::Remove(args) => change_key(args, Method::DELETE, "").await,
@@ -168,7 +129,7 @@ async fn join_token(args: &JoinTokenArgs) -> Result<()> {
 /// Creates a record with a secret. The secret alone goes to standard output, for scripts; the name
 /// of the record goes to standard error, for people.
 async fn create(client: &AdminClient, path: &str, body: &Value, dry_run: bool) -> Result<()> {
-    let how = ChangeArgs { dry_run, if_version: None };
+    let how = ChangeArgs { dry_run, ..ChangeArgs::default() };
     let answer = client.change(Method::POST, path, Some(body), &how).await?;
     if dry_run {
         return show(client, &answer, &text::diff(&answer));

@@ -6,38 +6,43 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-/// Longest record that is read, in bytes: more than any has.
-const RECORD_BYTES_MAX: u64 = 1 << 20;
+/// Longest file of records that is read, in bytes: more than a cluster's state has.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads the record that `given` is or names: JSON in place, `-` for standard input, or a file. A
-/// setting may be its bare value.
+/// Reads the record that `given` is or names: JSON in place, `-` for standard input, or a file.
 ///
 /// # Errors
 /// Returns an error if the record can't be read or is no JSON.
-pub(super) fn read(resource: &str, given: &str) -> Result<Value> {
-    let is_setting = resource == "settings";
-    let is_json = given.trim_start().starts_with('{');
-    let text = match given {
-        "-" => limited(std::io::stdin().lock()).context("standard input can't be read")?,
-        text if is_json || is_setting => text.to_owned(),
-        path => {
-            let file = std::fs::File::open(Path::new(path)).with_context(|| {
-                format!("can't read {path}: give a file, - for standard input, or JSON")
-            })?;
-            limited(file).with_context(|| format!("can't read {path}"))?
-        }
-    };
-    // Errors do not repeat a record that was given in place: it may be long.
-    let place = if is_json || is_setting && given != "-" { "the record" } else { given };
-    let place = if place == "-" { "standard input" } else { place };
-    match is_setting {
-        true => setting(text.trim()),
-        false => serde_json::from_str(&text).with_context(|| format!("{place} is no JSON")),
+pub(super) fn read(given: &str) -> Result<Value> {
+    if given.trim_start().starts_with('{') {
+        // Errors do not repeat a record that was given in place: it may be long.
+        return serde_json::from_str(given).context("the record is no JSON");
     }
+    let (text, place) = read_text(given)?;
+    serde_json::from_str(&text).with_context(|| format!("{place} is no JSON"))
+}
+
+/// Reads a file, or standard input for `-`. Returns its text and what to call it.
+///
+/// # Errors
+/// Returns an error if it can't be read, or is longer than records are.
+pub(super) fn read_text(given: &str) -> Result<(String, &str)> {
+    if given == "-" {
+        let text = limited(std::io::stdin().lock()).context("standard input can't be read")?;
+        return Ok((text, "standard input"));
+    }
+    let file = std::fs::File::open(Path::new(given)).with_context(|| {
+        format!("can't read {given}: give a file, - for standard input, or JSON")
+    })?;
+    Ok((limited(file).with_context(|| format!("can't read {given}"))?, given))
 }
 
 /// Returns a setting's record, `{"value": "30000"}`, also for the bare value or a number.
-fn setting(text: &str) -> Result<Value> {
+///
+/// # Errors
+/// Returns an error if the text is no value.
+pub(super) fn setting(text: &str) -> Result<Value> {
+    let text = text.trim();
     let given = match serde_json::from_str(text) {
         Ok(Value::Object(record)) => {
             let Some(value) = record.get("value") else {
@@ -78,21 +83,19 @@ mod tests {
         let file = folder.path().join("acme.json");
         std::fs::write(&file, "{\"tokens_per_min\": 600000}\n").unwrap();
         let record = json!({ "tokens_per_min": 600_000 });
-        assert_eq!(read("limits", file.to_str().unwrap()).unwrap(), record);
-        assert_eq!(read("limits", " {\"tokens_per_min\": 600000}").unwrap(), record);
-        let missing = format!("{:#}", read("limits", "acme.jsn").unwrap_err());
+        assert_eq!(read(file.to_str().unwrap()).unwrap(), record);
+        assert_eq!(read(" {\"tokens_per_min\": 600000}").unwrap(), record);
+        let missing = format!("{:#}", read("acme.jsn").unwrap_err());
         assert!(missing.contains("can't read acme.jsn") && missing.contains("- for standard"));
         std::fs::write(&file, "tokens_per_min = 6").unwrap();
-        let wrong = format!("{:#}", read("limits", file.to_str().unwrap()).unwrap_err());
+        let wrong = format!("{:#}", read(file.to_str().unwrap()).unwrap_err());
         assert!(wrong.contains("acme.json is no JSON"), "{wrong}");
-        assert!(
-            format!("{:#}", read("limits", "{").unwrap_err()).contains("the record is no JSON")
-        );
+        assert!(format!("{:#}", read("{").unwrap_err()).contains("the record is no JSON"));
     }
 
     #[test]
     fn a_setting_may_be_its_bare_value() {
-        let of = |text| read("settings", text).map(|record| record["value"].clone());
+        let of = |text| setting(text).map(|record| record["value"].clone());
         for given in ["30000", "\"30000\"", "{\"value\": \"30000\"}", "{\"value\": 30000}"] {
             assert_eq!(of(given).unwrap(), "30000", "{given}");
         }

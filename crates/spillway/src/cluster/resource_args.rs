@@ -1,8 +1,8 @@
 //! Arguments that commands about all kinds of records share.
 
-use anyhow::Result;
-use clap::{Args, Subcommand};
-use serde_json::Value;
+use anyhow::{Result, bail};
+use clap::{Arg, Args, Command, Subcommand};
+use serde_json::{Map, Value};
 
 use super::connect::Connect;
 use super::record;
@@ -16,6 +16,9 @@ pub(crate) struct ChangeArgs {
     /// Changes it only if it has this version.
     #[arg(long)]
     pub(crate) if_version: Option<u64>,
+    /// Writes it only if it does not exist. Set by commands themselves.
+    #[arg(skip)]
+    pub(crate) if_absent: bool,
 }
 
 #[derive(Debug, Args)]
@@ -24,17 +27,17 @@ pub(crate) struct StatusArgs {
     pub(crate) connect: Connect,
 }
 
-/// What can be said about records of one kind. `P` is what writing one needs.
+/// What can be said about records of one kind. `F` are the flags for its fields.
 #[derive(Debug, Args)]
-pub(crate) struct ResourceArgs<P: Args = PutRecord> {
+pub(crate) struct ResourceArgs<F: Args> {
     #[command(flatten)]
     pub(crate) connect: Connect,
     #[command(subcommand)]
-    pub(crate) command: Option<ResourceCommand<P>>,
+    pub(crate) command: Option<ResourceCommand<F>>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum ResourceCommand<P: Args = PutRecord> {
+pub(crate) enum ResourceCommand<F: Args> {
     /// Lists all; the same as no command.
     List,
     /// Shows one.
@@ -42,12 +45,21 @@ pub(crate) enum ResourceCommand<P: Args = PutRecord> {
         /// Its name.
         name: String,
     },
-    /// Writes one as a whole.
+    /// Sets the named fields of one, and leaves the others as they are. Makes it if it is new.
+    Set {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        flags: F,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Writes one as a whole: what is left out gets its default.
     Put {
         /// Its name.
         name: String,
         #[command(flatten)]
-        record: P,
+        record: PutArgs<F>,
         #[command(flatten)]
         change: ChangeArgs,
     },
@@ -60,25 +72,45 @@ pub(crate) enum ResourceCommand<P: Args = PutRecord> {
     },
 }
 
-/// A record to write.
+/// A record to write as a whole, in JSON or in flags.
 #[derive(Debug, Args)]
-pub(crate) struct PutRecord {
-    /// A file with JSON, - for standard input, or JSON; what is left out gets its default. Of a
-    /// setting, its value.
-    record: String,
+pub(crate) struct PutArgs<F: Args> {
+    /// A file with JSON, - for standard input, or JSON; not with the flags below.
+    record: Option<String>,
+    #[command(flatten)]
+    flags: F,
 }
 
-/// Arguments that make a record.
-pub(crate) trait Recorded: Args {
-    /// Makes the record of a `resource`.
+/// Flags for the fields of a record.
+pub(crate) trait Fields: Args {
+    /// Returns the fields that the flags name.
+    fn fields(&self) -> Map<String, Value>;
+}
+
+impl<F: Fields> PutArgs<F> {
+    /// Returns the record.
     ///
     /// # Errors
-    /// Returns an error if the record is missing or can't be read.
-    fn record(&self, resource: &str) -> Result<Value>;
+    /// Returns an error if the record is missing, given twice, or can't be read.
+    pub(crate) fn record(&self) -> Result<Value> {
+        let fields = self.flags.fields();
+        match &self.record {
+            Some(_) if !fields.is_empty() => {
+                bail!("say the record in JSON or in flags, not in both")
+            }
+            Some(given) => record::read(given),
+            None if fields.is_empty() => bail!(
+                "say what it is by {}, or give a file, - for standard input, or JSON",
+                flags_of::<F>()
+            ),
+            None => Ok(Value::Object(fields)),
+        }
+    }
 }
 
-impl Recorded for PutRecord {
-    fn record(&self, resource: &str) -> Result<Value> {
-        record::read(resource, &self.record)
-    }
+/// Returns the flags for the fields of a record, for messages.
+pub(crate) fn flags_of<F: Args>() -> String {
+    let command = F::augment_args(Command::new("record"));
+    let flags = command.get_arguments().filter_map(Arg::get_long);
+    flags.map(|flag| format!("--{flag}")).collect::<Vec<_>>().join(", ")
 }

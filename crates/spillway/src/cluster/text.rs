@@ -76,7 +76,7 @@ fn change(change: &Value) -> Vec<String> {
 }
 
 /// Returns every value in an item, with its path. A list counts as one value.
-fn leaves(item: &Value) -> Vec<(String, String)> {
+pub(super) fn leaves(item: &Value) -> Vec<(String, String)> {
     let Value::Object(members) = item else { return Vec::new() };
     let mut all = Vec::new();
     for (name, member) in members {
@@ -105,7 +105,8 @@ fn value(value: &Value) -> String {
     }
 }
 
-fn absent() -> String {
+/// Returns the text of a value that there is none of.
+pub(super) fn absent() -> String {
     "-".to_owned()
 }
 

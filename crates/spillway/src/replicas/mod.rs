@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{ReplicasArgs, ReplicasCommand};
 use crate::cluster::{self, wait_for};
-use crate::output;
+use crate::{output, screen};
 
 /// Shows the replicas, or carries out an order.
 ///
@@ -29,7 +29,7 @@ async fn answer(args: &ReplicasArgs) -> Result<()> {
             let body = json!({ "limit_s": limit_s, "preemption": preemption });
             order(args, name, "drain", &body).await
         }
-        Some(ReplicasCommand::Resume { name }) => order(args, name, "resume", &json!({})).await,
+        Some(ReplicasCommand::Undrain { name }) => order(args, name, "resume", &json!({})).await,
         Some(ReplicasCommand::Load { name, report }) => order(args, name, "load", report).await,
     }
 }
@@ -39,12 +39,13 @@ async fn order(args: &ReplicasArgs, name: &str, action: &str, body: &Value) -> R
     let done = if args.connect.json {
         json!({ "ok": true, "replica": name, "action": action }).to_string()
     } else {
-        format!("{name}: {action}")
+        // The API's older word for it.
+        format!("{name}: {}", if action == "resume" { "undrained" } else { action })
     };
     Ok(output::line(&done)?)
 }
 
 fn show(members: &Value, as_json: bool) -> Result<()> {
-    let text = if as_json { members.to_string() } else { table::table(members) };
+    let text = if as_json { members.to_string() } else { table::table(members, screen::width()) };
     Ok(output::line(&text)?)
 }

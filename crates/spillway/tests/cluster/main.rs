@@ -4,4 +4,5 @@
 mod backups;
 mod operators;
 mod prompts;
+mod records;
 mod world;

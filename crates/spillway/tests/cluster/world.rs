@@ -11,8 +11,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use spillway_admin::{
-    Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, connection_builder,
-    parse_token_file,
+    Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, Looking, NodeOverview,
+    Overview, RegionOverview, ReplicaTally, connection_builder, parse_token_file,
 };
 use spillway_cluster_state::Fingerprint;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
@@ -54,6 +54,20 @@ impl Explain for Teller {
     }
 }
 
+impl Overview for Teller {
+    fn node(&self) -> Looking<'_> {
+        let replicas = ReplicaTally { known: 1, up: 1, ..ReplicaTally::default() };
+        let (name, region) = ("a".to_owned(), "eu".to_owned());
+        let node = NodeOverview { name, region, replicas, ..NodeOverview::default() };
+        Box::pin(std::future::ready(NodeOverview { is_in_cluster: true, ..node }))
+    }
+
+    fn regions(&self) -> Vec<RegionOverview> {
+        let eu = RegionOverview { region: "eu".to_owned(), ..RegionOverview::default() };
+        vec![RegionOverview { is_own: true, is_heard: true, is_reachable: true, ..eu }]
+    }
+}
+
 /// Cluster of one node, with an admin listener that wants a token.
 pub(crate) struct World {
     certificates: Certificates,
@@ -73,6 +87,7 @@ impl World {
         let config = AdminConfig { tokens, ..AdminConfig::default() };
         let admin =
             Admin::new(Some(Arc::clone(&control_plane)), config).explaining(Arc::new(Teller));
+        let admin = admin.overviewing(Arc::new(Teller));
         let address = runtime.block_on(listen(admin));
         eventually_blocking("a cluster is formed", || {
             !control_plane.published().records().nodes.is_empty()
@@ -86,12 +101,19 @@ impl World {
 
     /// Runs `spillway` with these words, and the listener's address and token.
     pub(crate) fn run(&self, words: &[&str]) -> Output {
-        run(&[
-            words,
-            &["--admin", &format!("http://{}", self.address)],
-            &["--token-file", self.path("token").to_str().unwrap()],
-        ]
-        .concat())
+        self.command(words).output().unwrap()
+    }
+
+    /// Returns `spillway` with these words, and the listener's address and token.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        command(
+            &[
+                words,
+                &["--admin", &format!("http://{}", self.address)],
+                &["--token-file", self.path("token").to_str().unwrap()],
+            ]
+            .concat(),
+        )
     }
 
     /// Runs a command, which must succeed, and returns its standard output.
@@ -121,12 +143,14 @@ impl World {
 }
 
 pub(crate) fn run(words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_spillway"))
-        .env_remove("SPILLWAY_ADMIN")
-        .env_remove("SPILLWAY_TOKEN_FILE")
-        .args(words)
-        .output()
-        .unwrap()
+    command(words).output().unwrap()
+}
+
+/// Returns `spillway` with these words, and no settings of the environment.
+pub(crate) fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_spillway"));
+    command.env_remove("SPILLWAY_ADMIN").env_remove("SPILLWAY_TOKEN_FILE").args(words);
+    command
 }
 
 pub(crate) fn printed(output: &Output) -> String {

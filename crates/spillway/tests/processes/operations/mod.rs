@@ -4,5 +4,6 @@
 mod disaster;
 mod disk;
 mod mistakes;
+mod status;
 mod teardown;
 mod world;

@@ -67,16 +67,18 @@ impl World {
             let nodes = Self::order(at, &["nodes"]);
             let status = Self::order(at, &["status"]);
             let lines = String::from_utf8_lossy(&nodes.stdout).lines().count();
-            lines == count + 1 && String::from_utf8_lossy(&status.stdout).contains("leader n")
+            lines == count + 1
+                && String::from_utf8_lossy(&status.stdout).contains(" leads in term ")
         });
     }
 
     /// Waits until so many nodes vote, as node `at` reports.
     pub(crate) fn has_voters(&self, at: usize, count: usize) {
         self.until("the voters", at, || {
-            let status = Self::text(at, &["status", "--json"]);
-            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
-            let members = status["members"].as_array().unwrap();
+            // Nodes that were stopped make it exit with 1.
+            let status = Self::order(at, &["status", "--json"]);
+            let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+            let members = status["log"]["members"].as_array().unwrap();
             members.iter().filter(|member| member["is_voter"] == true).count() == count
         });
     }

@@ -1,0 +1,300 @@
+//! `spillway apply`: all records of files, written as far as the cluster has them otherwise.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::client::{AdminClient, Refusal, escaped};
+use super::connect::Connect;
+use super::kind::RecordKind;
+use super::record;
+use super::resource_args::ChangeArgs;
+use super::text;
+use crate::output;
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    connect: Connect,
+    /// A file in TOML or JSON, or - for standard input; several times for several.
+    #[arg(long = "file", short, required = true)]
+    files: Vec<String>,
+    /// Shows what would change, and changes nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Records to write, by kind and name.
+#[derive(Debug, Default)]
+pub(super) struct Records(BTreeMap<(RecordKind, String), Wanted>);
+
+/// A record to write.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) record: Value,
+    /// Salt and hash of a key's secret, for a key that the cluster does not have yet.
+    pub(super) secret: Option<Value>,
+}
+
+/// What came of one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Created,
+    Updated,
+    Unchanged,
+}
+
+/// Writes the records of files.
+///
+/// # Errors
+/// Returns an error if a file can't be read, the node can't be reached, or it refuses a record. Those
+/// before are written then.
+pub(super) async fn run(args: &ApplyArgs) -> Result<()> {
+    let mut records = Records::default();
+    for file in &args.files {
+        let (text, place) = record::read_text(file)?;
+        records.read(&text, place)?;
+    }
+    let client = AdminClient::new(&args.connect)?;
+    write(&client, &records, args.dry_run).await
+}
+
+impl Records {
+    /// Adds a record.
+    pub(super) fn add(&mut self, kind: RecordKind, name: impl Into<String>, record: Value) {
+        self.0.insert((kind, name.into()), Wanted { record, secret: None });
+    }
+
+    /// Adds a key with the salt and hash of its secret.
+    pub(super) fn add_key(&mut self, id: impl Into<String>, record: Value, secret: Value) {
+        let wanted = Wanted { record, secret: Some(secret) };
+        self.0.insert((RecordKind::Keys, id.into()), wanted);
+    }
+
+    /// Returns the record of that kind and name.
+    #[cfg(test)]
+    pub(super) fn get(&self, kind: RecordKind, name: &str) -> Option<&Wanted> {
+        self.0.get(&(kind, name.to_owned()))
+    }
+
+    /// Returns the number of records.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Adds the records of a text in TOML or JSON.
+    fn read(&mut self, text: &str, place: &str) -> Result<()> {
+        let is_json = text.trim_start().starts_with('{');
+        let all: Map<String, Value> = if is_json {
+            serde_json::from_str(text).with_context(|| format!("{place} is no JSON"))?
+        } else {
+            toml::from_str(text).with_context(|| format!("{place} is no TOML"))?
+        };
+        for (kind_name, items) in all {
+            let Some(kind) = RecordKind::of(&kind_name) else {
+                let kinds = "settings, regions, tenants, keys, models, splits, routes, limits";
+                bail!("{place}: {kind_name} is no kind of record: the kinds are {kinds}");
+            };
+            let Value::Object(items) = items else {
+                bail!("{place}: {kind_name} has to hold names with their records");
+            };
+            for (name, item) in items {
+                let item = match item {
+                    // A setting may be its bare value.
+                    Value::Object(_) => item,
+                    value if kind == RecordKind::Settings => record::setting(
+                        &value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+                    )?,
+                    _ => bail!("{place}: {kind_name}.{name} is no record"),
+                };
+                if self.0.contains_key(&(kind, name.clone())) {
+                    bail!("{place}: {kind_name}.{name} is said twice");
+                }
+                self.add(kind, name, item);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes records, and prints a line for each that is new or changes.
+///
+/// # Errors
+/// Returns an error if the node can't be reached, or refuses a record.
+pub(super) async fn write(client: &AdminClient, records: &Records, dry_run: bool) -> Result<()> {
+    let mut done = Vec::new();
+    let mut waiting: Vec<(&(RecordKind, String), &Wanted)> = records.0.iter().collect();
+    // A record may refer to one that comes later, so those that are refused are tried once more as
+    // long as others go through.
+    while !waiting.is_empty() {
+        let mut refused = Vec::new();
+        let count = waiting.len();
+        let mut last = None;
+        for ((kind, name), wanted) in std::mem::take(&mut waiting) {
+            match write_one(client, (*kind, name), wanted, dry_run).await? {
+                Ok((outcome, changes)) => {
+                    tell(client, (*kind, name), outcome, &changes)?;
+                    done.push((*kind, name.clone(), outcome));
+                }
+                // Only the records before it, which a dry run does not write, would let it in.
+                Err(refusal) if dry_run && refusal.code == "unknown_reference" => {
+                    tell(client, (*kind, name), Outcome::Created, &preview(wanted))?;
+                    done.push((*kind, name.clone(), Outcome::Created));
+                }
+                Err(refusal) => {
+                    refused.push((*kind, name, wanted));
+                    last = last.or(Some(refusal));
+                }
+            }
+        }
+        if let (Some(refusal), true) = (last, refused.len() == count) {
+            let (kind, name, _) = &refused[0];
+            bail!("{} {name}: {}", kind.name(), refusal.text);
+        }
+        let again = |(kind, name, _): &(RecordKind, &String, &Wanted)| {
+            records.0.get_key_value(&(*kind, (*name).clone()))
+        };
+        waiting = refused.iter().filter_map(again).collect();
+    }
+    sum_up(client, &done, dry_run)
+}
+
+/// Writes one record, if the cluster has it otherwise. Returns the changes as a dry run shows them.
+async fn write_one(
+    client: &AdminClient,
+    (kind, name): (RecordKind, &str),
+    wanted: &Wanted,
+    dry_run: bool,
+) -> Result<std::result::Result<(Outcome, Value), Refusal>> {
+    let path = format!("/v1/{}/{}", kind.name(), escaped(name));
+    let known = client.optional(&path).await?;
+    let item = known.map(|answer| answer["item"].clone()).unwrap_or_default();
+    let is_new = item.is_null();
+    let (method, path, body) = match (&wanted.secret, is_new) {
+        (Some(secret), true) => {
+            let body = json!({ "key": name, "record": wanted.record, "secret": secret });
+            (Method::POST, "/v1/keys".to_owned(), body)
+        }
+        _ => (Method::PUT, path, wanted.record.clone()),
+    };
+    let if_version = item["version"].as_u64();
+    let how = ChangeArgs { dry_run: true, if_version, if_absent: false };
+    let tried = client.try_change(method.clone(), &path, Some(&body), &how).await?;
+    let changes = match tried {
+        Ok(answer) => answer["changes"].clone(),
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    if changes.as_array().is_none_or(Vec::is_empty) {
+        return Ok(Ok((Outcome::Unchanged, changes)));
+    }
+    if !dry_run {
+        let how = ChangeArgs { dry_run: false, ..how };
+        if let Err(refusal) = client.try_change(method, &path, Some(&body), &how).await? {
+            return Ok(Err(refusal));
+        }
+    }
+    Ok(Ok((if is_new { Outcome::Created } else { Outcome::Updated }, changes)))
+}
+
+/// Returns the changes of a dry run for a record that only comes after others.
+fn preview(wanted: &Wanted) -> Value {
+    json!([{ "before": null, "after": { "record": wanted.record } }])
+}
+
+fn tell(
+    client: &AdminClient,
+    (kind, name): (RecordKind, &str),
+    outcome: Outcome,
+    changes: &Value,
+) -> Result<()> {
+    if client.as_json || outcome == Outcome::Unchanged {
+        return Ok(());
+    }
+    let mut changes = changes.clone();
+    for change in changes.as_array_mut().into_iter().flatten() {
+        if change["resource"].is_null() {
+            change["resource"] = kind.name().into();
+            change["key"] = name.into();
+        }
+    }
+    Ok(output::line(&text::diff(&json!({ "changes": changes })))?)
+}
+
+fn sum_up(
+    client: &AdminClient,
+    done: &[(RecordKind, String, Outcome)],
+    dry_run: bool,
+) -> Result<()> {
+    let count = |wanted: Outcome| done.iter().filter(|(_, _, outcome)| *outcome == wanted).count();
+    let (created, updated) = (count(Outcome::Created), count(Outcome::Updated));
+    let unchanged = count(Outcome::Unchanged);
+    if client.as_json {
+        let records = done.iter().map(|(kind, name, outcome)| {
+            let outcome = match outcome {
+                Outcome::Created => "created",
+                Outcome::Updated => "updated",
+                Outcome::Unchanged => "unchanged",
+            };
+            json!({ "kind": kind.name(), "name": name, "outcome": outcome })
+        });
+        let records: Vec<Value> = records.collect();
+        let answer = json!({
+            "ok": true, "dry_run": dry_run, "created": created, "updated": updated,
+            "unchanged": unchanged, "records": records,
+        });
+        return Ok(output::line(&answer.to_string())?);
+    }
+    let verb = if dry_run { "would be " } else { "" };
+    let text = format!("{created} {verb}created, {updated} {verb}updated, {unchanged} unchanged");
+    Ok(output::line(&text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Records> {
+        let mut records = Records::default();
+        records.read(text, "file")?;
+        Ok(records)
+    }
+
+    #[test]
+    fn a_file_names_kinds_and_records_in_toml_or_json() {
+        let toml = "[limits.\"tenant:acme\"]\ntokens_per_min = 6\n[tenants.acme]\n[settings]\n\
+                    \"voters.dead_after_ms\" = 30000\n";
+        let json = "{\"limits\": {\"tenant:acme\": {\"tokens_per_min\": 6}}, \"tenants\": {\"acme\": \
+                    {}}, \"settings\": {\"voters.dead_after_ms\": {\"value\": 30000}}}";
+        for text in [toml, json] {
+            let records = read(text).unwrap();
+            let limit = records.get(RecordKind::Limits, "tenant:acme").unwrap();
+            assert_eq!(limit.record, json!({ "tokens_per_min": 6 }));
+            let kinds: Vec<RecordKind> = records.0.keys().map(|(kind, _)| *kind).collect();
+            assert_eq!(kinds, [RecordKind::Settings, RecordKind::Tenants, RecordKind::Limits]);
+        }
+        let setting = read(toml).unwrap();
+        let setting = setting.get(RecordKind::Settings, "voters.dead_after_ms").unwrap();
+        assert_eq!(setting.record, json!({ "value": "30000" }));
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_by_name() {
+        for (text, fault) in [
+            ("[limit.global]\n", "file: limit is no kind of record"),
+            ("[tenants]\nacme = 1\n", "tenants.acme is no record"),
+            ("tenants = 1\n", "has to hold names"),
+            ("{", "file is no JSON"),
+            ("=", "file is no TOML"),
+        ] {
+            let error = format!("{:#}", read(text).unwrap_err());
+            assert!(error.contains(fault), "{text}: {error}");
+        }
+        let mut records = read("[tenants.acme]\n").unwrap();
+        let twice = records.read("[tenants.acme]\n", "other").unwrap_err().to_string();
+        assert!(twice.contains("other: tenants.acme is said twice"), "{twice}");
+    }
+}

@@ -1,0 +1,89 @@
+//! `spillway edit`: a record in the operator's editor.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::calls::show_change;
+use super::client::{AdminClient, escaped};
+use super::connect::Connect;
+use super::kind::RecordKind;
+use super::resource_args::ChangeArgs;
+use crate::output;
+
+#[derive(Debug, Args)]
+pub(crate) struct EditArgs {
+    #[command(flatten)]
+    connect: Connect,
+    /// The kind of record.
+    #[arg(value_enum)]
+    kind: RecordKind,
+    /// Its name.
+    name: String,
+    /// Shows what would change, and changes nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Opens a record in an editor, and writes what was made of it.
+///
+/// # Errors
+/// Returns an error if the node can't be reached or refuses, or the editor fails. What was written
+/// in the editor is kept then.
+pub(super) async fn run(args: &EditArgs) -> Result<()> {
+    let client = AdminClient::new(&args.connect)?;
+    let path = format!("/v1/{}/{}", args.kind.name(), escaped(&args.name));
+    let known = client.optional(&path).await?;
+    let item = known.map(|answer| answer["item"].clone()).unwrap_or_default();
+    let before = if item.is_null() { json!({}) } else { item["record"].clone() };
+    let text = format!("{}\n", serde_json::to_string_pretty(&before)?);
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join(format!("{}.json", args.kind.name()));
+    std::fs::write(&file, text)?;
+    open(&file)?;
+    let written = write(&client, (&path, &item, &before), &file, args.dry_run).await;
+    if written.is_err() {
+        let kept = folder.keep().join(format!("{}.json", args.kind.name()));
+        output::note(&format!("what you wrote is in {}", kept.display()));
+    }
+    written
+}
+
+async fn write(
+    client: &AdminClient,
+    (path, item, before): (&str, &Value, &Value),
+    file: &Path,
+    dry_run: bool,
+) -> Result<()> {
+    let after = std::fs::read_to_string(file)?;
+    let after: Value = serde_json::from_str(&after).context("it is no JSON any more")?;
+    if after == *before {
+        return Ok(output::line("nothing to change")?);
+    }
+    // What somebody else changed meanwhile is not overwritten.
+    let if_version = item["version"].as_u64();
+    let how = ChangeArgs { dry_run, if_version, if_absent: item.is_null() };
+    let answer = client.change(Method::PUT, path, Some(&after), &how).await?;
+    show_change(client, &answer, dry_run)
+}
+
+/// Opens a file in the editor, and waits for its end.
+fn open(file: &Path) -> Result<()> {
+    let named = |variable| std::env::var(variable).ok().filter(|editor| !editor.is_empty());
+    let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".to_owned());
+    // Editors are named with their options, so a shell takes them apart.
+    let script = format!("{editor} \"$1\"");
+    let status = Command::new("sh")
+        .args(["-c", &script, "spillway edit"])
+        .arg(file)
+        .status()
+        .with_context(|| format!("can't start the editor {editor}"))?;
+    if !status.success() {
+        bail!("the editor {editor} failed ({status}): nothing was changed");
+    }
+    Ok(())
+}

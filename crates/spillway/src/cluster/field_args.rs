@@ -1,0 +1,336 @@
+//! Flags for the fields of records.
+
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+use spillway_types::Percent;
+
+use super::resource_args::Fields;
+
+/// Word that empties a field.
+const NONE: &str = "none";
+
+/// Flags of a limit.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct LimitFields {
+    /// Requests a second, or `none`.
+    #[arg(long, value_name = "COUNT", value_parser = count, conflicts_with = "requests_per_min")]
+    requests_per_s: Option<Value>,
+    /// Requests a minute, or `none`.
+    #[arg(long, value_name = "COUNT", value_parser = count)]
+    requests_per_min: Option<Value>,
+    /// Tokens a minute, or `none`.
+    #[arg(long, value_name = "COUNT", value_parser = count)]
+    tokens_per_min: Option<Value>,
+    /// Requests at a time, or `none`.
+    #[arg(long, value_name = "COUNT", value_parser = count)]
+    concurrency: Option<Value>,
+    /// The part that a region has for itself, in percent; several times for several.
+    #[arg(long = "floor", value_name = "REGION=PERCENT", value_parser = floor)]
+    floors_percent: Vec<(String, Percent)>,
+}
+
+/// Flags of a tenant.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TenantFields {
+    /// What people call it.
+    #[arg(long, value_parser = text)]
+    title: Option<Value>,
+    /// Whether all its keys are refused.
+    #[arg(long, value_parser = truth, value_name = "true|false")]
+    suspended: Option<Value>,
+    /// Regions that may serve it, with commas; `none` for all.
+    #[arg(long, value_parser = list)]
+    regions: Option<Value>,
+    /// Countries whose regions may serve it, as DE,FR; `none` for all.
+    #[arg(long, value_parser = list)]
+    countries: Option<Value>,
+}
+
+/// Flags of a region.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct RegionFields {
+    /// Its country, as DE; `none` for unknown.
+    #[arg(long, value_parser = text)]
+    country: Option<Value>,
+    /// Share of spilled requests that it takes, in percent of the usual.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    weight_percent: Option<Value>,
+    /// What serving there costs more, in milliseconds of time to first token.
+    #[arg(long, value_name = "MS", value_parser = count)]
+    price_ms: Option<Value>,
+}
+
+/// Flags of a model's name.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ModelFields {
+    /// The model that it stands for, or `none`.
+    #[arg(long, value_name = "MODEL", value_parser = text_or_null)]
+    alias_of: Option<Value>,
+    /// Models to try instead, in this order, with commas; or `none`.
+    #[arg(long, value_name = "MODELS", value_parser = list)]
+    fallbacks: Option<Value>,
+}
+
+/// Flags of a route.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct RouteFields {
+    /// The path below which it serves everything, or `none`.
+    #[arg(long, value_name = "PATH", value_parser = text_or_null)]
+    path_prefix: Option<Value>,
+    /// Models that it serves, with commas; `none` for all.
+    #[arg(long, value_parser = list)]
+    models: Option<Value>,
+    /// The pool of its replicas; `none` for all.
+    #[arg(long, value_parser = text)]
+    pool: Option<Value>,
+    /// The policy that chooses a replica; `none` for the default.
+    #[arg(long, value_parser = text)]
+    policy: Option<Value>,
+    /// Regions that may serve it, with commas; `none` for all.
+    #[arg(long, value_parser = list)]
+    regions: Option<Value>,
+    /// Countries whose regions may serve it, as DE,FR; `none` for all.
+    #[arg(long, value_parser = list)]
+    countries: Option<Value>,
+}
+
+/// Flags of a split.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SplitFields {
+    /// An arm and its share in percent, as new=big-2:10; several times for several. Together they
+    /// make 100, and replace those there are.
+    #[arg(long = "arm", value_name = "NAME=MODEL:PERCENT", value_parser = arm)]
+    arms: Vec<Value>,
+}
+
+/// Flags of a key of the cluster.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct KeyFields {
+    /// What it is good for: client, read, operate or admin.
+    #[arg(long, value_parser = text)]
+    role: Option<Value>,
+    /// Whose requests they are.
+    #[arg(long, value_parser = text_or_null)]
+    tenant: Option<Value>,
+    /// Models that it may ask for, with commas; `none` for all.
+    #[arg(long, value_parser = list)]
+    models: Option<Value>,
+    /// Regions that may serve it, with commas; `none` for all.
+    #[arg(long, value_parser = list)]
+    regions: Option<Value>,
+    /// Class of its requests: 0 is served first.
+    #[arg(long, value_parser = count)]
+    priority: Option<Value>,
+}
+
+/// Flags of a node.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct NodeFields {
+    /// Whether it may vote.
+    #[arg(long, value_enum)]
+    role: Option<VoteRole>,
+    /// Whether operators' orders may come from it.
+    #[arg(long, value_enum)]
+    pub(crate) operators: Option<Permission>,
+}
+
+/// Whether a node may vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum VoteRole {
+    /// It may: the rule chooses.
+    Any,
+    /// It never votes.
+    Learner,
+}
+
+/// Permission that a node has or has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Permission {
+    /// It is.
+    Allow,
+    /// It is not.
+    Deny,
+}
+
+impl Fields for LimitFields {
+    fn fields(&self) -> Map<String, Value> {
+        let mut fields = named([
+            ("requests_per_s", &self.requests_per_s),
+            ("requests_per_min", &self.requests_per_min),
+            ("tokens_per_min", &self.tokens_per_min),
+            ("concurrency", &self.concurrency),
+        ]);
+        // Requests are counted over one time, so one of the two takes the other's place.
+        for (given, other) in
+            [("requests_per_s", "requests_per_min"), ("requests_per_min", "requests_per_s")]
+        {
+            if fields.get(given).is_some_and(Value::is_u64) {
+                fields.insert(other.to_owned(), Value::Null);
+            }
+        }
+        if !self.floors_percent.is_empty() {
+            let floors = self.floors_percent.iter();
+            let floors: Map<String, Value> =
+                floors.map(|(region, share)| (region.clone(), json!(share))).collect();
+            fields.insert("floors_percent".to_owned(), floors.into());
+        }
+        fields
+    }
+}
+
+impl Fields for TenantFields {
+    fn fields(&self) -> Map<String, Value> {
+        named([
+            ("title", &self.title),
+            ("is_suspended", &self.suspended),
+            ("regions", &self.regions),
+            ("countries", &self.countries),
+        ])
+    }
+}
+
+impl Fields for RegionFields {
+    fn fields(&self) -> Map<String, Value> {
+        named([
+            ("country", &self.country),
+            ("weight_percent", &self.weight_percent),
+            ("price_ms", &self.price_ms),
+        ])
+    }
+}
+
+impl Fields for ModelFields {
+    fn fields(&self) -> Map<String, Value> {
+        named([("alias_of", &self.alias_of), ("fallbacks", &self.fallbacks)])
+    }
+}
+
+impl Fields for RouteFields {
+    fn fields(&self) -> Map<String, Value> {
+        named([
+            ("path_prefix", &self.path_prefix),
+            ("models", &self.models),
+            ("pool", &self.pool),
+            ("policy", &self.policy),
+            ("regions", &self.regions),
+            ("countries", &self.countries),
+        ])
+    }
+}
+
+impl Fields for SplitFields {
+    fn fields(&self) -> Map<String, Value> {
+        let arms = Some(Value::from(self.arms.clone())).filter(|_| !self.arms.is_empty());
+        named([("arms", &arms)])
+    }
+}
+
+impl Fields for KeyFields {
+    fn fields(&self) -> Map<String, Value> {
+        named([
+            ("role", &self.role),
+            ("tenant", &self.tenant),
+            ("models", &self.models),
+            ("regions", &self.regions),
+            ("priority", &self.priority),
+        ])
+    }
+}
+
+impl Fields for NodeFields {
+    fn fields(&self) -> Map<String, Value> {
+        let role = self.role.map(|role| match role {
+            VoteRole::Any => "any".into(),
+            VoteRole::Learner => "learner".into(),
+        });
+        named([("role", &role)])
+    }
+}
+
+fn named<const COUNT: usize>(fields: [(&str, &Option<Value>); COUNT]) -> Map<String, Value> {
+    let given = fields.into_iter().filter_map(|(name, value)| Some((name, value.clone()?)));
+    given.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn count(text: &str) -> Result<Value, String> {
+    match text {
+        NONE => Ok(Value::Null),
+        text => text.parse::<u64>().map(Value::from).map_err(|error| error.to_string()),
+    }
+}
+
+fn percent(text: &str) -> Result<Value, String> {
+    let share: Percent = text.parse().map_err(|error| format!("{error}"))?;
+    Ok(json!(share))
+}
+
+fn truth(text: &str) -> Result<Value, String> {
+    text.parse::<bool>().map(Value::from).map_err(|_| "say true or false".to_owned())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a parser of clap returns a result")]
+fn text(text: &str) -> Result<Value, String> {
+    Ok(if text == NONE { "".into() } else { text.into() })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a parser of clap returns a result")]
+fn text_or_null(text: &str) -> Result<Value, String> {
+    Ok(if text == NONE { Value::Null } else { text.into() })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a parser of clap returns a result")]
+fn list(text: &str) -> Result<Value, String> {
+    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+    Ok(if text == NONE { json!([]) } else { items.collect::<Vec<_>>().into() })
+}
+
+fn floor(text: &str) -> Result<(String, Percent), String> {
+    let (region, share) = text.split_once('=').ok_or("write REGION=PERCENT")?;
+    let share = share.parse().map_err(|error| format!("{share:?}: {error}"))?;
+    Ok((region.to_owned(), share))
+}
+
+fn arm(text: &str) -> Result<Value, String> {
+    let form = "write NAME=MODEL:PERCENT";
+    let (name, rest) = text.split_once('=').ok_or(form)?;
+    // Models' names have colons, too.
+    let (model, share) = rest.rsplit_once(':').ok_or(form)?;
+    Ok(json!({ "name": name, "model": model, "weight_percent": percent(share)? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_say_what_json_says() {
+        let flags = LimitFields {
+            requests_per_min: Some(json!(60)),
+            tokens_per_min: count("none").ok(),
+            floors_percent: vec![floor("eu=20").unwrap(), floor("us=12.5%").unwrap()],
+            ..LimitFields::default()
+        };
+        let record = json!({
+            "requests_per_min": 60, "requests_per_s": null, "tokens_per_min": null,
+            "floors_percent": { "eu": 20, "us": 12.5 },
+        });
+        assert_eq!(Value::Object(flags.fields()), record);
+        assert!(LimitFields::default().fields().is_empty());
+        assert!(floor("eu").is_err() && floor("eu=many").is_err() && count("-1").is_err());
+    }
+
+    #[test]
+    fn lists_have_commas_and_none_is_the_empty_one() {
+        assert_eq!(list("DE, FR,").unwrap(), json!(["DE", "FR"]));
+        assert_eq!(list("none").unwrap(), json!([]));
+        assert_eq!(text("none").unwrap(), "");
+        assert_eq!(text_or_null("none").unwrap(), Value::Null);
+    }
+
+    #[test]
+    fn an_arm_is_a_name_a_model_and_a_share() {
+        let expected = json!({ "name": "new", "model": "qwen:7b", "weight_percent": 12.5 });
+        assert_eq!(arm("new=qwen:7b:12.5").unwrap(), expected);
+        assert!(arm("new").is_err() && arm("new=big").is_err() && arm("new=big:many").is_err());
+    }
+}

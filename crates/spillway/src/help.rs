@@ -1,0 +1,239 @@
+//! Help in groups, completions, manual pages and the page of all commands.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result};
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
+
+use crate::cli::{Cli, CompletionsArgs, ManArgs};
+use crate::groups::GROUPS;
+use crate::{output, screen};
+
+/// Characters before what a command does.
+const INDENT: usize = 20;
+/// Characters of a line of help that goes to no terminal.
+const PLAIN_WIDTH: usize = 100;
+/// The heading of the page of all commands, and what holds for all of them.
+const PAGE: &str = "# Commands\n\n\
+    Every command of `spillway` with its arguments and options. The page is made from the command \
+    line itself:\n`spillway reference`. `spillway COMMAND --help` says the same with examples, and \
+    `spillway completions` and\n`spillway man` make it known to shells and to `man`.\n\n\
+    | exit code | meaning |\n|--:|---|\n\
+    | 0 | done; of `status` and `health`: all is well |\n\
+    | 1 | failed, or refused by a node; of `status` and `health`: not well |\n\
+    | 2 | wrong usage: an unknown command, option or value |\n\
+    | 64 | the config is wrong, or a file that it names; another try does not help |\n\n\
+    With `--json` the result goes to standard output as JSON, also where the exit code is not 0. Notes \
+    and errors go to\nstandard error.\n";
+
+/// Reads the command line. Ends the process for wrong usage, help and version.
+pub(crate) fn parse() -> Cli {
+    let matches = command().get_matches();
+    // Both come from the same definitions.
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Returns the command line, with the commands in groups.
+pub(crate) fn command() -> Command {
+    let command = Cli::command();
+    let width = match screen::width() {
+        usize::MAX => PLAIN_WIDTH,
+        width => width,
+    };
+    let groups = groups(&command, width);
+    command.help_template(format!(
+        "{{about}}\n\nUsage: spillway [OPTIONS] COMMAND\n\n{groups}\nOptions:\n{{options}}\n\n\
+         {{after-help}}\n"
+    ))
+}
+
+/// Formats the groups with their commands.
+fn groups(command: &Command, width: usize) -> String {
+    let mut text = String::new();
+    for (group, names) in GROUPS {
+        text.push_str(&format!("{group}:\n"));
+        for name in *names {
+            let about = match *name {
+                // Made by clap, when it parses.
+                "help" => "Shows help for a command.".to_owned(),
+                name => about(command.find_subcommand(name)),
+            };
+            text.push_str(&entry(name, &about, width));
+        }
+        text.push('\n');
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+fn about(command: Option<&Command>) -> String {
+    let about = command.and_then(Command::get_about);
+    about.map(ToString::to_string).unwrap_or_default()
+}
+
+/// Formats one command: its name, and behind it in lines of that width what it does.
+fn entry(name: &str, about: &str, width: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in about.split_whitespace() {
+        let line = lines.last().map(String::len).unwrap_or_default();
+        if line > 0 && INDENT + line + 1 + word.len() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    let begin = format!("  {name}");
+    let mut text = format!("{begin:<INDENT$}{}\n", lines[0]);
+    for line in &lines[1..] {
+        text.push_str(&format!("{:INDENT$}{line}\n", ""));
+    }
+    text
+}
+
+/// Prints completions for a shell.
+///
+/// # Errors
+/// Returns an error if standard output is closed.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "spillway", &mut text);
+    Ok(output::line(String::from_utf8_lossy(&text).trim_end())?)
+}
+
+/// Writes a manual page for each command into a folder.
+///
+/// # Errors
+/// Returns an error if a page can't be written.
+pub(crate) fn man(args: &ManArgs) -> Result<()> {
+    let folder = &args.folder;
+    clap_mangen::generate_to(Cli::command(), folder)
+        .with_context(|| format!("manual pages can't be written into {}", folder.display()))?;
+    Ok(output::line(&format!("manual pages are in {}", folder.display()))?)
+}
+
+/// Prints the page of all commands.
+///
+/// # Errors
+/// Returns an error if standard output is closed.
+pub(crate) fn reference() -> Result<()> {
+    Ok(output::line(page().trim_end())?)
+}
+
+/// Returns the page of all commands.
+pub(crate) fn page() -> String {
+    let mut command = Cli::command();
+    // Fills in names and global options.
+    command.build();
+    let mut text = PAGE.to_owned();
+    for (group, names) in GROUPS {
+        let known = names.iter().filter_map(|name| command.find_subcommand(name));
+        let known: Vec<&Command> = known.filter(|command| command.get_name() != "help").collect();
+        // A write to a string never fails.
+        let _: std::fmt::Result = write!(text, "\n## {group}\n");
+        known.into_iter().for_each(|command| section(&mut text, command, "spillway"));
+    }
+    text
+}
+
+fn section(text: &mut String, command: &Command, parent: &str) {
+    let name = format!("{parent} {}", command.get_name());
+    let shown = |arg: &&Arg| !arg.is_hide_set() && !is_everywhere(arg);
+    let arguments: Vec<&Arg> = command.get_arguments().filter(shown).collect();
+    let about = about(Some(command));
+    let _: std::fmt::Result = write!(text, "\n### `{name}`\n\n{about}\n");
+    if !arguments.is_empty() {
+        text.push_str("\n| argument | meaning |\n|---|---|\n");
+        for argument in arguments {
+            let _: std::fmt::Result =
+                writeln!(text, "| {} | {} |", spelling(argument), meaning(argument));
+        }
+    }
+    for subcommand in command.get_subcommands() {
+        if !subcommand.is_hide_set() && subcommand.get_name() != "help" {
+            section(text, subcommand, &name);
+        }
+    }
+}
+
+/// Returns true for options that every command has.
+fn is_everywhere(argument: &Arg) -> bool {
+    matches!(argument.get_id().as_str(), "help" | "version" | "log" | "log_json")
+}
+
+fn spelling(argument: &Arg) -> String {
+    let value = argument.get_value_names().and_then(<[_]>::first).map(ToString::to_string);
+    let takes_value = argument.get_action().takes_values();
+    let value = value.filter(|_| takes_value);
+    match (argument.get_long(), argument.get_short(), value) {
+        (Some(long), Some(short), Some(value)) => format!("`--{long}`, `-{short} {value}`"),
+        (Some(long), None, Some(value)) => format!("`--{long} {value}`"),
+        (Some(long), _, None) => format!("`--{long}`"),
+        (None, _, Some(value)) => format!("`{value}`"),
+        (None, _, None) => format!("`{}`", argument.get_id()),
+    }
+}
+
+fn meaning(argument: &Arg) -> String {
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let mut text = help.trim_end_matches('.').replace('|', "\\|").replace('\n', " ");
+    let defaults = argument.get_default_values().iter().filter_map(|value| value.to_str());
+    let defaults: Vec<&str> = defaults.collect();
+    let takes_value = argument.get_action().takes_values();
+    if takes_value && !defaults.is_empty() {
+        text.push_str(&format!("; default `{}`", defaults.join(", ")));
+    }
+    let values = argument.get_possible_values();
+    if takes_value && !values.is_empty() {
+        let names: Vec<String> = values.iter().map(|it| format!("`{}`", it.get_name())).collect();
+        text.push_str(&format!("; one of {}", names.join(", ")));
+    }
+    if let Some(variable) = argument.get_env().and_then(|name| name.to_str()) {
+        text.push_str(&format!("; also by `{variable}`"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let command = Cli::command();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let mut known: Vec<&str> = command
+            .get_subcommands()
+            .filter(|command| !command.is_hide_set())
+            .map(Command::get_name)
+            .chain(["help"])
+            .collect();
+        grouped.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(grouped, known);
+    }
+
+    #[test]
+    fn the_page_of_commands_is_what_the_command_line_says() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli-reference.md");
+        let written = std::fs::read_to_string(file).unwrap_or_default();
+        let remedy = "run: cargo run -- reference > docs/cli-reference.md";
+        assert!(written.trim_end() == page().trim_end(), "{remedy}");
+    }
+
+    #[test]
+    fn a_long_sentence_wraps_behind_the_name() {
+        let text = entry("run", "Runs a gateway node until it is told to stop.", 50);
+        assert_eq!(
+            text,
+            "  run               Runs a gateway node until it\n                    is told to stop.\n"
+        );
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+}
