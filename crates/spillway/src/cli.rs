@@ -83,7 +83,7 @@ pub(crate) enum CliCommand {
     #[command(after_help = "Example: spillway man /usr/local/share/man/man1")]
     Man(ManArgs),
     /// Prints a page in Markdown that lists all commands with their options.
-    #[command(after_help = "Example: spillway reference > cli-reference.md")]
+    #[command(after_help = "Example: spillway reference > commands.md")]
     Reference,
     #[command(flatten)]
     Cluster(ClusterCommand),

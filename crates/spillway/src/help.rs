@@ -217,9 +217,9 @@ mod tests {
 
     #[test]
     fn the_page_of_commands_is_what_the_command_line_says() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli-reference.md");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/commands.md");
         let written = std::fs::read_to_string(file).unwrap_or_default();
-        let remedy = "run: cargo run -- reference > docs/cli-reference.md";
+        let remedy = "run: cargo run -- reference > docs/reference/commands.md";
         assert!(written.trim_end() == page().trim_end(), "{remedy}");
     }
 

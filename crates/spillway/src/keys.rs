@@ -8,17 +8,32 @@ use serde_json::json;
 use spillway_cluster_state::{KeyId, KeyText, SECRET_BYTES};
 use spillway_config::Config;
 
-use crate::cli::KeysMakeArgs;
+use crate::cli::{KeysCommand, KeysMakeArgs};
+use crate::cluster::{self, ClusterKeysCommand};
 use crate::output;
 
 /// Random bytes of a generated id. Ids must differ, and are no secret.
 const ID_BYTES: usize = 5;
 
+/// Carries a command about keys out.
+///
+/// # Errors
+/// Returns the error of the command.
+pub(crate) fn run(command: &KeysCommand) -> Result<()> {
+    match command {
+        KeysCommand::Make(args) => make(args),
+        KeysCommand::Cluster(ClusterKeysCommand::Create(args)) if args.offline => {
+            make(&args.into())
+        }
+        KeysCommand::Cluster(command) => cluster::keys(command),
+    }
+}
+
 /// Makes a key, and prints it with the config block for nodes.
 ///
 /// # Errors
 /// Returns an error if the config would refuse the key, or the system has no random numbers.
-pub(crate) fn make(args: &KeysMakeArgs) -> Result<()> {
+fn make(args: &KeysMakeArgs) -> Result<()> {
     let id = match &args.id {
         Some(id) => id.clone(),
         None => hexadecimal(&random::<ID_BYTES>()?),
@@ -85,7 +100,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, CliCommand, KeysCommand};
+    use crate::cli::{Cli, CliCommand};
 
     fn args(words: &[&str]) -> KeysMakeArgs {
         let words = [&["spillway", "keys", "make", "--tenant", "acme"], words].concat();

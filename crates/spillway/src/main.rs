@@ -24,8 +24,7 @@ mod service;
 
 use std::process::ExitCode;
 
-use cli::{CliCommand, ConfigCommand, KeysCommand};
-use cluster::ClusterKeysCommand;
+use cli::{Cli, CliCommand, ConfigCommand};
 use spillway_config::ConfigErrors;
 use spillway_node::StartError;
 use spillway_telemetry::logs;
@@ -55,7 +54,7 @@ fn main() -> ExitCode {
         CliCommand::Geo(args) => geo::run(&args),
         CliCommand::Explain(args) => cluster::explain(&args),
         CliCommand::Certs { command } => certs::run(&command),
-        CliCommand::Keys { command } => run_keys(command),
+        CliCommand::Keys { command } => keys::run(&command),
         CliCommand::Config { command: ConfigCommand::Check(args) } => check::check(&args),
         CliCommand::Config { command: ConfigCommand::Schema } => check::schema(),
         CliCommand::Config { command: ConfigCommand::Reference } => check::reference(),
@@ -94,14 +93,4 @@ fn install_log(cli: &Cli) -> anyhow::Result<()> {
 fn is_of_config(error: &anyhow::Error) -> bool {
     let is_geo = |error: &StartError| matches!(error, StartError::Geo(_));
     error.is::<ConfigErrors>() || error.downcast_ref().is_some_and(is_geo)
-}
-
-fn run_keys(command: KeysCommand) -> anyhow::Result<()> {
-    match command {
-        KeysCommand::Make(args) => keys::make(&args),
-        KeysCommand::Cluster(ClusterKeysCommand::Create(args)) if args.offline => {
-            keys::make(&(&args).into())
-        }
-        KeysCommand::Cluster(command) => cluster::keys(&command),
-    }
 }
