@@ -155,7 +155,7 @@ fn stages(length: Duration) -> [DemoStage; 3] {
             "Each node now sends a request where its first token comes soonest, the way included. \
              {us} hands over what would have waited longer than the way takes."
         ),
-        ..first.clone()
+        ..first
     };
     let third = DemoStage {
         number: 3,
@@ -168,7 +168,7 @@ fn stages(length: Duration) -> [DemoStage; 3] {
         loads: LOADS_OUTAGE,
         seed: SEED_OUTAGE,
         loss: Some((LOST, length / 3)),
-        ..first.clone()
+        ..first
     };
     [first, second, third]
 }
