@@ -279,7 +279,7 @@ const PURE: [&str; 13] = [
 const IMPURE: [&str; 6] = ["tokio", "mio", "quinn", "hyper", "h2", "openraft"];
 
 /// Page with the same table for people.
-const ARCHITECTURE: &str = "docs/explanation/architecture.md";
+const ARCHITECTURE: &str = "docs/architecture.md";
 
 /// Page that names the pure crates.
 const CONTRIBUTING: &str = "CONTRIBUTING.md";
