@@ -81,7 +81,8 @@ def copy_of(screen):
         row = []
         for x in range(screen.columns):
             cell = screen.buffer[y][x]
-            style = (COLOURS.get(cell.fg, cell.fg if len(cell.fg) == 6 else PLAIN), cell.bold, cell.reverse)
+            name = cell.fg.removeprefix("bright")
+            style = (COLOURS.get(name, name if len(name) == 6 else PLAIN), cell.bold, cell.reverse)
             if row and row[-1][1:] == style:
                 row[-1] = (row[-1][0] + cell.data, *style)
             else:

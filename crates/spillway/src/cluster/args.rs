@@ -200,7 +200,7 @@ pub(crate) struct CreateKeyArgs {
     /// What it is called; drawn if it is left out.
     #[arg(long, alias = "id")]
     pub(crate) name: Option<String>,
-    /// Asks no node, and prints a [[key]] block for config files.
+    /// Asks no node, and prints a `[[key]]` block for config files.
     #[arg(long, conflicts_with = "dry_run", requires = "tenant")]
     pub(crate) offline: bool,
     /// When it ends, e.g. 2027-01-31T00:00:00Z.
