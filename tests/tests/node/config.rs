@@ -18,9 +18,10 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
 /// Returns the one error that a text with one fault is answered with.
 pub(crate) fn sole(errors: ConfigErrors) -> ConfigError {
     let is_error = |found: &&ConfigError| found.severity == Severity::Error;
-    let found: Vec<ConfigError> = errors.iter().filter(is_error).cloned().collect();
-    let [error] = &found[..] else { panic!("one fault is told once:\n{errors}") };
-    error.clone()
+    let mut found = errors.iter().filter(is_error).cloned();
+    let first = found.next().expect("an error");
+    assert_eq!(found.next(), None, "one fault is told once:\n{errors}");
+    first
 }
 
 /// The text with a listener and a replica before it is wrong at `line` (counted from its own first
