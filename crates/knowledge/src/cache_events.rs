@@ -3,20 +3,18 @@
 use std::collections::BTreeMap;
 
 use spillway_prefix::FineIndex;
+use spillway_prefix::kv::{KvMirror, KvState, Sender, Told};
 use spillway_replicas::KvNews;
 use spillway_types::{BlockHashes, Holder, ReplicaName};
 use spillway_upstream::learning::Replied;
 
 use super::address_book::{AddressBook, KnownAddress};
-use super::kv::{KvMirror, KvState, Sender, Told};
+
 use super::published::KvFigures;
 
 /// Largest number of engine blocks that are mirrored for all replicas together: about 150 MB. The
 /// replica that exceeds it is mirrored anew, from nothing.
 const ENGINE_BLOCKS_MAX: usize = 1 << 20;
-/// Factor of a replica's cache while its events tell what is evicted. The rest of the model is there
-/// for what events do not explain, and must not evict for an error in the size of a block.
-const LIVE_ROOM: f64 = 1.25;
 
 /// Mirrors of the replicas whose KV events are read.
 #[derive(Debug, Default)]
@@ -51,7 +49,7 @@ impl CacheEvents {
 
     /// Returns the factor of the cache of a replica in the index.
     pub(super) fn room(&self, name: &ReplicaName) -> f64 {
-        if self.is_live(name) { LIVE_ROOM } else { 1.0 }
+        self.mirrors.get(name).map_or(1.0, KvMirror::room)
     }
 
     /// Notes a prompt that a node of this region sent to a replica.

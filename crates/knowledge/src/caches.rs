@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use spillway_prefix::kv::{Sender, Told};
 use spillway_prefix::{FineIndex, HeatConfig, HeatTracker, HotDelta, IndexStats, RegionBlocks};
 use spillway_pulse::{Sharing, SharingCounters, SiblingNews};
 use spillway_replicas::{CacheReport, KvNews};
@@ -16,7 +17,7 @@ use super::cache_events::{CacheEvents, told};
 use super::cache_pages::{Expected, Pages};
 use super::cache_watch::PrefixCacheCounts;
 use super::forwards::Forwards;
-use super::kv::{Followers, Sender, Told};
+use super::kv_followers::Followers;
 use super::published::KvFigures;
 
 /// Least number of this node's prompt tokens with which a replica's counters are compared: fewer

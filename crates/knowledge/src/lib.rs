@@ -15,7 +15,7 @@ mod epoch;
 mod forwards;
 mod handle;
 mod hot;
-mod kv;
+mod kv_followers;
 mod published;
 mod saved;
 mod speeds;

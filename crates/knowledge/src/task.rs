@@ -24,7 +24,7 @@ use super::context::KnowledgeContext;
 use super::epoch::prompt_key;
 use super::handle::{Inbox, KnowledgeEvent, KnowledgeHandle};
 use super::hot::Proposer;
-use super::kv::Followers;
+use super::kv_followers::Followers;
 use super::published::KnowledgeFigures;
 use super::saved;
 use super::speeds::Speeds;

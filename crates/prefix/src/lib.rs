@@ -4,13 +4,14 @@
 //! prompt up to the end of its block. The same key, scope and bytes give the same hashes on every
 //! machine, however the bytes were cut into pieces on arrival; see [`PrefixStream`]. [`FineIndex`]
 //! knows which replicas of this region hold which blocks, [`HotTrie`] which regions hold the most
-//! requested blocks.
+//! requested blocks. [`kv`] has the index follow what engines say of their caches.
 
 mod config;
 mod descend;
 mod hasher;
 mod hot;
 mod index;
+pub mod kv;
 mod request_key;
 mod scope;
 mod stream;

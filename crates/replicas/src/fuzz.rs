@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use hickory_resolver::proto::op::Message;
 use serde_json::json;
+use spillway_types::KvEvent;
 use tokio::time::Instant;
 
 use crate::check::status_in;
 use crate::discovery::fuzz::endpoints;
 use crate::identity::{EnginePage, read_index, read_page};
 use crate::kv_events::{read_batch, read_messages};
-use crate::{Expectation, KvEvent, Mapping, ServerKind};
+use crate::{Expectation, Mapping, ServerKind};
 
 /// Fuzz target: the name of the folder of its inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));

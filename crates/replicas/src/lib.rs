@@ -29,7 +29,7 @@ pub use file_watch::FileWatch;
 pub use http::{HttpProtocol, RequestError, TlsTarget};
 pub use identity::{Engine, IdentityCheck};
 pub use kind::{MetricsPage, ServerKind, UnknownKindError};
-pub use kv_events::{KvEvent, KvNews, KvSource, StoredBlocks, follow_kv_events};
+pub use kv_events::{KvNews, KvSource, follow_kv_events};
 pub use monitor::{Monitor, Monitors, Reconciled};
 pub use scrape::{CacheReport, Combine, FieldMapping, Mapping, Scrape, Selector, SelectorError};
 pub use target::ReplicaTarget;

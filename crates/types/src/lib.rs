@@ -12,6 +12,7 @@ mod hex_id;
 mod holder;
 mod ids;
 mod inquiry;
+mod kv_event;
 mod load_report;
 mod model_load;
 mod models_page;
@@ -39,6 +40,7 @@ pub use ids::{
     RouteName, TenantName,
 };
 pub use inquiry::Inquiry;
+pub use kv_event::{KvEvent, StoredBlocks};
 pub use load_report::LoadReport;
 pub use model_load::{ModelLoad, ShedState};
 pub use models_page::{ModelsPage, ServedModel};

@@ -1,43 +1,15 @@
-//! Ids of requests in the KV events of engines.
+//! Header that gives requests an id in the KV events of engines.
 
 use http::{HeaderName, HeaderValue};
+use spillway_prefix::kv::kv_session_id;
 use spillway_types::BlockHashes;
 
 /// Header that vLLM takes the id of a request's KV events from.
 pub const KV_SESSION: HeaderName = HeaderName::from_static("x-session-id");
 
-/// Text in front of the id, so that ids of clients are no ids of this project.
-const PREFIX: &str = "sw-";
-
-/// Returns the id of a request with these blocks: it is made of the last one, which stands for the
-/// whole chain. So all nodes that know the prompt know its events, whichever of them sent it. `None`
-/// for a prompt without a full block.
+/// Returns the id of a request with these blocks as a header; `None` for a prompt without a full
+/// block.
 #[must_use]
 pub fn kv_session(chain: &BlockHashes) -> Option<HeaderValue> {
-    let end = chain.as_slice().last()?;
-    HeaderValue::try_from(format!("{PREFIX}{end:016x}")).ok()
-}
-
-/// Returns the last block of the chain that an id was made of; `None` for ids of others.
-#[must_use]
-pub fn chain_end_of(session: &str) -> Option<u64> {
-    let digits = session.strip_prefix(PREFIX).filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_id_leads_back_to_the_chain_and_those_of_clients_to_none() {
-        for end in [0, 7, u64::MAX] {
-            let id = kv_session(&BlockHashes::new(vec![1, end])).unwrap();
-            assert_eq!(chain_end_of(id.to_str().unwrap()), Some(end));
-        }
-        assert_eq!(kv_session(&BlockHashes::default()), None);
-        for other in ["", "sw-", "sw-1", "0000000000000001", "sw-000000000000000g"] {
-            assert_eq!(chain_end_of(other), None, "{other}");
-        }
-    }
+    HeaderValue::try_from(kv_session_id(chain.as_slice())?).ok()
 }

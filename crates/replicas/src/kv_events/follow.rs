@@ -3,11 +3,11 @@
 use std::io;
 use std::time::Duration;
 
-use spillway_types::ReplicaName;
+use spillway_types::{KvEvent, ReplicaName};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-use super::wire::{KvEvent, read_batch};
+use super::wire::read_batch;
 use super::zmtp::{Message, Subscription};
 use crate::http::connect_tcp;
 use crate::pause::{Backoff, rng};

@@ -10,6 +10,5 @@ mod zmtp;
 pub use follow::{KvNews, KvSource, follow_kv_events};
 #[cfg(any(test, fuzzing))]
 pub(crate) use wire::read_batch;
-pub use wire::{KvEvent, StoredBlocks};
 #[cfg(any(test, fuzzing))]
 pub(crate) use zmtp::read_messages;

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use spillway_prefix::FineIndex;
-use spillway_replicas::{KvEvent, StoredBlocks};
-use spillway_types::{BlockHashes, Holder};
-use spillway_upstream::kv_session::chain_end_of;
+use spillway_types::{BlockHashes, Holder, KvEvent, StoredBlocks};
 
 use super::engine_blocks::{Chain, EngineBlocks};
 use super::prompts::{Prompts, Sender, SentPrompt, Told};
+use super::session::chain_end_of;
 use super::token_map::TokenMap;
+use crate::FineIndex;
 
 /// Number of requests in a row without an event of theirs, from which on the events are not
 /// believed.
@@ -17,12 +16,15 @@ const SILENT_MAX: u32 = 8;
 /// Number of a prompt's tokens that were not cached, from which on an engine must have stored a
 /// block: the largest blocks have 256.
 const NEW_TOKENS_MIN: u64 = 512;
+/// Factor of a replica's cache while its events tell what is evicted. The rest of the model is there
+/// for what events do not explain, and must not evict for an error in the size of a block.
+const LIVE_ROOM: f64 = 1.25;
 /// Weight of one reply in the usual tokens per byte of a replica.
 const RATE_WEIGHT: f64 = 0.1;
 
 /// Standing of a replica's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum KvState {
+pub enum KvState {
     // Unproven => (Live | Stale)
     /// No event of a request of this region was seen since the events began.
     #[default]
@@ -48,7 +50,7 @@ enum Due {
 /// engine evicts. With them, blocks of prompts go from the index when the engine says so. Those
 /// that no engine block is known to carry stay with the assumption.
 #[derive(Debug)]
-pub(crate) struct KvMirror {
+pub struct KvMirror {
     block_bytes: f64,
     state: KvState,
     engine: EngineBlocks,
@@ -62,7 +64,7 @@ pub(crate) struct KvMirror {
 
 impl KvMirror {
     /// Creates the mirror of an engine of which nothing is known, for blocks of so many bytes.
-    pub(crate) fn new(block_bytes: usize) -> Self {
+    pub fn new(block_bytes: usize) -> Self {
         Self {
             block_bytes: block_bytes as f64,
             state: KvState::default(),
@@ -75,34 +77,46 @@ impl KvMirror {
     }
 
     /// Returns the standing of the events.
-    pub(crate) fn state(&self) -> KvState {
+    pub fn state(&self) -> KvState {
         self.state
     }
 
+    /// Returns true if the events tell what the engine evicts.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.state == KvState::Live
+    }
+
+    /// Returns the factor of the replica's cache in the index.
+    #[must_use]
+    pub fn room(&self) -> f64 {
+        if self.is_live() { LIVE_ROOM } else { 1.0 }
+    }
+
     /// Returns the number of engine blocks that are known.
-    pub(crate) fn blocks(&self) -> usize {
+    pub fn blocks(&self) -> usize {
         self.engine.len()
     }
 
     /// Returns true if the events say that the engine has this block of a prompt.
-    pub(crate) fn carries(&self, block: u64) -> bool {
+    pub fn carries(&self, block: u64) -> bool {
         self.state == KvState::Live && self.engine.carries(block)
     }
 
     /// Notes a prompt that was sent to the replica.
-    pub(crate) fn sent(&mut self, chain: &BlockHashes, sender: Sender, now_ms: u64) {
+    pub fn sent(&mut self, chain: &BlockHashes, sender: Sender, now_ms: u64) {
         self.prompts.sent(chain, sender, now_ms);
     }
 
     /// Notes that a prompt was not read.
-    pub(crate) fn unread(&mut self, chain: &[u64]) {
+    pub fn unread(&mut self, chain: &[u64]) {
         if let Some(tail) = chain.last() {
             self.prompts.take(*tail);
         }
     }
 
     /// Notes the end of a reply to `chain`, and ties what was stored for it so far.
-    pub(crate) fn replied(
+    pub fn replied(
         &mut self,
         (index, holder): (&mut FineIndex, Holder),
         chain: &[u64],
@@ -122,7 +136,7 @@ impl KvMirror {
     }
 
     /// Takes in an event.
-    pub(crate) fn note(
+    pub fn note(
         &mut self,
         (index, holder): (&mut FineIndex, Holder),
         event: &KvEvent,
@@ -145,7 +159,7 @@ impl KvMirror {
     }
 
     /// Forgets all that events told, because some were missed.
-    pub(crate) fn miss(&mut self) {
+    pub fn miss(&mut self) {
         self.engine = EngineBlocks::default();
         self.group = None;
         self.silent = 0;
@@ -155,11 +169,7 @@ impl KvMirror {
     /// Ties the prompts of which no more events are expected. Returns true if the events are found
     /// to tell nothing of requests, for the first time.
     #[must_use]
-    pub(crate) fn settle(
-        &mut self,
-        (index, holder): (&mut FineIndex, Holder),
-        now_ms: u64,
-    ) -> bool {
+    pub fn settle(&mut self, (index, holder): (&mut FineIndex, Holder), now_ms: u64) -> bool {
         for prompt in self.prompts.paused(now_ms) {
             self.tie((index, holder), &prompt, Due::Some);
         }

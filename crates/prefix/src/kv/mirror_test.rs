@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use spillway_prefix::{IndexConfig, IndexReader, Matches};
-use spillway_upstream::kv_session::kv_session;
 
 use super::*;
+use crate::kv::kv_session_id;
+use crate::{IndexConfig, IndexReader, Matches};
 
 /// Bytes of a block of a prompt, tokens of an engine block, bytes of a token: four engine blocks
 /// carry a block of a prompt.
@@ -43,12 +43,11 @@ impl Scene {
 
     /// Tells engine blocks that were stored for a prompt.
     fn store(&mut self, chain: &[u64], parent: Option<u64>, hashes: impl IntoIterator<Item = u64>) {
-        let session = kv_session(&BlockHashes::new(chain.to_vec())).unwrap();
         self.note(&KvEvent::Stored(StoredBlocks {
             hashes: hashes.into_iter().collect(),
             parent,
             block_tokens: BLOCK_TOKENS,
-            session: Some(session.to_str().unwrap().to_owned()),
+            session: kv_session_id(chain),
             group: None,
         }));
     }

@@ -4,14 +4,14 @@
 //! carries an id made of its prompt's last block, and the engine repeats the id in the events of
 //! the blocks that it stores. So the engine's chain of blocks belongs to a chain of the index, and
 //! the number of the prompt's tokens says which tokens are which bytes. `engine_blocks` keeps both
-//! chains and their ties, `mirror` decides for one replica, `followers` does the I/O.
+//! chains and their ties, `mirror` decides for one replica.
 
 mod engine_blocks;
-mod followers;
 mod mirror;
 mod prompts;
+mod session;
 mod token_map;
 
-pub(super) use followers::Followers;
-pub(super) use mirror::{KvMirror, KvState};
-pub(super) use prompts::{Sender, Told};
+pub use mirror::{KvMirror, KvState};
+pub use prompts::{Sender, Told};
+pub use session::{chain_end_of, kv_session_id};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spillway_replicas::StoredBlocks;
+use spillway_types::StoredBlocks;
 
 use super::token_map::TokenMap;
 

@@ -16,19 +16,19 @@ const QUIET_MS: u64 = 60_000;
 
 /// Numbers of a reply that has ended, or was given up.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub struct Told {
     /// Blocks of the reply behind those of the prompt; empty if they are not known.
-    pub(crate) written: Vec<u64>,
+    pub written: Vec<u64>,
     /// Size of the prompt in bytes; 0 if it is not known.
-    pub(crate) prompt_bytes: u32,
+    pub prompt_bytes: u32,
     /// Tokens of the prompt; `None` if the reply did not say.
-    pub(crate) prompt_tokens: Option<u64>,
+    pub prompt_tokens: Option<u64>,
     /// Tokens of the prompt found in the cache; `None` if the reply did not say.
-    pub(crate) cached_tokens: Option<u64>,
+    pub cached_tokens: Option<u64>,
     /// Tokens of the reply.
-    pub(crate) output_tokens: u64,
+    pub output_tokens: u64,
     /// True if the reply is whole, so that events of all its blocks are due.
-    pub(crate) is_whole: bool,
+    pub is_whole: bool,
 }
 
 /// Time after the last event of another node's prompt after which it is tied as far as events go,
@@ -37,7 +37,7 @@ const PAUSE_MS: u64 = 1_000;
 
 /// Node that sent a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sender {
+pub enum Sender {
     /// This node, which will read the reply.
     Own,
     /// Another node of the region, which may not tell of the end.
