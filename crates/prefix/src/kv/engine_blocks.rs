@@ -34,6 +34,8 @@ struct EngineBlock {
     /// Tokens of the block. For one that is known as a parent alone: of all up to its end, or
     /// `None` as long as that is not known.
     tokens: Option<u32>,
+    /// Position in tokens at its end; `None` as long as that is not known.
+    end: Option<u64>,
     /// Number of times that the engine has it: two requests can compute the same block at a time.
     copies: u32,
 }
@@ -62,16 +64,22 @@ impl EngineBlocks {
     pub(super) fn store(&mut self, stored: &StoredBlocks, counts_copies: bool) {
         let mut parent = stored.parent;
         if let Some(parent) = parent {
-            let unseen = EngineBlock { parent: None, tokens: None, copies: 1 };
+            let unseen = EngineBlock { parent: None, tokens: None, end: None, copies: 1 };
             self.blocks.entry(parent).or_insert(unseen);
         }
+        let before = |blocks: &BTreeMap<u64, EngineBlock>, parent: Option<u64>| match parent {
+            Some(parent) => blocks.get(&parent)?.end,
+            None => Some(0),
+        };
+        let mut end = before(&self.blocks, parent);
         for hash in &stored.hashes {
             let tokens = Some(stored.block_tokens);
+            end = end.map(|end| end + u64::from(stored.block_tokens));
             match self.blocks.get_mut(hash) {
                 Some(known) if counts_copies => known.copies = known.copies.saturating_add(1),
                 Some(_) => {}
                 None => {
-                    self.blocks.insert(*hash, EngineBlock { parent, tokens, copies: 1 });
+                    self.blocks.insert(*hash, EngineBlock { parent, tokens, end, copies: 1 });
                 }
             }
             parent = Some(*hash);
@@ -111,7 +119,7 @@ impl EngineBlocks {
         let last = last.and_then(|block| self.carried.get(block)).map(|it| it.engine_block);
         let leaf = chain.leaf.or(last).ok_or(known)?;
         let end_tokens = chain.end_tokens.filter(|_| chain.leaf.is_some());
-        let path = self.path(leaf, end_tokens).ok_or(known)?;
+        let path = self.path(leaf, last, end_tokens).ok_or(known)?;
         let end = path.last().map_or(0.0, |(_, end)| *end as f64);
         let mut carriers = path.iter().peekable();
         let mut tail_left = if chain.leaf.is_some() { 0 } else { TAIL_MAX };
@@ -135,6 +143,16 @@ impl EngineBlocks {
         Ok(chain.blocks.len())
     }
 
+    /// Returns the first of some engine blocks that is the last full one of so many tokens.
+    pub(super) fn leaf_at(&mut self, leaves: &[u64], tokens: u64) -> Option<u64> {
+        leaves.iter().copied().find(|leaf| {
+            let known = self.blocks.get(leaf);
+            let size = known.and_then(|block| block.tokens).map_or(1, u64::from).max(1);
+            let path = self.path(*leaf, Some(*leaf), None);
+            path.is_some_and(|path| path.last().map(|(_, end)| *end) == Some(tokens / size * size))
+        })
+    }
+
     /// Returns true if an engine block carries this block of a prompt.
     pub(super) fn carries(&self, block: u64) -> bool {
         self.carried.contains_key(&block)
@@ -145,9 +163,35 @@ impl EngineBlocks {
         self.blocks.len()
     }
 
-    /// Returns the engine blocks up to `leaf`, each with its end in tokens, and learns the position of
-    /// a first one that is known as a parent alone. `None` if that position is not known.
-    fn path(&mut self, leaf: u64, end_tokens: Option<u64>) -> Option<Vec<(u64, u64)>> {
+    /// Returns the engine blocks up to `leaf`, each with its end in tokens; those before `from` may be
+    /// left out. `None` if these positions are not known.
+    fn path(
+        &mut self,
+        leaf: u64,
+        from: Option<u64>,
+        end_tokens: Option<u64>,
+    ) -> Option<Vec<(u64, u64)>> {
+        // With the end of a block those of all before it are known.
+        if self.blocks.get(&leaf)?.end.is_none() {
+            self.learn_ends(leaf, end_tokens)?;
+        }
+        let mut path = Vec::new();
+        let mut next = Some(leaf);
+        while let Some(hash) = next {
+            let block = self.blocks.get(&hash)?;
+            path.push((hash, block.end?));
+            next = block.parent.filter(|_| from != Some(hash));
+            if path.len() > PATH_MAX {
+                return None;
+            }
+        }
+        path.reverse();
+        Some(path)
+    }
+
+    /// Learns the ends of the engine blocks up to `leaf`, and with `end_tokens` the position of a first
+    /// one that is known as a parent alone. `None` if they can't be known.
+    fn learn_ends(&mut self, leaf: u64, end_tokens: Option<u64>) -> Option<()> {
         let mut path = Vec::new();
         let mut next = Some(leaf);
         while let Some(hash) = next {
@@ -168,11 +212,11 @@ impl EngineBlocks {
             self.blocks.get_mut(first)?.tokens = *tokens;
         }
         let mut end = 0;
-        let ends = path.into_iter().map(|(hash, tokens)| {
+        for (hash, tokens) in path {
             end += u64::from(tokens.unwrap_or(0));
-            (hash, end)
-        });
-        Some(ends.collect())
+            self.blocks.get_mut(&hash)?.end = Some(end);
+        }
+        Some(())
     }
 
     fn carry(&mut self, block: u64, engine_block: u64, before: Option<u64>) {

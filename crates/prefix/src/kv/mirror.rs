@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use spillway_types::{BlockHashes, Holder, KvEvent, StoredBlocks};
 
 use super::engine_blocks::{Chain, EngineBlocks};
-use super::prompts::{Prompts, Sender, SentPrompt, Told};
+use super::prompts::{Prompts, QuietPrompt, Sender, SentPrompt, Told};
 use super::session::chain_end_of;
 use super::token_map::TokenMap;
 use crate::FineIndex;
@@ -43,6 +43,10 @@ enum Due {
     Some,
     All,
 }
+
+/// Newest engine block of a request that can't be told from those of others with its prompt.
+#[derive(Debug)]
+struct AmbiguousLeaf;
 
 /// Mirror of one engine's cache.
 ///
@@ -111,7 +115,7 @@ impl KvMirror {
     /// Notes that a prompt was not read.
     pub fn unread(&mut self, chain: &[u64]) {
         if let Some(tail) = chain.last() {
-            self.prompts.take(*tail);
+            self.prompts.unread(*tail);
         }
     }
 
@@ -128,11 +132,9 @@ impl KvMirror {
             *rate += RATE_WEIGHT * (map.prompt_rate() - *rate);
         }
         let Some(tail) = chain.last() else { return };
-        let Some(prompt) = self.prompts.news(*tail, now_ms) else { return };
-        prompt.told = Some(told);
-        let prompt = prompt.clone();
+        let Some(prompt) = self.prompts.ended(*tail, &told, now_ms).cloned() else { return };
         // More may have been stored than was told so far, so that its end is not known.
-        self.tie((index, holder), &prompt, Due::Some);
+        self.tie((index, holder), &prompt, Some(&told), Due::Some);
     }
 
     /// Takes in an event.
@@ -171,11 +173,11 @@ impl KvMirror {
     #[must_use]
     pub fn settle(&mut self, (index, holder): (&mut FineIndex, Holder), now_ms: u64) -> bool {
         for prompt in self.prompts.paused(now_ms) {
-            self.tie((index, holder), &prompt, Due::Some);
+            self.tie((index, holder), &prompt, None, Due::Some);
         }
-        for prompt in self.prompts.take_quiet(now_ms) {
-            self.count_silence(&prompt);
-            self.tie((index, holder), &prompt, Due::All);
+        for QuietPrompt { prompt, told } in self.prompts.take_quiet(now_ms) {
+            self.count_silence(&prompt, told.as_ref());
+            self.tie((index, holder), &prompt, told.as_ref(), Due::All);
         }
         let is_stale = self.silent >= SILENT_MAX && self.state != KvState::Stale;
         if is_stale {
@@ -191,7 +193,8 @@ impl KvMirror {
         }
         let tail = stored.session.as_deref().and_then(chain_end_of);
         let known = tail.zip(stored.hashes.last());
-        let is_known = known.is_some_and(|(tail, leaf)| self.prompts.stored(tail, *leaf, now_ms));
+        let is_known = known
+            .is_some_and(|(tail, leaf)| self.prompts.stored(tail, (stored.parent, *leaf), now_ms));
         // What other clients have the engine report again is no further copy.
         self.engine.store(stored, is_known);
         if is_known {
@@ -205,39 +208,47 @@ impl KvMirror {
     }
 
     /// Counts a request whose events are missing.
-    fn count_silence(&mut self, prompt: &SentPrompt) {
-        let Some(told) = prompt.told.as_ref().filter(|told| told.is_whole) else { return };
+    fn count_silence(&mut self, prompt: &SentPrompt, told: Option<&Told>) {
+        let Some(told) = told.filter(|told| told.is_whole) else { return };
         let tokens = told.prompt_tokens.unwrap_or(0);
         let is_due = tokens.saturating_sub(told.cached_tokens.unwrap_or(tokens)) >= NEW_TOKENS_MIN;
-        if is_due && prompt.leaf.is_none() {
+        if is_due && prompt.leaves.is_empty() {
             self.silent += 1;
         }
     }
 
     /// Ties a prompt with its reply to the engine blocks that carry it, and has the index hold what is
     /// carried. Once all events are in, it holds nothing else of the prompt.
-    fn tie(&mut self, (index, holder): (&mut FineIndex, Holder), prompt: &SentPrompt, due: Due) {
+    fn tie(
+        &mut self,
+        (index, holder): (&mut FineIndex, Holder),
+        prompt: &SentPrompt,
+        told: Option<&Told>,
+        due: Due,
+    ) {
         if self.state != KvState::Live {
             return;
         }
         let chain = prompt.chain.as_slice();
-        let written = prompt.told.iter().flat_map(|told| &told.written);
+        let written = told.iter().flat_map(|told| &told.written);
         let whole: Vec<u64> = chain.iter().chain(written).copied().collect();
-        // The last block of the reply is full, and half a block more is the best guess.
-        let whole_bytes = (whole.len() as f64 + 0.5) * self.block_bytes;
-        let by_reply = prompt.told.as_ref().and_then(|told| {
-            TokenMap::of(told, (whole_bytes - f64::from(told.prompt_bytes)).max(0.0))
-        });
-        let Some(map) = by_reply.or_else(|| self.rate.map(TokenMap::usual)) else { return };
-        let told = prompt.told.as_ref().filter(|told| told.is_whole && due == Due::All);
+        let whole_told = told.filter(|told| told.is_whole && due == Due::All);
         // The last token of a reply is not computed.
-        let end_tokens = told.and_then(|told| told.prompt_tokens?.checked_add(told.output_tokens));
+        let end_tokens = whole_told
+            .and_then(|told| told.prompt_tokens?.checked_add(told.output_tokens))
+            .map(|tokens| tokens.saturating_sub(1));
+        let Ok(leaf) = self.leaf_of(prompt, told, end_tokens) else {
+            // Another request with the prompt stored them, or this one: it is assumed that they are
+            // there, as without events.
+            return index.extend(holder, &whole, chain.len());
+        };
+        let Some(map) = self.token_map(told, whole.len()) else { return };
         let tied = self.engine.tie(Chain {
             blocks: &whole,
             block_bytes: self.block_bytes,
             map,
-            leaf: prompt.leaf,
-            end_tokens: end_tokens.map(|tokens| tokens.saturating_sub(1)),
+            leaf,
+            end_tokens: end_tokens.filter(|_| prompt.requests == 1),
         });
         let (Ok(held) | Err(held)) = tied;
         if held > 0 {
@@ -249,15 +260,52 @@ impl KvMirror {
         }
     }
 
+    /// Returns the newest engine block of one of a prompt's requests; `None` if nothing was stored. An
+    /// error if it can't be told from those of other requests with the prompt.
+    fn leaf_of(
+        &mut self,
+        prompt: &SentPrompt,
+        told: Option<&Told>,
+        end_tokens: Option<u64>,
+    ) -> Result<Option<u64>, AmbiguousLeaf> {
+        let newest = prompt.leaves.last().copied();
+        // All of them have the prompt, and nothing else is asked for.
+        if prompt.requests == 1 || told.is_none_or(|told| told.written.is_empty()) {
+            return Ok(newest);
+        }
+        let end_tokens = end_tokens.ok_or(AmbiguousLeaf)?;
+        let leaf = self.engine.leaf_at(&prompt.leaves, end_tokens).ok_or(AmbiguousLeaf)?;
+        if let Some(tail) = prompt.chain.as_slice().last() {
+            self.prompts.forget_leaf(*tail, leaf);
+        }
+        Ok(Some(leaf))
+    }
+
+    /// Returns where the tokens of a prompt with its reply are, which have so many blocks together;
+    /// `None` if nothing is known of that.
+    fn token_map(&self, told: Option<&Told>, blocks: usize) -> Option<TokenMap> {
+        // The last block of the reply is full, and half a block more is the best guess.
+        let whole_bytes = (blocks as f64 + 0.5) * self.block_bytes;
+        let by_reply = told.and_then(|told| {
+            TokenMap::of(told, (whole_bytes - f64::from(told.prompt_bytes)).max(0.0))
+        });
+        by_reply.or_else(|| self.rate.map(TokenMap::usual))
+    }
+
     /// Has the index forget blocks, and what prompts under way have put behind them.
     fn forget(&self, (index, holder): (&mut FineIndex, Holder), gone: Vec<u64>) {
         if self.state != KvState::Live || gone.is_empty() {
             return;
         }
         let set: BTreeSet<u64> = gone.iter().copied().collect();
+        // Engines evict with every step, and hardly ever what a prompt under way has: most blocks are
+        // told from those that are gone by six bits.
+        let bit = |block: u64| 1_u64 << (block % 64);
+        let bits = gone.iter().fold(0, |bits, block| bits | bit(*block));
+        let is_gone = |block: &u64| bits & bit(*block) != 0 && set.contains(block);
         for prompt in self.prompts.iter() {
             let chain = prompt.chain.as_slice();
-            if let Some(at) = chain.iter().position(|block| set.contains(block)) {
+            if let Some(at) = chain.iter().position(is_gone) {
                 let behind: Vec<u64> = chain[at..].iter().rev().copied().collect();
                 index.forget_blocks(holder, &behind);
             }

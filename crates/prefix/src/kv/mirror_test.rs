@@ -251,6 +251,50 @@ fn requests_without_events_end_the_belief_in_them_once() {
 }
 
 #[test]
+fn replies_of_requests_with_the_same_prompt_are_each_told_by_their_own_events() {
+    let mut scene = Scene::new();
+    let chain = [1, 2];
+    // Prompts that differ in less than a block have the same chain, and so the same id.
+    scene.send(&chain);
+    scene.send(&chain);
+    scene.store(&chain, None, 100..108);
+    scene.store(&chain, Some(107), 200..204);
+    scene.store(&chain, Some(107), 300..304);
+    scene.store(&chain, Some(203), 204..208);
+    scene.reply_with(&chain, &[3, 4], 0);
+    assert_eq!(scene.held(&[1, 2, 3, 4]), 4, "assumed until its last events are in");
+    scene.settle();
+    scene.store(&chain, Some(303), 304..308);
+    scene.store(&chain, Some(307), 308..312);
+    scene.reply_with(&chain, &[5, 6, 7], 0);
+    scene.settle();
+    assert_eq!((scene.held(&[1, 2, 3, 4]), scene.held(&[1, 2, 5, 6, 7])), (4, 5));
+    // What carries the end of one reply is not the other's.
+    scene.remove((308..312).rev());
+    assert_eq!((scene.held(&[1, 2, 3, 4]), scene.held(&[1, 2, 5, 6, 7])), (4, 4));
+    scene.remove((200..208).rev());
+    assert_eq!((scene.held(&[1, 2, 3, 4]), scene.held(&[1, 2, 5, 6, 7])), (2, 4));
+}
+
+#[test]
+fn a_prompt_stays_known_while_one_of_its_requests_is_under_way() {
+    let mut scene = Scene::new();
+    let chain = [1, 2];
+    scene.send(&chain);
+    scene.send(&chain);
+    scene.store(&chain, None, 100..108);
+    scene.reply(&chain, 0);
+    scene.settle();
+    scene.settle();
+    scene.store(&chain, Some(107), 108..112);
+    scene.reply_with(&chain, &[3], 0);
+    scene.settle();
+    assert_eq!(scene.held(&[1, 2, 3]), 3);
+    scene.remove([111, 110]);
+    assert_eq!(scene.held(&[1, 2, 3]), 2, "events of the second reply are tied to it");
+}
+
+#[test]
 fn all_is_gone_when_the_engine_says_so() {
     let mut scene = Scene::new();
     scene.send(&[1, 2]);

@@ -8,6 +8,8 @@ use spillway_types::BlockHashes;
 const PROMPTS_MAX: usize = 4_096;
 /// Largest number of blocks of all of them: 64 MiB of prompts.
 const BLOCKS_MAX: usize = 1 << 18;
+/// Largest number of ways in which requests with one prompt go on that are kept.
+const LEAVES_MAX: usize = 16;
 /// Time after the end of a reply in which its last events arrive, in ms.
 const SETTLE_MS: u64 = 250;
 /// Time after which a prompt without news is settled, in ms: another node sent it, and does not tell
@@ -44,18 +46,48 @@ pub enum Sender {
     Other,
 }
 
-/// Prompt that was sent.
+/// Prompt that was sent, in one request or in several: prompts that differ in less than a block have
+/// the same chain, and so the same id.
 #[derive(Clone, Debug)]
 pub(super) struct SentPrompt {
     pub(super) chain: BlockHashes,
-    /// Newest engine block that was stored with the prompt's id.
-    pub(super) leaf: Option<u64>,
-    pub(super) told: Option<Told>,
+    /// Newest engine blocks that were stored with the prompt's id: one for each way in which its
+    /// requests went on.
+    pub(super) leaves: Vec<u64>,
+    /// Number of requests with it since it is known.
+    pub(super) requests: u32,
+    /// Number of requests whose end is not known.
+    under_way: u32,
+    /// Replies that have ended and are not settled, with the time of their end in ms.
+    ended: Vec<(Told, u64)>,
     sender: Sender,
     /// True if engine blocks were stored since the prompt was last tied.
     has_events: bool,
     /// Time of the last news of it, in ms.
     at_ms: u64,
+}
+
+impl SentPrompt {
+    fn store(&mut self, parent: Option<u64>, leaf: u64) {
+        if self.leaves.contains(&leaf) {
+            return;
+        }
+        match self.leaves.iter_mut().find(|known| Some(**known) == parent) {
+            Some(known) => *known = leaf,
+            None => self.leaves.push(leaf),
+        }
+        if self.leaves.len() > LEAVES_MAX {
+            self.leaves.remove(0);
+        }
+    }
+}
+
+/// Prompt of which no more events are expected: of one of its requests, or of all.
+#[derive(Debug)]
+pub(super) struct QuietPrompt {
+    pub(super) prompt: SentPrompt,
+    /// Numbers of the reply; `None` if its end is not known.
+    pub(super) told: Option<Told>,
 }
 
 /// Prompts by their last block.
@@ -72,7 +104,9 @@ impl Prompts {
         let Some(tail) = chain.as_slice().last().copied() else { return };
         let blocks = chain.as_slice().len();
         if let Some(known) = self.by_tail.get_mut(&tail) {
-            (known.at_ms, known.told, known.sender) = (now_ms, None, sender);
+            (known.at_ms, known.sender) = (now_ms, sender);
+            known.requests = known.requests.saturating_add(1);
+            known.under_way = known.under_way.saturating_add(1);
             return;
         }
         if self.by_tail.len() >= PROMPTS_MAX || self.blocks + blocks > BLOCKS_MAX {
@@ -85,8 +119,10 @@ impl Prompts {
             self.blocks += blocks;
             let prompt = SentPrompt {
                 chain: chain.clone(),
-                leaf: None,
-                told: None,
+                leaves: Vec::new(),
+                requests: 1,
+                under_way: 1,
+                ended: Vec::new(),
                 sender,
                 has_events: false,
                 at_ms: now_ms,
@@ -95,18 +131,43 @@ impl Prompts {
         }
     }
 
-    /// Returns a prompt by its last block, and notes that there is news of it.
-    pub(super) fn news(&mut self, tail: u64, now_ms: u64) -> Option<&mut SentPrompt> {
+    /// Notes the end of a reply. Returns its prompt, if that is known.
+    pub(super) fn ended(&mut self, tail: u64, told: &Told, now_ms: u64) -> Option<&SentPrompt> {
         let prompt = self.by_tail.get_mut(&tail)?;
         prompt.at_ms = now_ms;
+        prompt.under_way = prompt.under_way.saturating_sub(1);
+        prompt.ended.push((told.clone(), now_ms));
         Some(prompt)
     }
 
-    /// Notes an engine block that was stored for a prompt. Returns true if the prompt is known.
-    pub(super) fn stored(&mut self, tail: u64, leaf: u64, now_ms: u64) -> bool {
-        let Some(prompt) = self.news(tail, now_ms) else { return false };
-        (prompt.leaf, prompt.has_events) = (Some(leaf), true);
+    /// Notes that a request was not read.
+    pub(super) fn unread(&mut self, tail: u64) {
+        let Some(prompt) = self.by_tail.get_mut(&tail) else { return };
+        prompt.under_way = prompt.under_way.saturating_sub(1);
+        if prompt.under_way == 0 && prompt.ended.is_empty() {
+            self.take(tail);
+        }
+    }
+
+    /// Notes engine blocks that were stored for a prompt, up to `leaf`. Returns true if the prompt is
+    /// known.
+    pub(super) fn stored(
+        &mut self,
+        tail: u64,
+        (parent, leaf): (Option<u64>, u64),
+        now_ms: u64,
+    ) -> bool {
+        let Some(prompt) = self.by_tail.get_mut(&tail) else { return false };
+        prompt.store(parent, leaf);
+        (prompt.at_ms, prompt.has_events) = (now_ms, true);
         true
+    }
+
+    /// Forgets a way in which a request went on, because the request is settled.
+    pub(super) fn forget_leaf(&mut self, tail: u64, leaf: u64) {
+        if let Some(prompt) = self.by_tail.get_mut(&tail) {
+            prompt.leaves.retain(|known| *known != leaf);
+        }
     }
 
     /// Returns the prompts of other nodes whose events have come and pause.
@@ -124,22 +185,36 @@ impl Prompts {
         .collect()
     }
 
-    /// Takes a prompt away.
-    pub(super) fn take(&mut self, tail: u64) -> Option<SentPrompt> {
+    fn take(&mut self, tail: u64) -> Option<SentPrompt> {
         let prompt = self.by_tail.remove(&tail)?;
         self.blocks -= prompt.chain.as_slice().len();
         Some(prompt)
     }
 
-    /// Takes the prompts of which no more events are expected.
-    pub(super) fn take_quiet(&mut self, now_ms: u64) -> Vec<SentPrompt> {
-        let is_quiet = |prompt: &SentPrompt| {
-            let limit_ms = if prompt.told.is_some() { SETTLE_MS } else { QUIET_MS };
-            now_ms.saturating_sub(prompt.at_ms) >= limit_ms
-        };
-        let quiet = self.by_tail.iter().filter(|(_, prompt)| is_quiet(prompt));
-        let quiet: Vec<u64> = quiet.map(|(tail, _)| *tail).collect();
-        quiet.into_iter().filter_map(|tail| self.take(tail)).collect()
+    /// Takes the requests of which no more events are expected, with their prompts. A prompt goes with
+    /// its last request.
+    pub(super) fn take_quiet(&mut self, now_ms: u64) -> Vec<QuietPrompt> {
+        let is_past = |at_ms: u64, limit_ms: u64| now_ms.saturating_sub(at_ms) >= limit_ms;
+        let mut quiet = Vec::new();
+        let mut gone = Vec::new();
+        for (tail, prompt) in &mut self.by_tail {
+            while let Some((_, at_ms)) = prompt.ended.first()
+                && is_past(*at_ms, SETTLE_MS)
+            {
+                let (told, _) = prompt.ended.remove(0);
+                quiet.push(QuietPrompt { prompt: prompt.clone(), told: Some(told) });
+            }
+            if prompt.ended.is_empty() && prompt.under_way == 0 {
+                gone.push(*tail);
+            } else if is_past(prompt.at_ms, QUIET_MS) {
+                quiet.push(QuietPrompt { prompt: prompt.clone(), told: None });
+                gone.push(*tail);
+            }
+        }
+        for tail in gone {
+            self.take(tail);
+        }
+        quiet
     }
 
     /// Returns the prompts.
