@@ -201,6 +201,7 @@ impl Cell {
             central: conditions.central,
             news: News {
                 signals_ms: conditions.signals_ms,
+                kv_events_ms: conditions.kv_events_ms,
                 lost: conditions.lost,
                 jitter: conditions.jitter,
                 rtt_error: conditions.rtt_error,

@@ -27,9 +27,9 @@ pub use contest::{
 };
 pub use quantiles::Quantiles;
 pub use router::{
-    Ask, Baseline, Ended, Forwarded, Knowledge, Place, Places, Queue, RegionSight, ReplicaSight,
-    Replied, Router, RouterConfig, RouterVerdict, Sent, Sight, SpillwayRouter, Stage, Truth,
-    Written, region_name,
+    Ask, Baseline, CacheNews, CacheReport, Ended, Forwarded, Knowledge, Place, Places, Queue,
+    RegionSight, ReplicaSight, Replied, Router, RouterConfig, RouterVerdict, Sent, Sight,
+    SpillwayRouter, Stage, Truth, Written, region_name,
 };
 pub use scenario::{Scale, Scenario};
 pub use setup::{Hearing, Setup};

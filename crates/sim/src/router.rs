@@ -5,6 +5,7 @@ mod cache_index;
 mod facts;
 mod hearsay;
 mod memory;
+mod mirrors;
 mod place;
 mod queue;
 mod sight;
@@ -20,7 +21,7 @@ use spillway_route::{Asker, WaitTicket};
 use spillway_types::{Inquiry, Prediction, RegionName};
 
 pub use baseline::Baseline;
-pub use hearsay::{Ended, Forwarded, Replied, Sent, Stage, Written};
+pub use hearsay::{CacheNews, CacheReport, Ended, Forwarded, Replied, Sent, Stage, Written};
 pub use place::Place;
 pub use queue::Queue;
 pub use sight::{Places, RegionSight, ReplicaSight, Sight, Truth};
@@ -83,6 +84,16 @@ pub trait Router: fmt::Debug {
     /// of another one of the region.
     fn written(&mut self, written: &Written<'_>) {
         let _ = written;
+    }
+
+    /// Returns true if the node reads the KV events of its replicas.
+    fn follows_caches(&self) -> bool {
+        false
+    }
+
+    /// Notes what the engine of an own replica published of its cache.
+    fn cache_told(&mut self, report: &CacheReport<'_>) {
+        let _ = report;
     }
 
     /// Notes what became of a request that this node, or another one of the region, sent to another
@@ -174,5 +185,7 @@ pub enum RouterVerdict {
     Fail,
 }
 
+#[cfg(test)]
+mod knowledge_test;
 #[cfg(test)]
 mod spillway_test;

@@ -8,6 +8,9 @@ pub const ENGINE_BLOCK_TOKENS: u32 = 16;
 /// Engine blocks in one block of the router: 64 tokens are the 256 bytes that the router hashes.
 pub(crate) const ENGINE_BLOCKS_PER_BLOCK: usize = 4;
 
+/// Tokens of one block of the router.
+pub(crate) const BLOCK_TOKENS: u32 = ENGINE_BLOCK_TOKENS * ENGINE_BLOCKS_PER_BLOCK as u32;
+
 /// Bytes of prompt text for one token.
 pub const BYTES_PER_TOKEN: u32 = 4;
 

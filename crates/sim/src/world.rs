@@ -10,6 +10,8 @@ mod figures;
 mod found_limit;
 mod gossip;
 mod hearsay;
+mod kv_events;
+mod kv_streams;
 mod limits;
 mod looks;
 mod moves;
@@ -36,6 +38,7 @@ use spillway_types::ModelName;
 
 use crate::{Agenda, Session, Time};
 use datagrams::Network;
+use kv_streams::KvStreams;
 use node::{Names, SimNode};
 use replica::SimReplica;
 use request::{Request, Station};
@@ -67,6 +70,7 @@ pub struct World {
     trie: HotTrie,
     deltas: BTreeMap<usize, HotDelta>,
     proposals: usize,
+    kv_streams: KvStreams,
     network: Network,
     model: ModelName,
     rng: fastrand::Rng,
@@ -163,6 +167,8 @@ enum WorldEvent {
     Datagram { number: usize },
     /// The nodes of a group update their limits of requests in flight.
     FindLimits { group: usize },
+    /// The oldest of what a replica's engine published of its cache arrives.
+    KvEvents { replica: usize },
     /// A group's first node proposes what has changed in its caches.
     Propose { group: usize },
     /// All regions agree on a proposal.
@@ -248,6 +254,7 @@ impl World {
             WorldEvent::Gossip { node } => self.gossip_due(node),
             WorldEvent::Datagram { number } => self.take_datagram(number),
             WorldEvent::FindLimits { group } => self.find_limits(group),
+            WorldEvent::KvEvents { replica } => self.take_kv_events(replica),
             WorldEvent::Propose { group } => self.propose(group),
             WorldEvent::Agreed { group, proposal } => self.agree(group, proposal),
             WorldEvent::Broken { fault } => self.break_down(fault),
@@ -270,6 +277,7 @@ impl World {
             return;
         }
         let report = self.replicas[replica].step(self.now, counts);
+        self.send_kv_events(replica);
         for event in report.events {
             match event {
                 EngineEvent::FirstToken { id, cached_tokens } => {
@@ -323,6 +331,8 @@ mod drive_test;
 mod fault_test;
 #[cfg(test)]
 mod gossip_test;
+#[cfg(test)]
+mod kv_events_test;
 #[cfg(test)]
 mod listener;
 #[cfg(test)]

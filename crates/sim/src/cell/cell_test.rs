@@ -36,6 +36,7 @@ fn conditions_change_the_world_and_nothing_else() {
         nodes: 2,
         replicas: Some(vec![3, 4, 5]),
         signals_ms: 500.0,
+        kv_events_ms: 20.0,
         lost: 0.1,
         jitter: 0.3,
         rtt_error: 0.2,
@@ -46,8 +47,9 @@ fn conditions_change_the_world_and_nothing_else() {
     let world = &changed.world;
     let regions: Vec<_> = world.regions.iter().map(|one| (one.nodes, one.replicas)).collect();
     assert_eq!(regions, [(2, 3), (2, 4), (2, 5)]);
-    let News { signals_ms, lost, jitter, rtt_error, speed_error, .. } = world.news;
-    assert_eq!([signals_ms, lost, jitter, rtt_error, speed_error], [500.0, 0.1, 0.3, 0.2, 0.3]);
+    let News { signals_ms, kv_events_ms, lost, jitter, rtt_error, speed_error, .. } = world.news;
+    assert_eq!([signals_ms, kv_events_ms], [500.0, 20.0]);
+    assert_eq!([lost, jitter, rtt_error, speed_error], [0.1, 0.3, 0.2, 0.3]);
     assert_eq!(world.central, Some(1));
     assert_eq!(changed.sessions, usual("skew-75-25-25").sessions);
     for wrong in [

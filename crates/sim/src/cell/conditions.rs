@@ -12,6 +12,8 @@ pub struct Conditions {
     pub replicas: Option<Vec<usize>>,
     /// Milliseconds between two looks at a replica.
     pub signals_ms: f64,
+    /// Milliseconds until nodes have read the KV events of a step of an engine, if they read them.
+    pub kv_events_ms: f64,
     /// Share of the news between nodes that never arrives, 0 to 1.
     pub lost: f64,
     /// Share by which datagrams between nodes take longer at most, by chance.
@@ -31,6 +33,7 @@ impl Default for Conditions {
             nodes: 1,
             replicas: None,
             signals_ms: 100.0,
+            kv_events_ms: 10.0,
             lost: 0.0,
             jitter: 0.2,
             rtt_error: 0.0,

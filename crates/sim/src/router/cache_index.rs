@@ -3,8 +3,9 @@
 use spillway_prefix::{FineIndex, IndexConfig, IndexReader, Matches};
 use spillway_types::Holder;
 
-use super::memory::BLOCK_TOKENS;
-use crate::text::mix;
+use super::mirrors::Mirrors;
+use super::{CacheReport, Replied, Sent, Written};
+use crate::text::{BLOCK_TOKENS, mix};
 
 /// Knowledge of the caches of numbered targets: replicas, or whole regions.
 ///
@@ -16,6 +17,8 @@ pub(super) struct CacheIndex {
     index: FineIndex,
     reader: IndexReader,
     holders: Vec<Option<Holder>>,
+    /// Mirrors of the targets' caches; `None` without KV events.
+    mirrors: Option<Mirrors>,
     /// Blocks of the prompt that was looked up last.
     matches: Matches,
 }
@@ -29,7 +32,14 @@ impl CacheIndex {
         for holder in holders.iter().flatten() {
             index.set_capacity(*holder, blocks_max);
         }
-        Self { index, reader, holders, matches: Matches::new() }
+        Self { index, reader, holders, mirrors: None, matches: Matches::new() }
+    }
+
+    /// Returns an index of so many replicas whose caches hold so many tokens each, as their KV
+    /// events show.
+    pub(super) fn following_events(replicas: usize, kv_tokens: f32) -> Self {
+        let mirrors = Mirrors::new(replicas, kv_tokens as u32 / BLOCK_TOKENS);
+        Self { mirrors: Some(mirrors), ..Self::of_replicas(replicas, kv_tokens) }
     }
 
     /// Returns an index of so many replicas whose caches hold so many tokens each.
@@ -54,6 +64,45 @@ impl CacheIndex {
         }
     }
 
+    /// Notes that a prompt was sent to a replica.
+    pub(super) fn sent(&mut self, sent: &Sent<'_>) {
+        self.insert(sent.replica, sent.chain);
+        if let Some(mirrors) = &mut self.mirrors {
+            mirrors.sent(sent);
+        }
+    }
+
+    /// Notes what a replica had cached of a prompt.
+    pub(super) fn replied(&mut self, replied: &Replied<'_>) {
+        let first_missing = replied.chain.get((replied.cached_tokens / BLOCK_TOKENS) as usize);
+        let carries = |mirrors: &Mirrors| mirrors.carries(replied.replica, first_missing);
+        // Where the engine itself says what is gone, a reply proves nothing about other blocks.
+        if !self.mirrors.as_ref().is_some_and(carries) {
+            self.correct(replied.replica, replied.chain, replied.cached_tokens);
+        }
+    }
+
+    /// Notes a prompt with its reply, for targets whose KV events are read: they say what is kept.
+    pub(super) fn written(&mut self, written: &Written<'_>) {
+        let Some(mirrors) = &mut self.mirrors else { return };
+        let Some(holder) = self.holders[written.replica] else { return };
+        if !mirrors.written((&mut self.index, holder), written) {
+            self.insert(written.replica, written.chain);
+        }
+    }
+
+    /// Notes what a replica's engine published of its cache.
+    pub(super) fn cache_told(&mut self, report: &CacheReport<'_>) {
+        if let Some(mirrors) = &mut self.mirrors {
+            mirrors.note(&mut self.index, &self.holders, report);
+        }
+    }
+
+    /// Returns true if the KV events of the targets are read.
+    pub(super) fn follows_events(&self) -> bool {
+        self.mirrors.is_some()
+    }
+
     /// Corrects what was expected of a target by what it reported of a prompt.
     pub(super) fn correct(&mut self, target: usize, chain: &[u64], cached_tokens: u32) {
         if let Some(holder) = self.holders[target] {
@@ -64,7 +113,11 @@ impl CacheIndex {
 
 #[cfg(test)]
 mod tests {
+    use spillway_prefix::kv::kv_session_id;
+    use spillway_types::{KvEvent, StoredBlocks};
+
     use super::*;
+    use crate::router::CacheNews;
 
     #[test]
     fn each_target_holds_what_it_was_sent_up_to_its_size() {
@@ -76,6 +129,41 @@ mod tests {
         index.insert(0, &[11, 12, 13]);
         index.look_up(&[1, 2, 3]);
         assert_eq!(index.blocks(0), 1, "three of six blocks found no room");
+    }
+
+    #[test]
+    fn what_engines_say_that_they_evicted_is_not_expected_any_more() {
+        let mut index = CacheIndex::following_events(1, 6_400.0);
+        let chain = [1, 2];
+        index.sent(&Sent { request: 0, replica: 0, chain: &chain, is_own: true, now_ms: 0 });
+        let stored = KvEvent::Stored(StoredBlocks {
+            hashes: (100..108).collect(),
+            parent: None,
+            block_tokens: 16,
+            session: kv_session_id(&chain),
+            group: None,
+        });
+        let tell = |index: &mut CacheIndex, events: &[KvEvent], now_ms| {
+            let news = CacheNews::Events(events);
+            index.cache_told(&CacheReport { replica: 0, news, now_ms });
+        };
+        tell(&mut index, &[stored], 100);
+        index.written(&Written {
+            replica: 0,
+            chain: &chain,
+            prompt_blocks: 2,
+            prompt_tokens: 128,
+            cached_tokens: 0,
+            reply_tokens: 2,
+            now_ms: 200,
+            is_own: true,
+        });
+        tell(&mut index, &[], 1_000);
+        index.look_up(&chain);
+        assert_eq!(index.blocks(0), 2);
+        tell(&mut index, &[KvEvent::Removed { hashes: vec![107], group: None }], 1_100);
+        index.look_up(&chain);
+        assert_eq!(index.blocks(0), 1);
     }
 
     #[test]

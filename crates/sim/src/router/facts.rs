@@ -12,10 +12,9 @@ use spillway_route::{
 };
 use spillway_types::{Inquiry, ModelName, RAMP_FULL, RegionName, ReplicaSlot, Signals, Speed};
 
-use super::memory::BLOCK_TOKENS;
 use super::spillway::SpillwayRouter;
 use super::{Ask, RegionSight, ReplicaSight, Sight};
-use crate::text::BYTES_PER_TOKEN;
+use crate::text::{BLOCK_TOKENS, BYTES_PER_TOKEN};
 
 /// Everything that a node knows at one moment of one request and its surroundings.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! News of requests: what a router hears of its own requests and of those of its neighbours.
 
-use spillway_types::Prediction;
+use spillway_types::{KvEvent, Prediction};
 
 /// Request that was sent to an own replica.
 #[derive(Clone, Copy, Debug)]
@@ -66,10 +66,36 @@ pub struct Written<'a> {
     pub chain: &'a [u64],
     /// Number of those blocks that are of the prompt.
     pub prompt_blocks: usize,
+    /// Length of the prompt in tokens.
+    pub prompt_tokens: u32,
+    /// Prompt tokens found in the replica's cache.
+    pub cached_tokens: u32,
+    /// Length of the reply in tokens.
+    pub reply_tokens: u32,
     /// Moment at which this node learns of the reply's end, in milliseconds since the beginning.
     pub now_ms: u64,
     /// True if this node sent the request itself.
     pub is_own: bool,
+}
+
+/// What the engine of an own replica published of its cache.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheReport<'a> {
+    /// Number of the replica.
+    pub replica: usize,
+    /// What was published.
+    pub news: CacheNews<'a>,
+    /// Moment at which this node learns of it, in milliseconds since the beginning.
+    pub now_ms: u64,
+}
+
+/// News of an engine's cache.
+#[derive(Clone, Copy, Debug)]
+pub enum CacheNews<'a> {
+    /// Blocks that were stored and evicted, in their order.
+    Events(&'a [KvEvent]),
+    /// Events got lost: what earlier ones told may be wrong.
+    Missed,
 }
 
 /// Station of a request that went to another region.

@@ -8,12 +8,10 @@ use spillway_prefix::{
 use spillway_route::{LatencyModel, ObservedLatency};
 use spillway_types::{Holder, Speed};
 
-use super::spillway::{RouterConfig, identity};
-use super::{Ended, Forwarded, Place, Replied, Sent, Stage, Written, region_name};
-use crate::text::{ENGINE_BLOCK_TOKENS, ENGINE_BLOCKS_PER_BLOCK};
-
-/// Tokens of one of the router's blocks.
-pub(super) const BLOCK_TOKENS: u32 = ENGINE_BLOCK_TOKENS * ENGINE_BLOCKS_PER_BLOCK as u32;
+use super::mirrors::Mirrors;
+use super::spillway::{Knowledge, RouterConfig, identity};
+use super::{CacheReport, Ended, Forwarded, Place, Replied, Sent, Stage, Written, region_name};
+use crate::text::BLOCK_TOKENS;
 
 /// Number by which a region is a holder of its own, beside its replicas.
 const REGION: usize = usize::MAX;
@@ -29,6 +27,8 @@ pub(super) struct Memory {
     holders: Vec<Option<Holder>>,
     /// Other regions, as holders of what was forwarded there; without the own region.
     regions: Vec<Option<Holder>>,
+    /// Mirrors of the replicas' caches; `None` without KV events.
+    mirrors: Option<Mirrors>,
     learns_replies: bool,
     heat: HeatTracker,
     hot: Arc<HotView>,
@@ -47,9 +47,10 @@ impl Memory {
         let (region, replicas) = (place.region, place.replicas);
         let holders: Vec<_> =
             (0..replicas).map(|replica| index.holder(identity(region, replica))).collect();
+        // Replicas report the size of their caches, so the index need not assume one.
+        let cache_blocks = config.speed.kv_tokens as u32 / BLOCK_TOKENS;
         for holder in holders.iter().flatten() {
-            // Replicas report the size of their caches, so the index need not assume one.
-            index.set_capacity(*holder, config.speed.kv_tokens as u32 / BLOCK_TOKENS);
+            index.set_capacity(*holder, cache_blocks);
         }
         let remembers = |other: &usize| config.remembers_forwards && *other != region;
         let regions = (0..place.regions).map(|other| {
@@ -69,6 +70,8 @@ impl Memory {
             reader,
             holders,
             regions,
+            mirrors: (config.knowledge == Knowledge::Events)
+                .then(|| Mirrors::new(replicas, cache_blocks)),
             learns_replies: config.learns_replies,
             heat: HeatTracker::new(HeatConfig::default()),
             hot: Arc::default(),
@@ -110,13 +113,24 @@ impl Memory {
         if let Some(holder) = self.holders[sent.replica] {
             self.index.insert(holder, sent.chain);
         }
+        if let Some(mirrors) = &mut self.mirrors {
+            mirrors.sent(sent);
+        }
         self.heat.note(sent.chain, sent.now_ms);
     }
 
     pub(super) fn replied(&mut self, replied: &Replied<'_>) {
         if let Some(holder) = self.holders[replied.replica] {
-            // The reply tells what really was cached; the index only assumed it.
-            self.index.correct(holder, replied.chain, replied.cached_tokens / BLOCK_TOKENS);
+            let cached_blocks = replied.cached_tokens / BLOCK_TOKENS;
+            let first_missing = replied.chain.get(cached_blocks as usize);
+            let carries = |mirrors: &Mirrors| mirrors.carries(replied.replica, first_missing);
+            if self.mirrors.as_ref().is_some_and(carries) {
+                // Evicted before the request was read: the engine itself says what else is gone.
+                self.index.take_belief(holder, replied.chain);
+            } else {
+                // The reply tells what really was cached; the index only assumed it.
+                self.index.correct(holder, replied.chain, cached_blocks);
+            }
         }
         let prediction = replied.prediction.unwrap_or_default();
         let seen = ObservedLatency {
@@ -131,8 +145,19 @@ impl Memory {
 
     /// Notes that a replica has written a reply.
     pub(super) fn written(&mut self, written: &Written<'_>) {
-        if let Some(holder) = self.holders[written.replica].filter(|_| self.learns_replies) {
+        let Some(holder) = self.holders[written.replica].filter(|_| self.learns_replies) else {
+            return;
+        };
+        let is_told = |mirrors: &mut Mirrors| mirrors.written((&mut self.index, holder), written);
+        if !self.mirrors.as_mut().is_some_and(is_told) {
             self.index.extend(holder, written.chain, written.prompt_blocks);
+        }
+    }
+
+    /// Notes what a replica's engine published of its cache.
+    pub(super) fn cache_told(&mut self, report: &CacheReport<'_>) {
+        if let Some(mirrors) = &mut self.mirrors {
+            mirrors.note(&mut self.index, &self.holders, report);
         }
     }
 

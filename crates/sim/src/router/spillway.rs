@@ -16,7 +16,8 @@ use spillway_types::{RAMP_FULL, RegionName, ReplicaSlot, Speed};
 use super::facts::{Facts, own_region};
 use super::memory::Memory;
 use super::{
-    Ask, Ended, Forwarded, Place, Replied, Router, RouterVerdict, Sent, Sight, Written, region_name,
+    Ask, CacheReport, Ended, Forwarded, Place, Replied, Router, RouterVerdict, Sent, Sight,
+    Written, region_name,
 };
 use crate::text::mix;
 
@@ -75,6 +76,8 @@ pub enum Knowledge {
     None,
     /// Requests sent by the node and its neighbours, corrected by the replies.
     Index,
+    /// As `index`, with the KV events of the engines, which say what is stored and evicted.
+    Events,
     /// The caches themselves.
     Truth,
 }
@@ -209,7 +212,7 @@ impl SpillwayRouter {
         for (replica, cached) in self.cached.iter_mut().enumerate() {
             *cached = match self.config.knowledge {
                 Knowledge::Truth => sight.truth.cached_blocks(replica),
-                Knowledge::Index => self.memory.blocks(replica),
+                Knowledge::Index | Knowledge::Events => self.memory.blocks(replica),
                 Knowledge::None => 0,
             };
         }
@@ -309,6 +312,14 @@ impl Router for SpillwayRouter {
 
     fn written(&mut self, written: &Written<'_>) {
         self.memory.written(written);
+    }
+
+    fn follows_caches(&self) -> bool {
+        self.config.knowledge == Knowledge::Events
+    }
+
+    fn cache_told(&mut self, report: &CacheReport<'_>) {
+        self.memory.cache_told(report);
     }
 
     fn forwarded(&mut self, forwarded: &Forwarded<'_>) {

@@ -162,6 +162,7 @@ impl World {
         }
         for replica in lost {
             self.replicas[replica].restart(self.config.engine);
+            self.break_kv_events(replica);
             self.schedule(replica);
         }
         for (request, placed) in broken {

@@ -8,6 +8,7 @@ use spillway_pulse::{Pulse, PulseConfig, PulseMember};
 use spillway_types::ModelName;
 
 use super::datagrams::Network;
+use super::kv_streams::KvStreams;
 use super::node::{Names, SimNode};
 use super::replica::SimReplica;
 use super::{Average, Group, Region, World, WorldConfig, WorldEvent};
@@ -68,6 +69,7 @@ impl World {
             trie: HotTrie::default(),
             deltas: BTreeMap::new(),
             proposals: 0,
+            kv_streams: KvStreams::default(),
             model: ModelName::from("m"),
             config,
             sessions,
@@ -79,6 +81,7 @@ impl World {
         };
         world.begin_gossip();
         world.begin_limits();
+        world.begin_kv_events();
         world
     }
 }

@@ -71,6 +71,9 @@ pub struct News {
     pub hot_ms: Option<f64>,
     /// Milliseconds from the proposal of a delta until all regions have applied it.
     pub agree_ms: f64,
+    /// Milliseconds from the end of an engine's step until the nodes of its region have read the KV
+    /// events of that step, if they read them.
+    pub kv_events_ms: f64,
     /// One-way milliseconds from a node to a replica of its region.
     pub hop_ms: f64,
     /// Share of the datagrams of gossip, and of what neighbours tell, that never arrives, 0 to 1.
@@ -91,6 +94,7 @@ impl Default for News {
             share_ms: Some(30.0),
             hot_ms: Some(2_000.0),
             agree_ms: 300.0,
+            kv_events_ms: 10.0,
             hop_ms: 0.25,
             lost: 0.0,
             jitter: 0.2,
@@ -104,7 +108,13 @@ impl News {
     /// Returns news without delays.
     #[must_use]
     pub fn instant() -> Self {
-        Self { signals_ms: 0.0, share_ms: Some(0.0), hot_ms: None, ..Self::default() }
+        Self {
+            signals_ms: 0.0,
+            share_ms: Some(0.0),
+            hot_ms: None,
+            kv_events_ms: 0.0,
+            ..Self::default()
+        }
     }
 }
 

@@ -56,8 +56,17 @@ impl World {
     ) {
         let chain = router_chain(&self.requests[request].engine_chain);
         let prompt_blocks = self.requests[request].chain().as_slice().len();
-        let written =
-            Written { replica, chain: &chain, prompt_blocks, now_ms: self.now.ms(), is_own };
+        let asked = &self.requests[request];
+        let written = Written {
+            replica,
+            chain: &chain,
+            prompt_blocks,
+            prompt_tokens: asked.prompt_tokens,
+            cached_tokens: asked.cached_tokens,
+            reply_tokens: asked.reply_tokens,
+            now_ms: self.now.ms(),
+            is_own,
+        };
         self.nodes[node].router.written(&written);
     }
 

@@ -3,9 +3,12 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use spillway_types::KvEvent;
+
 use super::{World, WorldConfig};
 use crate::router::{
-    Ask, Forwarded, Place, RegionSight, ReplicaSight, Router, RouterVerdict, Sight, Stage, Written,
+    Ask, CacheNews, CacheReport, Forwarded, Place, RegionSight, ReplicaSight, Router,
+    RouterVerdict, Sight, Stage, Written,
 };
 use crate::{Figures, Session};
 
@@ -22,9 +25,27 @@ pub(super) struct Note {
 
 #[derive(Clone, Debug)]
 pub(super) enum Seen {
-    Sight { request: usize, replicas: Vec<ReplicaSight>, others: Vec<RegionSight> },
-    Written { replica: usize, blocks: usize, is_own: bool },
-    Forwarded { region: usize, stage: &'static str, whole: usize, is_own: bool },
+    Sight {
+        request: usize,
+        replicas: Vec<ReplicaSight>,
+        others: Vec<RegionSight>,
+    },
+    Written {
+        replica: usize,
+        blocks: usize,
+        is_own: bool,
+    },
+    /// Blocks that an engine stored and evicted; `None` if events got lost.
+    Cache {
+        replica: usize,
+        blocks: Option<(usize, usize)>,
+    },
+    Forwarded {
+        region: usize,
+        stage: &'static str,
+        whole: usize,
+        is_own: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -60,6 +81,24 @@ impl Router for Listener {
     fn written(&mut self, written: &Written<'_>) {
         let Written { replica, chain, now_ms, is_own, .. } = *written;
         self.note(now_ms, Seen::Written { replica, blocks: chain.len(), is_own });
+    }
+
+    fn follows_caches(&self) -> bool {
+        true
+    }
+
+    fn cache_told(&mut self, report: &CacheReport<'_>) {
+        let blocks = match report.news {
+            CacheNews::Events(events) => {
+                Some(events.iter().fold((0, 0), |(stored, removed), event| match event {
+                    KvEvent::Stored(blocks) => (stored + blocks.hashes.len(), removed),
+                    KvEvent::Removed { hashes, .. } => (stored, removed + hashes.len()),
+                    KvEvent::Cleared => (stored, removed),
+                }))
+            }
+            CacheNews::Missed => None,
+        };
+        self.note(report.now_ms, Seen::Cache { replica: report.replica, blocks });
     }
 
     fn forwarded(&mut self, forwarded: &Forwarded<'_>) {

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use spillway_engine::{
-    Engine, EngineConfig, EngineRequest, RejectedError, RequestId, StepCost, StepReport,
+    CacheChange, Engine, EngineConfig, EngineRequest, RejectedError, RequestId, StepCost,
+    StepReport,
 };
-use spillway_types::{BlockHashes, Reading, Signals};
+use spillway_prefix::kv::kv_session_id;
+use spillway_types::{BlockHashes, KvEvent, Reading, Signals, StoredBlocks};
 
 use crate::Time;
-use crate::text::ENGINE_BLOCKS_PER_BLOCK;
+use crate::text::{ENGINE_BLOCK_TOKENS, ENGINE_BLOCKS_PER_BLOCK};
 
 /// Engine with its work so far.
 #[derive(Debug)]
@@ -19,6 +21,10 @@ pub(super) struct SimReplica {
     cost: StepCost,
     /// Prompts of the requests that are there, by their numbers.
     chains: BTreeMap<usize, BlockHashes>,
+    /// True if the engine publishes KV events.
+    publishes: bool,
+    /// KV events of the last steps that nobody took.
+    events: Vec<KvEvent>,
     /// Duration of the counted steps without the reading of weights.
     pub(super) work: Duration,
     /// Duration of the counted steps.
@@ -40,6 +46,8 @@ impl SimReplica {
             cost: config.cost,
             base: Duration::from_nanos(config.cost.base_ns),
             chains: BTreeMap::new(),
+            publishes: false,
+            events: Vec::new(),
             work: Duration::ZERO,
             busy: Duration::ZERO,
             due: None,
@@ -71,6 +79,9 @@ impl SimReplica {
     /// Ends the present step and begins the next one. `counts` is true if the time counts.
     pub(super) fn step(&mut self, now: Time, counts: bool) -> StepReport {
         let report = self.engine.step(now.since_start());
+        if self.publishes {
+            self.note_changes();
+        }
         if let Some(started) = report.started.filter(|_| counts) {
             // The base is the reading of weights, which all running requests share.
             self.work += started.duration.saturating_sub(self.base);
@@ -94,6 +105,59 @@ impl SimReplica {
     pub(super) fn restart(&mut self, config: EngineConfig) {
         self.engine = Engine::new(EngineConfig { cost: self.cost, ..config });
         self.chains.clear();
+        self.events.clear();
+        if self.publishes {
+            self.engine.keep_changes();
+        }
+    }
+
+    /// Has the engine publish KV events from now on.
+    pub(super) fn publish_kv_events(&mut self) {
+        self.publishes = true;
+        self.engine.keep_changes();
+    }
+
+    /// Returns the KV events since the last call.
+    pub(super) fn take_kv_events(&mut self) -> Vec<KvEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Turns changes of the cache into KV events. Blocks that one request stored behind each other are
+    /// one event, as in vLLM.
+    fn note_changes(&mut self) {
+        let mut last_request = None;
+        for change in self.engine.take_changes() {
+            let (request, block, parent) = match change {
+                CacheChange::Stored { request, block, parent } => (Some(request), block, parent),
+                CacheChange::Removed { block } => (None, block, None),
+            };
+            let is_same = last_request == Some(request);
+            last_request = Some(request);
+            match (request, self.events.last_mut().filter(|_| is_same)) {
+                (None, Some(KvEvent::Removed { hashes, .. })) => hashes.push(block),
+                (None, _) => {
+                    self.events.push(KvEvent::Removed { hashes: vec![block], group: None });
+                }
+                (Some(_), Some(KvEvent::Stored(last)))
+                    if parent.is_some() && parent == last.hashes.last().copied() =>
+                {
+                    last.hashes.push(block);
+                }
+                (Some(request), _) => self.events.push(KvEvent::Stored(StoredBlocks {
+                    hashes: vec![block],
+                    parent,
+                    block_tokens: ENGINE_BLOCK_TOKENS,
+                    session: self.session_of(request),
+                    group: None,
+                })),
+            }
+        }
+    }
+
+    /// Returns the id that a request has in KV events.
+    fn session_of(&self, RequestId(request): RequestId) -> Option<String> {
+        let chain = self.chains.get(&usize::try_from(request).ok()?)?;
+        kv_session_id(chain.as_slice())
     }
 
     /// Returns the number of requests that are there.

@@ -41,12 +41,12 @@ pub(in crate::cli) struct Compare {
     /// Runs the experiments of the page docs/measured/routing.md instead: all cells, and some under
     /// other conditions. Baselines run with seed 11 first; only the best of each world go on.
     #[arg(long, conflicts_with_all = [
-        "cells", "region_nodes", "region_replicas", "signals_ms", "lost", "jitter", "rtt_error",
-        "speed_error",
+        "cells", "region_nodes", "region_replicas", "signals_ms", "kv_events_ms", "lost", "jitter",
+        "rtt_error", "speed_error",
     ])]
     pub(super) page: bool,
-    /// With --page, takes scores of the trial from there, which --json printed before, and runs
-    /// those alone that are missing. They stay the same as long as cells and engines do.
+    /// With --page, takes scores of baselines from there, which --json printed before, and runs those
+    /// alone that are missing. They stay the same as long as cells, engines and baselines do.
     #[arg(long, value_name = "FILE.json")]
     pub(super) trial: Option<PathBuf>,
     /// Prints the scores of all runs as JSON instead of tables.
@@ -72,6 +72,10 @@ pub(in crate::cli) struct ConditionOptions {
     /// Milliseconds between two looks at a replica, by which its signals are late.
     #[arg(long, default_value_t = 100.0, value_name = "MS")]
     signals_ms: f64,
+    /// Milliseconds until nodes have read the KV events of a step of an engine, for routers that read
+    /// them.
+    #[arg(long, default_value_t = 10.0, value_name = "MS")]
+    kv_events_ms: f64,
     /// Share of news between nodes and between regions that is lost, 0 to 1.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     lost: f64,
@@ -98,12 +102,14 @@ impl ConditionOptions {
         ensure!(self.jitter >= 0.0, "--jitter can't be negative");
         ensure!(self.rtt_error >= 0.0, "--rtt-error can't be negative");
         ensure!(self.speed_error >= 0.0, "--speed-error can't be negative");
+        ensure!(self.kv_events_ms >= 0.0, "--kv-events-ms can't be negative");
         ensure!(self.signals_ms >= 0.0, "--signals-ms can't be negative");
         let replicas = self.region_replicas.clone();
         Ok(Conditions {
             nodes: self.region_nodes,
             replicas: (!replicas.is_empty()).then_some(replicas),
             signals_ms: self.signals_ms,
+            kv_events_ms: self.kv_events_ms,
             lost: self.lost,
             jitter: self.jitter,
             rtt_error: self.rtt_error,

@@ -10,7 +10,9 @@ use spillway_types::Prediction;
 use super::rule::{News, Rule};
 use super::view::{Choice, View};
 use crate::router::cache_index::CacheIndex;
-use crate::router::{Ask, Ended, Place, Replied, Router, RouterVerdict, Sent, Sight, Written};
+use crate::router::{
+    Ask, CacheReport, Ended, Place, Replied, Router, RouterVerdict, Sent, Sight, Written,
+};
 
 /// Replicas that are asked after the first one had no room.
 const RETRIES_MAX: usize = 3;
@@ -24,7 +26,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Driver {
     rule: Box<dyn Rule>,
     index: CacheIndex,
-    knowledge: Knowledge,
     /// Leading blocks of the present request's prompt at each replica.
     cached: Vec<u32>,
     /// Replica whose turn it is among equals: the one after the last that was chosen.
@@ -38,8 +39,9 @@ pub(super) struct Driver {
 pub(super) enum Knowledge {
     /// Blocks of prompts, as a router sees them on their way.
     Prompts,
-    /// Blocks of prompts and replies, as engines publish them in events.
-    Replies,
+    /// Blocks of prompts and replies, as engines publish them in events. Until the events of a prompt
+    /// come, its blocks count as cached, as with the better ones of these routers.
+    Events,
 }
 
 /// Request that the node decides about.
@@ -66,8 +68,10 @@ impl Driver {
     ) -> Self {
         Self {
             rule,
-            index: CacheIndex::of_replicas(place.replicas, kv_tokens),
-            knowledge,
+            index: match knowledge {
+                Knowledge::Prompts => CacheIndex::of_replicas(place.replicas, kv_tokens),
+                Knowledge::Events => CacheIndex::following_events(place.replicas, kv_tokens),
+            },
             cached: vec![0; place.replicas],
             // Nodes begin at different replicas.
             turn: place.seed as usize % 1_024,
@@ -185,14 +189,14 @@ impl Router for Driver {
     }
 
     fn sent(&mut self, sent: &Sent<'_>) {
-        self.index.insert(sent.replica, sent.chain);
+        self.index.sent(sent);
         if sent.is_own {
             self.rule.note(&News::Sent(sent));
         }
     }
 
     fn replied(&mut self, replied: &Replied<'_>) {
-        self.index.correct(replied.replica, replied.chain, replied.cached_tokens);
+        self.index.replied(replied);
         self.rule.note(&News::Replied(replied));
     }
 
@@ -201,8 +205,14 @@ impl Router for Driver {
     }
 
     fn written(&mut self, written: &Written<'_>) {
-        if self.knowledge == Knowledge::Replies {
-            self.index.insert(written.replica, written.chain);
-        }
+        self.index.written(written);
+    }
+
+    fn follows_caches(&self) -> bool {
+        self.index.follows_events()
+    }
+
+    fn cache_told(&mut self, report: &CacheReport<'_>) {
+        self.index.cache_told(report);
     }
 }

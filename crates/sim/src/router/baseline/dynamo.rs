@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::ledger::Ledger;
 use super::rule::{News, Rule};
 use super::view::{Choice, View};
-use crate::router::memory::BLOCK_TOKENS;
+use crate::text::BLOCK_TOKENS;
 
 /// Rule of Dynamo's default selector (ai-dynamo/dynamo, `lib/kv-router/src/scheduling/selector/
 /// default.rs`) with its default constants: overlap credit 1 without decay, prefill load scale 1,

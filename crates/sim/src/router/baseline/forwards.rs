@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use super::rule::News;
 use crate::router::cache_index::CacheIndex;
-use crate::router::memory::BLOCK_TOKENS;
-use crate::text::BYTES_PER_TOKEN;
+use crate::text::{BLOCK_TOKENS, BYTES_PER_TOKEN};
 
 /// Characters that the tree of one target holds at most: `max_tree_size` of SkyWalker's code.
 const TREE_CHARS_MAX: u32 = 1 << 24;

@@ -5,8 +5,8 @@ use super::ledger::Ledger;
 use super::rates::Rates;
 use super::rule::{News, Rule};
 use super::view::{Choice, View};
-use crate::router::memory::BLOCK_TOKENS;
 use crate::router::{Place, RegionSight};
+use crate::text::BLOCK_TOKENS;
 
 /// Requests at the own replica from which on other regions are considered, as in the code.
 const REQUESTS_BEFORE: u32 = 5;

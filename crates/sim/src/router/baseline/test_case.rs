@@ -8,11 +8,11 @@ use spillway_route::{RegionReport, WaitLimits};
 use spillway_types::{BlockHashes, Deadline, Inquiry, Reading, Residency, Signals};
 
 use super::Baseline;
-use crate::router::memory::BLOCK_TOKENS;
 use crate::router::{
     Ask, Ended, Place, Queue, RegionSight, ReplicaSight, Replied, Router, RouterVerdict, Sent,
     Sight, Truth, Written,
 };
+use crate::text::BLOCK_TOKENS;
 
 /// Tokens that the cache of each replica holds.
 const KV_TOKENS: f32 = 64_000.0;
@@ -169,6 +169,9 @@ impl Case {
             replica,
             chain,
             prompt_blocks: chain.len(),
+            prompt_tokens: chain.len() as u32 * BLOCK_TOKENS,
+            cached_tokens: 0,
+            reply_tokens: 10,
             now_ms: 0,
             is_own: true,
         });

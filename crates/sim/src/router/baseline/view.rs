@@ -1,7 +1,7 @@
 //! View of a baseline on one request: what may be chosen, and what is known of it.
 
-use crate::router::memory::BLOCK_TOKENS;
 use crate::router::{Ask, RegionSight, Sight};
+use crate::text::BLOCK_TOKENS;
 
 /// Choice of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

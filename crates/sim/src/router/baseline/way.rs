@@ -109,10 +109,10 @@ impl Way {
             }
             Self::SgLang2 => "longest match over 0.3, fewest requests if unbalanced by 64 and 1.5",
             Self::LMetric => "tokens to read times requests",
-            Self::LMetricReplies => "tokens to read times requests; knows the blocks of replies",
-            Self::Dynamo => "blocks to read plus blocks in use; knows the blocks of replies",
+            Self::LMetricReplies => "tokens to read times requests; reads KV events",
+            Self::Dynamo => "blocks to read plus blocks in use; reads KV events",
             Self::LlmD => "2 x queue, 2 x free KV, 3 x matched part",
-            Self::LlmDPrecise => "as llm-d; knows the blocks of replies",
+            Self::LlmDPrecise => "as llm-d; reads KV events",
             Self::Preble => "longest match if over half, else least work of three minutes",
             Self::Gorgo => "network, reading and queue in milliseconds",
             Self::Gke => "own region up to a KV use of 60 %, then the nearest with room",
@@ -146,8 +146,7 @@ impl Way {
     /// Returns the blocks that the way knows of.
     pub(super) fn knowledge(self) -> Knowledge {
         match self {
-            // By the events of the engines.
-            Self::LMetricReplies | Self::Dynamo | Self::LlmDPrecise => Knowledge::Replies,
+            Self::LMetricReplies | Self::Dynamo | Self::LlmDPrecise => Knowledge::Events,
             _ => Knowledge::Prompts,
         }
     }
