@@ -133,12 +133,47 @@ fn written_scores_make_the_tables() {
 }
 
 #[test]
+fn a_router_with_other_settings_stands_beside_the_first_where_it_differs() {
+    let table = |factor: f64| {
+        let name = "spillway:knowledge=events".to_owned();
+        let other = |entry: &Entry| {
+            let goodput_per_s = entry.score.goodput_per_s * factor;
+            let score = Score { goodput_per_s, ..entry.score.clone() };
+            Entry { contender: name.clone(), score, ..entry.clone() }
+        };
+        // The better one comes first in a standing, and yet second in the table.
+        let others: Vec<Entry> = contest()[..2].iter().map(other).collect();
+        let entries = [others, contest()].concat();
+        let parts = serde_json::json!([{ "experiment": "main", "entries": entries }]);
+        let scores = file(&format!("beside-{factor}"), "scores.json");
+        fs::write(&scores, parts.to_string()).unwrap();
+        let page = scores.with_file_name("routing.md");
+        let [scores, page] = [&scores, &page].map(|path| path.to_str().unwrap());
+        print(&["compare", "--page", "--read", scores, "--markdown", page]);
+        fs::read_to_string(page).unwrap()
+    };
+    let (same, better) = (table(1.0), table(2.0));
+    assert!(
+        same.contains("forwarded % | goodput × best, knowledge=events | p95 × best, knowledge")
+    );
+    let row = |text: &str| {
+        let start = "| chat-50 | sglang-central 10.50 | lmetric-local 200 | 0.99 ± ";
+        text.lines().find(|line| line.starts_with(start)).unwrap().to_owned()
+    };
+    assert!(row(&same).ends_with("| = | = |"), "{same}");
+    assert!(row(&better).contains(" | 1.98 ± "), "{better}");
+}
+
+#[test]
 fn written_scores_make_the_page_and_its_plot() {
     let page = file("page", "routing.md");
     let arguments = ["compare", "--page", "--read", &scores("page"), "--markdown"];
     print(&[&arguments[..], &[page.to_str().unwrap()]].concat());
     let text = fs::read_to_string(&page).unwrap();
-    assert!(text.contains("| chat-50 | sglang-central 10.50 | lmetric-local 200 | spillway |"));
+    assert!(
+        text.contains("| chat-50 | sglang-central 10.50 | lmetric-local 200 | 0.99 ± "),
+        "{text}"
+    );
     for line in [
         "| `lmetric-local` | ",
         "Seeds: 0, 1.",

@@ -1,13 +1,11 @@
 //! Experiments: runs of contests, and those that the page is made of.
 
-use anyhow::ensure;
 use serde::{Deserialize, Serialize};
 use spillway_sim::{Cell, Conditions, Contender, Entry, Standing, Traces};
 
 use super::arguments::cell;
-use super::task::Task;
+use super::task::{Task, scores};
 use super::trial;
-use crate::cli::batch::run_all;
 
 /// Experiment with all cells as they are.
 pub(super) const MAIN: &str = "main";
@@ -85,7 +83,12 @@ pub(super) fn all(
     let spillway_only = |name, conditions| Experiment {
         name,
         cells: varied.clone(),
-        contenders: routers.to_vec(),
+        // What other routers know besides is late or lost only between the nodes of a region.
+        contenders: routers
+            .iter()
+            .take(if name == NODES { usize::MAX } else { 1 })
+            .cloned()
+            .collect(),
         on_trial: Vec::new(),
         conditions,
         seeds: seeds.to_vec(),
@@ -155,7 +158,7 @@ fn each<T>(values: &[T], conditions: impl Fn(&T) -> Conditions) -> Vec<Condition
 }
 
 /// Runs all experiments, on all cores: first the trial, then everybody with the seeds of each
-/// experiment. Scores of the trial that are known are taken from there.
+/// experiment. Scores of baselines that are known are taken from there.
 ///
 /// # Errors
 ///
@@ -174,12 +177,10 @@ pub(super) fn run(
     let tasks: Vec<Vec<Task<'_>>> =
         experiments.iter().map(|experiment| tasks(experiment, &standings)).collect();
     let all: Vec<&Task<'_>> = tasks.iter().flatten().collect();
-    let mut results = run_all(&all, |task| task.entry(traces)).into_iter();
+    let mut results = scores(&all, known, traces)?.into_iter();
     let mut parts = Vec::new();
     for (experiment, tasks) in experiments.iter().zip(&tasks) {
-        let entries = results.by_ref().take(tasks.len()).collect::<anyhow::Result<Vec<Entry>>>()?;
-        // A run that panicked has no result.
-        ensure!(entries.len() == tasks.len(), "a run of experiment {} broke off", experiment.name);
+        let entries = results.by_ref().take(tasks.len()).collect();
         parts.push(Part { experiment: experiment.name.to_owned(), entries });
     }
     if !trial.entries.is_empty() {

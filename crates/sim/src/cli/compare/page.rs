@@ -8,7 +8,7 @@ use super::arguments::every_cell;
 use super::experiments::{FAULTS, LOSS, MAIN, NODES, Part, RTT, SIGNALS, SPEEDS};
 use super::faults::{FAULTS_TEXT, faults};
 use super::frontier::{self, frontier};
-use super::tables::{summary, table, verdicts};
+use super::tables::{side_by_side, table, verdicts};
 use super::topics::{
     Varied, entries, goodput_by_gpus, gpus_needed, overload, recovery, seeds, skywalker, varied,
 };
@@ -60,7 +60,7 @@ pub(super) fn page(parts: &[Part], standings: &[Standing]) -> String {
     let _infallible = write!(text, "## Baselines\n\n{}", baselines(parts).markdown());
     section(&mut text, &everybody(parts), EVERYBODY_TEXT);
     section(&mut text, &chosen(parts), CHOSEN_TEXT);
-    section(&mut text, &summary(standings), "");
+    section(&mut text, &side_by_side(standings), SUMMARY_TEXT);
     let _infallible = write!(text, "\n```text\n{}```\n\n", verdicts(standings));
     text.push_str("![Ratios by cell](routing.svg)\n");
     section(&mut text, &skywalker(parts), SKYWALKER_TEXT);
@@ -111,10 +111,10 @@ const HEAD: &str = "\
 # Routing against published baselines
 
 Made by these commands; edit nothing here by hand. The same seeds give the same figures on every machine. DIR has the traces.
-The first command takes about 45 minutes of CPU time with three seeds. `--trial FILE` takes the trial of all baselines from what it printed before.
+The first command takes about 45 minutes of CPU time with three seeds. `--trial FILE` takes the scores of baselines from what it printed before.
 
 ```sh
-cargo run --release -p spillway-sim -- compare --page --traces DIR --json > routing.json
+cargo run --release -p spillway-sim -- compare --page --routers spillway,spillway:knowledge=events --traces DIR --json > routing.json
 cargo run --release -p spillway-sim -- compare --page --read routing.json --markdown docs/measured/routing.md
 ```
 
@@ -138,7 +138,12 @@ How to read it:
 - A central router stands in the first region, which has most clients where regions differ. It sees the replicas of all regions;
   requests and tokens pass through it.
 - Baselines are told the same as Spillway, as late as Spillway is.
+- `knowledge=events` is Spillway where engines publish KV events, as vLLM does (docs/prefix-index.md): its nodes have read them
+  10 ms after each step of an engine. Baselines that are built on events read them in all runs, a central one those of all
+  regions, as late as the network makes it. Until the events of a prompt come, its blocks count as cached with all of them.
 ";
+
+const SUMMARY_TEXT: &str = "`=` stands where events change nothing.";
 
 const EVERYBODY_TEXT: &str = "\
 Goodput / p95 of each baseline as a part of that of the best baseline of the cell, each with the seed of the trial: geometric

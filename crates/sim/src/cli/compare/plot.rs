@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use spillway_sim::{Row, Spread, Standing};
 
-use super::tables::spillways;
+use super::tables::routers;
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 190.0;
@@ -22,11 +22,9 @@ const P95: &str = "#c2571a";
 /// those of the best baseline; bars reach from the worst to the best seed. The first of Spillway's
 /// routers is shown.
 pub(super) fn plot(standings: &[Standing]) -> String {
-    let first = standings.iter().flat_map(spillways).map(|row| row.contender.clone()).next();
-    let rows: Vec<(&str, &Row)> = standings
-        .iter()
-        .filter_map(|one| Some((one.cell.as_str(), one.row(first.as_deref()?)?)))
-        .collect();
+    let first = routers(standings).first().copied();
+    let rows: Vec<(&str, &Row)> =
+        standings.iter().filter_map(|one| Some((one.cell.as_str(), one.row(first?)?))).collect();
     let height = TOP + rows.len() as f64 * LINE + 20.0;
     let mut body = String::new();
     for ratio in GRID {
@@ -60,7 +58,7 @@ pub(super) fn plot(standings: &[Standing]) -> String {
         ),
         w = WIDTH,
         h = height,
-        name = first.as_deref().unwrap_or(""),
+        name = first.unwrap_or(""),
         goodput = GOODPUT,
         p95 = P95,
         body = body

@@ -1,5 +1,7 @@
 //! Tables of standings.
 
+use std::collections::BTreeSet;
+
 use spillway_sim::{Role, Row, Spread, Standing};
 
 use crate::cli::tables::{NO_NUMBER, Table};
@@ -79,6 +81,45 @@ pub(super) fn summary(standings: &[Standing]) -> Table {
     table("Against the best baseline of each cell", &head, lines.collect())
 }
 
+/// Returns the table of the page of all cells: Spillway, and beside it each of its routers with other
+/// settings, with `=` where these change nothing.
+pub(super) fn side_by_side(standings: &[Standing]) -> Table {
+    let names = routers(standings);
+    let (first, others) = names.split_first().map_or(("", &[][..]), |(one, all)| (one, all));
+    let pair = |row: &Row| [ratio(row.goodput), ratio(row.p95)];
+    let line = |standing: &Standing| {
+        let row = standing.row(first)?;
+        let best_goodput = rival(standing, standing.best_goodput.as_deref(), |row| {
+            format!("{:.2}", row.mean.goodput_per_s)
+        });
+        let best_p95 =
+            rival(standing, standing.best_p95.as_deref(), |row| format!("{:.0}", row.mean.p95_ms));
+        let mut line = vec![standing.cell.clone(), best_goodput, best_p95];
+        line.extend(pair(row));
+        line.push(percent(row.mean.forwarded_share));
+        for other in others {
+            let other = standing.row(other).map(pair).filter(|other| *other != pair(row));
+            line.extend(other.unwrap_or_else(|| ["=".to_owned(), "=".to_owned()]));
+        }
+        Some(line)
+    };
+    let ratios = ["goodput × best", "p95 × best"];
+    let head = ["cell", "best goodput/s", "best p95 ms", ratios[0], ratios[1], "forwarded %"];
+    let mut head = head.map(str::to_owned).to_vec();
+    for other in others {
+        let settings = other.split_once(':').map_or(*other, |(_, settings)| settings);
+        head.extend(ratios.map(|ratio| format!("{ratio}, {settings}")));
+    }
+    let lines = standings.iter().filter_map(line).collect();
+    Table { title: "Against the best baseline of each cell".to_owned(), head, lines }
+}
+
+/// Returns the names of Spillway's routers; the one without settings of its own is the first.
+pub(super) fn routers(standings: &[Standing]) -> Vec<&str> {
+    let rows = standings.iter().flat_map(spillways);
+    rows.map(|row| row.contender.as_str()).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 fn rival(standing: &Standing, name: Option<&str>, figure: impl Fn(&Row) -> String) -> String {
     let row = name.and_then(|name| standing.row(name));
     row.map_or_else(|| NO_NUMBER.to_owned(), |row| format!("{} {}", row.contender, figure(row)))
@@ -86,13 +127,7 @@ fn rival(standing: &Standing, name: Option<&str>, figure: impl Fn(&Row) -> Strin
 
 /// Returns the lines that say in how many cells each of Spillway's routers reaches the bars.
 pub(super) fn verdicts(standings: &[Standing]) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for row in standings.iter().flat_map(spillways) {
-        if !names.contains(&row.contender.as_str()) {
-            names.push(&row.contender);
-        }
-    }
-    names.into_iter().map(|name| verdict(name, standings)).collect()
+    routers(standings).into_iter().map(|name| verdict(name, standings)).collect()
 }
 
 fn verdict(name: &str, standings: &[Standing]) -> String {

@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use spillway_sim::{
-    Cell, Conditions, Contender, Entry, Figures, Scenario, Score, Traces, WorldConfig,
+    Cell, Conditions, Contender, Entry, Figures, Role, Scenario, Score, Traces, WorldConfig,
 };
+
+use crate::cli::batch::run_all;
 
 /// Run of one contender in one cell.
 #[derive(Clone, Copy, Debug)]
@@ -57,4 +59,30 @@ impl Task<'_> {
             score: Score::of(&figures, &self.cell.slo(), &world),
         })
     }
+}
+
+/// Returns the scores of runs, in their order. Those of baselines that are known are not made again.
+///
+/// # Errors
+///
+/// Returns an error if a world can't be made, or if a run broke off.
+pub(super) fn scores(
+    tasks: &[&Task<'_>],
+    known: &[Entry],
+    traces: &Traces,
+) -> anyhow::Result<Vec<Entry>> {
+    let find = |task: &&Task<'_>| {
+        let is_of = |entry: &&Entry| entry.role == Role::Baseline && task.is_of(entry);
+        known.iter().find(is_of)
+    };
+    let known: Vec<Option<&Entry>> = tasks.iter().map(find).collect();
+    let is_missing = |(_, known): &(&&Task<'_>, &Option<&Entry>)| known.is_none();
+    let missing = tasks.iter().zip(&known).filter(is_missing);
+    let missing: Vec<&Task<'_>> = missing.map(|(task, _)| *task).collect();
+    let made = run_all(&missing, |task| task.entry(traces));
+    // A run that panicked has no result.
+    ensure!(made.len() == missing.len(), "a run broke off");
+    let mut made = made.into_iter();
+    let entry = |known: Option<&Entry>| known.cloned().map(Ok).or_else(|| made.next());
+    known.into_iter().filter_map(entry).collect()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use spillway_sim::{Cell, Conditions, Entry, Gpus, Role, Row, Standing};
 
 use super::experiments::{BESIDES, GPUS, MAIN, Part};
-use super::tables::{number, percent, ratio, spillways, table};
+use super::tables::{number, percent, ratio, routers, spillways, table};
 use super::trial::{LOCAL, SKYWALKER, TRIAL};
 use crate::cli::tables::{NO_NUMBER, Table};
 
@@ -28,24 +28,19 @@ pub(super) fn seeds(parts: &[Part]) -> String {
     seeds.join(", ")
 }
 
-/// Returns the table of Spillway's routers against SkyWalker's variants.
+/// Returns the table of Spillway against SkyWalker's variants.
 pub(super) fn skywalker(parts: &[Part]) -> Table {
     let kept =
         |entry: &&Entry| entry.role != Role::Baseline || entry.contender.starts_with(SKYWALKER);
     let kept: Vec<Entry> = entries(parts, MAIN).iter().filter(kept).cloned().collect();
     let standings = Standing::all(&kept);
-    let lines = standings.iter().flat_map(|standing| {
-        spillways(standing).map(|row| {
-            vec![
-                standing.cell.clone(),
-                standing.best_goodput.clone().unwrap_or_default(),
-                row.contender.clone(),
-                ratio(row.goodput),
-                ratio(row.p95),
-            ]
-        })
+    let first = routers(&standings).first().copied().unwrap_or_default();
+    let lines = standings.iter().filter_map(|standing| {
+        let row = standing.row(first)?;
+        let best = standing.best_goodput.clone().unwrap_or_default();
+        Some(vec![standing.cell.clone(), best, ratio(row.goodput), ratio(row.p95)])
     });
-    let head = ["cell", "best SkyWalker", "router", "goodput × best", "p95 × best"];
+    let head = ["cell", "best SkyWalker", "goodput × best", "p95 × best"];
     table("Against SkyWalker", &head, lines.collect())
 }
 
@@ -63,7 +58,7 @@ pub(super) fn goodput_by_gpus(parts: &[Part]) -> Table {
     });
     let routers = routers(&standings);
     let mut head = vec!["GPUs", "best within regions", "best baseline"];
-    head.extend(routers.iter().map(String::as_str));
+    head.extend(routers);
     table("Goodput by number of GPUs", &head, lines.collect())
 }
 
@@ -93,7 +88,7 @@ pub(super) fn gpus_needed(parts: &[Part]) -> Table {
     }
     let routers = routers(&standings);
     let mut head = vec!["goodput/s", "GPUs within regions", "best baseline"];
-    head.extend(routers.iter().map(String::as_str));
+    head.extend(routers);
     table("GPUs for equal goodput", &head, lines)
 }
 
@@ -137,14 +132,6 @@ fn best_local(standing: &Standing) -> Option<&Row> {
     locals(standing).next()
 }
 
-/// Returns the names of Spillway's routers.
-fn routers(standings: &[Standing]) -> Vec<String> {
-    let first = standings.first().into_iter().flat_map(spillways);
-    let mut names: Vec<String> = first.map(|row| row.contender.clone()).collect();
-    names.sort_unstable();
-    names
-}
-
 /// Returns the table of an experiment in which conditions vary: goodput and 95th percentile of each
 /// of Spillway's routers as parts of those of the best baseline of the cell as it is.
 pub(super) fn varied(parts: &[Part], experiment: &str, title: &str, of: Varied) -> Table {
@@ -160,7 +147,8 @@ pub(super) fn varied(parts: &[Part], experiment: &str, title: &str, of: Varied) 
     let standings = Standing::against(&all, is_plain, main);
     let mut lines = Vec::new();
     for plain in standings.iter().filter(|one| one.conditions == Conditions::default()) {
-        for name in spillways(plain).map(|row| &row.contender) {
+        let has_run = |row: &&Row| entries.iter().any(|one| one.contender == row.contender);
+        for name in spillways(plain).filter(has_run).map(|row| &row.contender) {
             let figure = |value: &f64| {
                 let is_at =
                     |one: &&Standing| one.cell == plain.cell && of(&one.conditions) == *value;

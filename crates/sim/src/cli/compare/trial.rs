@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::ensure;
 use spillway_sim::{Entry, Row, Standing, Traces};
 
 use super::experiments::{Experiment, Part};
-use super::task::Task;
-use crate::cli::batch::run_all;
+use super::task::{Task, scores};
 
 /// Name of the trial among the parts of a contest.
 pub(super) const TRIAL: &str = "trial";
@@ -33,19 +31,7 @@ pub(super) fn run(
     traces: &Traces,
 ) -> anyhow::Result<Part> {
     let tasks: Vec<Task<'_>> = experiments.iter().flat_map(tasks).collect();
-    let known: Vec<Option<&Entry>> =
-        tasks.iter().map(|task| known.iter().find(|entry| task.is_of(entry))).collect();
-    let missing: Vec<&Task<'_>> = tasks
-        .iter()
-        .zip(&known)
-        .filter(|(_, known)| known.is_none())
-        .map(|(task, _)| task)
-        .collect();
-    let made = run_all(&missing, |task| task.entry(traces));
-    ensure!(made.len() == missing.len(), "a run of the trial broke off");
-    let mut made = made.into_iter();
-    let entry = |known: Option<&Entry>| known.cloned().map(Ok).or_else(|| made.next());
-    let entries = known.into_iter().filter_map(entry).collect::<anyhow::Result<_>>()?;
+    let entries = scores(&tasks.iter().collect::<Vec<_>>(), known, traces)?;
     Ok(Part { experiment: TRIAL.to_owned(), entries })
 }
 
@@ -141,7 +127,9 @@ mod tests {
             Entry { cell: "trees".to_owned(), ..entry("gke", 1.0, 1.0) },
             entry("sglang-central", 1.0, 1.0),
         ];
-        let known = [&strangers[..], &[entry("gorgo", 42.0, 17.0)]].concat();
+        // What is on trial does not change; Spillway does.
+        let changed = Entry { role: Role::Spillway, ..entry("gke", 42.0, 17.0) };
+        let known = [&strangers[..], &[entry("gorgo", 42.0, 17.0), changed]].concat();
         let part = run(&[experiment], &known, &Traces::default()).unwrap();
         let goodput: Vec<(&str, bool)> = part
             .entries
