@@ -24,6 +24,11 @@ pub(crate) async fn slow(replicas: u16) -> Emulator {
     start(replicas, 1.0).await
 }
 
+/// Starts replicas ten times as slow: a token takes half a second.
+pub(crate) async fn ten_times_slower(replicas: u16) -> Emulator {
+    start(replicas, 10.0).await
+}
+
 async fn start(replicas: u16, time_scale: f64) -> Emulator {
     let engine = EngineConfig::from_profile(Profile::L4);
     let models = vec!["tiny".to_owned(), "small".to_owned()];
