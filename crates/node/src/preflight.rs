@@ -74,8 +74,10 @@ fn check_cluster(
 
 /// Checks that a folder is there or can be made.
 fn check_folder(folder: &Path) -> Result<(), String> {
-    let existing = folder.ancestors().find(|path| path.exists()).unwrap_or(folder);
     let told = |error: &Error| format!("can't keep data in {}: {error}", folder.display());
+    // The ancestors of a relative path end before the working folder.
+    let whole = std::path::absolute(folder).map_err(|error| told(&error))?;
+    let existing = whole.ancestors().find(|path| path.exists()).unwrap_or(&whole);
     let about = std::fs::metadata(existing).map_err(|error| told(&error))?;
     if !about.is_dir() {
         return Err(format!("{} is no folder", existing.display()));

@@ -16,7 +16,7 @@ const PLAIN_WIDTH: usize = 100;
 /// The heading of the page of all commands, and what holds for all of them.
 const PAGE: &str = "# Commands\n\n\
     Every command of `spillway` with its arguments and options. The page is made from the command \
-    line itself:\n`spillway reference`. `spillway COMMAND --help` says the same with examples, and \
+    line itself:\n`spillway reference`. `--help` after a command says the same with examples, and \
     `spillway completions` and\n`spillway man` make it known to shells and to `man`.\n\n\
     | exit code | meaning |\n|--:|---|\n\
     | 0 | done; of `status` and `health`: all is well |\n\

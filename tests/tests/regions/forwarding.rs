@@ -115,6 +115,7 @@ async fn models_of_other_regions_are_listed_and_unknown_ones_are_not_found() {
     knows(&edge, "core").await;
     let address = edge.addresses()[0];
     eventually("it is ready", || edge.gateway().view().models().len() == 1).await;
+    eventually("it has heard all", || edge.gateway().regions().knows_models).await;
     let list = Client::once(address, get("/v1/models")).await;
     assert!(list.text().contains("\"tiny\""), "{}", list.text());
     assert_eq!(Client::once(address, get("/readyz")).await.status, 200);
