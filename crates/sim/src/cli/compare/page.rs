@@ -111,7 +111,7 @@ const HEAD: &str = "\
 # Routing against published baselines
 
 Made by these commands; edit nothing here by hand. The same seeds give the same figures on every machine. DIR has the traces.
-The first command takes about 45 minutes of CPU time with three seeds. `--trial FILE` takes the scores of baselines from what it printed before.
+The first command takes about 80 minutes of CPU time with three seeds. `--trial FILE` takes the scores of baselines from what it printed before.
 
 ```sh
 cargo run --release -p spillway-sim -- compare --page --routers spillway,spillway:knowledge=events --traces DIR --json > routing.json
@@ -138,7 +138,7 @@ How to read it:
 - A central router stands in the first region, which has most clients where regions differ. It sees the replicas of all regions;
   requests and tokens pass through it.
 - Baselines are told the same as Spillway, as late as Spillway is.
-- `knowledge=events` is Spillway where engines publish KV events, as vLLM does (docs/prefix-index.md): its nodes have read them
+- `knowledge=events` is Spillway where engines publish KV events, as vLLM does (docs/explanation/prefix-index.md): its nodes have read them
   10 ms after each step of an engine. Baselines that are built on events read them in all runs, a central one those of all
   regions, as late as the network makes it. Until the events of a prompt come, its blocks count as cached with all of them.
 ";
