@@ -111,7 +111,7 @@ const HEAD: &str = "\
 # Routing against published baselines
 
 Made by these commands; edit nothing here by hand. The same seeds give the same figures on every machine. DIR has the traces.
-The first command takes about 80 minutes of CPU time with three seeds. `--trial FILE` takes the scores of baselines from what it printed before.
+`--trial FILE` takes the scores of baselines from what it printed before.
 
 ```sh
 cargo run --release -p spillway-sim -- compare --page --routers spillway,spillway:knowledge=events --traces DIR --json > routing.json
