@@ -18,8 +18,9 @@ fn masked_line(line: &str) -> String {
     let mut shown = line.to_owned();
     for (equals, _) in line.match_indices('=') {
         let key = line[..equals].trim_end().trim_end_matches(['"', '\'']);
-        let start = key.rfind(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-        if is_secret(&key[start.map_or(0, |start| start + 1)..]) {
+        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let name = key.rsplit(|letter| !is_of_name(letter)).next();
+        if name.is_some_and(is_secret) {
             let value = equals + 1..value_end(line, equals + 1);
             hide(&mut shown, value);
         }
@@ -72,6 +73,7 @@ mod tests {
             ("value = \"open", "value = \"****"),
             ("value_file = \"f\"\nprice_value = 1", "value_file = \"f\"\nprice_value = 1"),
             ("password = \"ä\"", "password = \"**\""),
+            ("ܤ=1 ütoken=2", "ܤ=1 ütoken=*"),
             ("url = \"http://u:p@h:1/x@y\"", "url = \"http://***@h:1/x@y\""),
             ("url = \"http://h:1\"", "url = \"http://h:1\""),
         ] {
