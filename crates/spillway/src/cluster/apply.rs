@@ -179,7 +179,7 @@ async fn write_one(
             let body = json!({ "key": name, "record": wanted.record, "secret": secret });
             (Method::POST, "/v1/keys".to_owned(), body)
         }
-        _ => (Method::PUT, path, wanted.record.clone()),
+        _ => (Method::PUT, path, with_orders(kind, &wanted.record, &item["record"])),
     };
     let if_version = item["version"].as_u64();
     let how = ChangeArgs { dry_run: true, if_version, if_absent: false };
@@ -198,6 +198,23 @@ async fn write_one(
         }
     }
     Ok(Ok((if is_new { Outcome::Created } else { Outcome::Updated }, changes)))
+}
+
+/// Fields of regions that orders change: `drain`, `evacuate`, `weight`.
+const OF_ORDERS: [&str; 2] = ["state", "weight_percent"];
+
+/// Returns a record with what orders set and the file does not name: who drained a region does not
+/// expect that the next `apply` of a file gives it work again.
+fn with_orders(kind: RecordKind, wanted: &Value, known: &Value) -> Value {
+    let mut record = wanted.clone();
+    if kind == RecordKind::Regions
+        && let (Some(fields), Some(known)) = (record.as_object_mut(), known.as_object())
+    {
+        for (name, value) in known.iter().filter(|(name, _)| OF_ORDERS.contains(&name.as_str())) {
+            fields.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    record
 }
 
 /// Returns the changes of a dry run for a record that only comes after others.
@@ -279,6 +296,18 @@ mod tests {
         let setting = read(toml).unwrap();
         let setting = setting.get(RecordKind::Settings, "voters.dead_after_ms").unwrap();
         assert_eq!(setting.record, json!({ "value": "30000" }));
+    }
+
+    #[test]
+    fn a_region_keeps_what_orders_set_unless_the_file_says_it() {
+        let known = json!({ "state": "draining", "weight_percent": 50, "price_ms": 7 });
+        let of = |kind, wanted| with_orders(kind, &wanted, &known);
+        let kept = json!({ "country": "DE", "state": "draining", "weight_percent": 50 });
+        assert_eq!(of(RecordKind::Regions, json!({ "country": "DE" })), kept);
+        let said = json!({ "state": "active", "weight_percent": 100 });
+        assert_eq!(of(RecordKind::Regions, said.clone()), said);
+        assert_eq!(of(RecordKind::Models, json!({})), json!({}));
+        assert_eq!(with_orders(RecordKind::Regions, &json!({}), &Value::Null), json!({}));
     }
 
     #[test]
