@@ -61,6 +61,9 @@ def test_packages_hold_files_of_root_with_one_date_in_a_fixed_order() -> None:
     ).stdout.splitlines()
     assert all(line.split()[1] == "root/root" for line in listed)
     assert len({" ".join(line.split()[3:5]) for line in listed}) == 1
+    files = {line.split()[5] for line in listed}
+    wanted = {"man/man1/spillway.1.gz", "man/man1/spillway-run.1.gz", "bash-completion/completions/spillway"}
+    assert {f"./usr/share/{name}" for name in wanted} <= files
 
 
 def test_lintian_finds_no_error() -> None:

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
@@ -47,6 +48,13 @@ const DEB: [PackagePart; 7] = [
         to: "usr/share/lintian/overrides/spillway",
         mode: 0o644,
     },
+];
+
+/// Shells with completions in the Debian package, and where Debian's shells look for them.
+const COMPLETIONS: [(&str, &str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions", "spillway"),
+    ("zsh", "usr/share/zsh/vendor-completions", "_spillway"),
+    ("fish", "usr/share/fish/vendor_completions.d", "spillway.fish"),
 ];
 
 /// Files and scripts that dpkg uses, beside `control`.
@@ -149,6 +157,7 @@ pub(super) fn deb(root: &Path, release: &Release, out: &Path) -> Result<CheckOut
     let stage = Stage::new(out)?;
     stage.fill(root, out, "", &DEB)?;
     stage.fill(root, out, "", &DEB_CONTROL)?;
+    stage.fill_from_binary(out, release)?;
     // Folder for keys that only the node may read.
     fs::create_dir(stage.0.join("etc/spillway/keys"))?;
     set_mode(&stage.0.join("etc/spillway/keys"), 0o755)?;
@@ -223,15 +232,41 @@ impl Stage {
         for part in parts {
             let from = if part.from == BINARY { out } else { root }.join(part.from);
             let to = self.0.join(below).join(part.to);
-            let folder = to.parent().unwrap_or(&self.0);
-            fs::create_dir_all(folder)?;
+            if let Some(folder) = Path::new(below).join(part.to).parent().and_then(Path::to_str) {
+                self.folder(folder)?;
+            }
             fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
             set_mode(&to, part.mode)?;
-            for folder in folder.ancestors().take_while(|folder| *folder != self.0) {
-                set_mode(folder, 0o755)?;
-            }
         }
         Ok(())
+    }
+
+    /// Writes what the binary says of itself: manual pages, and completions for shells.
+    fn fill_from_binary(&self, out: &Path, release: &Release) -> Result<()> {
+        let binary = out.join(BINARY);
+        let pages = self.folder("usr/share/man/man1")?;
+        command::output(Command::new(&binary).arg("man").arg(&pages))?;
+        for page in fs::read_dir(&pages)? {
+            let page = page?.path();
+            set_mode(&page, 0o644)?;
+            compress(&page, release)?;
+        }
+        for (shell, folder, file) in COMPLETIONS {
+            let file = self.folder(folder)?.join(file);
+            fs::write(&file, command::output(Command::new(&binary).args(["completions", shell]))?)?;
+            set_mode(&file, 0o644)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a folder that all users may read.
+    fn folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.0.join(name);
+        fs::create_dir_all(&folder)?;
+        for above in folder.ancestors().take_while(|above| *above != self.0) {
+            set_mode(above, 0o755)?;
+        }
+        Ok(folder)
     }
 
     /// Writes a template with its gaps filled.
