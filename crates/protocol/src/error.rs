@@ -10,6 +10,10 @@ use http::{HeaderName, StatusCode};
 use serde::Serialize;
 use thiserror::Error;
 
+mod kind;
+
+pub use kind::{ErrorKind, error_reference};
+
 use crate::Protocol;
 use crate::echo::bounded;
 
@@ -29,70 +33,6 @@ pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 pub const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Largest Retry-After for a client that has used up its rate limit and is in debt.
 const LIMIT_DELAY_MAX: Duration = Duration::from_secs(24 * 3_600);
-
-/// Reason why the gateway itself answers a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ErrorKind {
-    /// The request cannot be parsed, or asks for something that does not exist.
-    BadRequest,
-    /// The request has no key, but one is needed.
-    KeyMissing,
-    /// The key of the request is not valid.
-    KeyInvalid,
-    /// The key is valid, but not for this model.
-    ModelNotAllowed,
-    /// The key is valid, but not for any region that could serve the request.
-    RegionNotAllowed,
-    /// No route serves the model.
-    ModelNotFound,
-    /// The path is no endpoint and matches no route.
-    RouteNotFound,
-    /// No replica is known to hold the stored response.
-    ResponseNotFound,
-    /// The path is known, but not with this method.
-    MethodNotAllowed,
-    /// The body did not arrive in time.
-    BodyTimeout,
-    /// The body is larger than the limit.
-    BodyTooLarge,
-    /// The endpoint does not read this content type.
-    UnsupportedMediaType,
-    /// The headers are larger than the limit.
-    HeadersTooLarge,
-    /// The request asks for a part of HTTP that is not served, like an upgrade to another protocol.
-    NotImplemented,
-    /// The client disconnected first; only logs and metrics show this error.
-    ClientClosed,
-    /// The gateway has a bug.
-    Internal,
-    /// The gateway could not connect to the replica.
-    ReplicaConnect,
-    /// The replica closed the connection before its answer began.
-    ReplicaReset,
-    /// The replica went down while the gateway waited for its answer.
-    ReplicaDown,
-    /// The replica's answer is no valid HTTP.
-    ReplicaBadResponse,
-    /// The replica's answer redirects to another server.
-    ReplicaRedirect,
-    /// The replica's answer broke off.
-    StreamCut,
-    /// The request was shed: an answer would be too late, or would harm requests already being
-    /// served.
-    Overloaded,
-    /// The client has used up its rate limit; other clients are still served.
-    RateLimited,
-    /// The request alone exceeds the whole rate limit: it can never be served.
-    BeyondLimit,
-    /// No replica of the model is fit to serve.
-    NoReplica,
-    /// The replica did not begin to answer in time.
-    FirstByteTimeout,
-    /// The replica stopped in the middle of its answer.
-    StreamStalled,
-    /// The request's own deadline passed.
-    DeadlineExceeded,
-}
 
 /// Error with everything that the client should know about it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -135,108 +75,6 @@ pub enum EventFlavour {
 }
 
 impl ErrorKind {
-    /// All kinds, for tests and documents that must not miss one.
-    pub const ALL: &[Self] = &[
-        Self::BadRequest,
-        Self::KeyMissing,
-        Self::KeyInvalid,
-        Self::ModelNotAllowed,
-        Self::RegionNotAllowed,
-        Self::ModelNotFound,
-        Self::RouteNotFound,
-        Self::ResponseNotFound,
-        Self::MethodNotAllowed,
-        Self::BodyTimeout,
-        Self::BodyTooLarge,
-        Self::UnsupportedMediaType,
-        Self::HeadersTooLarge,
-        Self::NotImplemented,
-        Self::ClientClosed,
-        Self::Internal,
-        Self::ReplicaConnect,
-        Self::ReplicaReset,
-        Self::ReplicaDown,
-        Self::ReplicaBadResponse,
-        Self::ReplicaRedirect,
-        Self::StreamCut,
-        Self::Overloaded,
-        Self::RateLimited,
-        Self::BeyondLimit,
-        Self::NoReplica,
-        Self::FirstByteTimeout,
-        Self::StreamStalled,
-        Self::DeadlineExceeded,
-    ];
-
-    /// Returns the HTTP status, for an answer that has not begun.
-    #[must_use]
-    pub fn status(self) -> StatusCode {
-        match self {
-            Self::BadRequest | Self::BeyondLimit => StatusCode::BAD_REQUEST,
-            Self::KeyMissing | Self::KeyInvalid => StatusCode::UNAUTHORIZED,
-            Self::ModelNotAllowed | Self::RegionNotAllowed => StatusCode::FORBIDDEN,
-            Self::ModelNotFound | Self::RouteNotFound | Self::ResponseNotFound => {
-                StatusCode::NOT_FOUND
-            }
-            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
-            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::NotImplemented => StatusCode::NOT_IMPLEMENTED,
-            Self::ClientClosed => client_closed_status(),
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::ReplicaConnect
-            | Self::ReplicaReset
-            | Self::ReplicaDown
-            | Self::ReplicaBadResponse
-            | Self::ReplicaRedirect
-            | Self::StreamCut => StatusCode::BAD_GATEWAY,
-            Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-            // Not 429, since the client did nothing wrong, and load balancers understand 503.
-            Self::Overloaded | Self::NoReplica => StatusCode::SERVICE_UNAVAILABLE,
-            Self::FirstByteTimeout | Self::StreamStalled | Self::DeadlineExceeded => {
-                StatusCode::GATEWAY_TIMEOUT
-            }
-        }
-    }
-
-    /// Returns the stable machine-readable name.
-    #[must_use]
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::BadRequest => "bad_request",
-            Self::KeyMissing => "missing_api_key",
-            Self::KeyInvalid => "invalid_api_key",
-            Self::ModelNotAllowed => "model_not_allowed",
-            Self::RegionNotAllowed => "region_not_allowed",
-            Self::ModelNotFound => "model_not_found",
-            Self::RouteNotFound => "route_not_found",
-            Self::ResponseNotFound => "response_not_found",
-            Self::MethodNotAllowed => "method_not_allowed",
-            Self::BodyTimeout => "body_timeout",
-            Self::BodyTooLarge => "body_too_large",
-            Self::UnsupportedMediaType => "unsupported_media_type",
-            Self::HeadersTooLarge => "headers_too_large",
-            Self::NotImplemented => "not_implemented",
-            Self::ClientClosed => "client_closed",
-            Self::Internal => "internal",
-            Self::ReplicaConnect => "replica_connect",
-            Self::ReplicaReset => "replica_reset",
-            Self::ReplicaDown => "replica_down",
-            Self::ReplicaBadResponse => "replica_bad_response",
-            Self::ReplicaRedirect => "replica_redirect",
-            Self::StreamCut => "stream_cut",
-            Self::Overloaded => "overloaded",
-            Self::RateLimited => "rate_limited",
-            Self::BeyondLimit => "request_exceeds_limit",
-            Self::NoReplica => "no_replica",
-            Self::FirstByteTimeout => "first_byte_timeout",
-            Self::StreamStalled => "stream_stalled",
-            Self::DeadlineExceeded => "deadline_exceeded",
-        }
-    }
-
     /// Returns the `type` of an Anthropic error object, by which clients choose their exception.
     #[must_use]
     pub fn anthropic_type(self) -> &'static str {
@@ -428,13 +266,6 @@ struct RawBody<'e> {
 struct RawError<'e> {
     code: &'static str,
     message: &'e str,
-}
-
-/// Returns 499, which is not registered, but is the name of nginx and most dashboards for this
-/// case.
-#[expect(clippy::expect_used, reason = "499 is within 100..=999")]
-fn client_closed_status() -> StatusCode {
-    StatusCode::from_u16(499).expect("499 is a valid status code")
 }
 
 #[expect(clippy::expect_used, reason = "structs of strings and numbers always serialise")]

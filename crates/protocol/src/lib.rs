@@ -39,6 +39,7 @@ pub use endpoint::{Endpoint, Protocol, decode_name, is_messages};
 pub use engine_fields::EngineFields;
 pub use error::{
     CODE_HEADER, ErrorKind, EventFlavour, GatewayError, RETRY_DELAY, RETRY_DELAY_MAX, SHED_REASON,
+    error_reference,
 };
 pub use form::{Form, read_form};
 pub use hash_by::{HashBy, KeySources, RequestKey, UnknownHashByError, cookie};

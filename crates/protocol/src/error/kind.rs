@@ -1,0 +1,174 @@
+//! Kinds of errors: one table of code, status, meaning and remedy, of which the page of errors is
+//! made.
+
+use http::StatusCode;
+
+/// Declares all kinds of errors, so that none can lack a status, a code or a remedy.
+macro_rules! error_kinds {
+    ($($(#[doc = $doc:literal])+ $kind:ident = $status:literal $code:literal, $remedy:literal;)+) => {
+        /// Reason why the gateway itself answers a request.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum ErrorKind {
+            $($(#[doc = $doc])+ $kind,)+
+        }
+
+        impl ErrorKind {
+            /// All kinds, for tests and documents that must not miss one.
+            pub const ALL: &[Self] = &[$(Self::$kind),+];
+
+            /// Returns the HTTP status, for an answer that has not begun.
+            #[must_use]
+            pub fn status(self) -> StatusCode {
+                let code: u16 = match self {
+                    $(Self::$kind => $status,)+
+                };
+                // Any three digits are a status.
+                StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+            }
+
+            /// Returns the stable machine-readable name.
+            #[must_use]
+            pub fn code(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $code,)+
+                }
+            }
+
+            /// Returns what the kind means, for documents.
+            fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$kind => concat!($($doc),+),)+
+                }
+            }
+
+            /// Returns what to do about it, for documents.
+            fn remedy(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $remedy,)+
+                }
+            }
+        }
+    };
+}
+
+error_kinds! {
+    /// The request cannot be parsed, or asks for something that does not exist.
+    BadRequest = 400 "bad_request",
+        "correct the request; the message says what is wrong, `param` which field";
+    /// The request has no key, but one is needed.
+    KeyMissing = 401 "missing_api_key",
+        "send `Authorization: Bearer KEY` ([auth.md](../guides/auth.md))";
+    /// The key of the request is not valid.
+    KeyInvalid = 401 "invalid_api_key",
+        "send a key that is known, not revoked and not expired; `spillway keys` lists them";
+    /// The key is valid, but not for this model.
+    ModelNotAllowed = 403 "model_not_allowed",
+        "ask for a model that the key is for, or change the key";
+    /// The key is valid, but not for any region that could serve the request.
+    RegionNotAllowed = 403 "region_not_allowed",
+        "change the regions of the key, of its tenant or of the route";
+    /// No route serves the model.
+    ModelNotFound = 404 "model_not_found",
+        "ask for a model of `GET /v1/models`; the message names those that the key may use";
+    /// The path is no endpoint and matches no route.
+    RouteNotFound = 404 "route_not_found", "correct the path ([endpoints](protocols.md))";
+    /// No replica is known to hold the stored response.
+    ResponseNotFound = 404 "response_not_found",
+        "begin a new conversation: stored responses end with their replica";
+    /// The path is known, but not with this method.
+    MethodNotAllowed = 405 "method_not_allowed",
+        "use the method that the header `Allow` names";
+    /// The body did not arrive in time.
+    BodyTimeout = 408 "body_timeout",
+        "send the body sooner, or raise `limits.body_timeout_ms`";
+    /// The body is larger than the limit.
+    BodyTooLarge = 413 "body_too_large",
+        "send less, or raise `limits.body_bytes_max`";
+    /// The endpoint does not read this content type.
+    UnsupportedMediaType = 415 "unsupported_media_type",
+        "send `content-type: application/json`, or what the endpoint takes";
+    /// The headers are larger than the limit.
+    HeadersTooLarge = 431 "headers_too_large",
+        "send fewer or shorter headers";
+    /// The request asks for a part of HTTP that is not served, like an upgrade to another protocol.
+    NotImplemented = 501 "not_implemented",
+        "don't ask for WebSockets or transfer codings";
+    /// The client disconnected first; only logs and metrics show this error. 499 is not registered,
+    /// but is what nginx and most dashboards show for it.
+    ClientClosed = 499 "client_closed",
+        "nothing; if it is frequent, clients wait less long than replies take";
+    /// The gateway has a bug.
+    Internal = 500 "internal", "report it with the log around the request's id";
+    /// The gateway could not connect to the replica.
+    ReplicaConnect = 502 "replica_connect",
+        "check that the replica runs and that its `url` is right; a retry may find another";
+    /// The replica closed the connection before its answer began.
+    ReplicaReset = 502 "replica_reset",
+        "try again: the reply had not begun; look into the replica's log";
+    /// The replica went down while the gateway waited for its answer.
+    ReplicaDown = 502 "replica_down", "try again: other replicas serve the model";
+    /// The replica's answer is no valid HTTP.
+    ReplicaBadResponse = 502 "replica_bad_response",
+        "look at what listens at the replica's `url`";
+    /// The replica's answer redirects to another server.
+    ReplicaRedirect = 502 "replica_redirect",
+        "give the replica's final address as its `url`";
+    /// The replica's answer broke off.
+    StreamCut = 502 "stream_cut",
+        "ask again for the rest; `continue_streams` of a route does it for clients";
+    /// The request was shed: an answer would be too late, or would harm requests already being
+    /// served.
+    Overloaded = 503 "overloaded",
+        "come again after `Retry-After`; the reason is in `x-spillway-shed-reason`";
+    /// The client has used up its rate limit; other clients are still served.
+    RateLimited = 429 "rate_limited",
+        "come again after `Retry-After`, or raise the limit (`spillway limits`)";
+    /// The request alone exceeds the whole rate limit: it can never be served.
+    BeyondLimit = 400 "request_exceeds_limit",
+        "ask for fewer tokens at a time, or raise the limit";
+    /// No replica of the model is fit to serve.
+    NoReplica = 503 "no_replica",
+        "come again after `Retry-After`; `spillway replicas` shows who is down and why";
+    /// The replica did not begin to answer in time.
+    FirstByteTimeout = 504 "first_byte_timeout",
+        "raise the route's `first_byte_ms`, or look why the replica is silent";
+    /// The replica stopped in the middle of its answer.
+    StreamStalled = 504 "stream_stalled",
+        "ask again; raise the route's `idle_ms` if pauses are usual";
+    /// The request's own deadline passed.
+    DeadlineExceeded = 504 "deadline_exceeded",
+        "allow more time, or a smaller `max_tokens`";
+}
+
+/// Page of errors above its table.
+const HEAD: &str = "\
+# Errors
+
+What the gateway itself answers, in the form of the client's API ([protocols.md](protocols.md#errors) shows the forms). A
+replica's own errors are passed on as they are. The code is in the header `x-spillway-code` and in the body. A reply
+that had begun ends with an event that has the code. Made by `spillway reference errors`.
+
+`type` is what an object of OpenAI's API has, and in brackets what one of Anthropic's has.
+
+| code | status | type | what it means | what to do |
+|---|---|---|---|---|
+";
+
+/// Returns docs/reference/errors.md.
+#[must_use]
+pub fn error_reference() -> String {
+    let mut page = HEAD.to_owned();
+    for kind in ErrorKind::ALL {
+        let meaning = kind.meaning().trim();
+        page.push_str(&format!(
+            "| `{}` | {} | `{}` (`{}`) | {} | {} |\n",
+            kind.code(),
+            kind.status().as_u16(),
+            kind.openai_type(),
+            kind.anthropic_type(),
+            meaning.trim_end_matches('.'),
+            kind.remedy()
+        ));
+    }
+    page
+}
