@@ -9,7 +9,6 @@ mod documents;
 mod finding;
 mod lines;
 mod manifests;
-mod metrics;
 mod procedures;
 mod text;
 mod tree;
@@ -50,7 +49,6 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(circles::check(tree));
     findings.extend(crates::check(tree));
     findings.extend(manifests::check(tree));
-    findings.extend(metrics::check(tree));
     findings.extend(procedures::check(tree));
     findings.extend(documents::check(tree));
     findings

@@ -4,7 +4,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::names;
+use crate::catalog;
 use crate::register::{Labels, metric};
 
 /// Expiry times of certificates, in seconds since 1970.
@@ -26,8 +26,8 @@ pub(crate) struct CertificateMetrics {
 impl CertificateMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            authorities: metric(r, names::AUTHORITY_EXPIRES, "When an authority ends"),
-            listeners: metric(r, names::LISTENER_EXPIRES, "When a listener's certificate ends"),
+            authorities: metric(r, &catalog::AUTHORITY_EXPIRES),
+            listeners: metric(r, &catalog::LISTENER_EXPIRES),
         }
     }
 

@@ -5,7 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use spillway_types::{ModelName, Outcome};
 
-use crate::names;
+use crate::catalog;
 use crate::register::{Labels, metric};
 
 /// Counters of choices between models.
@@ -18,8 +18,8 @@ pub(crate) struct ChoiceMetrics {
 impl ChoiceMetrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
         Self {
-            splits: metric(registry, names::SPLIT_REQUESTS, "Requests by arm of a split"),
-            fallbacks: metric(registry, names::FALLBACKS, "Requests served by a stand-in"),
+            splits: metric(registry, &catalog::SPLIT_REQUESTS),
+            fallbacks: metric(registry, &catalog::FALLBACKS),
         }
     }
 

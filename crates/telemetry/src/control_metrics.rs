@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::names;
+use crate::catalog;
 use crate::register::{Labels, metric, signed};
 
 /// This node's part in the control plane.
@@ -57,14 +57,14 @@ pub(crate) struct ControlMetrics {
 impl ControlMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            role: metric(r, names::CONTROL_ROLE, "What this node is in the cluster"),
-            term: metric(r, names::CONTROL_TERM, "Latest term"),
-            applied: metric(r, names::CONTROL_APPLIED, "Last entry carried out"),
-            last: metric(r, names::CONTROL_LAST, "Last entry in the log"),
-            age: metric(r, names::CONTROL_AGE, "How old what is known can be"),
-            voters: metric(r, names::CONTROL_VOTERS, "Nodes that vote"),
-            log_bytes: metric(r, names::CONTROL_LOG_BYTES, "Bytes in the log"),
-            items: metric(r, names::CONTROL_ITEMS, "Things agreed on, by their use here"),
+            role: metric(r, &catalog::CONTROL_ROLE),
+            term: metric(r, &catalog::CONTROL_TERM),
+            applied: metric(r, &catalog::CONTROL_APPLIED),
+            last: metric(r, &catalog::CONTROL_LAST),
+            age: metric(r, &catalog::CONTROL_AGE),
+            voters: metric(r, &catalog::CONTROL_VOTERS),
+            log_bytes: metric(r, &catalog::CONTROL_LOG_BYTES),
+            items: metric(r, &catalog::CONTROL_ITEMS),
         }
     }
 

@@ -5,7 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::names;
+use crate::catalog;
 use crate::register::{Labels, metric, raise, signed};
 
 /// Region that DNS answers can name.
@@ -48,12 +48,12 @@ pub(crate) struct DnsMetrics {
 impl DnsMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            queries: metric(r, names::DNS_QUERIES, "DNS queries"),
-            answers: metric(r, names::DNS_ANSWERS, "DNS queries by what became of them"),
-            region_answers: metric(r, names::DNS_REGION_ANSWERS, "DNS answers by region"),
-            offered: metric(r, names::DNS_REGION_OFFERED, "Whether DNS leads to a region"),
-            connections: metric(r, names::DNS_CONNECTIONS, "TCP connections for DNS"),
-            refused: metric(r, names::DNS_CONNECTIONS_REFUSED, "TCP connections over the limit"),
+            queries: metric(r, &catalog::DNS_QUERIES),
+            answers: metric(r, &catalog::DNS_ANSWERS),
+            region_answers: metric(r, &catalog::DNS_REGION_ANSWERS),
+            offered: metric(r, &catalog::DNS_REGION_OFFERED),
+            connections: metric(r, &catalog::DNS_CONNECTIONS),
+            refused: metric(r, &catalog::DNS_CONNECTIONS_REFUSED),
         }
     }
 

@@ -5,7 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::names;
+use crate::catalog;
 use crate::register::{Labels, metric, raise};
 
 /// Knowledge of clients' locations at the moment of a scrape.
@@ -28,9 +28,9 @@ pub(crate) struct GeoMetrics {
 impl GeoMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            requests: metric(r, names::CLIENT_COUNTRY_REQUESTS, "Requests by client country"),
-            built: metric(r, names::GEO_DATABASE_BUILT, "When a location database was made"),
-            reloads: metric(r, names::GEO_RELOADS, "Readings of changed location databases"),
+            requests: metric(r, &catalog::CLIENT_COUNTRY_REQUESTS),
+            built: metric(r, &catalog::GEO_DATABASE_BUILT),
+            reloads: metric(r, &catalog::GEO_RELOADS),
         }
     }
 

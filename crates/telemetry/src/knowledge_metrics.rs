@@ -5,7 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::names;
+use crate::catalog;
 use crate::register::{Labels, metric, raise, signed};
 
 /// This node's knowledge of caches and speeds in its region, with counts of lookups and messages.
@@ -95,31 +95,27 @@ struct HotMetrics {
 impl KnowledgeMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            blocks: metric(r, names::PREFIX_BLOCKS, "Blocks known at any replica"),
-            pairs: metric(r, names::PREFIX_PAIRS, "Blocks at replicas"),
-            bytes: metric(r, names::PREFIX_BYTES, "Bytes of the prefix index"),
-            forgotten: metric(r, names::PREFIX_FORGOTTEN, "Blocks at replicas forgotten"),
-            flushes: metric(r, names::PREFIX_FLUSHES, "Replicas forgotten at once"),
-            lookups: metric(r, names::PREFIX_LOOKUPS, "Prompts looked up"),
-            learnings_dropped: metric(r, names::LEARNINGS_DROPPED, "Lessons not learned"),
-            models: metric(r, names::LATENCY_MODELS, "Speeds that are learned"),
-            kv_events: metric(r, names::KV_EVENTS, "KV events of engines"),
-            kv_events_missed: metric(r, names::KV_EVENTS_MISSED, "Times that some were missed"),
-            kv_replicas: metric(r, names::KV_EVENTS_REPLICAS, "Replicas whose events are read"),
-            kv_blocks: metric(r, names::KV_EVENTS_BLOCKS, "Blocks of engines known by events"),
-            shared: metric(r, names::PREFIX_SHARED, "Messages about caches in the region"),
-            shared_bytes: metric(r, names::PREFIX_SHARED_BYTES, "Bytes of them sent"),
+            blocks: metric(r, &catalog::PREFIX_BLOCKS),
+            pairs: metric(r, &catalog::PREFIX_PAIRS),
+            bytes: metric(r, &catalog::PREFIX_BYTES),
+            forgotten: metric(r, &catalog::PREFIX_FORGOTTEN),
+            flushes: metric(r, &catalog::PREFIX_FLUSHES),
+            lookups: metric(r, &catalog::PREFIX_LOOKUPS),
+            learnings_dropped: metric(r, &catalog::LEARNINGS_DROPPED),
+            models: metric(r, &catalog::LATENCY_MODELS),
+            kv_events: metric(r, &catalog::KV_EVENTS),
+            kv_events_missed: metric(r, &catalog::KV_EVENTS_MISSED),
+            kv_replicas: metric(r, &catalog::KV_EVENTS_REPLICAS),
+            kv_blocks: metric(r, &catalog::KV_EVENTS_BLOCKS),
+            shared: metric(r, &catalog::PREFIX_SHARED),
+            shared_bytes: metric(r, &catalog::PREFIX_SHARED_BYTES),
             hot: HotMetrics {
-                blocks: metric(r, names::HOT_BLOCKS, "Hot blocks"),
-                bytes: metric(r, names::HOT_BYTES, "Bytes of all hot blocks"),
-                entries: metric(r, names::HOT_ENTRIES, "Agreed changes of hot blocks"),
-                entry_bytes: metric(r, names::HOT_ENTRY_BYTES, "Bytes of them"),
-                proposals: metric(r, names::HOT_PROPOSALS, "Changes proposed here"),
-                decisions: metric(
-                    r,
-                    names::HOT_DECISIONS,
-                    "Decisions between regions that go by caches",
-                ),
+                blocks: metric(r, &catalog::HOT_BLOCKS),
+                bytes: metric(r, &catalog::HOT_BYTES),
+                entries: metric(r, &catalog::HOT_ENTRIES),
+                entry_bytes: metric(r, &catalog::HOT_ENTRY_BYTES),
+                proposals: metric(r, &catalog::HOT_PROPOSALS),
+                decisions: metric(r, &catalog::HOT_DECISIONS),
             },
         }
     }

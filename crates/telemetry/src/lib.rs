@@ -3,6 +3,7 @@
 //! The data path never calls this crate's recording functions: it leaves `Outcome`s in a bounded
 //! queue, and one feedback task brings them here.
 
+mod catalog;
 mod certificate_metrics;
 mod choices;
 mod control_metrics;
@@ -10,9 +11,9 @@ mod dns_metrics;
 mod geo_metrics;
 mod knowledge_metrics;
 mod limit_metrics;
+mod line_writer;
 pub mod logs;
 mod metrics;
-pub mod names;
 mod places;
 mod region_metrics;
 mod register;
@@ -21,12 +22,14 @@ mod shed_metrics;
 mod stream_gaps;
 mod usage;
 
+pub use catalog::{GROUPS, MetricGroup, MetricKind, MetricSpec, reference};
 pub use certificate_metrics::LiveCertificates;
 pub use control_metrics::{LiveControl, LiveItems};
 pub use dns_metrics::{LiveDns, LiveDnsRegion};
 pub use geo_metrics::LiveGeo;
 pub use knowledge_metrics::{LiveHot, LiveKnowledge};
 pub use limit_metrics::LiveLimit;
+pub use line_writer::LineWriter;
 pub use metrics::{LastResort, Live, Metrics};
 pub use region_metrics::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
 pub use replica_metrics::LiveReplica;

@@ -4,7 +4,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::names;
+use crate::catalog;
 use crate::register::{Labels, metric, signed};
 
 /// State of one kind of one limit on this node.
@@ -33,9 +33,9 @@ pub(crate) struct LimitMetrics {
 impl LimitMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            share: metric(r, names::LIMIT_SHARE, "What this node may use of a limit"),
-            used: metric(r, names::LIMIT_USED, "What this node uses of a limit"),
-            debt: metric(r, names::LIMIT_DEBT, "What was used and is not charged yet"),
+            share: metric(r, &catalog::LIMIT_SHARE),
+            used: metric(r, &catalog::LIMIT_USED),
+            debt: metric(r, &catalog::LIMIT_DEBT),
         }
     }
 

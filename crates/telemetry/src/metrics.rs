@@ -11,13 +11,13 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use spillway_types::{Admission, AwayReason, End, Outcome, SignFault, Steering};
 
+use crate::catalog;
 use crate::certificate_metrics::{CertificateMetrics, LiveCertificates};
 use crate::choices::ChoiceMetrics;
 use crate::dns_metrics::{DnsMetrics, LiveDns};
 use crate::geo_metrics::{GeoMetrics, LiveGeo};
 use crate::knowledge_metrics::{KnowledgeMetrics, LiveHot, LiveKnowledge};
 use crate::limit_metrics::{LimitMetrics, LiveLimit};
-use crate::names;
 use crate::places::{PlaceFamilies, Places};
 use crate::region_metrics::{LiveCluster, RegionMetrics};
 use crate::register::{Labels, metric, raise, signed};
@@ -45,6 +45,7 @@ pub struct Metrics {
     home_changes: Family<Labels, Counter>,
     continuations: Family<Labels, Counter>,
     outcomes_dropped: Counter,
+    lines_lost: Counter,
     reloads: Family<Labels, Counter>,
     replicas: ReplicaMetrics,
     regions: RegionMetrics,
@@ -91,6 +92,8 @@ pub struct Live {
     pub access: Vec<(String, &'static str, u64)>,
     /// Outcomes since start that did not fit into the queue.
     pub outcomes_dropped: u64,
+    /// Lines that the access log lost.
+    pub lines_lost: u64,
     /// Retries since start that the retry budget refused.
     pub retries_refused: u64,
     /// Requests since start that were refused for residency, by the place that refused them.
@@ -143,7 +146,7 @@ impl Metrics {
     #[must_use]
     pub fn new(facts: Vec<(String, String)>) -> Self {
         let mut r = Registry::default();
-        r.register(names::BUILD, "Build and node", Info::new(facts));
+        r.register(catalog::BUILD.name, catalog::BUILD.help(), Info::new(facts));
         Self {
             families: PlaceFamilies::new(&mut r),
             choices: ChoiceMetrics::new(&mut r),
@@ -151,17 +154,18 @@ impl Metrics {
             usage: Mutex::default(),
             tenants: UsageMetrics::new(&mut r),
             places: Mutex::default(),
-            retries: metric(&mut r, names::RETRIES, "Retries"),
-            cancels: metric(&mut r, names::CANCELS, "Requests whose client left"),
-            closed: metric(&mut r, names::CONNECTIONS_CLOSED, "Client connections closed"),
-            access: metric(&mut r, names::ACCESS, "Requests for entry"),
-            retries_refused: metric(&mut r, names::RETRIES_REFUSED, "Retries refused"),
-            residency: metric(&mut r, names::RESIDENCY_REFUSALS, "Refusals for residency"),
-            responses_not_kept: metric(&mut r, names::RESPONSES_NOT_KEPT, "Ids not kept"),
-            home_changes: metric(&mut r, names::HOME_CHANGES, "Sessions that moved"),
-            continuations: metric(&mut r, names::CONTINUATIONS, "Streams that broke off"),
-            outcomes_dropped: metric(&mut r, names::OUTCOMES_DROPPED, "Outcomes not recorded"),
-            reloads: metric(&mut r, names::RELOADS, "Config reloads"),
+            retries: metric(&mut r, &catalog::RETRIES),
+            cancels: metric(&mut r, &catalog::CANCELS),
+            closed: metric(&mut r, &catalog::CONNECTIONS_CLOSED),
+            access: metric(&mut r, &catalog::ACCESS),
+            retries_refused: metric(&mut r, &catalog::RETRIES_REFUSED),
+            residency: metric(&mut r, &catalog::RESIDENCY_REFUSALS),
+            responses_not_kept: metric(&mut r, &catalog::RESPONSES_NOT_KEPT),
+            home_changes: metric(&mut r, &catalog::HOME_CHANGES),
+            continuations: metric(&mut r, &catalog::CONTINUATIONS),
+            lines_lost: metric(&mut r, &catalog::ACCESS_LOG_LOST),
+            outcomes_dropped: metric(&mut r, &catalog::OUTCOMES_DROPPED),
+            reloads: metric(&mut r, &catalog::RELOADS),
             replicas: ReplicaMetrics::new(&mut r),
             regions: RegionMetrics::new(&mut r),
             dns: DnsMetrics::new(&mut r),
@@ -169,19 +173,19 @@ impl Metrics {
             knowledge: KnowledgeMetrics::new(&mut r),
             limits: LimitMetrics::new(&mut r),
             certificates: CertificateMetrics::new(&mut r),
-            waiting: metric(&mut r, names::WAITING, "Requests that wait for a place"),
-            takes_clients: metric(&mut r, names::TAKES_CLIENTS, "Whether it takes clients"),
-            steered_away: metric(&mut r, names::STEERED_AWAY, "Why it takes no clients"),
-            guests: metric(&mut r, names::GUESTS, "Guests served now"),
-            guest_requests: metric(&mut r, names::GUEST_REQUESTS, "Requests of other nodes"),
-            last_resort: metric(&mut r, names::LAST_RESORT, "Served by replicas that are not open"),
-            facts_dropped: metric(&mut r, names::FACTS_DROPPED, "Facts about replicas not noted"),
-            client_connections: metric(&mut r, names::CLIENT_CONNECTIONS, "Client connections"),
-            body_bytes: metric(&mut r, names::BODY_BYTES, "Request bytes held"),
-            ahead_bytes: metric(&mut r, names::READ_AHEAD_BYTES, "Reply bytes held"),
-            ahead_replies: metric(&mut r, names::READ_AHEAD_REPLIES, "Replies read ahead"),
-            streams_closed: metric(&mut r, names::STREAMS_CLOSED, "Client streams closed"),
-            memory: metric(&mut r, names::MEMORY_BYTES, "Memory of the process"),
+            waiting: metric(&mut r, &catalog::WAITING),
+            takes_clients: metric(&mut r, &catalog::TAKES_CLIENTS),
+            steered_away: metric(&mut r, &catalog::STEERED_AWAY),
+            guests: metric(&mut r, &catalog::GUESTS),
+            guest_requests: metric(&mut r, &catalog::GUEST_REQUESTS),
+            last_resort: metric(&mut r, &catalog::LAST_RESORT),
+            facts_dropped: metric(&mut r, &catalog::FACTS_DROPPED),
+            client_connections: metric(&mut r, &catalog::CLIENT_CONNECTIONS),
+            body_bytes: metric(&mut r, &catalog::BODY_BYTES),
+            ahead_bytes: metric(&mut r, &catalog::READ_AHEAD_BYTES),
+            ahead_replies: metric(&mut r, &catalog::READ_AHEAD_REPLIES),
+            streams_closed: metric(&mut r, &catalog::STREAMS_CLOSED),
+            memory: metric(&mut r, &catalog::MEMORY_BYTES),
             registry: r,
         }
     }
@@ -322,6 +326,7 @@ impl Metrics {
             raise(&self.access.get_or_create(&labels), *total);
         }
         raise(&self.outcomes_dropped, live.outcomes_dropped);
+        raise(&self.lines_lost, live.lines_lost);
         raise(&self.retries_refused, live.retries_refused);
         for (at, total) in &live.residency {
             raise(&self.residency.get_or_create(&vec![("at", (*at).to_owned())]), *total);

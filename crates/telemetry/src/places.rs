@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use spillway_route::PredictionError;
 use spillway_types::{End, ModelName, Outcome, RouteName};
 
-use crate::names;
+use crate::catalog::{self, MetricSpec};
 use crate::register::{Labels, metric};
 use crate::stream_gaps::StreamGaps;
 
@@ -55,18 +55,14 @@ impl PlaceFamilies {
         let gaps = Arc::new(StreamGaps::default());
         registry.register_collector(Box::new(Arc::clone(&gaps)));
         Self {
-            requests: metric(registry, names::REQUESTS, "Requests"),
-            first_byte: seconds(registry, names::FIRST_BYTE, "Request head to first reply byte"),
-            duration: seconds(registry, names::DURATION, "Request head to end of the reply"),
-            overhead: seconds(registry, names::OVERHEAD, "Gateway time before asking a replica"),
-            tokens: metric(registry, names::TOKENS, "Tokens"),
-            prediction_error: metric(registry, names::PREDICTION_ERROR, "Error of predictions"),
-            prediction_ratio: metric(
-                registry,
-                names::PREDICTION_ERROR_RATIO,
-                "Error of predictions, as a part of what was seen",
-            ),
-            cache_estimate: metric(registry, names::CACHE_ESTIMATE, "Prompt tokens in caches"),
+            requests: metric(registry, &catalog::REQUESTS),
+            first_byte: seconds(registry, &catalog::FIRST_BYTE),
+            duration: seconds(registry, &catalog::DURATION),
+            overhead: seconds(registry, &catalog::OVERHEAD),
+            tokens: metric(registry, &catalog::TOKENS),
+            prediction_error: metric(registry, &catalog::PREDICTION_ERROR),
+            prediction_ratio: metric(registry, &catalog::PREDICTION_ERROR_RATIO),
+            cache_estimate: metric(registry, &catalog::CACHE_ESTIMATE),
             gaps,
         }
     }
@@ -228,8 +224,8 @@ fn seconds_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.000_25, 2.0, 22))
 }
 
-fn seconds(registry: &mut Registry, name: &str, help: &str) -> Histograms {
+fn seconds(registry: &mut Registry, spec: &MetricSpec) -> Histograms {
     let family = Histograms::new_with_constructor(seconds_histogram);
-    registry.register(name, help, family.clone());
+    registry.register(spec.name, spec.help(), family.clone());
     family
 }

@@ -7,8 +7,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::catalog;
 use crate::control_metrics::{ControlMetrics, LiveControl};
-use crate::names;
 use crate::register::{Labels, metric, raise, signed};
 
 type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -124,23 +124,23 @@ pub(crate) struct RegionMetrics {
 impl RegionMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            reachable: metric(r, names::REGION_REACHABLE, "Whether a region can be reached"),
-            takes_clients: metric(r, names::REGION_TAKES_CLIENTS, "Whether it takes clients"),
-            broken: metric(r, names::REGION_BREAKER_OPEN, "Whether a region is left out"),
-            rtt: metric(r, names::REGION_RTT, "Round-trip time to a region"),
-            age: metric(r, names::REGION_AGE, "Age of a region's report"),
-            ramp: metric(r, names::REGION_RAMP, "Share of its requests that a region gets"),
-            in_flight: metric(r, names::SPILL_IN_FLIGHT, "Requests in another region"),
-            forwarded: metric(r, names::SPILL_REQUESTS, "Requests sent to another region"),
-            connected: metric(r, names::LINK_CONNECTED, "Whether a connection to a node stands"),
-            link_rtt: metric(r, names::LINK_RTT, "Round-trip time to a node"),
-            dials_failed: metric(r, names::LINK_DIALS_FAILED, "Failed dials to a node"),
-            refusals: metric(r, names::LINK_REFUSALS, "Peers refused"),
-            datagrams: metric(r, names::GOSSIP_DATAGRAMS, "Datagrams of gossip"),
-            datagram_bytes: metric(r, names::GOSSIP_BYTES, "Bytes of gossip sent"),
-            strangers: metric(r, names::LINK_STRANGERS, "Nodes that asked to be members"),
-            expires: metric(r, names::CERTIFICATE_EXPIRES, "When the certificate ends"),
-            authorities: metric(r, names::CERTIFICATE_AUTHORITIES, "Authorities believed"),
+            reachable: metric(r, &catalog::REGION_REACHABLE),
+            takes_clients: metric(r, &catalog::REGION_TAKES_CLIENTS),
+            broken: metric(r, &catalog::REGION_BREAKER_OPEN),
+            rtt: metric(r, &catalog::REGION_RTT),
+            age: metric(r, &catalog::REGION_AGE),
+            ramp: metric(r, &catalog::REGION_RAMP),
+            in_flight: metric(r, &catalog::SPILL_IN_FLIGHT),
+            forwarded: metric(r, &catalog::SPILL_REQUESTS),
+            connected: metric(r, &catalog::LINK_CONNECTED),
+            link_rtt: metric(r, &catalog::LINK_RTT),
+            dials_failed: metric(r, &catalog::LINK_DIALS_FAILED),
+            refusals: metric(r, &catalog::LINK_REFUSALS),
+            datagrams: metric(r, &catalog::GOSSIP_DATAGRAMS),
+            datagram_bytes: metric(r, &catalog::GOSSIP_BYTES),
+            strangers: metric(r, &catalog::LINK_STRANGERS),
+            expires: metric(r, &catalog::CERTIFICATE_EXPIRES),
+            authorities: metric(r, &catalog::CERTIFICATE_AUTHORITIES),
             control: ControlMetrics::new(r),
         }
     }

@@ -3,17 +3,15 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::{Metric, Registry};
 
+use crate::catalog::MetricSpec;
+
 /// Label pairs. The config, never a client, bounds the number of distinct values.
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// Registers a metric and returns it.
-pub(crate) fn metric<M: Metric + Clone + Default>(
-    registry: &mut Registry,
-    name: &str,
-    help: &str,
-) -> M {
+pub(crate) fn metric<M: Metric + Clone + Default>(registry: &mut Registry, spec: &MetricSpec) -> M {
     let metric = M::default();
-    registry.register(name, help, metric.clone());
+    registry.register(spec.name, spec.help(), metric.clone());
     metric
 }
 

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use spillway_types::{Admission, Outcome, RAMP_FULL, Reading, ReplicaName, SignFault, Signals};
 
-use crate::names;
+use crate::catalog;
 use crate::register::{Labels, metric};
 
 /// Gauge of a number with a fraction.
@@ -74,20 +74,20 @@ pub(crate) struct ReplicaMetrics {
 impl ReplicaMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            in_flight: metric(r, names::IN_FLIGHT, "Requests at a replica"),
-            concurrency_limit: metric(r, names::REPLICA_CONCURRENCY_LIMIT, "Requests it is given"),
-            connections: metric(r, names::REPLICA_CONNECTIONS, "Connections held"),
-            admission: metric(r, names::REPLICA_ADMISSION, "Standing of a replica"),
-            breakers: metric(r, names::REPLICA_BREAKERS, "Models with an open breaker"),
-            ramp: metric(r, names::REPLICA_RAMP, "Share of its weight that counts"),
-            latency: metric(r, names::REPLICA_LATENCY, "Peak average of time to first byte"),
-            p99: metric(r, names::REPLICA_P99, "99th percentile of time to first byte"),
-            load: metric(r, names::REPLICA_LOAD, "Load by the replica's own word"),
-            trust: metric(r, names::REPLICA_TRUST, "How far that word is trusted"),
-            transitions: metric(r, names::REPLICA_TRANSITIONS, "Changes of standing"),
-            faults: metric(r, names::REPLICA_FAULTS, "Failures of a replica"),
-            checks: metric(r, names::REPLICA_CHECKS, "Checks of a replica"),
-            requests: metric(r, names::REPLICA_REQUESTS, "Requests of a replica"),
+            in_flight: metric(r, &catalog::IN_FLIGHT),
+            concurrency_limit: metric(r, &catalog::REPLICA_CONCURRENCY_LIMIT),
+            connections: metric(r, &catalog::REPLICA_CONNECTIONS),
+            admission: metric(r, &catalog::REPLICA_ADMISSION),
+            breakers: metric(r, &catalog::REPLICA_BREAKERS),
+            ramp: metric(r, &catalog::REPLICA_RAMP),
+            latency: metric(r, &catalog::REPLICA_LATENCY),
+            p99: metric(r, &catalog::REPLICA_P99),
+            load: metric(r, &catalog::REPLICA_LOAD),
+            trust: metric(r, &catalog::REPLICA_TRUST),
+            transitions: metric(r, &catalog::REPLICA_TRANSITIONS),
+            faults: metric(r, &catalog::REPLICA_FAULTS),
+            checks: metric(r, &catalog::REPLICA_CHECKS),
+            requests: metric(r, &catalog::REPLICA_REQUESTS),
             asked: Mutex::default(),
             counted: Mutex::default(),
         }

@@ -5,7 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use spillway_types::Outcome;
 
-use crate::names;
+use crate::catalog;
 use crate::register::{Labels, metric};
 
 /// Label value of a route or model that the config does not name.
@@ -23,8 +23,8 @@ pub(crate) struct ShedMetrics {
 impl ShedMetrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
         Self {
-            sheds: metric(registry, names::SHEDS, "Requests turned away"),
-            hedges: metric(registry, names::HEDGES, "Second attempts beside the first"),
+            sheds: metric(registry, &catalog::SHEDS),
+            hedges: metric(registry, &catalog::HEDGES),
         }
     }
 

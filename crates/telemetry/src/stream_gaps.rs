@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder
 use prometheus_client::metrics::MetricType;
 use spillway_types::GapHistogram;
 
-use crate::names;
+use crate::catalog;
 
 /// Route and model.
 type Key = (String, String);
@@ -33,8 +33,8 @@ impl Collector for StreamGaps {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         let mut family = encoder.encode_descriptor(
-            names::TOKEN_GAP,
-            "Time between two events of a stream",
+            catalog::TOKEN_GAP.name,
+            &catalog::TOKEN_GAP.help(),
             None,
             MetricType::Histogram,
         )?;

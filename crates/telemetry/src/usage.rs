@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use spillway_types::{ModelName, Outcome, TenantName};
 
-use crate::names;
+use crate::catalog;
 use crate::register::{Labels, metric, raise};
 
 /// Most lines; further keys count under [`OTHER`]. A trusted proxy may claim any number of tenants.
@@ -122,7 +122,7 @@ pub(crate) struct UsageMetrics {
 
 impl UsageMetrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
-        Self { tokens: metric(registry, names::TENANT_TOKENS, "Tokens by tenant") }
+        Self { tokens: metric(registry, &catalog::TENANT_TOKENS) }
     }
 
     pub(crate) fn show(&self, usage: &TenantUsage) {

@@ -1,10 +1,10 @@
 //! What the metrics page of a node says of other regions and nodes.
 
+use spillway_telemetry::GROUPS;
 use spillway_tests::{Client, Cluster, OK, Page, Scripted, Setup, chat, eventually, knows, spawn};
 
 use crate::dns::leading_clients;
 
-const NAMES: &str = include_str!("../../../crates/telemetry/src/names.rs");
 /// Parts of the names of metrics that only nodes of a cluster have.
 const OF_CLUSTERS: [&str; 7] =
     ["_region_", "_spill_", "_link_", "_gossip_", "_certificate_", "_guest_", "_dns_"];
@@ -52,8 +52,9 @@ async fn every_metric_of_clusters_appears() {
             && Page::of(&core).sum("spillway_guest_requests_total", &[("status", "2xx")]) >= 1.0
     })
     .await;
-    let names = NAMES.split('"').filter(|text| text.starts_with("spillway_"));
+    let names = GROUPS.iter().flat_map(|group| group.metrics).map(|metric| metric.name);
     let pages = [Page::of(&edge), Page::of(&core)];
+    pages.iter().for_each(Page::is_as_documented);
     for name in names.filter(|name| OF_CLUSTERS.iter().any(|part| name.contains(part))) {
         let mut samples = pages.iter().flat_map(|page| &page.samples);
         assert!(samples.any(|sample| sample.name.starts_with(name)), "{name} is missing");

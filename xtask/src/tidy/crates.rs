@@ -227,6 +227,7 @@ const LAYERS: [(&str, &[&str]); 37] = [
         "spillway",
         &[
             "spillway-types",
+            "spillway-protocol",
             "spillway-health",
             "spillway-emulator",
             "spillway-harness",
@@ -253,6 +254,7 @@ const LAYERS: [(&str, &[&str]); 37] = [
             "spillway-link",
             "spillway-config",
             "spillway-node",
+            "spillway-telemetry",
         ],
     ),
     ("xtask", &[]),

@@ -1,0 +1,54 @@
+//! What the cluster agrees on, and certificates: metrics.
+
+use super::catalog;
+
+catalog! {
+    CONTROL_GROUP = "What the cluster agrees on, and certificates";
+
+    /// Certificate authorities that this node believes: 2 while one replaces another.
+    CERTIFICATE_AUTHORITIES = Gauge "spillway_certificate_authorities" [];
+
+    /// When other nodes will refuse this node's certificate, since 1970
+    /// ([certificates.md](../guides/certificates.md#watching) has an alert).
+    CERTIFICATE_EXPIRES = Gauge "spillway_certificate_expires_seconds" []
+        shown by "(min (spillway_certificate_expires_seconds) - time()) / 86400";
+
+    /// When a CA that this node believes ends, since 1970; `authority` is the beginning of its
+    /// SHA-256.
+    AUTHORITY_EXPIRES = Gauge "spillway_certificate_authority_expires_seconds" [authority]
+        shown by "(min by (authority) (spillway_certificate_authority_expires_seconds) - time()) / 86400";
+
+    /// When the certificate of a listener ends, since 1970; `listener` is its address in the
+    /// config, or `admin`.
+    LISTENER_EXPIRES = Gauge "spillway_listener_certificate_expires_seconds" [listener]
+        shown by "(min by (listener) (spillway_listener_certificate_expires_seconds) - time()) / 86400";
+
+    /// 1 for what this node is: `learner`, `follower`, `candidate`, `leader`, `isolated_leader` (no
+    /// quorum answers it), `stopped`.
+    CONTROL_ROLE = Gauge "spillway_control_role" [role]
+        shown by r#"count(spillway_control_role{role="leader"} == 1)"#;
+
+    /// Latest term of what the cluster agrees on.
+    CONTROL_TERM = Gauge "spillway_control_term" [];
+
+    /// Last entry carried out here.
+    CONTROL_APPLIED = Gauge "spillway_control_applied_index" []
+        shown by "max(spillway_control_applied_index) - min(spillway_control_applied_index)";
+
+    /// Last entry in this node's log.
+    CONTROL_LAST = Gauge "spillway_control_last_index" [];
+
+    /// How old what this node knows can be; alert above a few seconds.
+    CONTROL_AGE = Gauge "spillway_control_age_seconds" [];
+
+    /// Nodes that vote.
+    CONTROL_VOTERS = Gauge "spillway_control_voters" [];
+
+    /// Bytes of entries in this node's log.
+    CONTROL_LOG_BYTES = Gauge "spillway_control_log_bytes" [];
+
+    /// Models, splits, routes and registered replicas of the cluster, by their use here: `used`,
+    /// `hides` (in place of the config's), `in_part`, `unusable`; alert on the last two.
+    CONTROL_ITEMS = Gauge "spillway_control_items" [kind, use]
+        shown by r#"sum by (kind, use) (spillway_control_items{use=~"in_part|unusable"}) > 0"#;
+}

@@ -1,0 +1,48 @@
+//! The node itself: metrics.
+
+use super::catalog;
+
+catalog! {
+    NODE_GROUP = "The node itself";
+
+    /// Client connections open now.
+    CLIENT_CONNECTIONS = Gauge "spillway_client_connections" [];
+
+    /// Client connections that the gateway closed: `full`, `client` (one has too many), `memory`, `handshake`,
+    /// `slow_head`, `idle`, `stalled`, `resets` (abandoned requests, or tiny DATA frames), `frames`
+    /// ([control frames](protocols.md#control-frames-of-http2) without end).
+    CONNECTIONS_CLOSED = Counter "spillway_client_connections_closed" [reason];
+
+    /// Streams of HTTP/2 that the gateway closed while their connection went on: `stalled` (their
+    /// client took nothing of them).
+    STREAMS_CLOSED = Counter "spillway_client_streams_closed" [reason];
+
+    /// Request bodies held in memory now.
+    BODY_BYTES = Gauge "spillway_request_body_bytes" [];
+
+    /// Replies held in memory now for clients that are slow.
+    READ_AHEAD_BYTES = Gauge "spillway_read_ahead_bytes" [];
+
+    /// Replies that were read ahead of their clients: `begun`, and those of them that there was no
+    /// more room for, so that their replica had to wait: `full`.
+    READ_AHEAD_REPLIES = Counter "spillway_read_ahead_replies" [state];
+
+    /// Real memory of the process: `used`, and the `ceiling` from 90 % of which on new requests are
+    /// refused.
+    MEMORY_BYTES = Gauge "spillway_memory_bytes" [kind]
+        shown by r#"spillway_memory_bytes{kind="used"} / ignoring (kind) spillway_memory_bytes{kind="ceiling"}"#;
+
+    /// Lines that are missing in the access log, since the disk was too slow or full.
+    ACCESS_LOG_LOST = Counter "spillway_access_log_lines_lost" [];
+
+    /// Outcomes missing from the metrics above since their queue was full.
+    OUTCOMES_DROPPED = Counter "spillway_outcomes_dropped" [];
+
+    /// Reloads of the config: `applied`, `refused`.
+    RELOADS = Counter "spillway_config_reloads" [result]
+        shown by r#"increase(spillway_config_reloads_total{result="refused"}[1h]) > 0"#;
+
+    /// Always 1.
+    BUILD = Info "spillway_build" [version, node, region]
+        shown by "count by (version) (spillway_build_info)";
+}
