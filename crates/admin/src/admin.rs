@@ -18,6 +18,7 @@ use crate::openapi::openapi;
 use crate::overview::Overview;
 use crate::own_limits::OwnLimits;
 use crate::reply::{Reply, json};
+use crate::requests::Requests;
 use crate::resource::Resource;
 use crate::steering::Steered;
 
@@ -29,6 +30,7 @@ pub struct Admin {
     own_limits: Option<Arc<dyn OwnLimits>>,
     steered: Option<Arc<dyn Steered>>,
     overview: Option<Arc<dyn Overview>>,
+    requests: Option<Arc<dyn Requests>>,
     shared: Arc<AdminShared>,
 }
 
@@ -57,6 +59,7 @@ impl Admin {
             own_limits: None,
             steered: None,
             overview: None,
+            requests: None,
             shared,
         }
     }
@@ -65,6 +68,13 @@ impl Admin {
     #[must_use]
     pub fn explaining(self, by: Arc<dyn Explain>) -> Self {
         Self { explain: Some(by), ..self }
+    }
+
+    /// Adds the memory of requests behind `/v1/requests`. Without it, that path answers with an
+    /// error.
+    #[must_use]
+    pub fn remembering(self, by: Arc<dyn Requests>) -> Self {
+        Self { requests: Some(by), ..self }
     }
 
     /// Adds the limits of the node's config file.
@@ -173,6 +183,7 @@ impl Admin {
             Operation::Steering => Some(answer::steering(self.steered.as_deref())),
             Operation::Node => Some(answer::node(overview, self.control_plane.as_deref()).await),
             Operation::World => Some(answer::world(overview)),
+            Operation::Requests => Some(answer::requests(self.requests.as_deref(), call)),
             // A node outside any cluster can still show the limits of its config file.
             operation if self.control_plane.is_none() => {
                 let own = self.own_limits.as_deref()?;

@@ -46,6 +46,7 @@ pub(crate) enum Operation {
     Steering,
     Node,
     World,
+    Requests,
     Trie,
     RotatePrefixKey,
     OpenApi,
@@ -54,6 +55,10 @@ pub(crate) enum Operation {
 const READ: &[&str] = &["consistency"];
 const LIST: &[&str] = &["consistency", "limit", "after"];
 const TRIE: &[&str] = &["consistency", "top"];
+const REQUESTS: &[&str] = &[
+    "limit", "after", "failed", "id", "tenant", "key", "model", "route", "replica", "region",
+    "reason", "status",
+];
 const WRITE: &[&str] = &["dry_run"];
 
 /// All endpoints.
@@ -205,6 +210,8 @@ fn of_node() -> Vec<Endpoint> {
         read("/v1/world", Operation::World, &[]).about(
             "Shows every region, as far as this node knows: load, requests there, distance.",
         ),
+        read("/v1/requests", Operation::Requests, REQUESTS)
+            .about("Shows the requests that ended last on this node, newest first."),
         explain.about("Says where a request would go from this node, and why. Sends it nowhere."),
         backup.about("Streams the state, for `spillway restore`."),
         read("/v1/openapi.json", Operation::OpenApi, &[]).about("Shows this document."),

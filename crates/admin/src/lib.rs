@@ -25,6 +25,7 @@ mod patterns;
 mod query;
 mod records;
 mod reply;
+mod requests;
 mod resource;
 mod secrets;
 mod steering;
@@ -41,6 +42,7 @@ pub use overview::{
 };
 pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};
+pub use requests::{ComparedRegions, Expected, FilterField, RequestEntry, RequestFilter, Requests};
 pub use steering::{Steered, SteeredRegion};
 pub use token_file::{TokenFileError, parse_token_file};
 

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::{
     AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, LimitItem,
-    Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, StatusAnswer, SteeringAnswer,
-    TransferOrder, TrieAnswer, WorldAnswer, Written,
+    Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, RequestsAnswer, StatusAnswer,
+    SteeringAnswer, TransferOrder, TrieAnswer, WorldAnswer, Written,
 };
 use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
 use crate::error::ErrorAnswer;
@@ -192,6 +192,7 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::Steering => generator.subschema_for::<SteeringAnswer>(),
         Operation::Node => generator.subschema_for::<NodeAnswer>(),
         Operation::World => generator.subschema_for::<WorldAnswer>(),
+        Operation::Requests => generator.subschema_for::<RequestsAnswer>(),
         Operation::Trie => generator.subschema_for::<TrieAnswer>(),
         Operation::OpenApi => Schema::from(Map::from_iter([("type".to_owned(), "object".into())])),
         Operation::Watch => {

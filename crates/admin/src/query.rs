@@ -4,6 +4,7 @@ use percent_encoding::percent_decode_str;
 use spillway_raft::Consistency;
 
 use crate::error::ApiError;
+use crate::requests::FilterField;
 
 /// Number of records on one page, unless the request asks for another.
 const PAGE: usize = 100;
@@ -20,6 +21,10 @@ pub(crate) struct Query {
     pub(crate) trail: Trail,
     /// Number of the hottest blocks to show.
     pub(crate) top: usize,
+    /// True if only failed requests are shown.
+    pub(crate) is_failed: bool,
+    /// Fields of the requests to show.
+    pub(crate) fields: Vec<(FilterField, String)>,
 }
 
 /// Audit trail to show.
@@ -38,6 +43,8 @@ impl Default for Query {
             after: None,
             trail: Trail::Operators,
             top: 0,
+            is_failed: false,
+            fields: Vec::new(),
         }
     }
 }
@@ -86,8 +93,16 @@ impl Query {
             ("trail", "operators") => self.trail = Trail::Operators,
             ("trail", "system") => self.trail = Trail::System,
             ("trail", _) => return Err(wrong(name, "use operators or system")),
-            // Of all known parameters only `after` is left.
-            (_, after) => self.after = Some(after.to_owned()),
+            ("failed", "true" | "") => self.is_failed = true,
+            ("failed", "false") => self.is_failed = false,
+            ("failed", _) => return Err(wrong(name, "use true or false")),
+            (name, value) => {
+                match FilterField::ALL.into_iter().find(|field| field.name() == name) {
+                    Some(field) => self.fields.push((field, value.to_owned())),
+                    // Of all known parameters only `after` is left.
+                    None => self.after = Some(value.to_owned()),
+                }
+            }
         }
         Ok(())
     }
@@ -120,6 +135,7 @@ mod tests {
             after: Some("a/b".to_owned()),
             trail: Trail::System,
             top: 1_000,
+            ..Query::default()
         };
         assert_eq!(query, expected);
         assert_eq!(Query::parse(None, &[]).unwrap(), Query::default());

@@ -13,6 +13,7 @@ use spillway_upstream::queue_spec::QueueSpec;
 use spillway_upstream::route_spec::RouteSpec;
 use spillway_upstream::settings::Timeouts;
 
+use crate::access_log_section::AccessLogConfig;
 use crate::access_section::{AccessConfig, ListenerAccess};
 use crate::at_start::AtStart;
 use crate::care_section::CareDefaults;
@@ -65,6 +66,8 @@ pub struct Config {
     pub steering: spillway_health::SteeringConfig,
     /// Settings of the prefix index and of what is learned of replicas.
     pub knowledge: KnowledgeConfig,
+    /// Log of requests; it can change while the node runs.
+    pub access_log: AccessLogConfig,
     /// Location databases, not read yet, and rules that go by them; they can change while the node
     /// runs.
     pub geo: GeoConfig,

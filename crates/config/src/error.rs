@@ -196,7 +196,7 @@ impl ConfigErrors {
     }
 
     /// Leaves out diagnostics that do not meet the condition.
-    pub(crate) fn retain(&mut self, condition: impl FnMut(&ConfigError) -> bool) {
+    pub fn retain(&mut self, condition: impl FnMut(&ConfigError) -> bool) {
         self.all.retain(condition);
     }
 

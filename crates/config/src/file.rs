@@ -8,6 +8,7 @@ use serde::Deserialize;
 use spillway_replicas::Mapping;
 use toml::Spanned;
 
+use crate::access_log_section::AccessLogSection;
 use crate::access_section::{AuthSection, KeySection, TenantSection};
 use crate::cluster_section::{ClusterSection, PeerSection};
 use crate::discovery_section::DiscoverySection;
@@ -63,6 +64,9 @@ pub(crate) struct ConfigFile {
     /// Listener of metrics, health and the admin API, for operators.
     #[serde(default)]
     pub(crate) admin: Option<AdminSection>,
+    /// Log of the requests that ended.
+    #[serde(default)]
+    pub(crate) access_log: AccessLogSection,
     /// Limits on clients: sizes, connections, waiting requests.
     #[serde(default)]
     pub(crate) limits: LimitsSection,

@@ -3,6 +3,7 @@
 //! Reading happens once, here. A [`Config`] can't be wrong later: every fault is found with its
 //! line and a remedy before any port is opened. All faults are told at once.
 
+mod access_log_section;
 mod access_section;
 mod at_start;
 mod care_section;
@@ -49,6 +50,7 @@ mod tree;
 mod versions;
 mod warnings;
 
+pub use access_log_section::{AccessLogConfig, LoggedRequests};
 pub use access_section::{AccessConfig, ListenerAccess};
 pub use at_start::AtStart;
 pub use care_section::CareDefaults;

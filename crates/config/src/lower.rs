@@ -19,6 +19,7 @@ use spillway_upstream::route_spec::RouteSpec;
 use spillway_upstream::settings::{Retry, Timeouts};
 use toml::Spanned;
 
+use crate::access_log_section::lower_access_log;
 use crate::access_section::{AccessConfig, AccessSections, ListenerAccess};
 use crate::at_start::AtStart;
 use crate::care_section::CareDefaults;
@@ -73,11 +74,13 @@ pub(crate) fn lower(
     let spill = errors.keep(file.spill.lower(source));
     let steering = errors.keep(file.steering.lower(source));
     let knowledge = errors.keep(file.prefix.lower(source));
+    let access_log = take(&mut file.access_log);
+    let access_log = errors.keep(lower_access_log(source, access_log));
     let (geo, residency) = (take(&mut file.geo), take(&mut file.residency));
     let geo = errors.keep(lower_geo(source, geo, residency));
     let cluster_known = cluster.as_ref().and_then(Option::as_ref);
     let world = errors.keep(lower_world(source, &mut file, (fleet, cluster_known, lost)));
-    let parts = (doors, cluster, dns, spill, steering, knowledge, geo, world);
+    let parts = (doors, cluster, dns, spill, steering, knowledge, access_log, geo, world);
     let (
         Some(doors),
         Some(cluster),
@@ -85,6 +88,7 @@ pub(crate) fn lower(
         Some(spill),
         Some(steering),
         Some(knowledge),
+        Some(access_log),
         Some(geo),
         Some(world),
     ) = parts
@@ -104,6 +108,7 @@ pub(crate) fn lower(
         spill,
         steering,
         knowledge,
+        access_log,
         geo,
         world: WorldConfig { cors: doors.cors, identities: doors.identities, ..world },
         drain_notice: Duration::from_millis(file.node.drain_notice_ms),

@@ -13,6 +13,28 @@ pub struct Decision {
     pub spill: Option<SpillPlan>,
 }
 
+/// What a comparison of regions came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ComparedCosts {
+    /// Cost here in milliseconds; `None` if no replica here could serve the request.
+    pub here_ms: Option<f32>,
+    /// The cheapest other region that could take it, by its index among them, and its cost; `None`
+    /// if none could.
+    pub best: Option<(usize, f32)>,
+    /// Reason for what was decided.
+    pub reason: SpillReason,
+}
+
+impl Decision {
+    /// Returns what the comparison of regions came to; `None` if none was needed.
+    #[must_use]
+    pub fn compared_costs(&self) -> Option<ComparedCosts> {
+        let spill = self.spill.as_ref()?;
+        let here_ms = spill.own.map(|own| own.total_ms());
+        Some(ComparedCosts { here_ms, best: spill.cheapest(), reason: spill.reason })
+    }
+}
+
 /// Way that a request takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {

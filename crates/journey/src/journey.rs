@@ -14,6 +14,7 @@ use spillway_route::{Attempt, PlanError, ShedReason, SpillReason};
 use spillway_types::{RegionName, ReplicaSlot};
 
 use crate::continuation::Unasked;
+use crate::decision::ComparedCosts;
 use crate::ending::{Ending, RetryTime};
 use crate::event::Event;
 use crate::retry::RetrySafety;
@@ -58,6 +59,8 @@ pub struct Journey {
     /// Leading blocks of the prompt at the replica that holds most; `None` if the policy does not go
     /// by caches.
     cached_longest: Option<u32>,
+    /// What the last comparison of regions came to; `None` if there was none since it was taken.
+    compared: Option<ComparedCosts>,
 }
 
 /// Step that the driver has not reported on yet, if there is one.
@@ -98,6 +101,12 @@ enum JourneyState {
 }
 
 impl Journey {
+    /// Takes what the last comparison of regions came to; `None` if there was none since the last
+    /// call.
+    pub fn take_compared(&mut self) -> Option<ComparedCosts> {
+        self.compared.take()
+    }
+
     /// Creates the journey of a request whose head arrived at `started`, with at most
     /// `attempts_max` attempts over all models and regions.
     #[must_use]
@@ -120,6 +129,7 @@ impl Journey {
             busy_until: None,
             refusal: None,
             cached_longest: None,
+            compared: None,
         }
     }
 

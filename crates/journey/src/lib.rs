@@ -28,7 +28,7 @@ pub use continuation::{
     BreakCause, ContinuationRules, ContinuedStream, StreamBreak, StreamEnd, StreamEvent,
     StreamPlace, StreamReplica, StreamRest, StreamSight, StreamStep, Unasked,
 };
-pub use decision::{Decision, Way};
+pub use decision::{ComparedCosts, Decision, Way};
 pub use ending::{Ending, RefusedRequest, RetryTime};
 pub use event::{Event, RegionFailure};
 pub use hedge::{HedgeResult, judge_hedge};

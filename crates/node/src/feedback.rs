@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
+use spillway_admin::{RequestEntry, RequestFilter, Requests};
 use spillway_dns::Served;
 use spillway_front::access::KeyTable;
 use spillway_geo::Database;
@@ -24,6 +25,7 @@ use crate::agreed::WatchedControlPlane;
 use crate::certificates::Certificates;
 use crate::cluster::{NodeFacts, Watched};
 use crate::fold::NoteCounts;
+use crate::requests::RequestLog;
 
 /// Period of emptying the queues: rarely enough to cost nothing, often enough that a queue of
 /// 16,384 outcomes takes 160,000 requests per second on one worker to overflow.
@@ -44,6 +46,8 @@ pub(crate) struct Feedback {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) workers: Vec<Arc<Worker>>,
     pub(crate) metrics: Metrics,
+    /// Requests that ended last, and their log.
+    pub(crate) requests: RequestLog,
     /// Number of facts about replicas that did not fit into the keeper's queue.
     facts_dropped: AtomicU64,
     /// Counts of agreed items by kind and use.
@@ -60,7 +64,7 @@ impl Feedback {
     pub(crate) fn new(
         gateway: &Arc<Gateway>,
         workers: &[Arc<Worker>],
-        metrics: Metrics,
+        (metrics, requests): (Metrics, RequestLog),
         knowledge: &Arc<KnowledgeHandle>,
     ) -> Self {
         let (gateway, workers) = (Arc::clone(gateway), workers.to_vec());
@@ -72,6 +76,7 @@ impl Feedback {
             gateway,
             workers,
             metrics,
+            requests,
             facts_dropped,
             agreed,
             cluster,
@@ -145,8 +150,12 @@ impl Feedback {
     }
 
     fn collect(&self) {
+        let now = (Instant::now(), SystemTime::now());
         for worker in &self.workers {
-            worker.drain_outcomes(|outcome| self.metrics.record(&outcome));
+            worker.drain_outcomes(|outcome| {
+                self.metrics.record(&outcome);
+                self.requests.add(outcome, now);
+            });
         }
     }
 
@@ -189,6 +198,7 @@ impl Feedback {
             memory: vec![("used", memory.used_bytes()), ("ceiling", memory.ceiling_bytes())],
             connections_closed: door.connections_closed(),
             access: access(&self.gateway.keys()),
+            lines_lost: self.requests.lines_lost(),
             outcomes_dropped: self.workers.iter().map(|worker| worker.outcomes_dropped()).sum(),
             retries_refused: counters.retries_refused(),
             residency: counters.residency(),
@@ -278,6 +288,14 @@ impl Feedback {
             decisions: counts.spills(),
             changed: counts.spills_changed(),
         }
+    }
+}
+
+impl Requests for Feedback {
+    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry> {
+        // Who has just read a reply may ask for it.
+        self.collect();
+        self.requests.recent(filter, limit)
     }
 }
 

@@ -18,6 +18,7 @@ mod node;
 mod overview;
 mod preflight;
 mod reload;
+mod requests;
 mod resolve;
 mod steering;
 mod workers;

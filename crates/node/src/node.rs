@@ -46,6 +46,7 @@ use crate::locating::{Locating, open};
 use crate::memory;
 use crate::overview::OverviewSource;
 use crate::reload::{Reloader, RunningAdmin};
+use crate::requests::RequestLog;
 use crate::resolve::refresh_loop;
 use crate::steering::{SteeringSource, steer};
 use crate::workers::{self, Bound, Threads, unit_count};
@@ -144,6 +145,8 @@ impl Node {
         let name_server = open_dns(config.dns.as_ref())?;
 
         let facts = facts(&config.node, &config.gateway.region);
+        let requests = RequestLog::new(&config.node, &config.gateway.region);
+        requests.set_access_log(&config.access_log);
         let hasher = hasher(config.cluster.as_ref(), config.knowledge.prefix)?;
         let gateway = new_gateway(config.gateway, hasher)?;
         gateway.quotas().set_own(&config.limits);
@@ -152,7 +155,9 @@ impl Node {
         let pools = units + usize::from(config.cluster.is_some());
         let workers = make_workers(&gateway, pools);
         let (mut learning, knowledge) = KnowledgeTask::new(config.knowledge, &gateway, &workers);
-        let feedback = Arc::new(Feedback::new(&gateway, &workers, Metrics::new(facts), &knowledge));
+        let feedback =
+            Feedback::new(&gateway, &workers, (Metrics::new(facts), requests), &knowledge);
+        let feedback = Arc::new(feedback);
         feedback.certificates.show(shown);
         let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
         let locating = Locating::start(config.geo, locations, &feedback, &tasks, &stop_tasks);
@@ -305,6 +310,7 @@ impl Node {
             let api = spillway_admin::Admin::new(self.control_plane().cloned(), config.api.clone());
             let api = api.limiting(Arc::new(FileLimits(Arc::clone(&self.gateway))));
             let api = api.steering(Arc::new(SteeringSource(Arc::clone(&self.gateway))));
+            let api = api.remembering(Arc::clone(&self.feedback) as _);
             let api = api.overviewing(Arc::new(self.overview(file.as_ref(), &bound)));
             RunningAdmin { config: config.clone(), api, tls: socket.tls.clone() }
         });

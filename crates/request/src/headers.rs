@@ -8,6 +8,7 @@ use spillway_protocol::grpc::{GRPC_TIMEOUT, format_timeout, speaks_grpc};
 use spillway_protocol::{
     EngineFields, REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id,
 };
+use spillway_types::TraceIds;
 
 use spillway_front::access::{CLIENT_KEYS, TENANT_CLAIM, is_claim, is_key_of_ours, is_own};
 use spillway_front::client::ConnectionFacts;
@@ -125,7 +126,10 @@ pub struct RequestIdentity {
     pub request_id: HeaderValue,
     /// Request id for the replica, made unique if the client chose the id.
     upstream_id: HeaderValue,
+    /// Trace with this node's span.
     trace: TraceContext,
+    /// Span of the caller; `None` if the trace begins here.
+    parent: Option<u64>,
 }
 
 impl RequestIdentity {
@@ -139,11 +143,24 @@ impl RequestIdentity {
         };
         // An id of zero is invalid in a trace context.
         let span = dice.u64(1..);
-        let trace = headers
-            .get(&TRACEPARENT)
-            .and_then(TraceContext::parse)
-            .map_or_else(|| TraceContext::new(dice.u128(1..), span, false), |up| up.child(span));
-        Self { request_id, upstream_id, trace }
+        let caller = headers.get(&TRACEPARENT).and_then(TraceContext::parse);
+        let parent = caller.map(|caller| caller.parent);
+        let trace = match caller {
+            Some(caller) => caller.child(span),
+            None => TraceContext::new(dice.u128(1..), span, false),
+        };
+        Self { request_id, upstream_id, trace, parent }
+    }
+
+    /// Returns the request's place in its trace.
+    #[must_use]
+    pub fn trace_ids(&self) -> TraceIds {
+        TraceIds {
+            trace: self.trace.trace_id,
+            parent: self.parent,
+            span: self.trace.parent,
+            is_sampled: self.trace.sampled(),
+        }
     }
 }
 

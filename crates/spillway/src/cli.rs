@@ -9,7 +9,7 @@ use spillway_emulator::Profile;
 use crate::anycast::AnycastArgs;
 use crate::certs::CertsCommand;
 use crate::cluster::{
-    ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, ExplainArgs, TrieArgs,
+    ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, ExplainArgs, TailArgs, TrieArgs,
 };
 use crate::health::HealthArgs;
 
@@ -55,6 +55,8 @@ pub(crate) enum CliCommand {
     Trie(TrieArgs),
     /// Shows where a request would go, and why not elsewhere.
     Explain(ExplainArgs),
+    /// Shows requests as they end on a node: where each went and why, times, tokens.
+    Tail(TailArgs),
     /// Shows where a location database says that an address is.
     Geo(GeoArgs),
     /// Makes, shows and renews the certificates with which nodes know each other.
@@ -82,11 +84,27 @@ pub(crate) enum CliCommand {
     /// Writes manual pages, one for each command.
     #[command(after_help = "Example: spillway man /usr/local/share/man/man1")]
     Man(ManArgs),
-    /// Prints a page in Markdown that lists all commands with their options.
-    #[command(after_help = "Example: spillway reference > commands.md")]
-    Reference,
+    /// Prints a page of the reference in Markdown.
+    #[command(after_help = "Example: spillway reference > commands.md\n\
+        Example: spillway reference metrics > metrics.md")]
+    Reference(ReferenceArgs),
     #[command(flatten)]
     Cluster(ClusterCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReferenceArgs {
+    /// The page: all commands with their options, all metrics, or all errors of the gateway.
+    #[arg(value_enum, default_value_t)]
+    pub(crate) page: ReferencePage,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(crate) enum ReferencePage {
+    #[default]
+    Commands,
+    Metrics,
+    Errors,
 }
 
 #[derive(Debug, Args)]

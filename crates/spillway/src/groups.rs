@@ -3,7 +3,7 @@
 /// Groups of commands in the order of the help. A test finds commands without a group.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Run", &["run", "demo", "emulate"]),
-    ("Look", &["status", "health", "replicas", "regions", "explain", "trie", "geo"]),
+    ("Look", &["status", "health", "replicas", "regions", "explain", "tail", "trie", "geo"]),
     (
         "Operate",
         &[

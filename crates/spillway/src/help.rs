@@ -1,11 +1,11 @@
-//! Help in groups, completions, manual pages and the page of all commands.
+//! Help in groups, completions, manual pages and the pages of the reference.
 
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
-use crate::cli::{Cli, CompletionsArgs, ManArgs};
+use crate::cli::{Cli, CompletionsArgs, ManArgs, ReferencePage};
 use crate::groups::GROUPS;
 use crate::{output, screen};
 
@@ -114,16 +114,21 @@ pub(crate) fn man(args: &ManArgs) -> Result<()> {
     Ok(output::line(&format!("manual pages are in {}", folder.display()))?)
 }
 
-/// Prints the page of all commands.
+/// Prints a page of the reference.
 ///
 /// # Errors
 /// Returns an error if standard output is closed.
-pub(crate) fn reference() -> Result<()> {
-    Ok(output::line(page().trim_end())?)
+pub(crate) fn reference(page: ReferencePage) -> Result<()> {
+    let text = match page {
+        ReferencePage::Commands => commands(),
+        ReferencePage::Metrics => spillway_telemetry::reference(),
+        ReferencePage::Errors => spillway_protocol::error_reference(),
+    };
+    Ok(output::line(text.trim_end())?)
 }
 
 /// Returns the page of all commands.
-pub(crate) fn page() -> String {
+fn commands() -> String {
     let mut command = Cli::command();
     // Fills in names and global options.
     command.build();
@@ -220,7 +225,15 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/commands.md");
         let written = std::fs::read_to_string(file).unwrap_or_default();
         let remedy = "run: cargo run -- reference > docs/reference/commands.md";
-        assert!(written.trim_end() == page().trim_end(), "{remedy}");
+        assert!(written.trim_end() == commands().trim_end(), "{remedy}");
+    }
+
+    #[test]
+    fn the_page_of_errors_is_what_the_code_says() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/errors.md");
+        let written = std::fs::read_to_string(file).unwrap_or_default();
+        let remedy = "run: cargo run -- reference errors > docs/reference/errors.md";
+        assert!(written.trim_end() == spillway_protocol::error_reference().trim_end(), "{remedy}");
     }
 
     #[test]

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         CliCommand::Trie(args) => cluster::trie(&args),
         CliCommand::Geo(args) => geo::run(&args),
         CliCommand::Explain(args) => cluster::explain(&args),
+        CliCommand::Tail(args) => cluster::tail(&args),
         CliCommand::Certs { command } => certs::run(&command),
         CliCommand::Keys { command } => keys::run(&command),
         CliCommand::Config { command: ConfigCommand::Check(args) } => check::check(&args),
@@ -60,7 +61,7 @@ fn main() -> ExitCode {
         CliCommand::Config { command: ConfigCommand::Reference } => check::reference(),
         CliCommand::Completions(args) => help::completions(&args),
         CliCommand::Man(args) => help::man(&args),
-        CliCommand::Reference => help::reference(),
+        CliCommand::Reference(args) => help::reference(args.page),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use spillway_config::Config;
-use spillway_node::{Node, Stopped};
+use spillway_config::{Config, Severity};
+use spillway_node::{Node, Stopped, preflight};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::RunArgs;
@@ -18,6 +18,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<()> {
     let config = Config::load(&args.config)?;
     tell_start(&config, &args.config);
     diagnostics::log(&config.warnings);
+    let mut found = preflight(&config);
+    // A port that is taken is found when it is opened: its holder may be about to end.
+    found.retain(|error| error.severity == Severity::Error);
+    if !found.is_empty() {
+        return Err(found.into());
+    }
     // Requests have threads of their own; this one is for metrics, reloads and signals.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(config, args.json))

@@ -1,16 +1,22 @@
 //! Outcome of a request: the one record that the data path leaves behind.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{
-    ArmName, BlockHashes, GapHistogram, ModelName, Prediction, RegionName, ReplicaName, RouteName,
-    TenantName,
+    ArmName, BlockHashes, Compared, GapHistogram, ModelName, Prediction, RegionName, ReplicaName,
+    RouteName, TenantName,
 };
 
 /// A finished request, successful or not. Metrics and latency models read it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
+    /// Id of the request, the client's own if it sent one; `None` before it was read.
+    pub id: Option<Arc<str>>,
+    /// Place of the request in a distributed trace; `None` before it was read.
+    pub trace: Option<TraceIds>,
+    /// Moment at which the request's head arrived; `None` before it was read.
+    pub started: Option<Instant>,
     /// The route that matched; `None` if no route did.
     pub route: Option<RouteName>,
     /// The model that served, aliases resolved; `None` where unknown or not asked for.
@@ -30,6 +36,8 @@ pub struct Outcome {
     pub reason: Option<&'static str>,
     /// The other region that served the request; `None` if this region did, or none.
     pub region: Option<RegionName>,
+    /// Last comparison of regions; `None` if none was needed.
+    pub compared: Option<Box<Compared>>,
     /// True if another node forwarded the request.
     pub is_guest: bool,
     /// Status code sent to the client; 499 if the client left before one was sent. A gRPC call that
@@ -71,6 +79,9 @@ impl Outcome {
     #[must_use]
     pub fn begun() -> Self {
         Self {
+            id: None,
+            trace: None,
+            started: None,
             route: None,
             model: None,
             arm: None,
@@ -80,6 +91,7 @@ impl Outcome {
             replica: None,
             reason: None,
             region: None,
+            compared: None,
             is_guest: false,
             status: CLIENT_CLOSED_REQUEST,
             grpc_status: None,
@@ -102,6 +114,19 @@ impl Outcome {
 
 /// Status recorded for a client that left before it was sent one, as nginx made it known.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+/// Place of a request in a distributed trace, as the W3C trace context has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceIds {
+    /// Id of the whole trace; never 0.
+    pub trace: u128,
+    /// Id of the caller's span; `None` if the trace begins here.
+    pub parent: Option<u64>,
+    /// Id of this node's span; never 0.
+    pub span: u64,
+    /// True if the caller records the trace.
+    pub is_sampled: bool,
+}
 
 /// A request that was turned away for load or for a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

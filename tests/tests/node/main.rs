@@ -42,6 +42,7 @@ mod prefix;
 mod promises;
 mod protocols;
 mod reload;
+mod requests;
 mod responses;
 mod rests;
 mod retries;

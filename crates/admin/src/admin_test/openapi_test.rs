@@ -204,7 +204,14 @@ async fn every_endpoint_answers_as_the_document_says() {
         assert!(!page["items"].as_array().unwrap().is_empty(), "{list}");
     }
     let nodes_own = ["status", "leader", "audit", "audit?trail=system", "openapi.json", "backup"];
-    for path in nodes_own.into_iter().chain(["trie", "trie?top=3", "steering", "node", "world"]) {
+    for path in nodes_own.into_iter().chain([
+        "trie",
+        "trie?top=3",
+        "steering",
+        "node",
+        "world",
+        "requests?status=5xx&failed",
+    ]) {
         tour.get(&format!("/v1/{path}")).await;
     }
     for path in [

@@ -12,8 +12,8 @@ use super::client::Client;
 use super::world::{World, listen};
 use crate::{
     Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, ListenerOverview,
-    Looking, NodeOverview, Overview, RegionOverview, ReplicaTally, Steered, SteeredRegion,
-    parse_token_file,
+    Looking, NodeOverview, Overview, RegionOverview, ReplicaTally, RequestEntry, RequestFilter,
+    Requests, Steered, SteeredRegion, parse_token_file,
 };
 
 /// Test double that repeats the question. Real answers are made by a node's data path.
@@ -58,6 +58,13 @@ impl Overview for Teller {
 
     fn regions(&self) -> Vec<RegionOverview> {
         vec![RegionOverview { region: "eu".to_owned(), is_own: true, ..RegionOverview::default() }]
+    }
+}
+
+impl Requests for Teller {
+    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry> {
+        let entry = RequestEntry { number: 7, status: 503, ..RequestEntry::default() };
+        [entry].into_iter().filter(|entry| entry.passes(filter)).take(limit).collect()
     }
 }
 

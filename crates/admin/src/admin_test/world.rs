@@ -80,7 +80,8 @@ impl World {
         let admin = Admin::new(Some(Arc::clone(&control_plane)), admin)
             .explaining(Arc::new(Teller))
             .steering(Arc::new(Teller))
-            .overviewing(Arc::new(Teller));
+            .overviewing(Arc::new(Teller))
+            .remembering(Arc::new(Teller));
         let (address, listening) = listen(admin.clone()).await;
         self.nodes[at] = Some(Node { link, control_plane, address, admin, _listening: listening });
         self.introduce();

@@ -13,6 +13,7 @@ pub(crate) mod fuzz;
 mod limits;
 mod overview;
 mod read;
+mod requests;
 mod status;
 mod steering;
 mod trie;
@@ -34,6 +35,7 @@ pub(crate) use freshness::Freshness;
 pub(crate) use limits::{LimitItem, Limits, alone as limits_alone};
 pub(crate) use overview::{NodeAnswer, WorldAnswer, node, world};
 pub(crate) use read::{Many, One};
+pub(crate) use requests::{RequestsAnswer, requests};
 pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
 pub(crate) use steering::{SteeringAnswer, steering};
 pub(crate) use trie::TrieAnswer;
@@ -71,6 +73,7 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Re
         | Operation::Explain
         | Operation::Steering
         | Operation::Node
-        | Operation::World => Err(ApiError::internal("this is answered without a cluster")),
+        | Operation::World
+        | Operation::Requests => Err(ApiError::internal("this is answered without a cluster")),
     }
 }

@@ -25,6 +25,7 @@ impl Journey {
                 self.state = JourneyState::Renaming;
             } else {
                 let decision = self.consider(sight, now, rng);
+                self.compared = decision.compared_costs().or(self.compared);
                 self.decide(&decision, sight, now, rng);
             }
         }

@@ -9,10 +9,11 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Uri};
 use spillway_journey::{
-    Connection, Event, Journey, Position, RetrySafety, StatusClass, Step, TenantKey,
+    ComparedCosts, Connection, Event, Journey, Position, RetrySafety, StatusClass, Step, TenantKey,
 };
 use spillway_protocol::GatewayError;
 use spillway_route::{Attempt, SpillReason, Work};
+use spillway_types::Compared;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -130,6 +131,9 @@ impl Dispatch<'_> {
             let mut dice = self.dice.clone();
             let step = journey.next(self, Instant::now(), &mut dice);
             self.dice = dice;
+            if let Some(costs) = journey.take_compared() {
+                record.compared(self.compared(costs));
+            }
             match step {
                 Step::Ask { attempt, connection } => {
                     let asking = self.ask_replica(attempt, connection, journey, record);
@@ -160,6 +164,14 @@ impl Dispatch<'_> {
                 Step::Listen | Step::Hedge(_) => return Err(internal()),
             }
         }
+    }
+
+    fn compared(&self, costs: ComparedCosts) -> Compared {
+        let named = |(index, cost_ms): (usize, f32)| {
+            Some((self.regions.others.get(index)?.name.clone(), cost_ms))
+        };
+        let (best, reason) = (costs.best.and_then(named), costs.reason.name());
+        Compared { here_ms: costs.here_ms, best, reason }
     }
 
     /// Reports the result of an act. Returns the safety of the retry that follows, if one does.

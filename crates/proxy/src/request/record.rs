@@ -9,14 +9,15 @@ use spillway_journey::RetrySafety;
 use spillway_protocol::GatewayError;
 use spillway_route::{Attempt, ShedReason};
 use spillway_types::{
-    BlockHashes, End, GapHistogram, Hedge, ModelName, Outcome, RegionName, ReplicaName, RouteName,
-    Shed, SplitArm, TokenCounts,
+    BlockHashes, Compared, End, GapHistogram, Hedge, ModelName, Outcome, RegionName, ReplicaName,
+    RouteName, Shed, SplitArm, TokenCounts,
 };
 
 use crate::request::charge::Charge;
 use crate::worker::Worker;
 use spillway_front::access::Grant;
 use spillway_front::client::{ConnectionFacts, PieceOut};
+use spillway_request::headers::RequestIdentity;
 
 /// Record of a request, which leaves its [`Outcome`] when dropped. A record dropped before an end
 /// was noted, i.e. because the client's connection closed, counts as cancelled.
@@ -53,8 +54,21 @@ impl RequestRecord {
             reply_bytes: 0,
             was_sent: false,
             priority: 0,
-            outcome: Some(Box::new(Outcome::begun())),
+            outcome: Some(Box::new(Outcome { started: Some(started), ..Outcome::begun() })),
         }
+    }
+
+    /// Notes the id of the request and its place in a trace.
+    pub(crate) fn named(&mut self, identity: &RequestIdentity) {
+        self.edit(|outcome| {
+            outcome.id = identity.request_id.to_str().ok().map(Into::into);
+            outcome.trace = Some(identity.trace_ids());
+        });
+    }
+
+    /// Notes what a comparison of regions came to.
+    pub(crate) fn compared(&mut self, compared: Compared) {
+        self.edit(|outcome| outcome.compared = Some(Box::new(compared)));
     }
 
     /// Notes that a piece of the reply goes out.

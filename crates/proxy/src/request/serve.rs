@@ -176,6 +176,7 @@ impl Exchange {
         identity: &RequestIdentity,
     ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
         let mut record = RequestRecord::new(Arc::clone(&self.worker), Arc::clone(&self.client));
+        record.named(identity);
         if self.guest.is_some() {
             record.is_guest();
         }

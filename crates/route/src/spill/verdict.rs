@@ -124,6 +124,16 @@ pub enum SpillReason {
 pub type ByRegion<T> = SmallVec<[T; 64]>;
 
 impl SpillPlan {
+    /// Returns the region that could take the request for the least cost, by its index among the
+    /// other regions, and that cost in milliseconds; `None` if none could.
+    #[must_use]
+    pub fn cheapest(&self) -> Option<(usize, f32)> {
+        let could = |judged: &Judged| matches!(judged.objection, None | Some(Objection::NotBetter));
+        let regions = self.regions.iter().enumerate().filter(|(_, judged)| could(judged));
+        let costs = regions.map(|(index, judged)| (index, judged.cost.total_ms()));
+        costs.min_by(|left, right| left.1.total_cmp(&right.1))
+    }
+
     /// Returns the plan for an own region with room, where nothing else was looked at.
     pub(super) fn own() -> Self {
         Self {

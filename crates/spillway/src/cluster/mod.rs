@@ -11,6 +11,7 @@ mod columns;
 mod connect;
 mod edit;
 mod explain;
+mod explanation;
 mod field_args;
 mod import;
 mod kind;
@@ -20,12 +21,15 @@ mod offline;
 mod online;
 mod record;
 mod regions;
+mod request;
 mod resource_args;
 mod seal;
 mod settings;
 mod status;
+mod tail;
 mod text;
 mod trie;
+mod words;
 
 use anyhow::Result;
 
@@ -34,6 +38,7 @@ pub(crate) use connect::{AdminUrl, Connect, parse_admin};
 pub(crate) use explain::ExplainArgs;
 pub(crate) use members::ClusterCertsCommand;
 pub(crate) use online::replicas;
+pub(crate) use tail::TailArgs;
 pub(crate) use text::aligned;
 pub(crate) use trie::TrieArgs;
 
@@ -88,6 +93,14 @@ pub(crate) fn trie(args: &TrieArgs) -> Result<()> {
 /// Returns an error if the node can't be reached or refuses.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
     wait_for(explain::run(args))
+}
+
+/// Shows requests as they end.
+///
+/// # Errors
+/// Returns an error if the node can't be reached or refuses, or standard output is closed.
+pub(crate) fn tail(args: &TailArgs) -> Result<()> {
+    wait_for(tail::run(args))
 }
 
 /// Runs a command that talks to a node to its end.

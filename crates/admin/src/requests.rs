@@ -1,0 +1,260 @@
+//! Interface to the node's memory of the requests that ended last.
+
+use std::fmt::Debug;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Memory of the requests that ended last on this node. Needs no cluster.
+pub trait Requests: Debug + Send + Sync {
+    /// Returns requests that pass the filter, newest first, at most `limit`.
+    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry>;
+}
+
+/// Choice of requests. A field that is `None` is not looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestFilter {
+    /// Only requests with a greater number.
+    pub after: Option<u64>,
+    /// Only requests that failed: a status of 400 or more, or a reply that broke off.
+    pub is_failed: bool,
+    /// Fields and what they have to be; of `status` a class such as `5xx` may be given.
+    pub fields: Vec<(FilterField, String)>,
+}
+
+/// Field of a request that a filter can look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterField {
+    /// Id of the request; a client may use one several times.
+    Id,
+    /// Tenant of the client.
+    Tenant,
+    /// Id of the client's key.
+    Key,
+    /// Model that served.
+    Model,
+    /// Route that matched.
+    Route,
+    /// Replica that was asked last.
+    Replica,
+    /// Region that served.
+    Region,
+    /// Reason of the decision, or of the refusal.
+    Reason,
+    /// Status that the client was sent.
+    Status,
+}
+
+impl FilterField {
+    /// All fields.
+    pub const ALL: [Self; 9] = [
+        Self::Id,
+        Self::Tenant,
+        Self::Key,
+        Self::Model,
+        Self::Route,
+        Self::Replica,
+        Self::Region,
+        Self::Reason,
+        Self::Status,
+    ];
+
+    /// Returns the name of the query parameter.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Tenant => "tenant",
+            Self::Key => "key",
+            Self::Model => "model",
+            Self::Route => "route",
+            Self::Replica => "replica",
+            Self::Region => "region",
+            Self::Reason => "reason",
+            Self::Status => "status",
+        }
+    }
+}
+
+/// A request that ended: what the access log has as a line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestEntry {
+    /// Number of the request on this node, counted from 1 since its start.
+    pub number: u64,
+    /// Moment at which it ended, in milliseconds since 1970.
+    pub ended_ms: u64,
+    /// Id, the client's own if it sent one.
+    pub id: Option<String>,
+    /// Id of its trace, 32 hexadecimal digits.
+    pub trace_id: Option<String>,
+    /// Node that writes this.
+    pub node: String,
+    /// Id of the client's key; null where no key was asked for.
+    pub key: Option<String>,
+    /// Tenant of the client.
+    pub tenant: Option<String>,
+    /// Route that matched.
+    pub route: Option<String>,
+    /// Model that served, aliases resolved.
+    pub model: Option<String>,
+    /// Model that could not serve, if another one stood in for it.
+    pub fallback_for: Option<String>,
+    /// Split and arm of it, as `split/arm`.
+    pub arm: Option<String>,
+    /// Region that served: another one if the request was forwarded; null if none did.
+    pub region: Option<String>,
+    /// Replica that was asked last; null if none was, or in another region.
+    pub replica: Option<String>,
+    /// Reason for that replica, e.g. `soonest`.
+    pub reason: Option<String>,
+    /// Reason for which it was refused, e.g. `queue_full`.
+    pub shed: Option<String>,
+    /// Priority class, of a request that was refused.
+    pub priority: Option<u8>,
+    /// True if another node forwarded it here.
+    pub is_guest: bool,
+    /// Status that the client was sent; 499 if it left first.
+    pub status: u16,
+    /// Status of a gRPC call.
+    pub grpc_status: Option<u8>,
+    /// Manner in which it ended, e.g. `complete`, `cut`.
+    pub end: String,
+    /// Time from its head to its end, in milliseconds.
+    pub duration_ms: f64,
+    /// Time from its head to the first byte of the reply's body, in milliseconds.
+    pub first_token_ms: Option<f64>,
+    /// Time that the gateway itself spent before a replica was asked, in milliseconds.
+    pub overhead_ms: f64,
+    /// Retries.
+    pub retries: u32,
+    /// Result of a second attempt beside the first: `won`, `lost`, `failed`.
+    pub hedge: Option<String>,
+    /// Prompt tokens, as the replica reported them.
+    pub prompt_tokens: u64,
+    /// Of these, tokens found in the replica's cache.
+    pub cached_tokens: u64,
+    /// Generated tokens.
+    pub completion_tokens: u64,
+    /// Expectation by which the replica was chosen; null where its policy predicts nothing.
+    pub expected: Option<Expected>,
+    /// Last comparison of regions; null if none was needed.
+    pub compared: Option<ComparedRegions>,
+}
+
+/// Expectation of a replica, at the time of the decision.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Expected {
+    /// Time to the first token, in milliseconds.
+    pub first_token_ms: f64,
+    /// Of that, time until its turn.
+    pub wait_ms: f64,
+    /// Of that, time of reading what is not cached.
+    pub prefill_ms: f64,
+    /// Tokens of the prompt.
+    pub prompt_tokens: u32,
+    /// Of these, tokens expected in the cache.
+    pub cached_tokens: u32,
+    /// Requests that ran there.
+    pub running: f64,
+    /// Requests that waited there.
+    pub queued: f64,
+}
+
+/// Comparison of this region with others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedRegions {
+    /// Cost here in milliseconds; null if no replica here could serve.
+    pub here_ms: Option<f64>,
+    /// The cheapest other region that could take it; null if none could.
+    pub best: Option<String>,
+    /// Cost there in milliseconds.
+    pub best_ms: Option<f64>,
+    /// Reason for what was done, e.g. `better`, `none_better`.
+    pub reason: String,
+}
+
+impl RequestEntry {
+    /// Returns true if the request passes a filter.
+    #[must_use]
+    pub fn passes(&self, filter: &RequestFilter) -> bool {
+        let is_newer = filter.after.is_none_or(|after| self.number > after);
+        let is_field = |(field, wanted): &(FilterField, String)| self.is(*field, wanted);
+        is_newer && (!filter.is_failed || self.is_failed()) && filter.fields.iter().all(is_field)
+    }
+
+    fn is(&self, field: FilterField, wanted: &str) -> bool {
+        let is = |value: &Option<String>| value.as_deref() == Some(wanted);
+        match field {
+            FilterField::Id => is(&self.id),
+            FilterField::Tenant => is(&self.tenant),
+            FilterField::Key => is(&self.key),
+            FilterField::Model => is(&self.model),
+            FilterField::Route => is(&self.route),
+            FilterField::Replica => is(&self.replica),
+            FilterField::Region => is(&self.region),
+            FilterField::Reason => {
+                let compared = self.compared.as_ref().map(|compared| compared.reason.as_str());
+                is(&self.reason) || is(&self.shed) || compared == Some(wanted)
+            }
+            FilterField::Status => {
+                let class = format!("{}xx", self.status / 100);
+                wanted == class || wanted == self.status.to_string()
+            }
+        }
+    }
+
+    fn is_failed(&self) -> bool {
+        self.status >= 400 || !matches!(self.end.as_str(), "complete" | "answered")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> RequestEntry {
+        RequestEntry {
+            number: 7,
+            tenant: Some("acme".to_owned()),
+            reason: Some("soonest".to_owned()),
+            status: 503,
+            end: "answered".to_owned(),
+            compared: Some(ComparedRegions {
+                reason: "queue_full".to_owned(),
+                ..Default::default()
+            }),
+            ..RequestEntry::default()
+        }
+    }
+
+    fn by(field: FilterField, wanted: &str) -> RequestFilter {
+        RequestFilter { fields: vec![(field, wanted.to_owned())], ..RequestFilter::default() }
+    }
+
+    #[test]
+    fn a_filter_looks_at_the_fields_that_it_names() {
+        for (field, wanted, passes) in [
+            (FilterField::Tenant, "acme", true),
+            (FilterField::Tenant, "other", false),
+            (FilterField::Key, "acme", false),
+            (FilterField::Reason, "soonest", true),
+            (FilterField::Reason, "queue_full", true),
+            (FilterField::Status, "503", true),
+            (FilterField::Status, "5xx", true),
+            (FilterField::Status, "4xx", false),
+        ] {
+            assert_eq!(entry().passes(&by(field, wanted)), passes, "{field:?} {wanted}");
+        }
+        let after = |after| RequestFilter { after: Some(after), ..RequestFilter::default() };
+        assert!(entry().passes(&after(6)) && !entry().passes(&after(7)));
+    }
+
+    #[test]
+    fn what_broke_off_has_failed_whatever_its_status() {
+        let failed = RequestFilter { is_failed: true, ..RequestFilter::default() };
+        let with = |status, end: &str| RequestEntry { status, end: end.to_owned(), ..entry() };
+        assert!(entry().passes(&failed));
+        assert!(with(200, "cut").passes(&failed));
+        assert!(!with(200, "complete").passes(&failed));
+    }
+}

@@ -1,0 +1,220 @@
+//! Memory of the requests that ended last, and the access log that is written of them.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use arc_swap::ArcSwapOption;
+use spillway_admin::{ComparedRegions, Expected, RequestEntry, RequestFilter};
+use spillway_config::{AccessLogConfig, LoggedRequests};
+use spillway_telemetry::LineWriter;
+use spillway_types::{End, Outcome, Prediction, unix_ms};
+
+/// Requests that are remembered: some seconds of a busy node, hours of a quiet one. Each takes less
+/// than 1 KiB.
+const KEPT: usize = 4_096;
+
+/// Requests that ended last, and the log of requests.
+#[derive(Debug)]
+pub(crate) struct RequestLog {
+    node: String,
+    region: String,
+    kept: Mutex<Kept>,
+    access_log: ArcSwapOption<AccessLog>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    requests: VecDeque<Ended>,
+    /// Number of the last request.
+    number: u64,
+}
+
+/// A request that ended.
+#[derive(Debug)]
+struct Ended {
+    number: u64,
+    ended_ms: u64,
+    outcome: Outcome,
+}
+
+/// The access log.
+#[derive(Debug)]
+struct AccessLog {
+    config: AccessLogConfig,
+    writer: LineWriter,
+}
+
+impl RequestLog {
+    pub(crate) fn new(node: &str, region: &str) -> Self {
+        Self {
+            node: node.to_owned(),
+            region: region.to_owned(),
+            kept: Mutex::default(),
+            access_log: ArcSwapOption::empty(),
+        }
+    }
+
+    /// Writes the access log by these settings from now on. Logs an error if its file can't be
+    /// opened; the log goes on as before then.
+    pub(crate) fn set_access_log(&self, config: &AccessLogConfig) {
+        if self.access_log.load().as_ref().is_some_and(|log| log.config == *config) {
+            return;
+        }
+        if config.requests == LoggedRequests::Off {
+            return self.access_log.store(None);
+        }
+        match LineWriter::open(config.file.as_deref()) {
+            Ok(writer) => {
+                let log = AccessLog { config: config.clone(), writer };
+                self.access_log.store(Some(log.into()));
+            }
+            Err(error) => {
+                let file = config.file.as_ref().map(|file| file.display().to_string());
+                tracing::error!(%error, file, "the access log can't be opened");
+            }
+        }
+    }
+
+    /// Returns the number of lines that the access log lost since it was opened.
+    pub(crate) fn lines_lost(&self) -> u64 {
+        self.access_log.load().as_ref().map_or(0, |log| log.writer.lost())
+    }
+
+    /// Takes in a request that ended.
+    pub(crate) fn add(&self, mut outcome: Outcome, now: (Instant, SystemTime)) {
+        // What grows with the prompt or the reply is not worth its memory.
+        outcome.prefix = Default::default();
+        outcome.gaps = None;
+        let ended_ms = ended_ms(&outcome, now);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.number += 1;
+        let ended = Ended { number: kept.number, ended_ms, outcome };
+        if let Some(log) = self.access_log.load().as_ref()
+            && log.wants(&ended)
+            && let Ok(line) = serde_json::to_string(&self.entry(&ended))
+        {
+            log.writer.write(line);
+        }
+        if kept.requests.len() >= KEPT {
+            kept.requests.pop_front();
+        }
+        kept.requests.push_back(ended);
+    }
+
+    fn entry(&self, ended: &Ended) -> RequestEntry {
+        let Ended { number, ended_ms, outcome } = ended;
+        let text = |value: Option<&str>| value.map(str::to_owned);
+        let was_here = outcome.replica.is_some();
+        let region = match &outcome.region {
+            Some(region) => Some(region.to_string()),
+            None => was_here.then(|| self.region.clone()),
+        };
+        RequestEntry {
+            number: *number,
+            ended_ms: *ended_ms,
+            id: text(outcome.id.as_deref()),
+            trace_id: outcome.trace.map(|ids| format!("{:032x}", ids.trace)),
+            node: self.node.clone(),
+            key: text(outcome.key.as_deref()),
+            tenant: outcome.tenant.as_ref().map(ToString::to_string),
+            route: outcome.route.as_ref().map(ToString::to_string),
+            model: outcome.model.as_ref().map(ToString::to_string),
+            fallback_for: outcome.fallback_for.as_ref().map(ToString::to_string),
+            arm: outcome.arm.as_ref().map(|arm| format!("{}/{}", arm.split, arm.arm)),
+            region,
+            // An attempt here may have come before the request was forwarded.
+            replica: outcome
+                .replica
+                .as_ref()
+                .filter(|_| outcome.region.is_none())
+                .map(ToString::to_string),
+            reason: text(outcome.reason.filter(|_| outcome.region.is_none())),
+            shed: text(outcome.shed.map(|shed| shed.reason)),
+            priority: outcome.shed.map(|shed| shed.priority),
+            is_guest: outcome.is_guest,
+            status: outcome.status,
+            grpc_status: outcome.grpc_status,
+            end: outcome.end.as_str().to_owned(),
+            duration_ms: ms(outcome.duration.as_secs_f64()),
+            first_token_ms: outcome.first_byte.map(|time| ms(time.as_secs_f64())),
+            overhead_ms: ms(outcome.overhead.as_secs_f64()),
+            retries: u32::from(outcome.retries_unsent) + u32::from(outcome.retries_reset),
+            hedge: text(outcome.hedge.map(spillway_types::Hedge::as_str)),
+            prompt_tokens: outcome.tokens.prompt,
+            cached_tokens: outcome.tokens.cached,
+            completion_tokens: outcome.tokens.completion,
+            expected: outcome.predicted.as_ref().map(expected),
+            compared: outcome.compared.as_ref().map(|compared| ComparedRegions {
+                here_ms: compared.here_ms.map(tenths),
+                best: compared.best.as_ref().map(|(region, _)| region.to_string()),
+                best_ms: compared.best.as_ref().map(|(_, cost_ms)| tenths(*cost_ms)),
+                reason: compared.reason.to_owned(),
+            }),
+        }
+    }
+}
+
+impl RequestLog {
+    /// Returns requests that pass a filter, newest first.
+    pub(crate) fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = kept.requests.iter().rev();
+        // Numbers only rise, so nothing behind the first that is too old passes.
+        let newer = newest.take_while(|it| filter.after.is_none_or(|after| it.number > after));
+        let entries = newer.map(|ended| self.entry(ended));
+        entries.filter(|entry| entry.passes(filter)).take(limit).collect()
+    }
+}
+
+impl AccessLog {
+    /// Returns true if a request is to be written.
+    fn wants(&self, ended: &Ended) -> bool {
+        let outcome = &ended.outcome;
+        let has_failed =
+            outcome.status >= 400 || !matches!(outcome.end, End::Complete | End::Answered);
+        match self.config.requests {
+            _ if has_failed => true,
+            LoggedRequests::All => self.is_drawn(ended),
+            LoggedRequests::Off | LoggedRequests::Errors => false,
+        }
+    }
+
+    /// Draws by the trace, so that all nodes write the same requests, and else by the number.
+    fn is_drawn(&self, ended: &Ended) -> bool {
+        let ticket = ended.outcome.trace.map_or(ended.number, |ids| ids.trace as u64);
+        // The upper half of the product is spread evenly.
+        let drawn = (ticket.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        f64::from(drawn) / f64::from(u32::MAX) * 100.0 < self.config.share_percent
+            || self.config.share_percent >= 100.0
+    }
+}
+
+/// Returns the moment at which a request ended: outcomes wait up to a tenth of a second to be read.
+fn ended_ms(outcome: &Outcome, (now, wall): (Instant, SystemTime)) -> u64 {
+    let ended = outcome.started.map(|started| started + outcome.duration);
+    let ago = ended.map(|ended| now.saturating_duration_since(ended)).unwrap_or_default();
+    unix_ms(wall.checked_sub(ago).unwrap_or(wall))
+}
+
+fn expected(prediction: &Prediction) -> Expected {
+    Expected {
+        first_token_ms: tenths(prediction.first_token_ms),
+        wait_ms: tenths(prediction.wait_ms),
+        prefill_ms: tenths(prediction.prefill_ms),
+        prompt_tokens: prediction.prompt_tokens,
+        cached_tokens: prediction.cached_tokens,
+        running: tenths(prediction.running),
+        queued: tenths(prediction.queued),
+    }
+}
+
+/// Returns milliseconds with three decimals.
+fn ms(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e3
+}
+
+/// Returns a value with one decimal: predictions are no more exact.
+fn tenths(value: f32) -> f64 {
+    (f64::from(value) * 10.0).round() / 10.0
+}
