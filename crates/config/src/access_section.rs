@@ -42,7 +42,7 @@ pub(crate) struct AuthSection {
     pub(crate) mode: Option<AuthMode>,
 }
 
-/// `[[key]]`: a key for clients. `spillway keys make` prints one.
+/// `[[key]]`: a key for clients. `spillway keys create --offline` prints one.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeySection {
@@ -173,7 +173,7 @@ impl AccessSections {
                     "other machines can reach {}, and no client would need a key",
                     address.get_ref()
                 );
-                let remedy = "add a key (`spillway keys make --tenant NAME` prints one), or say \
+                let remedy = "add a key (`spillway keys create --offline --tenant NAME` prints one), or say \
                               mode = \"none\" in [auth] if whoever connects may use everything";
                 return Err(source.fault(address.span(), message, remedy));
             }
@@ -302,7 +302,7 @@ fn bytes<const BYTES: usize>(
     let read = read.filter(|_| rest.is_empty()).and_then(|read| read.try_into().ok());
     read.ok_or_else(|| {
         let message = format!("{} hexadecimal digits belong here", 2 * BYTES);
-        let remedy = "copy it from what `spillway keys make` prints";
+        let remedy = "copy it from what `spillway keys create --offline` prints";
         source.fault(text.span(), message, remedy)
     })
 }

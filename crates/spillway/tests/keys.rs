@@ -1,4 +1,4 @@
-//! `spillway keys make`: a key that the command made lets a client into a node.
+//! `spillway keys create --offline`: a key that the command made lets a client into a node.
 #![expect(clippy::expect_used, reason = "a test's helper fails by panicking")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -90,7 +90,7 @@ fn an_open_address_without_a_word_ends_the_command_before_it_listens() {
     let ended = ended.expect("runs");
     assert_eq!(ended.status.code(), Some(64));
     let error = String::from_utf8_lossy(&ended.stderr);
-    for part in ["spillway.toml:2:11", "other machines can reach", "spillway keys make"] {
+    for part in ["spillway.toml:2:11", "other machines can reach", "spillway keys create"] {
         assert!(error.contains(part), "{error}");
     }
 }

@@ -34,7 +34,7 @@ fn an_address_that_others_reach_needs_keys_or_a_word() {
     let key = Key::new("a", "acme", "").block;
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:80"] {
         let listener = LISTENER.replace("0.0.0.0:0", address);
-        check(&listener, (2, 11), "other machines can reach", "spillway keys make");
+        check(&listener, (2, 11), "other machines can reach", "spillway keys create");
         check(&listener, (2, 11), address, "mode = \"none\"");
         for good in [
             format!("{listener}auth = \"none\"\n"),
@@ -64,9 +64,9 @@ fn faults_of_keys_are_told_with_line_column_and_remedy() {
     let key = |lines: &str| format!("{LISTENER}{}", Key::new("a", "acme", lines).block);
     let with = |from: &str, to: &str| key("").replacen(from, to, 1);
     check(&with("id = \"a\"", "id = \"a b\""), (5, 6), "can't name a key", "letters");
-    check(&with("salt = \"5a", "salt = \"5"), (6, 8), "32 hexadecimal digits", "keys make");
-    check(&with("salt = \"5a", "salt = \"+5"), (6, 8), "32 hexadecimal digits", "keys make");
-    check(&with("hash = \"", "hash = \"0"), (7, 8), "64 hexadecimal digits", "keys make");
+    check(&with("salt = \"5a", "salt = \"5"), (6, 8), "32 hexadecimal digits", "keys create");
+    check(&with("salt = \"5a", "salt = \"+5"), (6, 8), "32 hexadecimal digits", "keys create");
+    check(&with("hash = \"", "hash = \"0"), (7, 8), "64 hexadecimal digits", "keys create");
     check(&with("tenant = \"acme\"", "tenant = \"\""), (8, 10), "can't name a tenant", "letters");
     check(&key("priority = 4"), (9, 12), "no class 4", "0, which is served first, to 3");
     check(&key("expires = 2027-01-31"), (9, 11), "no moment", "T00:00:00Z");
