@@ -69,6 +69,7 @@ pub use prefix_section::KnowledgeConfig;
 pub use reference::reference;
 pub use region_section::RegionConfig;
 pub use route_section::default_policy;
+pub use secrets::masked;
 pub use section::WorkerLayout;
 pub use spill_section::SpillConfig;
 pub use start_places::{ClusterPlaces, Named, StartPlaces};

@@ -10,7 +10,8 @@ pub(crate) fn is_secret(key: &str) -> bool {
 
 /// Returns a text of the same length with asterisks in place of secrets. It looks at lines, not at
 /// TOML, since a file that does not parse has secrets, too.
-pub(crate) fn masked(text: &str) -> String {
+#[must_use]
+pub fn masked(text: &str) -> String {
     text.split_inclusive('\n').map(masked_line).collect()
 }
 

@@ -3,7 +3,7 @@
 /// Groups of commands in the order of the help. A test finds commands without a group.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Run", &["run", "demo", "emulate"]),
-    ("Look", &["status", "health", "replicas", "regions", "explain", "tail", "trie", "geo"]),
+    ("Look", &["status", "health", "replicas", "regions", "explain", "tail", "top", "trie", "geo"]),
     (
         "Operate",
         &[
@@ -12,6 +12,18 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("Keys", &["keys", "certs", "join-token"]),
-    ("Cluster", &["nodes", "backup", "backup-key", "restore", "force-new-cluster"]),
-    ("Tools", &["config", "anycast", "completions", "man", "reference", "help"]),
+    (
+        "Cluster",
+        &[
+            "nodes",
+            "leader",
+            "audit",
+            "watch",
+            "backup",
+            "backup-key",
+            "restore",
+            "force-new-cluster",
+        ],
+    ),
+    ("Tools", &["config", "debug", "anycast", "completions", "man", "reference", "help"]),
 ];

@@ -11,6 +11,7 @@ mod cluster;
 mod demo;
 mod diagnostics;
 mod emulate;
+mod full_screen;
 mod geo;
 mod groups;
 mod health;

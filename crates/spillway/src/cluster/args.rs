@@ -5,16 +5,21 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::apply::ApplyArgs;
+use super::audit::AuditArgs;
 use super::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
 use super::connect::Connect;
+use super::debug::DebugArgs;
 use super::edit::EditArgs;
 use super::field_args::{
     KeyFields, LimitFields, ModelFields, RegionFields, RouteFields, SplitFields, TenantFields,
 };
 use super::import::ImportArgs;
+use super::leader::LeaderArgs;
 use super::members::NodesArgs;
 use super::resource_args::{ChangeArgs, ResourceArgs, StatusArgs};
 use super::settings::SettingsArgs;
+use super::top::TopArgs;
+use super::watch::WatchArgs;
 
 /// Commands about what the nodes of a cluster agree on.
 #[derive(Debug, Subcommand)]
@@ -23,6 +28,16 @@ pub(crate) enum ClusterCommand {
     #[command(after_help = "Example: spillway status --admin http://127.0.0.1:9900\n\n\
         The first line says it in words; exit code 0 means that it begins with `healthy`.")]
     Status(StatusArgs),
+    /// Shows regions, replicas and failing requests, renewed each second.
+    Top(TopArgs),
+    /// Shows who did what in the cluster.
+    Audit(AuditArgs),
+    /// Shows what changes in the cluster, as it changes.
+    Watch(WatchArgs),
+    /// Shows who leads, or hands the lead over.
+    Leader(LeaderArgs),
+    /// Makes a folder with what somebody else needs to understand a problem.
+    Debug(DebugArgs),
     /// Shows or changes nodes.
     #[command(after_help = "Example: spillway nodes set c --role learner --dry-run\n\
         Example: spillway nodes set c --operators allow\n\

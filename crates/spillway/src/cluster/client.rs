@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::handshake;
+use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -52,6 +52,9 @@ struct AdminAsk<'a> {
     body: Bytes,
     headers: Vec<(&'static str, String)>,
 }
+
+/// Task that drives a connection, until it is dropped.
+type Driver = AbortOnDropHandle<hyper::Result<()>>;
 
 /// Escapes a name as a part of a path.
 pub(super) fn escaped(name: &str) -> String {
@@ -207,6 +210,59 @@ impl AdminClient {
         Ok(bytes)
     }
 
+    /// Returns the bytes at `path`, and prints nothing if the node refuses.
+    ///
+    /// # Errors
+    /// Returns an error if the node can't be reached or refuses.
+    pub(super) async fn silent_bytes(&self, path: &str) -> Result<Bytes> {
+        let (status, bytes) = self.exchange(&get(path)).await?;
+        if !status.is_success() {
+            bail!("{}", text_of(status, &serde_json::from_slice(&bytes).unwrap_or_default()));
+        }
+        Ok(bytes)
+    }
+
+    /// Follows the server-sent events at `path`, and hands each over with its kind and its data.
+    ///
+    /// # Errors
+    /// Returns an error if the node can't be reached, refuses or ends the stream, or `each` does.
+    pub(super) async fn events(
+        &self,
+        path: &str,
+        mut each: impl FnMut(&str, &str) -> Result<()>,
+    ) -> Result<()> {
+        let (mut sender, _driver) = self.connection().await?;
+        let response = sender.send_request(self.request(&get(path))?).await?;
+        let status = response.status();
+        let mut body = response.into_body();
+        if !status.is_success() {
+            let bytes = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let bytes = bytes.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
+            let answer = serde_json::from_slice(&bytes.to_bytes()).unwrap_or_default();
+            return self.accept(status, answer).map(drop);
+        }
+        let (mut kind, mut line) = (String::new(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            let Some(bytes) = frame?.into_data().ok() else { continue };
+            for byte in bytes {
+                if byte != b'\n' {
+                    line.push(byte);
+                    // No event of a node is longer than an answer.
+                    anyhow::ensure!(line.len() <= ANSWER_BYTES_MAX, "an event without end");
+                    continue;
+                }
+                let text = String::from_utf8_lossy(&line).into_owned();
+                line.clear();
+                if let Some(name) = text.strip_prefix("event:") {
+                    name.trim().clone_into(&mut kind);
+                } else if let Some(data) = text.strip_prefix("data:") {
+                    each(&kind, data.trim())?;
+                }
+            }
+        }
+        bail!("the node ended the stream")
+    }
+
     fn accept(&self, status: StatusCode, answer: Value) -> Result<Value> {
         if status.is_success() {
             return Ok(answer);
@@ -229,10 +285,13 @@ impl AdminClient {
         asked.with_context(|| format!("the node at {} does not answer", self.connect.admin))?
     }
 
-    async fn exchange_unlimited(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Bytes)> {
+    async fn connection(&self) -> Result<(SendRequest<Full<Bytes>>, Driver)> {
         let stream = admin_stream::open(&self.connect).await?;
-        let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-        let _driver = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        Ok((sender, AbortOnDropHandle::new(TaskTracker::new().spawn(connection))))
+    }
+
+    fn request(&self, ask: &AdminAsk<'_>) -> Result<Request<Full<Bytes>>> {
         let mut request = Request::builder()
             .method(&ask.method)
             .uri(ask.path)
@@ -244,7 +303,12 @@ impl AdminClient {
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, token);
         }
-        let response = sender.send_request(request.body(Full::new(ask.body.clone()))?).await?;
+        Ok(request.body(Full::new(ask.body.clone()))?)
+    }
+
+    async fn exchange_unlimited(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Bytes)> {
+        let (mut sender, _driver) = self.connection().await?;
+        let response = sender.send_request(self.request(ask)?).await?;
         let status = response.status();
         let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
         let bytes = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;

@@ -3,18 +3,21 @@
 
 mod apply;
 mod args;
+mod audit;
 mod backup;
 mod backup_args;
 mod calls;
 mod client;
 mod columns;
 mod connect;
+mod debug;
 mod edit;
 mod explain;
 mod explanation;
 mod field_args;
 mod import;
 mod kind;
+mod leader;
 mod limits;
 mod members;
 mod offline;
@@ -28,7 +31,9 @@ mod settings;
 mod status;
 mod tail;
 mod text;
+mod top;
 mod trie;
+mod watch;
 mod words;
 
 use anyhow::Result;

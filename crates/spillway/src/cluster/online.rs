@@ -17,12 +17,20 @@ use super::columns::{JOIN_TOKENS, KEYS, MODELS, REPLICAS, ROUTES, SPLITS, TENANT
 use super::connect::Connect;
 use super::field_args::RegionFields;
 use super::resource_args::{ChangeArgs, Fields, ResourceArgs, ResourceCommand};
-use super::{apply, backup, edit, import, limits, members, regions, settings, status, text};
+use super::{
+    apply, audit, backup, debug, edit, import, leader, limits, members, regions, settings, status,
+    text, top, watch,
+};
 use crate::output;
 
 pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Status(args) => status::run(&AdminClient::new(&args.connect)?).await,
+        ClusterCommand::Top(args) => top::run(args).await,
+        ClusterCommand::Audit(args) => audit::run(args).await,
+        ClusterCommand::Watch(args) => watch::run(args).await,
+        ClusterCommand::Leader(args) => leader::run(args).await,
+        ClusterCommand::Debug(args) => debug::run(args).await,
         ClusterCommand::Nodes(args) => members::nodes(args).await,
         ClusterCommand::Regions(args) => regions(of(args)).await,
         ClusterCommand::Models(args) => records("models", MODELS, of(args)).await,

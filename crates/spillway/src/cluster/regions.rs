@@ -13,12 +13,24 @@ use crate::screen::{Table, duration, width};
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
 pub(super) async fn list(client: &AdminClient) -> Result<()> {
+    let answer = read(client).await?;
+    show(client, &answer, &table(&answer["items"]).text(width()))
+}
+
+/// Returns every region as an item of the list that [`list`] shows.
+///
+/// # Errors
+/// Returns an error if the node can't be reached or refuses.
+pub(super) async fn items(client: &AdminClient) -> Result<Value> {
+    Ok(read(client).await?["items"].take())
+}
+
+async fn read(client: &AdminClient) -> Result<Value> {
     let world = client.read("/v1/world").await?;
     // A node in no cluster has no records, and still knows its own region.
     let records = client.optional("/v1/regions?limit=1000").await?.unwrap_or_default();
     let steering = client.optional("/v1/steering").await?.unwrap_or_default();
-    let answer = merged(&world, records, &steering);
-    show(client, &answer, &table(&answer["items"]).text(width()))
+    Ok(merged(&world, records, &steering))
 }
 
 /// Returns the list of records, each with what is known of the region, and regions without a record
@@ -47,7 +59,8 @@ fn merged(world: &Value, mut records: Value, steering: &Value) -> Value {
     records
 }
 
-fn table(items: &Value) -> Table {
+/// Formats regions as a table.
+pub(super) fn table(items: &Value) -> Table {
     let headings = [
         "region", "state", "replicas", "load", "waiting", "from", "to", "sent", "rtt ms", "heard",
         "orders",

@@ -1,5 +1,7 @@
 //! Answers as text for people.
 
+use std::time::{Duration, SystemTime};
+
 use serde_json::Value;
 
 /// Column: its heading, and the JSON pointer of its value in an item.
@@ -26,6 +28,13 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Formats a moment in milliseconds since 1970: date and time in UTC.
+pub(super) fn moment(at_ms: u64) -> String {
+    let text = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms));
+    // Without the name of the day before, and the zone behind it.
+    text.get(5..25).unwrap_or(&text).to_owned()
 }
 
 /// Formats one line for each value in an item.

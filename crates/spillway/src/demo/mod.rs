@@ -8,7 +8,6 @@ mod panel;
 mod region;
 mod report;
 mod sample;
-mod screen;
 mod snapshot;
 mod stage;
 mod view;

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::demo::panel::Panel;
 use crate::demo::report::DemoReport;
 use crate::demo::sample::Samples;
-use crate::demo::screen::Screen;
 use crate::demo::snapshot::{RegionNow, Snapshot, whole};
 use crate::demo::stage::DemoStage;
 use crate::demo::world::DemoWorld;
+use crate::full_screen::FullScreen;
 use crate::output;
 
 /// Interval between two pictures of the panel.
@@ -37,7 +37,7 @@ pub(crate) struct DemoView {
 
 #[derive(Debug)]
 enum Form {
-    Panel { panel: Box<Panel>, screen: Screen, remembered_at: Instant },
+    Panel { panel: Box<Panel>, screen: FullScreen, remembered_at: Instant },
     Text,
     Json,
 }
@@ -53,7 +53,7 @@ impl DemoView {
             (true, _) => Form::Json,
             (false, false) => Form::Text,
             (false, true) => {
-                let (panel, screen) = (Panel::new(), Screen::new()?);
+                let (panel, screen) = (Panel::new(), FullScreen::new()?);
                 Form::Panel { panel: Box::new(panel), screen, remembered_at: started }
             }
         };
@@ -68,7 +68,7 @@ impl DemoView {
         match &mut self.form {
             Form::Panel { panel, screen, .. } => {
                 panel.tell(story);
-                screen.draw(panel)?;
+                draw(screen, panel)?;
             }
             Form::Text => output::line(story)?,
             Form::Json => {}
@@ -87,7 +87,7 @@ impl DemoView {
         match &mut self.form {
             Form::Panel { panel, screen, .. } => {
                 panel.begin(&heading, story);
-                screen.draw(panel)?;
+                draw(screen, panel)?;
             }
             Form::Text => output::line(&format!("\n{heading}\n{story}"))?,
             Form::Json => json_line(
@@ -130,7 +130,7 @@ impl DemoView {
                     *remembered_at = now;
                     panel.remember();
                 }
-                screen.draw(panel)?;
+                draw(screen, panel)?;
             }
             Form::Text => output::line(&text_of(&snapshot))?,
             Form::Json => json_line("tick", &snapshot)?,
@@ -179,6 +179,15 @@ fn text_of(snapshot: &Snapshot) -> String {
     let clock = format!("{:>5.0} s", snapshot.seconds);
     text.replace_range(..clock.len().min(text.len()), &clock);
     text.trim_end().to_owned()
+}
+
+/// Draws the panel.
+///
+/// # Errors
+/// Returns an error if the user ended the demo, or the terminal is gone.
+fn draw(screen: &mut FullScreen, panel: &Panel) -> Result<()> {
+    anyhow::ensure!(!screen.draw(panel)?, "stopped before its end");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use crate::cli::{ReplicasArgs, ReplicasCommand};
 use crate::cluster::{self, wait_for};
 use crate::{output, screen};
 
+pub(crate) use table::table;
+
 /// Shows the replicas, or carries out an order.
 ///
 /// # Errors
@@ -46,6 +48,6 @@ async fn order(args: &ReplicasArgs, name: &str, action: &str, body: &Value) -> R
 }
 
 fn show(members: &Value, as_json: bool) -> Result<()> {
-    let text = if as_json { members.to_string() } else { table::table(members, screen::width()) };
+    let text = if as_json { members.to_string() } else { table(members, screen::width()) };
     Ok(output::line(&text)?)
 }

@@ -1,18 +1,17 @@
-//! Terminal that the panel has to itself while the demo runs.
+//! Terminal that a picture has to itself.
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
-
-use crate::demo::panel::Panel;
+use ratatui::widgets::Widget;
 
 /// Alternate screen of the terminal; what was on the terminal before comes back at the end.
 #[derive(Debug)]
-pub(crate) struct Screen(DefaultTerminal);
+pub(crate) struct FullScreen(DefaultTerminal);
 
-impl Screen {
+impl FullScreen {
     /// Takes the terminal.
     ///
     /// # Errors
@@ -21,27 +20,30 @@ impl Screen {
         Ok(Self(ratatui::try_init()?))
     }
 
-    /// Draws what has changed since the last time.
+    /// Draws what has changed since the last time. Returns true if the user wants to end.
     ///
     /// # Errors
-    /// Returns an error if the user ended the demo, or the terminal is gone.
-    pub(crate) fn draw(&mut self, panel: &Panel) -> Result<()> {
+    /// Returns an error if the terminal is gone.
+    pub(crate) fn draw<W>(&mut self, picture: &W) -> Result<bool>
+    where
+        for<'a> &'a W: Widget,
+    {
         // Keys come here as events, Ctrl-C too, since the terminal passes each on as it is.
         while event::poll(Duration::ZERO)? {
             if let Event::Key(key) = event::read()? {
                 let is_interrupt =
                     key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
                 if is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
-                    bail!("stopped before its end");
+                    return Ok(true);
                 }
             }
         }
-        self.0.draw(|frame| frame.render_widget(panel, frame.area()))?;
-        Ok(())
+        self.0.draw(|frame| frame.render_widget(picture, frame.area()))?;
+        Ok(false)
     }
 }
 
-impl Drop for Screen {
+impl Drop for FullScreen {
     fn drop(&mut self) {
         ratatui::restore();
     }

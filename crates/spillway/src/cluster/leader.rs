@@ -1,0 +1,49 @@
+//! `spillway leader`: who leads, and handing the lead over.
+
+use anyhow::Result;
+use clap::Args;
+use http::Method;
+use serde_json::{Value, json};
+
+use super::calls::show;
+use super::client::AdminClient;
+use super::connect::Connect;
+use super::resource_args::ChangeArgs;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway leader\n\
+    Example: spillway leader --to b --admin http://127.0.0.1:9901\n\n\
+    Only the node that leads hands over, so give its address. Requests go on meanwhile; writes wait \
+    for a moment.")]
+pub(crate) struct LeaderArgs {
+    #[command(flatten)]
+    connect: Connect,
+    /// Hands the lead over to this node, which has to be a voter.
+    #[arg(long)]
+    to: Option<String>,
+}
+
+/// Shows who leads, or hands the lead over.
+///
+/// # Errors
+/// Returns an error if the node can't be reached or refuses.
+pub(super) async fn run(args: &LeaderArgs) -> Result<()> {
+    let client = AdminClient::new(&args.connect)?;
+    let answer = match &args.to {
+        None => client.read("/v1/leader").await?,
+        Some(to) => {
+            let (body, how) = (json!({ "to": to }), ChangeArgs::default());
+            client.change(Method::POST, "/v1/leader", Some(&body), &how).await?
+        }
+    };
+    show(&client, &answer, &sentence(&answer))
+}
+
+fn sentence(answer: &Value) -> String {
+    let leader = &answer["leader"];
+    match (leader["node"].as_str(), answer["term"].as_u64()) {
+        (Some(node), Some(term)) => format!("{node} leads in term {term}"),
+        (Some(node), None) => format!("{node} leads"),
+        (None, _) => "nobody leads, as far as this node knows".to_owned(),
+    }
+}

@@ -1,0 +1,262 @@
+//! `spillway top`: regions, replicas and failing requests of a node, renewed each second.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, stdout};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Args;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::Line;
+use ratatui::widgets::Widget;
+use serde_json::{Value, json};
+
+use super::client::AdminClient;
+use super::connect::Connect;
+use super::{regions, request, text};
+use crate::full_screen::FullScreen;
+use crate::{output, replicas, screen};
+
+/// Time between two pictures.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Time between two looks at the keyboard.
+const KEYS: Duration = Duration::from_millis(50);
+/// Failed requests that are shown.
+const FAILED: usize = 8;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway top\n\
+    Example: spillway top --once\n\n\
+    q or Esc ends it. It shows what the node that is asked knows: its own replicas and requests, and \
+    every region as it hears of it.")]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    connect: Connect,
+    /// Shows one picture as text, and ends.
+    #[arg(long)]
+    once: bool,
+}
+
+/// Shows pictures until the user ends it.
+///
+/// # Errors
+/// Returns an error if the node can't be reached or refuses, or the terminal is gone.
+pub(super) async fn run(args: &TopArgs) -> Result<()> {
+    let client = AdminClient::new(&args.connect)?;
+    let mut look = Look::default();
+    if client.as_json || args.once || !stdout().is_terminal() {
+        loop {
+            look.renew(&client).await?;
+            let picture = match client.as_json {
+                true => look.as_json().to_string(),
+                false => look.picture(screen::width()).lines.join("\n"),
+            };
+            output::line(&picture)?;
+            if args.once {
+                return Ok(());
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+    let mut terminal = FullScreen::new()?;
+    loop {
+        match look.renew(&client).await {
+            Ok(()) => look.fault = None,
+            // The node may come back: what was known is shown with the reason.
+            Err(error) => look.fault = Some(format!("{error:#}")),
+        }
+        let until = Instant::now() + PERIOD;
+        while Instant::now() < until {
+            if terminal.draw(&look)? {
+                return Ok(());
+            }
+            tokio::time::sleep(KEYS).await;
+        }
+    }
+}
+
+/// What was seen last.
+#[derive(Debug, Default)]
+struct Look {
+    node: Value,
+    regions: Value,
+    replicas: Value,
+    /// Failed requests, newest first.
+    failed: Vec<Value>,
+    /// Requests that ended since the look before.
+    ended: Vec<Value>,
+    /// Time since the look before, in seconds.
+    passed_s: f64,
+    seen: Option<(Instant, u64)>,
+    fault: Option<String>,
+}
+
+impl Look {
+    async fn renew(&mut self, client: &AdminClient) -> Result<()> {
+        let after = self.seen.map(|(_, number)| format!("&after={number}")).unwrap_or_default();
+        self.node = client.read("/v1/node").await?;
+        self.regions = regions::items(client).await?;
+        self.replicas = client.read("/replicas").await?;
+        let failed = client.read(&format!("/v1/requests?limit={FAILED}&failed=true")).await?;
+        self.failed = failed["requests"].as_array().cloned().unwrap_or_default();
+        let ended = client.read(&format!("/v1/requests?limit=1000{after}")).await?;
+        let ended = ended["requests"].as_array().cloned().unwrap_or_default();
+        let now = Instant::now();
+        let newest = ended.first().and_then(|entry| entry["number"].as_u64());
+        if let Some((before, number)) = self.seen {
+            self.passed_s = now.duration_since(before).as_secs_f64();
+            self.seen = Some((now, newest.unwrap_or(number)));
+            self.ended = ended;
+        } else {
+            // How long those took to come is not known.
+            self.seen = Some((now, newest.unwrap_or(0)));
+        }
+        Ok(())
+    }
+
+    /// Returns requests a second since the look before, and of these the refused ones by reason.
+    fn rates(&self) -> (f64, BTreeMap<String, f64>) {
+        let each = if self.passed_s > 0.0 { 1.0 / self.passed_s } else { 0.0 };
+        let mut sheds = BTreeMap::new();
+        for reason in self.ended.iter().filter_map(|entry| entry["shed"].as_str()) {
+            *sheds.entry(reason.to_owned()).or_insert(0.0) += each;
+        }
+        (self.ended.len() as f64 * each, sheds)
+    }
+
+    /// Returns the 95th percentile of the times to first token since the look before, in
+    /// milliseconds.
+    fn p95_ms(&self) -> Option<f64> {
+        let times = self.ended.iter().filter_map(|entry| entry["first_token_ms"].as_f64());
+        let mut times: Vec<f64> = times.collect();
+        times.sort_by(f64::total_cmp);
+        times.get((times.len() * 95).div_ceil(100).checked_sub(1)?).copied()
+    }
+
+    fn as_json(&self) -> Value {
+        let (requests_per_s, sheds_per_s) = self.rates();
+        json!({
+            "node": self.node, "regions": self.regions, "replicas": self.replicas,
+            "requests_per_s": requests_per_s, "sheds_per_s": sheds_per_s,
+            "first_token_p95_ms": self.p95_ms(), "failed": self.failed,
+        })
+    }
+
+    fn picture(&self, width: usize) -> Picture {
+        let mut lines = vec![self.node["summary"].as_str().unwrap_or("-").to_owned()];
+        let (rate, sheds) = self.rates();
+        let p95 = self.p95_ms().map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
+        let mut now = format!("{rate:.0} requests/s, first token p95 {p95}");
+        for (reason, rate) in &sheds {
+            now.push_str(&format!(", {rate:.0}/s refused for {reason}"));
+        }
+        let log = &self.node["log"];
+        if let Some(leader) = log["leader"]["node"].as_str() {
+            let number = |name: &str| log[name].as_u64().unwrap_or_default();
+            now.push_str(&format!(
+                "; {leader} leads in term {}, entry {}",
+                number("term"),
+                number("applied_index")
+            ));
+        }
+        lines.push(now);
+        let mut titles = Vec::new();
+        let mut part = |title: &str, text: String| {
+            titles.push(lines.len() + 1);
+            lines.extend([String::new(), title.to_owned()]);
+            lines.extend(text.lines().map(str::to_owned));
+        };
+        part("REGIONS", regions::table(&self.regions).text(width));
+        part("REPLICAS", replicas::table(&self.replicas, width));
+        if !self.failed.is_empty() {
+            let heading = request::HEADING.map(str::to_owned).to_vec();
+            let rows = std::iter::once(heading).chain(self.failed.iter().map(request::row));
+            part("FAILED LAST", text::aligned(&rows.collect::<Vec<_>>()));
+        }
+        Picture { lines, titles }
+    }
+}
+
+/// Lines of text, and which of them are titles.
+#[derive(Debug)]
+struct Picture {
+    lines: Vec<String>,
+    titles: Vec<usize>,
+}
+
+impl Widget for &Look {
+    fn render(self, area: Rect, buffer: &mut Buffer) {
+        let picture = self.picture(usize::from(area.width));
+        let colour = match self.node["health"].as_str() {
+            Some("healthy") => Color::Green,
+            Some("degraded") => Color::Yellow,
+            _ => Color::Red,
+        };
+        let shown = picture.lines.iter().enumerate().zip(area.rows());
+        for ((place, line), row) in shown {
+            let style = match place {
+                0 => Style::new().fg(colour).bold(),
+                _ if picture.titles.contains(&place) => Style::new().bold(),
+                _ => Style::new(),
+            };
+            Line::styled(line.as_str(), style).render(row, buffer);
+        }
+        if let (Some(fault), Some(row)) = (&self.fault, area.rows().last()) {
+            Line::from(format!(" {fault} ")).white().on_red().render(row, buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look() -> Look {
+        let failed = json!({
+            "number": 4, "ended_ms": 0, "status": 503, "shed": "queue_full", "end": "answered",
+            "duration_ms": 1.0,
+        });
+        let ended = |first: f64| json!({ "number": 3, "first_token_ms": first });
+        Look {
+            node: json!({ "health": "healthy", "summary": "healthy: serves 2 of 2 replicas" }),
+            regions: json!([{ "key": "eu", "world": { "is_own": true, "is_heard": true } }]),
+            replicas: json!([{ "name": "gpu-a", "admission": "open", "state": "serving" }]),
+            failed: vec![failed.clone()],
+            ended: vec![ended(10.0), ended(20.0), failed],
+            passed_s: 2.0,
+            ..Look::default()
+        }
+    }
+
+    #[test]
+    fn rates_are_of_the_time_since_the_look_before() {
+        let (rate, sheds) = look().rates();
+        assert!((rate - 1.5).abs() < 1e-9);
+        assert_eq!(sheds.into_iter().collect::<Vec<_>>(), [("queue_full".to_owned(), 0.5)]);
+        assert_eq!(look().p95_ms(), Some(20.0));
+        assert_eq!(Look::default().p95_ms(), None);
+    }
+
+    #[test]
+    fn the_picture_begins_with_the_sentence_and_has_a_part_for_each_subject() {
+        let picture = look().picture(120);
+        assert_eq!(picture.lines[0], "healthy: serves 2 of 2 replicas");
+        let titles: Vec<&str> = picture.titles.iter().map(|at| &*picture.lines[*at]).collect();
+        assert_eq!(titles, ["REGIONS", "REPLICAS", "FAILED LAST"]);
+        assert!(picture.lines.iter().any(|line| line.contains("gpu-a")));
+    }
+
+    #[test]
+    fn it_fits_any_terminal() {
+        for (width, height) in [(1, 1), (20, 5), (80, 24), (300, 100)] {
+            let area = Rect::new(0, 0, width, height);
+            let mut buffer = Buffer::empty(area);
+            let look = Look { fault: Some("no node there".to_owned()), ..look() };
+            look.render(area, &mut buffer);
+            let text: String = buffer.content().iter().map(|cell| cell.symbol()).collect();
+            assert!(height < 24 || text.contains("no node there"), "{text}");
+        }
+    }
+}
