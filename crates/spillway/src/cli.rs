@@ -94,7 +94,8 @@ pub(crate) enum CliCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReferenceArgs {
-    /// The page: all commands with their options, all metrics, or all errors of the gateway.
+    /// The page: all commands with their options, all metrics, all errors of the gateway, or a Grafana
+    /// dashboard of all metrics (JSON).
     #[arg(value_enum, default_value_t)]
     pub(crate) page: ReferencePage,
 }
@@ -105,6 +106,7 @@ pub(crate) enum ReferencePage {
     Commands,
     Metrics,
     Errors,
+    Dashboard,
 }
 
 #[derive(Debug, Args)]

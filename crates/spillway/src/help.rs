@@ -123,6 +123,7 @@ pub(crate) fn reference(page: ReferencePage) -> Result<()> {
         ReferencePage::Commands => commands(),
         ReferencePage::Metrics => spillway_telemetry::reference(),
         ReferencePage::Errors => spillway_protocol::error_reference(),
+        ReferencePage::Dashboard => serde_json::to_string_pretty(&spillway_telemetry::dashboard())?,
     };
     Ok(output::line(text.trim_end())?)
 }

@@ -146,6 +146,7 @@ fn rows(kind: &str, places: &[Value], legend: &mut Legend) -> Vec<Vec<String>> {
         }
     }
     let short = |name: &str| name.trim_end_matches("_ms").to_owned();
+    terms.sort_by_key(|name| words::place_of_term(&short(name)));
     let reasons = places.iter().filter_map(|place| place["why"].as_str()).map(str::to_owned);
     for (known, new) in [
         (&mut legend.terms, terms.iter().map(|name| short(name)).collect::<Vec<_>>()),
@@ -219,9 +220,9 @@ mod tests {
              (1 ms of it waiting, 40 ms reading 768 of 1024 tokens)."
         );
         assert_eq!(lines[1], "model m, route chat, policy predicted_latency");
-        assert_eq!(cells(lines[4]), ["replica", "cost", "prefill", "wait", "why", "not"]);
-        assert_eq!(cells(lines[5]), ["*", "gpu-b", "4.0", "4.0", "-", "-"]);
-        assert_eq!(cells(lines[6]), ["gpu-a", "20.2", "-", "18.0", "busy"]);
+        assert_eq!(cells(lines[4]), ["replica", "cost", "wait", "prefill", "why", "not"]);
+        assert_eq!(cells(lines[5]), ["*", "gpu-b", "4.0", "-", "4.0", "-"]);
+        assert_eq!(cells(lines[6]), ["gpu-a", "20.2", "18.0", "-", "busy"]);
         assert_eq!(lines[7], "and 3 more");
         assert!(shown.contains("\n  wait     until its turn comes\n"), "{shown}");
         assert!(shown.ends_with("why not:\n  busy  it has as many requests as it may have"));

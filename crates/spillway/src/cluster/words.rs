@@ -82,6 +82,11 @@ pub(super) fn of_term(name: &str) -> Option<&'static str> {
     TERMS.iter().find(|(known, _)| *known == name).map(|(_, words)| *words)
 }
 
+/// Returns the place of a term among all terms: what is time comes first, in the order of its passing.
+pub(super) fn place_of_term(name: &str) -> usize {
+    TERMS.iter().position(|(known, _)| *known == name).unwrap_or(TERMS.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

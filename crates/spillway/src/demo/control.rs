@@ -104,13 +104,21 @@ async fn order(world: &DemoWorld, state: RegionState) -> Result<()> {
     let control_plane = world.control_plane(ORDERED_AT).context("the region is up")?;
     let region = DRAINED.name().into();
     let command = Command::SetRegionState { region, state, expect: Expect::Any };
-    // A busy machine may have made the leader look gone. An order waits for another one only a
-    // moment.
-    led(world).await?;
     let operator = Actor::Operator("demo".to_owned());
     // With an id, the order is proposed until its outcome is known, and carried out once.
     let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));
-    let done = control_plane.propose(command, operator, request, ORDER_LIMIT).await?;
+    let until = Instant::now() + PATIENCE;
+    let done = loop {
+        // A busy machine may have made the leader look gone. An order waits for another one only a
+        // moment.
+        led(world).await?;
+        let (command, operator) = (command.clone(), operator.clone());
+        match control_plane.propose(command, operator, request, ORDER_LIMIT).await {
+            Ok(done) => break done,
+            Err(error) if Instant::now() > until => return Err(error.into()),
+            Err(_) => {}
+        }
+    };
     let is_done = matches!(done.outcome, Outcome::Applied { .. } | Outcome::Unchanged);
     ensure!(is_done, "the order was not carried out: {:?}", done.outcome);
     Ok(())

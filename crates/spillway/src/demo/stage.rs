@@ -59,7 +59,7 @@ impl DemoStage {
         world: &mut DemoWorld,
         view: &mut DemoView,
     ) -> Result<StageOutcome> {
-        view.begin(self)?;
+        view.begin(self, world)?;
         let samples = Arc::new(Samples::default());
         let (started, doors, ended) = (Instant::now(), world.doors(), Arc::clone(&samples));
         let arrivals = arrivals(self.seed, self.loads, self.length).into_iter();

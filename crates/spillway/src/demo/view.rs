@@ -1,6 +1,7 @@
 //! Forms in which the demo shows what happens: a panel on a terminal, lines of text elsewhere, or
 //! JSON lines.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, stdout};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::demo::panel::Panel;
+use crate::demo::region::DemoRegion;
 use crate::demo::report::DemoReport;
 use crate::demo::sample::Samples;
 use crate::demo::snapshot::{RegionNow, Snapshot, whole};
@@ -80,7 +82,7 @@ impl DemoView {
     ///
     /// # Errors
     /// Returns an error if the output is closed, or the user ended the demo.
-    pub(crate) fn begin(&mut self, stage: &DemoStage) -> Result<()> {
+    pub(crate) fn begin(&mut self, stage: &DemoStage, world: &DemoWorld) -> Result<()> {
         self.shown_at = None;
         let DemoStage { number, title, story, loads, .. } = stage;
         let heading = format!("{number} of 3: {title}");
@@ -90,10 +92,16 @@ impl DemoView {
                 draw(screen, panel)?;
             }
             Form::Text => output::line(&format!("\n{heading}\n{story}"))?,
-            Form::Json => json_line(
-                "phase",
-                &json!({"number": number, "title": title, "load_percent": loads}),
-            )?,
+            Form::Json => {
+                let admin = DemoRegion::ALL.iter().map(|it| (it.name(), world.admin(*it)));
+                let admin: BTreeMap<_, _> = admin.collect();
+                json_line(
+                    "phase",
+                    &json!({
+                        "number": number, "title": title, "load_percent": loads, "admin": admin,
+                    }),
+                )?;
+            }
         }
         Ok(())
     }

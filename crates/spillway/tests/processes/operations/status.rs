@@ -90,11 +90,41 @@ async fn regions_are_shown_as_they_are_with_orders() {
         }) && sent.iter().flatten().sum::<u64>() > 0
     });
     assert!(World::text(0, &["regions"]).contains("evacuating"));
+    what_happened_is_told();
     world.machines.kill(2);
     world.until("the silence of region-2", 0, || {
         let table = World::text(0, &["regions"]);
         table.lines().any(|line| line.starts_with("region-2") && line.contains("silent"))
     });
+}
+
+/// Checks the commands that look back, after an order and a request that went elsewhere.
+fn what_happened_is_told() {
+    let audit = World::text(0, &["audit"]);
+    assert!(audit.contains("weight of region region-1"), "{audit}");
+    let leader = World::text(0, &["leader"]);
+    assert!(leader.contains(" leads in term "), "{leader}");
+
+    let tail = World::text(0, &["tail", "--once", "--status", "2xx"]);
+    assert!(tail.lines().any(|line| line.contains("(forwarded)")), "{tail}");
+    let answer = json(0, &["tail", "--once", "--last", "1", "--status", "2xx"]);
+    let id = answer["id"].as_str().expect("an id").to_owned();
+    let story = World::text(0, &["explain", &id]);
+    assert!(story.starts_with("It was forwarded to region-"), "{story}");
+    assert!(!World::order(0, &["explain", "nobody-s-id"]).status.success());
+
+    let top = World::text(0, &["top", "--once"]);
+    for part in ["REGIONS", "region-2", "REPLICAS", " leads in term "] {
+        assert!(top.contains(part), "{part}: {top}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    let answer = json(0, &["debug", bundle.to_str().unwrap()]);
+    let missing: Vec<&str> =
+        answer["missing"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(missing, ["config.toml: not asked for", "spillway.log: not asked for"]);
+    let requests = std::fs::read_to_string(bundle.join("requests.json")).unwrap();
+    assert!(requests.contains(&id));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

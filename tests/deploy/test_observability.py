@@ -1,0 +1,129 @@
+"""What watches nodes: alerts, their tests, and the dashboard, with a real Prometheus. docs/guides/alerts.md says it."""
+
+import json
+import os
+import re
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from needs import ROOT, need_tool
+
+FOLDER = ROOT / "deploy/observability"
+# Metrics of what a demo does not have: keys, a name server, a database of places, an access log.
+ABSENT = re.compile(r"_dns_|_geo_|client_country|tenant|split|fallback|hedge|continuation|kv_events|limit_|lost")
+
+
+def test_rules_are_valid_and_each_alert_fires_on_its_trouble() -> None:
+    promtool = need_tool("promtool", "prometheus")
+    subprocess.run([promtool, "check", "rules", FOLDER / "rules.yml"], check=True)
+    subprocess.run([promtool, "test", "rules", FOLDER / "rules_test.yml"], check=True)
+    rules = (FOLDER / "rules.yml").read_text()
+    alerts = set(re.findall(r"alert: (\w+)", rules))
+    assert alerts == set(re.findall(r"alertname: (\w+)", (FOLDER / "rules_test.yml").read_text()))
+
+
+def test_each_alert_has_a_part_of_the_runbook() -> None:
+    rules = (FOLDER / "rules.yml").read_text()
+    headings = set(re.findall(r"^### (\w+)$", (ROOT / "docs/guides/alerts.md").read_text(), re.MULTILINE))
+    assert headings == set(re.findall(r"alert: (\w+)", rules))
+    for alert in headings:
+        assert f"docs/guides/alerts.md#{alert.lower()}" in rules
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Returns the address of a Prometheus that watches a demo: three regions, of which one is lost at its end."""
+    binary = need_tool("prometheus", "prometheus")
+    folder = tmp_path_factory.mktemp("prometheus")
+    log = (folder / "demo.log").open("w")
+    demo = subprocess.Popen(
+        [os.environ["SPILLWAY_BIN"], "demo", "--json", "--seconds", "24", "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE, stderr=log, text=True,
+    )
+    assert demo.stdout is not None
+    first = json.loads(demo.stdout.readline())
+    targets = list(first["admin"].values())
+    config = folder / "prometheus.yml"
+    config.write_text(json.dumps({
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(FOLDER / "rules.yml")],
+        "scrape_configs": [{"job_name": "spillway", "static_configs": [{"targets": targets}]}],
+    }))
+    server = subprocess.Popen(
+        [binary, f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}",
+         "--web.listen-address=127.0.0.1:0"],
+        stdout=subprocess.DEVNULL, stderr=(folder / "prometheus.log").open("w"),
+    )
+    try:
+        yield _address(folder / "prometheus.log", server)
+    finally:
+        server.terminate()
+        demo.terminate()
+        server.wait(30)
+        demo.wait(60)
+
+
+def _address(log: Path, server: "subprocess.Popen[bytes]") -> str:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        found = re.search(r'Listening on"? ?.*?address=(127\.0\.0\.1:\d+)', log.read_text())
+        if found:
+            return f"http://{found.group(1)}"
+        assert server.poll() is None, log.read_text()
+        # wait: Prometheus says its port once it listens.
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def _query(prometheus: str, query: str) -> list[dict[str, object]]:
+    url = f"{prometheus}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+    with urllib.request.urlopen(url, timeout=30) as reply:
+        answer = json.load(reply)
+    assert answer["status"] == "success", answer
+    result: list[dict[str, object]] = answer["data"]["result"]
+    return result
+
+
+def _until(prometheus: str, query: str, seconds: float = 180) -> list[dict[str, object]]:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found = _query(prometheus, query)
+        if found:
+            return found
+        # wait: the time between two scrapes.
+        time.sleep(0.5)
+    raise AssertionError(f"nothing came of {query}: {_query(prometheus, 'up')}")
+
+
+@pytest.mark.timeout(600)
+def test_a_lost_region_raises_its_alert_and_each_query_of_the_dashboard_finds_something(prometheus: str) -> None:
+    firing = 'ALERTS{alertname="SpillwayRegionLost",alertstate="firing"}'
+    lost = _until(prometheus, firing, 300)
+    assert lost[0]["metric"]["region"] == "ap-northeast-1"  # type: ignore[index]
+    down = _query(prometheus, 'ALERTS{alertname="SpillwayNodeDown"}')
+    assert down, "its node is down, too"
+
+    dashboard = json.loads((FOLDER / "dashboard.json").read_text())
+    panels = dashboard["panels"] + [inner for row in dashboard["panels"] for inner in row.get("panels", [])]
+    queries = [panel["targets"][0]["expr"] for panel in panels if panel["type"] != "row"]
+    assert len(queries) > 100
+    known = set(_names(prometheus))
+    empty = []
+    for query in queries:
+        # Comparisons find nothing where all is well.
+        _query(prometheus, query)
+        names = set(re.findall(r"spillway_\w+", query))
+        if not names & known and not any(ABSENT.search(name) for name in names):
+            empty.append(query)
+    assert not empty
+
+
+def _names(prometheus: str) -> list[str]:
+    with urllib.request.urlopen(f"{prometheus}/api/v1/label/__name__/values", timeout=30) as reply:
+        names: list[str] = json.load(reply)["data"]
+    return names
