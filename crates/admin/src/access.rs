@@ -28,6 +28,8 @@ pub(crate) struct Credential {
     config: watch::Receiver<Arc<AdminConfig>>,
 }
 
+/// Header of requests that the console sends, which no form and no page of another origin can send.
+const CONSOLE: &str = "x-spillway-console";
 /// Name of a caller that needs no token.
 const LOCAL: &str = "local";
 
@@ -46,6 +48,11 @@ impl Credential {
             Some(token) => known(token, &config, state).is_some(),
             None => !config.wants_token(),
         }
+    }
+
+    /// Returns true if callers need a token.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.config.borrow().wants_token()
     }
 
     /// Returns once the config's tokens have changed; never if they cannot change any more.
@@ -146,16 +153,30 @@ fn of_state(token: &str, state: &State) -> Option<Caller> {
 }
 
 /// Authenticates a caller at a listener without tokens: it may do everything, unless the request
-/// comes from a web page, for which a browser adds an `Origin`.
+/// comes from a web page other than the console, for which a browser adds an `Origin`.
 fn local(head: &Parts) -> Result<Caller, ApiError> {
     // Without a host, nothing shows by which name the sender came here.
     let has_host = head.headers.contains_key(header::HOST) || head.uri.authority().is_some();
-    if head.headers.contains_key(header::ORIGIN) || !has_host {
+    if is_from_other_page(head) || !has_host {
         let cause = "the request seems to come from a web page";
         let remedy = "name the listener by its IP address, or set a token file";
         return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", cause, remedy));
     }
     Ok(Caller { name: LOCAL.to_owned(), role: AdminRole::Admin })
+}
+
+/// Returns true for requests of web pages that this listener has not served. A browser adds the
+/// page's `Origin`, which no script can change, and asks before it sends a header of the page's own
+/// to another origin; nobody here says yes to that.
+fn is_from_other_page(head: &Parts) -> bool {
+    let mut origins = head.headers.get_all(header::ORIGIN).iter();
+    let Some(origin) = origins.next() else { return false };
+    let page = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    // `check_host` has made sure that this host is the listener.
+    let is_own =
+        page.is_some_and(|(_, page)| host.is_some_and(|host| page.eq_ignore_ascii_case(host)));
+    !is_own || origins.next().is_some() || !head.headers.contains_key(CONSOLE)
 }
 
 fn is_named(host: &str, names: &[String]) -> bool {
@@ -219,6 +240,35 @@ mod tests {
         assert!(of(&[("host", "127.0.0.1")]));
         assert!(!of(&[]));
         assert!(!of(&[("host", "127.0.0.1"), ("origin", "http://127.0.0.1")]));
+    }
+
+    #[test]
+    fn without_a_token_only_the_own_console_is_let_in_of_all_pages() {
+        let of = |origins: &[&str], marks: usize| {
+            let mut request = http::Request::post("/v1/leader").header("host", "127.0.0.1:9900");
+            for origin in origins {
+                request = request.header("origin", *origin);
+            }
+            for _ in 0..marks {
+                request = request.header(CONSOLE, "1");
+            }
+            let head = request.body(()).unwrap().into_parts().0;
+            caller(&head, &AdminConfig::default(), None).is_ok()
+        };
+        assert!(of(&["http://127.0.0.1:9900"], 1));
+        assert!(!of(&["http://127.0.0.1:9900"], 0), "as a form of that page would be");
+        for other in [
+            "http://127.0.0.1:8080",
+            "http://127.0.0.1",
+            "http://localhost:9900",
+            "https://evil.example",
+            "http://127.0.0.1:9900.evil.example",
+            "null",
+            "",
+        ] {
+            assert!(!of(&[other], 1), "{other}");
+            assert!(!of(&["http://127.0.0.1:9900", other], 1), "{other}");
+        }
     }
 
     #[test]

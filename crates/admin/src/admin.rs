@@ -14,6 +14,7 @@ use crate::config::{AdminConfig, AdminRole};
 use crate::endpoint::{self, EndpointMatch, Operation};
 use crate::error::ApiError;
 use crate::explain::Explain;
+use crate::live::{Live, LiveSource};
 use crate::openapi::openapi;
 use crate::overview::Overview;
 use crate::own_limits::OwnLimits;
@@ -40,6 +41,7 @@ struct AdminShared {
     /// invalid.
     config: watch::Sender<Arc<AdminConfig>>,
     watchers: Arc<Semaphore>,
+    live: Live,
     /// A single permit: each backup holds the whole state in memory.
     backups: Arc<Semaphore>,
 }
@@ -51,8 +53,9 @@ impl Admin {
     pub fn new(control_plane: Option<Arc<ControlPlane>>, config: AdminConfig) -> Self {
         let watchers = Arc::new(Semaphore::new(config.watchers_max));
         let backups = Arc::new(Semaphore::new(1));
+        let live = Live::new(config.live_max);
         let config = watch::Sender::new(Arc::new(config));
-        let shared = Arc::new(AdminShared { config, watchers, backups });
+        let shared = Arc::new(AdminShared { config, watchers, live, backups });
         Self {
             control_plane,
             explain: None,
@@ -158,6 +161,9 @@ impl Admin {
         if !credential.holds(state.as_deref()) {
             return Err(access::unauthorized("the token was revoked meanwhile"));
         }
+        if endpoint.operation == Operation::Live {
+            return self.live(&call, credential);
+        }
         if let Some(answered) = self.answer_alone(&call).await {
             return answered;
         }
@@ -172,6 +178,14 @@ impl Admin {
             own_limits,
         };
         answer::answer(&cluster, &call).await
+    }
+
+    /// Begins a stream of what happens on this node; needs no cluster.
+    fn live(&self, call: &AdminCall, credential: Credential) -> Result<Reply, ApiError> {
+        let unknown = || ApiError::internal("nobody here knows of the node");
+        let overview = self.overview.clone().ok_or_else(unknown)?;
+        let source = LiveSource { overview, control_plane: self.control_plane.clone() };
+        self.shared.live.stream(source, &call.caller, credential)
     }
 
     /// Answers from this node's own knowledge, which needs no cluster; `None` if the request is

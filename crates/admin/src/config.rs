@@ -24,6 +24,8 @@ pub struct AdminConfig {
     pub body_limit: Duration,
     /// Most watches at a time. Each holds a connection and reads the last changes.
     pub watchers_max: usize,
+    /// Most streams of `/v1/live` at a time: one for each page of the console that is open.
+    pub live_max: usize,
     /// Silence after which a watcher is told that its connection is alive. Shorter than the idle
     /// time-out of proxies, which is often 60 s.
     pub watch_alive: Duration,
@@ -38,6 +40,7 @@ impl Default for AdminConfig {
             time_limit: Duration::from_secs(10),
             body_limit: Duration::from_secs(10),
             watchers_max: 64,
+            live_max: 32,
             watch_alive: Duration::from_secs(15),
         }
     }

@@ -41,6 +41,7 @@ pub(crate) enum Operation {
     TransferLeader,
     Audit,
     Watch,
+    Live,
     Backup,
     Explain,
     Steering,
@@ -201,6 +202,8 @@ fn of_node() -> Vec<Endpoint> {
             .about("Shows who did what, newest first."),
         read("/v1/watch", Operation::Watch, &["after"])
             .about("Tells what changes as server-sent events, from an index on."),
+        read("/v1/live", Operation::Live, &[])
+            .about("Tells each second how this node, its replicas and all regions are, as events."),
         read("/v1/trie", Operation::Trie, TRIE)
             .about("Shows which beginnings of prompts are hot in which region, by keyed hashes."),
         read("/v1/steering", Operation::Steering, &[])

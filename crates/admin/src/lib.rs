@@ -10,6 +10,7 @@ mod answer;
 mod call;
 mod config;
 pub mod connection_permits;
+mod console;
 mod endpoint;
 mod error;
 mod explain;
@@ -18,6 +19,7 @@ mod forms;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod listener;
+mod live;
 mod openapi;
 mod overview;
 mod own_limits;
@@ -33,12 +35,13 @@ mod token_file;
 
 pub use admin::Admin;
 pub use config::{AdminConfig, AdminRole, ConfigToken};
+pub use console::console;
 pub use explain::{Explain, ExplainError, ExplainRequest, Explaining};
 pub use listener::{ListenerError, check_listener, connection_builder};
 pub use openapi::openapi;
 pub use overview::{
-    LackingReplica, ListenerOverview, Looking, NodeOverview, NodePhase, Overview, PeerOverview,
-    RegionOverview, ReplicaTally,
+    LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase, Overview,
+    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally,
 };
 pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};

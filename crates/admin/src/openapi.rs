@@ -19,6 +19,7 @@ use crate::forms::{
     ReplicaRecord, RevokedRecord, RouteRecord, Secret, SettingInfo, SettingRecord, SplitRecord,
     TenantRecord,
 };
+use crate::live::{LiveBegin, LiveEnd, LiveSnapshot};
 use crate::patterns::of_parameter;
 use crate::query::PAGE_MAX;
 use crate::resource::Resource;
@@ -197,6 +198,15 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::OpenApi => Schema::from(Map::from_iter([("type".to_owned(), "object".into())])),
         Operation::Watch => {
             let events = events(generator);
+            let content = json!({ "schema": { "type": "string" }, "x-events": events });
+            return ("200", json!({ "text/event-stream": content }));
+        }
+        Operation::Live => {
+            let events = json!({
+                "begin": generator.subschema_for::<LiveBegin>(),
+                "snapshot": generator.subschema_for::<LiveSnapshot>(),
+                "end": generator.subschema_for::<LiveEnd>(),
+            });
             let content = json!({ "schema": { "type": "string" }, "x-events": events });
             return ("200", json!({ "text/event-stream": content }));
         }

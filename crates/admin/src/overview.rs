@@ -15,10 +15,15 @@ pub trait Overview: Debug + Send + Sync {
 
     /// Returns every region, the node's own first.
     fn regions(&self) -> Vec<RegionOverview>;
+
+    /// Returns the replicas of this node.
+    fn replicas(&self) -> Listing<'_>;
 }
 
 /// An overview that is being made.
 pub type Looking<'a> = Pin<Box<dyn Future<Output = NodeOverview> + Send + 'a>>;
+/// A list of replicas that is being made.
+pub type Listing<'a> = Pin<Box<dyn Future<Output = Vec<ReplicaOverview>> + Send + 'a>>;
 
 /// The answering node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -127,6 +132,8 @@ pub struct RegionOverview {
     pub region: String,
     /// True for the answering node's own.
     pub is_own: bool,
+    /// Place of the region; null if neither the config nor the name of a cloud's region tells it.
+    pub place: Option<RegionPlace>,
     /// True if the region is heard.
     pub is_heard: bool,
     /// True if requests can be sent there.
@@ -161,4 +168,46 @@ pub struct RegionOverview {
     pub weight_percent: f64,
     /// Extra cost of serving there, in milliseconds.
     pub price_ms: f64,
+}
+
+/// Place of a region on Earth.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RegionPlace {
+    /// Degrees north of the equator.
+    pub latitude: f64,
+    /// Degrees east of Greenwich.
+    pub longitude: f64,
+}
+
+/// A replica of the answering node.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplicaOverview {
+    /// Name of the replica.
+    pub name: String,
+    /// URL of the replica.
+    pub url: String,
+    /// Models of the replica.
+    pub models: Vec<String>,
+    /// State in one word, as in `/replicas`.
+    pub state: String,
+    /// Reason of that state.
+    pub why: String,
+    /// Server software; null while unknown.
+    pub kind: Option<String>,
+    /// Requests of this node at the replica.
+    pub in_flight: u32,
+    /// Requests that it takes at once from all nodes of the region; null if nothing bounds it.
+    pub places: Option<u32>,
+    /// Requests that wait at the replica, by its report.
+    pub queued: Option<f32>,
+    /// Share of its KV cache in use, 0 to 1; null if it does not tell.
+    pub kv_use: Option<f32>,
+    /// Share of prompt tokens that recent replies had from its cache, 0 to 1.
+    pub cached_share: Option<f32>,
+    /// Average time to first byte, in milliseconds.
+    pub latency_ms: Option<f32>,
+    /// 99th percentile of the time to first byte, in milliseconds.
+    pub p99_ms: Option<f32>,
+    /// Age of its newest load report, in milliseconds.
+    pub report_age_ms: Option<u64>,
 }

@@ -66,6 +66,10 @@ impl Admin {
         if path.starts_with("/v1/") {
             return self.api.answer(request).await;
         }
+        // Its files are the same for everybody, and need no token.
+        if let Some(reply) = self.console(&request) {
+            return reply;
+        }
         // Checks need no token, but the host that they name has to be right.
         if is_check(&path) {
             return match self.api.check_host(&head_of(&request)) {
@@ -94,9 +98,16 @@ impl Admin {
             "/certificates/nodes" => self.certificates_of_nodes().await,
             _ => error(
                 StatusCode::NOT_FOUND,
-                "try /metrics, /replicas, /usage, /certificates, /livez, /readyz, /steering or /v1/openapi.json",
+                "try /console/, /metrics, /replicas, /usage, /certificates, /livez, /readyz, /steering or /v1/openapi.json",
             ),
         }
+    }
+
+    /// Answers a request for a file of the console; `None` for other paths.
+    fn console<B>(&self, request: &Request<B>) -> Option<Reply> {
+        let head = head_of(request);
+        let reply = spillway_admin::console(&head)?;
+        Some(self.api.check_host(&head).map_or_else(|refusal| *refusal, |()| reply))
     }
 
     /// Returns the certificate that each node of the cluster shows now.

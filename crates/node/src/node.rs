@@ -44,7 +44,7 @@ use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::liveness::Liveness;
 use crate::locating::{Locating, open};
 use crate::memory;
-use crate::overview::OverviewSource;
+use crate::overview::{OverviewSource, Places};
 use crate::reload::{Reloader, RunningAdmin};
 use crate::requests::RequestLog;
 use crate::resolve::refresh_loop;
@@ -111,6 +111,8 @@ pub struct Node {
     keeper: KeeperHandle,
     keys: Arc<KeyBook>,
     locating: Locating,
+    /// Places of regions, for operators.
+    places: Arc<Places>,
     /// The link to other nodes, if there are any.
     cluster: Option<Cluster>,
     /// This node's part in the agreed state.
@@ -182,6 +184,8 @@ impl Node {
             tasks: &tasks,
             stop: &stop_tasks,
         };
+        let places = config.cluster.as_ref().map(|it| Places::of_config(&it.regions));
+        let places = places.unwrap_or_default();
         let dns = config.dns.map(|dns| Arc::new(Served::new(dns, locate_by(&gateway))));
         // Boxed, since nearly nothing of the start is as large.
         let joining = Box::pin(base.join(config.cluster, dns.clone(), config.spill, &mut learning));
@@ -208,6 +212,7 @@ impl Node {
             keeper,
             keys,
             locating,
+            places: Arc::new(places),
             cluster,
             agreed,
             division,
@@ -279,6 +284,7 @@ impl Node {
             listeners: listeners.collect(),
             feedback: Arc::clone(&self.feedback),
             keeper: self.keeper.clone(),
+            places: Arc::clone(&self.places),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What this node knows of itself, of other nodes and of regions, for operators.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,13 +8,15 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, stream};
 use spillway_admin::{
-    LackingReplica, ListenerOverview, Looking, NodeOverview, NodePhase, Overview, PeerOverview,
-    RegionOverview, ReplicaTally,
+    LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase, Overview,
+    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally,
 };
+use spillway_config::RegionConfig;
 use spillway_front::client::Listener;
+use spillway_geo::{Coordinates, town_of};
 use spillway_health::{MemberReport, MemberState};
 use spillway_link::{Link, PeerStatus};
-use spillway_types::unix_ms;
+use spillway_types::{Reading, RegionName, ReplicaSlot, unix_ms};
 use spillway_upstream::regions::{OtherRegion, Regions};
 use spillway_upstream::replica::Replica;
 
@@ -34,6 +37,28 @@ pub(crate) struct OverviewSource {
     pub(crate) listeners: Vec<(SocketAddr, Arc<Listener>)>,
     pub(crate) feedback: Arc<Feedback>,
     pub(crate) keeper: KeeperHandle,
+    /// Places of regions, by the config.
+    pub(crate) places: Arc<Places>,
+}
+
+/// Places of regions, by the config.
+#[derive(Debug, Default)]
+pub(crate) struct Places(BTreeMap<RegionName, Coordinates>);
+
+impl Places {
+    /// Takes the places from the config's regions.
+    pub(crate) fn of_config(regions: &[RegionConfig]) -> Self {
+        let place = |region: &RegionConfig| Some((region.name.clone(), region.coordinates?));
+        Self(regions.iter().filter_map(place).collect())
+    }
+
+    /// Returns the place of a region. One that the config does not mention may still have the name
+    /// of a cloud's region.
+    fn find(&self, region: &str) -> Option<RegionPlace> {
+        let known = self.0.get(&RegionName::from(region)).copied();
+        let Coordinates { latitude, longitude } = known.or_else(|| town_of(region))?;
+        Some(RegionPlace { latitude, longitude })
+    }
 }
 
 impl Overview for OverviewSource {
@@ -72,7 +97,30 @@ impl Overview for OverviewSource {
     fn regions(&self) -> Vec<RegionOverview> {
         let regions = self.feedback.gateway.regions();
         let others = regions.others.iter().map(|other| other_region(other, &regions));
-        std::iter::once(self.own_region(&regions)).chain(others).collect()
+        let mut all: Vec<_> = std::iter::once(self.own_region(&regions)).chain(others).collect();
+        for region in &mut all {
+            region.place = self.places.find(&region.region);
+        }
+        all
+    }
+
+    fn replicas(&self) -> Listing<'_> {
+        Box::pin(async {
+            let members = self.keeper.members().await;
+            let view = self.feedback.gateway.view();
+            let loads = view.replica_loads();
+            let of_view: BTreeMap<&str, (&Replica, Reading)> = view
+                .replicas()
+                .iter()
+                .zip(0..)
+                .map(|(replica, index)| {
+                    let kv_use = loads.signals(ReplicaSlot(index)).kv_use;
+                    (replica.spec().name.as_str(), (&**replica, kv_use))
+                })
+                .collect();
+            let row = |member| replica_row(member, of_view.get(member.name.as_str()).copied());
+            members.iter().map(row).collect()
+        })
     }
 }
 
@@ -82,8 +130,7 @@ impl OverviewSource {
         let view = gateway.view();
         let replicas = view.replicas();
         let up = (0..).zip(replicas).filter(|(index, _)| {
-            view.standing(spillway_types::ReplicaSlot(*index)).admission
-                == spillway_types::Admission::Open
+            view.standing(ReplicaSlot(*index)).admission == spillway_types::Admission::Open
         });
         let places = replicas.iter().map(|replica| places(replica).map(f64::from));
         let in_flight = replicas
@@ -116,6 +163,27 @@ fn places(replica: &Replica) -> Option<u32> {
     (most < u32::MAX).then_some(most)
 }
 
+fn replica_row(member: &MemberReport, found: Option<(&Replica, Reading)>) -> ReplicaOverview {
+    let kv_use = found.map(|(_, kv_use)| kv_use).filter(|kv_use| kv_use.is_known());
+    ReplicaOverview {
+        name: member.name.to_string(),
+        url: member.url.clone(),
+        models: member.models.iter().map(ToString::to_string).collect(),
+        state: member.state.as_str().replace('_', " "),
+        why: member.why.to_owned(),
+        kind: member.kind.map(str::to_owned),
+        // As of now; the member's own number is of the last tick.
+        in_flight: found.map_or(member.in_flight, |(replica, _)| replica.in_flight()),
+        places: found.and_then(|(replica, _)| places(replica)),
+        queued: member.queued,
+        kv_use: kv_use.map(|kv_use| kv_use.value),
+        cached_share: member.cached_share,
+        latency_ms: member.latency_ms,
+        p99_ms: member.p99_ms,
+        report_age_ms: member.report_age_ms,
+    }
+}
+
 fn other_region(other: &OtherRegion, regions: &Regions) -> RegionOverview {
     let models = || other.models.values();
     let up = models().map(|model| model.load.replicas).max().filter(|up| *up > 0);
@@ -128,6 +196,7 @@ fn other_region(other: &OtherRegion, regions: &Regions) -> RegionOverview {
         is_own: false,
         is_heard: other.is_heard,
         is_reachable: other.is_reachable,
+        place: None,
         heard_ms: other.heard_ms.map(|age_ms| u64::from(age_ms).saturating_add(passed_ms)),
         rtt_ms: tenths(other.rtt_ms.into()),
         replicas_up: up,

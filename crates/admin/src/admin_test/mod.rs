@@ -3,6 +3,7 @@
 mod access_test;
 mod client;
 mod cluster_test;
+mod live_test;
 mod openapi_test;
 mod schema;
 mod secrets_test;

@@ -12,8 +12,8 @@ use super::client::Client;
 use super::world::{World, listen};
 use crate::{
     Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, ListenerOverview,
-    Looking, NodeOverview, Overview, RegionOverview, ReplicaTally, RequestEntry, RequestFilter,
-    Requests, Steered, SteeredRegion, parse_token_file,
+    Listing, Looking, NodeOverview, Overview, RegionOverview, ReplicaOverview, ReplicaTally,
+    RequestEntry, RequestFilter, Requests, Steered, SteeredRegion, parse_token_file,
 };
 
 /// Test double that repeats the question. Real answers are made by a node's data path.
@@ -58,6 +58,11 @@ impl Overview for Teller {
 
     fn regions(&self) -> Vec<RegionOverview> {
         vec![RegionOverview { region: "eu".to_owned(), is_own: true, ..RegionOverview::default() }]
+    }
+
+    fn replicas(&self) -> Listing<'_> {
+        let replica = ReplicaOverview { name: "gpu-a".to_owned(), ..ReplicaOverview::default() };
+        Box::pin(std::future::ready(vec![replica]))
     }
 }
 

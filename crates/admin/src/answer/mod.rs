@@ -33,7 +33,7 @@ pub(crate) use diff::DryRun;
 pub(crate) use explain::{ExplainOrder, Explanation, explain};
 pub(crate) use freshness::Freshness;
 pub(crate) use limits::{LimitItem, Limits, alone as limits_alone};
-pub(crate) use overview::{NodeAnswer, WorldAnswer, node, world};
+pub(crate) use overview::{NodeAnswer, WorldAnswer, node, node_answer, world};
 pub(crate) use read::{Many, One};
 pub(crate) use requests::{RequestsAnswer, requests};
 pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
@@ -73,6 +73,7 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Re
         | Operation::Explain
         | Operation::Steering
         | Operation::Node
+        | Operation::Live
         | Operation::World
         | Operation::Requests => Err(ApiError::internal("this is answered without a cluster")),
     }

@@ -62,11 +62,19 @@ pub(crate) async fn node(
     control_plane: Option<&ControlPlane>,
 ) -> Result<Reply, ApiError> {
     let by = by.ok_or_else(|| ApiError::internal("nobody here knows of the node"))?;
+    Ok(json(StatusCode::OK, &node_answer(by, control_plane).await))
+}
+
+/// Looks at this node and its cluster.
+pub(crate) async fn node_answer(
+    by: &dyn Overview,
+    control_plane: Option<&ControlPlane>,
+) -> NodeAnswer {
     let node = by.node().await;
     let log = control_plane.map(status_answer);
     let nodes = rows(&node, log.as_ref());
     let (health, summary) = verdict::judge(&node, &nodes, log.as_ref());
-    Ok(json(StatusCode::OK, &NodeAnswer { health, summary, node, nodes, log }))
+    NodeAnswer { health, summary, node, nodes, log }
 }
 
 /// Answers what this node knows of all regions.

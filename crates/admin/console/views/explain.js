@@ -1,0 +1,99 @@
+// Explain: where a request would go from this node, and why not elsewhere. Sends it nowhere.
+
+import { send } from "../api.js";
+import { facts, h, section, setText } from "../dom.js";
+import { count, tenth } from "../format.js";
+import { Table } from "../table.js";
+
+export function explainView(page) {
+  const models = [...new Set(page.live.snapshot.regions.flatMap((it) => it.models))].sort();
+  const field = (id, label, input, hint = null) => h("div", { class: "field" }, h("label", { for: id }, label), input, hint ? h("p", { class: "hint", id: `${id}-hint` }, hint) : null);
+  const model = h("input", { id: "model", list: "models", required: true, autocomplete: "off", value: models[0] ?? "" });
+  const prompt = h("textarea", { id: "prompt", rows: 4, required: true, value: "Hello" });
+  const tenant = h("input", { id: "tenant", autocomplete: "off" });
+  const client = h("input", { id: "client", autocomplete: "off", "aria-describedby": "client-hint" });
+  const path = h("input", { id: "path", value: "/v1/chat/completions", required: true });
+  const headers = h("textarea", { id: "headers", rows: 2, "aria-describedby": "headers-hint" });
+  const answer = h("div", { class: "answer", "aria-live": "polite" });
+  const problem = h("p", { class: "problem", role: "alert" });
+  const submit = async (event) => {
+    event.preventDefault();
+    setText(problem, "");
+    try {
+      const body = order({ model, prompt, tenant, client, path, headers });
+      answer.replaceChildren(...shown(await (await send("POST", "v1/explain", { body })).json()));
+    } catch (error) {
+      answer.replaceChildren();
+      setText(problem, error.remedy ? `${error.message}: ${error.remedy}` : error.message);
+    }
+  };
+  const form = h("form", { class: "explain", onsubmit: submit }, h("datalist", { id: "models" }, models.map((it) => h("option", { value: it }))),
+    field("model", "Model", model), field("tenant", "Tenant (may be empty)", tenant),
+    field("client", "Client's address (may be empty)", client, "Its country decides where it may be served, if rules say so."), field("path", "Path", path),
+    field("prompt", "Prompt", prompt), field("headers", "Headers (may be empty)", headers, "One a line, such as x-session-id: 7"),
+    h("div", { class: "buttons" }, h("button", { class: "main", type: "submit" }, "Explain")));
+  const intro = h("p", { class: "hint" }, "The request is sent nowhere. The answer is about this node and this moment.");
+  return { title: "Explain", element: h("div", {}, intro, form, problem, answer) };
+}
+
+function order({ model, prompt, tenant, client, path, headers }) {
+  const lines = headers.value.split("\n").map((line) => line.trim()).filter(Boolean);
+  const pairs = lines.map((line) => {
+    const at = line.indexOf(":");
+    if (at < 1) throw new Error(`“${line}” is no header: write name: value`);
+    return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+  });
+  const content = path.value.endsWith("/completions") && !path.value.endsWith("/chat/completions")
+    ? { prompt: prompt.value } : { messages: [{ role: "user", content: prompt.value }] };
+  return {
+    path: path.value.trim(), headers: Object.fromEntries(pairs), tenant: tenant.value.trim() || null,
+    client: client.value.trim() || null, body: { model: model.value.trim(), ...content },
+  };
+}
+
+function shown(answer) {
+  const table = candidates("Replicas here", answer.candidates ?? []);
+  const regions = candidates("Other regions", answer.regions ?? []);
+  const known = facts(["Decision", "Reason", "Model", "Route", "Policy", "Prompt blocks", "Most in one cache", "Client's country", "May be served"]);
+  known.set({
+    Decision: answer.decision ?? "–", Reason: worded(answer.reason) ?? "–", Model: answer.model ?? "–", Route: answer.route ?? "–", Policy: answer.policy ?? "–", "Prompt blocks": count(answer.blocks),
+    "Most in one cache": count(answer.cached_blocks), "Client's country": answer.client_country ?? "unknown", "May be served": answer.may_be_served ?? "everywhere",
+  });
+  const level = { replica: "ok", region: "ok", wait: "warn", shed: "bad", refuse: "bad" }[answer.decision] ?? "ok";
+  return [h("p", { class: `sentence ${level}` }, sentence(answer)), known.element, section("Replicas here", table.element), section("Other regions", regions.element)];
+}
+
+function sentence({ decision, chosen, reason, model }) {
+  const why = reason ? ` (${worded(reason)})` : "";
+  const words = {
+    replica: `The request would go to replica ${chosen} of this region${why}.`, region: `The request would go to region ${chosen}${why}.`,
+    wait: `The request would wait here for a place${why}.`, shed: `The request would be turned away${why}.`, refuse: `The request would be refused${why}.`,
+  };
+  return words[decision] ?? (chosen ? `${model ?? "The request"} would be served by ${chosen}${why}.` : `The request would go nowhere${why}.`);
+}
+
+/** Reasons in words; others are shown as the API names them. */
+const REASONS = {
+  room: "there is room here", cached: "most of the prompt is in a cache there", session: "its session is there", no_replica: "no replica here serves the model",
+  better: "the first token comes sooner there", only_way: "nothing else can serve it", none_better: "the first token comes sooner nowhere else",
+  nobody_else: "no other region can take it", guest_without_room: "it came from another region, and there is no room", queue_full: "the queue is full",
+  all_busy: "all replicas are busy", slo: "its deadline could not be kept", late: "it has waited too long", nobody_in_reach: "no region can be reached",
+};
+const worded = (name) => (name ? (REASONS[name] ?? name.replaceAll("_", " ")) : null);
+
+/** Candidates with each term of their cost in a column. */
+function candidates(caption, rows) {
+  const terms = [...new Set(rows.flatMap((it) => Object.keys(it.terms ?? {})))];
+  const table = new Table({
+    caption, key: (it) => `${it.region}/${it.name}`, empty: "None was weighed.", sort: { at: 2, down: false },
+    columns: [
+      { name: "Name", of: (it) => it.name, sort: (it) => it.name },
+      { name: "Chosen", of: (it) => (it.chosen ? "chosen" : ""), sort: (it) => (it.chosen ? 0 : 1) },
+      { name: "Cost", number: true, of: (it) => (it.cost_ms === null ? "–" : `${tenth(it.cost_ms)} ms`), sort: (it) => it.cost_ms },
+      ...terms.map((name) => ({ name: name.replace(/_ms$/, "").replaceAll("_", " "), number: true, of: (it) => (it.terms?.[name] === null || it.terms?.[name] === undefined ? "–" : `${tenth(it.terms[name])} ms`), sort: (it) => it.terms?.[name] })),
+      { name: "Why", of: (it) => it.why ?? "–" },
+    ],
+  });
+  table.update(rows);
+  return table;
+}

@@ -1,0 +1,231 @@
+//! The console: a web page for operators, whose files are part of the program.
+//!
+//! The files hold nothing secret, so they are served without a token. All that the page shows comes
+//! from the admin API, with the operator's own token.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http_body_util::{BodyExt, Full};
+use spillway_cluster_state::key_hash;
+
+use crate::error::ApiError;
+use crate::reply::{Reply, reply};
+
+/// Folder of the console.
+const FOLDER: &str = "/console";
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// Rights of the page: it loads only its own files, talks only to its own node, sends no form, and
+/// stands in no frame, where a click could be stolen.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                      frame-ancestors 'none'; require-trusted-types-for 'script'";
+
+/// Headers of every file.
+const HEADERS: [(HeaderName, &str); 6] = [
+    // Asked for again each time, which costs a 304: a page never has parts of two versions.
+    (header::CACHE_CONTROL, "no-cache"),
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// A file of the console.
+struct ConsoleFile {
+    /// Name below the folder; empty for the page itself.
+    name: &'static str,
+    content_type: &'static str,
+    content: &'static [u8],
+    /// Entity tag, by the content.
+    tag: HeaderValue,
+}
+
+macro_rules! file {
+    ($name:literal, $type:ident) => {
+        ConsoleFile::new($name, $type, include_bytes!(concat!("../console/", $name)))
+    };
+}
+
+static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(|| {
+    vec![
+        ConsoleFile::new("", HTML, include_bytes!("../console/index.html")),
+        file!("style.css", CSS),
+        file!("icon.svg", SVG),
+        file!("main.js", SCRIPT),
+        file!("api.js", SCRIPT),
+        file!("live.js", SCRIPT),
+        file!("dom.js", SCRIPT),
+        file!("format.js", SCRIPT),
+        file!("table.js", SCRIPT),
+        file!("actions.js", SCRIPT),
+        file!("problems.js", SCRIPT),
+        file!("map.js", SCRIPT),
+        file!("land.js", SCRIPT),
+        file!("views/world.js", SCRIPT),
+        file!("views/region.js", SCRIPT),
+        file!("views/replicas.js", SCRIPT),
+        file!("views/routes.js", SCRIPT),
+        file!("views/control.js", SCRIPT),
+        file!("views/limits.js", SCRIPT),
+        file!("views/alerts.js", SCRIPT),
+        file!("views/explain.js", SCRIPT),
+    ]
+});
+
+/// Answers a request for a file of the console; `None` if the path is not one of the console. The
+/// caller has checked the host that the request names.
+#[must_use]
+pub fn console(head: &Parts) -> Option<Reply> {
+    let name = match head.uri.path().strip_prefix(FOLDER)? {
+        // Without the slash, the page's relative addresses would lead elsewhere.
+        "" => return Some(to_the_page()),
+        rest => rest.strip_prefix('/')?,
+    };
+    let answered = answer(name, head);
+    Some(answered.unwrap_or_else(ApiError::into_reply))
+}
+
+fn answer(name: &str, head: &Parts) -> Result<Reply, ApiError> {
+    if !matches!(head.method, Method::GET | Method::HEAD) {
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        let cause = "the console's files are only read";
+        return Err(ApiError::new(status, "method_not_allowed", cause, "use GET"));
+    }
+    let Some(file) = FILES.iter().find(|file| file.name == name) else {
+        let cause = "the console has no such file";
+        return Err(ApiError::new(StatusCode::NOT_FOUND, "no_such_path", cause, "try /console/"));
+    };
+    Ok(file.reply(head))
+}
+
+impl ConsoleFile {
+    fn new(name: &'static str, content_type: &'static str, content: &'static [u8]) -> Self {
+        let hash = hex::encode(&key_hash(&[], content).reveal()[..16]);
+        // Hexadecimal digits are always a valid header.
+        let tag = HeaderValue::from_str(&format!("\"{hash}\""));
+        Self { name, content_type, content, tag: tag.unwrap_or(HeaderValue::from_static("\"\"")) }
+    }
+
+    fn reply(&self, head: &Parts) -> Reply {
+        let is_known = is_known(&head.headers, &self.tag);
+        let status = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
+        let has_body = !is_known && head.method == Method::GET;
+        let content = if has_body { self.content } else { b"" };
+        let body = Full::new(Bytes::from_static(content)).map_err(|never| match never {});
+        let mut reply = reply(status, self.content_type, body.boxed_unsync());
+        let headers = reply.headers_mut();
+        headers.insert(header::ETAG, self.tag.clone());
+        for (name, value) in HEADERS {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        reply
+    }
+}
+
+/// Returns true if the client has the file with this tag.
+fn is_known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+    let lists = headers.get_all(header::IF_NONE_MATCH).iter();
+    let mut tags = lists.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(','));
+    // The comparison is weak: a proxy that compresses marks the tag so.
+    tags.any(|known| known.trim().trim_start_matches("W/") == tag)
+}
+
+fn to_the_page() -> Reply {
+    let body = Full::new(Bytes::new()).map_err(|never| match never {});
+    let mut reply = reply(StatusCode::PERMANENT_REDIRECT, HTML, body.boxed_unsync());
+    // Relative, so that it holds behind a proxy's prefix.
+    reply.headers_mut().insert(header::LOCATION, HeaderValue::from_static("console/"));
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn get(path: &str, headers: &[(&str, &str)]) -> Option<Reply> {
+        let mut request = http::Request::get(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        console(&request.body(()).unwrap().into_parts().0)
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_served_and_no_other() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("console");
+        let mut left: Vec<&str> = FILES.iter().map(|file| file.name).collect();
+        let mut folders = vec![folder.clone()];
+        while let Some(next) = folders.pop() {
+            for entry in std::fs::read_dir(next).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let name = path.strip_prefix(&folder).unwrap().to_str().unwrap();
+                let name = if name == "index.html" { "" } else { name };
+                // Says where the outlines come from; no part of the page.
+                if name == "SOURCES.md" {
+                    continue;
+                }
+                let at = left.iter().position(|known| *known == name);
+                left.remove(at.unwrap_or_else(|| panic!("{name} is not served")));
+            }
+        }
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn a_file_comes_once_and_is_then_known_by_its_tag() {
+        let reply = get("/console/", &[]).unwrap();
+        assert_eq!(reply.status(), StatusCode::OK);
+        assert_eq!(reply.headers()["content-type"], HTML);
+        assert_eq!(reply.headers()["x-content-type-options"], "nosniff");
+        let policy = reply.headers()["content-security-policy"].to_str().unwrap();
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        let tag = reply.headers()["etag"].to_str().unwrap();
+        for known in [tag, &format!("W/{tag}"), &format!("\"x\", {tag}")] {
+            let again = get("/console/", &[("if-none-match", known)]).unwrap();
+            assert_eq!(again.status(), StatusCode::NOT_MODIFIED, "{known}");
+        }
+        let other = get("/console/style.css", &[("if-none-match", tag)]).unwrap();
+        assert_eq!(other.status(), StatusCode::OK);
+        assert_ne!(other.headers()["etag"], tag);
+    }
+
+    #[test]
+    fn only_paths_below_the_folder_are_the_consoles() {
+        assert!(get("/consoles", &[]).is_none());
+        assert!(get("/metrics", &[]).is_none());
+        let redirected = get("/console", &[]).unwrap();
+        assert_eq!(redirected.headers()["location"], "console/");
+        for wrong in ["/console/nothing.js", "/console/../admin.rs", "/console//", "/console/views"]
+        {
+            assert_eq!(get(wrong, &[]).unwrap().status(), StatusCode::NOT_FOUND, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_file_names_another_host() {
+        for file in FILES.iter() {
+            let text = std::str::from_utf8(file.content).unwrap();
+            // A namespace is a name and nothing to load.
+            let text = text.replace("http://www.w3.org/2000/svg", "");
+            for scheme in ["http://", "https://", "src=\"/", "href=\"/", "from \"/"] {
+                assert!(!text.contains(scheme), "{} has {scheme}", file.name);
+            }
+        }
+    }
+}

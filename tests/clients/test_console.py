@@ -1,0 +1,282 @@
+"""The console in a real browser, before real nodes."""
+
+import json
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from console_site import (
+    OPERATOR,
+    PATIENCE_S,
+    READER,
+    VIEWS,
+    Node,
+    Site,
+    Tab,
+    browser,
+    chromium,
+    violations,
+)
+
+pytestmark = pytest.mark.skipif(
+    chromium() is None, reason="no chromium here (Debian: apt-get install chromium)"
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("console"))
+    yield site
+    site.stop()
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator:
+    with browser() as chrome:
+        yield chrome
+
+
+@pytest.fixture
+def tab(chrome, site: Site) -> Iterator:
+    """Makes tabs with settings of their own; each must have had nothing to complain about."""
+    tabs, contexts = [], []
+
+    def make(node: Node, **settings) -> Tab:
+        contexts.append(chrome.new_context(**settings))
+        tabs.append(Tab(contexts[-1], node))
+        return tabs[-1]
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert [it for tab in tabs for it in tab.complaints] == []
+
+
+def wait_until(what: str, holds) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"not {what} within {PATIENCE_S} s"
+        time.sleep(0.05)  # wait: until it is looked at again
+
+
+@contextmanager
+def request_in_flight(node: Node) -> Iterator[None]:
+    """A long answer that is being read."""
+    body = {"model": "tiny", "max_tokens": 4_000, "stream": True, "ignore_eos": True}
+    body["messages"] = [{"role": "user", "content": "Tell me a long story."}]
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{node.gateway}/v1/chat/completions",
+        json.dumps(body).encode(),
+        {"content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as response:
+        is_over = threading.Event()
+        reading = threading.Thread(target=read_until, args=(response, is_over))
+        reading.start()
+        yield
+        is_over.set()
+        reading.join(timeout=30)
+
+
+def read_until(response, is_over: threading.Event) -> None:
+    while not is_over.is_set() and response.readline():
+        pass
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_view_has_a_title_and_the_focus_and_nothing_that_bars_anybody(
+    tab, site: Site, scheme: str
+) -> None:
+    """Signed in as an operator, whose views have buttons, too."""
+    own = tab(site.one, color_scheme=scheme)
+    page = own.open(OPERATOR)
+    for view, title in VIEWS.items():
+        own.show(view)
+        assert page.title() == f"{title} – one – Spillway"
+        assert page.evaluate("document.activeElement.closest('main, body').id") in ("main", "")
+        assert violations(page) == [], view
+    assert page.evaluate("getComputedStyle(document.body).colorScheme") == "light dark"
+
+
+def test_the_sign_in_and_the_dialog_bar_nobody_either(tab, site: Site) -> None:
+    own = tab(site.one)
+    own.page.goto(site.one.console)
+    own.page.get_by_label("Token").wait_for()
+    assert violations(own.page) == []
+    page = own.open(OPERATOR)
+    own.show("regions/eu-central-1")
+    page.get_by_role("button", name="Drain region eu-central-1").click()
+    page.get_by_role("cell", name="draining").wait_for()
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("width", [360, 820, 1600])
+def test_no_view_is_wider_than_the_screen(tab, site: Site, width: int) -> None:
+    own = tab(site.one, viewport={"width": width, "height": 800})
+    page = own.open(READER)
+    for view in VIEWS:
+        own.show(view)
+        wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wider == 0, view
+
+
+def test_a_narrow_screen_has_the_views_behind_a_button(tab, site: Site) -> None:
+    page = tab(site.one, viewport={"width": 360, "height": 740}).open(READER)
+    link = page.get_by_role("link", name="Replicas")
+    assert not link.is_visible()
+    page.get_by_role("button", name="Menu").press("Enter")
+    link.press("Enter")
+    page.get_by_role("heading", level=1, name="Replicas").wait_for()
+    assert page.evaluate("document.activeElement.id") == "main"
+    assert not link.is_visible()
+
+
+def test_regions_are_on_the_map_and_figures_follow_the_node(tab, site: Site) -> None:
+    own = tab(site.one)
+    page = own.open(READER)
+    row = page.get_by_role("row", name="eu-central-1")
+    requests = row.get_by_role("cell").nth(2)
+    assert page.locator(".sentence").inner_text().startswith("healthy: serves 1 of 1 replicas")
+    assert page.locator("svg.map .dot").count() == 2
+    assert "Not on the map" not in page.locator("main").inner_text()
+    with request_in_flight(site.one):
+        wait_until("one request", lambda: requests.inner_text() == "1")
+    wait_until("no request", lambda: requests.inner_text() == "0")
+
+
+def test_replicas_can_be_filtered_and_sorted(tab, site: Site) -> None:
+    own = tab(site.one)
+    page = own.open(READER)
+    own.show("replicas")
+    rows = page.locator("tbody tr")
+    wait_until("both replicas", lambda: rows.count() == 2)
+    page.get_by_role("button", name="Region").click()
+    assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Region")
+    assert rows.first.get_by_role("rowheader").inner_text() == "one-tiny"
+    page.get_by_role("button", name="Region").press("Enter")
+    assert rows.first.get_by_role("rowheader").inner_text() == "two-tiny"
+    page.get_by_label("Filter").fill("my-region")
+    assert rows.count() == 1
+    page.get_by_label("Filter").fill("nowhere")
+    page.get_by_text("Nothing has “nowhere”.").wait_for()
+
+
+def test_who_only_reads_is_offered_no_order(tab, site: Site) -> None:
+    own = tab(site.one)
+    page = own.open(READER)
+    assert page.locator("#who").inner_text() == "rea (read)"
+    for view in ["regions/eu-central-1", "replicas", "control"]:
+        own.show(view)
+        page.locator("tbody tr").first.wait_for()
+        assert page.get_by_role("button", name="Drain").count() == 0, view
+        assert page.get_by_role("button", name="Hand").count() == 0, view
+
+
+def test_an_operator_drains_a_region_after_seeing_what_changes(tab, site: Site) -> None:
+    own = tab(site.one)
+    page = own.open(OPERATOR)
+    own.show("regions/eu-central-1")
+    opener = page.get_by_role("button", name="Drain region eu-central-1")
+    opener.click()
+    dialog = page.get_by_role("dialog", name="Drain region eu-central-1")
+    dialog.get_by_role("cell", name="draining").wait_for()
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    assert site.one.state_of_region("eu-central-1", READER) == "active", "nothing was ordered"
+    assert opener.evaluate("button => button === document.activeElement")
+    opener.click()
+    dialog.get_by_role("button", name="Drain eu-central-1").click()
+    page.get_by_text("Done: Drain region eu-central-1").wait_for()
+    assert site.one.state_of_region("eu-central-1", READER) == "draining"
+    page.get_by_role("button", name="Undrain region eu-central-1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Undrain eu-central-1").click()
+    page.get_by_text("Done: Undrain region eu-central-1").wait_for()
+    assert site.one.state_of_region("eu-central-1", READER) == "active"
+    own.show("control")
+    page.get_by_role("cell", name="oda").first.wait_for()
+
+
+def test_without_tokens_the_console_may_order_and_other_pages_may_not(tab, site: Site) -> None:
+    own = tab(site.two)
+    page = own.open()
+    own.show("replicas")
+    page.get_by_role("button", name="Drain replica two-tiny").click()
+    page.get_by_role("dialog").get_by_role("button", name="Drain two-tiny").click()
+    page.get_by_text("Done: Drain replica two-tiny").wait_for()
+    page.get_by_role("button", name="Undrain replica two-tiny").click()
+    page.get_by_role("dialog").get_by_role("button", name="Undrain two-tiny").click()
+    page.get_by_text("Done: Undrain replica two-tiny").wait_for()
+    # A page of another listener of this machine, which is as near as a page can come.
+    page.goto(f"http://127.0.0.1:{site.two.gateway}/livez")
+    order = f"{site.two.url}/v1/regions/my-region/drain"
+    for options in [
+        '{method: "POST", headers: {"x-spillway-console": "1"}}',
+        '{method: "POST", mode: "no-cors", body: "{}"}',
+    ]:
+        page.evaluate(f"fetch({json.dumps(order)}, {options}).catch(error => String(error))")
+    assert site.two.state_of_region("my-region") == "active"
+    # The browser has told of what it stopped, which is what this test wants.
+    own.complaints.clear()
+
+
+def test_a_token_is_wrong_or_right_and_stays_in_its_tab(tab, site: Site) -> None:
+    own = tab(site.one)
+    own.page.goto(site.one.console)
+    own.page.get_by_label("Token").fill("wrong")
+    own.page.get_by_role("button", name="Sign in").click()
+    own.page.get_by_text("the token is unknown, revoked or expired").wait_for()
+    page = own.open(READER)
+    assert page.evaluate("Object.values(sessionStorage)") == [READER]
+    assert READER not in page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_label("Token").wait_for()
+    assert page.evaluate("Object.values(sessionStorage)") == []
+    own.complaints = [it for it in own.complaints if "401" not in it]
+
+
+def test_an_explanation_begins_with_a_sentence(tab, site: Site) -> None:
+    own = tab(site.one)
+    page = own.open(READER)
+    own.show("explain")
+    page.get_by_label("Prompt").fill("Where would this go?")
+    page.get_by_role("button", name="Explain").click()
+    page.get_by_text("The request would go to replica one-tiny of this region").wait_for()
+    assert page.get_by_role("row", name="one-tiny").get_by_role("cell", name="chosen").count() == 1
+    page.get_by_label("Model").fill("no-such-model")
+    page.get_by_role("button", name="Explain").click()
+    alert = page.get_by_role("alert").filter(has_text="no-such-model")
+    alert.wait_for()
+    # A question that can't be answered is an error of HTTP, too.
+    own.complaints = [it for it in own.complaints if "422" not in it]
+
+
+def test_a_lost_connection_is_told_and_found_again(tab, site: Site) -> None:
+    own = tab(site.alone)
+    page = own.open()
+    for view in VIEWS:
+        if not view.startswith("regions/"):
+            own.show(view)
+    site.alone.process.stop()
+    page.get_by_text("trying again in").wait_for()
+    assert "stale" in page.locator("body").get_attribute("class")
+    site.alone.again()
+    page.locator("#connection[data-state=live]").wait_for()
+    assert page.locator("#banner").is_hidden()
+    assert "stale" not in (page.locator("body").get_attribute("class") or "")
+    own.complaints = [it for it in own.complaints if "ERR_" not in it]
+
+
+def test_the_colours_can_be_chosen_and_are_remembered(tab, site: Site) -> None:
+    page = tab(site.one, color_scheme="light").open(READER)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.get_by_label("Colours").select_option("dark")
+    dark = page.evaluate(ground)
+    assert dark != light
+    page.reload()
+    page.locator("#connection[data-state=live]").wait_for()
+    assert page.evaluate(ground) == dark
