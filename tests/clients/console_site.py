@@ -239,7 +239,7 @@ class Tab:
         """Shows a view, and waits until it has its title and its records."""
         self.page.evaluate("view => { location.hash = `#/${view}` }", view)
         self.page.get_by_role("heading", level=1, name=VIEWS[view], exact=True).wait_for()
-        self.page.wait_for_load_state("domcontentloaded")
+        self.page.locator("main:not([aria-busy])").wait_for()
 
 
 def violations(page: Page) -> list[str]:
