@@ -53,10 +53,11 @@ fn missing_paths(tree: &Tree, page: &TextFile) -> Vec<Finding> {
         .collect()
 }
 
-/// Returns true if `path` is a tracked file, or a folder with one; binary files are not known here.
+/// Returns true if `path` is a tracked file, or a folder with a text file.
 fn exists(tree: &Tree, path: &str) -> bool {
     let folder = format!("{}/", path.trim_end_matches('/'));
-    tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+    let is_text = tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder));
+    is_text || tree.binaries.iter().any(|binary| binary == path)
 }
 
 /// Returns the lines outside fenced code, with their numbers.
@@ -130,6 +131,15 @@ mod tests {
         ] {
             assert_eq!(messages(page), [message]);
         }
+    }
+
+    #[test]
+    fn a_picture_is_a_file_like_others() {
+        let page = [("docs/a.md", "![b](b.png)\n")];
+        let mut known = tree(&page);
+        assert_eq!(check(&known).len(), 1);
+        known.binaries.push("docs/b.png".to_owned());
+        assert_eq!(check(&known).len(), 0);
     }
 
     #[test]

@@ -9,10 +9,12 @@ use anyhow::{Context as _, Result, bail};
 use crate::command::command;
 use crate::metadata::Metadata;
 
-/// Text files of the tree, and cargo's view of the workspace.
+/// Files of the tree, and cargo's view of the workspace.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) files: Vec<TextFile>,
+    /// Paths of files that are no text, such as pictures.
+    pub(crate) binaries: Vec<String>,
     pub(crate) metadata: Metadata,
 }
 
@@ -27,15 +29,16 @@ pub(crate) struct TextFile {
 impl Tree {
     /// Reads the tree at `root`.
     pub(crate) fn load(root: &Path) -> Result<Self> {
-        let mut files = Vec::new();
+        let (mut files, mut binaries) = (Vec::new(), Vec::new());
         for path in tracked(root)? {
-            // Skips files that are tracked but deleted, and files that are no text.
+            // Skips files that are tracked but deleted.
             let Ok(bytes) = fs::read(root.join(&path)) else { continue };
-            if let Ok(text) = String::from_utf8(bytes) {
-                files.push(TextFile { path, text });
+            match String::from_utf8(bytes) {
+                Ok(text) => files.push(TextFile { path, text }),
+                Err(_) => binaries.push(path),
             }
         }
-        Ok(Self { files, metadata: Metadata::load(root)? })
+        Ok(Self { files, binaries, metadata: Metadata::load(root)? })
     }
 
     /// Returns the file at `path`, if there is one.
@@ -95,7 +98,8 @@ pub(crate) mod testing {
             .iter()
             .map(|&(path, text)| TextFile { path: path.to_owned(), text: text.to_owned() })
             .collect();
-        Tree { files, metadata: serde_json::from_value(metadata).unwrap() }
+        let metadata = serde_json::from_value(metadata).unwrap();
+        Tree { files, binaries: Vec::new(), metadata }
     }
 }
 
