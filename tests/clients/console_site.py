@@ -1,12 +1,16 @@
 """What the console's tests look at: two nodes of one cluster, a node alone, and a browser."""
 
+import contextlib
+import http.client
 import json
 import os
 import shutil
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from axe_playwright_python.base import AXE_FILE_PATH
@@ -204,11 +208,58 @@ def browser() -> Iterator[Browser]:
             browser.close()
 
 
+class Prefixed(BaseHTTPRequestHandler):
+    """A proxy that has a node below a path of its own, as an ingress does."""
+
+    prefix = "/ops/one"
+    node: Node
+
+    def do_GET(self) -> None:
+        path = self.path.removeprefix(self.prefix)
+        if path == self.path:
+            self.send_error(404)
+            return
+        connection = http.client.HTTPConnection("127.0.0.1", self.node.admin, timeout=30)
+        kept = {name: value for name, value in self.headers.items() if name.lower() != "host"}
+        try:
+            connection.request("GET", path, headers=kept)
+            self.relay(connection.getresponse())
+        finally:
+            connection.close()
+
+    def relay(self, answer: http.client.HTTPResponse) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "content-length"):
+                self.send_header(name, value)
+        self.end_headers()
+        # The page closes its stream when it goes.
+        with contextlib.suppress(ConnectionError):
+            while piece := answer.read1(65_536):
+                self.wfile.write(piece)
+
+    def log_message(self, *_arguments) -> None:
+        pass
+
+
+@contextmanager
+def behind_a_prefix(node: Node) -> Iterator[str]:
+    """Starts that proxy before a node; the address of the console there."""
+    handler = type("Handler", (Prefixed,), {"node": node})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}{Prefixed.prefix}/console"
+        finally:
+            server.shutdown()
+
+
 class Tab:
     """A page of the console, and all that its browser complained about."""
 
     def __init__(self, context: BrowserContext, node: Node) -> None:
         self.node = node
+        self.console = node.console
         self.complaints: list[str] = []
         self.page: Page = context.new_page()
         self.page.set_default_timeout(PATIENCE_MS)
@@ -221,12 +272,12 @@ class Tab:
             self.complaints.append(message.text)
 
     def check_request(self, request) -> None:
-        if not request.url.startswith(f"{self.node.url}/"):
+        if not request.url.startswith(self.console.partition("/console")[0] + "/"):
             self.complaints.append(f"asks {request.url}")
 
     def open(self, token: str = "") -> Page:
         """Opens the console, signs in if there is a token, and waits for the first figures."""
-        self.page.goto(self.node.console)
+        self.page.goto(self.console)
         if token:
             self.page.get_by_label("Token").fill(token)
             self.page.get_by_role("button", name="Sign in").click()

@@ -17,6 +17,7 @@ from console_site import (
     Node,
     Site,
     Tab,
+    behind_a_prefix,
     browser,
     chromium,
     violations,
@@ -236,6 +237,16 @@ def test_a_token_is_wrong_or_right_and_stays_in_its_tab(tab, site: Site) -> None
     page.get_by_label("Token").wait_for()
     assert page.evaluate("Object.values(sessionStorage)") == []
     own.complaints = [it for it in own.complaints if "401" not in it]
+
+
+def test_it_works_below_a_path_of_a_proxy(tab, site: Site) -> None:
+    own = tab(site.one)
+    with behind_a_prefix(site.one) as own.console:
+        # Without the slash at the end, as people type it.
+        page = own.open(READER)
+        own.show("limits")
+        assert page.url == f"{own.console}/#/limits"
+        page.close()
 
 
 def test_an_explanation_begins_with_a_sentence(tab, site: Site) -> None:

@@ -167,7 +167,8 @@ export function stateOf(region) {
   if (!region.is_heard) return region.heard_ms === null ? "never heard" : "lost";
   if (region.is_broken) return "replies fail";
   if (!region.is_own && !region.is_reachable) return "unreachable";
-  if (region.weight_percent === 0) return "evacuated";
+  // Drained, evacuated, or given that weight: the page of the region says which.
+  if (region.weight_percent === 0) return "weight 0";
   return region.is_own ? "this region" : "up";
 }
 
@@ -175,7 +176,7 @@ export function stateOf(region) {
 export function levelOf(region) {
   const state = stateOf(region);
   if (["lost", "never heard"].includes(state)) return "bad";
-  return ["replies fail", "unreachable", "evacuated"].includes(state) ? "warn" : "ok";
+  return ["replies fail", "unreachable", "weight 0"].includes(state) ? "warn" : "ok";
 }
 
 /** The colour of the ring, which is about the load, too. */

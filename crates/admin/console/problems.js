@@ -12,7 +12,7 @@ const FULL = 0.95;
 export function problemsOf(snapshot, certificates) {
   if (!snapshot) return [];
   const all = [...ofNode(snapshot.node), ...ofLog(snapshot.node), ...ofNodes(snapshot.node.nodes),
-    ...ofRegions(snapshot.regions), ...ofReplicas(snapshot.replicas), ...ofCertificates(certificates ?? [])];
+    ...ofRegions(snapshot.regions), ...ofReplicas(snapshot.replicas), ...ofCertificates(seen(certificates ?? [], snapshot.node.nodes))];
   const rank = { bad: 0, warn: 1, info: 2 };
   return all.sort((one, other) => rank[one.level] - rank[other.level]);
 }
@@ -28,7 +28,7 @@ function ofLog({ node, log, summary }) {
   if (!log) return [];
   if (log.fault) return [problem("bad", "The log has stopped", log.fault, "Often the disk is full or broken: repair it, then start the node again.", "guides/disaster-recovery.md")];
   if (!log.cluster) return [problem("bad", "The cluster is not formed yet", "The first nodes have not met.", "Start the nodes that the config names as peers.", "start/three-regions.md")];
-  if (/NO (QUORUM|LEADER)/.test(summary)) return [problem("bad", "No majority of voters can be reached", `${node.name} can agree on nothing: orders are refused. Requests are served by what is known.`, "Bring voters back. If they are lost for good, begin a new cluster from this state.", "guides/disaster-recovery.md")];
+  if (/NO (QUORUM|LEADER)/.test(summary)) return [problem("bad", "No majority of voters can be reached", `Node ${node.name} can agree on nothing: orders are refused. Requests are served by what is known.`, "Bring voters back. If they are lost for good, begin a new cluster from this state.", "guides/disaster-recovery.md")];
   return [];
 }
 
@@ -61,6 +61,12 @@ function ofReplicas(replicas) {
   const levels = { down: "bad", ejected: "warn", starting: "info", "warming up": "info" };
   return replicas.filter((it) => it.state in levels).map((it) =>
     problem(levels[it.state], `Replica ${it.name} is ${it.state}`, `${it.why}.`, levels[it.state] === "info" ? "Nothing yet: it takes a while." : "Look at the server's log; other replicas serve meanwhile.", "explanation/replicas.md", "#/replicas"));
+}
+
+/** Certificates without those of nodes that are gone: that is a problem of its own. */
+function seen(certificates, nodes) {
+  const gone = new Set(nodes.filter((it) => ["silent", "never heard"].includes(it.state)).map((it) => `node ${it.name}`));
+  return certificates.filter((it) => !gone.has(it.name));
 }
 
 function ofCertificates(certificates) {

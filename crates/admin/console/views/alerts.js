@@ -35,6 +35,7 @@ export function alertsView(page) {
     });
     page.certificates = certificateRows(own, nodes);
     table.update(page.certificates);
+    page.count();
     update();
   });
   table.update(page.certificates ?? []);

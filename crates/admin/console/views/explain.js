@@ -78,6 +78,8 @@ const REASONS = {
   better: "the first token comes sooner there", only_way: "nothing else can serve it", none_better: "the first token comes sooner nowhere else",
   nobody_else: "no other region can take it", guest_without_room: "it came from another region, and there is no room", queue_full: "the queue is full",
   all_busy: "all replicas are busy", slo: "its deadline could not be kept", late: "it has waited too long", nobody_in_reach: "no region can be reached",
+  only: "the only one that can serve it", drawn: "drawn by lot", turn: "its turn", lighter_of_two: "the lighter of two drawn", lightest: "the lightest load",
+  soonest: "the first token comes soonest there", preferred: "the policy prefers it", warming_up: "it warms up and gets its part", substitute: "the one that the policy chose could not take it",
 };
 const worded = (name) => (name ? (REASONS[name] ?? name.replaceAll("_", " ")) : null);
 
@@ -90,8 +92,8 @@ function candidates(caption, rows) {
       { name: "Name", of: (it) => it.name, sort: (it) => it.name },
       { name: "Chosen", of: (it) => (it.chosen ? "chosen" : ""), sort: (it) => (it.chosen ? 0 : 1) },
       { name: "Cost", number: true, of: (it) => (it.cost_ms === null ? "–" : `${tenth(it.cost_ms)} ms`), sort: (it) => it.cost_ms },
-      ...terms.map((name) => ({ name: name.replace(/_ms$/, "").replaceAll("_", " "), number: true, of: (it) => (it.terms?.[name] === null || it.terms?.[name] === undefined ? "–" : `${tenth(it.terms[name])} ms`), sort: (it) => it.terms?.[name] })),
-      { name: "Why", of: (it) => it.why ?? "–" },
+      ...terms.map((name) => ({ name: name[0].toUpperCase() + name.slice(1).replace(/_ms$/, "").replaceAll("_", " "), number: true, of: (it) => (it.terms?.[name] === null || it.terms?.[name] === undefined ? "–" : `${tenth(it.terms[name])} ms`), sort: (it) => it.terms?.[name] })),
+      { name: "Why", of: (it) => worded(it.why) ?? "–" },
     ],
   });
   table.update(rows);

@@ -28,8 +28,8 @@ export function regionView(page, [name]) {
       State: stateOf(region),
       "Replicas up": count(region.replicas_up), Requests: count(region.in_flight), Places: count(region.places),
       Load: percent(region.places ? region.in_flight / region.places : null), Waiting: count(region.waiting),
-      "Round trip from here": region.is_own ? "this region" : ms(region.rtt_ms),
-      Heard: region.is_own ? "this region" : region.heard_ms === null ? "never" : `${ms(region.heard_ms)} ago`,
+      "Round trip from here": region.is_own ? "–" : ms(region.rtt_ms),
+      Heard: region.is_own ? "–" : region.heard_ms === null ? "never" : `${ms(region.heard_ms)} ago`,
       Weight: `${tenth(region.weight_percent)} %`, Price: ms(region.price_ms),
       "Operators' order": record ? record.state : "none", Models: joined(region.models),
     });

@@ -13,6 +13,7 @@ export function worldView(page) {
   // Read aloud when it changes, which is when something happens.
   const sentence = h("p", { class: "sentence", role: "status" }, word, rest);
   const map = new WorldMap();
+  const box = h("div", { class: "map-box" }, map.svg);
   const unplaced = h("p", { class: "hint", hidden: true });
   const key = h("p", { class: "hint" }, "A ring fills with the requests at a region's replicas. An arrow is what this node sends there; a dashed line has the round-trip time.");
   const table = regionTable(page);
@@ -26,11 +27,12 @@ export function worldView(page) {
     map.update(regions, (region) => page.live.sentPerS(region));
     const names = regions.filter((it) => !it.place).map((it) => it.region);
     unplaced.hidden = names.length === 0;
-    map.svg.classList.toggle("empty-map", names.length === regions.length);
+    box.hidden = names.length === regions.length;
+    key.hidden = box.hidden;
     setText(unplaced, `Not on the map: ${names.join(", ")}. A [[region]] with latitude and longitude in this node's config places a region.`);
     table.update(regions);
   };
-  const element = h("div", {}, sentence, h("div", { class: "map-box" }, map.svg), key, unplaced, section("Regions", table.element,
+  const element = h("div", {}, sentence, box, key, unplaced, section("Regions", table.element,
     h("p", { class: "hint" }, "Sent, refused and broken count this node's own requests since it started. In the own region, “there now” are requests of other regions.")));
   return { title: "World", element, update };
 }
