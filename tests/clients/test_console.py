@@ -57,11 +57,12 @@ def tab(chrome, site: Site) -> Iterator:
     assert [it for tab in tabs for it in tab.complaints] == []
 
 
-def wait_until(what: str, holds) -> None:
+def wait_for(read, expected) -> None:
+    """Waits until `read()` is as expected; fails with what it was last."""
     deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not {what} within {PATIENCE_S} s"
+    while (last := read()) != expected and time.monotonic() < deadline:
         time.sleep(0.05)  # wait: until it is looked at again
+    assert last == expected
 
 
 @contextmanager
@@ -141,12 +142,14 @@ def test_regions_are_on_the_map_and_figures_follow_the_node(tab, site: Site) -> 
     page = own.open(READER)
     row = page.get_by_role("row", name="eu-central-1")
     requests = row.get_by_role("cell").nth(2)
-    assert page.locator(".sentence").inner_text().startswith("healthy: serves 1 of 1 replicas")
-    assert page.locator("svg.map .dot").count() == 2
+    # An order of another test may just be over, and nodes that share a processor miss each other now and then.
+    wait_for(page.locator(".sentence").inner_text, "healthy: serves 1 of 1 replicas; 2 of 2 voters")
+    wait_for(page.locator("svg.map .dot").count, 2)
     assert "Not on the map" not in page.locator("main").inner_text()
+    wait_for(requests.inner_text, "0")
     with request_in_flight(site.one):
-        wait_until("one request", lambda: requests.inner_text() == "1")
-    wait_until("no request", lambda: requests.inner_text() == "0")
+        wait_for(requests.inner_text, "1")
+    wait_for(requests.inner_text, "0")
 
 
 def test_replicas_can_be_filtered_and_sorted(tab, site: Site) -> None:
@@ -154,7 +157,7 @@ def test_replicas_can_be_filtered_and_sorted(tab, site: Site) -> None:
     page = own.open(READER)
     own.show("replicas")
     rows = page.locator("tbody tr")
-    wait_until("both replicas", lambda: rows.count() == 2)
+    wait_for(rows.count, 2)
     page.get_by_role("button", name="Region").click()
     assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Region")
     assert rows.first.get_by_role("rowheader").inner_text() == "one-tiny"
