@@ -27,6 +27,7 @@ VIEWS = {
     "world": "World",
     "regions/eu-central-1": "Region eu-central-1",
     "replicas": "Replicas",
+    "requests": "Requests",
     "routes": "Routes and models",
     "control": "Control plane",
     "limits": "Limits and keys",
@@ -143,6 +144,14 @@ class Node:
             # No leader yet.
             error.close()
             return False
+
+    def ask(self, request_id: str) -> int:
+        """Sends a chat, and returns the status of its reply."""
+        body = json.dumps({"model": "tiny", "max_tokens": 3, "messages": [{"role": "user", "content": "Hello"}]})
+        headers = {"content-type": "application/json", "x-request-id": request_id}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.gateway}/v1/chat/completions", body.encode(), headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
+            return reply.status
 
     def state_of_region(self, region: str, token: str = "") -> str:
         return self.get(f"v1/regions/{region}", token)["item"]["record"]["state"]

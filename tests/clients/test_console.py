@@ -268,6 +268,17 @@ def test_an_explanation_begins_with_a_sentence(tab, site: Site) -> None:
     own.complaints = [it for it in own.complaints if "422" not in it]
 
 
+def test_a_request_appears_as_it_ends_and_tells_where_it_went(tab, site: Site) -> None:
+    own = tab(site.one)
+    page = own.open(READER)
+    own.show("requests")
+    assert site.one.ask("asked-while-looking") == 200
+    page.get_by_role("button", name="More of the request asked-while-looking").click()
+    page.get_by_text("It went to eu-central-1/one-tiny: ").wait_for()
+    page.get_by_label("Failed only").check()
+    page.get_by_role("row", name="one-tiny").first.wait_for(state="detached")
+
+
 def test_a_lost_connection_is_told_and_found_again(tab, site: Site) -> None:
     own = tab(site.alone)
     page = own.open()

@@ -14,8 +14,6 @@ import pytest
 from needs import ROOT, need_tool
 
 FOLDER = ROOT / "deploy/observability"
-# Metrics of what a demo does not have: keys, a name server, a database of places, an access log.
-ABSENT = re.compile(r"_dns_|_geo_|client_country|tenant|split|fallback|hedge|continuation|kv_events|limit_|lost")
 
 
 def test_rules_are_valid_and_each_alert_fires_on_its_trouble() -> None:
@@ -37,7 +35,7 @@ def test_each_alert_has_a_part_of_the_runbook() -> None:
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Returns the address of a Prometheus that watches a demo: three regions, of which one is lost at its end."""
+    """Returns the address of a Prometheus that watches a demo: three regions, of which one is lost near its end."""
     binary = need_tool("prometheus", "prometheus")
     folder = tmp_path_factory.mktemp("prometheus")
     log = (folder / "demo.log").open("w")
@@ -46,8 +44,10 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stdout=subprocess.PIPE, stderr=log, text=True,
     )
     assert demo.stdout is not None
-    first = json.loads(demo.stdout.readline())
-    targets = list(first["admin"].values())
+    # The first phase has nodes of its own.
+    events = (json.loads(line) for line in demo.stdout)
+    second = next(it for it in events if it["event"] == "phase" and it["number"] == 2)
+    targets = list(second["admin"].values())
     config = folder / "prometheus.yml"
     config.write_text(json.dumps({
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -101,7 +101,7 @@ def _until(prometheus: str, query: str, seconds: float = 180) -> list[dict[str, 
 
 
 @pytest.mark.timeout(600)
-def test_a_lost_region_raises_its_alert_and_each_query_of_the_dashboard_finds_something(prometheus: str) -> None:
+def test_a_lost_region_raises_its_alert_and_each_query_of_the_dashboard_is_of_what_there_is(prometheus: str) -> None:
     firing = 'ALERTS{alertname="SpillwayRegionLost",alertstate="firing"}'
     lost = _until(prometheus, firing, 300)
     assert lost[0]["metric"]["region"] == "ap-northeast-1"  # type: ignore[index]
@@ -112,18 +112,11 @@ def test_a_lost_region_raises_its_alert_and_each_query_of_the_dashboard_finds_so
     panels = dashboard["panels"] + [inner for row in dashboard["panels"] for inner in row.get("panels", [])]
     queries = [panel["targets"][0]["expr"] for panel in panels if panel["type"] != "row"]
     assert len(queries) > 100
-    known = set(_names(prometheus))
-    empty = []
+    known = set(re.findall(r"^\| `(spillway_\w+)`", (ROOT / "docs/reference/metrics.md").read_text(), re.MULTILINE))
+    found = 0
     for query in queries:
-        # Comparisons find nothing where all is well.
-        _query(prometheus, query)
-        names = set(re.findall(r"spillway_\w+", query))
-        if not names & known and not any(ABSENT.search(name) for name in names):
-            empty.append(query)
-    assert not empty
-
-
-def _names(prometheus: str) -> list[str]:
-    with urllib.request.urlopen(f"{prometheus}/api/v1/label/__name__/values", timeout=30) as reply:
-        names: list[str] = json.load(reply)["data"]
-    return names
+        names = {re.sub("_(total|bucket|info)$", "", name) for name in re.findall(r"spillway_\w+", query)}
+        assert names and names <= known, query
+        # Nothing comes of what has not happened, such as a certificate that ends.
+        found += bool(_query(prometheus, query))
+    assert found > len(queries) / 2

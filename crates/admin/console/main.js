@@ -11,16 +11,17 @@ import { explainView } from "./views/explain.js";
 import { limitsView } from "./views/limits.js";
 import { regionView } from "./views/region.js";
 import { replicasView } from "./views/replicas.js";
+import { requestsView } from "./views/requests.js";
 import { routesView } from "./views/routes.js";
 import { worldView } from "./views/world.js";
 
 // A view is a function that takes the page and the rest of the path, and returns `title`, `element`,
-// and maybe `update()`, which is called at each event. A new view gets a line here and nothing else:
-// live decisions of requests belong between Replicas and Routes.
+// and maybe `update()`, which is called at each event. A new view gets a line here and nothing else.
 const VIEWS = [
   { path: "world", name: "World", view: worldView },
   { path: "regions", name: null, view: regionView },
   { path: "replicas", name: "Replicas", view: replicasView },
+  { path: "requests", name: "Requests", view: requestsView },
   { path: "routes", name: "Routes and models", view: routesView },
   { path: "control", name: "Control plane", view: controlView },
   { path: "limits", name: "Limits and keys", view: limitsView },

@@ -79,6 +79,8 @@ static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(|| {
         file!("views/limits.js", SCRIPT),
         file!("views/alerts.js", SCRIPT),
         file!("views/explain.js", SCRIPT),
+        file!("views/requests.js", SCRIPT),
+        file!("words.js", SCRIPT),
     ]
 });
 

@@ -56,7 +56,8 @@ pub fn dashboard() -> Value {
     }
     for (id, panel) in (1..).zip(&mut panels) {
         panel["id"] = json!(id * 1_000);
-        for (inner_id, inner) in (1..).zip(panel["panels"].as_array_mut().into_iter().flatten()) {
+        let inner = panel.get_mut("panels").and_then(Value::as_array_mut);
+        for (inner_id, inner) in (1..).zip(inner.into_iter().flatten()) {
             inner["id"] = json!(id * 1_000 + inner_id);
         }
     }

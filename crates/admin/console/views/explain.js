@@ -4,6 +4,7 @@ import { send } from "../api.js";
 import { facts, h, section, setText } from "../dom.js";
 import { count, tenth } from "../format.js";
 import { Table } from "../table.js";
+import { worded } from "../words.js";
 
 export function explainView(page) {
   const models = [...new Set(page.live.snapshot.regions.flatMap((it) => it.models))].sort();
@@ -71,17 +72,6 @@ function sentence({ decision, chosen, reason, model }) {
   };
   return words[decision] ?? (chosen ? `${model ?? "The request"} would be served by ${chosen}${why}.` : `The request would go nowhere${why}.`);
 }
-
-/** Reasons in words; others are shown as the API names them. */
-const REASONS = {
-  room: "there is room here", cached: "most of the prompt is in a cache there", session: "its session is there", no_replica: "no replica here serves the model",
-  better: "the first token comes sooner there", only_way: "nothing else can serve it", none_better: "the first token comes sooner nowhere else",
-  nobody_else: "no other region can take it", guest_without_room: "it came from another region, and there is no room", queue_full: "the queue is full",
-  all_busy: "all replicas are busy", slo: "its deadline could not be kept", late: "it has waited too long", nobody_in_reach: "no region can be reached",
-  only: "the only one that can serve it", drawn: "drawn by lot", turn: "its turn", lighter_of_two: "the lighter of two drawn", lightest: "the lightest load",
-  soonest: "the first token comes soonest there", preferred: "the policy prefers it", warming_up: "it warms up and gets its part", substitute: "the one that the policy chose could not take it",
-};
-const worded = (name) => (name ? (REASONS[name] ?? name.replaceAll("_", " ")) : null);
 
 /** Candidates with each term of their cost in a column. */
 function candidates(caption, rows) {
