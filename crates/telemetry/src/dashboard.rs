@@ -44,15 +44,14 @@ const FIRST: [(&str, &str, &str); 9] = [
 pub fn dashboard() -> Value {
     let first = FIRST.iter().map(|(title, unit, query)| panel(title, unit, query, ""));
     let mut panels = placed(first.collect(), 0);
-    let mut top = FIRST.len().div_ceil(COLUMNS / PANEL[0]) * PANEL[1];
-    for group in GROUPS {
+    let below = FIRST.len().div_ceil(COLUMNS / PANEL[0]) * PANEL[1];
+    for (top, group) in (below..).zip(GROUPS) {
         let metrics = group.metrics.iter().map(of_metric).collect();
         panels.push(json!({
             "type": "row", "title": group.title, "collapsed": true,
             "gridPos": { "x": 0, "y": top, "w": COLUMNS, "h": 1 },
             "panels": placed(metrics, top + 1),
         }));
-        top += 1;
     }
     for (id, panel) in (1..).zip(&mut panels) {
         panel["id"] = json!(id * 1_000);

@@ -299,7 +299,7 @@ impl Drop for Stage {
 }
 
 /// Runs a packing tool with the date of `release`.
-fn pack(command: &mut std::process::Command, release: &Release) -> Result<()> {
+fn pack(command: &mut Command, release: &Release) -> Result<()> {
     // Sorting and dates must be equal on all machines.
     command.env("SOURCE_DATE_EPOCH", release.epoch.to_string()).env("LC_ALL", "C").env("TZ", "UTC");
     command::run(command)
