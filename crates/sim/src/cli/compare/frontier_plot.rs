@@ -12,6 +12,11 @@ const TOP: f64 = 50.0;
 const BOTTOM: f64 = 50.0;
 /// Times with a line across the plot, in milliseconds.
 const GRID_MS: [f64; 7] = [200.0, 500.0, 1_000.0, 2_000.0, 5_000.0, 10_000.0, 20_000.0];
+/// Lines of the title: one line of all would be wider than the plot.
+const TITLE: [&str; 2] = [
+    "p95 of the time to first token (ms, logarithmic) by dollars an hour",
+    "filled where no other point is cheaper and faster; the number of GPUs stands beside",
+];
 /// Room around the points on the scale of times, as a factor.
 const ROOM: f64 = 1.2;
 
@@ -40,15 +45,21 @@ pub(super) fn plot(points: &[Point]) -> String {
         concat!(
             r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" "##,
             r##"font-family="sans-serif" font-size="12"><rect width="100%" height="100%" "##,
-            r##"fill="#fff"/><text x="8" y="20">p95 of the time to first token (ms, "##,
-            r##"logarithmic) by dollars an hour; filled where no other point is cheaper and "##,
-            r##"faster; the number of GPUs stands beside</text>{body}</svg>"##,
+            r##"fill="#fff"/>{title}{body}</svg>"##,
             "\n"
         ),
         w = WIDTH,
         h = HEIGHT,
+        title = title(),
         body = body
     )
+}
+
+fn title() -> String {
+    let line = |(line, text): (usize, &&str)| {
+        format!(r#"<text x="8" y="{:.0}">{text}</text>"#, 20.0 + 16.0 * line as f64)
+    };
+    TITLE.iter().enumerate().map(line).collect()
 }
 
 fn colour(series: &str) -> &'static str {
@@ -137,5 +148,22 @@ impl Scale {
             );
         }
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Widest mean width of a letter, in pixels: sans-serif fonts of 12 pixels have less.
+    const LETTER: f64 = 7.0;
+
+    #[test]
+    fn no_line_of_the_title_is_wider_than_the_plot() {
+        for text in TITLE {
+            assert!(8.0 + LETTER * text.len() as f64 <= WIDTH, "{text}");
+        }
+        let title = title();
+        assert!(title.contains(r#"y="20">p95"#) && title.contains(r#"y="36">filled"#), "{title}");
     }
 }
