@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_route::{PlanError, ShedReason, SloProbes};
+use spillway_route::{PlanError, Refusal, ShedReason, SloProbes};
 
 use crate::residency::ResidencyDenial;
 
@@ -71,8 +71,8 @@ pub enum RetryTime {
     After(Duration),
     /// The queue promises a place.
     Promised {
-        /// Milliseconds until the request's turn would have come; 0 if unknown.
-        predicted_ms: f32,
+        /// Reason and predicted wait.
+        refusal: Refusal,
         /// Moment before which no place comes free, if one is known.
         not_before: Option<Instant>,
     },
@@ -91,13 +91,17 @@ impl Ending {
             Self::Shed { reason: ShedReason::NobodyInReach, not_before, .. } => {
                 RetryTime::Spread { not_before }
             }
-            Self::Shed { predicted_ms, not_before, .. } => {
-                RetryTime::Promised { predicted_ms, not_before }
+            Self::Shed { reason, predicted_ms, not_before } => {
+                RetryTime::Promised { refusal: Refusal::new(reason, predicted_ms), not_before }
             }
             Self::SentAway { retry_after, .. } => RetryTime::After(retry_after),
-            // By then the prediction is tried again. The same request with the same deadline is no
-            // better off for coming again.
-            Self::TooLate { reason: ShedReason::Slo, .. } => RetryTime::After(SloProbes::PERIOD),
+            // While no rate is known, the client comes when the prediction is tried again. The same
+            // request with the same deadline is no better off for coming again.
+            Self::TooLate { reason: ShedReason::Slo, .. } => {
+                let predicted_ms = SloProbes::PERIOD.as_secs_f32() * 1e3;
+                let refusal = Refusal::new(ShedReason::Slo, predicted_ms);
+                RetryTime::Promised { refusal, not_before: None }
+            }
             Self::Refused(RefusedRequest { retry_at: Some(at), .. }) => {
                 RetryTime::After(at.saturating_duration_since(now))
             }
@@ -156,10 +160,14 @@ mod tests {
         let shed = |reason| Ending::Shed { reason, predicted_ms: 7.0, not_before: Some(soon) };
         let late = |reason| Ending::TooLate { reason, first_token_ms: 9.0 };
         let not_before = Some(soon);
+        let promised = |reason, predicted_ms, not_before| RetryTime::Promised {
+            refusal: Refusal::new(reason, predicted_ms),
+            not_before,
+        };
         for (ending, expected) in [
-            (shed(ShedReason::QueueFull), RetryTime::Promised { predicted_ms: 7.0, not_before }),
+            (shed(ShedReason::QueueFull), promised(ShedReason::QueueFull, 7.0, not_before)),
             (shed(ShedReason::NobodyInReach), RetryTime::Spread { not_before }),
-            (late(ShedReason::Slo), RetryTime::After(SloProbes::PERIOD)),
+            (late(ShedReason::Slo), promised(ShedReason::Slo, 10_000.0, None)),
             (late(ShedReason::Late), RetryTime::Untold),
             (refused(Some(soon)), RetryTime::After(Duration::from_secs(3))),
             (refused(None), RetryTime::Untold),

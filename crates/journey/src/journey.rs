@@ -67,7 +67,7 @@ pub struct Journey {
 #[derive(Clone, Debug, PartialEq)]
 enum JourneyState {
     /// No step is under way: the next one has to be decided.
-    // Planning => (Placing | Forwarding | Waiting | Renaming | Over)
+    // Planning => (Placing | Forwarding | Waiting | Pausing | Renaming | Over)
     Planning,
     /// A place at a replica is being taken.
     // Placing => (Asking | Pausing | Over)
@@ -146,6 +146,7 @@ impl Journey {
     /// told to. Call it before the first [`Journey::next`].
     pub fn redeem_promise(&mut self) {
         self.standing.claim = Claim::Promise;
+        self.standing.came_as_told = true;
     }
 
     /// Renames its replicas after a change of the view: `rename` returns the slot of each replica

@@ -37,6 +37,8 @@ pub(crate) struct Standing {
     pub(crate) claim: Claim,
     /// Moment at which the request first began to wait; `None` if it never did.
     pub(crate) since: Option<Instant>,
+    /// True if the request came back when it was told to, whatever became of its claim.
+    pub(crate) came_as_told: bool,
 }
 
 impl Claim {
@@ -58,7 +60,12 @@ impl Claim {
 
 impl Default for Standing {
     fn default() -> Self {
-        Self { position: Position::Outside, claim: Claim::Newcomer, since: None }
+        Self {
+            position: Position::Outside,
+            claim: Claim::Newcomer,
+            since: None,
+            came_as_told: false,
+        }
     }
 }
 
@@ -70,5 +77,6 @@ impl Standing {
             self.position = Position::Outside;
         }
         self.claim = Claim::Newcomer;
+        self.came_as_told = false;
     }
 }

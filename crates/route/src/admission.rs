@@ -9,6 +9,7 @@ mod foresight;
 mod hold_time;
 mod outage;
 mod promises;
+mod refusal;
 mod retry_after;
 
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use foresight::Foresight;
 pub use hold_time::HoldTime;
 pub use outage::Outage;
 pub use promises::{Promise, Promises};
+pub use refusal::Refusal;
 pub use retry_after::{RetryAfter, retry_after_s};
 
 use crate::queue::{QueueLoad, class};
@@ -205,13 +207,13 @@ impl<T> Admission<T> {
     }
 
     /// Returns when a client whose request is refused should come again. Books a place if the rate
-    /// is known and one comes free within the longest time that clients are told. `predicted_ms`,
-    /// from [`spill()`](crate::spill()), counts while no rate is known.
+    /// is known and one comes free within the longest time that clients are told. The wait that
+    /// [`spill()`](crate::spill()) predicted counts while no rate is known.
     #[must_use]
     pub fn shed(
         &mut self,
         asker: &Asker,
-        predicted_ms: f32,
+        refusal: Refusal,
         now: Instant,
         rng: &mut fastrand::Rng,
     ) -> RetryAfter {
@@ -223,10 +225,13 @@ impl<T> Admission<T> {
         let before = self.served_before(asker, show);
         self.foresight.note(asker);
         let Some(wait_s) = self.wait_s(asker, before, now) else {
-            return RetryAfter::unpromised(predicted_ms, rng);
+            return RetryAfter::unpromised(refusal.predicted_ms(), rng);
         };
         // Places are booked a little slower than they come free; the rest is for new requests.
-        let wait_s = wait_s / BOOKED_SHARE;
+        let wait_s = wait_s / refusal.booked_share();
+        if wait_s > refusal.longest_s() {
+            return RetryAfter::unpromised(f32::INFINITY, rng);
+        }
         let spare_s = self.spare_s(now);
         // No client is told to wait longer than a minute, so there is no moment to book.
         let Some(seconds) = retry_after::promised_s(wait_s, spare_s, rng) else {
@@ -374,10 +379,6 @@ const CERTAIN_SHARE: f32 = 0.7;
 
 /// Seconds of work that may wait, so that replicas don't run dry: more than clients are late by.
 const SPARE_S: f32 = 0.25;
-
-/// Part of the places that is promised. If all were, requests would come as fast as replicas serve
-/// them, and by chance alone the queue would grow to its limit. New requests get the rest.
-const BOOKED_SHARE: f32 = 0.98;
 
 /// Part of the room for promised requests, and of the longest wait, for clients that come too early
 /// because no client is told to wait longer than a minute.

@@ -46,7 +46,7 @@ mod work;
 
 pub use admission::{
     Admission, Asker, BUSY_AFTER_SHED, Degraded, DrainMeter, HoldTime, Outage, Promise, Promises,
-    RetryAfter, Turnover, expected_rate, retry_after_s,
+    Refusal, RetryAfter, Turnover, expected_rate, retry_after_s,
 };
 pub use admitted::{Admitted, admitted};
 pub use attempt::{Attempt, Reason};

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use spillway_route::{
-    Admission, Asker, BUSY_AFTER_SHED, ShedReason, WaitEntry, WaitLimit, WaitLimits, Waiting,
+    Admission, Asker, BUSY_AFTER_SHED, Refusal, ShedReason, WaitEntry, WaitLimit, WaitLimits,
+    Waiting,
 };
 use spillway_types::{Deadline, ModelName, RouteName};
 use tokio::sync::oneshot;
@@ -61,8 +62,8 @@ pub struct Asking {
 /// Forecast for a request that is shed.
 #[derive(Clone, Copy, Debug)]
 pub struct Foreseen<R> {
-    /// Milliseconds until its turn would have come, for comparing regions.
-    pub wait_ms: f32,
+    /// Reason for shedding it, and the predicted wait.
+    pub refusal: Refusal,
     /// Returns the requests of a mean size in tokens that the replicas are expected to serve in a
     /// second; `None` if that is unknown. Called only while no rate was measured.
     pub rate_per_s: R,
@@ -172,7 +173,7 @@ impl WaitQueues {
         self.on(asking, |line| {
             let now = Instant::now();
             line.expect(&asker, now, known.rate_per_s);
-            line.shed(&asker, known.wait_ms, now, dice).seconds
+            line.shed(&asker, known.refusal, now, dice).seconds
         })
     }
 
@@ -354,7 +355,7 @@ fn send_away(line: &mut Line, entry: Waiter, (reason, now): (ShedReason, Instant
     // The request has used up its promise.
     let asker = Asker { is_promised: false, ..entry.asker() };
     let mut dice = fastrand::Rng::with_seed(asker.fingerprint);
-    let retry = line.shed(&asker, 0.0, now, &mut dice);
+    let retry = line.shed(&asker, Refusal::new(reason, 0.0), now, &mut dice);
     let retry_after = Duration::from_secs(retry.seconds.into());
     // A request that has left needs no answer.
     drop(entry.item.send(QueueMessage::Shed(reason, retry_after)));

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use spillway_route::{Attempt, PlanError, SpillReason};
+use spillway_route::{Attempt, PlanError, ShedReason, SpillReason};
 use spillway_types::RegionName;
 
 use super::{Journey, JourneyState};
@@ -82,6 +82,11 @@ impl Journey {
             {
                 self.state = JourneyState::Renaming;
             }
+            (
+                Way::TooLate { reason: ShedReason::Slo, .. }
+                | Way::Shed { reason: ShedReason::Slo, .. },
+                _,
+            ) if self.awaits_moment(now) => self.pause_for_moment(now),
             (Way::TooLate { reason, first_token_ms }, _) => {
                 self.end(Ending::TooLate { reason, first_token_ms });
             }

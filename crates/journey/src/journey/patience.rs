@@ -20,6 +20,9 @@ const REST_WAIT_MAX: Duration = Duration::from_secs(30);
 const REST_SLACK: Duration = Duration::from_millis(5);
 /// Pause between two looks for a place at the one replica that can serve a request.
 const PINNED_PAUSE: Duration = Duration::from_millis(20);
+/// Time for which a request that came back when it was told to looks for a moment at which it keeps
+/// the objective. Loads change within a second or two, so most find one.
+const MOMENT_WAIT: Duration = Duration::from_secs(8);
 /// Part of a predicted wait that is certain.
 const CERTAIN_SHARE: f32 = 0.7;
 /// Longest wait that can be set, in milliseconds: a day.
@@ -64,6 +67,19 @@ impl Journey {
             return self.end(Ending::NoPlaceInTime(over));
         }
         self.state = JourneyState::Pausing(PINNED_PAUSE.min(until - now));
+    }
+
+    /// Returns true if the request came back when it was told to, and is not sent away again for an
+    /// objective that it would miss right now.
+    pub(super) fn awaits_moment(&self, now: Instant) -> bool {
+        self.standing.came_as_told && now < self.started + MOMENT_WAIT
+    }
+
+    /// Pauses before the next look for a moment at which the request keeps the objective. It waits
+    /// outside the queue: those behind it may be shorter, and keep it now.
+    pub(super) fn pause_for_moment(&mut self, now: Instant) {
+        let left = (self.started + MOMENT_WAIT).saturating_duration_since(now);
+        self.state = JourneyState::Pausing(REVIEW.min(left));
     }
 
     /// Sheds the request.
@@ -125,12 +141,16 @@ impl Journey {
 
     /// Returns the milliseconds left until the first token is due; `None` without an objective.
     pub(super) fn first_token_left_ms<S: Sight>(&self, sight: &S, now: Instant) -> Option<f32> {
-        let due = self.first_token_due(sight)?;
+        // A request that may look for a moment has the whole time from any such moment on.
+        let since = if self.awaits_moment(now) { now } else { self.started };
+        let due = since + sight.route_rules().slo?;
         Some(due.saturating_duration_since(now).as_secs_f32() * 1e3)
     }
 
+    /// Returns the latest moment for the first token of a request that waits in the queue.
     fn first_token_due<S: Sight>(&self, sight: &S) -> Option<Instant> {
-        sight.route_rules().slo.map(|slo| self.started + slo)
+        let more = if self.standing.came_as_told { MOMENT_WAIT } else { Duration::ZERO };
+        sight.route_rules().slo.map(|slo| self.started + more + slo)
     }
 
     /// Returns the latest moment for a replica to get the request so that its first token comes in

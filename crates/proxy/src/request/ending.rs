@@ -71,10 +71,10 @@ impl Dispatch<'_> {
     /// Returns the time after which the client is told to come again; `None` if it is told none.
     fn retry_after(&mut self, ending: Ending, journey: &Journey) -> Option<Duration> {
         let now = Instant::now();
-        let (predicted_ms, not_before) = match ending.retry_time(now) {
+        let (refusal, not_before) = match ending.retry_time(now) {
             RetryTime::Untold => return None,
             RetryTime::After(after) => return Some(after),
-            RetryTime::Promised { predicted_ms, not_before } => (Some(predicted_ms), not_before),
+            RetryTime::Promised { refusal, not_before } => (Some(refusal), not_before),
             RetryTime::Spread { not_before } => (None, not_before),
         };
         // Queues are kept by model: without one there is no rate to foretell a place from.
@@ -83,11 +83,11 @@ impl Dispatch<'_> {
         let asking = self.asking(&model, journey.claim());
         let queues = &self.worker.gateway.waiting;
         let mut dice = self.dice.clone();
-        let seconds = match predicted_ms {
+        let seconds = match refusal {
             None => queues.turn_away(&asking, &mut dice),
-            Some(wait_ms) => {
+            Some(refusal) => {
                 let rate_per_s = |tokens| journey.expected_rate(self, tokens);
-                queues.shed(&asking, Foreseen { wait_ms, rate_per_s }, &mut dice)
+                queues.shed(&asking, Foreseen { refusal, rate_per_s }, &mut dice)
             }
         };
         Some(RetryTime::at_least(Duration::from_secs(seconds.into()), not_before, now))

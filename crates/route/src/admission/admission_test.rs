@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use spillway_types::Deadline;
 
-use super::{Admission, Asker, RetryAfter};
+use super::{Admission, Asker, Refusal, RetryAfter};
 use crate::test_world::NOW;
-use crate::{WaitEntry, WaitLimits};
+use crate::{ShedReason, WaitEntry, WaitLimits};
 
 const LIMITS: WaitLimits = WaitLimits { count_max: 50, bytes_max: 1 << 20, wait_ms_max: 30_000 };
+
+const QUEUE_FULL: Refusal = Refusal::new(ShedReason::QueueFull, 0.0);
 
 fn at(ms: u64) -> Instant {
     *NOW + Duration::from_millis(ms)
@@ -39,7 +41,7 @@ fn full() -> Admission<u64> {
 }
 
 fn told(admission: &mut Admission<u64>, asker: &Asker, ms: u64) -> RetryAfter {
-    admission.shed(asker, 0.0, at(ms), &mut fastrand::Rng::with_seed(7))
+    admission.shed(asker, QUEUE_FULL, at(ms), &mut fastrand::Rng::with_seed(7))
 }
 
 #[test]
@@ -68,6 +70,25 @@ fn beyond_a_minute_nothing_is_promised_but_what_can_wait_the_rest_here() {
     assert!((570..=620).contains(&promised), "{promised}");
     assert!(all[..promised].iter().all(|told| told.is_promised && told.seconds <= 60));
     assert!(all[promised..].iter().all(|told| (48..=60).contains(&told.seconds)));
+}
+
+#[test]
+fn an_objective_that_refuses_promises_a_tenth_of_the_places_and_none_beyond_twenty_seconds() {
+    let mut admission = full();
+    while admission.pop_next(at(10_000)).is_some() {}
+    let by_objective = Refusal::new(ShedReason::Slo, 0.0);
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut shed =
+        |place: u64| admission.shed(&asker(1_000 + place), by_objective, at(10_000), &mut rng);
+    let all: Vec<RetryAfter> = (0..100).map(&mut shed).collect();
+    // One of the ten places a second, up to the twentieth second.
+    let promised = all.iter().filter(|told| told.is_promised).count();
+    assert!((17..=21).contains(&promised), "{promised}");
+    for (place, told) in all[..promised].iter().enumerate() {
+        let due_s = (place + 1) as f32;
+        assert!((told.seconds as f32 - due_s).abs() < 2.5, "{place}: {told:?}, due {due_s} s");
+    }
+    assert!(all[promised..].iter().all(|told| !told.is_promised && told.seconds >= 48));
 }
 
 #[test]
@@ -162,7 +183,8 @@ fn who_waits_is_told_the_same_all_the_while_unless_the_queue_slows_down() {
 fn without_a_rate_nothing_is_promised_and_the_prediction_is_told() {
     let mut admission: Admission<u64> = Admission::new(LIMITS);
     let mut rng = fastrand::Rng::with_seed(7);
-    let told = admission.shed(&asker(1), 5_000.0, at(0), &mut rng);
+    let told =
+        admission.shed(&asker(1), Refusal::new(ShedReason::QueueFull, 5_000.0), at(0), &mut rng);
     assert!(!told.is_promised && (5..=8).contains(&told.seconds), "{told:?}");
     assert_eq!(admission.promised(), 0);
 }

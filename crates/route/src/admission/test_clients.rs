@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use spillway_types::{Deadline, Inquiry, ModelLoad};
 
-use super::{Admission, Asker, HoldTime, Turnover, expected_rate};
+use super::{Admission, Asker, HoldTime, Refusal, Turnover, expected_rate};
 use crate::test_world::{Array, NOW, inquiry};
 use crate::{
-    Moment, OwnRegion, RegionReport, SpillTerms, SpillVerdict, WaitEntry, WaitLimits, spill,
+    Moment, OwnRegion, RegionReport, ShedReason, SpillTerms, SpillVerdict, WaitEntry, WaitLimits,
+    spill,
 };
 
 const MS: u64 = 1_000;
@@ -394,7 +395,8 @@ impl World<'_> {
     fn shed(&mut self, asker: &Asker, predicted_ms: f32) {
         let now = self.instant();
         self.expect(asker);
-        let told = self.admission.shed(asker, predicted_ms, now, &mut self.dice);
+        let refusal = Refusal::new(ShedReason::QueueFull, predicted_ms);
+        let told = self.admission.shed(asker, refusal, now, &mut self.dice);
         assert!((1..=60).contains(&told.seconds));
         let request = asker.fingerprint as usize;
         let Request { crowd, attempts, is_measured, .. } = self.requests[request];

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use spillway_route::{
-    Admission, Asker, BUSY_AFTER_SHED, Entered, Full, ShedReason, WaitEntry, WaitLimits,
+    Admission, Asker, BUSY_AFTER_SHED, Entered, Full, Refusal, ShedReason, WaitEntry, WaitLimits,
     WaitTicket, Waiting,
 };
 
@@ -93,12 +93,11 @@ impl Queue {
         self.admission.borrow_mut().redeem(fingerprint, now)
     }
 
-    /// Sheds a request that would wait for `predicted_ms`, and promises a place where one can be
-    /// foreseen. Returns the time after which to come again. `rate` as in [`Queue::before`].
+    /// Sheds a request, and promises a place where one can be foreseen. Returns the time after which to come again. `rate` as in [`Queue::before`].
     pub fn shed(
         &self,
         asker: &Asker,
-        (predicted_ms, rate): (f32, impl FnOnce(f32) -> Option<f32>),
+        (refusal, rate): (Refusal, impl FnOnce(f32) -> Option<f32>),
         now: Instant,
         rng: &mut fastrand::Rng,
     ) -> Duration {
@@ -107,7 +106,7 @@ impl Queue {
         let asker = Asker { is_promised: false, ..*asker };
         let mut admission = self.admission.borrow_mut();
         admission.expect(&asker, now, rate);
-        Duration::from_secs(admission.shed(&asker, predicted_ms, now, rng).seconds.into())
+        Duration::from_secs(admission.shed(&asker, refusal, now, rng).seconds.into())
     }
 
     /// Sheds a request that no replica in reach can serve. Returns the time after which to come

@@ -356,10 +356,10 @@ fn end(
         RetryTime::Spread { not_before } => {
             Some(RetryTime::at_least(queue.turn_away(now, rng), not_before, now))
         }
-        RetryTime::Promised { predicted_ms, not_before } => {
+        RetryTime::Promised { refusal, not_before } => {
             let rate = |tokens| journey.expected_rate(facts, tokens);
             let asker = facts.ask.asker(journey.claim());
-            let promised = queue.shed(&asker, (predicted_ms, rate), now, rng);
+            let promised = queue.shed(&asker, (refusal, rate), now, rng);
             Some(RetryTime::at_least(promised, not_before, now))
         }
     })

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use spillway_journey::{Claim, Event as Outcome, WaitTerms};
-use spillway_route::{Asker, ShedReason, WaitEntry};
+use spillway_route::{Asker, Refusal, ShedReason, WaitEntry};
 use spillway_types::Deadline;
 
 use super::request::RequestState;
@@ -114,7 +114,8 @@ impl World {
         let asker = entry.asker();
         // Seeded by the request alone, so that this draw changes no other random number of the run.
         let mut rng = fastrand::Rng::with_seed(asker.fingerprint);
-        let retry_after = self.nodes[node].queue.shed(&asker, (0.0, |_| None), now, &mut rng);
+        let refusal = Refusal::new(reason, 0.0);
+        let retry_after = self.nodes[node].queue.shed(&asker, (refusal, |_| None), now, &mut rng);
         self.requests[request].ticket = None;
         self.tell(request, node, Outcome::SentAway { reason, retry_after });
         self.drive(request);

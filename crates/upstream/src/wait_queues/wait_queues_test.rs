@@ -18,7 +18,8 @@ fn patience(after: Duration) -> Patience {
     Patience { until: Instant::now() + after, begin_by: None, turn_by: None }
 }
 
-const UNKNOWN: Foreseen<fn(f32) -> Option<f32>> = Foreseen { wait_ms: 0.0, rate_per_s: |_| None };
+const UNKNOWN: Foreseen<fn(f32) -> Option<f32>> =
+    Foreseen { refusal: Refusal::new(ShedReason::QueueFull, 0.0), rate_per_s: |_| None };
 
 const LONG: Duration = Duration::from_secs(60);
 

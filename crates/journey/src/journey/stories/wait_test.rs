@@ -221,6 +221,43 @@ fn a_first_token_that_is_predicted_too_late_is_refused_but_for_a_probe() {
 }
 
 #[test]
+fn a_request_that_came_as_told_looks_for_a_moment_at_which_its_first_token_comes_in_time() {
+    let mut story = Story::of(slow_first_token(2_000.0));
+    story.journey.redeem_promise();
+    for _ in 0..6 {
+        check(&mut story, &[("pause 250", Some(Event::Paused))]);
+        story.now += ms(250);
+    }
+    // It has the whole time of the objective from then on, although that has passed since it came.
+    story.sight.first_token_ms = Some(400.0);
+    check(&mut story, &[("ask 0", None)]);
+}
+
+#[test]
+fn a_request_that_came_as_told_and_finds_no_moment_is_refused_after_eight_seconds() {
+    let mut story = Story::of(slow_first_token(2_000.0));
+    story.journey.redeem_promise();
+    story.now += ms(7_900);
+    check(&mut story, &[("pause 100", Some(Event::Paused))]);
+    story.now += ms(100);
+    check(&mut story, &[("too late slo", None)]);
+}
+
+#[test]
+fn a_turn_that_misses_the_objective_does_not_send_a_request_away_that_came_as_told() {
+    let mut sight = slow_first_token(100.0).full();
+    sight.wait_ms = Some(200);
+    let mut story = Story::of(sight);
+    story.journey.redeem_promise();
+    check(&mut story, &[("wait", None)]);
+    story.now += ms(900);
+    let due = story.now;
+    story.sight.replicas[0].in_flight = 0;
+    story.sight.first_token_ms = Some(2_000.0);
+    check(&mut story, &[("wait", Some(Event::Turn { due })), ("pause 250", Some(Event::Paused))]);
+}
+
+#[test]
 fn a_request_that_was_sent_before_is_not_refused_for_a_prediction() {
     let mut sight = slow_first_token(100.0);
     sight.replicas.push(sight.replicas[0]);
