@@ -193,6 +193,7 @@ impl Cell {
         let engine = if self.is_large() { a100() } else { l4() };
         Ok(WorldConfig {
             operator: self.operator,
+            tenants: conditions.tenants.clone(),
             slow: if self.is_slow { slow.collect() } else { Vec::new() },
             faults: self.faults.to_vec(),
             regions: replicas.iter().map(region).collect(),

@@ -40,5 +40,5 @@ pub use workload::{
 };
 pub use world::{
     Fate, Fault, FaultKind, Figures, News, Operator, Record, RegionConfig, RegionFigures, Slo,
-    UnknownFateError, World, WorldConfig,
+    Tenant, UnknownFateError, World, WorldConfig,
 };

@@ -138,17 +138,21 @@ pub struct Ask<'a> {
     pub prompt_tokens: u32,
     /// Place in the node's queue; `None` if the request does not wait there.
     pub ticket: Option<WaitTicket>,
+    /// Number of the client's tenant.
+    pub tenant: usize,
+    /// Weight of the tenant's turns in the queue.
+    pub weight: u16,
 }
 
 impl Ask<'_> {
-    /// Returns the request as a queue sees it. All clients are one tenant.
+    /// Returns the request as a queue sees it.
     #[must_use]
     pub fn asker(&self, claim: Claim) -> Asker {
         let Inquiry { priority, prompt_bytes, .. } = self.inquiry;
         Asker {
             priority: *priority,
-            tenant: 0,
-            weight: 1,
+            tenant: self.tenant as u64,
+            weight: self.weight,
             tokens: queue_tokens(self.inquiry),
             bytes: *prompt_bytes as usize,
             // 0 is a request that cannot be told from others.

@@ -75,6 +75,7 @@ impl Scenario {
             slow: Vec::new(),
             faults: Vec::new(),
             operator: crate::Operator::default(),
+            tenants: Vec::new(),
             seed: scale.seed,
             origin,
         };

@@ -23,7 +23,7 @@ mod replies;
 mod request;
 mod wait;
 
-pub use config::{News, Operator, RegionConfig, WorldConfig};
+pub use config::{News, Operator, RegionConfig, Tenant, WorldConfig};
 pub use fault::{Fault, FaultKind};
 pub use figures::{Figures, RegionFigures};
 pub use record::{Fate, Record, Slo, UnknownFateError};

@@ -49,6 +49,7 @@ fn scenario() -> Scenario {
         slow: Vec::new(),
         faults: Vec::new(),
         operator: spillway_sim::Operator::default(),
+        tenants: Vec::new(),
         seed: 1,
         origin: Instant::now(),
     };

@@ -89,6 +89,7 @@ impl Trial {
             slow: Vec::new(),
             faults: Vec::new(),
             operator: crate::Operator::default(),
+            tenants: Vec::new(),
             seed: self.seed,
             origin,
         };

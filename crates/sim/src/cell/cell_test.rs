@@ -42,6 +42,7 @@ fn conditions_change_the_world_and_nothing_else() {
         rtt_error: 0.2,
         speed_error: 0.3,
         central: Some(1),
+        tenants: Vec::new(),
     };
     let changed = scenario("skew-75-25-25", &conditions, &Traces::default()).unwrap();
     let world = &changed.world;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Tenant;
+
 /// Conditions under which a cell is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -25,6 +27,9 @@ pub struct Conditions {
     pub speed_error: f64,
     /// Region whose nodes serve all clients; `None` if each region has nodes.
     pub central: Option<usize>,
+    /// Tenants among whom the sessions are divided; empty if all clients are one tenant.
+    #[serde(skip)]
+    pub tenants: Vec<Tenant>,
 }
 
 impl Default for Conditions {
@@ -39,6 +44,7 @@ impl Default for Conditions {
             rtt_error: 0.0,
             speed_error: 0.0,
             central: None,
+            tenants: Vec::new(),
         }
     }
 }

@@ -103,6 +103,7 @@ fn error(knowledge: Knowledge, nodes: usize) -> f64 {
         slow: Vec::new(),
         faults: Vec::new(),
         operator: Operator::default(),
+        tenants: Vec::new(),
         seed: 1,
         origin: Instant::now(),
     };

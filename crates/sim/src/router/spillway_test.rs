@@ -93,7 +93,14 @@ impl Case {
         let now = self.start + Duration::from_millis(at_ms);
         let regions = only.iter().map(|name| RegionName::from(*name));
         let inquiry = inquiry(now, Residency::new(regions, []));
-        let ask = Ask { number, inquiry: &inquiry, prompt_tokens: 1_000, ticket: None };
+        let ask = Ask {
+            number,
+            inquiry: &inquiry,
+            prompt_tokens: 1_000,
+            ticket: None,
+            tenant: 0,
+            weight: 1,
+        };
         let sight = Sight {
             now,
             now_ms: at_ms,

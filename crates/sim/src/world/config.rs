@@ -6,6 +6,7 @@ use serde::Serialize;
 use spillway_engine::EngineConfig;
 
 use super::Fault;
+use crate::text::mix;
 
 /// Regions with their nodes and replicas, and the delays between them.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct WorldConfig {
     pub faults: Vec<Fault>,
     /// Settings that the operator of this world gives Spillway.
     pub operator: Operator,
+    /// Tenants among whom the sessions are divided; empty if all clients are one tenant.
+    pub tenants: Vec<Tenant>,
     /// Seed of all random choices.
     pub seed: u64,
     /// Moment that stands for time 0 where code takes an `Instant`; results don't depend on it.
@@ -46,6 +49,17 @@ pub struct Operator {
     pub slo_ms: Option<u32>,
     /// Most requests in flight at a replica; `None` for the default.
     pub connections_max: Option<u32>,
+}
+
+/// Tenant: some of the clients, with a share of the queues.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Tenant {
+    /// Name in reports.
+    pub name: String,
+    /// Weight of its turns in a queue beside those of other tenants.
+    pub weight: u16,
+    /// Part of the sessions that is its own, in proportion to those of other tenants.
+    pub load: u32,
 }
 
 /// Size of a region.
@@ -119,6 +133,22 @@ impl News {
 }
 
 impl WorldConfig {
+    /// Returns the number of the tenant that a session belongs to; 0 if all clients are one tenant.
+    #[must_use]
+    pub fn tenant_of(&self, session: usize) -> usize {
+        let all: u64 = self.tenants.iter().map(|tenant| u64::from(tenant.load)).sum();
+        let seed = mix(self.seed, 0x7465_6E61);
+        // Drawn by the session alone, so that tenants change no other random number of the run.
+        let Some(mut drawn) = mix(seed, session as u64).checked_rem(all) else { return 0 };
+        let is_its_own = |tenant: &Tenant| {
+            let load = u64::from(tenant.load);
+            let is_its_own = drawn < load;
+            drawn = drawn.wrapping_sub(load);
+            is_its_own
+        };
+        self.tenants.iter().position(is_its_own).unwrap_or(0)
+    }
+
     /// Returns the world of one router that knows everything: all replicas in one region, no
     /// delays and no faults.
     #[must_use]
@@ -146,5 +176,26 @@ impl WorldConfig {
         let mut config = self.clone();
         config.regions.iter_mut().for_each(|region| region.nodes = nodes);
         config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::world_test::config;
+    use super::*;
+
+    #[test]
+    fn tenants_have_their_part_of_the_sessions_and_each_session_keeps_its_own() {
+        let tenant = |name: &str, load| Tenant { name: name.to_owned(), weight: 1, load };
+        let world = WorldConfig {
+            tenants: vec![tenant("flood", 10), tenant("none", 0), tenant("calm", 1)],
+            ..config(&[(1, 1)])
+        };
+        let all: Vec<usize> = (0..11_000).map(|session| world.tenant_of(session)).collect();
+        let count = |number| all.iter().filter(|&&tenant| tenant == number).count();
+        assert!((9_800..10_200).contains(&count(0)), "{}", count(0));
+        assert_eq!((count(1), count(2)), (0, 11_000 - count(0)));
+        assert!((0..11_000).all(|session| world.tenant_of(session) == all[session]));
+        assert_eq!(config(&[(1, 1)]).tenant_of(7), 0);
     }
 }

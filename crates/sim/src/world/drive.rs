@@ -87,6 +87,8 @@ impl World {
         let others = self.others(node);
         let (now, instant) = (self.now, self.instant());
         let asked = &self.requests[request];
+        let tenant = self.config.tenant_of(asked.session);
+        let weight = self.config.tenants.get(tenant).map_or(1, |tenant| tenant.weight);
         let node = &mut self.nodes[node];
         let group = &self.groups[node.group];
         let truth = Caches {
@@ -112,6 +114,8 @@ impl World {
             inquiry: &asked.inquiry,
             prompt_tokens: asked.prompt_tokens,
             ticket: asked.ticket,
+            tenant,
+            weight,
         };
         act(router.as_mut(), &ask, &sight, rng)
     }

@@ -38,6 +38,9 @@ pub struct Figures {
     /// Fate of each request, in the order of their arrival.
     #[serde(skip)]
     pub records: Vec<Record>,
+    /// Number of the tenant of each request, in the same order.
+    #[serde(skip)]
+    pub tenants: Vec<usize>,
     /// Results by region.
     pub regions: Vec<RegionFigures>,
 }
@@ -146,6 +149,7 @@ impl World {
                 counted.iter().filter_map(|request| request.prediction_error).collect(),
             ),
             records,
+            tenants: counted.iter().map(|one| self.config.tenant_of(one.session)).collect(),
             regions: (0..self.regions.len())
                 .map(|region| self.region_figures(region, &served))
                 .collect(),

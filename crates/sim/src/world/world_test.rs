@@ -30,6 +30,7 @@ pub(super) fn config(regions: &[(usize, usize)]) -> WorldConfig {
         slow: Vec::new(),
         faults: Vec::new(),
         operator: crate::Operator::default(),
+        tenants: Vec::new(),
         seed: 1,
         origin: Instant::now(),
     }

@@ -115,6 +115,7 @@ impl ConditionOptions {
             rtt_error: self.rtt_error,
             speed_error: self.speed_error,
             central: None,
+            tenants: Vec::new(),
         })
     }
 

@@ -200,7 +200,14 @@ impl Case {
             residency: Residency::default(),
             is_isolated: false,
         };
-        let ask = Ask { number: asked.number, inquiry: &inquiry, prompt_tokens, ticket: None };
+        let ask = Ask {
+            number: asked.number,
+            inquiry: &inquiry,
+            prompt_tokens,
+            ticket: None,
+            tenant: 0,
+            weight: 1,
+        };
         let sight = Sight {
             now,
             now_ms: asked.at_ms,
