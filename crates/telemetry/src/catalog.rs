@@ -1,156 +1,31 @@
 //! Every metric on the admin listener's `/metrics`: name, kind, labels and meaning, once for the
 //! registry, the help text of the exposition and the page of metrics.
 
-mod caches;
-mod control;
-mod dns;
-mod limits;
-mod node;
-mod regions;
-mod replicas;
-mod requests;
+pub(crate) mod caches;
+pub(crate) mod control;
+pub(crate) mod dns;
+pub(crate) mod limits;
+pub(crate) mod node;
+pub(crate) mod regions;
+pub(crate) mod replicas;
+pub(crate) mod requests;
+mod spec;
 
 use std::fmt::Write as _;
 
-pub(crate) use self::caches::*;
-pub(crate) use self::control::*;
-pub(crate) use self::dns::*;
-pub(crate) use self::limits::*;
-pub(crate) use self::node::*;
-pub(crate) use self::regions::*;
-pub(crate) use self::replicas::*;
-pub(crate) use self::requests::*;
-
-/// A metric as it is registered and documented.
-#[derive(Clone, Copy, Debug)]
-pub struct MetricSpec {
-    /// Name without the suffix that its kind gets in the text.
-    pub name: &'static str,
-    /// Kind of the metric.
-    pub kind: MetricKind,
-    /// Names of its labels, in the order of their columns.
-    pub labels: &'static [&'static str],
-    /// Meaning in Markdown, from its doc comment.
-    meaning: &'static str,
-    /// PromQL that shows it; `None` for the usual one of its kind.
-    query: Option<&'static str>,
-}
-
-/// Kind of a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricKind {
-    /// A count that only rises; `_total` in the text.
-    Counter,
-    /// A value that rises and falls.
-    Gauge,
-    /// Counts of values by bounds; `_bucket`, `_sum` and `_count` in the text.
-    Histogram,
-    /// Facts as labels of a 1; `_info` in the text.
-    Info,
-}
-
-/// Metrics of one subject.
-#[derive(Clone, Copy, Debug)]
-pub struct MetricGroup {
-    /// Heading on the page.
-    pub title: &'static str,
-    /// Its metrics.
-    pub metrics: &'static [MetricSpec],
-}
+pub use self::spec::{MetricGroup, MetricKind, MetricSpec};
 
 /// All groups, in the order of the page.
 pub const GROUPS: [MetricGroup; 8] = [
-    REQUESTS_GROUP,
-    REPLICAS_GROUP,
-    REGIONS_GROUP,
-    CACHES_GROUP,
-    LIMITS_GROUP,
-    CONTROL_GROUP,
-    DNS_GROUP,
-    NODE_GROUP,
+    requests::GROUP,
+    replicas::GROUP,
+    regions::GROUP,
+    caches::GROUP,
+    limits::GROUP,
+    control::GROUP,
+    dns::GROUP,
+    node::GROUP,
 ];
-
-/// Declares the metrics of a group: doc comment, constant, kind, name, labels, and the query that
-/// shows it where the usual one of its kind would not.
-macro_rules! catalog {
-    ($group:ident = $title:literal; $(
-        $(#[doc = $doc:literal])+
-        $metric:ident = $kind:ident $name:literal [$($label:ident),*] $(shown by $query:literal)?;
-    )+) => {
-        $(
-            $(#[doc = $doc])+
-            pub(crate) const $metric: super::MetricSpec = super::MetricSpec {
-                name: $name,
-                kind: super::MetricKind::$kind,
-                labels: &[$(stringify!($label)),*],
-                meaning: concat!($($doc),+),
-                query: super::first(&[$($query)?]),
-            };
-        )+
-
-        /// Metrics of this file.
-        pub(crate) const $group: super::MetricGroup =
-            super::MetricGroup { title: $title, metrics: &[$($metric),+] };
-    };
-}
-use catalog;
-
-const fn first(queries: &[&'static str]) -> Option<&'static str> {
-    match queries {
-        [query, ..] => Some(query),
-        [] => None,
-    }
-}
-
-impl MetricSpec {
-    /// Returns the help text of the exposition: the first part of the meaning, without Markdown.
-    pub(crate) fn help(&self) -> String {
-        let plain = self.meaning.trim().replace('`', "");
-        let end = [". ", ": ", "; ", " ("].iter().filter_map(|end| plain.find(end)).min();
-        plain[..end.unwrap_or(plain.len())].trim_end_matches('.').to_owned()
-    }
-
-    /// Returns PromQL that shows the metric.
-    #[must_use]
-    pub fn query(&self) -> String {
-        let name = self.name;
-        let by = |more: &[&str]| {
-            let labels = [more, self.labels].concat().join(", ");
-            if labels.is_empty() { String::new() } else { format!(" by ({labels})") }
-        };
-        match (self.query, self.kind) {
-            (Some(query), _) => query.to_owned(),
-            (None, MetricKind::Counter) => format!("sum{} (rate({name}_total[5m]))", by(&[])),
-            (None, MetricKind::Histogram) => {
-                let rate = format!("rate({name}_bucket[5m])");
-                format!("histogram_quantile(0.95, sum{} ({rate}))", by(&["le"]))
-            }
-            (None, MetricKind::Gauge) if self.is_level() => format!("max{} ({name})", by(&[])),
-            (None, MetricKind::Gauge) => format!("sum{} ({name})", by(&[])),
-            (None, MetricKind::Info) => format!("{name}_info"),
-        }
-    }
-
-    /// Returns true for times, shares and states, whose sum over nodes says nothing.
-    fn is_level(&self) -> bool {
-        ["_seconds", "_ratio", "_trust", "_ramp", "_load", "_index", "_term", "_voters"]
-            .iter()
-            .any(|end| self.name.ends_with(end))
-    }
-}
-
-impl MetricKind {
-    /// Returns the name in the exposition.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-            Self::Info => "info",
-        }
-    }
-}
 
 /// Returns docs/reference/metrics.md.
 #[must_use]

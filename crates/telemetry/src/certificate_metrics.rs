@@ -26,8 +26,8 @@ pub(crate) struct CertificateMetrics {
 impl CertificateMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            authorities: metric(r, &catalog::AUTHORITY_EXPIRES),
-            listeners: metric(r, &catalog::LISTENER_EXPIRES),
+            authorities: metric(r, &catalog::control::AUTHORITY_EXPIRES),
+            listeners: metric(r, &catalog::control::LISTENER_EXPIRES),
         }
     }
 

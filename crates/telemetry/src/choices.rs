@@ -18,8 +18,8 @@ pub(crate) struct ChoiceMetrics {
 impl ChoiceMetrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
         Self {
-            splits: metric(registry, &catalog::SPLIT_REQUESTS),
-            fallbacks: metric(registry, &catalog::FALLBACKS),
+            splits: metric(registry, &catalog::requests::SPLIT_REQUESTS),
+            fallbacks: metric(registry, &catalog::requests::FALLBACKS),
         }
     }
 

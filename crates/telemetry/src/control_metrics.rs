@@ -57,14 +57,14 @@ pub(crate) struct ControlMetrics {
 impl ControlMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            role: metric(r, &catalog::CONTROL_ROLE),
-            term: metric(r, &catalog::CONTROL_TERM),
-            applied: metric(r, &catalog::CONTROL_APPLIED),
-            last: metric(r, &catalog::CONTROL_LAST),
-            age: metric(r, &catalog::CONTROL_AGE),
-            voters: metric(r, &catalog::CONTROL_VOTERS),
-            log_bytes: metric(r, &catalog::CONTROL_LOG_BYTES),
-            items: metric(r, &catalog::CONTROL_ITEMS),
+            role: metric(r, &catalog::control::CONTROL_ROLE),
+            term: metric(r, &catalog::control::CONTROL_TERM),
+            applied: metric(r, &catalog::control::CONTROL_APPLIED),
+            last: metric(r, &catalog::control::CONTROL_LAST),
+            age: metric(r, &catalog::control::CONTROL_AGE),
+            voters: metric(r, &catalog::control::CONTROL_VOTERS),
+            log_bytes: metric(r, &catalog::control::CONTROL_LOG_BYTES),
+            items: metric(r, &catalog::control::CONTROL_ITEMS),
         }
     }
 

@@ -48,12 +48,12 @@ pub(crate) struct DnsMetrics {
 impl DnsMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            queries: metric(r, &catalog::DNS_QUERIES),
-            answers: metric(r, &catalog::DNS_ANSWERS),
-            region_answers: metric(r, &catalog::DNS_REGION_ANSWERS),
-            offered: metric(r, &catalog::DNS_REGION_OFFERED),
-            connections: metric(r, &catalog::DNS_CONNECTIONS),
-            refused: metric(r, &catalog::DNS_CONNECTIONS_REFUSED),
+            queries: metric(r, &catalog::dns::DNS_QUERIES),
+            answers: metric(r, &catalog::dns::DNS_ANSWERS),
+            region_answers: metric(r, &catalog::dns::DNS_REGION_ANSWERS),
+            offered: metric(r, &catalog::dns::DNS_REGION_OFFERED),
+            connections: metric(r, &catalog::dns::DNS_CONNECTIONS),
+            refused: metric(r, &catalog::dns::DNS_CONNECTIONS_REFUSED),
         }
     }
 

@@ -28,9 +28,9 @@ pub(crate) struct GeoMetrics {
 impl GeoMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            requests: metric(r, &catalog::CLIENT_COUNTRY_REQUESTS),
-            built: metric(r, &catalog::GEO_DATABASE_BUILT),
-            reloads: metric(r, &catalog::GEO_RELOADS),
+            requests: metric(r, &catalog::requests::CLIENT_COUNTRY_REQUESTS),
+            built: metric(r, &catalog::dns::GEO_DATABASE_BUILT),
+            reloads: metric(r, &catalog::dns::GEO_RELOADS),
         }
     }
 

@@ -33,9 +33,9 @@ pub(crate) struct LimitMetrics {
 impl LimitMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
-            share: metric(r, &catalog::LIMIT_SHARE),
-            used: metric(r, &catalog::LIMIT_USED),
-            debt: metric(r, &catalog::LIMIT_DEBT),
+            share: metric(r, &catalog::limits::LIMIT_SHARE),
+            used: metric(r, &catalog::limits::LIMIT_USED),
+            debt: metric(r, &catalog::limits::LIMIT_DEBT),
         }
     }
 

@@ -55,14 +55,14 @@ impl PlaceFamilies {
         let gaps = Arc::new(StreamGaps::default());
         registry.register_collector(Box::new(Arc::clone(&gaps)));
         Self {
-            requests: metric(registry, &catalog::REQUESTS),
-            first_byte: seconds(registry, &catalog::FIRST_BYTE),
-            duration: seconds(registry, &catalog::DURATION),
-            overhead: seconds(registry, &catalog::OVERHEAD),
-            tokens: metric(registry, &catalog::TOKENS),
-            prediction_error: metric(registry, &catalog::PREDICTION_ERROR),
-            prediction_ratio: metric(registry, &catalog::PREDICTION_ERROR_RATIO),
-            cache_estimate: metric(registry, &catalog::CACHE_ESTIMATE),
+            requests: metric(registry, &catalog::requests::REQUESTS),
+            first_byte: seconds(registry, &catalog::requests::FIRST_BYTE),
+            duration: seconds(registry, &catalog::requests::DURATION),
+            overhead: seconds(registry, &catalog::requests::OVERHEAD),
+            tokens: metric(registry, &catalog::requests::TOKENS),
+            prediction_error: metric(registry, &catalog::caches::PREDICTION_ERROR),
+            prediction_ratio: metric(registry, &catalog::caches::PREDICTION_ERROR_RATIO),
+            cache_estimate: metric(registry, &catalog::caches::CACHE_ESTIMATE),
             gaps,
         }
     }

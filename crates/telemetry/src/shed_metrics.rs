@@ -23,8 +23,8 @@ pub(crate) struct ShedMetrics {
 impl ShedMetrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
         Self {
-            sheds: metric(registry, &catalog::SHEDS),
-            hedges: metric(registry, &catalog::HEDGES),
+            sheds: metric(registry, &catalog::requests::SHEDS),
+            hedges: metric(registry, &catalog::requests::HEDGES),
         }
     }
 

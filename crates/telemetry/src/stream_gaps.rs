@@ -33,8 +33,8 @@ impl Collector for StreamGaps {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         let mut family = encoder.encode_descriptor(
-            catalog::TOKEN_GAP.name,
-            &catalog::TOKEN_GAP.help(),
+            catalog::requests::TOKEN_GAP.name,
+            &catalog::requests::TOKEN_GAP.help(),
             None,
             MetricType::Histogram,
         )?;

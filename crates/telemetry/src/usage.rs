@@ -122,7 +122,7 @@ pub(crate) struct UsageMetrics {
 
 impl UsageMetrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
-        Self { tokens: metric(registry, &catalog::TENANT_TOKENS) }
+        Self { tokens: metric(registry, &catalog::requests::TENANT_TOKENS) }
     }
 
     pub(crate) fn show(&self, usage: &TenantUsage) {

@@ -37,8 +37,8 @@ fn went(entry: &Value) -> String {
 fn compared(entry: &Value) -> Option<String> {
     let compared = entry["compared"].as_object()?;
     let here = compared["here_ms"].as_f64();
-    let here =
-        here.map_or("nothing here could serve it".to_owned(), |ms| format!("{ms:.0} ms here"));
+    let here = here
+        .map_or_else(|| "nothing here could serve it".to_owned(), |ms| format!("{ms:.0} ms here"));
     let there = match (compared["best"].as_str(), compared["best_ms"].as_f64()) {
         (Some(region), Some(cost_ms)) => {
             format!("{cost_ms:.0} ms in {region}, the best other region")
@@ -53,7 +53,8 @@ fn expected(entry: &Value) -> Option<String> {
     let expected = entry["expected"].as_object()?;
     let number = |name: &str| expected.get(name).and_then(Value::as_f64).unwrap_or_default();
     let came = entry["first_token_ms"].as_f64();
-    let came = came.map_or("it never came".to_owned(), |ms| format!("it came after {ms:.0} ms"));
+    let came =
+        came.map_or_else(|| "it never came".to_owned(), |ms| format!("it came after {ms:.0} ms"));
     Some(format!(
         "The first token was expected after {:.0} ms ({:.0} ms waiting, {:.0} ms reading {:.0} of {:.0} \
          tokens, {:.0} running there); {came}.",
@@ -125,7 +126,7 @@ pub(super) fn row(entry: &Value) -> Vec<String> {
     };
     let end = text("end").filter(|end| !matches!(*end, "complete" | "answered"));
     let compared = entry["compared"]["reason"].as_str().filter(|_| text("replica").is_none());
-    let why = end.or(text("shed")).or(text("reason")).or(compared);
+    let why = end.or_else(|| text("shed")).or_else(|| text("reason")).or(compared);
     vec![
         clock(number("ended_ms")),
         entry["status"].to_string(),
@@ -133,7 +134,7 @@ pub(super) fn row(entry: &Value) -> Vec<String> {
         entry["duration_ms"].as_f64().map_or_else(|| "-".to_owned(), time),
         format!("{}{cached}+{}", number("prompt_tokens"), number("completion_tokens")),
         text("model").unwrap_or("-").to_owned(),
-        text("key").or(text("tenant")).unwrap_or("-").to_owned(),
+        text("key").or_else(|| text("tenant")).unwrap_or("-").to_owned(),
         place,
         why.unwrap_or("-").to_owned(),
     ]

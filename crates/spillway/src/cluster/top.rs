@@ -147,7 +147,7 @@ impl Look {
     fn picture(&self, width: usize) -> Picture {
         let mut lines = vec![self.node["summary"].as_str().unwrap_or("-").to_owned()];
         let (rate, sheds) = self.rates();
-        let p95 = self.p95_ms().map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
+        let p95 = self.p95_ms().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"));
         let mut now = format!("{rate:.0} requests/s, first token p95 {p95}");
         for (reason, rate) in &sheds {
             now.push_str(&format!(", {rate:.0}/s refused for {reason}"));
@@ -203,7 +203,7 @@ impl Widget for &Look {
             };
             Line::styled(line.as_str(), style).render(row, buffer);
         }
-        if let (Some(fault), Some(row)) = (&self.fault, area.rows().last()) {
+        if let (Some(fault), Some(row)) = (&self.fault, area.rows().next_back()) {
             Line::from(format!(" {fault} ")).white().on_red().render(row, buffer);
         }
     }

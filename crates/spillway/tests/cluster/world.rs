@@ -11,8 +11,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use spillway_admin::{
-    Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, Looking, NodeOverview,
-    Overview, RegionOverview, ReplicaTally, connection_builder, parse_token_file,
+    Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, Listing, Looking,
+    NodeOverview, Overview, RegionOverview, ReplicaTally, connection_builder, parse_token_file,
 };
 use spillway_cluster_state::Fingerprint;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
@@ -65,6 +65,10 @@ impl Overview for Teller {
     fn regions(&self) -> Vec<RegionOverview> {
         let eu = RegionOverview { region: "eu".to_owned(), ..RegionOverview::default() };
         vec![RegionOverview { is_own: true, is_heard: true, is_reachable: true, ..eu }]
+    }
+
+    fn replicas(&self) -> Listing<'_> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Caches and speeds: metrics.
 
-use super::catalog;
+use super::spec::catalog;
 
 catalog! {
-    CACHES_GROUP = "Caches and speeds";
+    "Caches and speeds";
 
     /// How far predictions of the first token were off, `0.5` and `0.9` of the last few thousand
     /// streams.

@@ -1,9 +1,9 @@
 //! What the cluster agrees on, and certificates: metrics.
 
-use super::catalog;
+use super::spec::catalog;
 
 catalog! {
-    CONTROL_GROUP = "What the cluster agrees on, and certificates";
+    "What the cluster agrees on, and certificates";
 
     /// Certificate authorities that this node believes: 2 while one replaces another.
     CERTIFICATE_AUTHORITIES = Gauge "spillway_certificate_authorities" [];

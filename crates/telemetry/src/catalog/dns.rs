@@ -1,9 +1,9 @@
 //! Name server and places of clients: metrics.
 
-use super::catalog;
+use super::spec::catalog;
 
 catalog! {
-    DNS_GROUP = "Name server and places of clients";
+    "Name server and places of clients";
 
     /// When the location database in use was made, since 1970: `place` (cities or countries),
     /// `asn`. Alert on old ones.

@@ -1,9 +1,9 @@
 //! Limits and access: metrics.
 
-use super::catalog;
+use super::spec::catalog;
 
 catalog! {
-    LIMITS_GROUP = "Limits and access";
+    "Limits and access";
 
     /// What this node may use of a limit now (docs/explanation/limits.md): `kind` is
     /// `requests_per_s`, `requests_per_min`, `tokens_per_min` or `concurrency`; the sum over all

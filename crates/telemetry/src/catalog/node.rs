@@ -1,9 +1,9 @@
 //! The node itself: metrics.
 
-use super::catalog;
+use super::spec::catalog;
 
 catalog! {
-    NODE_GROUP = "The node itself";
+    "The node itself";
 
     /// Client connections open now.
     CLIENT_CONNECTIONS = Gauge "spillway_client_connections" [];

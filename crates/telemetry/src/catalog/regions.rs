@@ -1,9 +1,9 @@
 //! Other regions and nodes: metrics.
 
-use super::catalog;
+use super::spec::catalog;
 
 catalog! {
-    REGIONS_GROUP = "Other regions and nodes";
+    "Other regions and nodes";
 
     /// 1 if clients are to be sent to this node, as its `/steering` says.
     TAKES_CLIENTS = Gauge "spillway_takes_clients" []

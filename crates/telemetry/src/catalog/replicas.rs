@@ -1,9 +1,9 @@
 //! Replicas: metrics.
 
-use super::catalog;
+use super::spec::catalog;
 
 catalog! {
-    REPLICAS_GROUP = "Replicas";
+    "Replicas";
 
     /// Requests this node has there now.
     IN_FLIGHT = Gauge "spillway_replica_in_flight" [replica];

@@ -1,9 +1,9 @@
 //! Requests: metrics.
 
-use super::catalog;
+use super::spec::catalog;
 
 catalog! {
-    REQUESTS_GROUP = "Requests";
+    "Requests";
 
     /// Finished requests. `status` is what the client was sent, 499 if it left first. `end`:
     /// `complete`, `answered` (by the gateway itself), `cancelled_before_reply`,

@@ -108,7 +108,7 @@ fn what_happened_is_told() {
     let tail = World::text(0, &["tail", "--once", "--status", "2xx"]);
     assert!(tail.lines().any(|line| line.contains("(forwarded)")), "{tail}");
     let answer = json(0, &["tail", "--once", "--last", "1", "--status", "2xx"]);
-    let id = answer["id"].as_str().expect("an id").to_owned();
+    let id = answer["id"].as_str().unwrap().to_owned();
     let story = World::text(0, &["explain", &id]);
     assert!(story.starts_with("It was forwarded to region-"), "{story}");
     assert!(!World::order(0, &["explain", "nobody-s-id"]).status.success());
