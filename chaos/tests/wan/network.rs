@@ -188,7 +188,7 @@ fn tcp_carries_a_megabyte_over_a_lossy_reordering_link() {
     }
     let network = start(NEAR);
     let bad = r#"{"do": "shape", "from": "a", "to": "b", "set": {"rtt_ms": 4, "jitter_ms": 0.3,
-        "loss_percent": 1, "duplicate_percent": 2, "reorder_percent": 2, "corrupt_percent": 0.5}}"#;
+        "loss_percent": 3, "duplicate_percent": 3, "reorder_percent": 3, "corrupt_percent": 2}}"#;
     ask(&network, bad);
     let listener = network
         .namespace("b", 1)

@@ -32,7 +32,8 @@ fn sentence(answer: &Value) -> String {
     match answer["decision"].as_str() {
         Some("replica") => {
             let time = answer["predicted"].as_object().map(predicted).unwrap_or_default();
-            format!("It would go to {chosen} in {region}: {why}{time}.")
+            let place = answer["region"].as_str().map(|region| format!(" in {region}"));
+            format!("It would go to {chosen}{}: {why}{time}.", place.unwrap_or_default())
         }
         Some("region") => {
             let there = regions(answer).into_iter().find(|place| place["chosen"] == true);
@@ -248,7 +249,7 @@ mod tests {
         };
         assert_eq!(
             cells(&line("(here)", &shown)),
-            ["eu", "(here)", "400.0", "300.0", "100.0", "-", "better"]
+            ["eu", "(here)", "400.0", "-", "300.0", "100.0", "better"]
         );
         assert!(line("us  ", &shown).starts_with('*'), "{shown}");
         answer["decision"] = json!("wait");

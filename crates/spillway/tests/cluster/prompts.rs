@@ -37,12 +37,12 @@ fn a_request_is_explained_as_a_table() {
     let table = world.text(&["explain", "--model", "big", "--prompt", "four"]);
     let lines: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
-    let head = "replica gpu-b (soonest)\nmodel big, route chat, policy predicted_latency\n\
+    let head = "It would go to gpu-b: it is expected to answer first.\nmodel big, route chat, policy predicted_latency\n\
                 4 blocks of prompt, 1 of them cached here\n";
     assert!(table.starts_with(head), "{table}");
-    assert_eq!(lines[4], ["replica", "cost_ms", "prefill", "wait", "why", "not"]);
-    assert_eq!(lines[5], ["gpu-a", "30.2", "0.2", "30.0", "/v1/chat/completions"]);
-    assert_eq!(lines[6], ["*", "gpu-b", "2.5", "2.5", "0.0", "-"]);
+    assert_eq!(lines[4], ["replica", "cost", "wait", "prefill", "why", "not"]);
+    assert_eq!(lines[5], ["gpu-a", "30.2", "30.0", "0.2", "/v1/chat/completions"]);
+    assert_eq!(lines[6], ["*", "gpu-b", "2.5", "0.0", "2.5", "-"]);
     let file = world.path("body.json");
     std::fs::write(&file, "{\"model\": \"m\"}\n").unwrap();
     let body = ["explain", "--body", file.to_str().unwrap()];
