@@ -259,6 +259,11 @@ address = "127.0.0.1:0"
 token_file = "t"
 names = ["n"]
 tls = { certificate = "certificate.pem", key = "key.pem" }
+[access_log]
+requests = "errors"
+share_percent = 10.0
+file = "access.log"
+
 [limits]
 connections_max = 1
 connections_per_client_max = 1
