@@ -276,7 +276,7 @@ def test_a_request_appears_as_it_ends_and_tells_where_it_went(tab, site: Site) -
     page.get_by_role("button", name="More of the request asked-while-looking").click()
     page.get_by_text("It went to eu-central-1/one-tiny: ").wait_for()
     page.get_by_label("Failed only").check()
-    page.get_by_role("row", name="one-tiny").first.wait_for(state="detached")
+    page.get_by_role("button", name="More of the request asked-while-looking").wait_for(state="detached")
 
 
 def test_a_lost_connection_is_told_and_found_again(tab, site: Site) -> None:
