@@ -12,7 +12,9 @@ use ratatui::widgets::{Block, Padding, Paragraph, Sparkline, SparklineBar, Widge
 use crate::demo::snapshot::{Flow, RegionNow, Snapshot, whole};
 
 /// Width from which the flows stand beside the regions instead of below them.
-const WIDE: u16 = 120;
+const WIDE: u16 = 150;
+/// Width of the flows beside the regions: names, the longest arrow, and what it says.
+const FLOWS_WIDTH: u16 = 74;
 /// Rows of one region with its border, at least.
 const REGION_ROWS: u16 = 4;
 /// Times to first token at the ends of the sparkline's logarithmic scale.
@@ -152,7 +154,7 @@ impl Widget for &Panel {
         self.render_head(head, buffer);
         let (regions, flows) = match flow_rows {
             0 => {
-                let sides = [Constraint::Fill(2), Constraint::Fill(1)];
+                let sides = [Constraint::Fill(1), Constraint::Length(FLOWS_WIDTH)];
                 let [left, right] = Layout::horizontal(sides).areas(middle);
                 (left, right)
             }
