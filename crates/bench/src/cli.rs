@@ -106,6 +106,9 @@ pub(crate) struct CompareArguments {
     /// An earlier Spillway binary, measured in the same rounds: what a change costs.
     #[arg(long)]
     earlier: Option<PathBuf>,
+    /// Lines for the config of a further Spillway, measured in the same rounds: what they cost.
+    #[arg(long, value_name = "FILE", requires = "spillway")]
+    with: Option<PathBuf>,
     /// Worker layouts to run Spillway with, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "per_core")]
     layout: Vec<Layout>,
@@ -181,6 +184,7 @@ impl CompareArguments {
             nginx_bodies: self.nginx_bodies,
             spillway: self.spillway.clone(),
             earlier: self.earlier.clone(),
+            with: self.with.clone(),
             layouts: self.layout.clone(),
         }
     }

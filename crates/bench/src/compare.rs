@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsString,
+    fs,
     net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
@@ -42,6 +43,8 @@ pub(crate) struct CompareSpec {
     pub(crate) spillway: Option<PathBuf>,
     /// Path of an earlier build of Spillway, measured beside it.
     pub(crate) earlier: Option<PathBuf>,
+    /// File with lines for the config of a further Spillway, measured beside it.
+    pub(crate) with: Option<PathBuf>,
     /// Worker layouts to run Spillway with.
     pub(crate) layouts: Vec<Layout>,
 }
@@ -128,14 +131,21 @@ fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Compare
     };
     let mut field = vec![nginx(Subject::Nginx, "nginx")?];
     for &layout in &spec.layouts {
+        let with = spec.with.as_ref().and(spec.spillway.as_ref());
         let builds = [
-            (&spec.earlier, Subject::Earlier(layout)),
-            (&spec.spillway, Subject::Spillway(layout)),
+            (spec.earlier.as_ref(), Subject::Earlier(layout)),
+            (spec.spillway.as_ref(), Subject::Spillway(layout)),
+            (with, Subject::With(layout)),
         ];
         for (program, subject) in builds {
             if let Some(program) = program {
                 let name = subject.to_string().replace(' ', "-");
-                let proxy = start_spillway(program, &name, layout, site)?;
+                let more = match (&spec.with, subject) {
+                    (Some(file), Subject::With(_)) => fs::read_to_string(file)
+                        .with_context(|| format!("cannot read {}", file.display()))?,
+                    _ => String::new(),
+                };
+                let proxy = start_spillway(program, &name, (layout, &more), site)?;
                 field.push(ComparedEntry::of(subject, proxy));
             }
         }

@@ -107,18 +107,19 @@ pub(crate) fn start_nginx(program: &Path, name: &str, site: Site<'_>) -> anyhow:
     Ok(Proxy { address, process: Process::guarded(name, &command, &folder.join("stderr.log"))? })
 }
 
-/// Starts Spillway with defaults, except addresses, replicas and the layout.
+/// Starts Spillway with defaults, except addresses, replicas, the layout, and `more` lines.
 pub(crate) fn start_spillway(
     program: &Path,
     name: &str,
-    layout: Layout,
+    (layout, more): (Layout, &str),
     site: Site<'_>,
 ) -> anyhow::Result<Proxy> {
     let folder = site.folder.join(name);
     fs::create_dir_all(&folder)?;
     let (address, admin) = (free_address()?, free_address()?);
     let config = folder.join("spillway.toml");
-    fs::write(&config, spillway_config(address, admin, layout, site.backends)?)?;
+    let text = spillway_config(address, admin, layout, site.backends)?;
+    fs::write(&config, format!("{text}\n{more}"))?;
     let command: Vec<OsString> =
         vec![program.into(), "run".into(), "--config".into(), config.into()];
     Ok(Proxy { address, process: Process::guarded(name, &command, &folder.join("stderr.log"))? })

@@ -26,6 +26,8 @@ pub(crate) enum Subject {
     Earlier(Layout),
     /// Spillway.
     Spillway(Layout),
+    /// Spillway with more in its config.
+    With(Layout),
 }
 
 impl fmt::Display for Subject {
@@ -35,6 +37,7 @@ impl fmt::Display for Subject {
             Self::Nginx => f.pad("nginx"),
             Self::NginxCopy => f.pad("nginx (copy)"),
             Self::Earlier(layout) => f.pad(&format!("earlier {}", layout.name())),
+            Self::With(layout) => f.pad(&format!("with it {}", layout.name())),
             Self::Spillway(layout) => f.pad(&format!("spillway {}", layout.name())),
         }
     }
