@@ -186,7 +186,8 @@ def start_emulator(world: World, name: str, ports: list[int], models: list[str])
     return world.start(name, [*command, "--profile", "l4", "--time-scale", "0.05", "--seed", "7"])
 
 
-def start_mlserver(world: World, ports: Iterator[int]) -> Process:
+def start_mlserver(world: World, ports: Iterator[int], **more: str) -> Process:
+    """Starts MLServer, with more settings of its own."""
     world.mlserver, world.mlserver_grpc = next(ports), next(ports)
     models = world.folder / "models"
     shutil.copytree(HERE / "mlserver_models", models)
@@ -198,6 +199,7 @@ def start_mlserver(world: World, ports: Iterator[int]) -> Process:
         "parallel_workers": 0,
         # It cannot compress a stream, and the node must not need it to.
         "gzip_enabled": False,
+        **more,
     }
     (models / "settings.json").write_text(json.dumps(settings))
     mlserver = Path(sys.executable).with_name("mlserver")

@@ -27,6 +27,7 @@ use crate::replica::ReplicaConfig;
 use crate::section::WorkerLayout;
 use crate::spill_section::SpillConfig;
 use crate::start_places::StartPlaces;
+use crate::traces_section::TracesConfig;
 
 /// Address and access rules of the admin listener.
 #[derive(Clone, Debug)]
@@ -68,6 +69,8 @@ pub struct Config {
     pub knowledge: KnowledgeConfig,
     /// Log of requests; it can change while the node runs.
     pub access_log: AccessLogConfig,
+    /// Traces; `None` if none are sent.
+    pub traces: Option<Box<TracesConfig>>,
     /// Location databases, not read yet, and rules that go by them; they can change while the node
     /// runs.
     pub geo: GeoConfig,

@@ -28,6 +28,7 @@ use crate::section::{
 use crate::spill_section::SpillSection;
 use crate::split_section::SplitSection;
 use crate::steering_section::SteeringSection;
+use crate::traces_section::TracesSection;
 
 /// All sections of a config file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -67,6 +68,9 @@ pub(crate) struct ConfigFile {
     /// Log of the requests that ended.
     #[serde(default)]
     pub(crate) access_log: AccessLogSection,
+    /// Spans of requests, sent to a collector.
+    #[serde(default)]
+    pub(crate) traces: TracesSection,
     /// Limits on clients: sizes, connections, waiting requests.
     #[serde(default)]
     pub(crate) limits: LimitsSection,

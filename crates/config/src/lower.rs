@@ -42,6 +42,7 @@ use crate::session_section::check_session_cookie;
 use crate::source::Source;
 use crate::start_places::StartPlaces;
 use crate::suggestion::nearest;
+use crate::traces_section::lower_traces;
 
 /// Checks a file as a whole.
 ///
@@ -76,11 +77,12 @@ pub(crate) fn lower(
     let knowledge = errors.keep(file.prefix.lower(source));
     let access_log = take(&mut file.access_log);
     let access_log = errors.keep(lower_access_log(source, access_log));
+    let traces = errors.keep(lower_traces(source, take(&mut file.traces)));
     let (geo, residency) = (take(&mut file.geo), take(&mut file.residency));
     let geo = errors.keep(lower_geo(source, geo, residency));
     let cluster_known = cluster.as_ref().and_then(Option::as_ref);
     let world = errors.keep(lower_world(source, &mut file, (fleet, cluster_known, lost)));
-    let parts = (doors, cluster, dns, spill, steering, knowledge, access_log, geo, world);
+    let parts = (doors, cluster, dns, spill, steering, knowledge, access_log, traces, geo, world);
     let (
         Some(doors),
         Some(cluster),
@@ -89,6 +91,7 @@ pub(crate) fn lower(
         Some(steering),
         Some(knowledge),
         Some(access_log),
+        Some(traces),
         Some(geo),
         Some(world),
     ) = parts
@@ -109,6 +112,7 @@ pub(crate) fn lower(
         steering,
         knowledge,
         access_log,
+        traces,
         geo,
         world: WorldConfig { cors: doors.cors, identities: doors.identities, ..world },
         drain_notice: Duration::from_millis(file.node.drain_notice_ms),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use serde::Serialize;
 use spillway_admin::{RequestEntry, RequestFilter, Requests};
+use spillway_config::TracesConfig;
 use spillway_dns::Served;
 use spillway_front::access::KeyTable;
 use spillway_geo::Database;
@@ -18,6 +19,7 @@ use spillway_request::gateway::Gateway;
 use spillway_telemetry::{
     LastResort, Live, LiveCluster, LiveGeo, LiveHot, LiveKnowledge, LiveReplica, Metrics, UsageLine,
 };
+use spillway_traces::Traces;
 use spillway_types::ReplicaSlot;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +50,8 @@ pub(crate) struct Feedback {
     pub(crate) metrics: Metrics,
     /// Requests that ended last, and their log.
     pub(crate) requests: RequestLog,
+    /// Spans of requests, for a collector.
+    pub(crate) traces: Traces,
     /// Number of facts about replicas that did not fit into the keeper's queue.
     facts_dropped: AtomicU64,
     /// Counts of agreed items by kind and use.
@@ -64,7 +68,7 @@ impl Feedback {
     pub(crate) fn new(
         gateway: &Arc<Gateway>,
         workers: &[Arc<Worker>],
-        (metrics, requests): (Metrics, RequestLog),
+        (metrics, requests, traces): (Metrics, RequestLog, Traces),
         knowledge: &Arc<KnowledgeHandle>,
     ) -> Self {
         let (gateway, workers) = (Arc::clone(gateway), workers.to_vec());
@@ -77,6 +81,7 @@ impl Feedback {
             workers,
             metrics,
             requests,
+            traces,
             facts_dropped,
             agreed,
             cluster,
@@ -111,6 +116,13 @@ impl Feedback {
     /// Shows the control plane's metrics too; only the first call counts.
     pub(crate) fn watch_control_plane(&self, control_plane: WatchedControlPlane) {
         drop(self.control_plane.set(control_plane));
+    }
+
+    /// Sends traces by these settings from now on; none without them.
+    pub(crate) fn set_traces(&self, config: Option<&TracesConfig>) {
+        let share = config.map_or(0.0, |config| config.share_percent / 100.0);
+        self.gateway.set_trace_share(share);
+        self.traces.set(config);
     }
 
     /// Notes the number of facts about replicas that did not fit into the keeper's queue so far.
@@ -152,7 +164,12 @@ impl Feedback {
     fn collect(&self) {
         let now = (Instant::now(), SystemTime::now());
         for worker in &self.workers {
-            worker.drain_outcomes(|outcome| {
+            worker.drain_outcomes(|mut outcome| {
+                if self.traces.add(&outcome, now)
+                    && let Some(trace) = &mut outcome.trace
+                {
+                    trace.is_sampled = true;
+                }
                 self.metrics.record(&outcome);
                 self.requests.add(outcome, now);
             });
@@ -162,6 +179,7 @@ impl Feedback {
     fn live(&self) -> Live {
         let (counters, memory) = (self.gateway.counters(), self.gateway.memory());
         let door = self.gateway.front_door();
+        let (spans_sent, spans_lost) = self.traces.counts();
         let view = self.gateway.view();
         let replica_loads = view.replica_loads();
         let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
@@ -199,6 +217,7 @@ impl Feedback {
             connections_closed: door.connections_closed(),
             access: access(&self.gateway.keys()),
             lines_lost: self.requests.lines_lost(),
+            spans: [("sent", spans_sent), ("lost", spans_lost)],
             outcomes_dropped: self.workers.iter().map(|worker| worker.outcomes_dropped()).sum(),
             retries_refused: counters.retries_refused(),
             residency: counters.residency(),

@@ -23,6 +23,7 @@ use spillway_quota_division::{Division, DivisionParts, FileLimits, pay_own};
 use spillway_raft::{Consistency, Read};
 use spillway_request::gateway::{Gateway, GatewayConfig};
 use spillway_telemetry::Metrics;
+use spillway_traces::{Origin, Traces};
 use spillway_types::{RegionName, unix_ms};
 use spillway_upstream::connection::ReplicaTlsError;
 use spillway_upstream::view::View;
@@ -149,6 +150,8 @@ impl Node {
         let facts = facts(&config.node, &config.gateway.region);
         let requests = RequestLog::new(&config.node, &config.gateway.region);
         requests.set_access_log(&config.access_log);
+        let origin = Origin { node: config.node.clone(), region: config.gateway.region.clone() };
+        let traces = Traces::new(origin);
         let hasher = hasher(config.cluster.as_ref(), config.knowledge.prefix)?;
         let gateway = new_gateway(config.gateway, hasher)?;
         gateway.quotas().set_own(&config.limits);
@@ -158,7 +161,8 @@ impl Node {
         let workers = make_workers(&gateway, pools);
         let (mut learning, knowledge) = KnowledgeTask::new(config.knowledge, &gateway, &workers);
         let feedback =
-            Feedback::new(&gateway, &workers, (Metrics::new(facts), requests), &knowledge);
+            Feedback::new(&gateway, &workers, (Metrics::new(facts), requests, traces), &knowledge);
+        feedback.set_traces(config.traces.as_deref());
         let feedback = Arc::new(feedback);
         feedback.certificates.show(shown);
         let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());

@@ -188,6 +188,7 @@ impl Reloader {
         self.feedback.gateway.set_expose_routing(config.gateway.expose_routing);
         // Returned only at the end: a bad database does not keep replicas and certificates back.
         self.feedback.requests.set_access_log(&config.access_log);
+        self.feedback.set_traces(config.traces.as_deref());
         let located = self.locating.replace(config.geo).await;
         self.keeper.reload(config.world).await?;
         let has_places = places.is_some();

@@ -110,6 +110,17 @@ impl<'p> Endpoint<'p> {
         }
     }
 
+    /// Returns OpenTelemetry's name of the operation; `None` if it has none.
+    #[must_use]
+    pub fn operation(self) -> Option<&'static str> {
+        match self {
+            Self::ChatCompletions | Self::Responses => Some("chat"),
+            Self::Completions => Some("text_completion"),
+            Self::Embeddings => Some("embeddings"),
+            _ => None,
+        }
+    }
+
     /// Classifies a request path (without its query) as sent. One trailing slash is tolerated.
     #[must_use]
     pub fn classify(path: &'p str) -> Self {

@@ -31,6 +31,9 @@ use spillway_upstream::stored_responses::StoredResponses;
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::WaitQueues;
 
+/// Share of traces that is all of them.
+const TRACES_ALL: u64 = 1_000_000;
+
 /// Facts and switches that hold for the whole life of a node.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
@@ -56,6 +59,8 @@ pub struct Gateway {
     pub config: GatewayConfig,
     /// True if the config that was loaded last exposes routing.
     expose_routing: AtomicBool,
+    /// Share of the new traces that are recorded, in parts of [`TRACES_ALL`].
+    trace_share: AtomicU64,
     /// Hashes keys of requests. The hasher never changes, while prompts' keys do: the homes of
     /// sessions and of keys must not all move at once.
     pub key_hasher: PrefixHasher,
@@ -111,6 +116,7 @@ impl Gateway {
         };
         Self {
             expose_routing: AtomicBool::new(config.expose_routing),
+            trace_share: AtomicU64::new(0),
             prompt_hasher: ArcSwap::from_pointee(hasher.clone()),
             key_hasher: hasher,
             knowledge: Knowledge::default(),
@@ -148,6 +154,17 @@ impl Gateway {
     /// Shows or hides those headers, in replies that begin from now on.
     pub fn set_expose_routing(&self, expose_routing: bool) {
         self.expose_routing.store(expose_routing, Ordering::Relaxed);
+    }
+
+    /// Records this share of the traces that begin here from now on, 0 to 1.
+    pub fn set_trace_share(&self, share: f64) {
+        self.trace_share.store((share * TRACES_ALL as f64) as u64, Ordering::Relaxed);
+    }
+
+    /// Draws whether a trace that begins here is recorded.
+    pub fn draws_trace(&self, dice: &mut fastrand::Rng) -> bool {
+        let share = self.trace_share.load(Ordering::Relaxed);
+        share > 0 && dice.u64(..TRACES_ALL) < share
     }
 
     /// Returns the view that serves requests starting now.

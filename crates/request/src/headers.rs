@@ -133,8 +133,9 @@ pub struct RequestIdentity {
 }
 
 impl RequestIdentity {
-    /// Takes the client's own id and trace if they are valid, else makes new ones.
-    pub fn of(headers: &HeaderMap, dice: &mut fastrand::Rng) -> Self {
+    /// Takes the client's own id and trace if they are valid, else makes new ones. A new trace is
+    /// recorded if it `is_drawn`.
+    pub fn of(headers: &HeaderMap, dice: &mut fastrand::Rng, is_drawn: bool) -> Self {
         let chosen = headers.get(&REQUEST_ID).filter(|id| id.to_str().is_ok_and(valid_request_id));
         let request_id = chosen.cloned().unwrap_or_else(|| new_request_id(dice.u128(..)));
         let upstream_id = match chosen {
@@ -147,7 +148,7 @@ impl RequestIdentity {
         let parent = caller.map(|caller| caller.parent);
         let trace = match caller {
             Some(caller) => caller.child(span),
-            None => TraceContext::new(dice.u128(1..), span, false),
+            None => TraceContext::new(dice.u128(1..), span, is_drawn),
         };
         Self { request_id, upstream_id, trace, parent }
     }
@@ -207,6 +208,7 @@ pub fn prepare_guest(
         HeaderValue::try_from(guest.client.to_string()).ok()
     });
     headers.insert(REQUEST_ID.clone(), identity.request_id.clone());
+    headers.insert(TRACEPARENT.clone(), identity.trace.to_header_value());
 }
 
 /// Removes headers for this node alone: those of one hop, credentials, and those that could make

@@ -1,6 +1,5 @@
 //! The metrics registry: outcomes in, Prometheus text out.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::encoding::text::encode;
@@ -20,7 +19,7 @@ use crate::knowledge_metrics::{KnowledgeMetrics, LiveHot, LiveKnowledge};
 use crate::limit_metrics::{LimitMetrics, LiveLimit};
 use crate::places::{PlaceFamilies, Places};
 use crate::region_metrics::{LiveCluster, RegionMetrics};
-use crate::register::{Labels, metric, raise, signed};
+use crate::register::{Labels, metric, raise, raise_each, signed};
 use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
 use crate::shed_metrics::ShedMetrics;
 use crate::usage::{TenantUsage, UsageLine, UsageMetrics};
@@ -37,7 +36,7 @@ pub struct Metrics {
     tenants: UsageMetrics,
     retries: Family<Labels, Counter>,
     cancels: Family<Labels, Counter>,
-    closed: Family<Labels, Counter<u64, AtomicU64>>,
+    closed: Family<Labels, Counter>,
     access: Family<Labels, Counter>,
     retries_refused: Counter,
     residency: Family<Labels, Counter>,
@@ -46,6 +45,7 @@ pub struct Metrics {
     continuations: Family<Labels, Counter>,
     outcomes_dropped: Counter,
     lines_lost: Counter,
+    spans: Family<Labels, Counter>,
     reloads: Family<Labels, Counter>,
     replicas: ReplicaMetrics,
     regions: RegionMetrics,
@@ -64,8 +64,8 @@ pub struct Metrics {
     client_connections: Gauge,
     body_bytes: Gauge,
     ahead_bytes: Gauge,
-    ahead_replies: Family<Labels, Counter<u64, AtomicU64>>,
-    streams_closed: Family<Labels, Counter<u64, AtomicU64>>,
+    ahead_replies: Family<Labels, Counter>,
+    streams_closed: Family<Labels, Counter>,
     memory: Family<Labels, Gauge>,
 }
 
@@ -94,6 +94,8 @@ pub struct Live {
     pub outcomes_dropped: u64,
     /// Lines that the access log lost.
     pub lines_lost: u64,
+    /// Spans since start, by result.
+    pub spans: [(&'static str, u64); 2],
     /// Retries since start that the retry budget refused.
     pub retries_refused: u64,
     /// Requests since start that were refused for residency, by the place that refused them.
@@ -164,6 +166,7 @@ impl Metrics {
             home_changes: metric(&mut r, &catalog::requests::HOME_CHANGES),
             continuations: metric(&mut r, &catalog::requests::CONTINUATIONS),
             lines_lost: metric(&mut r, &catalog::node::ACCESS_LOG_LOST),
+            spans: metric(&mut r, &catalog::node::SPANS),
             outcomes_dropped: metric(&mut r, &catalog::node::OUTCOMES_DROPPED),
             reloads: metric(&mut r, &catalog::node::RELOADS),
             replicas: ReplicaMetrics::new(&mut r),
@@ -308,33 +311,22 @@ impl Metrics {
         self.client_connections.set(signed(live.client_connections));
         self.body_bytes.set(signed(live.body_bytes));
         self.ahead_bytes.set(signed(live.ahead_bytes));
-        for (state, total) in &live.ahead_replies {
-            raise(&self.ahead_replies.get_or_create(&vec![("state", (*state).to_owned())]), *total);
-        }
-        for (reason, total) in &live.streams_closed {
-            let labels = vec![("reason", (*reason).to_owned())];
-            raise(&self.streams_closed.get_or_create(&labels), *total);
-        }
+        raise_each(&self.ahead_replies, "state", &live.ahead_replies);
+        raise_each(&self.streams_closed, "reason", &live.streams_closed);
         for (kind, bytes) in &live.memory {
             self.memory.get_or_create(&vec![("kind", (*kind).to_owned())]).set(signed(*bytes));
         }
-        for (reason, total) in &live.connections_closed {
-            raise(&self.closed.get_or_create(&vec![("reason", (*reason).to_owned())]), *total);
-        }
+        raise_each(&self.closed, "reason", &live.connections_closed);
         for (tenant, result, total) in &live.access {
             let labels = vec![("tenant", tenant.clone()), ("result", (*result).to_owned())];
             raise(&self.access.get_or_create(&labels), *total);
         }
         raise(&self.outcomes_dropped, live.outcomes_dropped);
         raise(&self.lines_lost, live.lines_lost);
+        raise_each(&self.spans, "result", &live.spans);
         raise(&self.retries_refused, live.retries_refused);
-        for (at, total) in &live.residency {
-            raise(&self.residency.get_or_create(&vec![("at", (*at).to_owned())]), *total);
-        }
-        for (reason, total) in &live.responses_not_kept {
-            let labels = vec![("reason", (*reason).to_owned())];
-            raise(&self.responses_not_kept.get_or_create(&labels), *total);
-        }
+        raise_each(&self.residency, "at", &live.residency);
+        raise_each(&self.responses_not_kept, "reason", &live.responses_not_kept);
         for (kept, to, total) in &live.home_changes {
             let labels = vec![("kept", (*kept).to_owned()), ("to", (*to).to_owned())];
             raise(&self.home_changes.get_or_create(&labels), *total);

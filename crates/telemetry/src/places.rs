@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -21,6 +22,9 @@ use crate::stream_gaps::StreamGaps;
 
 /// A histogram per label set.
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+/// A histogram per label set that names a recorded trace for each of its buckets.
+type TracedHistograms = Family<Labels, TracedHistogram, fn() -> TracedHistogram>;
+type TracedHistogram = HistogramWithExemplars<Vec<(&'static str, String)>>;
 /// A gauge of seconds or shares per label set.
 type Quantiles = Family<Labels, Gauge<f64, AtomicU64>>;
 /// Route and model of a request, as far as known.
@@ -40,8 +44,8 @@ const PREDICTIONS_MAX: u64 = 4_096;
 #[derive(Debug)]
 pub(crate) struct PlaceFamilies {
     requests: Family<Labels, Counter>,
-    first_byte: Histograms,
-    duration: Histograms,
+    first_byte: TracedHistograms,
+    duration: TracedHistograms,
     overhead: Histograms,
     tokens: Family<Labels, Counter>,
     prediction_error: Quantiles,
@@ -56,8 +60,8 @@ impl PlaceFamilies {
         registry.register_collector(Box::new(Arc::clone(&gaps)));
         Self {
             requests: metric(registry, &catalog::requests::REQUESTS),
-            first_byte: seconds(registry, &catalog::requests::FIRST_BYTE),
-            duration: seconds(registry, &catalog::requests::DURATION),
+            first_byte: traced_seconds(registry, &catalog::requests::FIRST_BYTE),
+            duration: traced_seconds(registry, &catalog::requests::DURATION),
             overhead: seconds(registry, &catalog::requests::OVERHEAD),
             tokens: metric(registry, &catalog::requests::TOKENS),
             prediction_error: metric(registry, &catalog::caches::PREDICTION_ERROR),
@@ -103,8 +107,8 @@ pub(crate) struct RouteModelMetrics {
     /// Counters in the order of [`TOKEN_KINDS`]; each is made at its first token, so that none
     /// shows a zero.
     tokens: [Option<Counter>; 3],
-    first_byte: Histogram,
-    duration: Histogram,
+    first_byte: TracedHistogram,
+    duration: TracedHistogram,
     overhead: Histogram,
     /// Errors of predictions; made at the first prediction.
     predictions: Option<Box<PredictionError>>,
@@ -135,13 +139,17 @@ impl RouteModelMetrics {
             counter.inc();
             self.requests.insert(ending, counter);
         }
-        self.duration.observe(outcome.duration.as_secs_f64());
+        let exemplar = || {
+            let trace = outcome.trace.filter(|trace| trace.is_sampled)?;
+            Some(vec![("trace_id", format!("{:032x}", trace.trace))])
+        };
+        self.duration.observe(outcome.duration.as_secs_f64(), exemplar(), None);
         // Without an attempt there is no time before the first one.
         if outcome.replica.is_some() {
             self.overhead.observe(outcome.overhead.as_secs_f64());
         }
         if let Some(first_byte) = outcome.first_byte {
-            self.first_byte.observe(first_byte.as_secs_f64());
+            self.first_byte.observe(first_byte.as_secs_f64(), exemplar(), None);
         }
         if let Some(gaps) = &outcome.gaps {
             families.gaps.merge(&self.route, &self.model, gaps);
@@ -218,14 +226,19 @@ impl RouteModelMetrics {
     }
 }
 
-/// Makes a histogram with bounds from 0.25 ms to about 9 minutes, doubling: a reply can take 50 ms
-/// or 30 minutes.
-fn seconds_histogram() -> Histogram {
-    Histogram::new(exponential_buckets(0.000_25, 2.0, 22))
+/// Returns bounds from 0.25 ms to about 9 minutes, doubling: a reply can take 50 ms or 30 minutes.
+fn bounds() -> impl Iterator<Item = f64> {
+    exponential_buckets(0.000_25, 2.0, 22)
 }
 
 fn seconds(registry: &mut Registry, spec: &MetricSpec) -> Histograms {
-    let family = Histograms::new_with_constructor(seconds_histogram);
+    let family = Histograms::new_with_constructor(|| Histogram::new(bounds()));
+    registry.register(spec.name, spec.help(), family.clone());
+    family
+}
+
+fn traced_seconds(registry: &mut Registry, spec: &MetricSpec) -> TracedHistograms {
+    let family = TracedHistograms::new_with_constructor(|| HistogramWithExemplars::new(bounds()));
     registry.register(spec.name, spec.help(), family.clone());
     family
 }

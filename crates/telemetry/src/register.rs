@@ -1,6 +1,7 @@
 //! Parts that every group of metrics is made of: labels, registration, values.
 
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::catalog::MetricSpec;
@@ -19,6 +20,17 @@ pub(crate) fn metric<M: Metric + Clone + Default>(registry: &mut Registry, spec:
 pub(crate) fn raise(counter: &Counter, total: u64) {
     // A counter never falls, even if the total begins again at 0.
     counter.inc_by(total.saturating_sub(counter.get()));
+}
+
+/// Raises the counters of a family, told apart by one label, to totals that are counted elsewhere.
+pub(crate) fn raise_each<'a>(
+    family: &Family<Labels, Counter>,
+    label: &'static str,
+    totals: impl IntoIterator<Item = &'a (&'static str, u64)>,
+) {
+    for (value, total) in totals {
+        raise(&family.get_or_create(&vec![(label, (*value).to_owned())]), *total);
+    }
 }
 
 /// Converts a value for a gauge; the largest values become [`i64::MAX`].

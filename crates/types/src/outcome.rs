@@ -21,6 +21,9 @@ pub struct Outcome {
     pub route: Option<RouteName>,
     /// The model that served, aliases resolved; `None` where unknown or not asked for.
     pub model: Option<ModelName>,
+    /// Operation that the client asked for, as OpenTelemetry names it, e.g. `chat`; `None` for those
+    /// that it has no name for.
+    pub operation: Option<&'static str>,
     /// The arm of the split that the client asked for; `None` if the client asked for no split.
     pub arm: Option<Arc<SplitArm>>,
     /// The model that could not serve, if [`Outcome::model`] served in its place.
@@ -84,6 +87,7 @@ impl Outcome {
             started: None,
             route: None,
             model: None,
+            operation: None,
             arm: None,
             fallback_for: None,
             tenant: None,
@@ -124,7 +128,7 @@ pub struct TraceIds {
     pub parent: Option<u64>,
     /// Id of this node's span; never 0.
     pub span: u64,
-    /// True if the caller records the trace.
+    /// True if the trace is recorded: its first caller says so, or it was drawn here.
     pub is_sampled: bool,
 }
 

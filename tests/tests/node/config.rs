@@ -263,6 +263,13 @@ tls = { certificate = "certificate.pem", key = "key.pem" }
 requests = "errors"
 share_percent = 10.0
 file = "access.log"
+[traces]
+endpoint = "https://collector"
+protocol = "http"
+share_percent = 10.0
+slow_ms = 1
+headers_file = "headers"
+ca = "certificate.pem"
 
 [limits]
 connections_max = 1
@@ -519,6 +526,7 @@ fn the_schema_knows_every_key_and_no_other() {
     let certificates = Certificates::for_name("localhost");
     let path = certificates.folder().join("file.toml");
     std::fs::write(certificates.folder().join("t"), "").expect("a token file");
+    std::fs::write(certificates.folder().join("headers"), "x-key: secret\n").expect("headers");
     Config::parse(EVERYTHING, &path, []).expect("every key exists");
     let is_map = |table: &str| ["aliases", "classes", "fallback", "mapping.mine"].contains(&table);
     let mut written = BTreeSet::new();

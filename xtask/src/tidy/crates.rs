@@ -9,7 +9,7 @@ use crate::metadata::Package;
 /// Crates from the bottom up, each with the crates of this workspace that it may ship with.
 ///
 /// Tests of a crate may use any crate that stands before it in this table.
-const LAYERS: [(&str, &[&str]); 37] = [
+const LAYERS: [(&str, &[&str]); 38] = [
     // Runs the targets of all crates, but uses none of them in its own tests.
     (
         "spillway-fuzz",
@@ -196,6 +196,7 @@ const LAYERS: [(&str, &[&str]); 37] = [
             "spillway-telemetry",
         ],
     ),
+    ("spillway-traces", &["spillway-types", "spillway-config"]),
     (
         "spillway-node",
         &[
@@ -221,6 +222,7 @@ const LAYERS: [(&str, &[&str]); 37] = [
             "spillway-knowledge",
             "spillway-quota-division",
             "spillway-dns",
+            "spillway-traces",
         ],
     ),
     (

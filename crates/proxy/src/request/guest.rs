@@ -188,7 +188,7 @@ pub async fn serve_guest(
     coming: Option<PendingGuest>,
 ) -> Result<Response<LinkBody>, GuestError> {
     let mut dice = worker.gateway.dice();
-    let identity = RequestIdentity::of(request.headers(), &mut dice);
+    let identity = RequestIdentity::of(request.headers(), &mut dice, false);
     let proxies = Arc::new(TrustedProxies::new(Vec::new()));
     // The sending node has checked the key.
     let access = Arc::new(AccessSwitch::new(AccessMode::None));

@@ -58,12 +58,18 @@ impl RequestRecord {
         }
     }
 
-    /// Notes the id of the request and its place in a trace.
-    pub(crate) fn named(&mut self, identity: &RequestIdentity) {
+    /// Notes the id of the request, its place in a trace, and whether another node forwarded it.
+    pub(crate) fn named(&mut self, identity: &RequestIdentity, is_guest: bool) {
         self.edit(|outcome| {
+            outcome.is_guest = is_guest;
             outcome.id = identity.request_id.to_str().ok().map(Into::into);
             outcome.trace = Some(identity.trace_ids());
         });
+    }
+
+    /// Notes the operation that the client asked for, as OpenTelemetry names it.
+    pub(crate) fn asked_for(&mut self, operation: Option<&'static str>) {
+        self.edit(|outcome| outcome.operation = operation);
     }
 
     /// Notes what a comparison of regions came to.
@@ -142,11 +148,6 @@ impl RequestRecord {
             outcome.region = Some(region.clone());
             outcome.predicted = None;
         });
-    }
-
-    /// Notes that the request came from another node.
-    pub(crate) fn is_guest(&mut self) {
-        self.edit(|outcome| outcome.is_guest = true);
     }
 
     /// Notes that the first replica is about to be asked. `body_wait` was spent on the client's

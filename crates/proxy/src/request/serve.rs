@@ -73,7 +73,8 @@ pub(crate) async fn serve(
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Infallible> {
     let mut dice = worker.gateway.dice();
-    let identity = RequestIdentity::of(request.headers(), &mut dice);
+    let is_traced = worker.gateway.draws_trace(&mut dice);
+    let identity = RequestIdentity::of(request.headers(), &mut dice, is_traced);
     let is_head = request.method() == Method::HEAD;
     let is_http1 = request.version() <= Version::HTTP_11;
     let gateway = Arc::clone(&worker.gateway);
@@ -108,6 +109,12 @@ pub(crate) async fn serve(
     response_headers::tell_control_age(&gateway, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID.clone(), identity.request_id);
     Ok(response)
+}
+
+/// Returns OpenTelemetry's name of what is asked for; `None` if it has none.
+fn operation(endpoint: Endpoint<'_>, protocol: Protocol) -> Option<&'static str> {
+    // Messages have no endpoint of their own: their protocol tells them.
+    endpoint.operation().or_else(|| (protocol == Protocol::Anthropic).then_some("chat"))
 }
 
 /// Request with all that is needed to serve it.
@@ -176,10 +183,7 @@ impl Exchange {
         identity: &RequestIdentity,
     ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
         let mut record = RequestRecord::new(Arc::clone(&self.worker), Arc::clone(&self.client));
-        record.named(identity);
-        if self.guest.is_some() {
-            record.is_guest();
-        }
+        record.named(identity, self.guest.is_some());
         let path = head.uri.path().to_owned();
         let call = grpc::called(&head);
         let endpoint = call.unwrap_or_else(|| Endpoint::classify(&path));
@@ -188,6 +192,7 @@ impl Exchange {
         let is_routed = prefixed.is_some() && call.is_none();
         let endpoint = if is_routed { Endpoint::Other } else { endpoint };
         let protocol = protocol_of(prefixed.map(|route| route.spec.protocol), call, &path);
+        record.asked_for(operation(endpoint, protocol));
         let grant = match self.admit(&head, endpoint, prefixed.is_some()) {
             Ok(grant) => grant,
             Err(error) => return Ok(refuse(&error, protocol, endpoint, record)),

@@ -23,7 +23,7 @@ fn forwarded(client: &ConnectionFacts, headers: &[(&str, &str)], authorization: 
         builder = builder.header(*name, *value);
     }
     let (mut head, ()) = builder.body(()).expect("a request").into_parts();
-    let identity = RequestIdentity::of(&head.headers, &mut fastrand::Rng::with_seed(1));
+    let identity = RequestIdentity::of(&head.headers, &mut fastrand::Rng::with_seed(1), false);
     prepare_forwarding(&mut head, client, &identity, authorization);
     head.headers
 }
@@ -157,7 +157,7 @@ fn claims_of_a_guest_stay_only_if_they_are_about_its_tenant() {
         for claim in claimed {
             headers.append(&TENANT_CLAIM, HeaderValue::try_from(*claim).expect("a value"));
         }
-        let identity = RequestIdentity::of(&headers, &mut fastrand::Rng::with_seed(1));
+        let identity = RequestIdentity::of(&headers, &mut fastrand::Rng::with_seed(1), false);
         prepare_guest(&mut headers, &terms(tenant), &identity, false);
         headers.contains_key("x-tenant-id")
     };

@@ -35,6 +35,10 @@ catalog! {
     /// Lines that are missing in the access log, since the disk was too slow or full.
     ACCESS_LOG_LOST = Counter "spillway_access_log_lines_lost" [];
 
+    /// Spans for the collector of traces: `sent`, or `lost` since it was too slow or did not answer.
+    SPANS = Counter "spillway_spans" [result]
+        shown by r#"rate(spillway_spans_total{result="lost"}[5m]) > 0"#;
+
     /// Outcomes missing from the metrics above since their queue was full.
     OUTCOMES_DROPPED = Counter "spillway_outcomes_dropped" [];
 

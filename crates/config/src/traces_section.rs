@@ -1,0 +1,212 @@
+//! `[traces]`: what is told to a collector of traces.
+
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::error::ConfigError;
+use crate::replica_section::read_file;
+use crate::source::Source;
+
+/// Path that OTLP over HTTP has for traces, if the endpoint names none.
+const TRACES_PATH: &str = "/v1/traces";
+
+/// `[traces]`: spans of requests, sent to a collector by OTLP. Nothing of prompts or replies is in
+/// them.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TracesSection {
+    /// Address of the collector, e.g. `http://127.0.0.1:4317`. Nothing is sent, if left out.
+    #[schemars(with = "Option<String>")]
+    pub(crate) endpoint: Option<Spanned<String>>,
+    /// Protocol of the collector's port: `grpc`, usually 4317, or `http`, usually 4318.
+    pub(crate) protocol: TracesProtocol,
+    /// Share of the traces that begin here and are sent, in percent. Traces that a caller has begun
+    /// are sent if the caller says so.
+    #[schemars(with = "f64", range(min = 0, max = 100))]
+    pub(crate) share_percent: Spanned<f64>,
+    /// Time to the first byte of a reply in ms, from which on a request is sent in any case, as one
+    /// that failed or was turned away is. 0 for no such time.
+    pub(crate) slow_ms: u64,
+    /// File of headers to send along, such as a key: lines of `name: value`.
+    #[schemars(with = "Option<String>")]
+    pub(crate) headers_file: Option<Spanned<String>>,
+    /// Certificates to trust at an `https` endpoint, PEM. The system's, if left out.
+    #[schemars(with = "Option<String>")]
+    pub(crate) ca: Option<Spanned<String>>,
+}
+
+/// Protocol that a collector speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TracesProtocol {
+    /// OTLP over gRPC.
+    #[default]
+    Grpc,
+    /// OTLP over HTTP, as protobuf.
+    Http,
+}
+
+/// Settings of traces.
+#[derive(Clone, PartialEq)]
+pub struct TracesConfig {
+    /// Address of the collector, with a path for HTTP.
+    pub endpoint: Uri,
+    /// Protocol that it speaks.
+    pub protocol: TracesProtocol,
+    /// Share of the traces that begin here and are sent, in percent.
+    pub share_percent: f64,
+    /// Time to the first byte from which on a request is always sent; `None` for no such time.
+    pub slow: Option<Duration>,
+    /// Headers to send along; secret.
+    pub headers: HeaderMap,
+    /// Certificates to trust, PEM; `None` for the system's.
+    pub ca_pem: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for TracesConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let headers: Vec<&HeaderName> = self.headers.keys().collect();
+        f.debug_struct("TracesConfig")
+            .field("endpoint", &self.endpoint)
+            .field("protocol", &self.protocol)
+            .field("share_percent", &self.share_percent)
+            .field("slow", &self.slow)
+            .field("headers", &headers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for TracesSection {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            protocol: TracesProtocol::default(),
+            share_percent: Spanned::new(0..0, 1.0),
+            slow_ms: 10_000,
+            headers_file: None,
+            ca: None,
+        }
+    }
+}
+
+/// Checks the section. Returns `None` if nothing is to be sent.
+pub(crate) fn lower_traces(
+    source: &Source,
+    section: TracesSection,
+) -> Result<Option<Box<TracesConfig>>, ConfigError> {
+    let share = &section.share_percent;
+    if !(0.0..=100.0).contains(share.get_ref()) {
+        let message = format!("{} is no share in percent", share.get_ref());
+        return Err(source.fault(share.span(), message, "give a number from 0 to 100"));
+    }
+    let Some(endpoint) = &section.endpoint else { return Ok(None) };
+    let ca_pem = section.ca.map(|file| read_file(&file, source)).transpose()?;
+    let headers = section.headers_file.map(|file| read_headers(&file, source)).transpose()?;
+    Ok(Some(Box::new(TracesConfig {
+        endpoint: endpoint_of(endpoint, section.protocol, source)?,
+        protocol: section.protocol,
+        share_percent: *share.get_ref(),
+        slow: (section.slow_ms > 0).then(|| Duration::from_millis(section.slow_ms)),
+        headers: headers.unwrap_or_default(),
+        ca_pem,
+    })))
+}
+
+fn endpoint_of(
+    text: &Spanned<String>,
+    protocol: TracesProtocol,
+    source: &Source,
+) -> Result<Uri, ConfigError> {
+    let fault = || {
+        let message = format!("{:?} is no address of a collector", text.get_ref());
+        source.fault(text.span(), message, "give a URL, e.g. http://127.0.0.1:4317")
+    };
+    let uri: Uri = text.get_ref().parse().map_err(|_| fault())?;
+    let mut parts = uri.into_parts();
+    let is_known = parts.scheme.as_ref().is_some_and(|it| ["http", "https"].contains(&it.as_str()));
+    if !is_known || parts.authority.is_none() {
+        return Err(fault());
+    }
+    let has_path = parts.path_and_query.as_ref().is_some_and(|path| path.as_str() != "/");
+    if protocol == TracesProtocol::Http && !has_path {
+        parts.path_and_query = Some(PathAndQuery::from_static(TRACES_PATH));
+    }
+    Uri::from_parts(parts).map_err(|_| fault())
+}
+
+fn read_headers(file: &Spanned<String>, source: &Source) -> Result<HeaderMap, ConfigError> {
+    let bytes = read_file(file, source)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut headers = HeaderMap::new();
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    for (index, line) in lines {
+        let parsed = line.split_once(':').and_then(|(name, value)| {
+            let mut value = HeaderValue::from_str(value.trim()).ok()?;
+            value.set_sensitive(true);
+            Some((HeaderName::from_bytes(name.trim().as_bytes()).ok()?, value))
+        });
+        let Some((name, value)) = parsed else {
+            // The line may be a secret.
+            let message = format!("line {} of {} is no header", index + 1, file.get_ref());
+            return Err(source.fault(file.span(), message, "write lines of `name: value`"));
+        };
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::Config;
+
+    use super::*;
+
+    const LISTENER: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[replica]]\nname = \"a\"\nurl = \"http://h:1\"\nmodels = [\"m\"]\n";
+
+    fn parsed(lines: &str, folder: &Path) -> Result<Option<Box<TracesConfig>>, String> {
+        let text = format!("{LISTENER}[traces]\n{lines}\n");
+        let config = Config::parse(&text, &folder.join("file.toml"), []);
+        config.map(|config| config.traces).map_err(|errors| errors.to_string())
+    }
+
+    #[test]
+    fn an_endpoint_over_http_has_the_path_of_the_standard_unless_it_names_one() {
+        let here = Path::new(".");
+        assert_eq!(parsed("", here), Ok(None), "nothing is sent without an endpoint");
+        for (lines, endpoint) in [
+            ("endpoint = \"http://c:4317\"", "http://c:4317/"),
+            ("endpoint = \"https://c\"\nprotocol = \"http\"", "https://c/v1/traces"),
+            ("endpoint = \"https://c/x/y\"\nprotocol = \"http\"", "https://c/x/y"),
+        ] {
+            let config = parsed(lines, here).unwrap().unwrap();
+            assert_eq!(config.endpoint.to_string(), endpoint);
+        }
+        for endpoint in ["", "c:4317", "/v1", "ftp://c", "http://"] {
+            let error = parsed(&format!("endpoint = {endpoint:?}"), here).unwrap_err();
+            assert!(error.contains("is no address of a collector"), "{endpoint}: {error}");
+            assert!(error.contains("file.toml:8:12"), "{endpoint}: {error}");
+        }
+    }
+
+    #[test]
+    fn headers_are_read_from_a_file_and_never_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("headers");
+        let lines = "endpoint = \"http://c\"\nheaders_file = \"headers\"";
+        std::fs::write(&file, "x-team: s3cret\n\nAuthorization: Bearer a:b\n").unwrap();
+        let config = parsed(lines, folder.path()).unwrap().unwrap();
+        assert_eq!(config.headers["authorization"], "Bearer a:b");
+        assert!(!format!("{config:?} {:?}", config.headers).contains("s3cret"));
+        std::fs::write(&file, "x-team s3cret\n").unwrap();
+        let error = parsed(lines, folder.path()).unwrap_err();
+        assert!(error.contains("line 1 of headers is no header"), "{error}");
+        assert!(!error.contains("s3cret"), "{error}");
+    }
+}

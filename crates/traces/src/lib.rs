@@ -1,0 +1,15 @@
+//! What traces tell of requests, and its way to a collector by OTLP.
+//!
+//! A request that ended is an outcome. [`Sampler`] decides whether it is told and [`spans`] makes
+//! spans of it, both pure; [`Traces`] has a thread of its own that sends them. Who hands outcomes
+//! over never waits.
+
+mod exporter;
+mod sampler;
+mod spans;
+mod traces;
+
+pub use exporter::{ExportError, Exporter};
+pub use sampler::Sampler;
+pub use spans::{Origin, spans};
+pub use traces::Traces;
