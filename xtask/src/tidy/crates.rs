@@ -9,7 +9,7 @@ use crate::metadata::Package;
 /// Crates from the bottom up, each with the crates of this workspace that it may ship with.
 ///
 /// Tests of a crate may use any crate that stands before it in this table.
-const LAYERS: [(&str, &[&str]); 38] = [
+const LAYERS: [(&str, &[&str]); 40] = [
     // Runs the targets of all crates, but uses none of them in its own tests.
     (
         "spillway-fuzz",
@@ -40,6 +40,7 @@ const LAYERS: [(&str, &[&str]); 38] = [
     ("spillway-protocol", &["spillway-types"]),
     ("spillway-codec", &["spillway-types"]),
     ("spillway-quota", &["spillway-types"]),
+    ("spillway-usage", &["spillway-types"]),
     (
         "spillway-cluster-state",
         &["spillway-types", "spillway-prefix", "spillway-codec", "spillway-quota"],
@@ -59,12 +60,16 @@ const LAYERS: [(&str, &[&str]); 38] = [
             "spillway-engine",
         ],
     ),
-    ("spillway-telemetry", &["spillway-types", "spillway-route"]),
+    ("spillway-telemetry", &["spillway-types", "spillway-route", "spillway-usage"]),
     ("spillway-emulator", &["spillway-engine"]),
     ("spillway-harness", &[]),
     ("spillway-replicas", &["spillway-types"]),
     ("spillway-link", &["spillway-types", "spillway-codec"]),
     ("spillway-raft", &["spillway-types", "spillway-codec", "spillway-link"]),
+    (
+        "spillway-usage-store",
+        &["spillway-types", "spillway-codec", "spillway-usage", "spillway-raft"],
+    ),
     (
         "spillway-control-plane",
         &[
@@ -82,6 +87,7 @@ const LAYERS: [(&str, &[&str]); 38] = [
             "spillway-route",
             "spillway-cluster-state",
             "spillway-quota",
+            "spillway-usage",
             "spillway-raft",
             "spillway-control-plane",
         ],
@@ -116,6 +122,7 @@ const LAYERS: [(&str, &[&str]); 38] = [
             "spillway-journey",
             "spillway-protocol",
             "spillway-quota",
+            "spillway-usage",
             "spillway-upstream",
             "spillway-front",
         ],
@@ -129,6 +136,7 @@ const LAYERS: [(&str, &[&str]); 38] = [
             "spillway-journey",
             "spillway-protocol",
             "spillway-quota",
+            "spillway-usage",
             "spillway-upstream",
             "spillway-front",
             "spillway-request",
@@ -147,6 +155,7 @@ const LAYERS: [(&str, &[&str]); 38] = [
             "spillway-link",
             "spillway-cluster-state",
             "spillway-quota",
+            "spillway-usage",
             "spillway-admin",
             "spillway-upstream",
             "spillway-front",
@@ -208,9 +217,11 @@ const LAYERS: [(&str, &[&str]); 38] = [
             "spillway-replicas",
             "spillway-pulse",
             "spillway-geo",
+            "spillway-usage",
             "spillway-link",
             "spillway-cluster-state",
             "spillway-raft",
+            "spillway-usage-store",
             "spillway-control-plane",
             "spillway-admin",
             "spillway-config",
@@ -263,7 +274,7 @@ const LAYERS: [(&str, &[&str]); 38] = [
 ];
 
 /// Pure crates, which decide and never wait: they ship without runtime and network.
-const PURE: [&str; 13] = [
+const PURE: [&str; 14] = [
     "spillway-types",
     "spillway-prefix",
     "spillway-route",
@@ -272,6 +283,7 @@ const PURE: [&str; 13] = [
     "spillway-protocol",
     "spillway-codec",
     "spillway-quota",
+    "spillway-usage",
     "spillway-cluster-state",
     "spillway-pulse",
     "spillway-geo",

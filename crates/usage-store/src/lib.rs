@@ -1,0 +1,9 @@
+//! What clients used, kept by day in the data folder.
+//!
+//! A day is a file of its own, so that only the file of today is written again and again, and what
+//! is older is read when somebody asks. Files are written whole or not at all.
+
+mod saved;
+mod store;
+
+pub use store::{StoreConfig, UsageStore};

@@ -1,0 +1,303 @@
+//! Usage of this node's own clients, by day.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use spillway_raft::saved::{load, save};
+use spillway_types::{Outcome, unix_ms};
+use spillway_usage::{Day, Money, UsageLines, UsageQuery, UsageTable};
+
+use crate::saved::SavedDay;
+
+/// Name of the folder in the data folder.
+const FOLDER: &str = "usage";
+/// Days that are kept where there is no folder.
+const DAYS_IN_MEMORY: u32 = 7;
+
+/// Place and length of what is kept.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// The data folder; `None` keeps usage in memory alone.
+    pub folder: Option<PathBuf>,
+    /// Number of days whose files are kept, today included.
+    pub days_max: u32,
+}
+
+/// Usage of this node's own clients, by day.
+#[derive(Debug)]
+pub struct UsageStore {
+    config: StoreConfig,
+    days: Mutex<BTreeMap<Day, OpenDay>>,
+    /// Held while files are written, so that an older state never replaces a newer one.
+    saving: Mutex<()>,
+}
+
+/// Day whose usage is in memory.
+#[derive(Debug, Default)]
+struct OpenDay {
+    lines: UsageLines,
+    /// True if the file of the day has less.
+    is_changed: bool,
+}
+
+impl UsageStore {
+    /// Opens the folder, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// Returns an error if the folder can't be made.
+    pub fn open(config: StoreConfig) -> io::Result<Self> {
+        let folder = config.folder.map(|folder| folder.join(FOLDER));
+        if let Some(folder) = &folder {
+            std::fs::create_dir_all(folder)?;
+        }
+        let config = StoreConfig { folder, days_max: config.days_max.max(1) };
+        Ok(Self { config, days: Mutex::default(), saving: Mutex::default() })
+    }
+
+    /// Counts a request of this node's own clients that ended at `at`, with its cost.
+    pub fn record(&self, outcome: &Outcome, cost: Money, at: SystemTime) {
+        if outcome.is_guest {
+            return;
+        }
+        let mut days = self.days();
+        let day = Day::of_ms(unix_ms(at));
+        let open = days.entry(day).or_insert_with(|| OpenDay {
+            lines: self.load(day).unwrap_or_default(),
+            is_changed: false,
+        });
+        open.lines.record(outcome, cost);
+        open.is_changed = true;
+        if self.config.folder.is_none() {
+            days.retain(|kept, _| *kept > day.before(DAYS_IN_MEMORY));
+        }
+    }
+
+    /// Answers a question about the usage that this node has counted. Reads files.
+    #[must_use]
+    pub fn read(&self, query: &UsageQuery) -> UsageTable {
+        let mut table = UsageTable::default();
+        let mut add = |day: Day, lines: &UsageLines| {
+            lines.iter().for_each(|(key, used)| table.add_line(query, day, key, used));
+        };
+        // Memory first: a day leaves it only when its file has all of it.
+        let mut in_memory = Vec::new();
+        for (day, open) in self.days().iter() {
+            add(*day, &open.lines);
+            in_memory.push(*day);
+        }
+        let asked = |day: &Day| query.has_day(*day) && !in_memory.contains(day);
+        for day in self.days_on_disk().into_iter().filter(asked) {
+            add(day, &self.load(day).unwrap_or_default());
+        }
+        table
+    }
+
+    /// Writes what has changed, and removes files that are too old. Call it every few seconds, and
+    /// once when all requests have ended.
+    pub fn save(&self, now: SystemTime) {
+        let Some(folder) = &self.config.folder else { return };
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        for (day, saved) in self.changed() {
+            if let Err(error) = save(&folder.join(day.to_string()), &saved) {
+                tracing::warn!(%error, %day, folder = %folder.display(),
+                    "usage can't be written down");
+                if let Some(open) = self.days().get_mut(&day) {
+                    open.is_changed = true;
+                }
+            }
+        }
+        let today = Day::of_ms(unix_ms(now));
+        self.days().retain(|day, open| open.is_changed || *day >= today);
+        let oldest = today.before(self.config.days_max - 1);
+        for day in self.days_on_disk().into_iter().filter(|day| *day < oldest) {
+            if let Err(error) = std::fs::remove_file(folder.join(day.to_string())) {
+                tracing::warn!(%error, %day, "old usage can't be removed");
+            }
+        }
+    }
+
+    /// Takes what is to be written, and marks it as written.
+    fn changed(&self) -> Vec<(Day, SavedDay)> {
+        let mut days = self.days();
+        let changed = days.iter_mut().filter(|(_, open)| open.is_changed);
+        let taken = changed.map(|(day, open)| {
+            open.is_changed = false;
+            (*day, SavedDay::of(&open.lines))
+        });
+        taken.collect()
+    }
+
+    /// Reads the file of a day. One that can't be read is put aside, so that it is not overwritten.
+    fn load(&self, day: Day) -> Option<UsageLines> {
+        let path = self.config.folder.as_ref()?.join(day.to_string());
+        match load::<SavedDay>(&path) {
+            Ok(saved) => saved.map(SavedDay::into_lines),
+            Err(error) => {
+                let aside = path.with_extension("damaged");
+                tracing::warn!(%error, path = %path.display(), aside = %aside.display(),
+                    "usage of a day can't be read: it is put aside, and the day begins anew");
+                drop(std::fs::rename(&path, aside));
+                None
+            }
+        }
+    }
+
+    fn days_on_disk(&self) -> Vec<Day> {
+        let Some(folder) = &self.config.folder else { return Vec::new() };
+        days_in(folder).unwrap_or_else(|error| {
+            tracing::warn!(%error, folder = %folder.display(), "kept usage can't be listed");
+            Vec::new()
+        })
+    }
+
+    fn days(&self) -> MutexGuard<'_, BTreeMap<Day, OpenDay>> {
+        self.days.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the days that a folder has files of.
+fn days_in(folder: &Path) -> io::Result<Vec<Day>> {
+    let mut days = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        // Other names are files put aside, or not written to their end.
+        days.extend(entry?.file_name().to_str().and_then(|name| name.parse::<Day>().ok()));
+    }
+    days.sort_unstable();
+    Ok(days)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use spillway_types::TokenCounts;
+
+    use super::*;
+
+    fn day(text: &str) -> Day {
+        text.parse().unwrap()
+    }
+
+    /// Returns noon of a day.
+    fn noon(text: &str) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(day(text).starts_ms()) + Duration::from_secs(12 * 3_600)
+    }
+
+    fn outcome(tenant: &str) -> Outcome {
+        let tokens = TokenCounts { prompt: 10, completion: 5, cached: 0 };
+        Outcome { tenant: Some(tenant.into()), status: 200, tokens, ..Outcome::begun() }
+    }
+
+    fn store(folder: &Path, days_max: u32) -> UsageStore {
+        UsageStore::open(StoreConfig { folder: Some(folder.to_owned()), days_max }).unwrap()
+    }
+
+    fn requests(store: &UsageStore, since: &str, until: &str) -> u64 {
+        store.read(&UsageQuery::of_days(day(since), day(until))).total().requests
+    }
+
+    const COST: Money = Money::of_millionths(3);
+
+    #[test]
+    fn the_next_process_goes_on_from_what_was_saved() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = store(folder.path(), 62);
+        first.record(&outcome("a"), COST, noon("2026-11-27"));
+        first.save(noon("2026-11-27"));
+        // Not saved: this one is lost with the process.
+        first.record(&outcome("a"), COST, noon("2026-11-27"));
+        drop(first);
+        let second = store(folder.path(), 62);
+        assert_eq!(requests(&second, "2026-11-27", "2026-11-27"), 1, "before any request");
+        second.record(&outcome("a"), COST, noon("2026-11-27"));
+        second.record(&outcome("b"), COST, noon("2026-11-27"));
+        second.save(noon("2026-11-27"));
+        let third = store(folder.path(), 62);
+        let table = third.read(&UsageQuery::of_days(day("2026-11-27"), day("2026-11-27")));
+        assert_eq!(table.total().prompt, 30);
+        assert_eq!(table.total().cost, Money::of_millionths(9));
+        assert_eq!(table.rows().len(), 2);
+    }
+
+    #[test]
+    fn a_day_that_is_over_stays_on_disk_and_is_counted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), 62);
+        store.record(&outcome("a"), COST, noon("2026-11-27"));
+        store.record(&outcome("a"), COST, noon("2026-11-28"));
+        for _ in 0..2 {
+            assert_eq!(requests(&store, "2026-11-27", "2026-11-28"), 2);
+            store.save(noon("2026-11-28"));
+        }
+        assert_eq!(store.days().keys().copied().collect::<Vec<_>>(), [day("2026-11-28")]);
+        // A clock that was set back adds to the day that it says.
+        store.record(&outcome("a"), COST, noon("2026-11-27"));
+        assert_eq!(requests(&store, "2026-11-27", "2026-11-27"), 2);
+        assert_eq!(requests(&store, "2026-11-28", "2026-11-30"), 1);
+    }
+
+    #[test]
+    fn days_beyond_the_limit_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), 2);
+        for date in ["2026-11-25", "2026-11-26", "2026-11-27"] {
+            store.record(&outcome("a"), COST, noon(date));
+        }
+        store.save(noon("2026-11-27"));
+        assert_eq!(store.days_on_disk(), [day("2026-11-26"), day("2026-11-27")]);
+        assert_eq!(requests(&store, "2026-11-01", "2026-11-30"), 2);
+    }
+
+    #[test]
+    fn a_damaged_file_is_put_aside_and_the_day_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = store(folder.path(), 62);
+        first.record(&outcome("a"), COST, noon("2026-11-27"));
+        first.save(noon("2026-11-27"));
+        let path = folder.path().join("usage/2026-11-27");
+        let mut bytes = std::fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        let second = store(folder.path(), 62);
+        second.record(&outcome("a"), COST, noon("2026-11-27"));
+        second.save(noon("2026-11-27"));
+        assert_eq!(requests(&second, "2026-11-27", "2026-11-27"), 1);
+        assert_eq!(std::fs::read(path.with_extension("damaged")).unwrap(), bytes);
+    }
+
+    #[test]
+    fn what_can_not_be_written_is_written_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), 62);
+        store.record(&outcome("a"), COST, noon("2026-11-27"));
+        let in_the_way = folder.path().join("usage/2026-11-27.new");
+        std::fs::create_dir(&in_the_way).unwrap();
+        store.save(noon("2026-11-28"));
+        assert_eq!(store.days_on_disk(), []);
+        std::fs::remove_dir(&in_the_way).unwrap();
+        store.save(noon("2026-11-28"));
+        assert_eq!(store.days_on_disk(), [day("2026-11-27")]);
+        assert_eq!(requests(&store, "2026-11-27", "2026-11-27"), 1);
+    }
+
+    #[test]
+    fn without_a_folder_a_week_is_kept() {
+        let store = UsageStore::open(StoreConfig { folder: None, days_max: 62 }).unwrap();
+        for date in ["2026-11-01", "2026-11-02", "2026-11-08"] {
+            store.record(&outcome("a"), COST, noon(date));
+        }
+        store.save(noon("2026-11-08"));
+        assert_eq!(requests(&store, "2026-11-01", "2026-11-30"), 2);
+    }
+
+    #[test]
+    fn guests_are_counted_where_their_client_asked() {
+        let store = UsageStore::open(StoreConfig { folder: None, days_max: 62 }).unwrap();
+        let guest = Outcome { is_guest: true, ..outcome("a") };
+        store.record(&guest, COST, noon("2026-11-01"));
+        assert_eq!(requests(&store, "2026-11-01", "2026-11-30"), 0);
+    }
+}

@@ -1,0 +1,16 @@
+//! What clients used and what it costs: prices, sums by tenant, key and model, and days.
+//!
+//! Sums of money are exact: an amount is a whole number of millionths of a millionth of a unit of
+//! the currency, and no floating point number is ever added. Time comes in as an argument.
+
+mod day;
+mod lines;
+mod money;
+mod price;
+mod query;
+
+pub use day::Day;
+pub use lines::{LINES_MAX, LineKey, OTHER, UsageLine, UsageLines, Used};
+pub use money::{Money, MoneyError};
+pub use price::{Price, PriceList};
+pub use query::{UsageBy, UsageQuery, UsageRow, UsageTable};
