@@ -10,7 +10,7 @@ const REASONS = {
   soonest: "the first token comes soonest there", preferred: "the policy prefers it", warming_up: "it warms up and gets its part", substitute: "the one that the policy chose could not take it",
   pushed_out: "a more urgent request took its place", waited: "it waited as long as the queue allows", replica_busy: "all replicas asked to be left alone",
   degraded: "few replicas are healthy, and more urgent requests need them", request_rate: "a limit on requests is used up", token_rate: "a limit on tokens is used up",
-  concurrency: "a limit on requests at a time is used up", memory: "too much memory is in use", draining: "the node is about to stop",
+  concurrency: "a limit on requests at a time is used up", budget: "the budget of its tenant is spent", memory: "too much memory is in use", draining: "the node is about to stop",
   cut: "the replica broke off", stalled: "the replica fell silent", deadline_passed: "its deadline passed",
   cancelled_before_reply: "its client left before a reply", cancelled_in_reply: "its client left in the reply",
 };

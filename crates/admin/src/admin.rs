@@ -92,7 +92,7 @@ impl Admin {
         Self { steered: Some(by), ..self }
     }
 
-    /// Adds the service behind `/v1/node` and `/v1/world`.
+    /// Adds the service behind `/v1/node`, `/v1/world` and `/v1/usage`.
     #[must_use]
     pub fn overviewing(self, by: Arc<dyn Overview>) -> Self {
         Self { overview: Some(by), ..self }
@@ -197,6 +197,7 @@ impl Admin {
             Operation::Steering => Some(answer::steering(self.steered.as_deref())),
             Operation::Node => Some(answer::node(overview, self.control_plane.as_deref()).await),
             Operation::World => Some(answer::world(overview)),
+            Operation::Usage => Some(answer::usage(overview, call).await),
             Operation::Requests => Some(answer::requests(self.requests.as_deref(), call)),
             // A node outside any cluster can still show the limits of its config file.
             operation if self.control_plane.is_none() => {

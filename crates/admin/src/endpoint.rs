@@ -47,6 +47,7 @@ pub(crate) enum Operation {
     Steering,
     Node,
     World,
+    Usage,
     Requests,
     Trie,
     RotatePrefixKey,
@@ -60,6 +61,7 @@ const REQUESTS: &[&str] = &[
     "limit", "after", "failed", "id", "tenant", "key", "model", "route", "replica", "region",
     "reason", "status",
 ];
+const USAGE: &[&str] = &["since", "until", "tenant", "key", "model", "by"];
 const WRITE: &[&str] = &["dry_run"];
 
 /// All endpoints.
@@ -213,6 +215,8 @@ fn of_node() -> Vec<Endpoint> {
         read("/v1/world", Operation::World, &[]).about(
             "Shows every region, as far as this node knows: load, requests there, distance.",
         ),
+        read("/v1/usage", Operation::Usage, USAGE)
+            .about("Shows requests, tokens and cost by tenant, key and model, of all nodes."),
         read("/v1/requests", Operation::Requests, REQUESTS)
             .about("Shows the requests that ended last on this node, newest first."),
         explain.about("Says where a request would go from this node, and why. Sends it nowhere."),

@@ -32,6 +32,7 @@ mod resource;
 mod secrets;
 mod steering;
 mod token_file;
+mod usage;
 
 pub use admin::Admin;
 pub use config::{AdminConfig, AdminRole, ConfigToken};
@@ -41,13 +42,14 @@ pub use listener::{ListenerError, check_listener, connection_builder};
 pub use openapi::openapi;
 pub use overview::{
     LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase, Overview,
-    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally,
+    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally, Summing,
 };
 pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};
 pub use requests::{ComparedRegions, Expected, FilterField, RequestEntry, RequestFilter, Requests};
 pub use steering::{Steered, SteeredRegion};
 pub use token_file::{TokenFileError, parse_token_file};
+pub use usage::{AskedNode, BudgetState, ClusterUsage, UsageEntry, UsageSum};
 
 #[cfg(test)]
 mod admin_test;

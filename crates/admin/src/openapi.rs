@@ -23,6 +23,7 @@ use crate::live::{LiveBegin, LiveEnd, LiveSnapshot};
 use crate::patterns::of_parameter;
 use crate::query::PAGE_MAX;
 use crate::resource::Resource;
+use crate::usage::ClusterUsage;
 
 static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
 
@@ -151,6 +152,17 @@ fn query_schema(name: &str, operation: Operation) -> (Value, &'static str) {
             json!({ "type": "string", "enum": ["operators", "system"], "default": "operators" }),
             "Whose deeds: those of people, or of nodes by themselves.",
         ),
+        "since" | "until" if operation == Operation::Usage => (
+            json!({ "type": "string", "format": "date" }),
+            "First and last day, in UTC; else the month up to today.",
+        ),
+        "by" => (
+            json!({ "type": "string", "default": "tenant,key,model" }),
+            "What sums are told apart by: a list of `day`, `tenant`, `key`, `model`.",
+        ),
+        _ if operation == Operation::Usage => {
+            (json!({ "type": "string" }), "Only usage of this tenant, key (its id) or model.")
+        }
         _ if operation == Operation::Watch => {
             (json!({ "type": "integer" }), "The index of the read to go on from.")
         }
@@ -193,6 +205,7 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::Steering => generator.subschema_for::<SteeringAnswer>(),
         Operation::Node => generator.subschema_for::<NodeAnswer>(),
         Operation::World => generator.subschema_for::<WorldAnswer>(),
+        Operation::Usage => generator.subschema_for::<ClusterUsage>(),
         Operation::Requests => generator.subschema_for::<RequestsAnswer>(),
         Operation::Trie => generator.subschema_for::<TrieAnswer>(),
         Operation::OpenApi => Schema::from(Map::from_iter([("type".to_owned(), "object".into())])),

@@ -6,6 +6,9 @@ use std::pin::Pin;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use spillway_usage::UsageQuery;
+
+use crate::usage::ClusterUsage;
 
 /// Knowledge of the node about itself, other nodes and regions. Needs no cluster.
 pub trait Overview: Debug + Send + Sync {
@@ -18,12 +21,19 @@ pub trait Overview: Debug + Send + Sync {
 
     /// Returns the replicas of this node.
     fn replicas(&self) -> Listing<'_>;
+
+    /// Returns what clients used. Asks the nodes that this one is linked to, and waits for some
+    /// seconds at most.
+    fn usage(&self, query: UsageQuery) -> Summing<'_>;
 }
 
 /// An overview that is being made.
 pub type Looking<'a> = Pin<Box<dyn Future<Output = NodeOverview> + Send + 'a>>;
 /// A list of replicas that is being made.
 pub type Listing<'a> = Pin<Box<dyn Future<Output = Vec<ReplicaOverview>> + Send + 'a>>;
+
+/// Sums of usage that are being made.
+pub type Summing<'a> = Pin<Box<dyn Future<Output = ClusterUsage> + Send + 'a>>;
 
 /// The answering node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

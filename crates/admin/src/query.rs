@@ -2,6 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 use spillway_raft::Consistency;
+use spillway_usage::{Day, UsageBy};
 
 use crate::error::ApiError;
 use crate::requests::FilterField;
@@ -25,6 +26,12 @@ pub(crate) struct Query {
     pub(crate) is_failed: bool,
     /// Fields of the requests to show.
     pub(crate) fields: Vec<(FilterField, String)>,
+    /// First day of usage.
+    pub(crate) since: Option<Day>,
+    /// Last day of usage.
+    pub(crate) until: Option<Day>,
+    /// What sums of usage are told apart by.
+    pub(crate) by: Option<Vec<UsageBy>>,
 }
 
 /// Audit trail to show.
@@ -45,6 +52,9 @@ impl Default for Query {
             top: 0,
             is_failed: false,
             fields: Vec::new(),
+            since: None,
+            until: None,
+            by: None,
         }
     }
 }
@@ -96,6 +106,9 @@ impl Query {
             ("failed", "true" | "") => self.is_failed = true,
             ("failed", "false") => self.is_failed = false,
             ("failed", _) => return Err(wrong(name, "use true or false")),
+            ("since", text) => self.since = Some(day(name, text)?),
+            ("until", text) => self.until = Some(day(name, text)?),
+            ("by", list) => self.by = Some(by(name, list)?),
             (name, value) => {
                 match FilterField::ALL.into_iter().find(|field| field.name() == name) {
                     Some(field) => self.fields.push((field, value.to_owned())),
@@ -106,6 +119,22 @@ impl Query {
         }
         Ok(())
     }
+}
+
+fn day(name: &str, text: &str) -> Result<Day, ApiError> {
+    text.parse().map_err(|_| wrong(name, "write a day as 2026-11-27"))
+}
+
+/// Reads a list of what sums are told apart by, in any order.
+fn by(name: &str, list: &str) -> Result<Vec<UsageBy>, ApiError> {
+    let words = list.split(',').filter(|word| !word.is_empty());
+    let named = words.map(|word| {
+        UsageBy::named(word).ok_or_else(|| wrong(name, "use day, tenant, key and model"))
+    });
+    let mut by = named.collect::<Result<Vec<_>, _>>()?;
+    by.sort_unstable();
+    by.dedup();
+    Ok(by)
 }
 
 fn wrong(name: &str, remedy: impl Into<String>) -> ApiError {

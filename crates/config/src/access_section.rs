@@ -7,12 +7,14 @@ use serde::Deserialize;
 use spillway_cluster_state::{Hidden, Key, KeyId, KeyRole};
 use spillway_front::access::{AccessMode, TenantTerms};
 use spillway_types::{Country, ModelName, RegionName, Residency, TenantName};
+use spillway_usage::{Budget, Money};
 use toml::Spanned;
 use toml::value::{Date, Datetime, Offset, Time};
 
 use crate::error::{ConfigError, ConfigErrors};
 use crate::section::ListenerSection;
 use crate::source::Source;
+use crate::usage_section::millionths;
 
 /// Maximum number of keys in a config: as many as the cluster's agreed state can hold.
 const KEYS_MAX: usize = 32_768;
@@ -99,6 +101,15 @@ pub(crate) struct TenantSection {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) countries: Vec<Country>,
+    /// Money that its requests may cost in a day of UTC, by `[[price]]`, at all nodes together.
+    /// Further requests are refused until the next day.
+    #[serde(default)]
+    #[schemars(with = "Option<f64>", range(min = 0))]
+    pub(crate) budget_per_day: Option<Spanned<f64>>,
+    /// Money that its requests may cost in a month of UTC.
+    #[serde(default)]
+    #[schemars(with = "Option<f64>", range(min = 0))]
+    pub(crate) budget_per_month: Option<Spanned<f64>>,
 }
 
 /// The keys and tenants of a config.
@@ -108,6 +119,8 @@ pub struct AccessConfig {
     pub keys: BTreeMap<KeyId, Key>,
     /// Terms of tenants that the config names.
     pub tenants: BTreeMap<TenantName, TenantTerms>,
+    /// Budgets of tenants that have one.
+    pub budgets: BTreeMap<TenantName, Budget>,
 }
 
 /// The sections of a config about access.
@@ -135,9 +148,8 @@ impl AccessSections {
         let mut errors = ConfigErrors::default();
         let keys = errors.keep(lower_keys(source, self.keys));
         let tenants = errors.keep(lower_tenants(source, self.tenants));
-        let access =
-            AccessConfig { keys: keys.unwrap_or_default(), tenants: tenants.unwrap_or_default() };
-        errors.or(access)
+        let (tenants, budgets) = tenants.unwrap_or_default();
+        errors.or(AccessConfig { keys: keys.unwrap_or_default(), tenants, budgets })
     }
 
     /// Returns the authentication mode of a listener. `has_lost_keys` is true if settings of access
@@ -210,9 +222,9 @@ fn lower_keys(
 fn lower_tenants(
     source: &Source,
     sections: Vec<TenantSection>,
-) -> Result<BTreeMap<TenantName, TenantTerms>, ConfigErrors> {
+) -> Result<(BTreeMap<TenantName, TenantTerms>, BTreeMap<TenantName, Budget>), ConfigErrors> {
     let mut errors = ConfigErrors::default();
-    let mut tenants = BTreeMap::new();
+    let (mut tenants, mut budgets) = (BTreeMap::new(), BTreeMap::new());
     let mut places = BTreeMap::new();
     for section in sections {
         errors.keep(check_name(source, &section.name, "tenant"));
@@ -221,6 +233,9 @@ fn lower_tenants(
             let message = format!("a second tenant is called {:?}", section.name.get_ref());
             errors.add(source.collision((at, earlier), message, "give each its own name"));
         }
+        let name = TenantName::from(section.name.get_ref().as_str());
+        let budget = errors.keep(section.budget(source)).filter(|budget| !budget.is_none());
+        budgets.extend(budget.map(|budget| (name.clone(), budget)));
         let regions: Vec<RegionName> =
             section.regions.into_iter().map(Spanned::into_inner).collect();
         let terms = TenantTerms {
@@ -228,9 +243,20 @@ fn lower_tenants(
             is_isolated: section.isolate_prompts,
             residency: Residency::new(regions, section.countries),
         };
-        tenants.insert(TenantName::from(section.name.get_ref().as_str()), terms);
+        tenants.insert(name, terms);
     }
-    errors.or(tenants)
+    errors.or((tenants, budgets))
+}
+
+impl TenantSection {
+    fn budget(&self, source: &Source) -> Result<Budget, ConfigError> {
+        let amount = |money: &Option<Spanned<f64>>| {
+            let money = money.as_ref().map(|money| millionths(source, money, "budget"));
+            Ok(money.transpose()?.map(Money::of_millionths))
+        };
+        let (per_day, per_month) = (&self.budget_per_day, &self.budget_per_month);
+        Ok(Budget { per_day: amount(per_day)?, per_month: amount(per_month)? })
+    }
 }
 
 impl KeySection {

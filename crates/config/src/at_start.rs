@@ -34,6 +34,7 @@ impl AtStart {
         add("steering", to_value(&file.steering));
         add("cluster", to_value(&file.cluster));
         add("dns", to_value(&file.dns));
+        add("usage", to_value(&file.usage));
         add("admin", admin.unwrap_or_default());
         add("[[listener]]", listeners.into());
         add("[[peer]]", to_value(&file.peer));

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 /// Names of the tables in lists: the section, one, several, and the key that tells them apart.
-const LISTS: [(&str, &str, &str, &str); 10] = [
+const LISTS: [(&str, &str, &str, &str); 11] = [
     ("discovery", "discovery", "discoveries", "name"),
     ("key", "key", "keys", "id"),
     ("limit", "limit", "limits", "name"),
     ("listener", "listener", "listeners", "address"),
     ("peer", "peer", "peers", "name"),
+    ("price", "price", "prices", "model"),
     ("region", "region", "regions", "name"),
     ("replica", "replica", "replicas", "name"),
     ("route", "route", "routes", "name"),

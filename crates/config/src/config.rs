@@ -28,6 +28,7 @@ use crate::section::WorkerLayout;
 use crate::spill_section::SpillConfig;
 use crate::start_places::StartPlaces;
 use crate::traces_section::TracesConfig;
+use crate::usage_section::UsageConfig;
 
 /// Address and access rules of the admin listener.
 #[derive(Clone, Debug)]
@@ -78,6 +79,10 @@ pub struct Config {
     pub access: AccessConfig,
     /// Limits that this node enforces by itself; they can change while the node runs.
     pub limits: Vec<spillway_quota::LimitTerms>,
+    /// Place and length of what is kept of usage.
+    pub usage: UsageConfig,
+    /// Prices of tokens; they can change while the node runs.
+    pub prices: spillway_usage::PriceList,
     /// Settings that can change while the node runs.
     pub world: WorldConfig,
     /// Time for which the node serves on after it was told to stop, while it reports that it is not

@@ -29,6 +29,7 @@ use crate::spill_section::SpillSection;
 use crate::split_section::SplitSection;
 use crate::steering_section::SteeringSection;
 use crate::traces_section::TracesSection;
+use crate::usage_section::{PriceSection, UsageSection};
 
 /// All sections of a config file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -56,6 +57,12 @@ pub(crate) struct ConfigFile {
     /// Rate limits and concurrency limits on this node.
     #[serde(default)]
     pub(crate) limit: Vec<LimitSection>,
+    /// What is kept of the usage of tenants, keys and models.
+    #[serde(default)]
+    pub(crate) usage: UsageSection,
+    /// Prices of tokens.
+    #[serde(default)]
+    pub(crate) price: Vec<PriceSection>,
     /// Location databases, by which the node finds the countries of clients.
     #[serde(default)]
     pub(crate) geo: GeoSection,

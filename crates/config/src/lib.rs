@@ -48,6 +48,7 @@ mod steering_section;
 mod suggestion;
 mod traces_section;
 mod tree;
+mod usage_section;
 mod versions;
 mod warnings;
 
@@ -75,3 +76,4 @@ pub use section::WorkerLayout;
 pub use spill_section::SpillConfig;
 pub use start_places::{ClusterPlaces, Named, StartPlaces};
 pub use traces_section::{TracesConfig, TracesProtocol};
+pub use usage_section::UsageConfig;

@@ -74,7 +74,11 @@ impl KeyBook {
             };
             (name.clone(), terms)
         });
-        let agreed = AccessConfig { keys: keys.collect(), tenants: tenants.collect() };
+        let agreed = AccessConfig {
+            keys: keys.collect(),
+            tenants: tenants.collect(),
+            ..AccessConfig::default()
+        };
         let count = agreed.keys.len();
         let had_others = self.change(|sources| {
             let before = std::mem::replace(&mut sources.agreed, agreed);

@@ -90,7 +90,7 @@ impl Admin {
         match path.as_str() {
             "/metrics" => reply(StatusCode::OK, OPEN_METRICS, self.feedback.scrape().into()),
             "/replicas" => json(StatusCode::OK, &self.keeper.members().await),
-            "/usage" => json(StatusCode::OK, &self.feedback.usage()),
+            "/usage" => json(StatusCode::OK, &self.feedback.usage_since_start()),
             "/certificates" => {
                 let link = self.feedback.link();
                 json(StatusCode::OK, &self.feedback.certificates.own(link.as_deref()))

@@ -17,10 +17,11 @@ use spillway_proxy::Worker;
 use spillway_quota_division as quota;
 use spillway_request::gateway::Gateway;
 use spillway_telemetry::{
-    LastResort, Live, LiveCluster, LiveGeo, LiveHot, LiveKnowledge, LiveReplica, Metrics, UsageLine,
+    LastResort, Live, LiveCluster, LiveGeo, LiveHot, LiveKnowledge, LiveReplica, Metrics,
 };
 use spillway_traces::Traces;
 use spillway_types::ReplicaSlot;
+use spillway_usage::UsageLine;
 use tokio_util::sync::CancellationToken;
 
 use crate::agreed::WatchedControlPlane;
@@ -28,6 +29,7 @@ use crate::certificates::Certificates;
 use crate::cluster::{NodeFacts, Watched};
 use crate::fold::NoteCounts;
 use crate::requests::RequestLog;
+use crate::usage::Usage;
 
 /// Period of emptying the queues: rarely enough to cost nothing, often enough that a queue of
 /// 16,384 outcomes takes 160,000 requests per second on one worker to overflow.
@@ -52,6 +54,8 @@ pub(crate) struct Feedback {
     pub(crate) requests: RequestLog,
     /// Spans of requests, for a collector.
     pub(crate) traces: Traces,
+    /// What clients used, by day.
+    pub(crate) usage: Usage,
     /// Number of facts about replicas that did not fit into the keeper's queue.
     facts_dropped: AtomicU64,
     /// Counts of agreed items by kind and use.
@@ -68,7 +72,7 @@ impl Feedback {
     pub(crate) fn new(
         gateway: &Arc<Gateway>,
         workers: &[Arc<Worker>],
-        (metrics, requests, traces): (Metrics, RequestLog, Traces),
+        (metrics, requests, traces, usage): (Metrics, RequestLog, Traces, Usage),
         knowledge: &Arc<KnowledgeHandle>,
     ) -> Self {
         let (gateway, workers) = (Arc::clone(gateway), workers.to_vec());
@@ -82,6 +86,7 @@ impl Feedback {
             metrics,
             requests,
             traces,
+            usage,
             facts_dropped,
             agreed,
             cluster,
@@ -152,8 +157,8 @@ impl Feedback {
         self.metrics.scrape(&self.live())
     }
 
-    /// Returns the usage of tenants and keys, with every outcome up to now.
-    pub(crate) fn usage(&self) -> NodeUsage {
+    /// Returns the usage of tenants and keys since the start, with every outcome up to now.
+    pub(crate) fn usage_since_start(&self) -> NodeUsage {
         self.collect();
         NodeUsage {
             since_ms: self.gateway.started_s().saturating_mul(1_000),
@@ -161,7 +166,8 @@ impl Feedback {
         }
     }
 
-    fn collect(&self) {
+    /// Takes in every outcome up to now.
+    pub(crate) fn collect(&self) {
         let now = (Instant::now(), SystemTime::now());
         for worker in &self.workers {
             worker.drain_outcomes(|mut outcome| {
@@ -170,10 +176,12 @@ impl Feedback {
                 {
                     trace.is_sampled = true;
                 }
-                self.metrics.record(&outcome);
+                let cost = self.usage.record(&outcome, now.1);
+                self.metrics.record(&outcome, cost);
                 self.requests.add(outcome, now);
             });
         }
+        self.usage.judge(now.1);
     }
 
     fn live(&self) -> Live {
@@ -235,6 +243,7 @@ impl Feedback {
             geo: self.live_geo(),
             hot: self.control_plane.get().map(|_| self.live_hot()),
             limits: quota::live(self.gateway.quotas()),
+            budgets: self.usage.live_budgets(SystemTime::now()),
             certificates: self.certificates.live(self.link().as_deref()),
         }
     }

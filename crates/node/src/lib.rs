@@ -21,6 +21,7 @@ mod reload;
 mod requests;
 mod resolve;
 mod steering;
+mod usage;
 mod workers;
 mod world;
 

@@ -50,6 +50,7 @@ use crate::reload::{Reloader, RunningAdmin};
 use crate::requests::RequestLog;
 use crate::resolve::refresh_loop;
 use crate::steering::{SteeringSource, steer};
+use crate::usage::{self, Usage, UsageParts};
 use crate::workers::{self, Bound, Threads, unit_count};
 
 /// Time limit for reading the agreed state from the own disk.
@@ -86,6 +87,9 @@ pub enum StartError {
     /// The agreed state can't be kept on disk.
     #[error("can't keep what the cluster agrees on: {0}")]
     ControlPlane(#[from] spillway_raft::RaftStartError),
+    /// The folder for usage can't be made.
+    #[error("can't keep what clients use: {0}")]
+    Usage(std::io::Error),
     /// The operating system has no source of randomness.
     #[error("no randomness: {0}")]
     Randomness(#[from] getrandom::Error),
@@ -155,13 +159,25 @@ impl Node {
         let hasher = hasher(config.cluster.as_ref(), config.knowledge.prefix)?;
         let gateway = new_gateway(config.gateway, hasher)?;
         gateway.quotas().set_own(&config.limits);
+        let budgets = config.access.budgets.clone();
         let keys = Arc::new(KeyBook::new(&gateway, config.access));
         // The last one serves requests that other nodes forward.
         let pools = units + usize::from(config.cluster.is_some());
         let workers = make_workers(&gateway, pools);
         let (mut learning, knowledge) = KnowledgeTask::new(config.knowledge, &gateway, &workers);
-        let feedback =
-            Feedback::new(&gateway, &workers, (Metrics::new(facts), requests, traces), &knowledge);
+        let data = config.cluster.as_ref().and_then(|cluster| cluster.data.clone());
+        let parts = UsageParts {
+            node: config.node.as_str().into(),
+            process: getrandom::u64()?,
+            gateway: Arc::clone(&gateway),
+            config: config.usage,
+            data,
+            prices: config.prices,
+            budgets,
+        };
+        let usage = Usage::open(parts, SystemTime::now()).map_err(StartError::Usage)?;
+        let counting = (Metrics::new(facts), requests, traces, usage);
+        let feedback = Feedback::new(&gateway, &workers, counting, &knowledge);
         feedback.set_traces(config.traces.as_deref());
         let feedback = Arc::new(feedback);
         feedback.certificates.show(shown);
@@ -302,6 +318,8 @@ impl Node {
         let stop = || self.stop_tasks.clone();
         self.tasks.spawn(steer(Arc::clone(&self.gateway), steering, stop()));
         self.tasks.spawn(Arc::clone(&self.feedback).run(stop()));
+        self.tasks.spawn(usage::keep(Arc::clone(&self.feedback), stop()));
+        self.tasks.spawn(usage::share(Arc::clone(&self.feedback), stop()));
         self.tasks.spawn(refresh_loop(Arc::clone(&self.gateway), stop()));
         // The guests' worker has no thread of its own that would close its idle connections.
         if let (Some(_), Some(worker)) = (&self.cluster, self.feedback.workers.last()) {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::{StreamExt, stream};
 use spillway_admin::{
     LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase, Overview,
-    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally,
+    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally, Summing,
 };
 use spillway_config::RegionConfig;
 use spillway_front::client::Listener;
@@ -19,10 +19,12 @@ use spillway_link::{Link, PeerStatus};
 use spillway_types::{Reading, RegionName, ReplicaSlot, unix_ms};
 use spillway_upstream::regions::{OtherRegion, Regions};
 use spillway_upstream::replica::Replica;
+use spillway_usage::UsageQuery;
 
 use crate::cluster::ask_node;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
+use crate::usage;
 
 /// Nodes that are asked for their facts at the same time.
 const ASKED_MAX: usize = 16;
@@ -121,6 +123,10 @@ impl Overview for OverviewSource {
             let row = |member| replica_row(member, of_view.get(member.name.as_str()).copied());
             members.iter().map(row).collect()
         })
+    }
+
+    fn usage(&self, query: UsageQuery) -> Summing<'_> {
+        Box::pin(async move { usage::of_cluster(&self.feedback, &self.node, &query).await })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use spillway_config::{
     AdminListener, AtStart, Config, ConfigErrors, ListenerConfig, Severity, changes,
@@ -176,8 +176,11 @@ impl Reloader {
         let shown = shown_identities(&config.listeners, admin_tls);
         // First: the names of new replicas are looked up later, and a revoked key may not wait for
         // that.
+        let budgets = config.access.budgets.clone();
         self.keys.take_config(config.access);
+        self.feedback.usage.set_budgets(budgets, SystemTime::now());
         self.feedback.gateway.quotas().set_own(&config.limits);
+        self.feedback.usage.set_prices(config.prices);
         let admin = match (&self.admin, config.admin) {
             (Some(running), Some(admin)) => running.replace(admin),
             _ => Ok(()),

@@ -33,6 +33,8 @@ pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 pub const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 /// Largest Retry-After for a client that has used up its rate limit and is in debt.
 const LIMIT_DELAY_MAX: Duration = Duration::from_secs(24 * 3_600);
+/// Longest Retry-After of a budget: a month.
+const BUDGET_DELAY_MAX: Duration = Duration::from_secs(31 * 24 * 3_600);
 
 /// Error with everything that the client should know about it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -97,6 +99,7 @@ impl ErrorKind {
         match self {
             Self::Overloaded => "overloaded_error",
             Self::RateLimited => "rate_limit_error",
+            Self::BudgetSpent => "insufficient_quota",
             _ if self.status().is_client_error() => "invalid_request_error",
             _ => "server_error",
         }
@@ -132,7 +135,8 @@ impl GatewayError {
     /// Returns the Retry-After for the client; `None` if the error has none.
     ///
     /// An error for load, for a rate limit or for lack of replicas has [`RETRY_DELAY`] by default,
-    /// which is also the minimum. The maximum is [`RETRY_DELAY_MAX`], and a day for rate limits.
+    /// which is also the minimum. The maximum is [`RETRY_DELAY_MAX`], a day for rate limits, and a
+    /// month for budgets.
     #[must_use]
     pub fn retry_delay(&self) -> Option<Duration> {
         let status = self.kind.status();
@@ -142,6 +146,7 @@ impl GatewayError {
         // predicted.
         let longest = match self.kind {
             ErrorKind::RateLimited => LIMIT_DELAY_MAX,
+            ErrorKind::BudgetSpent => BUDGET_DELAY_MAX,
             _ => RETRY_DELAY_MAX,
         };
         // A known delay wins; otherwise only errors of load, limits and missing replicas have one.

@@ -30,6 +30,7 @@ use spillway_upstream::settings::{Limits, Retry};
 use spillway_upstream::stored_responses::StoredResponses;
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::WaitQueues;
+use spillway_usage::BudgetGate;
 
 /// Share of traces that is all of them.
 const TRACES_ALL: u64 = 1_000_000;
@@ -81,6 +82,7 @@ pub struct Gateway {
     /// State of client connections.
     door: Arc<FrontDoor>,
     quotas: Quotas,
+    budgets: BudgetGate,
     /// Connections to replicas that drive themselves: they live as long as their pools, and
     /// draining does not wait for them.
     pub background: TaskTracker,
@@ -127,6 +129,7 @@ impl Gateway {
             counters: Counters::default(),
             door: Arc::new(FrontDoor::new(config.limits.clone())),
             quotas: Quotas::new(Instant::now()),
+            budgets: BudgetGate::default(),
             background: TaskTracker::new(),
             waiting: Arc::new(WaitQueues::new(config.waiting)),
             view: ArcSwap::from_pointee(view),
@@ -306,6 +309,12 @@ impl Gateway {
     #[must_use]
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
+    }
+
+    /// Returns the tenants whose budgets are spent. There are none until they are set there.
+    #[must_use]
+    pub fn budgets(&self) -> &BudgetGate {
+        &self.budgets
     }
 
     /// Returns the memory budget. The task that measures memory calls [`Memory::note`].

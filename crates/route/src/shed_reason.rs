@@ -30,6 +30,8 @@ pub enum ShedReason {
     TokenRate,
     /// A limit on requests at the same time.
     Concurrency,
+    /// A budget of money for a day or a month.
+    Budget,
     /// Too many connections are open.
     Connections,
     /// Too much memory is in use.
@@ -40,7 +42,7 @@ pub enum ShedReason {
 
 impl ShedReason {
     /// All reasons, e.g. for the labels of a metric.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::QueueFull,
         Self::PushedOut,
         Self::Waited,
@@ -53,6 +55,7 @@ impl ShedReason {
         Self::RequestRate,
         Self::TokenRate,
         Self::Concurrency,
+        Self::Budget,
         Self::Connections,
         Self::Memory,
         Self::Draining,
@@ -74,6 +77,7 @@ impl ShedReason {
             Self::RequestRate => "request_rate",
             Self::TokenRate => "token_rate",
             Self::Concurrency => "concurrency",
+            Self::Budget => "budget",
             Self::Connections => "connections",
             Self::Memory => "memory",
             Self::Draining => "draining",
@@ -100,7 +104,7 @@ impl ShedReason {
     /// reasons the client is not at fault, and the answer is 503.
     #[must_use]
     pub fn is_limit(self) -> bool {
-        matches!(self, Self::RequestRate | Self::TokenRate | Self::Concurrency)
+        matches!(self, Self::RequestRate | Self::TokenRate | Self::Concurrency | Self::Budget)
     }
 }
 
@@ -124,7 +128,12 @@ mod tests {
         let limits: Vec<_> = ShedReason::ALL.into_iter().filter(|one| one.is_limit()).collect();
         assert_eq!(
             limits,
-            [ShedReason::RequestRate, ShedReason::TokenRate, ShedReason::Concurrency]
+            [
+                ShedReason::RequestRate,
+                ShedReason::TokenRate,
+                ShedReason::Concurrency,
+                ShedReason::Budget
+            ]
         );
     }
 }

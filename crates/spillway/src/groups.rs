@@ -3,7 +3,13 @@
 /// Groups of commands in the order of the help. A test finds commands without a group.
 pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Run", &["run", "demo", "emulate"]),
-    ("Look", &["status", "health", "replicas", "regions", "explain", "tail", "top", "trie", "geo"]),
+    (
+        "Look",
+        &[
+            "status", "health", "replicas", "regions", "explain", "tail", "top", "usage", "trie",
+            "geo",
+        ],
+    ),
     (
         "Operate",
         &[

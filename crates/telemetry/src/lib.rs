@@ -35,4 +35,4 @@ pub use line_writer::LineWriter;
 pub use metrics::{LastResort, Live, Metrics};
 pub use region_metrics::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
 pub use replica_metrics::LiveReplica;
-pub use usage::UsageLine;
+pub use usage::LiveBudget;

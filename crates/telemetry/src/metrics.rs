@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use spillway_types::{Admission, AwayReason, End, Outcome, SignFault, Steering};
+use spillway_usage::{Money, UsageLine, UsageLines};
 
 use crate::catalog;
 use crate::certificate_metrics::{CertificateMetrics, LiveCertificates};
@@ -22,7 +23,7 @@ use crate::region_metrics::{LiveCluster, RegionMetrics};
 use crate::register::{Labels, metric, raise, raise_each, signed};
 use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
 use crate::shed_metrics::ShedMetrics;
-use crate::usage::{TenantUsage, UsageLine, UsageMetrics};
+use crate::usage::{LiveBudget, UsageMetrics};
 
 /// All metrics of one node.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub struct Metrics {
     families: PlaceFamilies,
     choices: ChoiceMetrics,
     sheds: ShedMetrics,
-    usage: Mutex<TenantUsage>,
+    usage: Mutex<UsageLines>,
     tenants: UsageMetrics,
     retries: Family<Labels, Counter>,
     cancels: Family<Labels, Counter>,
@@ -128,6 +129,8 @@ pub struct Live {
     pub geo: LiveGeo,
     /// State of limits on this node.
     pub limits: Vec<LiveLimit>,
+    /// Budgets of tenants.
+    pub budgets: Vec<LiveBudget>,
     /// Expiry of certificates.
     pub certificates: LiveCertificates,
 }
@@ -193,15 +196,15 @@ impl Metrics {
         }
     }
 
-    /// Counts one finished request. Meant for one caller at a time: a second one would wait for a
-    /// lock.
-    pub fn record(&self, outcome: &Outcome) {
+    /// Counts one finished request with its cost. Meant for one caller at a time: a second one would
+    /// wait for a lock.
+    pub fn record(&self, outcome: &Outcome, cost: Money) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.of(outcome, &self.families).record(outcome, &self.families);
         self.choices.record(outcome);
         self.sheds.record(outcome);
         self.replicas.request(outcome);
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner).record(outcome);
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner).record(outcome, cost);
         if outcome.is_guest {
             let class = format!("{}xx", outcome.status / 100);
             self.guest_requests.get_or_create(&vec![("status", class)]).inc();
@@ -282,6 +285,7 @@ impl Metrics {
         self.limits.show(&live.limits);
         self.certificates.show(&live.certificates);
         self.tenants.show(&self.usage.lock().unwrap_or_else(PoisonError::into_inner));
+        self.tenants.show_budgets(&live.budgets);
         self.places.lock().unwrap_or_else(PoisonError::into_inner).show(&self.families);
         // Cleared first, so that models with no waiting request vanish.
         self.waiting.clear();
@@ -377,7 +381,7 @@ mod tests {
     #[test]
     fn an_outcome_shows_in_every_metric_it_feeds() {
         let metrics = Metrics::new(Vec::new());
-        metrics.record(&outcome());
+        metrics.record(&outcome(), Money::ZERO);
         let text = metrics.scrape(&Live::default());
         for line in [
             r#"spillway_requests_total{route="llm",model="tiny",status="200",end="complete"} 1"#,
@@ -396,10 +400,10 @@ mod tests {
     #[test]
     fn requests_are_counted_by_replica_with_the_reason_and_forgotten_with_it() {
         let metrics = Metrics::new(Vec::new());
-        metrics.record(&outcome());
-        metrics.record(&Outcome { is_guest: true, ..outcome() });
-        metrics.record(&Outcome { reason: Some("session"), status: 502, ..outcome() });
-        metrics.record(&Outcome { replica: None, reason: None, ..outcome() });
+        metrics.record(&outcome(), Money::ZERO);
+        metrics.record(&Outcome { is_guest: true, ..outcome() }, Money::ZERO);
+        metrics.record(&Outcome { reason: Some("session"), status: 502, ..outcome() }, Money::ZERO);
+        metrics.record(&Outcome { replica: None, reason: None, ..outcome() }, Money::ZERO);
         let replica = |name: &str| LiveReplica {
             name: name.into(),
             in_flight: 0,
@@ -427,15 +431,18 @@ mod tests {
     fn tokens_are_counted_by_tenant_and_key_for_own_clients_only() {
         let metrics = Metrics::new(Vec::new());
         let other = |key: Option<&str>| Outcome { key: key.map(Into::into), ..outcome() };
+        let cost = Money::of_millionths(250_000);
         for outcome in [outcome(), outcome(), other(Some("k2")), other(None)] {
-            metrics.record(&outcome);
+            metrics.record(&outcome, cost);
         }
-        metrics.record(&Outcome { is_guest: true, ..outcome() });
-        metrics.record(&Outcome { tenant: None, key: None, status: 429, ..outcome() });
+        metrics.record(&Outcome { is_guest: true, ..outcome() }, Money::ZERO);
+        metrics.record(&Outcome { tenant: None, key: None, status: 429, ..outcome() }, Money::ZERO);
         let lines: Vec<_> = metrics
             .usage()
             .into_iter()
-            .map(|line| (line.tenant, line.key, line.requests, line.errors, line.prompt_tokens))
+            .map(|line| {
+                (line.tenant, line.key, line.used.requests, line.used.errors, line.used.prompt)
+            })
             .collect();
         let acme = || Some("acme".to_owned());
         let key = |name: &str| Some(name.to_owned());
@@ -449,8 +456,13 @@ mod tests {
             ]
         );
         let text = metrics.scrape(&Live::default());
-        let line = r#"spillway_tenant_tokens_total{tenant="acme",kind="prompt"} 28"#;
-        assert!(text.contains(line), "{text}");
+        for line in [
+            r#"spillway_tenant_tokens_total{tenant="acme",kind="prompt"} 28"#,
+            r#"spillway_tenant_requests_total{tenant="acme",result="ok"} 4"#,
+            r#"spillway_tenant_cost_total{tenant="acme"} 1.0"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
     }
 
     #[test]
@@ -458,10 +470,10 @@ mod tests {
         let metrics = Metrics::new(Vec::new());
         for number in 0..20_000 {
             let tenant = Some(TenantName::from(&*format!("t{number}")));
-            metrics.record(&Outcome { tenant, gaps: None, ..outcome() });
+            metrics.record(&Outcome { tenant, gaps: None, ..outcome() }, Money::ZERO);
         }
         let lines = metrics.usage();
-        assert_eq!(lines.iter().map(|line| line.requests).sum::<u64>(), 20_000);
+        assert_eq!(lines.iter().map(|line| line.used.requests).sum::<u64>(), 20_000);
         assert!(lines.len() <= 16_385, "{}", lines.len());
         let text = metrics.scrape(&Live::default());
         assert!(text.matches("spillway_tenant_tokens_total{").count() <= 3 * 257);
@@ -472,11 +484,11 @@ mod tests {
     fn who_was_turned_away_shows_with_reason_and_class() {
         let metrics = Metrics::new(Vec::new());
         let shed = Some(Shed { reason: "queue_full", priority: 2 });
-        metrics.record(&Outcome { shed, status: 503, ..outcome() });
-        metrics.record(&Outcome { hedge: Some(Hedge::Won), ..outcome() });
+        metrics.record(&Outcome { shed, status: 503, ..outcome() }, Money::ZERO);
+        metrics.record(&Outcome { hedge: Some(Hedge::Won), ..outcome() }, Money::ZERO);
         // The last class has the highest number that is shown.
         let shed = Some(Shed { reason: "memory", priority: 200 });
-        metrics.record(&Outcome { shed, route: None, model: None, ..outcome() });
+        metrics.record(&Outcome { shed, route: None, model: None, ..outcome() }, Money::ZERO);
         let text = metrics.scrape(&Live::default());
         for line in [
             r#"spillway_sheds_total{route="llm",model="tiny",reason="queue_full",priority="2"} 1"#,
@@ -497,15 +509,15 @@ mod tests {
         let seen = Some(Duration::from_millis(100));
         for first_token_ms in [90.0, 110.0, 110.0, 150.0] {
             let predicted = predicted(first_token_ms, 4);
-            metrics.record(&Outcome { predicted, reply_time: seen, ..outcome() });
+            metrics.record(&Outcome { predicted, reply_time: seen, ..outcome() }, Money::ZERO);
         }
         // A reply in one piece and a stream that was cut off do not show when the first token came.
         let off = predicted(5_000.0, 0);
         let tokens = TokenCounts::default();
         let unary = Outcome { predicted: off, reply_time: seen, gaps: None, tokens, ..outcome() };
-        metrics.record(&unary);
+        metrics.record(&unary, Money::ZERO);
         let cut = Outcome { predicted: off, reply_time: seen, end: End::Cut, ..outcome() };
-        metrics.record(&cut);
+        metrics.record(&cut, Money::ZERO);
         let text = metrics.scrape(&Live::default());
         let value = |line: &str| -> f64 {
             let found = text.lines().find(|known| known.starts_with(line)).expect(line);

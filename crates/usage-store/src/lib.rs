@@ -4,6 +4,7 @@
 //! is older is read when somebody asks. Files are written whole or not at all.
 
 mod saved;
+mod spending;
 mod store;
 
 pub use store::{StoreConfig, UsageStore};

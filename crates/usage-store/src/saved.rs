@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
-use spillway_usage::{Money, UsageLines, Used};
+use spillway_usage::{UsageLines, Used};
+
+use crate::spending::{halves, whole};
 
 /// Usage of a day. What the fields of a line mean stands in [`UsageLines`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,7 +35,6 @@ impl SavedDay {
     pub(crate) fn of(lines: &UsageLines) -> Self {
         let line = |line: spillway_usage::UsageLine| {
             let Used { requests, errors, prompt, cached, completion, cost } = line.used;
-            let parts = cost.parts();
             SavedLine {
                 tenant: line.tenant,
                 key: line.key,
@@ -43,7 +44,7 @@ impl SavedDay {
                 prompt,
                 cached,
                 completion,
-                cost: ((parts >> 64) as u64, parts as u64),
+                cost: halves(cost),
             }
         };
         Self(lines.lines().into_iter().map(line).collect())
@@ -53,8 +54,7 @@ impl SavedDay {
         let mut lines = UsageLines::default();
         for line in self.0 {
             let SavedLine { requests, errors, prompt, cached, completion, .. } = line;
-            let (high, low) = line.cost;
-            let cost = Money::of_parts((u128::from(high) << 64) | u128::from(low));
+            let cost = whole(line.cost);
             let used = Used { requests, errors, prompt, cached, completion, cost };
             let key =
                 (line.tenant.map(Into::into), line.key.map(Into::into), line.model.map(Into::into));
@@ -67,6 +67,7 @@ impl SavedDay {
 #[cfg(test)]
 mod tests {
     use spillway_codec::golden;
+    use spillway_usage::Money;
 
     use super::*;
 

@@ -8,12 +8,15 @@ use std::time::SystemTime;
 
 use spillway_raft::saved::{load, save};
 use spillway_types::{Outcome, unix_ms};
-use spillway_usage::{Day, Money, UsageLines, UsageQuery, UsageTable};
+use spillway_usage::{Day, Money, NodeSpending, UsageLines, UsageQuery, UsageTable};
 
 use crate::saved::SavedDay;
+use crate::spending::SavedSpending;
 
 /// Name of the folder in the data folder.
 const FOLDER: &str = "usage";
+/// Name of the file with what nodes told of their spending.
+const SPENDING: &str = "spending";
 /// Days that are kept where there is no folder.
 const DAYS_IN_MEMORY: u32 = 7;
 
@@ -116,6 +119,27 @@ impl UsageStore {
             if let Err(error) = std::fs::remove_file(folder.join(day.to_string())) {
                 tracing::warn!(%error, %day, "old usage can't be removed");
             }
+        }
+    }
+
+    /// Returns what was known of the spending of all nodes when it was last saved.
+    #[must_use]
+    pub fn spending(&self) -> Vec<NodeSpending> {
+        let Some(folder) = &self.config.folder else { return Vec::new() };
+        let path = folder.join(SPENDING);
+        let saved = load::<SavedSpending>(&path).unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %path.display(), "what other nodes spent is not known");
+            None
+        });
+        saved.unwrap_or_default().into_told()
+    }
+
+    /// Writes what is known of the spending of all nodes.
+    pub fn save_spending(&self, told: &[NodeSpending]) {
+        let Some(folder) = &self.config.folder else { return };
+        let path = folder.join(SPENDING);
+        if let Err(error) = save(&path, &SavedSpending::of(told)) {
+            tracing::warn!(%error, path = %path.display(), "spending can't be written down");
         }
     }
 
@@ -281,6 +305,22 @@ mod tests {
         store.save(noon("2026-11-28"));
         assert_eq!(store.days_on_disk(), [day("2026-11-27")]);
         assert_eq!(requests(&store, "2026-11-27", "2026-11-27"), 1);
+    }
+
+    #[test]
+    fn what_other_nodes_spent_is_known_again_unless_the_file_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), 62);
+        assert_eq!(store.spending(), []);
+        let told = [NodeSpending {
+            tenant: "a".into(),
+            node: "n".into(),
+            spending: spillway_usage::Spending::default(),
+        }];
+        store.save_spending(&told);
+        assert_eq!(store.spending(), told);
+        std::fs::write(folder.path().join("usage/spending"), "x").unwrap();
+        assert_eq!(store.spending(), []);
     }
 
     #[test]

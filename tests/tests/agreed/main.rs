@@ -13,6 +13,7 @@ mod partition;
 mod residency;
 mod routes;
 mod thief;
+mod usage;
 mod voters;
 mod weights;
 mod world;

@@ -310,6 +310,14 @@ database = "city.mmdb"
 asn_database = "asn.mmdb"
 database_bytes_max = 1
 unknown_clients = "no_rule"
+[usage]
+folder = "kept"
+days_max = 1
+[[price]]
+model = "tiny"
+prompt_per_million = 0.15
+cached_per_million = 0.075
+completion_per_million = 0.6
 [[residency]]
 clients = ["DE"]
 regions = ["r"]
@@ -462,6 +470,8 @@ suspended = true
 isolate_prompts = true
 regions = ["r"]
 countries = ["DE"]
+budget_per_day = 10
+budget_per_month = 99.5
 [[replica]]
 name = "a"
 url = "https://h:1"

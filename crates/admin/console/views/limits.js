@@ -8,21 +8,27 @@ import { Table } from "../table.js";
 const KINDS = [["requests_per_s", "requests/s"], ["requests_per_min", "requests/min"], ["tokens_per_min", "tokens/min"], ["concurrency", "requests at a time"]];
 
 export function limitsView(page) {
-  const tables = { limits: limitTable(), usage: usageTable(), tenants: tenantTable(), keys: keyTable() };
+  const tables = { limits: limitTable(), usage: usageTable(), budgets: budgetTable(), tenants: tenantTable(), keys: keyTable() };
   const since = h("p", { class: "hint" });
   const look = page.every(5, async (signal) => {
     const hasLog = Boolean(page.live.snapshot.node.log);
     const nothing = { items: [], file: [] };
-    const [limits, tenants, keys, usage] = await Promise.all([
-      list("limits", signal), hasLog ? list("tenants", signal) : nothing, hasLog ? list("keys", signal) : nothing, get("usage", signal)]);
+    const [limits, tenants, keys] = await Promise.all([
+      list("limits", signal), hasLog ? list("tenants", signal) : nothing, hasLog ? list("keys", signal) : nothing]);
     tables.limits.update([...limits.items.flatMap((it) => ofCluster(it)), ...limits.file.flatMap((it) => ofFile(it))]);
     tables.tenants.update(tenants.items);
     tables.keys.update(keys.items);
-    tables.usage.update(usage.usage);
-    since.textContent = `Since ${time(usage.since_ms)}, of clients of this node.`;
+  });
+  // All nodes are asked, and read files for it.
+  const lookAtUsage = page.every(30, async (signal) => {
+    const { since: first, until, usage, budgets, nodes } = await get("v1/usage", signal);
+    tables.usage.update(usage);
+    tables.budgets.update(budgets);
+    const missing = nodes.filter((it) => it.fault).map((it) => `${it.name} (${it.region}): ${it.fault}`);
+    since.textContent = `${first} to ${until}, days of UTC, of clients of all nodes${missing.length ? `, without ${joined(missing)}` : ""}.`;
   });
   for (const table of Object.values(tables)) table.update([]);
-  const element = h("div", {}, look.problem, section("Limits", tables.limits.element), section("Used", tables.usage.element, since),
+  const element = h("div", {}, look.problem, lookAtUsage.problem, section("Limits", tables.limits.element), section("Used", tables.usage.element, since), section("Budgets", tables.budgets.element),
     section("Tenants", tables.tenants.element), section("Keys", tables.keys.element));
   return { title: "Limits and keys", element };
 }
@@ -72,6 +78,21 @@ function usageTable() {
       { name: "Prompt tokens", number: true, of: (it) => count(it.prompt_tokens), sort: (it) => it.prompt_tokens },
       { name: "Of these cached", number: true, of: (it) => count(it.cached_tokens), sort: (it) => it.cached_tokens },
       { name: "Generated tokens", number: true, of: (it) => count(it.completion_tokens), sort: (it) => it.completion_tokens },
+      { name: "Cost", number: true, of: (it) => it.cost, sort: (it) => Number(it.cost) },
+    ],
+  });
+}
+
+function budgetTable() {
+  return new Table({
+    caption: "Budgets", key: (it) => it.tenant, empty: "No tenant has a budget. budget_per_day and budget_per_month in [[tenant]] of the config set one.",
+    columns: [
+      { name: "Tenant", of: (it) => it.tenant, sort: (it) => it.tenant },
+      { name: "A day", number: true, of: (it) => it.budget_per_day ?? "–" },
+      { name: "Spent today", number: true, of: (it) => it.spent_today, sort: (it) => Number(it.spent_today) },
+      { name: "A month", number: true, of: (it) => it.budget_per_month ?? "–" },
+      { name: "Spent this month", number: true, of: (it) => it.spent_this_month, sort: (it) => Number(it.spent_this_month) },
+      { name: "State", of: (it) => (it.refused_until ? `refused until ${it.refused_until}` : "let in"), cell: (it) => badge(it.refused_until ? `refused until ${it.refused_until}` : "let in", it.refused_until ? "warn" : "ok") },
     ],
   });
 }

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
+use spillway_usage::UsageQuery;
 
 use super::client::{Client, Stream};
 use super::schema::faults;
 use super::trie_test::Teller;
 use super::world::{World, listen};
 use crate::{
-    Admin, AdminConfig, Listing, Looking, NodeOverview, NodePhase, Overview, RegionOverview,
-    openapi, parse_token_file,
+    Admin, AdminConfig, ClusterUsage, Listing, Looking, NodeOverview, NodePhase, Overview,
+    RegionOverview, Summing, openapi, parse_token_file,
 };
 
 const READER: &str = "reader-token-0123456789abcdef";
@@ -39,6 +40,10 @@ impl Overview for Counted {
 
     fn replicas(&self) -> Listing<'_> {
         Box::pin(std::future::ready(Vec::new()))
+    }
+
+    fn usage(&self, _: UsageQuery) -> Summing<'_> {
+        Box::pin(std::future::ready(ClusterUsage::default()))
     }
 }
 

@@ -7,13 +7,15 @@ use serde_json::{Value, json};
 use spillway_cluster_state::{Actor, Command, HotBlock, HotDelta, Outcome};
 use spillway_control_plane::ControlPlane;
 use spillway_types::{AwayReason, Steering};
+use spillway_usage::{Money, UsageQuery, UsageTable, Used};
 
 use super::client::Client;
 use super::world::{World, listen};
 use crate::{
-    Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, ListenerOverview,
-    Listing, Looking, NodeOverview, Overview, RegionOverview, ReplicaOverview, ReplicaTally,
-    RequestEntry, RequestFilter, Requests, Steered, SteeredRegion, parse_token_file,
+    Admin, AdminConfig, AskedNode, ClusterUsage, Explain, ExplainError, ExplainRequest, Explaining,
+    ListenerOverview, Listing, Looking, NodeOverview, Overview, RegionOverview, ReplicaOverview,
+    ReplicaTally, RequestEntry, RequestFilter, Requests, Steered, SteeredRegion, Summing,
+    parse_token_file,
 };
 
 /// Test double that repeats the question. Real answers are made by a node's data path.
@@ -63,6 +65,27 @@ impl Overview for Teller {
     fn replicas(&self) -> Listing<'_> {
         let replica = ReplicaOverview { name: "gpu-a".to_owned(), ..ReplicaOverview::default() };
         Box::pin(std::future::ready(vec![replica]))
+    }
+
+    fn usage(&self, query: UsageQuery) -> Summing<'_> {
+        let (tenant, key, model) = (Some("acme".into()), Some("k1".into()), Some("big".into()));
+        let used = Used {
+            requests: 2,
+            errors: 1,
+            prompt: 1_000,
+            cached: 64,
+            completion: 500,
+            cost: Money::of_millionths(450),
+        };
+        let mut table = UsageTable::default();
+        table.add_line(&query, query.since, &(tenant, key, model), &used);
+        let node = |name: &str, region: &str, fault: Option<&str>| AskedNode {
+            name: name.to_owned(),
+            region: region.to_owned(),
+            fault: fault.map(str::to_owned),
+        };
+        let nodes = vec![node("a", "eu", None), node("b", "us", Some("there is no connection"))];
+        Box::pin(std::future::ready(ClusterUsage::new(&query, nodes, table)))
     }
 }
 

@@ -17,6 +17,7 @@ mod requests;
 mod status;
 mod steering;
 mod trie;
+mod usage;
 mod verdict;
 mod watch;
 mod write;
@@ -39,6 +40,7 @@ pub(crate) use requests::{RequestsAnswer, requests};
 pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
 pub(crate) use steering::{SteeringAnswer, steering};
 pub(crate) use trie::TrieAnswer;
+pub(crate) use usage::usage;
 pub(crate) use watch::{Event, Lost};
 pub(crate) use write::Written;
 
@@ -75,6 +77,7 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Re
         | Operation::Node
         | Operation::Live
         | Operation::World
+        | Operation::Usage
         | Operation::Requests => Err(ApiError::internal("this is answered without a cluster")),
     }
 }

@@ -25,6 +25,7 @@ use crate::cluster::node_facts;
 use crate::cluster::residency;
 use crate::cluster::residency_refusals::ResidencyRefusals;
 use crate::feedback::Feedback;
+use crate::usage;
 
 /// Header of a reply to a request that was accepted and then not worked on. Its value is the
 /// milliseconds after which there might be room. Only between nodes.
@@ -67,6 +68,18 @@ impl Handler for Guests {
         if head.uri.path() == node_facts::PATH {
             let facts = self.feedback.node_facts();
             return Box::pin(ready(Ok(Box::pin(ready(Ok(facts.reply()))) as Serving)));
+        }
+        if head.uri.path() == usage::SPENDING_PATH {
+            let reply = usage::spending_reply(&head.uri, &self.feedback);
+            return Box::pin(ready(Ok(Box::pin(ready(Ok(reply))) as Serving)));
+        }
+        if head.uri.path() == usage::PATH {
+            let feedback = Arc::clone(&self.feedback);
+            let serving: Serving = Box::pin(async move {
+                let rows = |query| async { usage::of_node(feedback, query).await.rows() };
+                Ok(usage::reply(&head.uri, rows).await)
+            });
+            return Box::pin(ready(Ok(serving)));
         }
         let residency = residency::take(&mut head.headers);
         let decision = self.decide(from, &head, residency);

@@ -1,5 +1,6 @@
 //! The end of a node, without losing a request.
 
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,15 @@ impl Node {
         let joined = tokio::task::spawn_blocking(move || {
             threads.into_iter().map(JoinHandle::join).all(|thread| thread.is_ok())
         });
-        Stopped { broken_off, is_clean: joined.await.unwrap_or(false) }
+        let is_clean = joined.await.unwrap_or(false);
+        // Only now have all requests ended.
+        let feedback = Arc::clone(&self.feedback);
+        let saving = tokio::task::spawn_blocking(move || {
+            feedback.collect();
+            feedback.usage.save();
+        });
+        let is_saved = saving.await.is_ok();
+        Stopped { broken_off, is_clean: is_clean && is_saved }
     }
 
     /// Serves on for the notice, then lets clients' requests finish. Returns the time by which

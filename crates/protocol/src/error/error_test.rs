@@ -91,6 +91,7 @@ fn anthropic_clients_get_their_own_object_and_types() {
         (ErrorKind::ModelNotFound, "not_found_error"),
         (ErrorKind::BodyTooLarge, "request_too_large"),
         (ErrorKind::RateLimited, "rate_limit_error"),
+        (ErrorKind::BudgetSpent, "rate_limit_error"),
         (ErrorKind::StreamCut, "api_error"),
         (ErrorKind::StreamStalled, "timeout_error"),
     ] {
@@ -168,6 +169,7 @@ fn status_code_and_type_are_these_for_every_kind() {
         "502 stream_cut server_error",
         "503 overloaded overloaded_error",
         "429 rate_limited rate_limit_error",
+        "429 budget_spent insufficient_quota",
         "400 request_exceeds_limit invalid_request_error",
         "503 no_replica server_error",
         "504 first_byte_timeout server_error",

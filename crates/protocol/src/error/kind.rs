@@ -123,6 +123,9 @@ error_kinds! {
     /// The client has used up its rate limit; other clients are still served.
     RateLimited = 429 "rate_limited",
         "come again after `Retry-After`, or raise the limit (`spillway limits`)";
+    /// The tenant has spent its budget; other tenants are still served.
+    BudgetSpent = 429 "budget_spent",
+        "come again after `Retry-After`, or raise the budget ([usage.md](../guides/usage.md#budgets))";
     /// The request alone exceeds the whole rate limit: it can never be served.
     BeyondLimit = 400 "request_exceeds_limit",
         "ask for fewer tokens at a time, or raise the limit";

@@ -70,7 +70,8 @@ impl GrpcStatus {
             ErrorKind::BodyTooLarge
             | ErrorKind::HeadersTooLarge
             | ErrorKind::Overloaded
-            | ErrorKind::RateLimited => Self::ResourceExhausted,
+            | ErrorKind::RateLimited
+            | ErrorKind::BudgetSpent => Self::ResourceExhausted,
             ErrorKind::ClientClosed => Self::Cancelled,
             ErrorKind::Internal | ErrorKind::ReplicaBadResponse | ErrorKind::ReplicaRedirect => {
                 Self::Internal
@@ -223,6 +224,7 @@ mod tests {
             "14 stream_cut",
             "8 overloaded",
             "8 rate_limited",
+            "8 budget_spent",
             "3 request_exceeds_limit",
             "14 no_replica",
             "14 first_byte_timeout",

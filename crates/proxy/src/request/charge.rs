@@ -1,11 +1,12 @@
 //! Charges of a client's request to quotas: once, at the first node.
 
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold, Quotas};
 use spillway_route::ShedReason;
-use spillway_types::{End, Inquiry, Outcome};
+use spillway_types::{End, Inquiry, Outcome, TenantName, unix_ms};
+use spillway_usage::BudgetGate;
 
 use crate::request::errors::shed_error;
 use spillway_front::access::Grant;
@@ -100,6 +101,21 @@ impl Charge {
             completion => Some(self.prompt_tokens.saturating_add(completion)),
         }
     }
+}
+
+/// Checks that the budget of a client's tenant is not spent. Guests were checked by the node that
+/// their client asked.
+///
+/// # Errors
+/// Returns an error if the budget is spent; it says when the next one begins.
+pub(crate) fn check_budget(
+    budgets: &BudgetGate,
+    tenant: Option<&TenantName>,
+) -> Result<(), GatewayError> {
+    let spent = budgets.check(tenant, || unix_ms(SystemTime::now()));
+    let Some((spent, wait_ms)) = spent else { return Ok(()) };
+    let error = shed_error(ShedReason::Budget).with_retry_after(Duration::from_millis(wait_ms));
+    Err(GatewayError { message: spent.to_string(), ..error })
 }
 
 fn refused(refusal: &QuotaError) -> GatewayError {

@@ -8,6 +8,7 @@ pub(super) fn shed_error(reason: ShedReason) -> GatewayError {
     let kind = match reason {
         ShedReason::Late => ErrorKind::DeadlineExceeded,
         ShedReason::NobodyInReach => ErrorKind::NoReplica,
+        ShedReason::Budget => ErrorKind::BudgetSpent,
         reason if reason.is_limit() => ErrorKind::RateLimited,
         _ => ErrorKind::Overloaded,
     };
@@ -25,6 +26,7 @@ pub(super) fn shed_error(reason: ShedReason) -> GatewayError {
         ShedReason::RequestRate => "the limit of requests per second is used up",
         ShedReason::TokenRate => "the limit of tokens per minute is used up",
         ShedReason::Concurrency => "the limit of requests at a time is used up",
+        ShedReason::Budget => "the budget is spent",
         ShedReason::QueueFull | ShedReason::Connections => {
             "all replicas are busy and the queue is full"
         }

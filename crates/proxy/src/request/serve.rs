@@ -20,7 +20,7 @@ use spillway_route::{Policy, ShedReason};
 
 use crate::relay::{Pump, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::request::cache_feedback::{forward_report, is_readable};
-use crate::request::charge::Charge;
+use crate::request::charge::{Charge, check_budget};
 use crate::request::continuation::{StreamContinuation, is_stream};
 use crate::request::dispatch::{Dispatch, Dispatched, Interim};
 use crate::request::errors::shed_error;
@@ -327,7 +327,7 @@ impl Exchange {
         self.guest.is_none() && !self.client.is_unnamed && !is_proxy()
     }
 
-    /// Charges a client's own request to its quotas; a guest was charged at its own node.
+    /// Charges a client's own request to its quotas, unless its budget is spent; a guest was charged at its own node.
     fn charge(
         &self,
         grant: &Grant,
@@ -336,6 +336,7 @@ impl Exchange {
     ) -> Result<(), GatewayError> {
         if self.guest.is_none() {
             record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
+            check_budget(self.worker.gateway.budgets(), prepared.inquiry.tenant.as_ref())?;
             record.charged(Charge::take(
                 self.worker.gateway.quotas(),
                 grant,

@@ -19,6 +19,7 @@ use super::members::NodesArgs;
 use super::resource_args::{ChangeArgs, ResourceArgs, StatusArgs};
 use super::settings::SettingsArgs;
 use super::top::TopArgs;
+use super::usage::UsageArgs;
 use super::watch::WatchArgs;
 
 /// Commands about what the nodes of a cluster agree on.
@@ -74,6 +75,12 @@ pub(crate) enum ClusterCommand {
         Example: spillway limits put key:5c1d0a9be2f34a77 '{\"requests_per_s\": 50}'\n\
         Example: spillway limits put global global.json")]
     Limits(ResourceArgs<LimitFields>),
+    /// Shows what clients used and what it costs, of all nodes together.
+    #[command(after_help = "Example: spillway usage --by tenant\n\
+        Example: spillway usage --tenant acme --since 2026-11-01 --by day,model --json\n\n\
+        Prices are those of [[price]] in the configs. A node that can't be asked is named, and its \
+        clients are missing.")]
+    Usage(UsageArgs),
     /// Shows or changes tenants.
     #[command(after_help = "Example: spillway tenants set acme --title Acme --countries DE,FR\n\
         Example: spillway tenants set acme --suspended true")]

@@ -73,6 +73,9 @@ fn tenants_and_keys(config: &Config, records: &mut Records, stays: &mut Vec<Stri
         if terms.is_isolated {
             stays.push(format!("tenant {name}: isolate_prompts stays in the config file"));
         }
+        if access.budgets.contains_key(name) {
+            stays.push(format!("tenant {name}: its budget stays in the config file"));
+        }
     }
     for (id, key) in &access.keys {
         if key.is_revoked {

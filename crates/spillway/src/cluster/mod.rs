@@ -33,6 +33,7 @@ mod tail;
 mod text;
 mod top;
 mod trie;
+mod usage;
 mod watch;
 mod words;
 

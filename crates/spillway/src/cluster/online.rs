@@ -19,7 +19,7 @@ use super::field_args::RegionFields;
 use super::resource_args::{ChangeArgs, Fields, ResourceArgs, ResourceCommand};
 use super::{
     apply, audit, backup, debug, edit, import, leader, limits, members, regions, settings, status,
-    text, top, watch,
+    text, top, usage, watch,
 };
 use crate::output;
 
@@ -37,6 +37,7 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
         ClusterCommand::Routes(args) => records("routes", ROUTES, of(args)).await,
         ClusterCommand::Splits(args) => records("splits", SPLITS, of(args)).await,
         ClusterCommand::Limits(args) => limits::run(args).await,
+        ClusterCommand::Usage(args) => usage::run(args).await,
         ClusterCommand::Tenants(args) => records("tenants", TENANTS, of(args)).await,
         ClusterCommand::Settings(args) => settings::run(args).await,
         ClusterCommand::Edit(args) => edit::run(args).await,

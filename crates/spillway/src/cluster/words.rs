@@ -1,7 +1,7 @@
 //! Plain words for the names that decisions have in logs, metrics and answers of the admin API.
 
 /// What a reason or an obstacle means, in words that go on from a name and a colon.
-const REASONS: [(&str, &str); 45] = [
+const REASONS: [(&str, &str); 46] = [
     ("only", "no other replica serves it"),
     ("drawn", "drawn by chance, as its policy does"),
     ("turn", "it is that replica's turn"),
@@ -35,6 +35,7 @@ const REASONS: [(&str, &str); 45] = [
     ("request_rate", "a limit on requests per second is used up"),
     ("token_rate", "a limit on tokens per minute is used up"),
     ("concurrency", "a limit on requests at a time is used up"),
+    ("budget", "the budget of its tenant is spent"),
     ("connections", "too many connections are open"),
     ("memory", "too much memory is in use"),
     ("draining", "the node is about to stop"),

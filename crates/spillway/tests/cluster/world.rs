@@ -11,14 +11,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use spillway_admin::{
-    Admin, AdminConfig, Explain, ExplainError, ExplainRequest, Explaining, Listing, Looking,
-    NodeOverview, Overview, RegionOverview, ReplicaTally, connection_builder, parse_token_file,
+    Admin, AdminConfig, AskedNode, ClusterUsage, Explain, ExplainError, ExplainRequest, Explaining,
+    Listing, Looking, NodeOverview, Overview, RegionOverview, ReplicaTally, Summing,
+    connection_builder, parse_token_file,
 };
 use spillway_cluster_state::Fingerprint;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
 use spillway_link::Link;
 use spillway_raft::Seed;
 use spillway_testkit::{Certificates, eventually_blocking};
+use spillway_usage::{Money, UsageQuery, UsageTable, Used};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
@@ -69,6 +71,27 @@ impl Overview for Teller {
 
     fn replicas(&self) -> Listing<'_> {
         Box::pin(std::future::ready(Vec::new()))
+    }
+
+    fn usage(&self, query: UsageQuery) -> Summing<'_> {
+        let (tenant, key, model) = (Some("acme".into()), Some("k1".into()), Some("big".into()));
+        let used = Used {
+            requests: 2,
+            errors: 1,
+            prompt: 1_000,
+            cached: 64,
+            completion: 500,
+            cost: Money::of_millionths(450),
+        };
+        let mut table = UsageTable::default();
+        table.add_line(&query, query.since, &(tenant, key, model), &used);
+        let node = |name: &str, region: &str, fault: Option<&str>| AskedNode {
+            name: name.to_owned(),
+            region: region.to_owned(),
+            fault: fault.map(str::to_owned),
+        };
+        let nodes = vec![node("a", "eu", None), node("b", "us", Some("there is no connection"))];
+        Box::pin(std::future::ready(ClusterUsage::new(&query, nodes, table)))
     }
 }
 

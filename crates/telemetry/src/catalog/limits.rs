@@ -17,6 +17,11 @@ catalog! {
     /// Tokens that were used beyond what was charged, charged as soon as there is room.
     LIMIT_DEBT = Gauge "spillway_limit_debt" [limit, kind];
 
+    /// Share of a tenant's budget that is spent, by what this node knows of all nodes; from 1 on its
+    /// requests are refused. `period`: `day`, `month`. The first 256 tenants by name.
+    TENANT_BUDGET_USED = Gauge "spillway_tenant_budget_used" [tenant, period]
+        shown by "max by (tenant, period) (spillway_tenant_budget_used)";
+
     /// Requests for entry: `ok`, `missing`, `unknown`, `revoked` (also a suspended tenant),
     /// `expired`, and of those let in `model` and `region`, which the key is not for. `tenant` is
     /// empty without a good key, and `_other` beyond 1,000 tenants.

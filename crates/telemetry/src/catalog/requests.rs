@@ -33,6 +33,15 @@ catalog! {
     TENANT_TOKENS = Counter "spillway_tenant_tokens" [tenant, kind]
         shown by "sum by (tenant, kind) (increase(spillway_tenant_tokens_total[1d]))";
 
+    /// Finished requests of this node's own clients, by tenant: `ok`, or `error` for a status of 400
+    /// or more.
+    TENANT_REQUESTS = Counter "spillway_tenant_requests" [tenant, result];
+
+    /// Cost of the requests of this node's own clients, in the currency of the prices in the config
+    /// (`[[price]]`). `GET /v1/usage` has exact sums; this one is a floating point number.
+    TENANT_COST = Counter "spillway_tenant_cost" [tenant]
+        shown by "sum by (tenant) (increase(spillway_tenant_cost_total[1d]))";
+
     /// Finished requests by arm of a split; `status` is a class, e.g. `2xx`.
     SPLIT_REQUESTS = Counter "spillway_split_requests" [split, arm, status];
 

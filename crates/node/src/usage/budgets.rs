@@ -1,0 +1,209 @@
+//! Budgets of tenants: what they spent at all nodes, and who is refused for it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use spillway_admin::BudgetState;
+use spillway_request::gateway::Gateway;
+use spillway_telemetry::LiveBudget;
+use spillway_types::{NodeName, Outcome, TenantName};
+use spillway_usage::{
+    Budget, Day, Money, NodeSpending, Spending, SpendingBook, UsageBy, UsageQuery,
+};
+use spillway_usage_store::UsageStore;
+
+/// Most tenants whose budgets metrics show.
+const SHOWN_MAX: usize = 256;
+
+/// Budgets of tenants, and what is known of their spending.
+#[derive(Debug)]
+pub(crate) struct Budgets {
+    me: NodeName,
+    /// Number of this process, by which others see that its changes are numbered anew.
+    process: u64,
+    gateway: Arc<Gateway>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    budgets: BTreeMap<TenantName, Budget>,
+    book: SpendingBook,
+    /// What was asked of each node last.
+    heard: BTreeMap<NodeName, Heard>,
+    /// Number of the last change that was saved.
+    saved: u64,
+    /// Number of the last change that was judged, and the day; `None` if budgets changed since.
+    judged: Option<(u64, Day)>,
+}
+
+/// Place up to which a process told its changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Heard {
+    process: u64,
+    change: u64,
+}
+
+/// Changes that a node tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    upto: Heard,
+    rows: Vec<NodeSpending>,
+}
+
+impl Budgets {
+    pub(crate) fn new(me: NodeName, process: u64, gateway: Arc<Gateway>) -> Self {
+        Self { me, process, gateway, known: Mutex::default() }
+    }
+
+    /// Replaces the budgets. What a tenant spent this month is looked up where it is counted.
+    pub(crate) fn set(
+        &self,
+        budgets: BTreeMap<TenantName, Budget>,
+        store: &UsageStore,
+        today: Day,
+    ) {
+        // Held while usage is read, so that no request is counted in between.
+        let mut known = self.known();
+        (known.budgets, known.judged) = (budgets, None);
+        let Known { budgets, book, heard, .. } = &mut *known;
+        book.retain(|tenant| budgets.contains_key(tenant));
+        // Of tenants that are new here nodes are asked for all that they know.
+        heard.clear();
+        if budgets.is_empty() {
+            return;
+        }
+        let own = self.own_spending(store, today);
+        for told in own.into_iter().chain(store.spending()) {
+            if budgets.contains_key(&told.tenant) {
+                book.hear(&told);
+            }
+        }
+    }
+
+    /// Counts a request of this node's own clients. `store` counts it first, under the same lock.
+    pub(crate) fn record(&self, outcome: &Outcome, cost: Money, day: Day, store: impl FnOnce()) {
+        let mut known = self.known();
+        store();
+        let tenant = outcome.tenant.as_ref().filter(|_| !outcome.is_guest);
+        if let Some(tenant) = tenant.filter(|tenant| known.budgets.contains_key(*tenant)) {
+            known.book.spend(tenant, &self.me, day, cost);
+        }
+    }
+
+    /// Has the tenants refused whose budgets are spent.
+    pub(crate) fn judge(&self, day: Day) {
+        let mut known = self.known();
+        let now = Some((known.book.changes(), day));
+        if known.judged == now {
+            return;
+        }
+        known.judged = now;
+        let spent = known.budgets.iter().filter_map(|(tenant, budget)| {
+            let spent = budget.spent(known.book.of_tenant(tenant, day), day)?;
+            Some((tenant.clone(), spent))
+        });
+        self.gateway.budgets().replace(spent.collect());
+    }
+
+    /// Returns true if no tenant has a budget.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known().budgets.is_empty()
+    }
+
+    /// Returns what changed since another node was told, and up to which change.
+    pub(crate) fn told_since(&self, heard: Heard) -> Told {
+        let since = if heard.process == self.process { heard.change } else { 0 };
+        let (rows, change) = self.known().book.changed_since(since);
+        Told { upto: Heard { process: self.process, change }, rows }
+    }
+
+    /// Returns up to which change a node has told.
+    pub(crate) fn heard(&self, node: &NodeName) -> Heard {
+        self.known().heard.get(node).copied().unwrap_or_default()
+    }
+
+    /// Takes in what a node told, unless it was asked before the budgets changed.
+    pub(crate) fn hear(&self, node: &NodeName, asked: Heard, told: &Told) {
+        let mut known = self.known();
+        if known.heard.get(node).copied().unwrap_or_default() != asked {
+            return;
+        }
+        let Known { budgets, book, heard, .. } = &mut *known;
+        let rows = told.rows.iter().filter(|row| budgets.contains_key(&row.tenant));
+        rows.for_each(|row| book.hear(row));
+        heard.insert(node.clone(), told.upto);
+    }
+
+    /// Writes down what is known of all nodes' spending, if it has changed.
+    pub(crate) fn save(&self, store: &UsageStore) {
+        let told = {
+            let mut known = self.known();
+            if known.book.changes() == known.saved {
+                return;
+            }
+            let (told, change) = known.book.changed_since(0);
+            known.saved = change;
+            told
+        };
+        // The lock is free again: requests that end meanwhile are counted.
+        store.save_spending(&told);
+    }
+
+    /// Returns all budgets with what is known to be spent of them.
+    pub(crate) fn states(&self, day: Day) -> Vec<BudgetState> {
+        let known = self.known();
+        let state = |(tenant, budget): (&TenantName, &Budget)| {
+            let spending = known.book.of_tenant(tenant, day);
+            let text = |money: Money| money.to_string();
+            BudgetState {
+                tenant: tenant.to_string(),
+                budget_per_day: budget.per_day.map(text),
+                budget_per_month: budget.per_month.map(text),
+                spent_today: text(spending.today),
+                spent_this_month: text(spending.month),
+                refused_until: budget.spent(spending, day).map(|spent| spent.until.to_string()),
+            }
+        };
+        known.budgets.iter().map(state).collect()
+    }
+
+    /// Returns the shares of budgets that are spent.
+    pub(crate) fn live(&self, day: Day) -> Vec<LiveBudget> {
+        let known = self.known();
+        let shown = known.budgets.iter().take(SHOWN_MAX).flat_map(|(tenant, budget)| {
+            let spending = known.book.of_tenant(tenant, day);
+            let periods = [
+                ("day", budget.per_day, spending.today),
+                ("month", budget.per_month, spending.month),
+            ];
+            periods.into_iter().filter_map(|(period, budget, spent)| {
+                // Of nothing, all is spent.
+                let used = match budget? {
+                    Money::ZERO => 1.0,
+                    budget => spent.to_f64() / budget.to_f64(),
+                };
+                Some(LiveBudget { tenant: tenant.to_string(), period, used })
+            })
+        });
+        shown.collect()
+    }
+
+    /// Returns what this node's own clients spent this month.
+    fn own_spending(&self, store: &UsageStore, today: Day) -> Vec<NodeSpending> {
+        let by = vec![UsageBy::Day, UsageBy::Tenant];
+        let query = UsageQuery { by, ..UsageQuery::of_days(today.month(), today) };
+        let mut tenants: BTreeMap<TenantName, Spending> = BTreeMap::new();
+        for row in store.read(&query).rows() {
+            let (Some(day), Some(tenant)) = (row.day, row.tenant) else { continue };
+            tenants.entry(tenant.into()).or_default().add(day, row.used.cost);
+        }
+        let told = |(tenant, spending)| NodeSpending { tenant, node: self.me.clone(), spending };
+        tenants.into_iter().map(told).collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
