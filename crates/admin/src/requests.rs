@@ -1,5 +1,6 @@
 //! Interface to the node's memory of the requests that ended last.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 
 use schemars::JsonSchema;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Memory of the requests that ended last on this node. Needs no cluster.
 pub trait Requests: Debug + Send + Sync {
     /// Returns requests that pass the filter, newest first, at most `limit`.
-    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry>;
+    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry<'static>>;
 }
 
 /// Choice of requests. A field that is `None` is not looked at.
@@ -78,37 +79,37 @@ impl FilterField {
 
 /// A request that ended: what the access log has as a line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RequestEntry {
+pub struct RequestEntry<'a> {
     /// Number of the request on this node, counted from 1 since its start.
     pub number: u64,
     /// Moment at which it ended, in milliseconds since 1970.
     pub ended_ms: u64,
     /// Id, the client's own if it sent one.
-    pub id: Option<String>,
+    pub id: Option<Cow<'a, str>>,
     /// Id of its trace, 32 hexadecimal digits.
-    pub trace_id: Option<String>,
+    pub trace_id: Option<Cow<'a, str>>,
     /// Node that writes this.
-    pub node: String,
+    pub node: Cow<'a, str>,
     /// Id of the client's key; null where no key was asked for.
-    pub key: Option<String>,
+    pub key: Option<Cow<'a, str>>,
     /// Tenant of the client.
-    pub tenant: Option<String>,
+    pub tenant: Option<Cow<'a, str>>,
     /// Route that matched.
-    pub route: Option<String>,
+    pub route: Option<Cow<'a, str>>,
     /// Model that served, aliases resolved.
-    pub model: Option<String>,
+    pub model: Option<Cow<'a, str>>,
     /// Model that could not serve, if another one stood in for it.
-    pub fallback_for: Option<String>,
+    pub fallback_for: Option<Cow<'a, str>>,
     /// Split and arm of it, as `split/arm`.
-    pub arm: Option<String>,
+    pub arm: Option<Cow<'a, str>>,
     /// Region that served: another one if the request was forwarded; null if none did.
-    pub region: Option<String>,
+    pub region: Option<Cow<'a, str>>,
     /// Replica that was asked last; null if none was, or in another region.
-    pub replica: Option<String>,
+    pub replica: Option<Cow<'a, str>>,
     /// Reason for that replica, e.g. `soonest`.
-    pub reason: Option<String>,
+    pub reason: Option<Cow<'a, str>>,
     /// Reason for which it was refused, e.g. `queue_full`.
-    pub shed: Option<String>,
+    pub shed: Option<Cow<'a, str>>,
     /// Priority class, of a request that was refused.
     pub priority: Option<u8>,
     /// True if another node forwarded it here.
@@ -118,7 +119,7 @@ pub struct RequestEntry {
     /// Status of a gRPC call.
     pub grpc_status: Option<u8>,
     /// Manner in which it ended, e.g. `complete`, `cut`.
-    pub end: String,
+    pub end: Cow<'a, str>,
     /// Time from its head to its end, in milliseconds.
     pub duration_ms: f64,
     /// Time from its head to the first byte of the reply's body, in milliseconds.
@@ -128,7 +129,7 @@ pub struct RequestEntry {
     /// Retries.
     pub retries: u32,
     /// Result of a second attempt beside the first: `won`, `lost`, `failed`.
-    pub hedge: Option<String>,
+    pub hedge: Option<Cow<'a, str>>,
     /// Prompt tokens, as the replica reported them.
     pub prompt_tokens: u64,
     /// Of these, tokens found in the replica's cache.
@@ -138,7 +139,7 @@ pub struct RequestEntry {
     /// Expectation by which the replica was chosen; null where its policy predicts nothing.
     pub expected: Option<Expected>,
     /// Last comparison of regions; null if none was needed.
-    pub compared: Option<ComparedRegions>,
+    pub compared: Option<ComparedRegions<'a>>,
 }
 
 /// Expectation of a replica, at the time of the decision.
@@ -162,18 +163,18 @@ pub struct Expected {
 
 /// Comparison of this region with others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ComparedRegions {
+pub struct ComparedRegions<'a> {
     /// Cost here in milliseconds; null if no replica here could serve.
     pub here_ms: Option<f64>,
     /// The cheapest other region that could take it; null if none could.
-    pub best: Option<String>,
+    pub best: Option<Cow<'a, str>>,
     /// Cost there in milliseconds.
     pub best_ms: Option<f64>,
     /// Reason for what was done, e.g. `better`, `none_better`.
-    pub reason: String,
+    pub reason: Cow<'a, str>,
 }
 
-impl RequestEntry {
+impl RequestEntry<'_> {
     /// Returns true if the request passes a filter.
     #[must_use]
     pub fn passes(&self, filter: &RequestFilter) -> bool {
@@ -182,8 +183,37 @@ impl RequestEntry {
         is_newer && (!filter.is_failed || self.is_failed()) && filter.fields.iter().all(is_field)
     }
 
+    /// Returns the entry with texts of its own.
+    #[must_use]
+    pub fn into_owned(self) -> RequestEntry<'static> {
+        let owned = |text: Option<Cow<'_, str>>| text.map(|text| Cow::Owned(text.into_owned()));
+        RequestEntry {
+            id: owned(self.id),
+            trace_id: owned(self.trace_id),
+            node: Cow::Owned(self.node.into_owned()),
+            key: owned(self.key),
+            tenant: owned(self.tenant),
+            route: owned(self.route),
+            model: owned(self.model),
+            fallback_for: owned(self.fallback_for),
+            arm: owned(self.arm),
+            region: owned(self.region),
+            replica: owned(self.replica),
+            reason: owned(self.reason),
+            shed: owned(self.shed),
+            end: Cow::Owned(self.end.into_owned()),
+            hedge: owned(self.hedge),
+            compared: self.compared.map(|compared| ComparedRegions {
+                best: owned(compared.best),
+                reason: Cow::Owned(compared.reason.into_owned()),
+                ..compared
+            }),
+            ..self
+        }
+    }
+
     fn is(&self, field: FilterField, wanted: &str) -> bool {
-        let is = |value: &Option<String>| value.as_deref() == Some(wanted);
+        let is = |value: &Option<Cow<'_, str>>| value.as_deref() == Some(wanted);
         match field {
             FilterField::Id => is(&self.id),
             FilterField::Tenant => is(&self.tenant),
@@ -193,7 +223,7 @@ impl RequestEntry {
             FilterField::Replica => is(&self.replica),
             FilterField::Region => is(&self.region),
             FilterField::Reason => {
-                let compared = self.compared.as_ref().map(|compared| compared.reason.as_str());
+                let compared = self.compared.as_ref().map(|compared| &*compared.reason);
                 is(&self.reason) || is(&self.shed) || compared == Some(wanted)
             }
             FilterField::Status => {
@@ -204,7 +234,7 @@ impl RequestEntry {
     }
 
     fn is_failed(&self) -> bool {
-        self.status >= 400 || !matches!(self.end.as_str(), "complete" | "answered")
+        self.status >= 400 || !matches!(&*self.end, "complete" | "answered")
     }
 }
 
@@ -212,17 +242,14 @@ impl RequestEntry {
 mod tests {
     use super::*;
 
-    fn entry() -> RequestEntry {
+    fn entry() -> RequestEntry<'static> {
         RequestEntry {
             number: 7,
-            tenant: Some("acme".to_owned()),
-            reason: Some("soonest".to_owned()),
+            tenant: Some("acme".into()),
+            reason: Some("soonest".into()),
             status: 503,
-            end: "answered".to_owned(),
-            compared: Some(ComparedRegions {
-                reason: "queue_full".to_owned(),
-                ..Default::default()
-            }),
+            end: "answered".into(),
+            compared: Some(ComparedRegions { reason: "queue_full".into(), ..Default::default() }),
             ..RequestEntry::default()
         }
     }
@@ -252,7 +279,7 @@ mod tests {
     #[test]
     fn what_broke_off_has_failed_whatever_its_status() {
         let failed = RequestFilter { is_failed: true, ..RequestFilter::default() };
-        let with = |status, end: &str| RequestEntry { status, end: end.to_owned(), ..entry() };
+        let with = |status, end: &'static str| RequestEntry { status, end: end.into(), ..entry() };
         assert!(entry().passes(&failed));
         assert!(with(200, "cut").passes(&failed));
         assert!(!with(200, "complete").passes(&failed));

@@ -320,7 +320,7 @@ impl Feedback {
 }
 
 impl Requests for Feedback {
-    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry> {
+    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry<'static>> {
         // Who has just read a reply may ask for it.
         self.collect();
         self.requests.recent(filter, limit)

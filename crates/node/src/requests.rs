@@ -102,54 +102,53 @@ impl RequestLog {
         kept.requests.push_back(ended);
     }
 
-    fn entry(&self, ended: &Ended) -> RequestEntry {
+    fn entry<'a>(&'a self, ended: &'a Ended) -> RequestEntry<'a> {
         let Ended { number, ended_ms, outcome } = ended;
-        let text = |value: Option<&str>| value.map(str::to_owned);
         let was_here = outcome.replica.is_some();
         let region = match &outcome.region {
-            Some(region) => Some(region.to_string()),
-            None => was_here.then(|| self.region.clone()),
+            Some(region) => Some(region.as_str().into()),
+            None => was_here.then(|| self.region.as_str().into()),
         };
         RequestEntry {
             number: *number,
             ended_ms: *ended_ms,
-            id: text(outcome.id.as_deref()),
-            trace_id: outcome.trace.map(|ids| format!("{:032x}", ids.trace)),
-            node: self.node.clone(),
-            key: text(outcome.key.as_deref()),
-            tenant: outcome.tenant.as_ref().map(ToString::to_string),
-            route: outcome.route.as_ref().map(ToString::to_string),
-            model: outcome.model.as_ref().map(ToString::to_string),
-            fallback_for: outcome.fallback_for.as_ref().map(ToString::to_string),
-            arm: outcome.arm.as_ref().map(|arm| format!("{}/{}", arm.split, arm.arm)),
+            id: outcome.id.as_deref().map(Into::into),
+            trace_id: outcome.trace.map(|ids| format!("{:032x}", ids.trace).into()),
+            node: self.node.as_str().into(),
+            key: outcome.key.as_deref().map(Into::into),
+            tenant: outcome.tenant.as_ref().map(|name| name.as_str().into()),
+            route: outcome.route.as_ref().map(|name| name.as_str().into()),
+            model: outcome.model.as_ref().map(|name| name.as_str().into()),
+            fallback_for: outcome.fallback_for.as_ref().map(|name| name.as_str().into()),
+            arm: outcome.arm.as_ref().map(|arm| format!("{}/{}", arm.split, arm.arm).into()),
             region,
             // An attempt here may have come before the request was forwarded.
             replica: outcome
                 .replica
                 .as_ref()
                 .filter(|_| outcome.region.is_none())
-                .map(ToString::to_string),
-            reason: text(outcome.reason.filter(|_| outcome.region.is_none())),
-            shed: text(outcome.shed.map(|shed| shed.reason)),
+                .map(|replica| replica.as_str().into()),
+            reason: outcome.reason.filter(|_| outcome.region.is_none()).map(Into::into),
+            shed: outcome.shed.map(|shed| shed.reason.into()),
             priority: outcome.shed.map(|shed| shed.priority),
             is_guest: outcome.is_guest,
             status: outcome.status,
             grpc_status: outcome.grpc_status,
-            end: outcome.end.as_str().to_owned(),
+            end: outcome.end.as_str().into(),
             duration_ms: ms(outcome.duration.as_secs_f64()),
             first_token_ms: outcome.first_byte.map(|time| ms(time.as_secs_f64())),
             overhead_ms: ms(outcome.overhead.as_secs_f64()),
             retries: u32::from(outcome.retries_unsent) + u32::from(outcome.retries_reset),
-            hedge: text(outcome.hedge.map(spillway_types::Hedge::as_str)),
+            hedge: outcome.hedge.map(|hedge| hedge.as_str().into()),
             prompt_tokens: outcome.tokens.prompt,
             cached_tokens: outcome.tokens.cached,
             completion_tokens: outcome.tokens.completion,
             expected: outcome.predicted.as_ref().map(expected),
             compared: outcome.compared.as_ref().map(|compared| ComparedRegions {
                 here_ms: compared.here_ms.map(tenths),
-                best: compared.best.as_ref().map(|(region, _)| region.to_string()),
+                best: compared.best.as_ref().map(|(region, _)| region.as_str().into()),
                 best_ms: compared.best.as_ref().map(|(_, cost_ms)| tenths(*cost_ms)),
-                reason: compared.reason.to_owned(),
+                reason: compared.reason.into(),
             }),
         }
     }
@@ -157,13 +156,18 @@ impl RequestLog {
 
 impl RequestLog {
     /// Returns requests that pass a filter, newest first.
-    pub(crate) fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry> {
+    pub(crate) fn recent(
+        &self,
+        filter: &RequestFilter,
+        limit: usize,
+    ) -> Vec<RequestEntry<'static>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = kept.requests.iter().rev();
         // Numbers only rise, so nothing behind the first that is too old passes.
         let newer = newest.take_while(|it| filter.after.is_none_or(|after| it.number > after));
         let entries = newer.map(|ended| self.entry(ended));
-        entries.filter(|entry| entry.passes(filter)).take(limit).collect()
+        let passing = entries.filter(|entry| entry.passes(filter)).take(limit);
+        passing.map(RequestEntry::into_owned).collect()
     }
 }
 

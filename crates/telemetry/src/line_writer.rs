@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Most lines that wait for the disk: a second of 8,000 requests.
 const LINES_MAX: usize = 8_192;
+/// Bytes that are written at once, so that a busy node asks the system once in a hundred lines.
+const BUFFER_BYTES: usize = 64 << 10;
 /// Longest time for which a file that was moved away, as programs that rotate logs do, is written on.
 const REOPEN: Duration = Duration::from_secs(1);
 
@@ -113,12 +115,12 @@ struct Out {
 impl Out {
     fn open(path: Option<&Path>) -> io::Result<Self> {
         let Some(path) = path else {
-            let writer = BufWriter::new(Box::new(io::stdout()) as Box<dyn Write + Send>);
+            let writer = buffered(io::stdout());
             return Ok(Self { path: None, writer, file: None, is_failing: false });
         };
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let place = place(&file)?;
-        let writer = BufWriter::new(Box::new(file) as Box<dyn Write + Send>);
+        let writer = buffered(file);
         Ok(Self { path: Some(path.to_owned()), writer, file: Some(place), is_failing: false })
     }
 
@@ -141,6 +143,10 @@ impl Out {
             *self = opened;
         }
     }
+}
+
+fn buffered(out: impl Write + Send + 'static) -> BufWriter<Box<dyn Write + Send>> {
+    BufWriter::with_capacity(BUFFER_BYTES, Box::new(out))
 }
 
 fn place(file: &File) -> io::Result<(u64, u64)> {

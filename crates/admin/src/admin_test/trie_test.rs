@@ -90,7 +90,7 @@ impl Overview for Teller {
 }
 
 impl Requests for Teller {
-    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry> {
+    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry<'static>> {
         let entry = RequestEntry { number: 7, status: 503, ..RequestEntry::default() };
         [entry].into_iter().filter(|entry| entry.passes(filter)).take(limit).collect()
     }

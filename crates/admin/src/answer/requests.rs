@@ -13,7 +13,7 @@ use crate::requests::{RequestEntry, RequestFilter, Requests};
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RequestsAnswer {
     /// Requests that pass the filter, newest first.
-    pub(crate) requests: Vec<RequestEntry>,
+    pub(crate) requests: Vec<RequestEntry<'static>>,
 }
 
 /// Answers which requests ended last.
