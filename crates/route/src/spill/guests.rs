@@ -34,10 +34,11 @@ pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
         return Guest::Welcome;
     }
     // Other regions say nothing about a wait in this one.
-    let usual = RegionMeans::of(&[], terms);
+    let (usual, _) = RegionMeans::of(&[], terms);
+    let turn_ms = usual.turn_ms(&own.report);
     let more = own.report.change() + own.waiting.all as f32;
-    let ahead = usual.guests_ahead(&own.report, more, terms);
-    Guest::Refused { wait_ms: ahead.max(1.0) * usual.turn_ms(&own.report) }
+    let ahead = usual.guests_ahead(&own.report, turn_ms, terms) + more;
+    Guest::Refused { wait_ms: ahead.max(1.0) * turn_ms }
 }
 
 impl OwnRegion {

@@ -3,6 +3,7 @@
 use super::cost::sound;
 use super::guests::reserve;
 use super::region::{RegionCandidate, RegionReport};
+use super::verdict::ByRegion;
 use super::{Access, SpillTerms};
 
 /// Milliseconds between two ends in a busy region if no region reported a rate: as in a region that
@@ -21,34 +22,43 @@ pub(super) struct RegionMeans {
 impl RegionMeans {
     /// Reads the reports of all reachable other regions. The own region is left out: this decision
     /// is made because it is busy, which says nothing about others.
-    pub(super) fn of(others: &[RegionCandidate], terms: &SpillTerms) -> Self {
+    ///
+    /// Returns the milliseconds between two ends in each of them while it is busy, too.
+    pub(super) fn of(others: &[RegionCandidate], terms: &SpillTerms) -> (Self, ByRegion<f32>) {
         let (mut turn, mut wait) = (Average::default(), Average::default());
-        for other in others.iter().filter(|other| other.access != Access::Unreachable) {
-            let turn_ms = other.report.turn_ms();
-            turn.add(turn_ms);
+        let turns: ByRegion<Option<f32>> =
+            others.iter().map(|other| other.report.turn_ms()).collect();
+        let reachable = others.iter().zip(&turns);
+        for (other, turn_ms) in reachable.filter(|(it, _)| it.access != Access::Unreachable) {
+            turn.add(*turn_ms);
             let turn_ms = turn_ms.unwrap_or(TURN_PRIOR_MS);
             let guest_reserve = reserve(other.report.load.capacity, terms);
             let ahead = other.report.ahead(turn_ms).map(|ahead| ahead + guest_reserve);
             wait.add(ahead.map(|ahead| ahead.max(0.0) * turn_ms));
         }
-        Self { turn_ms: turn.or(TURN_PRIOR_MS), wait_ms: wait.or(sound(terms.unknown_wait_ms)) }
+        let turn_ms = turn.or(TURN_PRIOR_MS);
+        let turns = turns.iter().map(|turn| turn.unwrap_or(turn_ms)).collect();
+        (Self { turn_ms, wait_ms: wait.or(sound(terms.unknown_wait_ms)) }, turns)
     }
 
-    /// Returns the milliseconds between two ends in that region while it is busy.
+    /// Returns the milliseconds between two ends in the own region while it is busy.
     pub(super) fn turn_ms(&self, report: &RegionReport) -> f32 {
         report.turn_ms().unwrap_or(self.turn_ms)
     }
 
-    /// Returns the requests that have to end there before a guest can begin, with `more` requests
-    /// than reported; below 0, the places left for guests.
-    pub(super) fn guests_ahead(&self, report: &RegionReport, more: f32, terms: &SpillTerms) -> f32 {
-        let turn_ms = self.turn_ms(report);
-        let ahead = match report.ahead(turn_ms) {
+    /// Returns the requests that have to end in a region before a guest can begin; below 0, the
+    /// places left for guests. `turn_ms` passes there between two ends.
+    pub(super) fn guests_ahead(
+        &self,
+        report: &RegionReport,
+        turn_ms: f32,
+        terms: &SpillTerms,
+    ) -> f32 {
+        match report.ahead(turn_ms) {
             Some(ahead) => ahead + reserve(report.load.capacity, terms),
             // Without a capacity the running requests say nothing; the waiting ones do.
             None => sound(report.load.queued).max(self.wait_ms / turn_ms),
-        };
-        ahead + more
+        }
     }
 
     /// Returns the milliseconds until a place in the own region comes free for a request behind

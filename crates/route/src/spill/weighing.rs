@@ -25,6 +25,8 @@ pub(super) struct Weighing<'a> {
     /// Milliseconds by which another region has to cost less.
     margin_ms: f32,
     usual: RegionMeans,
+    /// Milliseconds between two ends in each of the other regions while it is busy.
+    turns_ms: ByRegion<f32>,
 }
 
 /// Costs and objections by region.
@@ -44,8 +46,8 @@ impl<'a> Weighing<'a> {
         let wait_left_ms = left_ms.min(deadline_ms * IN_TIME_SHARE);
         // A region with room gives a request away only for a clear gain.
         let margin_ms = if own.has_room() { own.gain_ms(terms) } else { 0.0 };
-        let usual = RegionMeans::of(others, terms);
-        Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual }
+        let (usual, turns_ms) = RegionMeans::of(others, terms);
+        Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual, turns_ms }
     }
 
     /// Sends a request to its session's home region; `None` if that can't take it now. Weight and
@@ -130,13 +132,12 @@ impl<'a> Weighing<'a> {
 
     /// Sheds a request that another region forwarded: it finds no room here, and goes nowhere else.
     pub(super) fn shed_guest(&self, rng: &mut fastrand::Rng) -> SpillPlan {
-        let forwarded =
-            |other| Judged { cost: self.cost(other), objection: Some(Objection::Forwarded) };
+        let forwarded = |cost| Judged { cost, objection: Some(Objection::Forwarded) };
         SpillPlan {
             verdict: shed(self.own_wait_ms(), rng),
             reason: SpillReason::GuestWithoutRoom,
             own: None,
-            regions: self.others.iter().map(forwarded).collect(),
+            regions: self.costs().map(forwarded).collect(),
         }
     }
 
@@ -166,11 +167,11 @@ impl<'a> Weighing<'a> {
     }
 
     fn judge_all(&self, own: Option<&SpillCost>) -> Verdicts {
-        let judge = |other| {
-            let cost = self.cost(other);
-            Judged { cost, objection: self.objection(other, &cost, own) }
+        let judge = |(other, cost): (&RegionCandidate, SpillCost)| Judged {
+            cost,
+            objection: self.objection(other, &cost, own),
         };
-        self.others.iter().map(judge).collect()
+        self.others.iter().zip(self.costs()).map(judge).collect()
     }
 
     /// Leaves regions out by chance, in proportion to their weights and ramps. With `has_own` the
@@ -206,20 +207,23 @@ impl<'a> Weighing<'a> {
         }
     }
 
-    fn cost(&self, other: &RegionCandidate) -> SpillCost {
+    fn costs(&self) -> impl Iterator<Item = SpillCost> {
+        self.others.iter().zip(&self.turns_ms).map(|(other, turn_ms)| self.cost(other, *turn_ms))
+    }
+
+    fn cost(&self, other: &RegionCandidate, turn_ms: f32) -> SpillCost {
         // The nodes of this region read the same reports and serve the same clients: each is
         // assumed to have sent as much there as this one. Otherwise several of them would run to
         // one place.
         let more = other.report.change() * self.own.nodes.max(1) as f32;
-        let ahead = self.usual.guests_ahead(&other.report, more, self.terms);
+        let ahead = self.usual.guests_ahead(&other.report, turn_ms, self.terms) + more;
         let (network_ms, age_ms) = (sound(other.rtt_ms), sound(other.report.age_ms));
         // The report will be older by half a round trip when the request arrives.
         let risk = other.report.refusal_risk(ahead, age_ms + network_ms / 2.0);
         SpillCost {
             network_ms,
             // Queue and unread prompts are two measures of one backlog: the longer one counts.
-            wait_ms: (ahead.max(0.0) * self.usual.turn_ms(&other.report))
-                .max(sound(other.pending_ms)),
+            wait_ms: (ahead.max(0.0) * turn_ms).max(sound(other.pending_ms)),
             prefill_ms: sound(other.prefill_ms),
             stall_ms: sound(other.stall_ms),
             price_ms: sound(other.price_ms),
@@ -273,18 +277,18 @@ impl<'a> Weighing<'a> {
 
     /// Returns the regions without objection, the best first; chance decides among equal ones.
     fn by_cost(&self, regions: &Verdicts, rng: &mut fastrand::Rng) -> Order {
-        let rank = |&index: &usize| self.rank(&self.others[index], &regions[index].cost);
-        let mut order: Order =
-            (0..regions.len()).filter(|&index| regions[index].objection.is_none()).collect();
-        order.sort_unstable_by(|a, b| rank(a).total_cmp(&rank(b)));
-        if let Some(least) = order.first().map(rank) {
-            let is_equal = |index: &usize| rank(index) <= least;
-            let equals = order.partition_point(is_equal);
+        let mut ranked: ByRegion<(f32, usize)> = (regions.iter().zip(self.others).enumerate())
+            .filter(|(_, (judged, _))| judged.objection.is_none())
+            .map(|(index, (judged, other))| (self.rank(other, &judged.cost), index))
+            .collect();
+        ranked.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
+        if let Some((least, _)) = ranked.first().copied() {
+            let equals = ranked.partition_point(|(rank, _)| *rank <= least);
             if equals > 1 {
-                order.swap(0, rng.usize(..equals));
+                ranked.swap(0, rng.usize(..equals));
             }
         }
-        order
+        ranked.iter().map(|(_, index)| *index).collect()
     }
 
     fn wait_or_shed(
