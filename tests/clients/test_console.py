@@ -204,6 +204,23 @@ def test_an_operator_drains_a_region_after_seeing_what_changes(tab, site: Site) 
     page.get_by_role("cell", name="oda").first.wait_for()
 
 
+def test_the_leader_hands_the_lead_over_and_then_offers_it_no_more(tab, site: Site) -> None:
+    tokens = {"one": OPERATOR, "two": ""}
+    leader = site.two.get("v1/node")["log"]["leader"]["node"]
+    [heir] = tokens.keys() - {leader}
+    own = tab(getattr(site, leader))
+    page = own.open(tokens[leader])
+    own.show("control")
+    page.get_by_role("button", name=f"Hand the lead over to {heir}").click()
+    dialog = page.get_by_role("dialog", name=f"Hand the lead over to {heir}")
+    assert "no dry run" in dialog.inner_text()
+    dialog.get_by_role("button", name=f"Hand over to {heir}").click()
+    page.get_by_text(f"Done: Hand the lead over to {heir}").wait_for()
+    page.get_by_text(f"Only the leader hands the lead over: open the console of {heir}.").wait_for()
+    assert page.get_by_role("button", name="Hand").count() == 0
+    wait_for(lambda: site.two.get("v1/node")["log"]["leader"]["node"], heir)
+
+
 def test_without_tokens_the_console_may_order_and_other_pages_may_not(tab, site: Site) -> None:
     own = tab(site.two)
     page = own.open()
