@@ -147,8 +147,8 @@ impl AccessSections {
     pub(crate) fn lower(self, source: &Source) -> Result<AccessConfig, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         let keys = errors.keep(lower_keys(source, self.keys));
-        let tenants = errors.keep(lower_tenants(source, self.tenants));
-        let (tenants, budgets) = tenants.unwrap_or_default();
+        let budgets = errors.keep(lower_budgets(source, &self.tenants)).unwrap_or_default();
+        let tenants = errors.keep(lower_tenants(source, self.tenants)).unwrap_or_default();
         errors.or(AccessConfig { keys: keys.unwrap_or_default(), tenants, budgets })
     }
 
@@ -222,9 +222,9 @@ fn lower_keys(
 fn lower_tenants(
     source: &Source,
     sections: Vec<TenantSection>,
-) -> Result<(BTreeMap<TenantName, TenantTerms>, BTreeMap<TenantName, Budget>), ConfigErrors> {
+) -> Result<BTreeMap<TenantName, TenantTerms>, ConfigErrors> {
     let mut errors = ConfigErrors::default();
-    let (mut tenants, mut budgets) = (BTreeMap::new(), BTreeMap::new());
+    let mut tenants = BTreeMap::new();
     let mut places = BTreeMap::new();
     for section in sections {
         errors.keep(check_name(source, &section.name, "tenant"));
@@ -233,9 +233,6 @@ fn lower_tenants(
             let message = format!("a second tenant is called {:?}", section.name.get_ref());
             errors.add(source.collision((at, earlier), message, "give each its own name"));
         }
-        let name = TenantName::from(section.name.get_ref().as_str());
-        let budget = errors.keep(section.budget(source)).filter(|budget| !budget.is_none());
-        budgets.extend(budget.map(|budget| (name.clone(), budget)));
         let regions: Vec<RegionName> =
             section.regions.into_iter().map(Spanned::into_inner).collect();
         let terms = TenantTerms {
@@ -243,9 +240,23 @@ fn lower_tenants(
             is_isolated: section.isolate_prompts,
             residency: Residency::new(regions, section.countries),
         };
-        tenants.insert(name, terms);
+        tenants.insert(TenantName::from(section.name.get_ref().as_str()), terms);
     }
-    errors.or((tenants, budgets))
+    errors.or(tenants)
+}
+
+fn lower_budgets(
+    source: &Source,
+    sections: &[TenantSection],
+) -> Result<BTreeMap<TenantName, Budget>, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let mut budgets = BTreeMap::new();
+    for section in sections {
+        let budget = errors.keep(section.budget(source)).filter(|budget| !budget.is_none());
+        let name = TenantName::from(section.name.get_ref().as_str());
+        budgets.extend(budget.map(|budget| (name, budget)));
+    }
+    errors.or(budgets)
 }
 
 impl TenantSection {

@@ -43,7 +43,7 @@ use crate::source::Source;
 use crate::start_places::StartPlaces;
 use crate::suggestion::nearest;
 use crate::traces_section::lower_traces;
-use crate::usage_section::{lower_prices, lower_usage};
+use crate::usage_section::lower_usage;
 
 /// Checks a file as a whole.
 ///
@@ -81,12 +81,11 @@ pub(crate) fn lower(
     let traces = errors.keep(lower_traces(source, take(&mut file.traces)));
     let (geo, residency) = (take(&mut file.geo), take(&mut file.residency));
     let geo = errors.keep(lower_geo(source, geo, residency));
-    let usage = errors.keep(lower_usage(source, &file.usage));
-    let prices = errors.keep(lower_prices(source, &file.price));
+    let usage = errors.keep(lower_usage(source, &file.usage, &file.price));
     let cluster_known = cluster.as_ref().and_then(Option::as_ref);
     let world = errors.keep(lower_world(source, &mut file, (fleet, cluster_known, lost)));
     let parts = (doors, cluster, dns, spill, steering, knowledge, access_log, traces, geo, world);
-    let (Some(usage), Some(prices)) = (usage, prices) else { return Err(errors) };
+    let Some((usage, prices)) = usage else { return Err(errors) };
     let (
         Some(doors),
         Some(cluster),

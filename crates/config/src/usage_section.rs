@@ -66,14 +66,27 @@ impl Default for UsageSection {
     }
 }
 
-/// Checks the section.
+/// Checks what is kept and what tokens cost.
 ///
 /// # Errors
-/// Returns an error if no day or too many days are to be kept.
+/// Returns all faults, with their lines.
 pub(crate) fn lower_usage(
     source: &Source,
     section: &UsageSection,
-) -> Result<UsageConfig, ConfigError> {
+    prices: &[PriceSection],
+) -> Result<(UsageConfig, PriceList), ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let usage = errors.keep(lower_kept(source, section));
+    let prices = errors.keep(lower_prices(source, prices));
+    let (Some(usage), Some(prices)) = (usage, prices) else { return Err(errors) };
+    errors.or((usage, prices))
+}
+
+/// Checks what is kept.
+///
+/// # Errors
+/// Returns an error if no day or too many days are to be kept.
+fn lower_kept(source: &Source, section: &UsageSection) -> Result<UsageConfig, ConfigError> {
     let days_max = *section.days_max.get_ref();
     if !(1..=DAYS_MAX).contains(&days_max) {
         let message = format!("{days_max} days can't be kept");
@@ -88,10 +101,7 @@ pub(crate) fn lower_usage(
 ///
 /// # Errors
 /// Returns an error for each price that is no exact amount, or is there twice.
-pub(crate) fn lower_prices(
-    source: &Source,
-    sections: &[PriceSection],
-) -> Result<PriceList, ConfigErrors> {
+fn lower_prices(source: &Source, sections: &[PriceSection]) -> Result<PriceList, ConfigErrors> {
     if let Some(section) = sections.get(PRICES_MAX) {
         let message = format!("a config has {PRICES_MAX} prices at most");
         let remedy = "leave `model` out of one: it is the price of all other models";
@@ -103,7 +113,8 @@ pub(crate) fn lower_prices(
     for section in sections {
         let model = section.model.as_ref().map(|model| model.get_ref().as_str());
         if let Some(earlier) = places.insert(model, section.at()) {
-            let whose = model.map_or("all other models".to_owned(), |model| format!("{model:?}"));
+            let whose =
+                model.map_or_else(|| "all other models".to_owned(), |model| format!("{model:?}"));
             let message = format!("a second price is that of {whose}");
             errors.add(source.collision((section.at(), earlier), message, "keep one of them"));
         }

@@ -1,11 +1,13 @@
 //! What clients use is counted to the token, once, whatever way their requests take.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use http::HeaderValue;
-use http_body_util::BodyExt;
+use bytes::Bytes;
+use http::{HeaderValue, Method};
+use http_body_util::{BodyExt, Empty};
 use serde_json::{Value, json};
 use spillway_emulator::{Emulator, Fault};
+use spillway_link::{ForwardAnswer, ForwardHead, PeerRoom};
 use spillway_node::Node;
 use spillway_tests::{
     Client, Cluster, Reply, Scripted, Setup, chat, emulator, eventually, get, knows, post, within,
@@ -284,4 +286,33 @@ async fn a_budget_is_spent_once_by_all_nodes_together_and_outlives_restarts() {
     let second = start_with_budget(&cluster, &emulators[1], 1).await;
     check_refusal(&ask_as(&second, "acme").await);
     second.stop().await;
+}
+
+#[tokio::test]
+async fn only_nodes_are_told_of_usage_whatever_path_a_client_names() {
+    let emulator = emulator(1).await;
+    let cluster = Cluster::new(&["one", "two"]);
+    // Every path leads to a replica.
+    let all = "[[route]]\nname = \"all\"\npath_prefix = \"/\"\nmodel = \"tiny\"\n";
+    let node = cluster.start(0, Setup::new().emulated(&emulator).table(all)).await;
+    let link = cluster.bare_link(1, 0).await;
+    let days = "%7B%22since%22:%222026-11-01%22,%22until%22:%222026-11-27%22,%22by%22:%5B%5D%7D";
+    let heard = "%7B%22process%22:0,%22change%22:0%7D";
+    for (path, query) in [("usage", days), ("spending", heard)] {
+        for (client, is_told) in [(None, true), (Some(Ipv4Addr::LOCALHOST.into()), false)] {
+            let uri = format!("/.spillway/{path}?{query}").parse().expect("an address");
+            let head = ForwardHead { client, ..ForwardHead::new(Method::GET, uri) };
+            let body = Empty::<Bytes>::new();
+            let answer = link.forward(&"n0".into(), head, body, PeerRoom::Unknown).await;
+            let told = match answer.expect("an answer") {
+                ForwardAnswer::Reply(reply) => {
+                    let body = reply.into_body().collect().await.expect("a whole reply");
+                    String::from_utf8_lossy(&body.to_bytes()).contains("\"rows\"")
+                }
+                ForwardAnswer::Refused(_) => false,
+            };
+            assert_eq!(told, is_told, "{path} for {client:?}");
+        }
+    }
+    node.stop().await;
 }

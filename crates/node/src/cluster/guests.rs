@@ -64,22 +64,8 @@ impl Handler for Guests {
     }
 
     fn forwarded(&self, from: &Identity, mut head: ForwardHead, body: ForwardBody) -> Deciding {
-        // A question of the node itself, not of a client: no terms of guests apply.
-        if head.uri.path() == node_facts::PATH {
-            let facts = self.feedback.node_facts();
-            return Box::pin(ready(Ok(Box::pin(ready(Ok(facts.reply()))) as Serving)));
-        }
-        if head.uri.path() == usage::SPENDING_PATH {
-            let reply = usage::spending_reply(&head.uri, &self.feedback);
-            return Box::pin(ready(Ok(Box::pin(ready(Ok(reply))) as Serving)));
-        }
-        if head.uri.path() == usage::PATH {
-            let feedback = Arc::clone(&self.feedback);
-            let serving: Serving = Box::pin(async move {
-                let rows = |query| async { usage::of_node(feedback, query).await.rows() };
-                Ok(usage::reply(&head.uri, rows).await)
-            });
-            return Box::pin(ready(Ok(serving)));
+        if let Some(answering) = self.node_question(&head) {
+            return Box::pin(ready(Ok(answering)));
         }
         let residency = residency::take(&mut head.headers);
         let decision = self.decide(from, &head, residency);
@@ -101,6 +87,29 @@ impl Handler for Guests {
 type Decided = (GuestTerms, Option<PendingGuest>);
 
 impl Guests {
+    /// Answers a question of the node itself, to which no terms of guests apply; `None` for what a
+    /// client asks. A client may name any path, but its requests name the client.
+    fn node_question(&self, head: &ForwardHead) -> Option<Serving> {
+        if head.client.is_some() {
+            return None;
+        }
+        match head.uri.path() {
+            node_facts::PATH => Some(Box::pin(ready(Ok(self.feedback.node_facts().reply())))),
+            usage::SPENDING_PATH => {
+                let reply = usage::spending_reply(&head.uri, &self.feedback);
+                Some(Box::pin(ready(Ok(reply))))
+            }
+            usage::PATH => {
+                let (feedback, uri) = (Arc::clone(&self.feedback), head.uri.clone());
+                Some(Box::pin(async move {
+                    let rows = |query| async { usage::of_node(feedback, query).await.rows() };
+                    Ok(usage::reply(&uri, rows).await)
+                }))
+            }
+            _ => None,
+        }
+    }
+
     fn decide(
         &self,
         from: &Identity,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::Node;
 
@@ -65,7 +65,7 @@ impl Node {
         let feedback = Arc::clone(&self.feedback);
         let saving = tokio::task::spawn_blocking(move || {
             feedback.collect();
-            feedback.usage.save();
+            feedback.usage.save(SystemTime::now());
         });
         let is_saved = saving.await.is_ok();
         Stopped { broken_off, is_clean: is_clean && is_saved }

@@ -52,6 +52,14 @@ pub(crate) struct Told {
     rows: Vec<NodeSpending>,
 }
 
+#[cfg(test)]
+impl Told {
+    /// Returns the number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.rows.len()
+    }
+}
+
 impl Budgets {
     pub(crate) fn new(me: NodeName, process: u64, gateway: Arc<Gateway>) -> Self {
         Self { me, process, gateway, known: Mutex::default() }

@@ -3,6 +3,8 @@
 mod asking;
 mod budgets;
 mod sharing;
+#[cfg(test)]
+mod usage_test;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -101,8 +103,8 @@ impl Usage {
     }
 
     /// Writes what has changed. Blocks.
-    pub(crate) fn save(&self) {
-        self.store.save(SystemTime::now());
+    pub(crate) fn save(&self, now: SystemTime) {
+        self.store.save(now);
         self.budgets.save(&self.store);
     }
 
@@ -121,7 +123,7 @@ pub(crate) async fn keep(feedback: Arc<Feedback>, stop: CancellationToken) {
     while stop.run_until_cancelled(interval.tick()).await.is_some() {
         let feedback = Arc::clone(&feedback);
         // A task that panics has told so itself.
-        drop(tokio::task::spawn_blocking(move || feedback.usage.save()).await);
+        drop(tokio::task::spawn_blocking(move || feedback.usage.save(SystemTime::now())).await);
     }
 }
 

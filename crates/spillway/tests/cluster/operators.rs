@@ -41,6 +41,23 @@ fn operators_see_and_change_what_the_cluster_agrees_on() {
 }
 
 #[test]
+fn usage_is_shown_of_all_nodes_and_names_those_that_could_not_be_asked() {
+    let world = World::new();
+    let shown = world.run(&["usage", "--by", "tenant,model", "--since", "2026-11-01"]);
+    let text = printed(&shown);
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0][..3], ["2026-11-01", "to", lines[0][2]], "{text}");
+    assert_eq!(lines[3], ["acme", "big", "2", "1", "1000", "64", "500", "0.00045"], "{text}");
+    assert_eq!(lines[4], ["all", "2", "1", "1000", "64", "500", "0.00045"], "{text}");
+    let notes = String::from_utf8_lossy(&shown.stderr);
+    assert!(notes.contains("b (us)") && notes.contains("no connection"), "{notes}");
+    let other = world.json(&["usage", "--tenant", "other", "--by", "model"]);
+    assert_eq!((&other["usage"], &other["is_complete"]), (&serde_json::json!([]), &false.into()));
+    assert!(world.fault(&["usage", "--since", "yesterday"]).contains("2026-11-27"));
+}
+
+#[test]
 fn secrets_are_printed_once_and_a_token_is_needed() {
     let world = World::new();
     world.text(&["tenants", "put", "acme", "{}"]);
