@@ -17,9 +17,10 @@ use spillway_upstream::names::NameSpec;
 use spillway_upstream::queue_spec::QueueSpec;
 use spillway_upstream::route_spec::RouteSpec;
 use spillway_upstream::settings::{Retry, Timeouts};
+use spillway_usage::PriceList;
 use toml::Spanned;
 
-use crate::access_log_section::lower_access_log;
+use crate::access_log_section::{AccessLogConfig, lower_access_log};
 use crate::access_section::{AccessConfig, AccessSections, ListenerAccess};
 use crate::at_start::AtStart;
 use crate::care_section::CareDefaults;
@@ -42,8 +43,8 @@ use crate::session_section::check_session_cookie;
 use crate::source::Source;
 use crate::start_places::StartPlaces;
 use crate::suggestion::nearest;
-use crate::traces_section::lower_traces;
-use crate::usage_section::lower_usage;
+use crate::traces_section::{TracesConfig, lower_traces};
+use crate::usage_section::{UsageConfig, lower_usage};
 
 /// Checks a file as a whole.
 ///
@@ -76,16 +77,12 @@ pub(crate) fn lower(
     let spill = errors.keep(file.spill.lower(source));
     let steering = errors.keep(file.steering.lower(source));
     let knowledge = errors.keep(file.prefix.lower(source));
-    let access_log = take(&mut file.access_log);
-    let access_log = errors.keep(lower_access_log(source, access_log));
-    let traces = errors.keep(lower_traces(source, take(&mut file.traces)));
+    let told = errors.keep(lower_told(source, &mut file));
     let (geo, residency) = (take(&mut file.geo), take(&mut file.residency));
     let geo = errors.keep(lower_geo(source, geo, residency));
-    let usage = errors.keep(lower_usage(source, &file.usage, &file.price));
     let cluster_known = cluster.as_ref().and_then(Option::as_ref);
     let world = errors.keep(lower_world(source, &mut file, (fleet, cluster_known, lost)));
-    let parts = (doors, cluster, dns, spill, steering, knowledge, access_log, traces, geo, world);
-    let Some((usage, prices)) = usage else { return Err(errors) };
+    let parts = (doors, cluster, dns, spill, steering, knowledge, told, geo, world);
     let (
         Some(doors),
         Some(cluster),
@@ -93,8 +90,7 @@ pub(crate) fn lower(
         Some(spill),
         Some(steering),
         Some(knowledge),
-        Some(access_log),
-        Some(traces),
+        Some(told),
         Some(geo),
         Some(world),
     ) = parts
@@ -114,11 +110,11 @@ pub(crate) fn lower(
         spill,
         steering,
         knowledge,
-        access_log,
-        traces,
+        access_log: told.access_log,
+        traces: told.traces,
         geo,
-        usage,
-        prices,
+        usage: told.usage,
+        prices: told.prices,
         world: WorldConfig { cors: doors.cors, identities: doors.identities, ..world },
         drain_notice: Duration::from_millis(file.node.drain_notice_ms),
         drain: Duration::from_millis(file.node.drain_ms),
@@ -129,6 +125,26 @@ pub(crate) fn lower(
         text: source.text().to_owned(),
         warnings: ConfigErrors::default(),
     })
+}
+
+/// What is told and counted of requests.
+struct Told {
+    access_log: AccessLogConfig,
+    traces: Option<Box<TracesConfig>>,
+    usage: UsageConfig,
+    prices: PriceList,
+}
+
+fn lower_told(source: &Source, file: &mut ConfigFile) -> Result<Told, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let access_log = errors.keep(lower_access_log(source, take(&mut file.access_log)));
+    let traces = errors.keep(lower_traces(source, take(&mut file.traces)));
+    let usage = errors.keep(lower_usage(source, &file.usage, &file.price));
+    let (Some(access_log), Some(traces), Some((usage, prices))) = (access_log, traces, usage)
+    else {
+        return Err(errors);
+    };
+    errors.or(Told { access_log, traces, usage, prices })
 }
 
 fn lower_gateway(file: &ConfigFile) -> GatewayConfig {
