@@ -41,8 +41,9 @@ pub use explain::{Explain, ExplainError, ExplainRequest, Explaining};
 pub use listener::{ListenerError, check_listener, connection_builder};
 pub use openapi::openapi;
 pub use overview::{
-    LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase, Overview,
-    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally, Summing,
+    CertificateEnd, DataRoom, LackingReplica, ListenerOverview, Listing, Looking, NodeOverview,
+    NodePhase, Overview, PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally,
+    Summing,
 };
 pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};

@@ -64,6 +64,30 @@ pub struct NodeOverview {
     pub silent_regions: Vec<String>,
     /// True if a replica of another region can serve its requests.
     pub is_served_elsewhere: bool,
+    /// Room in its data folder; null if it has none, or if the file system does not tell.
+    pub data: Option<DataRoom>,
+    /// Certificate of its own that ends first; null if it has none.
+    pub first_certificate: Option<CertificateEnd>,
+}
+
+/// Room on the file system of a data folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DataRoom {
+    /// Path of the folder.
+    pub folder: String,
+    /// Bytes that can still be written.
+    pub free_bytes: u64,
+    /// Size of the file system in bytes.
+    pub total_bytes: u64,
+}
+
+/// End of a certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CertificateEnd {
+    /// Use of the certificate: `links`, or `listener` and its name.
+    pub of: String,
+    /// End, in milliseconds since 1970.
+    pub ends_ms: i64,
 }
 
 /// Phase of a node's life.
@@ -125,7 +149,8 @@ pub struct PeerOverview {
     pub is_heard: bool,
     /// Time since the connection was lost, in milliseconds; null if there is one, or never was.
     pub silent_ms: Option<u64>,
-    /// Error of the last attempt to connect; null if there is a connection or no error.
+    /// Error of the last attempt to connect, or the reason why the log of a connected node has
+    /// stopped; null without either.
     pub fault: Option<String>,
     /// Round-trip time in milliseconds.
     pub rtt_ms: Option<f64>,

@@ -112,6 +112,19 @@ impl Certificates {
         OwnCertificates { cluster: link.map(of_link), listeners }
     }
 
+    /// Returns the certificate of this node that ends first: its use, and its end in milliseconds
+    /// since 1970. Ends of authorities are left out: nodes do not look at them.
+    pub(crate) fn first(&self, link: Option<&Link>) -> Option<(String, i64)> {
+        let own =
+            link.and_then(|link| CertificateFacts::of(link.used_certificates().chain.first()?));
+        let own = own.map(|facts| ("links".to_owned(), facts.not_after_ms));
+        let listeners = self.listeners.load();
+        let of_listeners = listeners
+            .iter()
+            .map(|it| (format!("listener {}", it.listener), it.certificate.not_after_ms));
+        own.into_iter().chain(of_listeners).min_by_key(|(_, ends_ms)| *ends_ms)
+    }
+
     /// Returns the expiry times for metrics, in seconds since 1970.
     pub(crate) fn live(&self, link: Option<&Link>) -> LiveCertificates {
         let seconds = |facts: &CertificateFacts| facts.not_after_ms.div_euclid(1_000);

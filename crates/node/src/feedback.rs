@@ -109,8 +109,9 @@ impl Feedback {
 
     /// Returns what this node tells other nodes about itself.
     pub(crate) fn node_facts(&self) -> NodeFacts {
-        let applied_index = self.control_plane.get().and_then(WatchedControlPlane::applied_index);
-        NodeFacts { version: env!("CARGO_PKG_VERSION").to_owned(), applied_index }
+        let progress = self.control_plane.get().map(WatchedControlPlane::progress);
+        let (applied_index, log_fault) = progress.unwrap_or_default();
+        NodeFacts { version: env!("CARGO_PKG_VERSION").to_owned(), applied_index, log_fault }
     }
 
     /// Shows the name server's metrics too; only the first call counts.

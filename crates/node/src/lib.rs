@@ -20,6 +20,7 @@ mod preflight;
 mod reload;
 mod requests;
 mod resolve;
+mod room;
 mod steering;
 mod usage;
 mod workers;

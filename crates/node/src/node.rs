@@ -49,6 +49,7 @@ use crate::overview::{OverviewSource, Places};
 use crate::reload::{Reloader, RunningAdmin};
 use crate::requests::RequestLog;
 use crate::resolve::refresh_loop;
+use crate::room::Room;
 use crate::steering::{SteeringSource, steer};
 use crate::usage::{self, Usage, UsageParts};
 use crate::workers::{self, Bound, Threads, unit_count};
@@ -118,6 +119,8 @@ pub struct Node {
     locating: Locating,
     /// Places of regions, for operators.
     places: Arc<Places>,
+    /// Room in the data folder, for operators.
+    room: Arc<Room>,
     /// The link to other nodes, if there are any.
     cluster: Option<Cluster>,
     /// This node's part in the agreed state.
@@ -206,6 +209,7 @@ impl Node {
         };
         let places = config.cluster.as_ref().map(|it| Places::of_config(&it.regions));
         let places = places.unwrap_or_default();
+        let room = Room::of(config.cluster.as_ref().and_then(|it| it.data.clone()));
         let dns = config.dns.map(|dns| Arc::new(Served::new(dns, locate_by(&gateway))));
         // Boxed, since nearly nothing of the start is as large.
         let joining = Box::pin(base.join(config.cluster, dns.clone(), config.spill, &mut learning));
@@ -233,6 +237,7 @@ impl Node {
             keys,
             locating,
             places: Arc::new(places),
+            room: Arc::new(room),
             cluster,
             agreed,
             division,
@@ -305,6 +310,7 @@ impl Node {
             feedback: Arc::clone(&self.feedback),
             keeper: self.keeper.clone(),
             places: Arc::clone(&self.places),
+            room: Arc::clone(&self.room),
         }
     }
 

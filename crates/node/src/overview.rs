@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, stream};
 use spillway_admin::{
-    LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase, Overview,
-    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally, Summing,
+    CertificateEnd, LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase,
+    Overview, PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally, Summing,
 };
 use spillway_config::RegionConfig;
 use spillway_front::client::Listener;
@@ -24,6 +24,7 @@ use spillway_usage::UsageQuery;
 use crate::cluster::ask_node;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
+use crate::room::Room;
 use crate::usage;
 
 /// Nodes that are asked for their facts at the same time.
@@ -41,6 +42,8 @@ pub(crate) struct OverviewSource {
     pub(crate) keeper: KeeperHandle,
     /// Places of regions, by the config.
     pub(crate) places: Arc<Places>,
+    /// Room in the data folder.
+    pub(crate) room: Arc<Room>,
 }
 
 /// Places of regions, by the config.
@@ -70,6 +73,7 @@ impl Overview for OverviewSource {
             let regions = gateway.regions();
             let link = self.feedback.link();
             let started_ms = gateway.started_s().saturating_mul(1_000);
+            let first = self.feedback.certificates.first(link.as_deref());
             let silent = regions.others.iter().filter(|other| !other.is_heard);
             NodeOverview {
                 name: self.node.clone(),
@@ -88,6 +92,8 @@ impl Overview for OverviewSource {
                 is_in_cluster: link.is_some(),
                 silent_regions: silent.map(|other| other.name.to_string()).collect(),
                 is_served_elsewhere: regions.has_usable(),
+                data: self.room.look().await,
+                first_certificate: first.map(|(of, ends_ms)| CertificateEnd { of, ends_ms }),
                 peers: match link {
                     Some(link) => peers(&link).await,
                     None => Vec::new(),
@@ -271,6 +277,7 @@ async fn peers(link: &Arc<Link>) -> Vec<PeerOverview> {
         if let (Some(peer), Some(facts)) = (peers.get_mut(at), facts) {
             peer.version = Some(facts.version);
             peer.applied_index = facts.applied_index;
+            peer.fault = facts.log_fault.or_else(|| peer.fault.take());
         }
         std::future::ready(())
     });

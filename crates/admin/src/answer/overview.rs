@@ -1,5 +1,7 @@
 //! Overview of the answering node, its cluster and all regions.
 
+use std::time::SystemTime;
+
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +41,8 @@ pub(crate) struct NodeRow {
     pub(crate) state: String,
     /// Time since its connection was lost, in milliseconds; null unless it is silent.
     pub(crate) silent_ms: Option<u64>,
-    /// Error of the last attempt to connect; null while it is heard.
+    /// Error of the last attempt to connect, or the reason why the log of a node that is heard has
+    /// stopped; null without either.
     pub(crate) fault: Option<String>,
     /// Entries of the log that it has still to carry out; null if unknown.
     pub(crate) lag_entries: Option<u64>,
@@ -73,7 +76,7 @@ pub(crate) async fn node_answer(
     let node = by.node().await;
     let log = control_plane.map(status_answer);
     let nodes = rows(&node, log.as_ref());
-    let (health, summary) = verdict::judge(&node, &nodes, log.as_ref());
+    let (health, summary) = verdict::judge(&node, &nodes, log.as_ref(), SystemTime::now());
     NodeAnswer { health, summary, node, nodes, log }
 }
 

@@ -1,15 +1,26 @@
 //! Judgement of a node in one sentence: whether it serves, and whether its cluster can agree.
 
+use std::time::SystemTime;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use spillway_types::unix_ms;
 
 use super::overview::NodeRow;
 use super::status::StatusAnswer;
-use crate::overview::{NodeOverview, NodePhase};
+use crate::overview::{CertificateEnd, NodeOverview, NodePhase};
 
 /// Age of a node's knowledge from which on no majority counts as heard. Elections are over within
 /// a few seconds.
 const AGE_MS_MAX: u64 = 10_000;
+/// Free part of the data folder's file system below which a node says so, if less than
+/// [`ROOM_BYTES`] is free, too: a tenth of a small disk, or what a log and a few snapshots take.
+const ROOM_PERCENT: u64 = 10;
+const ROOM_BYTES: u64 = 1 << 30;
+/// Time before the end of a certificate from which on a node says so, as the alert
+/// `SpillwayCertificateExpires` has it.
+const CERTIFICATE_MS: i64 = 7 * DAY_MS;
+const DAY_MS: i64 = 86_400_000;
 /// Names that a sentence lists at most.
 const NAMED_MAX: usize = 3;
 
@@ -27,14 +38,15 @@ pub(crate) enum Health {
     Unhealthy,
 }
 
-/// Judges a node, whose cluster has these nodes and this log.
+/// Judges a node at a moment, whose cluster has these nodes and this log.
 pub(super) fn judge(
     node: &NodeOverview,
     nodes: &[NodeRow],
     log: Option<&StatusAnswer>,
+    now: SystemTime,
 ) -> (Health, String) {
     let mut parts = vec![serving(node), cluster(node, nodes, log)];
-    parts.extend(regions(node));
+    parts.extend(regions(node).into_iter().chain(data(node)).chain(certificate(node, now)));
     // The worst comes first. Sorting is stable, so parts of equal health keep their order.
     parts.sort_by_key(|part| std::cmp::Reverse(part.health));
     let health = parts.first().map_or(Health::Healthy, |part| part.health);
@@ -93,7 +105,7 @@ fn serving(node: &NodeOverview) -> Part {
 }
 
 fn cluster(node: &NodeOverview, nodes: &[NodeRow], log: Option<&StatusAnswer>) -> Part {
-    let missing = nodes.iter().filter(|row| !is_heard(row));
+    let missing = nodes.iter().filter(|row| !is_heard(row) || row.fault.is_some());
     let missing = named(missing.map(missing_text).collect());
     let Some(log) = log else {
         return match (node.is_in_cluster, missing.is_empty()) {
@@ -136,12 +148,34 @@ fn regions(node: &NodeOverview) -> Option<Part> {
     (!silent.is_empty()).then(|| Part::new(Health::Degraded, text()))
 }
 
+fn data(node: &NodeOverview) -> Option<Part> {
+    let data = node.data.as_ref().filter(|it| it.total_bytes > 0)?;
+    let percent = u128::from(data.free_bytes) * 100 / u128::from(data.total_bytes);
+    let is_short = percent < u128::from(ROOM_PERCENT) && data.free_bytes < ROOM_BYTES;
+    let mib = data.free_bytes >> 20;
+    let text = format!("data folder nearly full ({mib} MiB free, {percent} %)");
+    is_short.then(|| Part::new(Health::Degraded, text))
+}
+
+fn certificate(node: &NodeOverview, now: SystemTime) -> Option<Part> {
+    let CertificateEnd { of, ends_ms } = node.first_certificate.as_ref()?;
+    let now_ms = i64::try_from(unix_ms(now)).unwrap_or(i64::MAX);
+    let text = match ends_ms.saturating_sub(now_ms) {
+        CERTIFICATE_MS.. => return None,
+        left_ms @ DAY_MS.. => format!("certificate of {of} ends in {} d", left_ms / DAY_MS),
+        left_ms @ 0.. => format!("certificate of {of} ends in {} h", left_ms / (DAY_MS / 24)),
+        _ => format!("certificate of {of} HAS ENDED"),
+    };
+    Some(Part::new(Health::Degraded, text))
+}
+
 fn is_heard(row: &NodeRow) -> bool {
     matches!(row.state.as_str(), "this node" | "up")
 }
 
 fn missing_text(row: &NodeRow) -> String {
     match row.silent_ms {
+        _ if is_heard(row) => format!("the log of {} has stopped", row.name),
         Some(silent_ms) => format!("{} is silent for {} s", row.name, silent_ms / 1_000),
         None => format!("{} was never heard", row.name),
     }
@@ -158,12 +192,14 @@ fn named(texts: Vec<String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::UNIX_EPOCH;
+
     use super::super::overview::rows;
     use super::*;
     use crate::answer::freshness::Freshness;
     use crate::answer::status::MemberInfo;
     use crate::error::LeaderHint;
-    use crate::overview::{LackingReplica, PeerOverview, ReplicaTally};
+    use crate::overview::{DataRoom, LackingReplica, PeerOverview, ReplicaTally};
 
     fn node(up: u32, lacking: &[(&str, &str)]) -> NodeOverview {
         let lacking = lacking.iter().map(|(name, state)| LackingReplica {
@@ -203,7 +239,7 @@ mod tests {
     }
 
     fn said(node: &NodeOverview, log: Option<&StatusAnswer>) -> String {
-        let (health, text) = judge(node, &rows(node, log), log);
+        let (health, text) = judge(node, &rows(node, log), log, UNIX_EPOCH);
         let is_named = |word: &str| text.starts_with(word);
         assert_eq!(is_named("healthy: "), health == Health::Healthy, "{text}");
         assert_eq!(is_named("degraded: "), health == Health::Degraded, "{text}");
@@ -254,6 +290,11 @@ mod tests {
         );
         let none = with(vec![peer("b", Some(1_000)), peer("c", Some(12_400))]);
         assert!(said(&none, Some(&log)).starts_with("NO QUORUM: 1 of 3 voters heard (b"));
+        let stopped = PeerOverview { fault: Some("no space left".into()), ..peer("c", None) };
+        assert_eq!(
+            said(&with(vec![peer("b", None), stopped]), Some(&log)),
+            "degraded: 3 of 3 voters heard (the log of c has stopped); serves 2 of 2 replicas"
+        );
         // The connections may outlive the processes for a while.
         assert!(said(&all, Some(&old)).starts_with("NO QUORUM: 3 of 3 voters"));
         assert!(said(&all, Some(&log_of(None))).starts_with("NO LEADER: 3 of"));
@@ -275,5 +316,35 @@ mod tests {
         assert!(said(&edge, None).starts_with("healthy: no replicas here, other regions"));
         let lost = NodeOverview { silent_regions: vec!["eu".into()], ..edge };
         assert!(said(&lost, None).starts_with("degraded: regions not heard (eu)"));
+    }
+    #[test]
+    fn little_room_for_data_is_told_before_it_is_none() {
+        let with = |free_bytes: u64, total_bytes: u64| {
+            let data = Some(DataRoom { folder: "data".into(), free_bytes, total_bytes });
+            said(&NodeOverview { data, ..node(1, &[]) }, None)
+        };
+        let mib = 1 << 20;
+        assert!(with(50 * mib, 100 * mib).starts_with("healthy: serves"));
+        assert!(with(10 * mib, 100 * mib).starts_with("healthy: serves"));
+        assert!(
+            with(9 * mib, 100 * mib)
+                .starts_with("degraded: data folder nearly full (9 MiB free, 9 %); serves 1 of 1")
+        );
+        // A large disk has enough for a log long before a tenth of it is free.
+        assert!(with(2_000 * mib, 1_000_000 * mib).starts_with("healthy: serves"));
+        assert!(with(0, 0).starts_with("healthy: serves"), "a file system that does not tell");
+    }
+
+    #[test]
+    fn a_certificate_is_told_in_its_last_week() {
+        let ending = |ends_ms: i64| {
+            let first_certificate = Some(CertificateEnd { of: "links".into(), ends_ms });
+            said(&NodeOverview { first_certificate, ..node(1, &[]) }, None)
+        };
+        assert!(ending(CERTIFICATE_MS).starts_with("healthy: serves"));
+        let ends_in = |text: &str| format!("degraded: certificate of links {text}; serves 1 of 1");
+        assert!(ending(CERTIFICATE_MS - 1).starts_with(&ends_in("ends in 6 d")));
+        assert!(ending(DAY_MS - 1).starts_with(&ends_in("ends in 23 h")));
+        assert!(ending(-1).starts_with(&ends_in("HAS ENDED")));
     }
 }

@@ -13,10 +13,11 @@ use crate::fold::NoteCounts;
 pub(crate) struct WatchedControlPlane(pub(super) Weak<ControlPlane>);
 
 impl WatchedControlPlane {
-    /// Returns the index of the last entry that was carried out; `None` before the first, and after
-    /// the control plane ended.
-    pub(crate) fn applied_index(&self) -> Option<u64> {
-        self.0.upgrade()?.status().applied_index
+    /// Returns the index of the last entry that was carried out, `None` before the first, and why the
+    /// log has stopped, `None` while it runs. Neither is known after the control plane ended.
+    pub(crate) fn progress(&self) -> (Option<u64>, Option<String>) {
+        let status = self.0.upgrade().map(|control_plane| control_plane.status());
+        status.map(|status| (status.applied_index, status.fault)).unwrap_or_default()
     }
 
     /// Returns the current figures and counts of agreed items; `None` after the control plane

@@ -23,6 +23,8 @@ pub(crate) struct NodeFacts {
     pub(crate) version: String,
     /// Index of the last entry of the log that the node carried out; `None` without a log.
     pub(crate) applied_index: Option<u64>,
+    /// Reason why the node's log has stopped; `None` while it runs, or if an older node is asked.
+    pub(crate) log_fault: Option<String>,
 }
 
 impl NodeFacts {

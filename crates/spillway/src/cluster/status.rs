@@ -47,6 +47,7 @@ fn facts(answer: &Value) -> Vec<String> {
     let listeners = node["listeners"].as_array().into_iter().flatten();
     lines.extend(listeners.map(|listener| line("listens", listens(listener))));
     lines.push(line("replicas", replicas(&node["replicas"])));
+    lines.extend(node["data"].as_object().map(|_| line("data", room(&node["data"]))));
     if let Some(log) = answer["log"].as_object() {
         let number =
             |name: &str| log[name].as_u64().map_or_else(|| "-".to_owned(), |it| it.to_string());
@@ -63,6 +64,12 @@ fn facts(answer: &Value) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Returns the data folder, and how much its file system can still take.
+fn room(data: &Value) -> String {
+    let mib = |name: &str| data[name].as_u64().unwrap_or(0) >> 20;
+    format!("{}: {} of {} MiB free", text(&data["folder"]), mib("free_bytes"), mib("total_bytes"))
 }
 
 fn listens(listener: &Value) -> String {
@@ -133,6 +140,8 @@ mod tests {
             "listeners": [{ "address": "0.0.0.0:8080", "auth": "keys", "is_tls": true }],
             "replicas": { "known": 2, "up": 1, "draining": 0,
                 "lacking": [{ "name": "gpu-b", "state": "down" }] },
+            "data": { "folder": "/var/lib/spillway", "free_bytes": 5_u64 << 20,
+                "total_bytes": 64_u64 << 20 },
         })
     }
 
@@ -147,6 +156,7 @@ mod tests {
             "config    /etc/spillway/spillway.toml",
             "listens   0.0.0.0:8080: clients need a key, TLS",
             "replicas  1 of 2 up, gpu-b down",
+            "data      /var/lib/spillway: 5 of 64 MiB free",
         ];
         assert_eq!(picture(&answer, usize::MAX).lines().collect::<Vec<_>>(), lines);
     }
