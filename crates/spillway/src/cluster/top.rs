@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use super::client::AdminClient;
 use super::connect::Connect;
-use super::{regions, request, text};
+use super::text::{self, Column};
+use super::{regions, request};
 use crate::full_screen::FullScreen;
 use crate::{output, replicas, screen};
 
@@ -25,6 +26,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 const KEYS: Duration = Duration::from_millis(50);
 /// Failed requests that are shown.
 const FAILED: usize = 8;
+/// Clients that are shown.
+const CLIENTS: usize = 5;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway top\n\
@@ -34,7 +37,7 @@ const FAILED: usize = 8;
 pub(crate) struct TopArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Shows one picture as text, and ends.
+    /// Shows one picture as text after a second, and ends.
     #[arg(long)]
     once: bool,
 }
@@ -47,6 +50,11 @@ pub(super) async fn run(args: &TopArgs) -> Result<()> {
     let client = AdminClient::new(&args.connect)?;
     let mut look = Look::default();
     if client.as_json || args.once || !stdout().is_terminal() {
+        // Rates are those between two looks.
+        if args.once {
+            look.renew(&client).await?;
+            tokio::time::sleep(PERIOD).await;
+        }
         loop {
             look.renew(&client).await?;
             let picture = match client.as_json {
@@ -126,6 +134,35 @@ impl Look {
         (self.ended.len() as f64 * each, sheds)
     }
 
+    /// Returns the clients with most requests since the look before, by key or tenant: requests,
+    /// refused ones and generated tokens a second, and the share of all requests.
+    fn clients(&self) -> Value {
+        let mut clients: BTreeMap<&str, [f64; 3]> = BTreeMap::new();
+        for entry in &self.ended {
+            let who = ["key", "tenant"].into_iter().find_map(|name| entry[name].as_str());
+            let client = clients.entry(who.unwrap_or("-")).or_default();
+            let refused = if entry["shed"].is_string() { 1.0 } else { 0.0 };
+            let tokens = entry["completion_tokens"].as_f64().unwrap_or_default();
+            for (sum, more) in client.iter_mut().zip([1.0, refused, tokens]) {
+                *sum += more;
+            }
+        }
+        let mut clients: Vec<_> = clients.into_iter().collect();
+        // Stable, so clients with as many requests stay in the order of their names.
+        clients.sort_by(|(_, one), (_, other)| other[0].total_cmp(&one[0]));
+        let each = if self.passed_s > 0.0 { 1.0 / self.passed_s } else { 0.0 };
+        let share = 100.0 / self.ended.len().max(1) as f64;
+        let row = |(who, [requests, refused, tokens]): (&str, [f64; 3])| {
+            let whole = |number: f64| number.round() as u64;
+            json!({
+                "who": who, "requests_per_s": whole(requests * each),
+                "refused_per_s": whole(refused * each), "tokens_per_s": whole(tokens * each),
+                "share_percent": whole(requests * share),
+            })
+        };
+        clients.into_iter().take(CLIENTS).map(row).collect()
+    }
+
     /// Returns the 95th percentile of the times to first token since the look before, in
     /// milliseconds.
     fn p95_ms(&self) -> Option<f64> {
@@ -140,7 +177,8 @@ impl Look {
         json!({
             "node": self.node, "regions": self.regions, "replicas": self.replicas,
             "requests_per_s": requests_per_s, "sheds_per_s": sheds_per_s,
-            "first_token_p95_ms": self.p95_ms(), "failed": self.failed,
+            "first_token_p95_ms": self.p95_ms(), "clients": self.clients(),
+            "failed": self.failed,
         })
     }
 
@@ -170,6 +208,9 @@ impl Look {
         };
         part("REGIONS", regions::table(&self.regions).text(width));
         part("REPLICAS", replicas::table(&self.replicas, width));
+        if !self.ended.is_empty() {
+            part("CLIENTS", text::table(CLIENT_COLUMNS, &self.clients()));
+        }
         if !self.failed.is_empty() {
             let heading = request::HEADING.map(str::to_owned).to_vec();
             let rows = std::iter::once(heading).chain(self.failed.iter().map(request::row));
@@ -178,6 +219,15 @@ impl Look {
         Picture { lines, titles }
     }
 }
+
+/// Columns of [`Look::clients`].
+const CLIENT_COLUMNS: &[Column] = &[
+    ("who", "/who"),
+    ("requests/s", "/requests_per_s"),
+    ("refused/s", "/refused_per_s"),
+    ("tokens/s", "/tokens_per_s"),
+    ("share %", "/share_percent"),
+];
 
 /// Lines of text, and which of them are titles.
 #[derive(Debug)]
@@ -218,7 +268,7 @@ mod tests {
             "number": 4, "ended_ms": 0, "status": 503, "shed": "queue_full", "end": "answered",
             "duration_ms": 1.0,
         });
-        let ended = |first: f64| json!({ "number": 3, "first_token_ms": first });
+        let ended = |first: f64| json!({ "number": 3, "first_token_ms": first, "key": "acme-1", "completion_tokens": 8 });
         Look {
             node: json!({ "health": "healthy", "summary": "healthy: serves 2 of 2 replicas" }),
             regions: json!([{ "key": "eu", "world": { "is_own": true, "is_heard": true } }]),
@@ -244,8 +294,22 @@ mod tests {
         let picture = look().picture(120);
         assert_eq!(picture.lines[0], "healthy: serves 2 of 2 replicas");
         let titles: Vec<&str> = picture.titles.iter().map(|at| &*picture.lines[*at]).collect();
-        assert_eq!(titles, ["REGIONS", "REPLICAS", "FAILED LAST"]);
+        assert_eq!(titles, ["REGIONS", "REPLICAS", "CLIENTS", "FAILED LAST"]);
         assert!(picture.lines.iter().any(|line| line.contains("gpu-a")));
+    }
+
+    #[test]
+    fn clients_with_most_requests_come_first_with_what_they_were_refused() {
+        let rows = |look: &Look| {
+            let table = text::table(CLIENT_COLUMNS, &look.clients());
+            let row = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+            table.lines().skip(1).map(row).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&look()), ["acme-1 1 0 8 67", "- 1 1 0 33"]);
+        let refused = json!({ "number": 5, "shed": "request_rate", "tenant": "initech" });
+        let flood = Look { ended: vec![refused; 40], passed_s: 2.0, ..Look::default() };
+        assert_eq!(rows(&flood), ["initech 20 20 0 100"]);
+        assert!(rows(&Look::default()).is_empty());
     }
 
     #[test]
