@@ -38,12 +38,13 @@ export function duration(seconds) {
   return parts.filter(Boolean).join(" ");
 }
 
-/** Bytes in KiB and MiB. */
+/** Bytes in KiB, MiB and GiB. */
 export function bytes(value) {
   if (!isKnown(value)) return NONE;
   if (value < 1_024) return `${WHOLE.format(value)} B`;
   if (value < 1_048_576) return `${TENTH.format(value / 1_024)} KiB`;
-  return `${TENTH.format(value / 1_048_576)} MiB`;
+  if (value < 1_073_741_824) return `${TENTH.format(value / 1_048_576)} MiB`;
+  return `${TENTH.format(value / 1_073_741_824)} GiB`;
 }
 
 /** A time of milliseconds since 1970, in the reader's time zone. */

@@ -1,6 +1,7 @@
 // The page: its frame, its views, and the stream that feeds them.
 
 import { ApiError, get, token } from "./api.js";
+import { Clients } from "./clients.js";
 import { h, setAttribute, setText } from "./dom.js";
 import { duration } from "./format.js";
 import { Live } from "./live.js";
@@ -74,6 +75,8 @@ const page = {
     page.saying = setTimeout(() => { said.hidden = true; setText(said, ""); }, 8_000);
   },
 };
+
+page.clients = new Clients(page.live);
 
 let shown = { controller: new AbortController(), looks: [], view: null, path: null };
 
@@ -202,7 +205,8 @@ function count() {
   live.seenAt = Date.now();
   banner.said = false;
   if (!page.certificates) readCertificates();
-  const problems = problemsOf(live.snapshot, page.certificates).filter((it) => it.level !== "info");
+  page.clients.look();
+  const problems = problemsOf(live.snapshot, page.certificates, page.clients).filter((it) => it.level !== "info");
   const element = by("alert-count");
   element.hidden = problems.length === 0;
   setText(element, String(problems.length));

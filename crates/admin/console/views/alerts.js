@@ -14,7 +14,7 @@ export function alertsView(page) {
   const table = certificateTable();
   let shown = null;
   const update = () => {
-    const problems = problemsOf(page.live.snapshot, page.certificates);
+    const problems = problemsOf(page.live.snapshot, page.certificates, page.clients);
     // Titles count seconds, which is no reason to make a link anew that has the focus.
     const same = JSON.stringify(problems.map((it) => [it.level, it.detail, it.todo]));
     calm.hidden = problems.length > 0;
@@ -53,8 +53,9 @@ function item(problem) {
 
 function certificateTable() {
   const days = (it) => (it.daysLeft === null ? null : Math.floor(it.daysLeft));
-  const level = (it) => (it.fault || it.daysLeft < 3 ? "bad" : it.daysLeft < 14 ? "warn" : "ok");
-  const left = (it) => (it.fault ? "not good" : it.daysLeft === null ? "unknown" : it.daysLeft < 0 ? "expired" : days(it) === 1 ? "1 day left" : `${count(days(it))} days left`);
+  const isSeen = (it) => it.daysLeft !== null;
+  const level = (it) => (!isSeen(it) ? "warn" : it.fault || it.daysLeft < 3 ? "bad" : it.daysLeft < 14 ? "warn" : "ok");
+  const left = (it) => (!isSeen(it) ? "not seen" : it.fault ? "not good" : it.daysLeft < 0 ? "expired" : days(it) === 1 ? "1 day left" : `${count(days(it))} days left`);
   return new Table({
     caption: "Certificates", key: (it) => `${it.name}/${it.serial}`, empty: "This node has no certificates: it speaks cleartext and is in no cluster.", sort: { at: 2, down: false },
     columns: [

@@ -10,7 +10,7 @@ const STATES = { "this node": "ok", up: "ok", silent: "bad", "never heard": "bad
 const OUTCOMES = { applied: "ok", unchanged: "idle", conflict: "warn", refused: "warn" };
 
 export function controlView(page) {
-  const log = facts(["Leader", "This node", "Term", "Carried out", "Committed", "Last entry", "In snapshot", "Knowledge is", "Log on disk", "Voters", "Digest"]);
+  const log = facts(["Leader", "This node", "Term", "Carried out", "Committed", "Last entry", "In snapshot", "Knowledge is", "Log on disk", "Data folder", "Voters", "Digest"]);
   const none = h("p", { class: "empty", hidden: true }, "This node has no log: it is in no cluster that agrees on anything. `data` in [cluster] and a [[peer]] for each other node begin one.");
   const nodes = nodeTable(page, "No node is known.", true);
   const where = h("p", { class: "hint" });
@@ -20,7 +20,7 @@ export function controlView(page) {
   const blocks = hotTable();
 
   const update = () => {
-    const { log: status, nodes: rows } = page.live.snapshot.node;
+    const { log: status, nodes: rows, node: { data } } = page.live.snapshot.node;
     nodes.update(rows);
     none.hidden = Boolean(status);
     log.element.hidden = !status;
@@ -29,7 +29,7 @@ export function controlView(page) {
     log.set({
       Leader: status.leader ? `${status.leader.node} in ${status.leader.region}` : "none", "This node": status.role.replace("_", " "), Term: count(status.term),
       "Carried out": count(status.applied_index), Committed: count(status.committed_index), "Last entry": count(status.last_index), "In snapshot": count(status.snapshot_index),
-      "Knowledge is": status.age_ms === null ? "of unknown age" : `${ms(status.age_ms)} old`, "Log on disk": bytes(status.log_bytes), Voters: `${voters}${status.is_joint ? ", changing" : ""}`, Digest: status.digest.slice(0, 12),
+      "Knowledge is": status.age_ms === null ? "of unknown age" : `${ms(status.age_ms)} old`, "Log on disk": bytes(status.log_bytes), "Data folder": data ? `${bytes(data.free_bytes)} of ${bytes(data.total_bytes)} free` : "–", Voters: `${voters}${status.is_joint ? ", changing" : ""}`, Digest: status.digest.slice(0, 12),
     });
     const leads = status.role === "leader";
     setText(where, page.live.mayOperate && !leads ? `Only the leader hands the lead over: open the console of ${status.leader?.node ?? "the leader"}.` : "");

@@ -2,13 +2,13 @@
 
 import { get, list } from "../api.js";
 import { badge, h, section } from "../dom.js";
-import { count, list as joined, time } from "../format.js";
+import { count, list as joined, tenth, time } from "../format.js";
 import { Table } from "../table.js";
 
 const KINDS = [["requests_per_s", "requests/s"], ["requests_per_min", "requests/min"], ["tokens_per_min", "tokens/min"], ["concurrency", "requests at a time"]];
 
 export function limitsView(page) {
-  const tables = { limits: limitTable(), usage: usageTable(), budgets: budgetTable(), tenants: tenantTable(), keys: keyTable() };
+  const tables = { limits: limitTable(), usage: usageTable(page), budgets: budgetTable(), tenants: tenantTable(), keys: keyTable() };
   const since = h("p", { class: "hint" });
   const look = page.every(5, async (signal) => {
     const hasLog = Boolean(page.live.snapshot.node.log);
@@ -66,7 +66,7 @@ function limitTable() {
   });
 }
 
-function usageTable() {
+function usageTable(page) {
   return new Table({
     caption: "Used", key: (it) => `${it.tenant}/${it.key}/${it.model}`, empty: "No request has ended yet.", sort: { at: 3, down: true },
     columns: [
@@ -74,6 +74,7 @@ function usageTable() {
       { name: "Key", of: (it) => it.key ?? "none", sort: (it) => it.key },
       { name: "Model", of: (it) => it.model ?? "unknown", sort: (it) => it.model },
       { name: "Requests", number: true, of: (it) => count(it.requests), sort: (it) => it.requests },
+      { name: "Now per second", number: true, of: (it) => tenth(page.clients.rate(it)), sort: (it) => page.clients.rate(it) },
       { name: "Errors", number: true, of: (it) => count(it.errors), sort: (it) => it.errors },
       { name: "Prompt tokens", number: true, of: (it) => count(it.prompt_tokens), sort: (it) => it.prompt_tokens },
       { name: "Of these cached", number: true, of: (it) => count(it.cached_tokens), sort: (it) => it.cached_tokens },

@@ -7,6 +7,7 @@ import { count, list as joined, ms, percent, tenth } from "../format.js";
 import { stateOf } from "../map.js";
 import { nodeTable } from "./control.js";
 import { replicaRows, replicaTable } from "./replicas.js";
+import { known } from "./world.js";
 
 export function regionView(page, [name]) {
   const own = facts(["State", "Replicas up", "Requests", "Places", "Load", "Waiting", "Round trip from here", "Heard", "Weight", "Price", "Operators' order", "Models"]);
@@ -18,7 +19,7 @@ export function regionView(page, [name]) {
   const buttons = h("div", { class: "buttons" });
   let record = null;
   let records = [];
-  const find = () => page.live.snapshot.regions.find((it) => it.region === name);
+  const find = () => page.live.snapshot.regions.filter((it) => it.region === name).map(known)[0];
 
   const update = () => {
     const region = find();

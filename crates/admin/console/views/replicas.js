@@ -3,6 +3,8 @@
 import { list } from "../api.js";
 import { orderButton, replicaPlan } from "../actions.js";
 import { badge, h } from "../dom.js";
+import { usualIfSlow } from "../problems.js";
+import { worded } from "../words.js";
 import { count, list as joined, ms, percent, tenth } from "../format.js";
 import { Table, bar } from "../table.js";
 
@@ -66,21 +68,21 @@ export function replicaTable(page, empty) {
     { name: "Replica", of: (it) => it.name, sort: (it) => it.name },
     { name: "Region", of: (it) => it.region, sort: (it) => it.region },
     { name: "State", of: (it) => it.state, sort: (it) => it.state, cell: (it) => badge(it.state, LEVELS[it.state] ?? "idle") },
+    { name: "Why", of: (it) => (it.why && it.state !== "serving" ? worded(it.why) : "–") },
     { name: "Requests", number: true, of: (it) => count(it.in_flight), sort: (it) => it.in_flight },
     { name: "Places", number: true, of: (it) => count(it.places), sort: (it) => it.places },
     { name: "Load", number: true, of: (it) => percent(share(it)), sort: share, cell: (it) => [percent(share(it)), " ", share(it) === null ? "" : bar(share(it))] },
     { name: "Queue", number: true, of: (it) => count(it.queued), sort: (it) => it.queued },
     { name: "KV use", number: true, of: (it) => percent(it.kv_use), sort: (it) => it.kv_use },
     { name: "Cached", number: true, of: (it) => percent(it.cached_share), sort: (it) => it.cached_share },
-    { name: "First byte", number: true, of: (it) => ms(it.latency_ms), sort: (it) => it.latency_ms },
+    { name: "First byte", number: true, of: (it) => ms(it.latency_ms), sort: (it) => it.latency_ms, level: (it) => (it.isLive && usualIfSlow(it, page.live.snapshot.replicas) !== null ? "warn" : "ok") },
     { name: "p99", number: true, of: (it) => ms(it.p99_ms), sort: (it) => it.p99_ms },
     { name: "Report age", number: true, of: (it) => (it.report_age_ms === null || it.report_age_ms === undefined ? "–" : `${tenth(it.report_age_ms / 1_000)} s`), sort: (it) => it.report_age_ms },
     { name: "Models", of: (it) => joined(it.models), sort: (it) => joined(it.models) },
     { name: "Software", of: (it) => it.kind || "–", sort: (it) => it.kind || null },
     { name: "Address", of: (it) => it.url || "–", sort: (it) => it.url },
-    { name: "Why", of: (it) => it.why ?? "–" },
   ];
   // Fixed while the view is shown: a reader has no use for an empty column.
-  if (page.live.mayOperate) columns.splice(3, 0, { name: "Order", of: action, cell: button });
+  if (page.live.mayOperate) columns.splice(4, 0, { name: "Order", of: action, cell: button });
   return new Table({ caption: "Replicas", key: (it) => it.key, empty, columns });
 }

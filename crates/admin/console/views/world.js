@@ -30,11 +30,16 @@ export function worldView(page) {
     box.hidden = names.length === regions.length;
     key.hidden = box.hidden;
     setText(unplaced, `Not on the map: ${names.join(", ")}. A [[region]] with latitude and longitude in this node's config places a region.`);
-    table.update(regions);
+    table.update(regions.map(known));
   };
   const element = h("div", {}, sentence, box, key, unplaced, section("Regions", table.element,
     h("p", { class: "hint" }, "Sent, refused and broken count this node's own requests since it started. In the own region, “there now” are requests of other regions.")));
   return { title: "World", element, update };
+}
+
+/** A region with the figures that are known: of one that is not heard, those of before are none. */
+export function known(region) {
+  return region.is_heard ? region : { ...region, replicas_up: null, in_flight: null, places: null, waiting: null, rtt_ms: null };
 }
 
 function regionTable(page) {
