@@ -1,0 +1,211 @@
+"""Incidents, each found from the console alone and from the commands alone (docs/guides/incidents.md)."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import certify
+from console_site import browser, chromium
+from incident_site import DISK_BYTES, REPLICAS, Node, Site, eventually
+
+pytestmark = pytest.mark.skipif(
+    chromium() is None, reason="no chromium here (Debian: apt-get install chromium)"
+)
+PATIENCE_MS = 20_000
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(tmp_path_factory.mktemp("incidents"))
+    yield site
+    site.stop()
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator:
+    with browser() as chrome:
+        yield chrome
+
+
+@pytest.fixture
+def console(chrome) -> Iterator:
+    """Opens the console of a node at a view, as somebody does who was just called."""
+    contexts = []
+
+    def look(node: Node, view: str):
+        contexts.append(chrome.new_context())
+        page = contexts[-1].new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto(f"{node.url}/console/#/{view}")
+        page.locator("#connection[data-state=live]").wait_for()
+        return page
+
+    yield look
+    for context in contexts:
+        context.close()
+
+
+def is_well(node: Node) -> None:
+    eventually(node.sentence, "healthy: ", f"serves {REPLICAS[node.name]} of {REPLICAS[node.name]}", "3 of 3 voters")
+
+
+def alert(page, title: str):
+    """The alert with this beginning of a title; the number beside the link counts it, too."""
+    found = page.locator("ul.alerts > li").filter(has=page.get_by_role("heading", level=3, name=title))
+    found.wait_for()
+    page.locator("#alert-count:visible").wait_for()
+    return found
+
+
+def test_a_slow_replica_is_named_and_left_out(site: Site, console) -> None:
+    page = console(site.us, "alerts")
+    with site.load(site.us, "acme", callers=6, pause_s=0.02):
+        eventually(lambda: site.us.text("tail", "--once", "--last", "200"), "us-gpu-a", "us-gpu-b", "us-gpu-c")
+        with site.fault(1, {"kind": "slow", "factor": 40}):
+            found = alert(page, "Replica us-gpu-b is ejected")
+            found.filter(has_text="It is much slower than others.").wait_for()
+            eventually(site.us.sentence, "degraded: serves 2 of 3 replicas (us-gpu-b is ejected)")
+            eventually(lambda: site.us.text("replicas"), "ejected (", "us-gpu-b is slow: its first byte takes ")
+            site.us.text("drain", "us-east-1/us-gpu-b")
+            eventually(site.us.sentence, "healthy: serves 2 of 3 replicas, 1 drained")
+        site.us.text("undrain", "us-east-1/us-gpu-b")
+        is_well(site.us)
+        page.get_by_text("This node knows of no problem.").wait_for()
+
+
+def test_of_two_replicas_the_slow_one_is_named(site: Site, console) -> None:
+    """Two are too few to tell which of them is as usual, so neither is left out."""
+    page = console(site.eu, "alerts")
+    with site.load(site.eu, "acme", callers=4, pause_s=0.03):
+        with site.fault(4, {"kind": "slow", "factor": 40}):
+            alert(page, "Replica eu-gpu-b is slow: its first byte takes ")
+            eventually(lambda: site.eu.text("replicas"), "eu-gpu-b is slow: its first byte takes ")
+            eventually(lambda: site.eu.text("top", "--once"), "eu-gpu-b is slow: its first byte takes ")
+            site.eu.text("drain", "eu-central-1/eu-gpu-b")
+            eventually(site.eu.sentence, "serves 1 of 2 replicas, 1 drained")
+            page.get_by_text("This node knows of no problem.").wait_for()
+        site.eu.text("undrain", "eu-central-1/eu-gpu-b")
+        is_well(site.eu)
+
+
+def test_a_region_that_is_cut_off_is_named(site: Site, console) -> None:
+    page = console(site.us, "world")
+    # A machine that stands still keeps its addresses and answers nothing, as behind a cable that was cut.
+    site.ap.process.signal(signal.SIGSTOP)
+    try:
+        page.get_by_role("row", name="ap-northeast-1").get_by_role("cell", name="lost").wait_for()
+        page.locator(".sentence").filter(has_text="regions not heard (ap-northeast-1)").wait_for()
+        page.get_by_role("link", name="Alerts").click()
+        alert(page, "Region ap-northeast-1 is lost")
+        alert(page, "Node ap is silent")
+        eventually(site.us.sentence, "2 of 3 voters heard (ap is silent for ", "regions not heard (ap-northeast-1)")
+        eventually(lambda: site.us.text("regions"), "silent")
+        # Both others say so, and orders are still taken.
+        eventually(site.eu.sentence, "regions not heard (ap-northeast-1)")
+        site.us.text("tenants", "put", "while-it-is-cut", "{}")
+    finally:
+        site.ap.process.signal(signal.SIGCONT)
+    is_well(site.us)
+    page.get_by_text("This node knows of no problem.").wait_for()
+    eventually(lambda: site.ap.text("tenants"), "while-it-is-cut")
+
+
+def test_a_hot_tenant_is_named_with_what_it_is_refused(site: Site, console) -> None:
+    page = console(site.us, "alerts")
+    site.us.text("limits", "put", "tenant:initech", "--requests-per-min", "60")
+    with site.load(site.us, "acme", callers=1, pause_s=0.5), site.load(site.us, "initech", callers=4, pause_s=0.05):
+        found = page.get_by_role("heading", level=3, name="requests per second of key initech-1 are refused")
+        found.wait_for()
+        assert "a limit on requests is used up" in page.locator("ul.alerts").inner_text()
+        top = eventually(lambda: site.us.text("top", "--once"), "CLIENTS", "refused for request_rate")
+        busiest = top.partition("CLIENTS\n")[2].splitlines()[1].split()
+        assert busiest[0] == "initech-1" and int(busiest[2]) > 0, top
+        eventually(lambda: site.us.text("tail", "--once", "--failed"), "initech-1", "request_rate")
+        page.get_by_role("link", name="Limits and keys").click()
+        row = page.get_by_role("row", name="initech-1").filter(has_text="tiny")
+        row.filter(has_not_text="–").wait_for()
+        # The other tenant is served as before.
+        assert site.us.ask(site.keys["acme"]) == 200
+    page.get_by_role("link", name="Alerts").click()
+    page.get_by_text("This node knows of no problem.").wait_for()
+
+
+def test_a_full_disk_is_told_before_the_log_stops_and_by_all_nodes_then(site: Site, console) -> None:
+    if not site.has_disk:
+        pytest.skip("only root may mount the small disk that this test fills")
+    node = site.ap
+    page = console(node, "alerts")
+    filler = node.data / "filler"
+    filler.write_bytes(bytes(DISK_BYTES // 16 * 15))
+    alert(page, "The data folder is nearly full: ")
+    eventually(node.sentence, "degraded: data folder nearly full (0 MiB free, ")
+    fill(filler)
+    for number in range(400):
+        site.us.put(f"v1/tenants/t{number}", {"title": "x" * 120})
+        if number % 10 == 0 and node.sentence().startswith("LOG STOPPED: "):
+            break
+    assert "No space left on device" in node.sentence()
+    assert "No space left on device" in alert(page, "The log has stopped").inner_text()
+    # Its clients are served, and the others still agree.
+    assert node.ask(site.keys["acme"]) == 200
+    site.us.text("tenants", "put", "after", "{}")
+    eventually(site.us.sentence, "degraded: 3 of 3 voters heard (the log of ap has stopped)")
+    alert(console(site.us, "alerts"), "The log of node ap has stopped")
+    filler.unlink()
+    node.process.stop()
+    node.start()
+    is_well(node)
+    page.get_by_text("This node knows of no problem.").wait_for()
+    eventually(lambda: node.text("tenants"), "after")
+
+
+def fill(path) -> None:
+    """Lets a file take all that is left of its file system."""
+    with path.open("ab", buffering=0) as file:
+        try:
+            while file.write(bytes(4_096)):
+                pass
+        except OSError:
+            pass
+
+
+def test_a_certificate_that_ends_soon_is_named_by_its_node_and_by_others(site: Site, console) -> None:
+    page = console(site.us, "world")
+    certify(site.folder, "node", "--region", site.eu.region, "--node", "eu", "--days", "2", "--force")
+    site.eu.process.signal(signal.SIGHUP)
+    eventually(site.eu.sentence, "degraded: certificate of links ends in 1 d")
+    assert site.eu.run("certs", "show").returncode == 1
+    page.get_by_role("link", name="Alerts").click()
+    alert(page, "The certificate of node eu expires in 1 d 23 h")
+    certify(site.folder, "renew", "--region", site.eu.region, "--node", "eu", "--out", "certs")
+    site.eu.process.signal(signal.SIGHUP)
+    is_well(site.eu)
+    page = console(site.us, "alerts")
+    page.get_by_role("rowheader", name="node eu").wait_for()
+    page.get_by_text("This node knows of no problem.").wait_for()
+
+
+def test_the_client_that_fills_a_region_is_named(site: Site, console) -> None:
+    """A region is full only under more load than a test can make, so the page's own rules are asked."""
+    page = console(site.us, "alerts")
+    alerts = page.evaluate(FULL_REGION, ["initech"] * 8 + ["acme"] * 2)
+    assert alerts == ["80 % of the requests are of key initech-1."]
+    assert page.evaluate(FULL_REGION, ["initech", "acme", "hooli"]) == [""], "nobody sends most of them"
+    assert page.evaluate(FULL_REGION, []) == [""]
+
+
+# What the alert of a full region says of clients, when these tenants have just asked.
+FULL_REGION = """async (tenants) => {
+  const { Clients } = await import("../console/clients.js");
+  const { problemsOf } = await import("../console/problems.js");
+  const clients = new Clients(null);
+  clients.take(tenants.map((tenant) => ({ tenant, key: `${tenant}-1`, model: "tiny", ended_ms: 9_000, shed: null })), 10_000);
+  const snapshot = {
+    node: { node: { phase: "serving", replicas: { up: 1 }, data: null }, nodes: [], log: null },
+    regions: [{ region: "here", is_own: true, is_heard: true, in_flight: 10, places: 10, waiting: 3 }],
+    replicas: [],
+  };
+  const told = problemsOf(snapshot, [], clients);
+  return told.map((it) => it.detail.replace("3 requests wait for a place.", "").trim());
+}"""
