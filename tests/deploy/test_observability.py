@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -72,12 +73,21 @@ def _address(log: Path, server: "subprocess.Popen[bytes]") -> str:
     until = time.monotonic() + 60
     while time.monotonic() < until:
         found = re.search(r'Listening on"? ?.*?address=(127\.0\.0\.1:\d+)', log.read_text())
-        if found:
+        # It listens before it answers.
+        if found and _is_ready(f"http://{found.group(1)}"):
             return f"http://{found.group(1)}"
         assert server.poll() is None, log.read_text()
         # wait: Prometheus says its port once it listens.
         time.sleep(0.1)
     raise AssertionError(log.read_text())
+
+
+def _is_ready(prometheus: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{prometheus}/-/ready", timeout=10):
+            return True
+    except urllib.error.URLError:
+        return False
 
 
 def _query(prometheus: str, query: str) -> list[dict[str, object]]:

@@ -20,7 +20,7 @@ use crate::knowledge_metrics::{KnowledgeMetrics, LiveHot, LiveKnowledge};
 use crate::limit_metrics::{LimitMetrics, LiveLimit};
 use crate::places::{PlaceFamilies, Places};
 use crate::region_metrics::{LiveCluster, RegionMetrics};
-use crate::register::{Labels, metric, raise, raise_each, signed};
+use crate::register::{Labels, from_zero, metric, raise, raise_each, signed};
 use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
 use crate::shed_metrics::ShedMetrics;
 use crate::usage::{LiveBudget, UsageMetrics};
@@ -171,7 +171,11 @@ impl Metrics {
             lines_lost: metric(&mut r, &catalog::node::ACCESS_LOG_LOST),
             spans: metric(&mut r, &catalog::node::SPANS),
             outcomes_dropped: metric(&mut r, &catalog::node::OUTCOMES_DROPPED),
-            reloads: metric(&mut r, &catalog::node::RELOADS),
+            reloads: from_zero(
+                metric(&mut r, &catalog::node::RELOADS),
+                "result",
+                ["applied", "refused"],
+            ),
             replicas: ReplicaMetrics::new(&mut r),
             regions: RegionMetrics::new(&mut r),
             dns: DnsMetrics::new(&mut r),

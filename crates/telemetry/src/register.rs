@@ -16,6 +16,19 @@ pub(crate) fn metric<M: Metric + Clone + Default>(registry: &mut Registry, spec:
     metric
 }
 
+/// Returns a family whose counters with these labels stand at 0. One that appears with its first
+/// event has no increase that an alert could see.
+pub(crate) fn from_zero<const N: usize>(
+    family: Family<Labels, Counter>,
+    label: &'static str,
+    values: [&str; N],
+) -> Family<Labels, Counter> {
+    for value in values {
+        drop(family.get_or_create(&vec![(label, value.to_owned())]));
+    }
+    family
+}
+
 /// Raises a counter to a total that is counted elsewhere.
 pub(crate) fn raise(counter: &Counter, total: u64) {
     // A counter never falls, even if the total begins again at 0.

@@ -268,7 +268,7 @@ endpoint = "https://collector"
 protocol = "http"
 share_percent = 10.0
 slow_ms = 1
-headers_file = "headers"
+headers_file = "t"
 ca = "certificate.pem"
 
 [limits]
@@ -536,7 +536,6 @@ fn the_schema_knows_every_key_and_no_other() {
     let certificates = Certificates::for_name("localhost");
     let path = certificates.folder().join("file.toml");
     std::fs::write(certificates.folder().join("t"), "").expect("a token file");
-    std::fs::write(certificates.folder().join("headers"), "x-key: secret\n").expect("headers");
     Config::parse(EVERYTHING, &path, []).expect("every key exists");
     let is_map = |table: &str| ["aliases", "classes", "fallback", "mapping.mine"].contains(&table);
     let mut written = BTreeSet::new();

@@ -23,8 +23,8 @@ pub(super) fn shed_error(reason: ShedReason) -> GatewayError {
         ShedReason::GuestWithoutRoom => "this region has no room for requests of others",
         ShedReason::Memory => "this node holds all that it may in memory",
         ShedReason::Draining => "this node is shutting down",
-        ShedReason::RequestRate => "the limit of requests per second is used up",
-        ShedReason::TokenRate => "the limit of tokens per minute is used up",
+        ShedReason::RequestRate => "the limit of requests is used up",
+        ShedReason::TokenRate => "the limit of tokens is used up",
         ShedReason::Concurrency => "the limit of requests at a time is used up",
         ShedReason::Budget => "the budget is spent",
         ShedReason::QueueFull | ShedReason::Connections => {
