@@ -1,5 +1,4 @@
-"""What `cargo xtask dist` makes, once for all tests: of the binary under test if it is static, as CI builds it, else of
-one that is built with the dev profile, which takes a few minutes."""
+"""What `cargo xtask dist` makes, built once for all tests: with the dev profile, which takes a few minutes."""
 
 import atexit
 import functools
@@ -16,10 +15,7 @@ from needs import ROOT
 def packages() -> Path:
     """Returns a folder of packages: that of SPILLWAY_PACKAGES, or one that is built now."""
     given = os.environ.get("SPILLWAY_PACKAGES")
-    if given:
-        return Path(given)
-    binary = os.environ.get("SPILLWAY_BIN")
-    return _dist("--binary", binary) if binary and is_static(Path(binary)) else _dist()
+    return Path(given) if given else _dist()
 
 
 @functools.cache
@@ -30,14 +26,6 @@ def newer_packages() -> Path:
     # Whatever follows what its head describes is never loaded.
     binary.write_bytes((packages() / "spillway").read_bytes() + b"\n")
     return _dist("--binary", str(binary), "--revision", "2")
-
-
-def is_static(binary: Path) -> bool:
-    """Whether a program needs no dynamic loader."""
-    headers = subprocess.run(
-        ["readelf", "--program-headers", "--wide", binary], capture_output=True, text=True, check=True
-    )
-    return "LOAD" in headers.stdout and "INTERP" not in headers.stdout
 
 
 def one(folder: Path, pattern: str) -> Path:

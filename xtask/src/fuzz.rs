@@ -44,13 +44,13 @@ pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -
         Ok(CheckOutcome::Passed)
     });
     if built {
-        let metadata = Metadata::load(root)?;
+        let folder = Metadata::load(root)?.target_directory;
         let started = Instant::now();
         for (done, name) in targets.iter().enumerate() {
             // Time that a target leaves over goes to the targets after it.
             let left = f64::from(seconds) - started.elapsed().as_secs_f64();
             let part = (left / (targets.len() - done) as f64).max(1.0) as u32;
-            report.step(name.clone(), || fuzz(root, &metadata, name, part));
+            report.step(name.clone(), || fuzz(root, &folder, name, part));
         }
     }
     report.finish(json)
@@ -71,14 +71,13 @@ fn targets(root: &Path, asked: Option<&str>) -> Result<Vec<String>> {
 }
 
 /// Fuzzes one target. Inputs that libFuzzer finds stay in the target folder for the next run.
-fn fuzz(root: &Path, metadata: &Metadata, name: &str, seconds: u32) -> Result<CheckOutcome> {
-    let folder = &metadata.target_directory;
+fn fuzz(root: &Path, folder: &Path, name: &str, seconds: u32) -> Result<CheckOutcome> {
     let corpus = folder.join("fuzz/corpus").join(name);
     let failed = folder.join("fuzz/failed").join(name);
     for folder in [&corpus, &failed] {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    let mut fuzzer = Command::new(metadata.dev_folder().join("spillway-fuzz"));
+    let mut fuzzer = Command::new(folder.join("debug/spillway-fuzz"));
     fuzzer.current_dir(root).env("SPILLWAY_FUZZ_TARGET", name);
     fuzzer.args([&corpus, &root.join(INPUTS).join(name)]);
     fuzzer.arg(format!("-artifact_prefix={}/", failed.display()));

@@ -77,13 +77,6 @@ pub(crate) struct DependencyKind {
 }
 
 impl Metadata {
-    /// Returns the folder of what cargo builds with the dev profile, also for a target that
-    /// CARGO_BUILD_TARGET names.
-    pub(crate) fn dev_folder(&self) -> PathBuf {
-        let target = std::env::var_os("CARGO_BUILD_TARGET").unwrap_or_default();
-        self.target_directory.join(target).join("debug")
-    }
-
     /// Runs `cargo metadata`, which fails unless `Cargo.lock` is up to date.
     pub(crate) fn load(root: &Path) -> Result<Self> {
         Self::load_for(root, None)

@@ -71,7 +71,8 @@ pub(crate) fn chaos(root: &Path, json: bool) -> Result<bool> {
             let line = "cargo test --locked --workspace --test trial -- \
                         --ignored --nocapture --test-threads 1";
             let mut trials = command(root, line);
-            trials.env("SPILLWAY_BIN", Metadata::load(root)?.dev_folder().join("spillway"));
+            trials
+                .env("SPILLWAY_BIN", Metadata::load(root)?.target_directory.join("debug/spillway"));
             command::run(&mut trials).map(|()| CheckOutcome::Passed)
         });
     }
@@ -130,7 +131,7 @@ fn python_tests(report: &mut Report, root: &Path, suite: &str, packages: Result<
     report.step(suite.to_owned(), || {
         let mut pytest = venv.python();
         pytest.args(["-m", "pytest"]).current_dir(root.join("tests").join(suite));
-        pytest.env("SPILLWAY_BIN", Metadata::load(root)?.dev_folder().join("spillway"));
+        pytest.env("SPILLWAY_BIN", Metadata::load(root)?.target_directory.join("debug/spillway"));
         command::run(&mut pytest).map(|()| CheckOutcome::Passed)
     });
 }
