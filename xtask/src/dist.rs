@@ -45,6 +45,8 @@ pub(crate) struct DistArgs {
 pub(crate) fn run(root: &Path, args: &DistArgs, json: bool) -> Result<bool> {
     let metadata = Metadata::load(root)?;
     let out = args.out.clone().unwrap_or_else(|| metadata.target_directory.join("packages"));
+    // Programs that pack run in other folders.
+    let out = std::path::absolute(out)?;
     let release = release(root, &metadata, args)?;
     let mut report = Report::default();
     if args.verify {
