@@ -1,6 +1,6 @@
 """Each alert, by the trouble that it is for: a real Prometheus raises it, and its part of the runbook finds the cause.
 
-deploy/tests have the rules tried on figures; here the figures are those of three real nodes (docs/guides/alerts.md)."""
+tests/deploy tries the rules on figures; here the figures are those of three real nodes (docs/guides/alerts.md)."""
 
 import json
 import os
