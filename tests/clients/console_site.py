@@ -29,6 +29,7 @@ VIEWS = {
     "replicas": "Replicas",
     "requests": "Requests",
     "routes": "Routes and models",
+    "prompts": "Hot prompts",
     "control": "Control plane",
     "limits": "Limits and keys",
     "alerts": "Alerts",
@@ -145,9 +146,9 @@ class Node:
             error.close()
             return False
 
-    def ask(self, request_id: str) -> int:
+    def ask(self, request_id: str, text: str = "Hello") -> int:
         """Sends a chat, and returns the status of its reply."""
-        body = json.dumps({"model": "tiny", "max_tokens": 3, "messages": [{"role": "user", "content": "Hello"}]})
+        body = json.dumps({"model": "tiny", "max_tokens": 3, "messages": [{"role": "user", "content": text}]})
         headers = {"content-type": "application/json", "x-request-id": request_id}
         request = urllib.request.Request(f"http://127.0.0.1:{self.gateway}/v1/chat/completions", body.encode(), headers)
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
@@ -277,7 +278,8 @@ class Tab:
         self.page.on("request", self.check_request)
 
     def note(self, message) -> None:
-        if message.type in ("error", "warning"):
+        # While a leader is elected an order is refused with 503, and the page repeats it.
+        if message.type in ("error", "warning") and "status of 503" not in message.text:
             self.complaints.append(message.text)
 
     def check_request(self, request) -> None:

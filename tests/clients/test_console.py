@@ -296,6 +296,27 @@ def test_a_request_appears_as_it_ends_and_tells_where_it_went(tab, site: Site) -
     page.get_by_role("button", name="More of the request asked-while-looking").wait_for(state="detached")
 
 
+def test_a_beginning_that_many_requests_share_is_hot_and_forks_where_they_differ(tab, site: Site) -> None:
+    own = tab(site.one)
+    page = own.open(READER)
+    own.show("prompts")
+    beginning = "You answer questions about the rules of a library. " * 80
+    for index in range(24):
+        # Two questions, asked again and again, so that both become hot behind what they share.
+        assert site.one.ask(f"hot-{index}", beginning + ["When is it open? ", "Who may borrow? "][index % 2] * 80) == 200
+    trie = page.get_by_role("table", name="Hottest beginnings of prompts")
+    forks = trie.get_by_role("rowheader").filter(has_text="└")
+    wait_for(forks.count, 2)
+    whole = trie.get_by_role("rowheader").filter(has_not_text="└").first.inner_text()
+    assert whole.startswith("1 to "), whole
+    # Each of the two goes on from the end of what they share.
+    begins = {text.strip().removeprefix("└ ").split(" ")[0] for text in forks.all_inner_texts()}
+    assert begins == {str(int(whole.split(" ")[2]) + 1)}
+    assert trie.get_by_role("row").nth(1).get_by_role("cell").nth(1).inner_text() == "eu-central-1"
+    blocks = page.get_by_role("table", name="Hot blocks of regions").get_by_role("row", name="eu-central-1")
+    assert int(blocks.get_by_role("cell").nth(0).inner_text()) > 8
+
+
 def test_a_lost_connection_is_told_and_found_again(tab, site: Site) -> None:
     own = tab(site.alone)
     page = own.open()

@@ -9,10 +9,11 @@ from cluster import certify
 from console_site import browser, chromium
 from incident_site import DISK_BYTES, REPLICAS, Node, Site, eventually
 
-pytestmark = pytest.mark.skipif(
-    chromium() is None, reason="no chromium here (Debian: apt-get install chromium)"
-)
-PATIENCE_MS = 20_000
+pytestmark = [
+    pytest.mark.skipif(chromium() is None, reason="no chromium here (Debian: apt-get install chromium)"),
+    pytest.mark.timeout(240),
+]
+PATIENCE_MS = 60_000
 
 
 @pytest.fixture(scope="module")

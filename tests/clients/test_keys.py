@@ -17,8 +17,8 @@ from cluster import Cluster, Node
 from world import World
 
 PROMPT = [{"role": "user", "content": "Hello."}]
-# Within this a change holds at every node.
-EVERYWHERE_S = 2.0
+# Within this a change holds at every node, on a machine with a tenth of the usual speed, too.
+EVERYWHERE_S = 30.0
 
 
 @pytest.fixture(scope="module")

@@ -60,10 +60,22 @@ function errorOf(text) {
 
 export const get = async (path, signal) => (await send("GET", path, { signal })).json();
 
+// Repeats of an order that was not taken, such as while a new leader is elected.
+const REPEATS = 4;
+const PAUSE_MAX_S = 2;
+
+/** Gives an order. One that no leader took is repeated, as the node asks by `Retry-After`. */
 export async function post(path, body) {
   // A repeat after a lost answer is the same order, not a second one.
   const key = crypto.getRandomValues(new Uint32Array(4)).join("-");
-  return (await send("POST", path, { body, more: { "idempotency-key": key } })).json();
+  for (let left = REPEATS; ; left -= 1) {
+    try {
+      return await (await send("POST", path, { body, more: { "idempotency-key": key } })).json();
+    } catch (error) {
+      if (error.status !== 503 || !error.retryAfterS || left === 0) throw error;
+      await new Promise((done) => setTimeout(done, Math.min(error.retryAfterS, PAUSE_MAX_S) * 1_000));
+    }
+  }
 }
 
 /** Pages that a list is read to: more rows than anybody looks through. */

@@ -10,6 +10,7 @@ import { alertsView } from "./views/alerts.js";
 import { controlView } from "./views/control.js";
 import { explainView } from "./views/explain.js";
 import { limitsView } from "./views/limits.js";
+import { promptsView } from "./views/prompts.js";
 import { regionView } from "./views/region.js";
 import { replicasView } from "./views/replicas.js";
 import { requestsView } from "./views/requests.js";
@@ -24,6 +25,7 @@ const VIEWS = [
   { path: "replicas", name: "Replicas", view: replicasView },
   { path: "requests", name: "Requests", view: requestsView },
   { path: "routes", name: "Routes and models", view: routesView },
+  { path: "prompts", name: "Hot prompts", view: promptsView },
   { path: "control", name: "Control plane", view: controlView },
   { path: "limits", name: "Limits and keys", view: limitsView },
   { path: "alerts", name: "Alerts", view: alertsView },

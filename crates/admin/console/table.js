@@ -114,10 +114,9 @@ export class Table {
   }
 }
 
-/** A bar for a share of 0 to 1, drawn behind nothing and read as nothing: the figure stands beside it. */
-export function bar(share) {
+/** A bar for a share of 0 to 1, read as nothing: the figure stands beside it. Without a `level` it warns of a share near 1. */
+export function bar(share, level = share >= 0.95 ? "bad" : share >= 0.8 ? "warn" : "ok") {
   const width = Math.round(Math.min(1, Math.max(0, share)) * 60);
-  const level = share >= 0.95 ? "bad" : share >= 0.8 ? "warn" : "ok";
   return s("svg", { class: `bar ${level}`, viewBox: "0 0 60 8", width: 60, height: 8, "aria-hidden": "true" },
     s("rect", { class: "all", width: 60, height: 8, rx: 2 }),
     s("rect", { class: "part", width, height: 8, rx: 2 }));

@@ -78,6 +78,7 @@ static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(|| {
         file!("views/routes.js", SCRIPT),
         file!("views/control.js", SCRIPT),
         file!("views/limits.js", SCRIPT),
+        file!("views/prompts.js", SCRIPT),
         file!("views/alerts.js", SCRIPT),
         file!("views/explain.js", SCRIPT),
         file!("views/requests.js", SCRIPT),

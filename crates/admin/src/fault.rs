@@ -1,5 +1,7 @@
 //! Answers for errors of the layers below.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use spillway_cluster_state::{ApplyError, CommandError, RecordKey, RefusalCode};
 use spillway_raft::{ChangeError, ProposeError, ReadError};
@@ -69,6 +71,9 @@ pub(crate) fn of_transfer(error: ChangeError, leader: Option<LeaderHint>) -> Api
     }
 }
 
+/// Time within which voters that are up elect a leader, as a rule.
+const ELECTION: Duration = Duration::from_secs(1);
+
 /// Returns the answer to a command that was refused. If the missing record is `about`, the subject
 /// of the request, the answer is 404; another missing record is a mistake in the request.
 pub(crate) fn of_fault(fault: ApplyError, about: &RecordKey) -> ApiError {
@@ -137,6 +142,7 @@ fn no_quorum(leader: Option<LeaderHint>) -> ApiError {
         "bring voters back; what is here is read with ?consistency=stale",
     )
     .with_leader(leader)
+    .with_retry_after(ELECTION)
 }
 
 fn stopped(cause: String) -> ApiError {

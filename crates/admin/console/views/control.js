@@ -1,9 +1,9 @@
-// Control plane: the log, its members, who did what, and which prompts are hot.
+// Control plane: the log, its members, and who did what.
 
 import { get } from "../api.js";
 import { leadPlan, orderButton } from "../actions.js";
 import { badge, facts, h, section, setText } from "../dom.js";
-import { bytes, count, duration, list as joined, ms, tenth, time } from "../format.js";
+import { bytes, count, duration, ms, time } from "../format.js";
 import { Table } from "../table.js";
 
 const STATES = { "this node": "ok", up: "ok", silent: "bad", "never heard": "bad" };
@@ -16,8 +16,6 @@ export function controlView(page) {
   const where = h("p", { class: "hint" });
   const audit = auditTable();
   const trail = h("select", { id: "trail", onchange: () => look.again() }, h("option", { value: "operators" }, "operators"), h("option", { value: "system" }, "nodes by themselves"));
-  const hot = facts(["Hot blocks", "Bytes on each node", "Entries", "Written", "Put off", "Key epoch"]);
-  const blocks = hotTable();
 
   const update = () => {
     const { log: status, nodes: rows, node: { data } } = page.live.snapshot.node;
@@ -36,15 +34,12 @@ export function controlView(page) {
   };
   const look = page.every(5, async (signal) => {
     if (!page.live.snapshot.node.log) return;
-    const [deeds, trie] = await Promise.all([get(`v1/audit?consistency=stale&limit=100&trail=${trail.value}`, signal), get("v1/trie?consistency=stale&top=20", signal)]);
+    const deeds = await get(`v1/audit?consistency=stale&limit=100&trail=${trail.value}`, signal);
     audit.update(deeds.items);
-    hot.set({ "Hot blocks": count(trie.blocks), "Bytes on each node": bytes(trie.bytes), Entries: `${tenth(trie.entries_per_s)}/s`, Written: `${bytes(trie.bytes_per_s)}/s`, "Put off": count(trie.put_off), "Key epoch": count(trie.key_epoch) });
-    blocks.update(trie.top);
   });
   audit.update([]);
-  blocks.update([]);
   const element = h("div", {}, none, look.problem, section("Log", log.element), section("Members", nodes.element, where),
-    section("Audit", h("div", { class: "tools" }, h("label", { for: "trail" }, "Orders of"), trail), audit.element), section("Hot prompts", hot.element, blocks.element));
+    section("Audit", h("div", { class: "tools" }, h("label", { for: "trail" }, "Orders of"), trail), audit.element));
   return { title: "Control plane", element, update };
 }
 
@@ -78,18 +73,6 @@ function auditTable() {
       { name: "At node", of: (it) => it.node, sort: (it) => it.node },
       { name: "What", of: (it) => it.what },
       { name: "Outcome", of: (it) => (it.cause ? `${it.outcome}: ${it.cause}` : it.outcome), sort: (it) => it.outcome, cell: (it) => [badge(it.outcome, OUTCOMES[it.outcome] ?? "idle"), it.cause ? ` ${it.cause}` : ""] },
-    ],
-  });
-}
-
-function hotTable() {
-  return new Table({
-    caption: "Hottest blocks of prompts", key: (it) => `${it.block}/${it.depth}`, empty: "No beginning of a prompt is hot. It takes several requests with the same one.", sort: { at: 2, down: true },
-    columns: [
-      { name: "Block", of: (it) => it.block, cell: (it) => h("code", {}, it.block) },
-      { name: "Depth", number: true, of: (it) => count(it.depth), sort: (it) => it.depth },
-      { name: "Heat", number: true, of: (it) => count(it.heat), sort: (it) => it.heat },
-      { name: "Hot in", of: (it) => joined(it.regions) },
     ],
   });
 }

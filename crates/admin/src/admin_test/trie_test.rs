@@ -162,12 +162,12 @@ async fn what_is_hot_is_shown_by_region_and_by_hash() {
         let bytes = |at: usize| trie["regions"][at]["bytes"].as_u64().unwrap();
         assert_eq!(json!(bytes(0) + bytes(1)), trie["bytes"]);
         assert_eq!(trie["top"].as_array().unwrap().len(), 2, "{trie}");
-        let first = json!({ "block": "000000000000000a", "depth": 1, "heat": 1024.0,
+        let first = json!({ "block": "000000000000000a", "parent": null, "depth": 1, "heat": 1024.0,
             "regions": ["region-a", "region-b"] });
         assert_eq!(trie["top"][0], first);
         assert_eq!(
-            (&trie["top"][1]["block"], &trie["top"][1]["heat"]),
-            (&json!("000000000000000b"), &json!(512.0))
+            (&trie["top"][1]["block"], &trie["top"][1]["parent"], &trie["top"][1]["heat"]),
+            (&json!("000000000000000b"), &json!("000000000000000a"), &json!(512.0))
         );
         assert!(trie["entries_per_s"].as_f64().unwrap() > 0.0, "{trie}");
         assert!(trie["bytes_per_s"].as_f64().unwrap() > 0.0, "{trie}");

@@ -56,6 +56,8 @@ pub(crate) struct TrieRegion {
 pub(crate) struct TrieBlock {
     /// Hash of the block, which stands for the prompt up to the block's end, in hexadecimal.
     pub(crate) block: String,
+    /// Hash of the block before; null for the first block of a prompt.
+    pub(crate) parent: Option<String>,
     /// Position in the prompt; 1 is the first block.
     pub(crate) depth: u16,
     /// Approximate number of requests for the block in its hottest region; older requests count
@@ -94,7 +96,8 @@ async fn hottest(hot: HotTrie, count: usize) -> Result<Vec<TrieBlock>, ApiError>
     }
     let looking = spawn_blocking(move || {
         let blocks = hot.hottest(count).into_iter().map(|block| TrieBlock {
-            block: format!("{:016x}", block.hash),
+            block: hexadecimal(block.hash),
+            parent: (block.depth > 1).then(|| hexadecimal(block.parent)),
             depth: block.depth,
             // Heat is stored as twice its logarithm to base 2.
             heat: (f64::from(block.heat) / 2.0).exp2(),
@@ -103,6 +106,10 @@ async fn hottest(hot: HotTrie, count: usize) -> Result<Vec<TrieBlock>, ApiError>
         blocks.collect()
     });
     looking.await.map_err(|error| ApiError::internal(error.to_string()))
+}
+
+fn hexadecimal(hash: u64) -> String {
+    format!("{hash:016x}")
 }
 
 /// Returns the size of all hot blocks, as a dry run shows it.

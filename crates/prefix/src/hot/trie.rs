@@ -37,6 +37,8 @@ pub struct HotStats {
 pub struct HottestBlock {
     /// Chained keyed hash of the block.
     pub hash: u64,
+    /// Hash of the block before; 0 for the first block of a prompt.
+    pub parent: u64,
     /// Position in the prompt: 1 is the first block.
     pub depth: u16,
     /// Heat in the region where the block is hottest, as in
@@ -130,9 +132,10 @@ impl HotTrie {
     pub fn hottest(&self, count: usize) -> Vec<HottestBlock> {
         let mut blocks: BTreeMap<u64, HottestBlock> = BTreeMap::new();
         for (name, region) in &self.regions {
-            for HotEntry { hash, depth, heat, .. } in region.entries() {
+            for HotEntry { hash, parent, depth, heat, .. } in region.entries() {
                 let block = blocks.entry(*hash).or_insert_with(|| HottestBlock {
                     hash: *hash,
+                    parent: *parent,
                     depth: *depth,
                     heat: *heat,
                     regions: Vec::new(),
