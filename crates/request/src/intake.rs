@@ -1,7 +1,7 @@
 //! Reads the bodies of requests, within limits of size, memory and time.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
@@ -17,6 +17,7 @@ use spillway_front::front_door::FrontDoor;
 use spillway_upstream::body_limits::{
     DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow,
 };
+use spillway_upstream::wake;
 use spillway_upstream::wire_body::{WireBody, WireError};
 
 /// Most bytes allocated at once for a body, whatever length its sender announces.
@@ -55,7 +56,7 @@ pub async fn buffer(
     mut body: WireBody,
 ) -> Result<Buffered, GatewayError> {
     let limits = door.limits();
-    let started = Instant::now();
+    let started = wake::now();
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut reservation = BodyReservation::new(door, holder);
     let mut gathered = Gathered::default();
@@ -90,7 +91,7 @@ pub async fn buffer(
         }
     }
     let bytes = gathered.into_bytes();
-    Ok(Buffered { bytes, wait: started.elapsed(), reservation: Some(reservation) })
+    Ok(Buffered { bytes, wait: wake::since(started), reservation: Some(reservation) })
 }
 
 /// Reasons to stop waiting for the next piece of a body.

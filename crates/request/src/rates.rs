@@ -1,12 +1,13 @@
 //! Headers that tell a client the state of its rate limits, in OpenAI's form.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_quota::{LimitKind, QuotaAsk, Quotas, Rates};
 use spillway_types::Inquiry;
 
 use spillway_front::access::Grant;
+use spillway_upstream::wake;
 
 /// Names of the headers of one kind: the limit, the rest of it, and the time until all of it is
 /// back.
@@ -31,13 +32,13 @@ pub fn rates(quotas: &Quotas, grant: &Grant, inquiry: &Inquiry) -> Option<Rates>
         model: inquiry.model.as_ref().map(|model| model.as_str()),
         tokens: 0,
         said: 0,
-        now: Instant::now(),
+        now: wake::now(),
     })
 }
 
 /// Adds the headers with the current state of the rate limits at this node.
 pub fn tell(quotas: &Quotas, rates: &Rates, headers: &mut HeaderMap) {
-    let now_ns = quotas.clock_ns(Instant::now());
+    let now_ns = quotas.clock_ns(wake::now());
     for (kind, names) in [(LimitKind::RequestRate, &REQUESTS), (LimitKind::TokenRate, &TOKENS)] {
         let Some(room) = rates.room(now_ns, kind) else { continue };
         let [limit, remaining, reset] = names;

@@ -2,7 +2,6 @@
 //! tenant that owns them.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use spillway_protocol::{Echo, ErrorKind, GatewayError, Segments};
 use spillway_types::ReplicaSlot;
@@ -16,6 +15,7 @@ use crate::target::Target;
 use spillway_upstream::connection::RequestBody;
 use spillway_upstream::remote::Destination;
 use spillway_upstream::stored_responses::Home;
+use spillway_upstream::wake;
 use spillway_upstream::wire_body::WireBody;
 
 /// Location of a stored response.
@@ -79,7 +79,7 @@ impl Surroundings<'_> {
     /// Returns an error if the response belongs or may belong to another tenant, without a word
     /// about its existence, or if the key may not use its model.
     pub fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
-        let Some(stored) = self.gateway.responses.find(id, Instant::now()) else {
+        let Some(stored) = self.gateway.responses.find(id, wake::now()) else {
             // Another node may have stored it, or this node before a restart, for any tenant.
             return if self.is_shared() { Ok(None) } else { Err(no_such_response(id)) };
         };

@@ -34,6 +34,8 @@ type Key = (Option<RouteName>, Option<ModelName>);
 const UNKNOWN: &str = "unknown";
 /// Values of the label `kind` of tokens.
 const TOKEN_KINDS: [&str; 3] = ["prompt", "completion", "cached"];
+/// Values of the label `kind` of estimates of cached tokens.
+const ESTIMATE_KINDS: [&str; 2] = ["expected", "reported"];
 /// Quantiles of prediction errors that are shown.
 const QUANTILES: [(&str, f64); 2] = [("0.5", 0.5), ("0.9", 0.9)];
 /// Number of predictions after which all earlier ones count half, so that the quantiles describe
@@ -110,6 +112,8 @@ pub(crate) struct RouteModelMetrics {
     first_byte: TracedHistogram,
     duration: TracedHistogram,
     overhead: Histogram,
+    /// Counters in the order of [`ESTIMATE_KINDS`], made at the first comparison.
+    cache_estimate: Option<[Counter; 2]>,
     /// Errors of predictions; made at the first prediction.
     predictions: Option<Box<PredictionError>>,
 }
@@ -123,6 +127,7 @@ impl RouteModelMetrics {
             overhead: families.overhead.get_or_create_owned(&labels),
             requests: BTreeMap::new(),
             tokens: [None, None, None],
+            cache_estimate: None,
             predictions: None,
             route: route.to_owned(),
             model: model.to_owned(),
@@ -195,10 +200,16 @@ impl RouteModelMetrics {
         }
         // Only replies that report their usage can be compared.
         if outcome.tokens.prompt > 0 {
-            let expected = u64::from(predicted.cached_tokens);
-            for (kind, tokens) in [("expected", expected), ("reported", outcome.tokens.cached)] {
-                let labels = self.labels([("kind", kind.to_owned())]);
-                families.cache_estimate.get_or_create(&labels).inc_by(tokens);
+            let tokens = [u64::from(predicted.cached_tokens), outcome.tokens.cached];
+            let counters = match &self.cache_estimate {
+                Some(counters) => counters,
+                None => &*self.cache_estimate.insert(ESTIMATE_KINDS.map(|kind| {
+                    let labels = self.labels([("kind", kind.to_owned())]);
+                    families.cache_estimate.get_or_create_owned(&labels)
+                })),
+            };
+            for (counter, tokens) in counters.iter().zip(tokens) {
+                counter.inc_by(tokens);
             }
         }
     }

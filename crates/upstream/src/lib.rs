@@ -48,4 +48,5 @@ pub mod tls;
 pub mod versions;
 pub mod view;
 pub mod wait_queues;
+pub mod wake;
 pub mod wire_body;

@@ -20,6 +20,7 @@ use crate::replica_spec::{ReplicaSpec, authority};
 use crate::tenant_rests::TenantRests;
 use crate::tenants::TenantPlace;
 use crate::wait_queues::WaitQueues;
+use crate::wake;
 
 /// Origin of the times that atomics hold.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -238,7 +239,7 @@ impl Replica {
         if resting_ms == 0 {
             return self.claim();
         }
-        if since_epoch_ms(Instant::now()) < resting_ms {
+        if since_epoch_ms(wake::now()) < resting_ms {
             return 0;
         }
         // Keeps a longer rest that was asked for meanwhile; the next call sees it.
@@ -383,7 +384,7 @@ impl Replica {
     pub fn lease(self: &Arc<Self>, queues: &Arc<WaitQueues>, places: u32) -> Option<Lease> {
         // Counted before it is compared, so that two requests never share the last place.
         let taken = self.server.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
-        let now = Instant::now();
+        let now = wake::now();
         let (replica, queues) = (Arc::clone(self), Arc::clone(queues));
         // Made before the check, since dropping it takes the count back.
         let mut lease = Lease { replica, queues, tenant: None, tokens: 0, taken_at: None };
@@ -460,7 +461,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.replica.server.in_flight.fetch_sub(1, Ordering::Relaxed);
         if let Some(taken_at) = self.taken_at {
-            self.replica.server.hold_times.note(self.tokens, taken_at.elapsed());
+            self.replica.server.hold_times.note(self.tokens, wake::since(taken_at));
         }
         // Released first, so that the woken requests see the tenant's place as free.
         drop(self.tenant.take());

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::wake;
 use arc_swap::ArcSwap;
 use spillway_route::{RefusalScope, Refusals};
 
@@ -56,13 +57,13 @@ impl TenantRests {
         if self.until_ms.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let now = Instant::now();
+        let now = wake::now();
         if self.is_in_use(now) { self.refusals.load().until(tenant, now) } else { None }
     }
 
     /// Returns true if the replica refused any tenant lately.
     pub fn is_any(&self) -> bool {
-        self.until_ms.load(Ordering::Relaxed) > 0 && self.is_in_use(Instant::now())
+        self.until_ms.load(Ordering::Relaxed) > 0 && self.is_in_use(wake::now())
     }
 
     fn is_in_use(&self, now: Instant) -> bool {

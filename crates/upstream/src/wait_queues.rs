@@ -13,6 +13,7 @@ use spillway_types::{Deadline, ModelName, RouteName};
 use tokio::sync::oneshot;
 
 use crate::queue_spec::WaitTotals;
+use crate::wake;
 
 mod queued_request;
 #[cfg(test)]
@@ -98,7 +99,7 @@ impl WaitQueues {
             promised: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             shed_ms: AtomicU64::new(0),
-            started: Instant::now(),
+            started: wake::now(),
             lines: Mutex::default(),
         }
     }
@@ -146,7 +147,7 @@ impl WaitQueues {
             return Waiting { ahead: 0, wait_ms: None, all: 0, has_room };
         }
         let mut waiting = self.on(asking, |line| {
-            let now = Instant::now();
+            let now = wake::now();
             line.expect(&asking.asker, now, rate_per_s);
             line.waiting(&asking.asker, now)
         });
@@ -156,7 +157,7 @@ impl WaitQueues {
 
     /// Redeems the promise of a place. Returns true if the request had one that is due.
     pub fn redeem(&self, asking: &Asking) -> bool {
-        self.on(asking, |line| line.redeem(asking.asker.fingerprint, Instant::now()))
+        self.on(asking, |line| line.redeem(asking.asker.fingerprint, wake::now()))
     }
 
     /// Sheds a request: returns after how many seconds it should come again. A place is promised
@@ -171,7 +172,7 @@ impl WaitQueues {
         // The request has used up an earlier promise.
         let asker = Asker { is_promised: false, ..asking.asker };
         self.on(asking, |line| {
-            let now = Instant::now();
+            let now = wake::now();
             line.expect(&asker, now, known.rate_per_s);
             line.shed(&asker, known.refusal, now, dice).seconds
         })
@@ -181,13 +182,13 @@ impl WaitQueues {
     /// [`Self::shed`].
     pub fn turn_away(&self, asking: &Asking, dice: &mut fastrand::Rng) -> u32 {
         self.shed_ms.store(self.now_ms() + 1, Ordering::Relaxed);
-        self.on(asking, |line| line.turn_away(Instant::now(), dice))
+        self.on(asking, |line| line.turn_away(wake::now(), dice))
     }
 
     /// Notes that a request took a place at a replica: these starts give the rate at which others
     /// follow.
     pub fn began(&self, asking: &Asking) {
-        self.on(asking, |line| line.began(&asking.asker, Instant::now()));
+        self.on(asking, |line| line.began(&asking.asker, wake::now()));
     }
 
     /// Lets a request wait. Less urgent ones may have to leave for it.
@@ -206,7 +207,7 @@ impl WaitQueues {
         if !self.has_room(asking.asker.bytes) {
             return Err(WaitLimit::Bytes);
         }
-        let now = Instant::now();
+        let now = wake::now();
         let (word, words) = oneshot::channel();
         let deadline = Deadline::after(now, patience.until.saturating_duration_since(now));
         let Asker { priority, tenant, weight, tokens, bytes, fingerprint, is_promised } =
@@ -253,7 +254,7 @@ impl WaitQueues {
         if self.is_quiet() && self.lock().is_empty() {
             return;
         }
-        let now = Instant::now();
+        let now = wake::now();
         let mut lines = self.lock();
         for line in lines.values_mut() {
             self.counted(line, |line| expire(line, now));
@@ -265,7 +266,7 @@ impl WaitQueues {
     }
 
     fn wake_one(self: &Arc<Self>, key: &WaitKey) {
-        let now = Instant::now();
+        let now = wake::now();
         let next = {
             let mut lines = self.lock();
             let Some(line) = lines.get_mut(key) else { return };
@@ -287,7 +288,7 @@ impl WaitQueues {
 
     /// Passes an unused turn to the next request whose tenant and class are `wanted`.
     pub fn wake_one_of(self: &Arc<Self>, key: &WaitKey, wanted: impl Fn(u64, u8) -> bool) {
-        let now = Instant::now();
+        let now = wake::now();
         let next = {
             let mut lines = self.lock();
             let Some(line) = lines.get_mut(key) else { return };
@@ -329,7 +330,7 @@ impl WaitQueues {
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(wake::since(self.started).as_millis()).unwrap_or(u64::MAX)
     }
 
     fn has_room(&self, bytes: usize) -> bool {

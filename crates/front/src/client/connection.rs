@@ -23,6 +23,7 @@ use crate::client::streams::Streams;
 use crate::client::watchdog::{CloseReason, Watchdog};
 use crate::front_door::FrontDoor;
 use spillway_upstream::memory::Pressure;
+use spillway_upstream::wake;
 
 /// Time that a new connection has for its first bytes while the gateway drains: more than the
 /// slowest network path to clients takes, with one packet lost.
@@ -174,7 +175,7 @@ async fn watch<C: Future<Output = hyper::Result<()>>, P: ReplyPump>(
     let mut leave_reason = None;
     let mut abandoned_seen = 0;
     poll_fn(|cx| {
-        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+        if let Poll::Ready(ended) = wake::once(|| connection.as_mut().poll(cx)) {
             return Poll::Ready(
                 leave_reason.or_else(|| ended.err().as_ref().and_then(CloseReason::of_error)),
             );

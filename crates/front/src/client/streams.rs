@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use crate::client::serve::ReplyPump;
 use crate::front_door::FrontDoor;
+use spillway_upstream::wake;
 
 /// Executor of the tasks that hyper spawns for one connection.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl<F: Future, P: ReplyPump> Future for Stream<F, P> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let stream = self.project();
-        if stream.future.poll(cx).is_ready() {
+        if wake::once(|| stream.future.poll(cx)).is_ready() {
             return Poll::Ready(());
         }
         let ended = stream.pump.poll(cx, Some(stream.door.limits().stall_timeout));

@@ -1,7 +1,5 @@
 //! Continuation of streams by another replica.
 
-use std::time::Instant;
-
 use bytes::Bytes;
 use http_body::Frame;
 use spillway_journey::{BreakCause, StreamBreak, StreamEnd, StreamRest, StreamStep};
@@ -13,6 +11,7 @@ use crate::relay::relay_body::Relay;
 use crate::request::{ContinuationFound, ContinuationPosition};
 use spillway_upstream::continuations::Continuation;
 use spillway_upstream::place::Place;
+use spillway_upstream::wake;
 
 impl Relay {
     /// Tries to continue a stream whose replica's part ended like this. Returns true if another
@@ -112,7 +111,7 @@ impl ContinuationFound {
                 }
                 relay.plan.resume = Some(resume);
                 // The time-outs of the new replica begin now.
-                relay.last_piece_at = Instant::now();
+                relay.last_piece_at = wake::now();
                 relay.plan.asked_at = relay.last_piece_at;
                 if let Some(events) = &mut relay.events {
                     events.take_up();

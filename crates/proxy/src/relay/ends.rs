@@ -1,7 +1,5 @@
 //! Ends of replies: completed, continued, or broken off with an error.
 
-use std::time::Instant;
-
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
@@ -16,6 +14,7 @@ use spillway_request::flavour::Flavour;
 use spillway_upstream::connection::ClientHalf;
 use spillway_upstream::learning::Learning;
 use spillway_upstream::place::Place;
+use spillway_upstream::wake;
 
 impl Relay {
     /// Ends the replica's part. A gRPC reply without a status was cut off: without an error the
@@ -36,7 +35,7 @@ impl Relay {
         let replica = self.place.as_ref().and_then(Place::replica);
         // Only after a complete reply can a connection serve another request.
         if let Some((connection, replica)) = self.connection.take().zip(replica) {
-            replica.pool(self.plan.worker.id).put(connection, Instant::now());
+            replica.pool(self.plan.worker.id).put(connection, wake::now());
         }
         self.close(End::Complete);
     }

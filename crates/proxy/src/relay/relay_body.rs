@@ -27,6 +27,7 @@ use spillway_upstream::learning::ForwardReplied;
 use spillway_upstream::place::Place;
 use spillway_upstream::replica::DOWN_LOOK;
 use spillway_upstream::stored_responses::{Home, NotKept, StoredResponse};
+use spillway_upstream::wake;
 use spillway_upstream::wire_body::{WireBody, WireError};
 
 /// Plan for relaying a reply.
@@ -162,8 +163,8 @@ impl Relay {
             behind: Behind::default(),
             has_status: false,
             timer: None,
-            last_piece_at: Instant::now(),
-            looked_at: Instant::now(),
+            last_piece_at: wake::now(),
+            looked_at: wake::now(),
             silent_since: None,
             is_paused: false,
             is_asked: true,
@@ -311,7 +312,7 @@ impl Relay {
                 return Some(trailers);
             }
         };
-        let now = Instant::now();
+        let now = wake::now();
         self.last_piece_at = now;
         if let Some(observer) = &mut self.observer {
             observer.piece(now);
@@ -373,7 +374,7 @@ impl Relay {
         let (home, tenant) = (Home::of(place), self.plan.tenant.clone());
         let stored = StoredResponse { home, tenant, model: model.clone() };
         let responses = &self.plan.worker.gateway.responses;
-        match responses.keep(id, stored, Instant::now()) {
+        match responses.keep(id, stored, wake::now()) {
             Ok(()) => {}
             Err(NotKept::Taken) => tracing::warn!(
                 id, tenant = ?self.plan.tenant,
@@ -429,7 +430,7 @@ impl Relay {
                 self.is_asked = true;
                 return Poll::Pending;
             }
-            let now = Instant::now();
+            let now = wake::now();
             if now < due {
                 // Pieces that arrived since then moved the due time; the timer is moved only when
                 // it fires.

@@ -17,6 +17,7 @@ use crate::worker::Worker;
 use spillway_request::headers::is_event_stream;
 use spillway_upstream::connection::FailedAttempt;
 use spillway_upstream::replica::Replica;
+use spillway_upstream::wake;
 
 /// Longest rest that a replica may ask for; longer values are cut.
 pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
@@ -72,7 +73,7 @@ impl AttemptObserver {
             replica: Arc::clone(replica),
             model: model.cloned(),
             tenant,
-            asked_at: Instant::now(),
+            asked_at: wake::now(),
             feedback,
             work,
             begun_after: None,
@@ -98,14 +99,14 @@ impl AttemptObserver {
             feedback.unread();
         }
         if let Some(fault) = failed.fault() {
-            self.tell(Instant::now(), SignKind::Failed(fault));
+            self.tell(wake::now(), SignKind::Failed(fault));
         }
         self.seen = ObservedStage::Judged;
     }
 
     /// Notes the reply's head.
     pub(crate) fn head<T>(&mut self, head: &Response<T>) {
-        let now = Instant::now();
+        let now = wake::now();
         self.replica.heard(now);
         self.is_success = head.status().is_success();
         self.is_stream = is_event_stream(head.headers());
@@ -150,7 +151,7 @@ impl AttemptObserver {
 
     /// Notes the status of a gRPC call, from the head or the trailers.
     pub(crate) fn grpc_status(&mut self, code: u8) {
-        let now = Instant::now();
+        let now = wake::now();
         if code == GRPC_RESOURCE_EXHAUSTED {
             self.refused(now, None);
         } else if code == GRPC_OK {
@@ -188,7 +189,7 @@ impl AttemptObserver {
         (tokens, usage): (TokenCounts, Option<Usage>),
         written: BlockHashes,
     ) {
-        let now = Instant::now();
+        let now = wake::now();
         if let Some(feedback) = &mut self.feedback {
             feedback.end(end, (tokens.completion, usage), written);
         }

@@ -15,6 +15,7 @@ use spillway_request::prepared::Prepared;
 use spillway_upstream::learning::{ForwardReplied, Learning, Replied};
 use spillway_upstream::place::Place;
 use spillway_upstream::replica::{PromptReading, Replica};
+use spillway_upstream::wake;
 
 /// Expected time to first token without a prediction, in milliseconds.
 const USUAL_MS: f32 = 100.0;
@@ -72,7 +73,7 @@ impl CacheFeedback {
         };
         Some(Self {
             worker: Arc::clone(worker),
-            asked_at: Instant::now(),
+            asked_at: wake::now(),
             reading: (uncached > 0).then(|| replica.begin_reading(uncached)),
             progress: FeedbackProgress::Unsent,
             replied: Some(Box::new(replied)),
@@ -154,7 +155,7 @@ impl CacheFeedback {
     fn tell(&mut self, end: End) {
         let Some(mut replied) = self.replied.take() else { return };
         replied.end = end;
-        replied.duration = self.asked_at.elapsed();
+        replied.duration = wake::since(self.asked_at);
         let Replied { identity, ref chain, .. } = *replied;
         match self.progress {
             FeedbackProgress::Unsent => {}

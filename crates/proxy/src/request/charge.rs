@@ -1,6 +1,6 @@
 //! Charges of a client's request to quotas: once, at the first node.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold, Quotas};
@@ -11,6 +11,7 @@ use spillway_usage::BudgetGate;
 use crate::request::errors::shed_error;
 use spillway_front::access::Grant;
 use spillway_request::cost::Cost;
+use spillway_upstream::wake;
 
 /// Bytes of a reply without usage that count as one token.
 const REPLY_TOKEN_BYTES: u64 = 4;
@@ -45,7 +46,7 @@ impl Charge {
             model,
             tokens,
             said: cost.tokens(|| 0),
-            now: Instant::now(),
+            now: wake::now(),
         };
         if let Err(error) = cost.check()
             && quotas.limits_tokens(&ask)
@@ -134,6 +135,8 @@ fn refused(refusal: &QuotaError) -> GatewayError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use spillway_quota::Quotas;
     use spillway_types::TokenCounts;
 

@@ -31,6 +31,7 @@ use spillway_upstream::continuations::ContinuationSpec;
 use spillway_upstream::place::Place;
 use spillway_upstream::regions::Regions;
 use spillway_upstream::view::View;
+use spillway_upstream::wake;
 
 /// State of a request that is kept while its reply streams, so that it can be sent once more.
 #[derive(Debug)]
@@ -146,14 +147,14 @@ impl StreamContinuation {
     /// mean something in that view alone.
     fn next(&mut self) -> (StreamStep, Arc<View>, Arc<Regions>) {
         let facts = StreamFacts::new(&self.worker.gateway, &self.prepared);
-        let step = self.stream.next(&facts, Instant::now());
+        let step = self.stream.next(&facts, wake::now());
         (step, facts.view, facts.regions)
     }
 
     /// Reports the result of a step. Returns the safety of the retry that follows, if one does.
     fn tell(&mut self, event: StreamEvent) -> Option<RetrySafety> {
         let facts = StreamFacts::new(&self.worker.gateway, &self.prepared);
-        self.stream.on(event, &facts, Instant::now())
+        self.stream.on(event, &facts, wake::now())
     }
 
     /// Searches a place that continues the stream.
@@ -245,7 +246,7 @@ impl StreamContinuation {
             prepared: &mut self.prepared,
             head: &self.head,
             dice: self.dice.clone(),
-            started: Instant::now(),
+            started: wake::now(),
             tenant,
             interim: Interim::default(),
         };

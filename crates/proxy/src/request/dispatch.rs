@@ -34,6 +34,7 @@ use spillway_upstream::regions::Regions;
 use spillway_upstream::replica::{Lease, Replica};
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::QueuedRequest;
+use spillway_upstream::wake;
 
 /// A reply that began, and the place that goes with it.
 #[derive(Debug)]
@@ -129,7 +130,7 @@ impl Dispatch<'_> {
             self.saw_tenant();
             // Cloned, since the journey borrows all of this dispatch.
             let mut dice = self.dice.clone();
-            let step = journey.next(self, Instant::now(), &mut dice);
+            let step = journey.next(self, wake::now(), &mut dice);
             self.dice = dice;
             if let Some(costs) = journey.take_compared() {
                 record.compared(self.compared(costs));
@@ -176,7 +177,7 @@ impl Dispatch<'_> {
 
     /// Reports the result of an act. Returns the safety of the retry that follows, if one does.
     pub(super) fn tell(&self, journey: &mut Journey, event: Event) -> Option<RetrySafety> {
-        journey.on(event, self, Instant::now())
+        journey.on(event, self, wake::now())
     }
 
     /// Changes the request to the next model that may stand in.
@@ -357,7 +358,7 @@ impl Dispatch<'_> {
         let traffic = self.prepared.traffic();
         let line = replica.line(traffic);
         address_to(&mut headers, replica, &line);
-        let left = self.prepared.inquiry.deadline.remaining(Instant::now());
+        let left = self.prepared.inquiry.deadline.remaining(wake::now());
         tell_time_left(&mut headers, left, traffic);
         let mut request = Request::new(body);
         *request.method_mut() = Method::clone(&self.head.method);

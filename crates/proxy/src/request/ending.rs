@@ -1,7 +1,7 @@
 //! The end of a journey, as the client is told it.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use spillway_journey::{Ending, Journey, RefusedRequest, ResidencyDenial, RetryTime};
 use spillway_protocol::{ErrorKind, GatewayError};
@@ -11,6 +11,7 @@ use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::errors::{internal, shed_error};
 use spillway_upstream::remote::RemoteError;
 use spillway_upstream::wait_queues::Foreseen;
+use spillway_upstream::wake;
 
 impl Dispatch<'_> {
     /// Answers as the journey ended.
@@ -70,7 +71,7 @@ impl Dispatch<'_> {
 
     /// Returns the time after which the client is told to come again; `None` if it is told none.
     fn retry_after(&mut self, ending: Ending, journey: &Journey) -> Option<Duration> {
-        let now = Instant::now();
+        let now = wake::now();
         let (refusal, not_before) = match ending.retry_time(now) {
             RetryTime::Untold => return None,
             RetryTime::After(after) => return Some(after),

@@ -1,7 +1,6 @@
 //! A request that goes to another region: sent, and what came of it.
 
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
 
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
@@ -21,6 +20,7 @@ use spillway_upstream::regions::Regions;
 use spillway_upstream::remote::{
     Destination, Forwarded, GuestTerms, RefusedFor, RemoteError, RemoteReply,
 };
+use spillway_upstream::wake;
 use spillway_upstream::wire_body::{BoxError, LinkBody, WireBody};
 
 impl Dispatch<'_> {
@@ -119,7 +119,7 @@ impl Dispatch<'_> {
             terms: self.guest_terms(),
             has_room: has_room(&self.regions, destination, self.prepared.inquiry.model.as_ref()),
         };
-        let deadline = self.prepared.inquiry.deadline.remaining(Instant::now());
+        let deadline = self.prepared.inquiry.deadline.remaining(wake::now());
         let bound = self.prepared.route.spec.timeouts.first_byte.min(deadline);
         let reply = timeout(bound, remote.forward(destination, request)).await;
         // A body that the other node never asked for can still serve another attempt.
@@ -151,7 +151,7 @@ impl Dispatch<'_> {
         GuestTerms {
             model: model.clone(),
             version: self.prepared.target.version().cloned(),
-            time_left: deadline.remaining(Instant::now()),
+            time_left: deadline.remaining(wake::now()),
             hop: hop.saturating_add(1),
             client: *client,
             prefix: prefix.as_slice().to_vec(),

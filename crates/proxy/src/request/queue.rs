@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use spillway_journey::{Claim, Event, Journey, WaitTerms};
 use spillway_route::Asker;
@@ -12,6 +11,7 @@ use tokio::time::timeout;
 use crate::request::dispatch::Dispatch;
 use spillway_upstream::connection::RequestBody;
 use spillway_upstream::wait_queues::{Asking, Patience, QueuedEnd, WaitKey};
+use spillway_upstream::wake;
 
 /// Bytes of a body by which a repeated request is recognized: more would cost time that is short
 /// then.
@@ -81,7 +81,7 @@ impl Dispatch<'_> {
         }
         let Some(mut queued_request) = self.interim.queued_request.take() else { return };
         let event = match timeout(terms.pause, queued_request.ended()).await {
-            Ok(QueuedEnd::Turn) => Event::Turn { due: queued_request.due(Instant::now()) },
+            Ok(QueuedEnd::Turn) => Event::Turn { due: queued_request.due(wake::now()) },
             Ok(QueuedEnd::Shed(reason, retry_after)) => Event::SentAway { reason, retry_after },
             Err(_) => {
                 // The pause is over, but the place in the queue is kept while the journey looks

@@ -18,6 +18,7 @@ use crate::worker::Worker;
 use spillway_front::access::Grant;
 use spillway_front::client::{ConnectionFacts, PieceOut};
 use spillway_request::headers::RequestIdentity;
+use spillway_upstream::wake;
 
 /// Record of a request, which leaves its [`Outcome`] when dropped. A record dropped before an end
 /// was noted, i.e. because the client's connection closed, counts as cancelled.
@@ -44,7 +45,7 @@ impl RequestRecord {
     pub(crate) fn new(worker: Arc<Worker>, client: Arc<ConnectionFacts>) -> Self {
         client.meter.request_started();
         worker.gateway.counters.requests.fetch_add(1, Ordering::Relaxed);
-        let started = Instant::now();
+        let started = wake::anew();
         Self {
             worker,
             client,
@@ -153,13 +154,14 @@ impl RequestRecord {
     /// Notes that the first replica is about to be asked. `body_wait` was spent on the client's
     /// upload and does not count as the gateway's overhead.
     pub(crate) fn planned(&mut self, body_wait: Duration) {
-        let passed = self.started.elapsed();
+        // The body was read and the replica chosen in this same wake-up.
+        let passed = wake::anew().saturating_duration_since(self.started);
         self.edit(|outcome| outcome.overhead = passed.saturating_sub(body_wait));
     }
 
     /// Notes that a replica is asked now, with a prompt of these blocks.
     pub(crate) fn asked(&mut self, replica: &ReplicaName, prefix: &BlockHashes, chosen: &Attempt) {
-        self.asked_at = Some(Instant::now());
+        self.asked_at = Some(wake::now());
         self.edit(|outcome| {
             outcome.replica = Some(replica.clone());
             outcome.reason = Some(chosen.reason.name());
@@ -310,7 +312,7 @@ impl Drop for RequestRecord {
         if matches!(outcome.end, End::CancelledBeforeReply | End::CancelledInReply) {
             self.client.meter.request_abandoned();
         }
-        outcome.duration = self.started.elapsed();
+        outcome.duration = wake::since(self.started);
         self.worker.leave(outcome);
     }
 }

@@ -1,6 +1,6 @@
 //! Reply headers about routing and about the age of the cluster state.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_protocol::CODE_HEADER;
@@ -9,6 +9,7 @@ use crate::request::dispatch::Choice;
 use spillway_request::gateway::Gateway;
 use spillway_upstream::control_age::ControlState;
 use spillway_upstream::place::Place;
+use spillway_upstream::wake;
 
 static REGION: HeaderName = HeaderName::from_static("x-spillway-region");
 static REPLICA: HeaderName = HeaderName::from_static("x-spillway-replica");
@@ -27,7 +28,7 @@ const CONTROL_AGE_QUIET: Duration = Duration::from_secs(5);
 /// Adds the greatest possible age of the agreed cluster state at this node, which the client talks
 /// to.
 pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
-    let state = gateway.control_age().at(Instant::now());
+    let state = gateway.control_age().at(wake::now());
     let is_refusal = headers.contains_key(&CODE_HEADER);
     let (is_old, value) = match state {
         ControlState::Apart => return,
@@ -79,6 +80,8 @@ pub(super) fn tell(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use spillway_prefix::{PrefixConfig, PrefixHasher};
 
     use super::*;

@@ -532,6 +532,9 @@ fn protocol_of(route: Option<Protocol>, call: Option<Endpoint<'_>>, path: &str) 
 /// Returns true if the gateway's own error leaves part of the request's body unread, so that no
 /// other request can follow on an HTTP/1.1 connection.
 fn has_body_left(response: &Response<ReplyBody>) -> bool {
+    if response.status().is_success() {
+        return false;
+    }
     let headers = response.headers();
     let says = |name, text: &str| headers.get(name).is_some_and(|value| value == text);
     let codes = [ErrorKind::BodyTooLarge, ErrorKind::BodyTimeout];

@@ -15,6 +15,7 @@ use spillway_upstream::route_group::RouteGroup;
 use spillway_upstream::tenants::TenantPlace;
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::WaitKey;
+use spillway_upstream::wake;
 
 /// Places of a replica whose number of places is unknown.
 const PLACES_UNKNOWN: u32 = 32;
@@ -38,7 +39,7 @@ impl Dispatch<'_> {
         if let (Some(tenant), Some(group)) = (self.tenant, self.group()) {
             let permille = self.prepared.route.spec.queue.tenant_room_permille;
             let size = || size(&self.view, group);
-            group.memory.tenants.saw(tenant, Instant::now(), permille, size);
+            group.memory.tenants.saw(tenant, wake::now(), permille, size);
         }
     }
 

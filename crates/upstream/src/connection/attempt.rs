@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{Request, Response};
 use spillway_journey::Connection;
@@ -18,6 +18,7 @@ use crate::connection::http2::Http2Connection;
 use crate::connection::line::{LineKind, Traffic, UpstreamLine};
 use crate::replica::{DOWN_LOOK, Replica};
 use crate::settings::Timeouts;
+use crate::wake;
 use crate::wire_body::WireBody;
 
 /// Limits and kind of an attempt.
@@ -100,7 +101,7 @@ pub async fn attempt(
     let reply = async {
         match line.kind {
             LineKind::Http1 => {
-                let idle = bounds.kept_from(|| pool.take(replica.spec.idle, Instant::now()));
+                let idle = bounds.kept_from(|| pool.take(replica.spec.idle, wake::now()));
                 was_kept = idle.is_some();
                 over_http1(replica, &line, idle, request, bounds).await
             }
@@ -179,7 +180,7 @@ impl AttemptBounds {
     }
 
     fn connect(&self) -> Duration {
-        self.timeouts.connect.min(self.deadline.remaining(Instant::now()))
+        self.timeouts.connect.min(self.deadline.remaining(wake::now()))
     }
 
     /// Limits the wait for a reply's head, by time and by the replica going down.
@@ -188,16 +189,16 @@ impl AttemptBounds {
         replica: &Replica,
         exchange: impl Future<Output = Result<T, AttemptError>>,
     ) -> Result<T, AttemptError> {
-        let asked_at = Instant::now();
+        let asked_at = wake::now();
         let by_first_byte = asked_at + self.timeouts.first_byte;
         let due = by_first_byte.min(self.deadline.at());
         let mut exchange = pin!(exchange);
         loop {
-            let look_at = due.min(Instant::now() + DOWN_LOOK);
+            let look_at = due.min(wake::now() + DOWN_LOOK);
             if let Ok(done) = timeout_at(look_at.into(), &mut exchange).await {
                 return done;
             }
-            let now = Instant::now();
+            let now = wake::now();
             if now >= due {
                 // The client's own deadline is no fault of the replica.
                 let is_late = self.deadline.has_passed(now);

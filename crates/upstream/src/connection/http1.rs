@@ -21,6 +21,7 @@ use crate::connection::guarded_stream::{GuardedStream, HeadRoom};
 use crate::connection::news::WakeFlag;
 use crate::connection_count::ConnectionCount;
 use crate::stream::Stream;
+use crate::wake;
 
 /// Next frame of a body, as a poll returns it.
 type NextFrame<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
@@ -53,7 +54,7 @@ impl Http1Connection {
         let (sender, driver) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| AttemptError::of_exchange(error, true))?;
-        let idle_since = Instant::now();
+        let idle_since = wake::now();
         Ok(Self {
             sender,
             driver,

@@ -1,0 +1,29 @@
+//! Allocations: what the gateway's own thread asks of the allocator from a client's first byte to its
+//! last one, the replica's connection and the record included.
+
+use crate::world::{SHAPES, World};
+
+/// Requests before the count: connections, pools and tables are there then.
+const WARM_UP: usize = 50;
+const COUNTED: usize = 200;
+
+/// Budgets, in the order of [`SHAPES`]. Who raises one says why in the commit.
+const BUDGETS: [u64; SHAPES.len()] = [33, 35, 38, 34, 19];
+
+#[test]
+fn a_request_of_each_shape_keeps_to_its_allocations() {
+    let (mut world, mut wrong) = (World::new(), Vec::new());
+    for (shape, budget) in SHAPES.iter().zip(BUDGETS) {
+        let mut ask = world.asking(shape);
+        ask(WARM_UP);
+        let counted = allocation_counter::measure(|| ask(COUNTED)).count_total;
+        // Rounded: the list of a timer or a table may just have been full.
+        let each = (counted + COUNTED as u64 / 2) / COUNTED as u64;
+        // Fewer are an error, too: what was won is kept only by a lower budget.
+        if each != budget {
+            wrong.push(format!("{}: {each} allocations, budget {budget}", shape.name));
+        }
+    }
+    world.stop();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

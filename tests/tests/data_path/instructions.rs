@@ -1,0 +1,230 @@
+//! Instructions of each stage of a request, counted by callgrind.
+//!
+//! The dev build is counted: nothing is inlined there, so that each stage stands for itself. A
+//! release build takes about a tenth of it. What grows here grows there, too, though not by as much.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::world::{SHAPES, Shape, World};
+
+/// Requests before the count.
+const WARM_UP: usize = 5;
+const COUNTED: usize = 10;
+/// Percent by which a stage may differ from its budget.
+const LEEWAY_PERCENT: u64 = 2;
+/// Instructions below which a stage is not compared by percent.
+const SMALL: u64 = 20_000;
+
+/// Makes the test below write the file instead of comparing it.
+const WRITE: &str = "SPILLWAY_WRITE_BUDGETS";
+
+/// A part of the data path: a function, with all that it calls.
+struct Stage {
+    name: &'static str,
+    function: &'static str,
+    /// True if [`BY_TIME`] is called in it.
+    is_timed: bool,
+}
+
+/// Work that a request does for all when its time has come. It is left out, since how often it comes
+/// depends on the machine.
+const BY_TIME: &str = "spillway_upstream::tenants::Tenants::judge";
+
+/// A stage may be part of another.
+const STAGES: [Stage; 9] = [
+    Stage {
+        name: "client's connection",
+        function: "<hyper::server::conn::http1::Connection<I,S> as core::future::future::Future>::poll",
+        is_timed: true,
+    },
+    Stage {
+        name: "request",
+        function: "spillway_proxy::request::serve::Exchange::run::{{closure}}",
+        is_timed: true,
+    },
+    Stage {
+        name: "body read and understood",
+        function: "spillway_request::prepare::prepare::{{closure}}",
+        is_timed: false,
+    },
+    Stage {
+        name: "charged to limits",
+        function: "spillway_proxy::request::charge::Charge::take",
+        is_timed: false,
+    },
+    Stage {
+        name: "replica asked",
+        function: "spillway_proxy::request::serve::Exchange::ask::{{closure}}",
+        is_timed: true,
+    },
+    Stage {
+        name: "decision",
+        function: "spillway_journey::journey::Journey::next",
+        is_timed: false,
+    },
+    Stage {
+        name: "reply made",
+        function: "spillway_proxy::request::serve::Exchange::deliver",
+        is_timed: false,
+    },
+    Stage {
+        name: "reply relayed",
+        function: "<spillway_proxy::relay::body::ReplyBody as http_body::Body>::poll_frame",
+        is_timed: false,
+    },
+    Stage {
+        name: "replica's connection",
+        function: "<hyper::client::conn::http1::Connection<T,B> as core::future::future::Future>::poll",
+        is_timed: false,
+    },
+];
+
+/// Instructions of a request by shape and stage.
+type Counts = BTreeMap<String, BTreeMap<String, u64>>;
+
+fn budgets() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data_path/instructions.json")
+}
+
+#[test]
+fn a_request_of_each_shape_keeps_to_its_instructions() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("skipped: no valgrind here (Debian: apt-get install valgrind)");
+        return;
+    }
+    let counted = count();
+    let is_seen = counted.values().all(|stages| stages["client's connection"] > 0);
+    assert!(is_seen, "functions have other names than in STAGES: {counted:?}");
+    if std::env::var_os(WRITE).is_some() {
+        let text = serde_json::to_string_pretty(&counted).expect("JSON");
+        std::fs::write(budgets(), text + "\n").expect("is written");
+        return;
+    }
+    let text = std::fs::read_to_string(budgets()).expect("budgets");
+    let budgets: Counts = serde_json::from_str(&text).expect("JSON");
+    let wrong = differences(&budgets, &counted);
+    assert!(
+        wrong.is_empty(),
+        "{wrong}\nIf it is meant, say why in the commit, and write the budgets anew: {WRITE}=1 cargo \
+         test -p spillway-tests --test data_path instructions"
+    );
+}
+
+/// Tells each stage that differs from its budget; fewer instructions differ, too, since what was won
+/// is kept only by a lower budget.
+fn differences(budgets: &Counts, counted: &Counts) -> String {
+    let mut text = String::new();
+    for (shape, stages) in counted {
+        for (stage, now) in stages {
+            let before = budgets.get(shape).and_then(|stages| stages.get(stage)).copied();
+            let before = before.unwrap_or_default();
+            let leeway = before.max(SMALL) * LEEWAY_PERCENT / 100;
+            if now.abs_diff(before) > leeway {
+                let percent = (*now as f64 / before.max(1) as f64 - 1.0) * 100.0;
+                writeln!(text, "{shape}, {stage}: {before} -> {now} ({percent:+.1} %)")
+                    .expect("text");
+            }
+        }
+    }
+    text
+}
+
+/// Counts the instructions of a request of each shape.
+fn count() -> Counts {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    let ran = Command::new("valgrind")
+        .arg("--tool=callgrind")
+        .args(["toggle-collect", "dump-after"].map(|option| format!("--{option}={COUNTED_IN}")))
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(std::env::current_exe().expect("this test"))
+        .args(["--ignored", "--exact", "instructions::ask"])
+        .output()
+        .expect("valgrind");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    // A file for each call of the function.
+    let counted = |(shape, call): (&Shape, usize)| {
+        (shape.name.to_owned(), stages(&annotated(&out.with_extension(call.to_string()))))
+    };
+    SHAPES.iter().zip(1..).map(counted).collect()
+}
+
+/// Returns the instructions of one request by stage.
+fn stages(profile: &str) -> BTreeMap<String, u64> {
+    let of = |function: &str| inclusive(profile, function).unwrap_or_default();
+    let by_time = of(BY_TIME);
+    let each = |stage: &Stage| {
+        let total = of(stage.function) - if stage.is_timed { by_time } else { 0 };
+        (stage.name.to_owned(), total / COUNTED as u64)
+    };
+    STAGES.iter().map(each).collect()
+}
+
+/// Returns callgrind's table of functions.
+fn annotated(file: &Path) -> String {
+    let done = Command::new("callgrind_annotate")
+        .args(["--inclusive=yes", "--threshold=100", "--auto=no"])
+        .arg(file)
+        .output()
+        .expect("callgrind_annotate");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
+}
+
+/// Returns the instructions of a function with all that it calls, by a line such as
+/// `1,234 (5.67%)  file:function [program]`.
+fn inclusive(profile: &str, function: &str) -> Option<u64> {
+    let line = profile.lines().find(|line| {
+        let name = line.split_once(')').and_then(|(_, rest)| rest.trim_start().split_once(':'));
+        let name = name.map(|(_, name)| name.rsplit_once(" [").map_or(name, |(name, _)| name));
+        name.is_some_and(|name| name.trim_end() == function)
+    })?;
+    let digits: String = line.trim_start().chars().take_while(|c| *c != ' ').collect();
+    digits.replace(',', "").parse().ok()
+}
+
+/// Sends requests for the test above, in a process that callgrind watches.
+#[test]
+#[ignore = "is run by another test, in a process of its own"]
+fn ask() {
+    let mut world = World::new();
+    for shape in &SHAPES {
+        let mut ask = world.asking(shape);
+        ask(WARM_UP);
+        counted_requests(&mut ask);
+    }
+    world.stop();
+}
+
+/// The function that callgrind counts in.
+const COUNTED_IN: &str = concat!(module_path!(), "::counted_requests");
+
+/// Sends the requests that are counted.
+#[inline(never)]
+fn counted_requests(ask: &mut dyn FnMut(usize)) {
+    ask(COUNTED);
+}
+
+#[test]
+fn what_grew_or_shrank_is_named() {
+    let counts = |decision: u64| -> Counts {
+        let stages = [("decision".to_owned(), decision), ("charged".to_owned(), 300)];
+        [("1 KB".to_owned(), stages.into())].into()
+    };
+    assert_eq!(differences(&counts(100_000), &counts(101_900)), "");
+    let grown = differences(&counts(100_000), &counts(103_000));
+    assert_eq!(grown, "1 KB, decision: 100000 -> 103000 (+3.0 %)\n");
+    assert!(differences(&counts(100_000), &counts(90_000)).contains("(-10.0 %)"));
+}
+
+#[test]
+fn a_table_of_callgrind_is_read() {
+    let table = "Ir\n---\n1,234,567 (10.00%)  src/a.rs:a::b::{{closure}} [/bin/x]\n\
+                 89 ( 0.01%)  a::b\n7 ( 0.01%)  src/c.rs:<a::C<I,S> as d::E>::poll\n";
+    assert_eq!(inclusive(table, "a::b::{{closure}}"), Some(1_234_567));
+    assert_eq!(inclusive(table, "<a::C<I,S> as d::E>::poll"), Some(7));
+    assert_eq!(inclusive(table, "z"), None);
+}

@@ -1,0 +1,198 @@
+//! A worker, its client and its replica on one thread, so that what a request costs can be counted
+//! exactly: client and replica read into buffers of their own and allocate nothing.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use spillway_front::access::AccessMode;
+use spillway_front::client::{Listener, ListenerSpec, accept_loop};
+use spillway_node::Node;
+use spillway_protocol::TrustedProxies;
+use spillway_proxy::Worker;
+use spillway_tests::Setup;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+
+/// Bytes that a client or replica reads ahead; larger than any message here.
+const BUFFER_BYTES: usize = 1 << 18;
+
+const UNARY: &str = "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"choices\":[{\"index\":0,\
+    \"message\":{\"role\":\"assistant\",\"content\":\"All is well.\"},\"finish_reason\":\"stop\"}],\
+    \"usage\":{\"prompt_tokens\":40,\"completion_tokens\":4,\"total_tokens\":44}}";
+const TOKENS: usize = 100;
+
+/// What a client sends and what its replica answers.
+pub(crate) struct Shape {
+    pub(crate) name: &'static str,
+    /// Bytes of the body.
+    body_bytes: usize,
+    model: &'static str,
+    is_stream: bool,
+    status: &'static [u8],
+}
+
+const USUAL: Shape = Shape {
+    name: "1 KB",
+    body_bytes: 1 << 10,
+    model: "tiny",
+    is_stream: false,
+    status: b"HTTP/1.1 200",
+};
+
+/// The shapes that have budgets.
+pub(crate) const SHAPES: [Shape; 5] = [
+    USUAL,
+    Shape { name: "16 KB", body_bytes: 16 << 10, ..USUAL },
+    Shape { name: "128 KB", body_bytes: 128 << 10, ..USUAL },
+    Shape { name: "100 tokens", is_stream: true, ..USUAL },
+    Shape { name: "refused", model: "unknown", status: b"HTTP/1.1 404", ..USUAL },
+];
+
+/// Tells where a message ends: by its length, or by its last chunk.
+fn is_whole(message: &[u8]) -> bool {
+    let Some(head) = message.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
+    let (head, body) = message.split_at(head + 4);
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_at_checked("content-length:".len())?;
+        let value = std::str::from_utf8(value).ok()?.trim();
+        name.eq_ignore_ascii_case(b"content-length:").then(|| value.parse::<usize>().ok())?
+    });
+    match length {
+        Some(length) => body.len() >= length,
+        None => body.ends_with(b"0\r\n\r\n"),
+    }
+}
+
+/// Reads one message into the buffer and returns its length. Allocates nothing.
+async fn read_message(stream: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
+    let mut read = 0;
+    while !is_whole(&buffer[..read]) {
+        match stream.read(&mut buffer[read..]).await {
+            Ok(0) | Err(_) => return None,
+            Ok(more) => read += more,
+        }
+    }
+    Some(read)
+}
+
+/// Answers each request of each connection with the same bytes: a stream to who asks for one.
+async fn answer(listener: tokio::net::TcpListener) {
+    let replies: Arc<[Vec<u8>; 2]> = Arc::new([false, true].map(reply));
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let replies = Arc::clone(&replies);
+        spillway_tests::spawn(async move {
+            let mut buffer = vec![0; BUFFER_BYTES];
+            while let Some(length) = read_message(&mut stream, &mut buffer).await {
+                let asks_for_stream = |part: &[u8]| part.starts_with(b"\"stream\":true");
+                let is_stream = buffer[..length].windows(14).take(512).any(asks_for_stream);
+                if stream.write_all(&replies[usize::from(is_stream)]).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+fn request(shape: &Shape) -> Vec<u8> {
+    let begin = format!(
+        "{{\"model\":\"{}\",\"stream\":{},\"messages\":[{{\"role\":\"user\",\"content\":\"",
+        shape.model, shape.is_stream
+    );
+    let end = "\"}]}";
+    let text = "word ".repeat(shape.body_bytes / 5 + 1);
+    let text = &text[..shape.body_bytes - begin.len() - end.len()];
+    let body = format!("{begin}{text}{end}");
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nuser-agent: test\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head, body].concat().into_bytes()
+}
+
+fn reply(is_stream: bool) -> Vec<u8> {
+    if !is_stream {
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
+        return format!("{head}{}\r\n\r\n{UNARY}", UNARY.len()).into_bytes();
+    }
+    let mut text = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                    transfer-encoding: chunked\r\n\r\n"
+        .to_owned();
+    let mut chunk = |event: &str| text.push_str(&format!("{:x}\r\n{event}\r\n", event.len()));
+    for _ in 0..TOKENS {
+        chunk(
+            "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\
+             \"index\":0,\"delta\":{\"content\":\" word\"},\"finish_reason\":null}]}\n\n",
+        );
+    }
+    chunk("data: [DONE]\n\n");
+    text.push_str("0\r\n\r\n");
+    text.into_bytes()
+}
+
+/// Client of one connection to a worker on this same thread.
+pub(crate) struct World {
+    runtime: Runtime,
+    client: TcpStream,
+    buffer: Vec<u8>,
+    node: Node,
+    /// Where the rest of the node runs.
+    elsewhere: Runtime,
+}
+
+impl World {
+    /// Starts a node with one replica, a worker of it on this thread, and a client.
+    pub(crate) fn new() -> Self {
+        let elsewhere = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let elsewhere = elsewhere.expect("a runtime");
+        let (replica, replica_address) = listen();
+        let node = elsewhere.block_on(Setup::new().replica("a", replica_address).start());
+        let worker = Arc::new(Worker::new(0, Arc::clone(node.gateway())));
+        let spec = ListenerSpec {
+            tls: None,
+            proxy_protocol: false,
+            trusted_proxies: TrustedProxies::default(),
+            access: AccessMode::None,
+        };
+        let listener = Arc::new(Listener::new(spec).expect("a listener"));
+        let (socket, address) = listen();
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let client = runtime.block_on(async {
+            let replica = tokio::net::TcpListener::from_std(replica).expect("a socket");
+            spillway_tests::spawn(answer(replica));
+            spillway_tests::spawn(accept_loop(worker.entrance(), listener, socket));
+            TcpStream::connect(address).await.expect("connects")
+        });
+        Self { runtime, client, buffer: vec![0; BUFFER_BYTES], node, elsewhere }
+    }
+
+    /// Returns a client that sends a request of this shape a number of times.
+    pub(crate) fn asking(&mut self, shape: &Shape) -> impl FnMut(usize) {
+        let request = request(shape);
+        let Self { runtime, client, buffer, .. } = self;
+        move |count| {
+            runtime.block_on(async {
+                for _ in 0..count {
+                    client.write_all(&request).await.expect("sends");
+                    let length = read_message(client, buffer).await.expect("a reply");
+                    assert!(buffer[..length].starts_with(shape.status), "{}", shape.name);
+                }
+            });
+        }
+    }
+
+    pub(crate) fn stop(self) {
+        // The node waits for connections, and those here go on only while this thread runs them.
+        drop((self.client, self.runtime));
+        self.elsewhere.block_on(self.node.stop());
+    }
+}
+
+fn listen() -> (TcpListener, SocketAddr) {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    socket.set_nonblocking(true).expect("a socket");
+    let address = socket.local_addr().expect("an address");
+    (socket, address)
+}
