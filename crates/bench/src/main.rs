@@ -13,6 +13,7 @@ mod faults;
 mod forward;
 mod http1;
 mod load;
+mod origin;
 mod procfs;
 mod proxy;
 mod report;

@@ -45,11 +45,11 @@ use self::{
     arguments::FaultsPart,
     config::PolicyChoice,
     fault::Fault,
-    machine::Origin,
     results::{ResultOutcome, ResultRow, Results, Run, SlowStart},
     run::{Bench, Unavailable},
     schema::Features,
 };
+use crate::origin::Origin;
 
 /// Measures, prints and writes the results. Returns exit code 1 if a limit that must hold is
 /// broken.

@@ -3,15 +3,10 @@
 use serde::Serialize;
 
 use super::{
-    account::Account,
-    config::Health,
-    fault::Fault,
-    herd::Herd,
-    machine::{Conditions, Origin},
-    matrix::Cell,
-    mixed::Mixed,
-    slow::Slow,
+    account::Account, config::Health, fault::Fault, herd::Herd, machine::Conditions, matrix::Cell,
+    mixed::Mixed, slow::Slow,
 };
+use crate::origin::Origin;
 
 /// Result of an attempt to measure.
 #[derive(Clone, Debug, Serialize)]
