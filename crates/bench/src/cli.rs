@@ -112,6 +112,9 @@ pub(crate) struct CompareArguments {
     /// Worker layouts to run Spillway with, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "per_core")]
     layout: Vec<Layout>,
+    /// Policy of Spillway's route; its default if left out.
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
     /// The nginx binary.
     #[arg(long, default_value = "nginx")]
     nginx: PathBuf,
@@ -186,6 +189,7 @@ impl CompareArguments {
             earlier: self.earlier.clone(),
             with: self.with.clone(),
             layouts: self.layout.clone(),
+            policy: self.policy.clone(),
         }
     }
 }

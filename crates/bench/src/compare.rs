@@ -15,7 +15,7 @@ use crate::{
     backend::BackendAnswer,
     load::{self, LoadSpec},
     procfs::{TreeUsage, descendants_usage},
-    proxy::{Layout, NginxBodies, Proxy, Site, start_nginx, start_spillway},
+    proxy::{Layout, NginxBodies, Proxy, Site, SpillwaySetup, start_nginx, start_spillway},
     report::{ReportSample, ScenarioReport, Subject},
     scenario::Scenario,
 };
@@ -47,6 +47,8 @@ pub(crate) struct CompareSpec {
     pub(crate) with: Option<PathBuf>,
     /// Worker layouts to run Spillway with.
     pub(crate) layouts: Vec<Layout>,
+    /// Policy of Spillway; `None` is its default.
+    pub(crate) policy: Option<String>,
 }
 
 /// Runs all rounds of one scenario; `progress` is called with each sample.
@@ -145,7 +147,8 @@ fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Compare
                         .with_context(|| format!("cannot read {}", file.display()))?,
                     _ => String::new(),
                 };
-                let proxy = start_spillway(program, &name, (layout, &more), site)?;
+                let setup = SpillwaySetup { layout, policy: spec.policy.as_deref(), more: &more };
+                let proxy = start_spillway(program, &name, setup, site)?;
                 field.push(ComparedEntry::of(subject, proxy));
             }
         }

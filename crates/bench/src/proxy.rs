@@ -16,6 +16,10 @@ use spillway_harness::Process;
 
 use crate::{load::Protocol, request::MODEL};
 
+/// Worker processes of nginx, and workers or threads of every other proxy that takes a number.
+/// Spillway takes as many as there are cores.
+pub(crate) const WORKERS: usize = 2;
+
 /// Division of connections among Spillway's workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[value(rename_all = "snake_case")]
@@ -107,19 +111,29 @@ pub(crate) fn start_nginx(program: &Path, name: &str, site: Site<'_>) -> anyhow:
     Ok(Proxy { address, process: Process::guarded(name, &command, &folder.join("stderr.log"))? })
 }
 
-/// Starts Spillway with defaults, except addresses, replicas, the layout, and `more` lines.
+/// Settings of a Spillway that are not its defaults.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpillwaySetup<'a> {
+    /// Worker layout.
+    pub(crate) layout: Layout,
+    /// Policy of the route; `None` leaves it to Spillway, as users do.
+    pub(crate) policy: Option<&'a str>,
+    /// Lines at the end of the config.
+    pub(crate) more: &'a str,
+}
+
+/// Starts Spillway with defaults, except addresses, replicas, and `setup`.
 pub(crate) fn start_spillway(
     program: &Path,
     name: &str,
-    (layout, more): (Layout, &str),
+    setup: SpillwaySetup<'_>,
     site: Site<'_>,
 ) -> anyhow::Result<Proxy> {
     let folder = site.folder.join(name);
     fs::create_dir_all(&folder)?;
     let (address, admin) = (free_address()?, free_address()?);
     let config = folder.join("spillway.toml");
-    let text = spillway_config(address, admin, layout, site.backends)?;
-    fs::write(&config, format!("{text}\n{more}"))?;
+    fs::write(&config, spillway_config(address, admin, setup, site.backends)?)?;
     let command: Vec<OsString> =
         vec![program.into(), "run".into(), "--config".into(), config.into()];
     Ok(Proxy { address, process: Process::guarded(name, &command, &folder.join("stderr.log"))? })
@@ -143,7 +157,7 @@ fn nginx_config(address: SocketAddr, site: Site<'_>, folder: &Path, is_root: boo
     let folder = folder.display();
     let bodies = site.nginx_bodies.directive();
     format!(
-        "daemon off;\n{user}worker_processes 2;\nworker_rlimit_nofile 65536;\n\
+        "daemon off;\n{user}worker_processes {WORKERS};\nworker_rlimit_nofile 65536;\n\
          pid {folder}/nginx.pid;\nerror_log {folder}/error.log error;\n\
          events {{ worker_connections 8192; }}\n\
          http {{\n\
@@ -165,15 +179,18 @@ fn nginx_config(address: SocketAddr, site: Site<'_>, folder: &Path, is_root: boo
 fn spillway_config(
     address: SocketAddr,
     admin: SocketAddr,
-    layout: Layout,
+    setup: SpillwaySetup<'_>,
     backends: &[SocketAddr],
 ) -> anyhow::Result<String> {
-    let layout = layout.name();
+    let layout = setup.layout.name();
     let mut config = format!(
         "[node]\nname = \"bench\"\nregion = \"local\"\nworkers = 0\nworker_layout = \"{layout}\"\n\n\
          [[listener]]\naddress = \"{address}\"\n\n[admin]\naddress = \"{admin}\"\n\n\
-         [[route]]\nname = \"llm\"\npolicy = \"power_of_two\"\n"
+         [[route]]\nname = \"llm\"\n"
     );
+    if let Some(policy) = setup.policy {
+        writeln!(config, "policy = \"{policy}\"")?;
+    }
     for (index, backend) in backends.iter().enumerate() {
         write!(
             config,
@@ -181,6 +198,7 @@ fn spillway_config(
              models = [\"{MODEL}\"]\n"
         )?;
     }
+    write!(config, "\n{}", setup.more)?;
     Ok(config)
 }
 
@@ -190,3 +208,7 @@ pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
     Ok(listener.local_addr()?)
 }
+
+#[cfg(test)]
+#[path = "proxy_test.rs"]
+mod tests;
