@@ -12,6 +12,7 @@ use crate::{
     faults::FaultsArguments,
     forward::ForwardArguments,
     load::{LoadSpec, Protocol},
+    peers::Peer,
     proxy::{Layout, NginxBodies},
     scenario::Scenario,
 };
@@ -100,7 +101,7 @@ pub(crate) struct CompareArguments {
     /// Rounds per scenario.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
     rounds: u16,
-    /// The Spillway binary; without it nginx is compared with its own copy alone.
+    /// The Spillway binary; without it there is none in the comparison.
     #[arg(long)]
     spillway: Option<PathBuf>,
     /// An earlier Spillway binary, measured in the same rounds: what a change costs.
@@ -115,6 +116,12 @@ pub(crate) struct CompareArguments {
     /// Policy of Spillway's route; its default if left out.
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
+    /// Proxies and gateways of others to measure in the same rounds, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    peers: Vec<Peer>,
+    /// Folder that crates/bench/peers.sh has installed the peers in.
+    #[arg(long, value_name = "FOLDER", default_value = "target/peers")]
+    peers_folder: PathBuf,
     /// The nginx binary.
     #[arg(long, default_value = "nginx")]
     nginx: PathBuf,
@@ -124,6 +131,9 @@ pub(crate) struct CompareArguments {
     /// Print every sample as JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write a table of all scenarios between the marks of this page.
+    #[arg(long, value_name = "FILE", requires = "spillway")]
+    pub(crate) markdown: Option<PathBuf>,
     #[command(flatten)]
     times: Times,
 }
@@ -190,6 +200,8 @@ impl CompareArguments {
             with: self.with.clone(),
             layouts: self.layout.clone(),
             policy: self.policy.clone(),
+            peers: self.peers.clone(),
+            peers_folder: self.peers_folder.clone(),
         }
     }
 }

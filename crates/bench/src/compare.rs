@@ -13,11 +13,14 @@ use spillway_harness::Process;
 
 use crate::{
     backend::BackendAnswer,
-    load::{self, LoadSpec},
+    client::BenchReply,
+    load::{self, LoadSpec, Protocol},
+    peers::{Peer, start_peer},
     procfs::{TreeUsage, descendants_usage},
     proxy::{Layout, NginxBodies, Proxy, Site, SpillwaySetup, start_nginx, start_spillway},
     report::{ReportSample, ScenarioReport, Subject},
     scenario::Scenario,
+    settle::settle,
 };
 
 /// Number of backends behind each proxy.
@@ -25,6 +28,9 @@ const BACKENDS: usize = 4;
 
 /// Longest wait until a proxy answers.
 pub(crate) const START_MAX: Duration = Duration::from_secs(15);
+
+/// Longest wait until a peer answers; two processes of Python take 20 s to load LiteLLM.
+const PEER_START_MAX: Duration = Duration::from_secs(120);
 
 /// Settings of a comparison.
 #[derive(Clone, Debug)]
@@ -49,6 +55,10 @@ pub(crate) struct CompareSpec {
     pub(crate) layouts: Vec<Layout>,
     /// Policy of Spillway; `None` is its default.
     pub(crate) policy: Option<String>,
+    /// Proxies and gateways of others.
+    pub(crate) peers: Vec<Peer>,
+    /// Folder that the peers are installed in.
+    pub(crate) peers_folder: PathBuf,
 }
 
 /// Runs all rounds of one scenario; `progress` is called with each sample.
@@ -74,10 +84,10 @@ pub(crate) async fn compare(
             ComparedEntry { subject: Subject::Direct, target: addresses[0], proxy: None },
         );
     }
-    for entry in &mut field {
-        entry.wait_until_ready(&load).await?;
-    }
     let mut report = ScenarioReport::new(scenario, field.iter().map(|entry| entry.subject));
+    for (index, entry) in field.iter_mut().enumerate() {
+        report.start(index, entry.wait_until_ready(&load).await?);
+    }
     for round in 0..spec.rounds {
         for turn in 0..field.len() {
             // Every other round runs backwards, so that no subject always comes first after a
@@ -105,56 +115,105 @@ impl ComparedEntry {
         Self { subject, target: proxy.address, proxy: Some(proxy) }
     }
 
-    async fn wait_until_ready(&mut self, load: &LoadSpec) -> anyhow::Result<()> {
-        let check = async || load::check(self.target, load).await;
-        match &mut self.proxy {
-            Some(proxy) => proxy.process.ready(START_MAX, check).await,
+    /// Returns what the proxy has used once it is idle; `None` without a proxy.
+    async fn wait_until_ready(&mut self, load: &LoadSpec) -> anyhow::Result<Option<TreeUsage>> {
+        let load = self.load(load);
+        let limit = if self.peer().is_some() { PEER_START_MAX } else { START_MAX };
+        let check = async || load::check(self.target, &load).await;
+        let Some(proxy) = &mut self.proxy else {
             // The backends announced their addresses, so they serve already.
-            None => check().await,
+            return check().await.map(|()| None);
+        };
+        proxy.process.ready(limit, check).await?;
+        Ok(Some(settle(proxy.process.id()).await.context("read /proc")?))
+    }
+
+    fn peer(&self) -> Option<Peer> {
+        match self.subject {
+            Subject::Peer(peer) => Some(peer),
+            Subject::Direct
+            | Subject::Nginx
+            | Subject::NginxCopy
+            | Subject::Earlier(_)
+            | Subject::Spillway(_)
+            | Subject::With(_) => None,
         }
     }
 
+    /// Returns the load with what this subject needs of its own.
+    fn load(&self, load: &LoadSpec) -> LoadSpec {
+        let mut load = load.clone();
+        if let Some(peer) = self.peer() {
+            load.warm_up *= peer.window_factor();
+            load.window *= peer.window_factor();
+            if let (BenchReply::Stream { .. }, true) = (load.reply, peer.rewrites_streams()) {
+                load.reply = BenchReply::Stream { tokens: None };
+            }
+        }
+        load
+    }
+
     async fn measure(&self, load: &LoadSpec) -> anyhow::Result<ReportSample> {
+        let load = self.load(load);
         let root = self.proxy.as_ref().map(|proxy| proxy.process.id());
         let probe = || -> anyhow::Result<Option<TreeUsage>> {
             root.map(descendants_usage).transpose().context("read /proc")
         };
-        let (measurement, before, after) = load::run(self.target, load, probe)
+        let (measurement, before, after) = load::run(self.target, &load, probe)
             .await
             .with_context(|| format!("load through {}", self.subject))?;
+        if let (Some(root), Some(_)) = (root, self.peer()) {
+            settle(root).await.context("read /proc")?;
+        }
         Ok(ReportSample::new(measurement, before, after))
     }
 }
 
-/// Starts the proxies: nginx first, its copy last, Spillway between them.
+/// Starts the proxies: nginx first, its copy last, peers and then Spillway between them.
 fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<ComparedEntry>> {
     let nginx = |subject: Subject, name| -> anyhow::Result<ComparedEntry> {
         Ok(ComparedEntry::of(subject, start_nginx(&spec.nginx, name, site)?))
     };
     let mut field = vec![nginx(Subject::Nginx, "nginx")?];
+    // Their configs are for HTTP/1.1, which is what all of them speak.
+    let peers = spec.peers.iter().filter(|_| site.protocol == Protocol::Http1);
+    for &peer in peers {
+        let proxy = start_peer(peer, &spec.peers_folder, site)?;
+        field.push(ComparedEntry::of(Subject::Peer(peer), proxy));
+    }
     for &layout in &spec.layouts {
-        let with = spec.with.as_ref().and(spec.spillway.as_ref());
-        let builds = [
-            (spec.earlier.as_ref(), Subject::Earlier(layout)),
-            (spec.spillway.as_ref(), Subject::Spillway(layout)),
-            (with, Subject::With(layout)),
-        ];
-        for (program, subject) in builds {
-            if let Some(program) = program {
-                let name = subject.to_string().replace(' ', "-");
-                let more = match (&spec.with, subject) {
-                    (Some(file), Subject::With(_)) => fs::read_to_string(file)
-                        .with_context(|| format!("cannot read {}", file.display()))?,
-                    _ => String::new(),
-                };
-                let setup = SpillwaySetup { layout, policy: spec.policy.as_deref(), more: &more };
-                let proxy = start_spillway(program, &name, setup, site)?;
-                field.push(ComparedEntry::of(subject, proxy));
-            }
-        }
+        field.extend(start_builds(spec, layout, site)?);
     }
     field.push(nginx(Subject::NginxCopy, "nginx-copy")?);
     Ok(field)
+}
+
+/// Starts all builds of Spillway with one layout.
+fn start_builds(
+    spec: &CompareSpec,
+    layout: Layout,
+    site: Site<'_>,
+) -> anyhow::Result<Vec<ComparedEntry>> {
+    let with = spec.with.as_ref().and(spec.spillway.as_ref());
+    let builds = [
+        (spec.earlier.as_ref(), Subject::Earlier(layout)),
+        (spec.spillway.as_ref(), Subject::Spillway(layout)),
+        (with, Subject::With(layout)),
+    ];
+    let mut started = Vec::new();
+    for (program, subject) in builds {
+        let Some(program) = program else { continue };
+        let name = subject.to_string().replace(' ', "-");
+        let more = match (&spec.with, subject) {
+            (Some(file), Subject::With(_)) => fs::read_to_string(file)
+                .with_context(|| format!("cannot read {}", file.display()))?,
+            _ => String::new(),
+        };
+        let setup = SpillwaySetup { layout, policy: spec.policy.as_deref(), more: &more };
+        let proxy = start_spillway(program, &name, setup, site)?;
+        started.push(ComparedEntry::of(subject, proxy));
+    }
+    Ok(started)
 }
 
 /// Starts the backends in a process of their own, so that they share no thread with the load.

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
+    peers::Peer,
     procfs::TreeUsage,
     proxy::Layout,
     scenario::{BenchTarget, CpuUnit, Scenario},
@@ -28,6 +29,8 @@ pub(crate) enum Subject {
     Spillway(Layout),
     /// Spillway with more in its config.
     With(Layout),
+    /// Proxy or gateway of others.
+    Peer(Peer),
 }
 
 impl fmt::Display for Subject {
@@ -38,6 +41,7 @@ impl fmt::Display for Subject {
             Self::NginxCopy => f.pad("nginx (copy)"),
             Self::Earlier(layout) => f.pad(&format!("earlier {}", layout.name())),
             Self::With(layout) => f.pad(&format!("with it {}", layout.name())),
+            Self::Peer(peer) => f.pad(peer.title()),
             Self::Spillway(layout) => f.pad(&format!("spillway {}", layout.name())),
         }
     }
@@ -121,6 +125,9 @@ pub(crate) struct SubjectReport {
     /// True if the scenario's target is met; `None` for other subjects than Spillway, and without a
     /// target.
     pub(crate) is_target_met: Option<bool>,
+    /// Resident memory of the proxy's processes in MiB, once it had answered its first request and
+    /// was idle; `None` without a proxy.
+    pub(crate) start_mib: Option<f64>,
     /// Samples of all rounds.
     pub(crate) samples: Vec<ReportSample>,
 }
@@ -145,6 +152,7 @@ impl ScenarioReport {
             subject,
             summary: Summary::default(),
             is_target_met: None,
+            start_mib: None,
             samples: Vec::new(),
         };
         Self {
@@ -153,6 +161,11 @@ impl ScenarioReport {
             target: scenario.target(),
             subjects: subjects.map(empty).collect(),
         }
+    }
+
+    /// Keeps the memory of the subject at `index` at its start.
+    pub(crate) fn start(&mut self, index: usize, usage: Option<TreeUsage>) {
+        self.subjects[index].start_mib = usage.map(|usage| usage.resident_mib);
     }
 
     /// Adds a sample of the subject at `index`. Every subject gets one sample in every round.

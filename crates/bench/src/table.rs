@@ -47,7 +47,7 @@ impl fmt::Display for TextTable<'_> {
         writeln!(f, "{} ({rounds} rounds, medians)", scenario.description())?;
         let titles = columns.iter().map(|(title, _)| *title);
         let first = ["", report.cpu_unit.title(), "ratio", "target"];
-        let mut grid = Grid::new(first.into_iter().chain(titles).chain(["errors"]));
+        let mut grid = Grid::new(first.into_iter().chain(titles).chain(["MiB at start", "errors"]));
         for subject in &report.subjects {
             grid.push(row(subject, report.target, columns));
         }
@@ -68,6 +68,7 @@ fn row(report: &SubjectReport, target: Option<BenchTarget>, columns: &[Column]) 
         verdict,
     ];
     cells.extend(columns.iter().map(|(_, cell)| cell(summary)));
+    cells.push(figure(report.start_mib, 0));
     cells.push(summary.errors.to_string());
     cells
 }
