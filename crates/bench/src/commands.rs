@@ -62,7 +62,7 @@ fn show_progress(round: usize, subject: &report::Subject, sample: &report::Repor
     // Progress is optional: a closed stderr must not end the run.
     drop(writeln!(
         io::stderr().lock(),
-        "round {round} {subject:<18} {:>9.0} requests/s {:>9.0} tokens/s  CPU {cpu_s:.2} s  errors {} {}",
+        "round {round} {subject:<26} {:>9.0} requests/s {:>9.0} tokens/s  CPU {cpu_s:.2} s  errors {} {}",
         seen.requests_per_s(),
         seen.tokens_per_s(),
         seen.errors,

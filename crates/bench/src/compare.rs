@@ -13,7 +13,6 @@ use spillway_harness::Process;
 
 use crate::{
     backend::BackendAnswer,
-    client::BenchReply,
     load::{self, LoadSpec, Protocol},
     peers::{Peer, start_peer},
     procfs::{TreeUsage, descendants_usage},
@@ -140,17 +139,13 @@ impl ComparedEntry {
         }
     }
 
-    /// Returns the load with what this subject needs of its own.
+    /// Returns the load as this subject can take it.
     fn load(&self, load: &LoadSpec) -> LoadSpec {
-        let mut load = load.clone();
-        if let Some(peer) = self.peer() {
-            load.warm_up *= peer.window_factor();
-            load.window *= peer.window_factor();
-            if let (BenchReply::Stream { .. }, true) = (load.reply, peer.rewrites_streams()) {
-                load.reply = BenchReply::Stream { tokens: None };
-            }
+        let load = load.clone();
+        match self.peer() {
+            Some(peer) => peer.load(load),
+            None => load,
         }
-        load
     }
 
     async fn measure(&self, load: &LoadSpec) -> anyhow::Result<ReportSample> {

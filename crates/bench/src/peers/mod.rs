@@ -16,7 +16,11 @@ use serde::Serialize;
 use spillway_harness::Process;
 
 use self::{launch::Launch, router::Router};
-use crate::proxy::{Proxy, Site, free_address};
+use crate::{
+    client::BenchReply,
+    load::LoadSpec,
+    proxy::{Proxy, Site, free_address},
+};
 
 /// Script that installs all peers into the folder it is given.
 const SCRIPT: &str = "crates/bench/peers.sh";
@@ -26,6 +30,10 @@ const ROUND_ROBIN: &str = "round_robin";
 
 /// File of the installed versions, one peer a line.
 const VERSIONS: &str = "versions";
+
+/// Length of LiteLLM's warm-up and window as a multiple of the others'. It answers so few requests in
+/// a second that a window of others might end before the first.
+const LITELLM_WINDOW_FACTOR: u32 = 4;
 
 /// Proxy or gateway of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -58,15 +66,25 @@ impl Peer {
         }
     }
 
-    /// Returns how many times longer its warm-up and window are. LiteLLM answers so few requests in
-    /// a second that a window of others might end before the first.
-    pub(crate) fn window_factor(self) -> u32 {
-        if self == Self::Litellm { 4 } else { 1 }
-    }
-
-    /// Returns true if it writes events of its own, so that their number is not the replica's.
-    pub(crate) fn rewrites_streams(self) -> bool {
-        self == Self::Litellm
+    /// Returns `load` as this peer can take it.
+    pub(crate) fn load(self, load: LoadSpec) -> LoadSpec {
+        match self {
+            Self::Litellm => LoadSpec {
+                warm_up: load.warm_up * LITELLM_WINDOW_FACTOR,
+                window: load.window * LITELLM_WINDOW_FACTOR,
+                // It writes events of its own, so their number is not the backend's.
+                reply: match load.reply {
+                    BenchReply::Stream { .. } => BenchReply::Stream { tokens: None },
+                    BenchReply::Whole => BenchReply::Whole,
+                },
+                ..load
+            },
+            Self::Haproxy
+            | Self::Envoy
+            | Self::VllmRouter
+            | Self::SglangRouter
+            | Self::SglangRouterCacheAware => load,
+        }
     }
 
     /// Returns the name of its program in the folder `bin`.
@@ -135,7 +153,23 @@ pub(crate) fn versions(installed: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn litellm_has_longer_windows_and_may_write_any_number_of_events() {
+        let second = Duration::from_secs(1);
+        let load = Scenario::SsePaced.load(second, 2 * second);
+        let unchanged = Peer::Envoy.load(load.clone());
+        assert_eq!((unchanged.window, unchanged.reply), (2 * second, load.reply));
+        let longer = Peer::Litellm.load(load);
+        assert_eq!((longer.warm_up, longer.window), (4 * second, 8 * second));
+        assert_eq!(longer.reply, BenchReply::Stream { tokens: None });
+        let whole = Peer::Litellm.load(Scenario::Rps1k.load(second, second));
+        assert_eq!(whole.reply, BenchReply::Whole);
+    }
 
     #[test]
     fn a_missing_peer_names_the_script_that_installs_it() {
