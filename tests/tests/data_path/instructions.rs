@@ -19,7 +19,7 @@ const LEEWAY_PERCENT: u64 = 2;
 const SMALL: u64 = 20_000;
 
 /// Makes the test below write the file instead of comparing it.
-const WRITE: &str = "SPILLWAY_WRITE_BUDGETS";
+const WRITE: &str = "SPILLWAY_BUDGETS_WRITE";
 
 /// A part of the data path: a function, with all that it calls.
 struct Stage {
