@@ -72,7 +72,7 @@ pub(crate) fn chaos(root: &Path, json: bool) -> Result<bool> {
         command::run(&mut command(root, &line)).map(|()| CheckOutcome::Passed)
     });
     if tools && built {
-        // One after the other, since bounds assume a cluster that has the processor for itself.
+        // One after the other, since bounds assume that no other cluster takes the processor.
         report.step("trials", || {
             let line = "cargo test --locked --workspace --test trial -- \
                         --ignored --nocapture --test-threads 1";

@@ -3,7 +3,8 @@
 //! A request asks for the time at more than twenty places, most of them in the same wake-up of its
 //! connection's task, and reading a clock takes longer than most of what lies between them. Inside
 //! of [`once`] the clock is read at the first question. So a time is earlier than the moment by what
-//! the wake-up has taken until then, which is microseconds.
+//! the wake-up has taken until then. That is short unless a large body was read in it: who goes on
+//! after that asks for a time [`anew`].
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
