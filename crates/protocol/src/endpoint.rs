@@ -5,7 +5,9 @@
 //! judged by one rule and served by another.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use percent_encoding::percent_decode_str;
 
 use crate::grpc::GrpcMethod;
@@ -179,12 +181,13 @@ impl<'p> Endpoint<'p> {
     }
 }
 
+static MESSAGES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("/v1/messages"));
+
 /// Returns true for a path of the Anthropic API: `/v1/messages` or below it, with any prefix.
 #[must_use]
 pub fn is_messages(path: &str) -> bool {
-    const MESSAGES: &str = "/v1/messages";
-    path.match_indices(MESSAGES).any(|(at, _)| {
-        let rest = &path[at + MESSAGES.len()..];
+    MESSAGES.find_iter(path.as_bytes()).any(|at| {
+        let rest = &path[at + MESSAGES.needle().len()..];
         rest.is_empty() || rest.starts_with('/')
     })
 }

@@ -27,7 +27,9 @@ impl Serve for WorkerService {
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<ReplyBody>, Infallible>> + Send + 'static + use<>
     {
-        serve(Arc::clone(&self.0), client, pump, request)
+        // Boxed, since hyper keeps the room for one as long as a connection is open, and most
+        // connections are idle.
+        Box::pin(serve(Arc::clone(&self.0), client, pump, request))
     }
 }
 
