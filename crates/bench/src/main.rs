@@ -13,6 +13,7 @@ mod faults;
 mod forward;
 mod http1;
 mod load;
+mod marks;
 mod origin;
 mod page;
 mod peers;

@@ -1,12 +1,12 @@
 //! Page with a table of all scenarios of a comparison: a row for each subject.
 
-use std::{fs, path::Path, process::Command};
+use std::{path::Path, process::Command};
 
-use anyhow::Context as _;
 use spillway_harness::{Grid, figure};
 
 use crate::{
     compare::CompareSpec,
+    marks,
     origin::Origin,
     peers,
     proxy::Layout,
@@ -14,9 +14,8 @@ use crate::{
     scenario::Scenario,
 };
 
-/// Marks of the part of the page that is made; the rest is written by hand.
-const BEGIN: &str = "<!-- begin: made by spillway-bench compare --markdown -->\n";
-const END: &str = "<!-- end: made by spillway-bench compare --markdown -->";
+/// Maker of the table, as the marks of its part name it; the rest of the page is written by hand.
+const MAKER: &str = "compare --markdown";
 
 /// Columns of CPU time over nginx's.
 const RATIOS: [(Scenario, &str); 6] = [
@@ -66,7 +65,7 @@ pub(crate) fn origin(spec: &CompareSpec, spillway: &Path) -> String {
 /// # Errors
 /// Returns an error that names what is missing.
 pub(crate) fn check(file: &Path) -> anyhow::Result<()> {
-    read_and_replace(file, "").map(drop)
+    marks::check(file, MAKER)
 }
 
 /// Writes `origin` and the tables of `reports` between the marks of the page `file`.
@@ -74,22 +73,7 @@ pub(crate) fn check(file: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// Returns an error if the page has no such marks, or cannot be read or written.
 pub(crate) fn write(reports: &[ScenarioReport], origin: &str, file: &Path) -> anyhow::Result<()> {
-    let page = read_and_replace(file, &format!("\n{origin}\n{}", tables(reports)))?;
-    fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))
-}
-
-fn read_and_replace(file: &Path, made: &str) -> anyhow::Result<String> {
-    let shown = file.display();
-    let page = fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
-    replaced(&page, made)
-        .with_context(|| format!("{shown} has no lines `{}` and `{END}`", BEGIN.trim_end()))
-}
-
-/// Returns `page` with `made` between its marks; `None` without both of them.
-fn replaced(page: &str, made: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}{made}\n{END}{after}"))
+    marks::write(file, MAKER, &format!("\n{origin}\n{}", tables(reports)))
 }
 
 fn tables(reports: &[ScenarioReport]) -> String {

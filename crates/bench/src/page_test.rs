@@ -56,11 +56,3 @@ fn latency_is_that_of_open_load_and_failures_are_those_of_all_scenarios() {
     assert_eq!(rows[0], "| no proxy | 0 | – | 10000 | – | 0 |");
     assert_eq!(rows[2], "| LiteLLM | 800 | – | 10000 | – | 6 |");
 }
-
-#[test]
-fn what_is_written_by_hand_around_the_marks_stays() {
-    let page = format!("# Peers\n\n{BEGIN}old\n{END}\n\n## More\n");
-    let expected = format!("# Peers\n\n{BEGIN}\nnew\n\n{END}\n\n## More\n");
-    assert_eq!(replaced(&page, "\nnew\n"), Some(expected));
-    assert_eq!(replaced("# Peers\n", "new"), None);
-}
