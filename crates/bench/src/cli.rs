@@ -14,6 +14,7 @@ use crate::{
     load::{LoadSpec, Protocol},
     peers::Peer,
     proxy::{Layout, NginxBodies},
+    scale::ScaleArguments,
     scenario::Scenario,
 };
 
@@ -38,6 +39,8 @@ pub(crate) enum BenchCommand {
     Faults(FaultsArguments),
     /// Measure what a forwarded request costs over a local one, in time and CPU.
     Forward(ForwardArguments),
+    /// Measure a node's start and memory, and the CPU of idle connections, streams and clusters.
+    Scale(ScaleArguments),
     /// Run a command and end it when stdin closes.
     #[command(hide = true)]
     Guard {

@@ -204,7 +204,8 @@ fn start_builds(
                 .with_context(|| format!("cannot read {}", file.display()))?,
             _ => String::new(),
         };
-        let setup = SpillwaySetup { layout, policy: spec.policy.as_deref(), more: &more };
+        let policy = spec.policy.as_deref();
+        let setup = SpillwaySetup { layout, policy, replica: "", more: &more };
         let proxy = start_spillway(program, &name, setup, site)?;
         started.push(ComparedEntry::of(subject, proxy));
     }

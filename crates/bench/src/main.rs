@@ -21,6 +21,7 @@ mod procfs;
 mod proxy;
 mod report;
 mod request;
+mod scale;
 mod scenario;
 mod settle;
 mod sse;
@@ -68,6 +69,7 @@ async fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
         BenchCommand::Compare(arguments) => commands::compare(&arguments).await,
         BenchCommand::Faults(arguments) => faults::run(&arguments).await,
         BenchCommand::Forward(arguments) => forward::run(&arguments).await,
+        BenchCommand::Scale(arguments) => scale::run(&arguments).await,
         BenchCommand::Guard { command } => spillway_harness::watch(&command),
     }
 }

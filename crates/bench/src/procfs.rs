@@ -91,6 +91,17 @@ pub(crate) fn descendants_usage(root: u32) -> io::Result<TreeUsage> {
     Ok(usage_of(&stats, &descendants(&stats, root)))
 }
 
+/// Returns what [`descendants_usage`] does for each of `roots`, and reads `/proc` once for all.
+pub(crate) fn each_descendants_usage(roots: &[u32]) -> io::Result<Vec<TreeUsage>> {
+    let stats = all_stats()?;
+    Ok(roots.iter().map(|root| usage_of(&stats, &descendants(&stats, *root))).collect())
+}
+
+/// Lists the processes below `root`.
+pub(crate) fn descendants_of(root: u32) -> io::Result<Vec<u32>> {
+    Ok(descendants(&all_stats()?, root))
+}
+
 /// Returns the usage of `root` and all its descendants.
 pub(crate) fn tree_usage(root: u32) -> io::Result<TreeUsage> {
     let stats = all_stats()?;

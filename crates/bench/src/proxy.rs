@@ -118,6 +118,8 @@ pub(crate) struct SpillwaySetup<'a> {
     pub(crate) layout: Layout,
     /// Policy of the route; `None` leaves it to Spillway, as users do.
     pub(crate) policy: Option<&'a str>,
+    /// Lines of each replica.
+    pub(crate) replica: &'a str,
     /// Lines at the end of the config.
     pub(crate) more: &'a str,
 }
@@ -129,14 +131,25 @@ pub(crate) fn start_spillway(
     setup: SpillwaySetup<'_>,
     site: Site<'_>,
 ) -> anyhow::Result<Proxy> {
+    let (address, command) = spillway_command(program, name, setup, site)?;
+    let log = site.folder.join(name).join("stderr.log");
+    Ok(Proxy { address, process: Process::guarded(name, &command, &log)? })
+}
+
+/// Writes the config of a Spillway. Returns the address of its listener, and the program with its
+/// arguments.
+pub(crate) fn spillway_command(
+    program: &Path,
+    name: &str,
+    setup: SpillwaySetup<'_>,
+    site: Site<'_>,
+) -> anyhow::Result<(SocketAddr, Vec<OsString>)> {
     let folder = site.folder.join(name);
     fs::create_dir_all(&folder)?;
     let (address, admin) = (free_address()?, free_address()?);
     let config = folder.join("spillway.toml");
     fs::write(&config, spillway_config(address, admin, setup, site.backends)?)?;
-    let command: Vec<OsString> =
-        vec![program.into(), "run".into(), "--config".into(), config.into()];
-    Ok(Proxy { address, process: Process::guarded(name, &command, &folder.join("stderr.log"))? })
+    Ok((address, vec![program.into(), "run".into(), "--config".into(), config.into()]))
 }
 
 /// Returns the config of an nginx set up for speed: keep-alive on both sides without a limit of
@@ -195,7 +208,8 @@ fn spillway_config(
         write!(
             config,
             "\n[[replica]]\nname = \"replica-{index}\"\nurl = \"http://{backend}\"\n\
-             models = [\"{MODEL}\"]\n"
+             models = [\"{MODEL}\"]\n{}",
+            setup.replica,
         )?;
     }
     write!(config, "\n{}", setup.more)?;

@@ -1,0 +1,120 @@
+//! Memory and CPU of client connections that have made a request each and stay open.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::http1::{HttpRole, MessageReader, Start};
+use crate::request::{ChatBody, WireRequest};
+use crate::scale::figures::ScaleFigures;
+use crate::scale::progress;
+use crate::scale::site::{SHORT_ANSWER, ScaleSite};
+
+/// Bytes of each request's body.
+const BODY_BYTES: usize = 1024;
+
+/// Connections from each address: below `limits.connections_per_client_max`, 4,096 by default.
+const PER_SOURCE: u16 = 2_500;
+
+/// Requests at a time while the connections are opened.
+const AT_A_TIME: usize = 64;
+
+/// Time over which the idle node is measured; all is over before `limits.idle_timeout_ms` (75 s).
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Files that a process has open beside its connections.
+const OTHER_FILES: u64 = 500;
+
+/// Opens `count` connections and measures the idle node before and after.
+pub(super) async fn measure(spillway: &Path, count: u16) -> anyhow::Result<ScaleFigures> {
+    raise_files_max(count)?;
+    let site = ScaleSite::start(SHORT_ANSWER)?;
+    let node = site.node(spillway, "connections", "").await?;
+    // The same work with connections that end, so that what is left is due to open ones.
+    drop(open(node.address(), count).await?);
+    node.settle().await?;
+    let columns = &[
+        ("resident, MiB", 1),
+        ("anonymous, MiB", 1),
+        ("KiB more a connection", 2),
+        ("CPU when idle, ms/s", 2),
+    ];
+    let mut figures = ScaleFigures::new("connections", columns);
+    let cpu_ms = idle_cpu_ms(&node).await?;
+    let before = node.memory()?;
+    figures.push("0", &[before.resident_mib, before.anonymous_mib, f64::NAN, cpu_ms]);
+    let connections = open(node.address(), count).await?;
+    node.settle().await?;
+    let cpu_ms = idle_cpu_ms(&node).await?;
+    let memory = node.memory()?;
+    let closed = connections.iter().filter(|stream| !is_open(stream)).count();
+    anyhow::ensure!(closed == 0, "the node closed {closed} connections");
+    let more_kib = (memory.resident_mib - before.resident_mib) * 1024.0 / f64::from(count);
+    figures.push(count.to_string(), &[memory.resident_mib, memory.anonymous_mib, more_kib, cpu_ms]);
+    Ok(figures)
+}
+
+/// Returns the CPU milliseconds a second of the node, over the window.
+async fn idle_cpu_ms(node: &crate::scale::site::ScaleNode) -> anyhow::Result<f64> {
+    let before = crate::procfs::descendants_usage(node.guard())?;
+    // wait: the window of the measurement
+    tokio::time::sleep(WINDOW).await;
+    let after = crate::procfs::descendants_usage(node.guard())?;
+    Ok(after.cpu_s_since(&before) * 1e3 / WINDOW.as_secs_f64())
+}
+
+/// Lets this process, and those that it starts, have a file for each connection.
+fn raise_files_max(connections: u16) -> anyhow::Result<()> {
+    let limit = getrlimit(Resource::Nofile);
+    let needed = u64::from(connections) + OTHER_FILES;
+    // `None` is without limit.
+    let maximum = limit.maximum.unwrap_or(u64::MAX);
+    anyhow::ensure!(maximum >= needed, "{needed} files are needed, {maximum} are allowed");
+    let current = limit.current.map(|current| current.max(needed));
+    Ok(setrlimit(Resource::Nofile, Rlimit { current, maximum: limit.maximum })?)
+}
+
+/// Opens connections and makes a request on each.
+async fn open(target: SocketAddr, count: u16) -> anyhow::Result<Vec<TcpStream>> {
+    let request = WireRequest::new(target, &ChatBody::new(BODY_BYTES, false)?);
+    let opening = stream::iter(0..count).map(|number| open_one(target, request.clone(), number));
+    let opened: Vec<TcpStream> = opening.buffer_unordered(AT_A_TIME).try_collect().await?;
+    progress(&format!("{} connections opened", opened.len()));
+    Ok(opened)
+}
+
+async fn open_one(
+    target: SocketAddr,
+    mut request: WireRequest,
+    number: u16,
+) -> anyhow::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    let host = u8::try_from(2 + number / PER_SOURCE)?;
+    socket.bind((Ipv4Addr::new(127, 0, 0, host), 0).into()).context("a port for a client")?;
+    let mut stream = socket.connect(target).await.context("connect")?;
+    stream.write_all(request.numbered(number.into())).await?;
+    let mut reader = MessageReader::new(HttpRole::Client);
+    let mut buffer = [0; 2048];
+    while !reader.is_done() {
+        let length = stream.read(&mut buffer).await?;
+        anyhow::ensure!(length > 0, "closed before the end of the answer");
+        reader.feed(&buffer[..length], &mut |_| {})?;
+    }
+    let head = reader.head().context("no head")?;
+    let is_kept = head.start == Start::Status(200) && !head.closes;
+    anyhow::ensure!(is_kept, "answered with {:?}, closes: {}", head.start, head.closes);
+    Ok(stream)
+}
+
+/// Returns true unless the node has closed the connection, or sent something.
+fn is_open(stream: &TcpStream) -> bool {
+    let read = stream.try_read(&mut [0; 1]);
+    matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}

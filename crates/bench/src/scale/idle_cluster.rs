@@ -1,0 +1,191 @@
+//! CPU, memory and gossip of nodes without requests, one in each region of a cluster.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use spillway_harness::ScrapedPage;
+
+use crate::procfs::{MachineTime, TreeUsage, each_descendants_usage};
+use crate::scale::figures::ScaleFigures;
+use crate::scale::member::{Member, start_all};
+use crate::scale::memory::Memory;
+use crate::scale::progress;
+use crate::scale::site::{SHORT_ANSWER, ScaleSite};
+use crate::stats::median;
+
+/// Longest wait until all nodes know each other: fifty share the machine with each other's starts.
+const MEETING_MAX: Duration = Duration::from_secs(180);
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+/// Time between that and the window, for slow starts and ramps to end.
+const CALM: Duration = Duration::from_secs(20);
+
+/// Most voters of a cluster.
+const VOTERS_MAX: usize = 5;
+
+/// Part of a node in what the cluster agrees on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Leader,
+    Voter,
+    NonVoter,
+}
+
+/// Figures of one node.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    cpu_ms_per_s: f64,
+    memory: Memory,
+    gossip_bytes_per_s: f64,
+}
+
+/// Measures idle clusters of so many regions, for `window_s` seconds each.
+pub(super) async fn measure(
+    spillway: &Path,
+    regions: &[u8],
+    window_s: u64,
+) -> anyhow::Result<ScaleFigures> {
+    let columns = &[
+        ("nodes", 0),
+        ("CPU, ms/s: mean", 2),
+        ("most", 2),
+        ("resident, MiB: median", 1),
+        ("most", 1),
+        ("anonymous, MiB: median", 1),
+        ("gossip sent, bytes/s: mean", 0),
+    ];
+    let mut figures = ScaleFigures::new("regions", columns);
+    for count in regions {
+        for (part, nodes) in measure_one(spillway, *count, window_s).await? {
+            let of = |pick: fn(&Seen) -> f64| nodes.iter().map(pick).collect::<Vec<_>>();
+            let [cpu, gossip] = [of(|seen| seen.cpu_ms_per_s), of(|seen| seen.gossip_bytes_per_s)];
+            let resident = of(|seen| seen.memory.resident_mib);
+            let anonymous = of(|seen| seen.memory.anonymous_mib);
+            let values = [
+                nodes.len() as f64,
+                mean(&cpu),
+                most(&cpu),
+                median(resident.iter().copied()).unwrap_or(f64::NAN),
+                most(&resident),
+                median(anonymous).unwrap_or(f64::NAN),
+                mean(&gossip),
+            ];
+            figures.push(format!("{count}, {}", part.text()), &values);
+        }
+    }
+    Ok(figures)
+}
+
+async fn measure_one(
+    spillway: &Path,
+    count: u8,
+    window_s: u64,
+) -> anyhow::Result<BTreeMap<Part, Vec<Seen>>> {
+    let site = ScaleSite::start(SHORT_ANSWER)?;
+    let mut members = start_all(spillway, &site, count).await?;
+    progress(&format!("{count} regions: started"));
+    meet(&mut members.0).await?;
+    progress(&format!("{count} regions: all know each other"));
+    // wait: for slow starts and ramps
+    tokio::time::sleep(CALM).await;
+    let guards: Vec<u32> = members.0.iter().map(Member::guard).collect();
+    let pages = scrape(&members.0).await?;
+    let (machine, before) = (MachineTime::now()?, each_descendants_usage(&guards)?);
+    // wait: the window of the measurement
+    tokio::time::sleep(Duration::from_secs(window_s)).await;
+    let after = each_descendants_usage(&guards)?;
+    let busy = MachineTime::now()?.busy_since(&machine).unwrap_or(f64::NAN);
+    progress(&format!("{count} regions: the machine was busy for {:.0} %", busy * 100.0));
+    let pages_after = scrape(&members.0).await?;
+    let mut seen: BTreeMap<Part, Vec<Seen>> = BTreeMap::new();
+    for (index, guard) in guards.iter().enumerate() {
+        let pages = [&pages[index], &pages_after[index]];
+        let part = Part::of(pages[1])?;
+        anyhow::ensure!(part == Part::of(pages[0])?, "a node changed its part");
+        let usage = [&before[index], &after[index]];
+        seen.entry(part).or_default().push(Seen::of(usage, pages, *guard, window_s)?);
+    }
+    Ok(seen)
+}
+
+/// Waits until all nodes reach each other, and as many vote as will.
+async fn meet(members: &mut [Member]) -> anyhow::Result<()> {
+    let deadline = Instant::now() + MEETING_MAX;
+    loop {
+        members.iter_mut().try_for_each(Member::check_alive)?;
+        let Err(missing) = all_know_each_other(members).await else { return Ok(()) };
+        if Instant::now() > deadline {
+            return Err(missing.context("the nodes do not know each other"));
+        }
+        // wait: until the next look
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Returns an error that says what is missing.
+async fn all_know_each_other(members: &[Member]) -> anyhow::Result<()> {
+    let mut voting = 0;
+    for page in scrape(members).await? {
+        let reached = page.sum("spillway_region_reachable", &[]);
+        anyhow::ensure!(reached >= (members.len() - 1) as f64, "a node reaches {reached} regions");
+        voting += usize::from(Part::of(&page)? != Part::NonVoter);
+    }
+    let due = members.len().min(VOTERS_MAX);
+    anyhow::ensure!(voting == due, "{voting} of {due} nodes vote");
+    Ok(())
+}
+
+async fn scrape(members: &[Member]) -> anyhow::Result<Vec<ScrapedPage>> {
+    let mut pages = Vec::with_capacity(members.len());
+    for member in members {
+        pages.push(member.metrics().await?);
+    }
+    Ok(pages)
+}
+
+impl Part {
+    fn of(page: &ScrapedPage) -> anyhow::Result<Self> {
+        let is = |role| page.sum("spillway_control_role", &[("role", role)]) > 0.0;
+        let parts =
+            [("leader", Self::Leader), ("follower", Self::Voter), ("learner", Self::NonVoter)];
+        let part = parts.into_iter().find(|(role, _)| is(*role)).map(|(_, part)| part);
+        part.context("a node without a part in the cluster")
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Voter => "other voters",
+            Self::NonVoter => "non-voters",
+        }
+    }
+}
+
+impl Seen {
+    /// Returns the figures of a node from what was read at the ends of the window.
+    fn of(
+        [before, after]: [&TreeUsage; 2],
+        pages: [&ScrapedPage; 2],
+        guard: u32,
+        window_s: u64,
+    ) -> anyhow::Result<Self> {
+        let [sent_before, sent] =
+            pages.map(|page| page.sum("spillway_gossip_sent_bytes_total", &[]));
+        let seconds = window_s as f64;
+        Ok(Self {
+            cpu_ms_per_s: after.cpu_s_since(before) * 1e3 / seconds,
+            memory: Memory::below(guard)?,
+            gossip_bytes_per_s: (sent - sent_before) / seconds,
+        })
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
