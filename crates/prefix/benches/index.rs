@@ -21,14 +21,13 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    for (name, world) in
-        [("one replica a prompt", IndexWorld::distinct()), ("shared", IndexWorld::shared())]
-    {
-        world.measure(name);
+    for pairs in [10_000, 100_000, 1_000_000, 10_000_000] {
+        IndexWorld::distinct(pairs).measure("one replica a prompt");
     }
+    IndexWorld::shared().measure("shared");
 }
 
-/// Index of a million blocks at a thousand replicas, with prompts to look up.
+/// Index of blocks at a thousand replicas, with prompts to look up.
 struct IndexWorld {
     index: FineIndex,
     reader: IndexReader,
@@ -37,12 +36,13 @@ struct IndexWorld {
 }
 
 impl IndexWorld {
-    /// Returns a world where each prompt is at one replica: a million pairs. Of the prompts to look
-    /// up, a third is known, a third is known in part, and a third is unknown.
-    fn distinct() -> Self {
-        let mut world = Self::empty();
+    /// Returns a world where each prompt is at one replica, with so many pairs. Of the prompts to
+    /// look up, a third is known, a third is known in part, and a third is unknown.
+    fn distinct(pairs: usize) -> Self {
+        // At most 48 bytes a pair, and at most twice that for tables that have just grown.
+        let mut world = Self::empty(pairs * 96);
         let mut rng = fastrand::Rng::with_seed(1);
-        for _ in 0..1_000_000 / BLOCKS {
+        for _ in 0..pairs / BLOCKS {
             let prompt = random_chain(&mut rng, &[]);
             world.index.insert(world.holders[rng.usize(0..world.holders.len())], &prompt);
             let known = rng.usize(1..BLOCKS);
@@ -60,7 +60,7 @@ impl IndexWorld {
     /// all replicas hold. One of 2,000 documents of 20 blocks follows, which four replicas hold.
     /// The rest is unique and at one replica.
     fn shared() -> Self {
-        let mut world = Self::empty();
+        let mut world = Self::empty(128 << 20);
         let mut rng = fastrand::Rng::with_seed(2);
         let system = random_chain(&mut rng, &[])[..24].to_vec();
         let documents: Vec<Vec<u64>> =
@@ -82,8 +82,8 @@ impl IndexWorld {
         world
     }
 
-    fn empty() -> Self {
-        let config = IndexConfig { bytes_max: 128 << 20, ..IndexConfig::default() };
+    fn empty(bytes_max: usize) -> Self {
+        let config = IndexConfig { bytes_max, ..IndexConfig::default() };
         let (mut index, reader) = FineIndex::new(config);
         let holders = (0..REPLICAS).filter_map(|identity| index.holder(identity)).collect();
         Self { index, reader, holders, prompts: Vec::new() }

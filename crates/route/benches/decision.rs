@@ -1,6 +1,7 @@
-//! Time of a whole decision, at the median and at worst, and its allocations: one request with a
-//! prompt of 4,096 tokens, among 1,000 replicas and 50 regions.
+//! Time of a whole decision of `predicted_latency`, at the median and at worst, and its allocations:
+//! one request with a prompt of 4,096 tokens, among so many replicas and regions.
 //!
+//! The other policies are in the benchmark `plan`.
 //! Run with `cargo bench -p spillway-route --bench decision`. The look-up of the prompt is left
 //! out: `spillway-prefix` measures that.
 
@@ -15,16 +16,27 @@ use spillway_route::{
     Waiting, plan, spill,
 };
 use spillway_types::{Inquiry, ModelLoad, RAMP_FULL, ShedState};
-use world::{REPLICAS, ReplicaTable, candidate, inquiry};
+use world::{ReplicaTable, candidate, inquiry};
 
-const REGIONS: usize = 50;
+/// Replicas of the own region, without other regions.
+const REPLICAS: [usize; 5] = [4, 64, 256, 1_000, 10_000];
+/// Regions, the own one included, with [`REPLICAS_OF_REGIONS`] replicas in the own one.
+const REGIONS: [usize; 4] = [1, 10, 50, 100];
+const REPLICAS_OF_REGIONS: usize = 1_000;
 const DECISIONS: usize = 50_000;
 
 #[expect(clippy::print_stdout, reason = "it is what a benchmark is for")]
 fn main() {
-    for policy in [Policy::PredictedLatency, Policy::PrefixAware, Policy::Prequal] {
-        println!("{policy}: plan {}", measure(policy, false));
-        println!("{policy}: plan and weighing {REGIONS} regions {}", measure(policy, true));
+    // `cargo test --benches` only checks that the benchmark builds and starts.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    for replicas in REPLICAS {
+        println!("{replicas} replicas: {}", measure(replicas, None));
+    }
+    for regions in REGIONS {
+        let times = measure(REPLICAS_OF_REGIONS, Some(regions));
+        println!("{REPLICAS_OF_REGIONS} replicas and weighing {regions} regions: {times}");
     }
 }
 
@@ -45,14 +57,14 @@ struct DecisionWorld {
 
 /// Returns the times and allocations of decisions, as one line of text.
 #[expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
-fn measure(policy: Policy, has_regions: bool) -> String {
+fn measure(replicas: usize, regions: Option<usize>) -> String {
     let now = Instant::now();
     let world = DecisionWorld {
-        group: Group::new(policy, (0..REPLICAS).map(candidate).collect()),
-        loads: ReplicaTable::new(),
+        group: Group::new(Policy::PredictedLatency, (0..replicas).map(candidate).collect()),
+        loads: ReplicaTable::new(replicas),
         now,
         inquiry: inquiry(now),
-        regions: has_regions.then(|| (own(), others())),
+        regions: regions.map(|regions| (own(replicas), others(regions))),
     };
     let mut rng = fastrand::Rng::with_seed(1);
     let mut times_ns = Vec::with_capacity(DECISIONS);
@@ -86,9 +98,9 @@ fn decide(world: &DecisionWorld, ticket: u64, rng: &mut fastrand::Rng) {
 }
 
 /// Returns a region with room, which other regions may still beat.
-fn own() -> OwnRegion {
+fn own(replicas: usize) -> OwnRegion {
     OwnRegion {
-        replicas: REPLICAS as u32,
+        replicas: replicas as u32,
         report: report(20.0),
         places: Some(40),
         waiting: Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
@@ -103,7 +115,7 @@ fn own() -> OwnRegion {
     }
 }
 
-fn others() -> Vec<RegionCandidate> {
+fn others(regions: usize) -> Vec<RegionCandidate> {
     let other = |index: usize| RegionCandidate {
         access: Access::Ready,
         report: report(10.0 + (index % 13) as f32),
@@ -118,7 +130,7 @@ fn others() -> Vec<RegionCandidate> {
         is_home: false,
         home_ms: 0.0,
     };
-    (1..REGIONS).map(other).collect()
+    (1..regions).map(other).collect()
 }
 
 fn report(running: f32) -> RegionReport {

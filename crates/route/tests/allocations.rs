@@ -7,15 +7,16 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use spillway_route::{Group, Moment, Plan, Policy, plan};
-use world::{REPLICAS, ReplicaTable, candidate, inquiry};
+use world::{ReplicaTable, candidate, inquiry};
 
+const REPLICAS: usize = 1_000;
 const DECISIONS: u64 = 200;
 
 /// Returns the number of allocations of all decisions together.
 #[expect(clippy::disallowed_methods, reason = "a decision needs some moment to be made at")]
 fn allocations(policy: Policy) -> u64 {
     let group = Group::new(policy, (0..REPLICAS).map(candidate).collect());
-    let (loads, now) = (ReplicaTable::new(), Instant::now());
+    let (loads, now) = (ReplicaTable::new(REPLICAS), Instant::now());
     let inquiry = inquiry(now);
     let mut rng = fastrand::Rng::with_seed(1);
     let counted = allocation_counter::measure(|| {

@@ -11,7 +11,6 @@ use spillway_types::{
     Speed,
 };
 
-pub(crate) const REPLICAS: usize = 1_000;
 /// Bytes of a prompt of 4,096 tokens.
 const PROMPT_BYTES: u32 = 16_384;
 
@@ -25,7 +24,8 @@ pub(crate) struct ReplicaTable {
 }
 
 impl ReplicaTable {
-    pub(crate) fn new() -> Self {
+    /// Returns the loads of so many replicas.
+    pub(crate) fn new(replicas: usize) -> Self {
         let fresh = |value| Reading { value, trust: 0.9 };
         let signals = |index: usize| Signals {
             latency_ms: fresh(50.0 + (index % 13) as f32),
@@ -43,18 +43,19 @@ impl ReplicaTable {
             ..Speed::UNKNOWN
         };
         Self {
-            in_flight: (0..REPLICAS).map(|index| AtomicU32::new(index as u32 % 7)).collect(),
-            cached_blocks: (0..REPLICAS).map(|index| (index % 37 / 30 * 9) as u32).collect(),
+            in_flight: (0..replicas).map(|index| AtomicU32::new(index as u32 % 7)).collect(),
+            cached_blocks: (0..replicas).map(|index| (index % 37 / 30 * 9) as u32).collect(),
             cached_blocks_max: 9,
-            signals: (0..REPLICAS).map(signals).collect(),
-            speeds: (0..REPLICAS).map(speed).collect(),
+            signals: (0..replicas).map(signals).collect(),
+            speeds: (0..replicas).map(speed).collect(),
         }
     }
 
     /// Changes the load of some replicas, as requests do that begin and end between two decisions.
     pub(crate) fn change(&self, rng: &mut fastrand::Rng) {
         for _ in 0..10 {
-            self.in_flight[rng.usize(..REPLICAS)].store(rng.u32(..7), Ordering::Relaxed);
+            let index = rng.usize(..self.in_flight.len());
+            self.in_flight[index].store(rng.u32(..7), Ordering::Relaxed);
         }
     }
 }
