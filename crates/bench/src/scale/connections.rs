@@ -13,8 +13,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::http1::{HttpRole, MessageReader, Start};
 use crate::request::{ChatBody, WireRequest};
-use crate::scale::figures::ScaleFigures;
-use crate::scale::progress;
+use crate::scale::figures::{ScaleFigures, progress};
 use crate::scale::site::{SHORT_ANSWER, ScaleSite};
 
 /// Bytes of each request's body.

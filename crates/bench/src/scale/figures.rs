@@ -1,5 +1,7 @@
 //! Table of figures, for the terminal, a page and JSON.
 
+use std::io::{self, Write as _};
+
 use serde_json::{Map, Value};
 use spillway_harness::{Grid, figure};
 
@@ -51,6 +53,11 @@ impl ScaleFigures {
         };
         self.rows.iter().map(object).collect()
     }
+}
+
+/// Shows how far a run is. A closed stderr must not end it.
+pub(super) fn progress(line: &str) {
+    drop(writeln!(io::stderr().lock(), "{line}"));
 }
 
 #[cfg(test)]

@@ -21,12 +21,12 @@ use clap::ValueEnum;
 
 use crate::marks;
 use crate::origin::Origin;
-use figures::ScaleFigures;
+use figures::{ScaleFigures, progress};
 
 /// Options of `scale`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  spillway-bench scale --spillway target/dist/spillway --only start"
+    after_help = "Example:\n  spillway-bench scale --spillway target/release/spillway --only start"
 )]
 pub(crate) struct ScaleArguments {
     /// The Spillway binary.
@@ -140,11 +140,6 @@ fn part(arguments: &ScaleArguments, figures: &ScaleFigures) -> String {
         here.version,
         figures.grid().markdown()
     )
-}
-
-/// Shows how far a run is. A closed stderr must not end it.
-fn progress(line: &str) {
-    drop(writeln!(io::stderr().lock(), "{line}"));
 }
 
 fn print(text: &str) -> io::Result<()> {

@@ -9,8 +9,7 @@ use futures_util::future::join_all;
 
 use crate::client::{BenchClient, BenchReply, Http1Client};
 use crate::request::ChatBody;
-use crate::scale::figures::ScaleFigures;
-use crate::scale::progress;
+use crate::scale::figures::{ScaleFigures, progress};
 use crate::scale::site::{SHORT_ANSWER, ScaleSite};
 use crate::tally::LoadTally;
 
@@ -43,27 +42,22 @@ pub(super) async fn measure(spillway: &Path, prompts: u64) -> anyhow::Result<Sca
             ("resident, MiB", 0),
             ("anonymous, MiB", 0),
             ("resident when idle, MiB", 0),
-            ("prompts/s since the row above", 0),
             ("failed", 0),
         ],
     );
     let start = node.memory()?;
-    figures
-        .push("0", &[start.resident_mib, start.anonymous_mib, start.resident_mib, f64::NAN, 0.0]);
+    figures.push("0", &[start.resident_mib, start.anonymous_mib, start.resident_mib, 0.0]);
     let mut sent = 0;
     for target in [prompts / 10, prompts / 10 * 3, prompts] {
-        let (begun, before) = (Instant::now(), sent);
         while sent < target {
             sent = (sent + STEP).min(target);
             sender.send_until(sent).await;
             progress(&format!("{sent} prompts: {:.0} MiB", node.memory()?.resident_mib));
         }
-        let rate = (target - before) as f64 / begun.elapsed().as_secs_f64();
         let memory = node.memory()?;
         node.settle().await?;
         let (idle, failed) = (node.memory()?, sender.failed(sent)?);
-        let values =
-            [memory.resident_mib, memory.anonymous_mib, idle.resident_mib, rate, failed as f64];
+        let values = [memory.resident_mib, memory.anonymous_mib, idle.resident_mib, failed as f64];
         figures.push(target.to_string(), &values);
     }
     Ok(figures)

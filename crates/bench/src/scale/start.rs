@@ -11,9 +11,8 @@ use spillway_harness::Process;
 use crate::compare::START_MAX;
 use crate::load;
 use crate::proxy::spillway_command;
-use crate::scale::figures::ScaleFigures;
+use crate::scale::figures::{ScaleFigures, progress};
 use crate::scale::memory::Memory;
-use crate::scale::progress;
 use crate::scale::site::{SHORT_ANSWER, ScaleSite, one_request, setup};
 use crate::stats::median;
 

@@ -9,9 +9,8 @@ use crate::backend::BackendAnswer;
 use crate::client::BenchReply;
 use crate::load::{self, LoadSpec};
 use crate::procfs::descendants_usage;
-use crate::scale::figures::ScaleFigures;
+use crate::scale::figures::{ScaleFigures, progress};
 use crate::scale::memory::Memory;
-use crate::scale::progress;
 use crate::scale::site::{ScaleSite, one_request};
 use crate::stats::median;
 
