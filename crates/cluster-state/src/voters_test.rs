@@ -121,6 +121,19 @@ fn there_are_five_at_most_and_an_odd_number() {
 }
 
 #[test]
+fn a_cluster_that_more_began_than_may_vote_shrinks_to_five() {
+    let regions = [("a", 1), ("b", 2), ("c", 1), ("d", 1), ("e", 1), ("f", 1), ("g", 1)];
+    let names = ["a1", "b1", "b2", "c1", "d1", "e1", "f1"];
+    let mut group = Group::new(&regions, &names);
+    // Its seat is the first to be given up, and a region without a vote waits for one.
+    group.dies("c1");
+    group.settle();
+    assert_eq!(group.membership.voters.len(), VOTERS_MAX, "{}", group.names());
+    assert!(!group.names().contains("c1") && !group.names().contains("b2"), "{}", group.names());
+    assert_eq!(group.plan(), MembershipPlan::Nothing);
+}
+
+#[test]
 fn few_regions_share_three_voters() {
     let mut group = Group::new(&[("a", 4)], &["a1"]);
     group.settle();

@@ -105,7 +105,10 @@ impl<'a> View<'a> {
     /// Returns the voters after the next step; None if there is no step that helps and is safe.
     fn voters_to_be(&self) -> Option<BTreeSet<NodeId>> {
         let (target, now) = (self.target(), &self.current.voters);
-        let entering = target.difference(now).next();
+        // More nodes than may vote begin a cluster where more of them name each other: some leave
+        // before another one enters.
+        let is_crowded = now.len() > VOTERS_MAX;
+        let entering = target.difference(now).next().filter(|_| !is_crowded);
         // Dead voters leave first, so that each step keeps as many living voters as possible.
         let is_dead = |id: &&NodeId| !self.sight.live.contains(id);
         let leaving: Vec<&NodeId> = now.difference(&target).collect();
@@ -117,7 +120,8 @@ impl<'a> View<'a> {
             voters
         };
         let is_step = |voters: &BTreeSet<NodeId>| {
-            voters != now && voters.len() <= VOTERS_MAX && has_majority(voters, &self.sight.live)
+            let is_few = voters.len() <= VOTERS_MAX || is_crowded;
+            voters != now && is_few && has_majority(voters, &self.sight.live)
         };
         // Where the exchange would leave no living majority, the new voter enters first.
         [with(leaving), with(None)].into_iter().find(is_step)
