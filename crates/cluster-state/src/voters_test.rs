@@ -125,7 +125,7 @@ fn a_cluster_that_more_began_than_may_vote_shrinks_to_five() {
     let regions = [("a", 1), ("b", 2), ("c", 1), ("d", 1), ("e", 1), ("f", 1), ("g", 1)];
     let names = ["a1", "b1", "b2", "c1", "d1", "e1", "f1"];
     let mut group = Group::new(&regions, &names);
-    // Its seat is the first to be given up, and a region without a vote waits for one.
+    // A dead voter gives up its seat first.
     group.dies("c1");
     group.settle();
     assert_eq!(group.membership.voters.len(), VOTERS_MAX, "{}", group.names());

@@ -5,9 +5,7 @@
 //! judged by one rule and served by another.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
-use memchr::memmem::Finder;
 use percent_encoding::percent_decode_str;
 
 use crate::grpc::GrpcMethod;
@@ -181,13 +179,12 @@ impl<'p> Endpoint<'p> {
     }
 }
 
-static MESSAGES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("/v1/messages"));
-
 /// Returns true for a path of the Anthropic API: `/v1/messages` or below it, with any prefix.
 #[must_use]
 pub fn is_messages(path: &str) -> bool {
-    MESSAGES.find_iter(path.as_bytes()).any(|at| {
-        let rest = &path[at + MESSAGES.needle().len()..];
+    const MESSAGES: &str = "/v1/messages";
+    path.match_indices(MESSAGES).any(|(at, _)| {
+        let rest = &path[at + MESSAGES.len()..];
         rest.is_empty() || rest.starts_with('/')
     })
 }

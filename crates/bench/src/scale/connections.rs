@@ -12,9 +12,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::http1::{HttpRole, MessageReader, Start};
+use crate::procfs::descendants_usage;
 use crate::request::{ChatBody, WireRequest};
 use crate::scale::figures::{ScaleFigures, progress};
-use crate::scale::site::{SHORT_ANSWER, ScaleSite};
+use crate::scale::site::{SHORT_ANSWER, ScaleNode, ScaleSite};
 
 /// Bytes of each request's body.
 const BODY_BYTES: usize = 1024;
@@ -61,11 +62,11 @@ pub(super) async fn measure(spillway: &Path, count: u16) -> anyhow::Result<Scale
 }
 
 /// Returns the CPU milliseconds a second of the node, over the window.
-async fn idle_cpu_ms(node: &crate::scale::site::ScaleNode) -> anyhow::Result<f64> {
-    let before = crate::procfs::descendants_usage(node.guard())?;
+async fn idle_cpu_ms(node: &ScaleNode) -> anyhow::Result<f64> {
+    let before = descendants_usage(node.guard())?;
     // wait: the window of the measurement
     tokio::time::sleep(WINDOW).await;
-    let after = crate::procfs::descendants_usage(node.guard())?;
+    let after = descendants_usage(node.guard())?;
     Ok(after.cpu_s_since(&before) * 1e3 / WINDOW.as_secs_f64())
 }
 

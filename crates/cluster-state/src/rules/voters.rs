@@ -105,10 +105,9 @@ impl<'a> View<'a> {
     /// Returns the voters after the next step; None if there is no step that helps and is safe.
     fn voters_to_be(&self) -> Option<BTreeSet<NodeId>> {
         let (target, now) = (self.target(), &self.current.voters);
-        // More nodes than may vote begin a cluster where more of them name each other: some leave
-        // before another one enters.
-        let is_crowded = now.len() > VOTERS_MAX;
-        let entering = target.difference(now).next().filter(|_| !is_crowded);
+        // All nodes that begin a cluster together vote at first, which may be more than allowed. Nobody
+        // else enters until enough have left.
+        let entering = target.difference(now).next().filter(|_| now.len() <= VOTERS_MAX);
         // Dead voters leave first, so that each step keeps as many living voters as possible.
         let is_dead = |id: &&NodeId| !self.sight.live.contains(id);
         let leaving: Vec<&NodeId> = now.difference(&target).collect();
@@ -120,7 +119,7 @@ impl<'a> View<'a> {
             voters
         };
         let is_step = |voters: &BTreeSet<NodeId>| {
-            let is_few = voters.len() <= VOTERS_MAX || is_crowded;
+            let is_few = voters.len() <= VOTERS_MAX || voters.len() < now.len();
             voters != now && is_few && has_majority(voters, &self.sight.live)
         };
         // Where the exchange would leave no living majority, the new voter enters first.

@@ -15,8 +15,8 @@ use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Tuning};
 /// leaves less room for all.
 ///
 /// Of a large group it weighs the candidates that have most of the prompt cached and a part of the
-/// others. The cheapest of a hundred is hardly dearer than the cheapest of thousands, and a
-/// decision takes no longer in a larger group. The prompt selects that part, so that nodes with
+/// others. The cheapest of a hundred is hardly dearer than the cheapest of thousands, and each
+/// other candidate costs the decision a few nanoseconds only. The prompt selects that part, so that nodes with
 /// equal knowledge look at the same candidates. If the request fits at none of these, all are
 /// weighed.
 #[derive(Debug)]
