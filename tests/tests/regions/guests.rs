@@ -168,13 +168,20 @@ async fn is_refused(link: &Link) {
     }
 }
 
-/// A guest that is taken in: served when the gate lets it go.
+/// A guest that comes again when it was told to, until it is taken in: the node may not know yet of a
+/// place that has become free. It is served when the gate lets it go.
 fn is_taken(link: &Arc<Link>) -> JoinHandle<u16> {
     let link = Arc::clone(link);
     spawn(async move {
-        match visit(&link).await {
-            ForwardAnswer::Reply(reply) => reply.status().as_u16(),
-            ForwardAnswer::Refused(refused) => panic!("it was refused: {refused:?}"),
+        loop {
+            match visit(&link).await {
+                ForwardAnswer::Reply(reply) => return reply.status().as_u16(),
+                ForwardAnswer::Refused(refused) => {
+                    let wait_ms = refused.wait_ms.expect("a time to come again");
+                    // wait: the time that the node has said
+                    tokio::time::sleep(Duration::from_millis(wait_ms.into())).await;
+                }
+            }
         }
     })
 }
