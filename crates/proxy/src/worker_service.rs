@@ -25,7 +25,7 @@ impl Serve for WorkerService {
         client: Arc<ConnectionFacts>,
         pump: Arc<Pump>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<ReplyBody>, Infallible>> + Send + 'static + use<>
+    ) -> impl Future<Output = Result<Response<ReplyBody>, Infallible>> + Send + Unpin + 'static + use<>
     {
         // Boxed, since hyper keeps the room for one as long as a connection is open, and most
         // connections are idle.

@@ -27,6 +27,23 @@ impl Stream {
         }
     }
 
+    /// Waits until there are bytes or an end that nobody has read.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let tcp = match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => {
+                let (tcp, session) = tls.get_ref();
+                // It holds what it has decrypted already.
+                if !session.wants_read() {
+                    return Poll::Ready(());
+                }
+                tcp
+            }
+        };
+        // An error shows again when the socket is read.
+        tcp.poll_read_ready(cx).map(drop)
+    }
+
     /// Returns true if the bytes are encrypted.
     pub fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))

@@ -29,7 +29,7 @@ const READ_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct ClientStream {
     stream: Stream,
-    /// Bytes read for protocol detection; they come first.
+    /// Bytes read for protocol detection, or given back; they come first.
     read_ahead: Bytes,
     meter: Arc<ConnectionMeter>,
     door: Arc<FrontDoor>,
@@ -49,6 +49,16 @@ impl ClientStream {
         let frames = (version == Version::Http2)
             .then(|| FrameBudget::new(FrameSender::Client, Instant::now()));
         Self { stream, read_ahead, meter, door, pause: None, frames }
+    }
+
+    /// Gives back bytes that were read and not used.
+    pub(super) fn unread(&mut self, bytes: Bytes) {
+        self.read_ahead = bytes;
+    }
+
+    /// Waits until there is something to read, or the client has closed.
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.read_ahead.is_empty() { self.stream.poll_readable(cx) } else { Poll::Ready(()) }
     }
 
     /// Counts bytes that were read; returns `false` if they exceed the budget of control frames.
@@ -155,7 +165,10 @@ impl AsyncWrite for ClientStream {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.meter.note_blocked(flushed.is_pending());
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

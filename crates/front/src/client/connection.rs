@@ -1,29 +1,30 @@
 //! Serves one client connection from its handshake to its end.
 
-use std::future::{Future, poll_fn};
+use std::convert::Infallible;
+use std::error::Error;
+use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use http::{Request, Response};
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::client::client_stream::ClientStream;
 use crate::client::connection_facts::ConnectionFacts;
 use crate::client::greet::{Greeted, Version, greet};
 use crate::client::listener::Listener;
-use crate::client::meter::ConnectionMeter;
 use crate::client::serve::{Entrance, ReplyPump, Serve};
 use crate::client::streams::Streams;
+use crate::client::watch::{Calls, Ended, Watch};
 use crate::client::watchdog::{CloseReason, Watchdog};
 use crate::front_door::FrontDoor;
-use spillway_upstream::memory::Pressure;
-use spillway_upstream::wake;
 
 /// Time that a new connection has for its first bytes while the gateway drains: more than the
 /// slowest network path to clients takes, with one packet lost.
@@ -45,7 +46,8 @@ pub(super) async fn serve_connection<S: Serve>(
     }
     let door = &entrance.door;
     let head_timeout = door.limits().head_timeout;
-    let greeting = timeout(head_timeout, greet(&listener, tcp, peer));
+    // Boxed, as is all that a connection needs for a part of its time only: most are idle.
+    let greeting = timeout(head_timeout, Box::pin(greet(&listener, tcp, peer)));
     let greeted = tokio::select! {
         biased;
         greeted = greeting => greeted,
@@ -95,26 +97,52 @@ async fn drive<S: Serve>(
     let meter = Arc::clone(&client.meter);
     let Greeted { stream, version, read_ahead, .. } = greeted;
     let counted = (Arc::clone(door), Arc::clone(&meter));
-    let io = TokioIo::new(ClientStream::new(stream, version, read_ahead, counted));
+    let stream = ClientStream::new(stream, version, read_ahead, counted);
     let service = entrance.service.clone();
     let serve = move |pump, request| service.serve(Arc::clone(&client), pump, request);
-    match greeted.version {
-        Version::Http1 => {
-            // One pump is enough: HTTP/1.1 sends one reply after the other.
-            let pump = Arc::<S::Pump>::default();
-            let replies = Arc::clone(&pump);
-            let service = service_fn(move |request| serve(Arc::clone(&replies), request));
-            let connection = pin!(http1_builder(door).serve_connection(io, service));
-            let finish = http1::Connection::graceful_shutdown;
-            watch(door, &meter, Some(&pump), connection, finish).await
-        }
+    let watchdog = Watchdog::new(door.limits(), version, Instant::now());
+    let mut watch = Watch { door, meter: &meter, watchdog };
+    match version {
+        Version::Http1 => drive_http1(&mut watch, stream, serve).await,
         Version::Http2 => {
             let streams = Streams::<S::Pump>::new(door);
             let builder = http2_builder(door, streams.clone());
             let service = service_fn(move |request| serve(streams.pump(), request));
-            let connection = pin!(builder.serve_connection(io, service));
-            let finish = http2::Connection::graceful_shutdown;
-            watch::<_, S::Pump>(door, &meter, None, connection, finish).await
+            let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
+            let calls = Calls { finish: http2::Connection::graceful_shutdown, let_go: None };
+            watch.run::<_, S::Pump>(connection.as_mut(), None, &calls).await.reason()
+        }
+    }
+}
+
+/// Runs HTTP/1.1. While the connection is at rest, hyper and its buffers are gone.
+async fn drive_http1<P: ReplyPump, B, F>(
+    watch: &mut Watch<'_>,
+    stream: ClientStream,
+    serve: impl Fn(Arc<P>, Request<Incoming>) -> F,
+) -> Option<CloseReason>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
+    F: Future<Output = Result<Response<B>, Infallible>> + Unpin,
+{
+    let builder = http1_builder(watch.door);
+    let calls = Calls {
+        finish: http1::Connection::graceful_shutdown,
+        let_go: Some(|connection, cx| connection.get_mut().poll_without_shutdown(cx)),
+    };
+    // One pump is enough: HTTP/1.1 sends one reply after the other.
+    let pump = Arc::<P>::default();
+    let service = service_fn(|request| serve(Arc::clone(&pump), request));
+    let mut io = TokioIo::new(stream);
+    loop {
+        let mut connection = Box::pin(builder.serve_connection(io, &service));
+        let ended = watch.run(connection.as_mut(), Some(&pump), &calls).await;
+        let Ended::AtRest = ended else { return ended.reason() };
+        let parts = Pin::into_inner(connection).into_parts();
+        io = parts.io;
+        io.inner_mut().unread(parts.read_buf);
+        if let Some(ended) = watch.rest(io.inner_mut()).await {
+            return ended.reason();
         }
     }
 }
@@ -148,82 +176,4 @@ fn http2_builder<P: ReplyPump>(
         .keep_alive_interval(Some(limits.idle_timeout / 2))
         .keep_alive_timeout(limits.head_timeout);
     builder
-}
-
-/// Call that tells a hyper connection to finish running requests and then close.
-type Finish<C> = fn(Pin<&mut C>);
-
-/// Polls a connection together with its watchdog and the drain signal. An HTTP/1.1 connection has
-/// one pump; over HTTP/2 each stream has its own.
-///
-/// The timer and the signal are polled only to register this task's waker; whether they fired is
-/// read from a flag. Polling them at every wake-up would cost each token of each stream.
-async fn watch<C: Future<Output = hyper::Result<()>>, P: ReplyPump>(
-    door: &FrontDoor,
-    meter: &ConnectionMeter,
-    pump: Option<&Arc<P>>,
-    mut connection: Pin<&mut C>,
-    finish: Finish<C>,
-) -> Option<CloseReason> {
-    let now = Instant::now();
-    let version = if pump.is_some() { Version::Http1 } else { Version::Http2 };
-    let mut watchdog = Watchdog::new(door.limits(), version, now);
-    let mut tick = pin!(sleep_until((now + watchdog.interval()).into()));
-    let mut draining = pin!(door.draining().cancelled());
-    let mut registered = false;
-    let mut closing = false;
-    let mut leave_reason = None;
-    let mut abandoned_seen = 0;
-    poll_fn(|cx| {
-        if let Poll::Ready(ended) = wake::once(|| connection.as_mut().poll(cx)) {
-            return Poll::Ready(
-                leave_reason.or_else(|| ended.err().as_ref().and_then(CloseReason::of_error)),
-            );
-        }
-        if meter.is_flooded() {
-            return Poll::Ready(Some(CloseReason::Frames));
-        }
-        if let Some(pump) = pump {
-            // The watchdog counts the bytes that the client takes, so it has no limit here.
-            let _: Poll<()> = pump.poll(cx, None);
-        }
-        if !registered {
-            registered = true;
-            // The results are read from `is_elapsed` and `is_draining` below.
-            let _: Poll<()> = tick.as_mut().poll(cx);
-            let _: Poll<()> = draining.as_mut().poll(cx);
-        }
-        if door.is_draining() && !closing {
-            closing = true;
-            finish(connection.as_mut());
-            cx.waker().wake_by_ref();
-        }
-        let abandoned = meter.read().abandoned;
-        // Abandoned requests are checked at once: a flood of them would be over before the tick.
-        if tick.is_elapsed() || abandoned != abandoned_seen {
-            abandoned_seen = abandoned;
-            let now = Instant::now();
-            let is_full = door.memory().pressure() == Pressure::Full;
-            let verdict = watchdog.check(meter.read(), is_full, now);
-            if tick.is_elapsed() {
-                tick.as_mut().reset((now + watchdog.interval()).into());
-                registered = false;
-                cx.waker().wake_by_ref();
-            }
-            match verdict {
-                // First closed in the protocol's own way; a client that does not react until the
-                // next check is cut off.
-                Some(CloseReason::Idle) if !closing => {
-                    closing = true;
-                    leave_reason = verdict;
-                    finish(connection.as_mut());
-                    cx.waker().wake_by_ref();
-                }
-                Some(_) => return Poll::Ready(verdict),
-                None => {}
-            }
-        }
-        Poll::Pending
-    })
-    .await
 }

@@ -84,7 +84,12 @@ impl ConnectionMeter {
         if let Some(bytes) = bytes {
             self.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         }
-        self.write_blocked.store(bytes.is_none(), Ordering::Relaxed);
+        self.note_blocked(bytes.is_none());
+    }
+
+    /// Notes whether bytes wait for the socket.
+    pub(crate) fn note_blocked(&self, is_blocked: bool) {
+        self.write_blocked.store(is_blocked, Ordering::Relaxed);
     }
 
     /// Counts a request that has begun.

@@ -15,6 +15,7 @@ mod serve;
 mod server_tls;
 mod shares;
 mod streams;
+mod watch;
 mod watchdog;
 
 pub use accept::{Accepted, HandOut, accept_loop, serve_handed};

@@ -29,7 +29,11 @@ pub trait Serve: Clone + fmt::Debug + Send + Sync + 'static {
         client: Arc<ConnectionFacts>,
         pump: Arc<Self::Pump>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<Self::ReplyBody>, Infallible>> + Send + 'static + use<Self>;
+    ) -> impl Future<Output = Result<Response<Self::ReplyBody>, Infallible>>
+    + Send
+    + Unpin
+    + 'static
+    + use<Self>;
 }
 
 /// Door of a node with the part that answers one worker's requests.

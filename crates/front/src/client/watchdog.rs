@@ -62,6 +62,7 @@ pub(super) struct Watchdog {
     blocked_since: Option<Instant>,
     window_start: Instant,
     window_abandoned: u32,
+    is_at_rest: bool,
 }
 
 impl Watchdog {
@@ -80,6 +81,7 @@ impl Watchdog {
             blocked_since: None,
             window_start: now,
             window_abandoned: 0,
+            is_at_rest: false,
         }
     }
 
@@ -102,8 +104,17 @@ impl Watchdog {
             .resets(reading, now)
             .or_else(|| self.stalled(reading, patience, now))
             .or_else(|| self.waiting(reading, patience, now));
+        let has_rest = reading.in_flight == 0
+            && !reading.write_blocked
+            && reading.read_bytes == reading.settled_bytes;
+        self.is_at_rest = has_rest && reading == self.last;
         self.last = reading;
         verdict
+    }
+
+    /// Returns true if at the last two checks nothing was under way, and nothing came between them.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.is_at_rest
     }
 
     fn resets(&mut self, reading: MeterReading, now: Instant) -> Option<CloseReason> {
