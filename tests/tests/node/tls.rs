@@ -1,7 +1,10 @@
 //! TLS on both sides.
 
+use std::time::Duration;
+
 use http::Method;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use spillway_node::Node;
 use spillway_tests::{
     Client, Closed, OK, Page, Scripted, Serving, Setup, Wire, chat, eventually, spawn, within,
 };
@@ -136,4 +139,31 @@ async fn a_tls_client_that_leaves_is_noticed() {
     let (mut wire, _) = replica.request().await;
     drop(tls);
     assert!(matches!(wire.end().await.1, Closed::Fin | Closed::Reset));
+}
+
+#[tokio::test]
+async fn a_client_may_ask_again_after_any_pause_encrypted_or_not() {
+    const REQUEST: &[u8] = b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n";
+    let certificates = Certificates::for_name("localhost");
+    // A connection that says nothing is at rest after 50 to 100 ms.
+    let limit = "limits.idle_timeout_ms = 100000\nlimits.stall_timeout_ms = 100";
+    let plain = Setup::new().set(limit).start().await;
+    let tls = Setup::new().set(limit).listener(&certificates.listener()).start().await;
+    let tcp = |node: &Node| TcpStream::connect(node.addresses()[0]);
+    let mut plain = tcp(&plain).await.expect("connects");
+    let stream = tcp(&tls).await.expect("connects");
+    let mut tls = certificates.connect(stream, "localhost", &[]).await.expect("a handshake");
+    for pause_ms in (0..240).step_by(20) {
+        let mut replies = [vec![0; 4096], vec![0; 4096]];
+        plain.write_all(REQUEST).await.expect("is taken");
+        tls.write_all(REQUEST).await.expect("is taken");
+        let [of_plain, of_tls] = &mut replies;
+        let lengths = [plain.read(of_plain).await, tls.read(of_tls).await];
+        for (reply, length) in replies.iter().zip(lengths) {
+            let reply = &reply[..length.expect("a reply")];
+            assert!(reply.starts_with(b"HTTP/1.1 200 OK\r\n"), "after {pause_ms} ms: {reply:?}");
+        }
+        // wait: the pause that this test is about.
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+    }
 }

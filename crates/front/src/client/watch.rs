@@ -180,3 +180,7 @@ impl Closing {
         Ended::Closed(self.reason.or_else(of_error))
     }
 }
+
+#[cfg(test)]
+#[path = "watch_test.rs"]
+mod watch_test;
