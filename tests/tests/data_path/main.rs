@@ -3,5 +3,6 @@
 #![expect(clippy::expect_used, reason = "a test's helper fails by panicking")]
 
 mod allocations;
+mod http2;
 mod instructions;
 mod world;

@@ -14,6 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::http2::{self, Http2Client};
+
 /// Bytes that a client or replica reads ahead; larger than any message here.
 const BUFFER_BYTES: usize = 1 << 18;
 
@@ -29,6 +31,7 @@ pub(crate) struct Shape {
     body_bytes: usize,
     model: &'static str,
     is_stream: bool,
+    is_http2: bool,
     status: &'static [u8],
 }
 
@@ -37,15 +40,17 @@ const USUAL: Shape = Shape {
     body_bytes: 1 << 10,
     model: "tiny",
     is_stream: false,
+    is_http2: false,
     status: b"HTTP/1.1 200",
 };
 
 /// The shapes that have budgets.
-pub(crate) const SHAPES: [Shape; 5] = [
+pub(crate) const SHAPES: [Shape; 6] = [
     USUAL,
     Shape { name: "16 KB", body_bytes: 16 << 10, ..USUAL },
     Shape { name: "128 KB", body_bytes: 128 << 10, ..USUAL },
     Shape { name: "100 tokens", is_stream: true, ..USUAL },
+    Shape { name: "1 KB over HTTP/2", is_http2: true, ..USUAL },
     Shape { name: "refused", model: "unknown", status: b"HTTP/1.1 404", ..USUAL },
 ];
 
@@ -95,7 +100,7 @@ async fn answer(listener: tokio::net::TcpListener) {
     }
 }
 
-fn request(shape: &Shape) -> Vec<u8> {
+fn body(shape: &Shape) -> Vec<u8> {
     let begin = format!(
         "{{\"model\":\"{}\",\"stream\":{},\"messages\":[{{\"role\":\"user\",\"content\":\"",
         shape.model, shape.is_stream
@@ -103,13 +108,16 @@ fn request(shape: &Shape) -> Vec<u8> {
     let end = "\"}]}";
     let text = "word ".repeat(shape.body_bytes / 5 + 1);
     let text = &text[..shape.body_bytes - begin.len() - end.len()];
-    let body = format!("{begin}{text}{end}");
+    format!("{begin}{text}{end}").into_bytes()
+}
+
+fn request(body: &[u8]) -> Vec<u8> {
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nuser-agent: test\r\n\
          content-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    [head, body].concat().into_bytes()
+    [head.as_bytes(), body].concat()
 }
 
 fn reply(is_stream: bool) -> Vec<u8> {
@@ -132,9 +140,10 @@ fn reply(is_stream: bool) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Client of one connection to a worker on this same thread.
+/// Client of one HTTP/1.1 connection to a worker on this same thread.
 pub(crate) struct World {
     runtime: Runtime,
+    address: SocketAddr,
     client: TcpStream,
     buffer: Vec<u8>,
     node: Node,
@@ -165,16 +174,25 @@ impl World {
             spillway_tests::spawn(accept_loop(worker.entrance(), listener, socket));
             TcpStream::connect(address).await.expect("connects")
         });
-        Self { runtime, client, buffer: vec![0; BUFFER_BYTES], node, elsewhere }
+        Self { runtime, address, client, buffer: vec![0; BUFFER_BYTES], node, elsewhere }
     }
 
     /// Returns a client that sends a request of this shape a number of times.
     pub(crate) fn asking(&mut self, shape: &Shape) -> impl FnMut(usize) {
-        let request = request(shape);
-        let Self { runtime, client, buffer, .. } = self;
+        let body = body(shape);
+        let request = request(&body);
+        let Self { runtime, address, client, buffer, .. } = self;
+        // A connection of its own, which wakes up at times even when nobody asks.
+        let mut over_http2 = shape.is_http2.then(|| {
+            (http2::request(&body), runtime.block_on(Http2Client::start(*address, buffer)))
+        });
         move |count| {
             runtime.block_on(async {
                 for _ in 0..count {
+                    if let Some((request, client)) = &mut over_http2 {
+                        assert!(client.ask(request, buffer).await, "{}", shape.name);
+                        continue;
+                    }
                     client.write_all(&request).await.expect("sends");
                     let length = read_message(client, buffer).await.expect("a reply");
                     assert!(buffer[..length].starts_with(shape.status), "{}", shape.name);
