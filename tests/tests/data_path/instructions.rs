@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::world::{SHAPES, Shape, World};
+use crate::world::{SHAPES, Shape, with_each_shape};
 
 /// Requests before the count.
 const WARM_UP: usize = 5;
@@ -199,13 +199,10 @@ fn inclusive(profile: &str, function: &str) -> Option<u64> {
 #[test]
 #[ignore = "is run by another test, in a process of its own"]
 fn ask() {
-    let mut world = World::new();
-    for shape in &SHAPES {
-        let mut ask = world.asking(shape);
+    with_each_shape(|_, ask| {
         ask(WARM_UP);
-        counted_requests(&mut ask);
-    }
-    world.stop();
+        counted_requests(ask);
+    });
 }
 
 /// The function that callgrind counts in.

@@ -9,7 +9,7 @@ use spillway_front::client::{Listener, ListenerSpec, accept_loop};
 use spillway_node::Node;
 use spillway_protocol::TrustedProxies;
 use spillway_proxy::Worker;
-use spillway_tests::Setup;
+use spillway_tests::{Cluster, Setup, knows};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
@@ -32,6 +32,7 @@ pub(crate) struct Shape {
     model: &'static str,
     is_stream: bool,
     is_http2: bool,
+    is_forwarded: bool,
     status: &'static [u8],
 }
 
@@ -41,18 +42,32 @@ const USUAL: Shape = Shape {
     model: "tiny",
     is_stream: false,
     is_http2: false,
+    is_forwarded: false,
     status: b"HTTP/1.1 200",
 };
 
-/// The shapes that have budgets.
-pub(crate) const SHAPES: [Shape; 6] = [
+/// The shapes that have budgets. Of those that are forwarded only the sending node's worker is on the
+/// thread that counts; QUIC and the other region run elsewhere.
+pub(crate) const SHAPES: [Shape; 7] = [
     USUAL,
     Shape { name: "16 KB", body_bytes: 16 << 10, ..USUAL },
     Shape { name: "128 KB", body_bytes: 128 << 10, ..USUAL },
     Shape { name: "100 tokens", is_stream: true, ..USUAL },
     Shape { name: "1 KB over HTTP/2", is_http2: true, ..USUAL },
     Shape { name: "refused", model: "unknown", status: b"HTTP/1.1 404", ..USUAL },
+    Shape { name: "1 KB forwarded", is_forwarded: true, ..USUAL },
 ];
+
+/// Calls `act` with each shape, and with a client that sends so many requests of it.
+pub(crate) fn with_each_shape(mut act: impl FnMut(&Shape, &mut dyn FnMut(usize))) {
+    for is_forwarded in [false, true] {
+        let mut world = World::new(is_forwarded);
+        for shape in SHAPES.iter().filter(|shape| shape.is_forwarded == is_forwarded) {
+            act(shape, &mut world.asking(shape));
+        }
+        world.stop();
+    }
+}
 
 /// Tells where a message ends: by its length, or by its last chunk.
 fn is_whole(message: &[u8]) -> bool {
@@ -141,24 +156,37 @@ fn reply(is_stream: bool) -> Vec<u8> {
 }
 
 /// Client of one HTTP/1.1 connection to a worker on this same thread.
-pub(crate) struct World {
+struct World {
     runtime: Runtime,
     address: SocketAddr,
     client: TcpStream,
     buffer: Vec<u8>,
-    node: Node,
+    nodes: Vec<Node>,
+    /// Holds the nodes' files.
+    _cluster: Option<Cluster>,
     /// Where the rest of the node runs.
     elsewhere: Runtime,
 }
 
 impl World {
-    /// Starts a node with one replica, a worker of it on this thread, and a client.
-    pub(crate) fn new() -> Self {
+    /// Starts a node with one replica, in another region if it is to forward; a worker of the node on this
+    /// thread; and a client.
+    fn new(is_forwarding: bool) -> Self {
         let elsewhere = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let elsewhere = elsewhere.expect("a runtime");
         let (replica, replica_address) = listen();
-        let node = elsewhere.block_on(Setup::new().replica("a", replica_address).start());
-        let worker = Arc::new(Worker::new(0, Arc::clone(node.gateway())));
+        let setup = Setup::new().replica("a", replica_address);
+        let (cluster, nodes) = elsewhere.block_on(async {
+            if !is_forwarding {
+                return (None, vec![setup.start().await]);
+            }
+            let cluster = Cluster::new(&["edge", "core"]);
+            let edge = cluster.start(0, Setup::new()).await;
+            let core = cluster.start(1, setup).await;
+            knows(&edge, "core").await;
+            (Some(cluster), vec![edge, core])
+        });
+        let worker = Arc::new(Worker::new(0, Arc::clone(nodes[0].gateway())));
         let spec = ListenerSpec {
             tls: None,
             proxy_protocol: false,
@@ -174,11 +202,12 @@ impl World {
             spillway_tests::spawn(accept_loop(worker.entrance(), listener, socket));
             TcpStream::connect(address).await.expect("connects")
         });
-        Self { runtime, address, client, buffer: vec![0; BUFFER_BYTES], node, elsewhere }
+        let buffer = vec![0; BUFFER_BYTES];
+        Self { runtime, address, client, buffer, nodes, _cluster: cluster, elsewhere }
     }
 
     /// Returns a client that sends a request of this shape a number of times.
-    pub(crate) fn asking(&mut self, shape: &Shape) -> impl FnMut(usize) {
+    fn asking(&mut self, shape: &Shape) -> impl FnMut(usize) {
         let body = body(shape);
         let request = request(&body);
         let Self { runtime, address, client, buffer, .. } = self;
@@ -201,10 +230,14 @@ impl World {
         }
     }
 
-    pub(crate) fn stop(self) {
+    fn stop(self) {
         // The node waits for connections, and those here go on only while this thread runs them.
         drop((self.client, self.runtime));
-        self.elsewhere.block_on(self.node.stop());
+        self.elsewhere.block_on(async {
+            for node in self.nodes {
+                node.stop().await;
+            }
+        });
     }
 }
 

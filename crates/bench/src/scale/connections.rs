@@ -29,6 +29,10 @@ const AT_A_TIME: usize = 64;
 /// Time over which the idle node is measured; all is over before `limits.idle_timeout_ms` (75 s).
 const WINDOW: Duration = Duration::from_secs(10);
 
+/// Time after which all connections are at rest: two looks of their watchdogs, which are 5 s apart by
+/// default, and one more.
+const REST: Duration = Duration::from_secs(15);
+
 /// Files that a process has open beside its connections.
 const OTHER_FILES: u64 = 500;
 
@@ -51,6 +55,8 @@ pub(super) async fn measure(spillway: &Path, count: u16) -> anyhow::Result<Scale
     let before = node.memory()?;
     figures.push("0", &[before.resident_mib, before.anonymous_mib, f64::NAN, cpu_ms]);
     let connections = open(node.address(), count).await?;
+    // wait: for connections to come to rest, which shows nowhere else than in memory
+    tokio::time::sleep(REST).await;
     node.settle().await?;
     let cpu_ms = idle_cpu_ms(&node).await?;
     let memory = node.memory()?;

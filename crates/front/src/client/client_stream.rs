@@ -53,7 +53,8 @@ impl ClientStream {
 
     /// Gives back bytes that were read and not used.
     pub(super) fn unread(&mut self, bytes: Bytes) {
-        self.read_ahead = bytes;
+        // No bytes may still hold the buffer that they were read into.
+        self.read_ahead = if bytes.is_empty() { Bytes::new() } else { bytes };
     }
 
     /// Waits until there is something to read, or the client has closed.
