@@ -1,6 +1,7 @@
 //! Facts that change from one decision to the next, passed in by the caller.
 
 use std::fmt;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::time::Instant;
 
 use spillway_types::{ReplicaSlot, Signals, Speed};
@@ -60,6 +61,20 @@ pub trait Loads {
     /// same way.
     fn cached_blocks_max(&self) -> u32 {
         0
+    }
+
+    /// Calls `visit` with each replica whose [`Loads::cached_blocks`] are in this range, which lies
+    /// above 0, until `visit` breaks. The order is the same each time.
+    ///
+    /// Returns false, without a call, if each replica would have to be looked at for that. The
+    /// caller then does so.
+    fn visit_cached(
+        &self,
+        blocks: RangeInclusive<u32>,
+        visit: &mut dyn FnMut(ReplicaSlot) -> ControlFlow<()>,
+    ) -> bool {
+        let _ = (blocks, visit);
+        false
     }
 
     /// Returns the prompt tokens that the replica still has to read: those not expected in its
