@@ -78,10 +78,16 @@ impl<'a> Field<'a> {
     /// it.
     #[inline]
     pub(crate) fn usable_by(&self, index: usize, snapshot: &Snapshot) -> Option<Usable> {
-        let candidate = &self.candidates[index];
-        let is_usable = self.cohort.has(candidate.ramp_permille)
-            && snapshot.in_flight < candidate.in_flight_max.min(snapshot.limit);
+        let is_usable = self.is_usable_by(index, snapshot);
         is_usable.then(|| self.as_usable(index, snapshot.in_flight, snapshot.elsewhere))
+    }
+
+    /// Returns true if [`Field::usable_by`] returns the candidate.
+    #[inline]
+    pub(crate) fn is_usable_by(&self, index: usize, snapshot: &Snapshot) -> bool {
+        let candidate = &self.candidates[index];
+        self.cohort.has(candidate.ramp_permille)
+            && snapshot.in_flight < candidate.in_flight_max.min(snapshot.limit)
     }
 
     /// Returns the candidate at `index` with its load; `None` if it must not be chosen.

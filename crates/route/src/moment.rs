@@ -127,6 +127,14 @@ pub struct Snapshot {
     pub speed: Speed,
 }
 
+impl Snapshot {
+    /// Returns the requests in flight there, as far as known.
+    #[inline]
+    pub(crate) fn known(&self) -> f32 {
+        self.in_flight as f32 + self.elsewhere as f32
+    }
+}
+
 /// The circumstances of one decision.
 pub struct Moment<'a> {
     /// Present time.

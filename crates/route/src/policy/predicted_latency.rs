@@ -8,7 +8,7 @@ use super::choose::Choose;
 use super::sample::Sample;
 use crate::field::Field;
 use crate::predict::{Fit, Weigher};
-use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Tuning};
+use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Snapshot, Tuning};
 
 /// Policy that weighs the candidates and takes the cheapest at which the request fits.
 ///
@@ -110,17 +110,26 @@ impl<'s> Search<'s> {
             return;
         }
         let snapshot = field.snapshot(index);
-        let Some(usable) = field.usable_by(index, &snapshot) else { return };
         // Cheap checks first: most candidates of a large group end here.
-        if !weigher.may_cost_less(field, &usable, &snapshot, self.least) {
-            return;
+        if field.is_usable_by(index, &snapshot)
+            && weigher.may_cost_less(field.base_weight(index), &snapshot, self.least)
+        {
+            self.look_closely(index, &snapshot);
         }
+    }
+
+    /// Weighs a usable candidate. A function of its own, since those many that end before pay for
+    /// what this one saves on the stack.
+    #[inline(never)]
+    fn look_closely(&mut self, index: usize, snapshot: &Snapshot) {
+        let (weigher, field) = (self.weigher, self.field);
+        let usable = field.as_usable(index, snapshot.in_flight, snapshot.elsewhere);
         // The terms that the outline leaves out can only add to the cost.
-        if weigher.outline(field, &usable, &snapshot).cost.total_ms() > self.least {
+        let outline = weigher.outline(field, &usable, snapshot);
+        if outline.cost.total_ms() > self.least {
             return;
         }
-        // Only a few of many candidates come this far, so they are weighed again in full.
-        let weight = weigher.weigh(field, &usable, &snapshot);
+        let weight = weigher.complete(field, &usable, snapshot, &outline);
         let total_ms = weight.cost.total_ms();
         let prediction = weight.prediction;
         let attempt = Attempt { prediction: Some(prediction), ..usable.because(Reason::Soonest) };

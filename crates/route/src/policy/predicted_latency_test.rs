@@ -73,6 +73,30 @@ impl State {
             loads.signals[slot] = any_signals(rng, known);
             loads.speeds[slot] = any_speed(rng, known);
         }
+        if rng.u8(..4) == 0 {
+            // Hardly any is free, so that a sample mostly has none.
+            loads
+                .in_flight
+                .iter_mut()
+                .for_each(|one| *one = if rng.u8(..99) > 0 { u32::MAX } else { 0 });
+        }
+        let mut tuning = any_tuning(rng);
+        if rng.bool() {
+            // Nearly equal replicas, whose cost is hardly more than its lower bound.
+            let prefill_ms = |speed: &Speed| 0.1 + speed.prefill_ms * 0.02;
+            let alike = |speed: &Speed| Speed {
+                prefill_ms: prefill_ms(speed),
+                prefill_ms_per_thousand: 0.0,
+                prefill_per_running: 0.0,
+                floor_ms: 20.0,
+                ends_per_s: 50.0,
+                trust: 1.0,
+                ..Speed::UNKNOWN
+            };
+            loads.speeds.iter_mut().for_each(|speed| *speed = alike(speed));
+            loads.pending_tokens.fill(0);
+            tuning = PredictedTuning { crowding: 0.0, doubt_ms: 0.0, session_ms: 0.0, ..tuning };
+        }
         if rng.bool() {
             // Many caches are equally deep.
             loads.cached_blocks.iter_mut().for_each(|blocks| *blocks = *blocks / 8 * 8);
@@ -96,7 +120,7 @@ impl State {
             ..inquiry()
         };
         let cohort = [Cohort::All, Cohort::Established(RAMP_FULL)][rng.usize(..2)];
-        Self { candidates, loads, tried, inquiry, tuning: any_tuning(rng), cohort }
+        Self { candidates, loads, tried, inquiry, tuning, cohort }
     }
 
     fn prepared(&self) -> PredictedLatency {
