@@ -5,23 +5,26 @@
 //! Run with `cargo bench -p spillway-route --bench decision`. The look-up of the prompt is left
 //! out: `spillway-prefix` measures that.
 
+#[path = "decision/regions.rs"]
+mod regions;
 #[path = "decision/world.rs"]
 mod world;
 
 use std::hint::black_box;
 use std::time::Instant;
 
+use regions::{others, own};
 use spillway_route::{
-    Access, Group, Moment, OwnRegion, Plan, Policy, RegionCandidate, RegionReport, SpillTerms,
-    Waiting, plan, spill,
+    Group, Moment, OwnRegion, Plan, Policy, RegionCandidate, SpillTerms, plan, spill,
 };
-use spillway_types::{Inquiry, ModelLoad, RAMP_FULL, ShedState};
+use spillway_types::Inquiry;
 use world::{ReplicaTable, candidate, inquiry};
 
 /// Replicas of the own region, without other regions.
 const REPLICAS: [usize; 5] = [4, 64, 256, 1_000, 10_000];
-/// Regions, the own one included, with [`REPLICAS_OF_REGIONS`] replicas in the own one.
-const REGIONS: [usize; 4] = [1, 10, 50, 100];
+/// Regions, the own one included, with [`REPLICAS_OF_REGIONS`] replicas in the own one. A cluster
+/// agrees on 64 at most.
+const REGIONS: [usize; 5] = [1, 10, 50, 64, 100];
 const REPLICAS_OF_REGIONS: usize = 1_000;
 const DECISIONS: usize = 50_000;
 
@@ -95,55 +98,4 @@ fn decide(world: &DecisionWorld, ticket: u64, rng: &mut fastrand::Rng) {
     let own = OwnRegion { prefill_ms, ..*own };
     let terms = SpillTerms::default();
     black_box(spill(inquiry, black_box(&own), black_box(others), &terms, &mut moment));
-}
-
-/// Returns a region with room, which other regions may still beat.
-fn own(replicas: usize) -> OwnRegion {
-    OwnRegion {
-        replicas: replicas as u32,
-        report: report(20.0),
-        places: Some(40),
-        waiting: Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
-        guests: 0,
-        nodes: 4,
-        prefill_ms: 0.0,
-        stall_ms: 0.0,
-        price_ms: 0.0,
-        weight_permille: RAMP_FULL,
-        first_token_ms_max: None,
-        late_ms: None,
-    }
-}
-
-fn others(regions: usize) -> Vec<RegionCandidate> {
-    let other = |index: usize| RegionCandidate {
-        access: Access::Ready,
-        report: report(10.0 + (index % 13) as f32),
-        rtt_ms: 60.0 + (index * 37 % 101) as f32,
-        prefill_ms: (index % 5 * 60) as f32,
-        stall_ms: 20.0,
-        pending_ms: 10.0,
-        is_shared: false,
-        price_ms: 0.0,
-        weight_permille: RAMP_FULL,
-        ramp_permille: RAMP_FULL,
-        is_home: false,
-        home_ms: 0.0,
-    };
-    (1..regions).map(other).collect()
-}
-
-fn report(running: f32) -> RegionReport {
-    let load = ModelLoad {
-        queued: 0.0,
-        running,
-        capacity: Some(40.0),
-        rate_per_s: Some(running),
-        kv_use: Some(0.5),
-        wait_ms: None,
-        replicas: 8,
-        pending_tokens: Some(1_000.0),
-        shed: ShedState::Open,
-    };
-    RegionReport { load, age_ms: 120.0, sent: 2, ended: 1 }
 }

@@ -1,6 +1,7 @@
 //! Candidates of a group at one moment: which of them are usable, and their load.
 
 use std::cmp::Ordering;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use spillway_types::{ReplicaSlot, Signals};
 
@@ -77,10 +78,16 @@ impl<'a> Field<'a> {
     /// it.
     #[inline]
     pub(crate) fn usable_by(&self, index: usize, snapshot: &Snapshot) -> Option<Usable> {
-        let candidate = &self.candidates[index];
-        let is_usable = self.cohort.has(candidate.ramp_permille)
-            && snapshot.in_flight < candidate.in_flight_max.min(snapshot.limit);
+        let is_usable = self.is_usable_by(index, snapshot);
         is_usable.then(|| self.as_usable(index, snapshot.in_flight, snapshot.elsewhere))
+    }
+
+    /// Returns true if [`Field::usable_by`] returns the candidate.
+    #[inline]
+    pub(crate) fn is_usable_by(&self, index: usize, snapshot: &Snapshot) -> bool {
+        let candidate = &self.candidates[index];
+        self.cohort.has(candidate.ramp_permille)
+            && snapshot.in_flight < candidate.in_flight_max.min(snapshot.limit)
     }
 
     /// Returns the candidate at `index` with its load; `None` if it must not be chosen.
@@ -100,6 +107,30 @@ impl<'a> Field<'a> {
     #[inline]
     pub(crate) fn cached_blocks_at(&self, index: usize) -> u32 {
         self.loads.cached_blocks(self.candidates[index].slot)
+    }
+
+    /// Calls `visit` with the index of each candidate that has so many leading blocks cached, until
+    /// it breaks; see [`Loads::visit_cached`]. The candidates have to stand in the order of their
+    /// slots.
+    pub(crate) fn visit_cached(
+        &self,
+        blocks: RangeInclusive<u32>,
+        visit: &mut dyn FnMut(usize) -> ControlFlow<()>,
+    ) -> bool {
+        self.loads.visit_cached(blocks, &mut |slot| match self.index_of(slot) {
+            Some(index) => visit(index),
+            None => ControlFlow::Continue(()),
+        })
+    }
+
+    /// Returns the index of a slot's candidate, of candidates in the order of their slots.
+    fn index_of(&self, slot: ReplicaSlot) -> Option<usize> {
+        // In a view of one large group, candidates mostly stand at their slots.
+        let is_there = self.candidates.get(slot.index()).is_some_and(|one| one.slot == slot);
+        if is_there {
+            return Some(slot.index());
+        }
+        self.candidates.binary_search_by_key(&slot, |candidate| candidate.slot).ok()
     }
 
     /// Returns the candidate at `index`, usable or not, with these requests in flight of this

@@ -1,6 +1,7 @@
 //! Facts that change from one decision to the next, passed in by the caller.
 
 use std::fmt;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::time::Instant;
 
 use spillway_types::{ReplicaSlot, Signals, Speed};
@@ -62,6 +63,20 @@ pub trait Loads {
         0
     }
 
+    /// Calls `visit` with each replica whose [`Loads::cached_blocks`] are in this range, which lies
+    /// above 0, until `visit` breaks. The order is the same each time.
+    ///
+    /// Returns false, without a call, if each replica would have to be looked at for that. The
+    /// caller then does so.
+    fn visit_cached(
+        &self,
+        blocks: RangeInclusive<u32>,
+        visit: &mut dyn FnMut(ReplicaSlot) -> ControlFlow<()>,
+    ) -> bool {
+        let _ = (blocks, visit);
+        false
+    }
+
     /// Returns the prompt tokens that the replica still has to read: those not expected in its
     /// cache, of requests whose reply has not begun, sent by this process and by others as of their
     /// last report. 0 where they are not counted.
@@ -110,6 +125,14 @@ pub struct Snapshot {
     pub signals: Signals,
     /// Measured speed; see [`Loads::speed`].
     pub speed: Speed,
+}
+
+impl Snapshot {
+    /// Returns the requests in flight there, as far as known.
+    #[inline]
+    pub(crate) fn known(&self) -> f32 {
+        self.in_flight as f32 + self.elsewhere as f32
+    }
 }
 
 /// The circumstances of one decision.

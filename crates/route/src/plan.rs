@@ -17,7 +17,8 @@ use crate::{Attempt, Group, Moment};
 /// policies look at every candidate, `O(n)`: once for the connection counts and the unbounded hash,
 /// twice for the bounded hash and for policies that read signals, since the mean has to be known
 /// before one candidate can be compared with it. A session costs one pass, and the policy's if it
-/// moves. Of more than 256 candidates [`PredictedLatency`] weighs only some.
+/// moves. Of more than 256 candidates [`PredictedLatency`] looks at some only, as many however large
+/// the group is, unless the request fits at none of these.
 ///
 /// [`Random`]: crate::Policy::Random
 /// [`RoundRobin`]: crate::Policy::RoundRobin

@@ -23,6 +23,7 @@ mod prefix_aware;
 mod prequal;
 mod random;
 mod round_robin;
+mod sample;
 mod token_bucket;
 mod weighted_least_pending;
 mod weighted_round_robin;
@@ -223,6 +224,8 @@ fn known_names() -> String {
 
 #[cfg(test)]
 mod every_policy_test;
+#[cfg(test)]
+mod predicted_latency_test;
 
 #[cfg(test)]
 mod tests {

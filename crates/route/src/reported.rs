@@ -2,7 +2,7 @@
 
 use spillway_types::{Reading, Signals};
 
-use crate::field::{Field, Usable};
+use crate::field::Field;
 use crate::mean::Mean;
 
 /// Reports of a group, for estimates of a replica's present work from an old report.
@@ -27,7 +27,7 @@ impl Reports {
         sums.finish()
     }
 
-    /// Returns the present work at a replica: the reported work, plus the known change of requests
+    /// Returns the present work at a replica with `known` requests in flight: the reported work, plus the known change of requests
     /// in flight since, in proportion to the mean work per known request.
     ///
     /// In proportion, because gateways that don't tell each other of their requests saw the same
@@ -39,8 +39,8 @@ impl Reports {
     ///
     /// A replica without a report is taken to have the mean work for the mean in flight.
     #[inline]
-    pub(crate) fn now(&self, usable: &Usable, reading: Reading, signals: &Signals) -> f32 {
-        let since = |before: f32| (usable.known() - before) * self.work_per_request;
+    pub(crate) fn now(&self, known: f32, reading: Reading, signals: &Signals) -> f32 {
+        let since = |before: f32| (known - before) * self.work_per_request;
         let value = (reading.value + since(signals.in_flight_at_report as f32)).max(0.0);
         let usual = (self.work + since(self.in_flight)).max(0.0);
         Reading { value, trust: reading.trust }.or(usual)
@@ -104,8 +104,6 @@ pub(crate) fn in_system(signals: &Signals) -> Reading {
 
 #[cfg(test)]
 mod tests {
-    use spillway_types::ReplicaSlot;
-
     use super::*;
 
     #[test]
@@ -120,22 +118,13 @@ mod tests {
 
     #[test]
     fn what_others_have_told_of_counts_like_what_was_sent_from_here() {
-        let usable = |in_flight, elsewhere| Usable {
-            index: 0,
-            slot: ReplicaSlot(0),
-            weight: 1_000,
-            ramp_permille: 1_000,
-            in_flight,
-            elsewhere,
-            next: 1.0,
-        };
         let reading = Reading { value: 10.0, trust: 1.0 };
         let signals = Signals { in_flight_at_report: 10, ..Signals::UNKNOWN };
         let mut sums = ReportSums::default();
         sums.add(reading, &signals);
         let reports = sums.finish();
-        let now =
-            |in_flight, elsewhere| reports.now(&usable(in_flight, elsewhere), reading, &signals);
-        assert_eq!([now(2, 8), now(3, 8), now(2, 11), now(0, 4)], [10.0, 11.0, 13.0, 4.0]);
+        let now = |known| reports.now(known, reading, &signals);
+        let found = [2 + 8, 3 + 8, 2 + 11, 4].map(|known: u8| now(f32::from(known)));
+        assert_eq!(found, [10.0, 11.0, 13.0, 4.0]);
     }
 }

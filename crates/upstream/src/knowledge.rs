@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -182,6 +183,11 @@ impl Cached {
     /// Returns the number of leading blocks that a replica holds.
     pub fn blocks(&self, holder: Option<Holder>) -> u32 {
         self.matches.as_ref().zip(holder).map_or(0, |(matches, holder)| matches.blocks(holder))
+    }
+
+    /// Iterates over the replicas that hold so many leading blocks. The range lies above 0.
+    pub fn holders(&self, blocks: RangeInclusive<u32>) -> impl Iterator<Item = Holder> {
+        self.matches.iter().flat_map(move |matches| matches.holders(blocks.clone()))
     }
 
     /// Returns the number of leading blocks at the replica that holds most.

@@ -1,5 +1,6 @@
 //! Loads of a view's replicas, as routing policies read them.
 
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use arc_swap::Guard;
@@ -73,6 +74,20 @@ impl Loads for LiveLoads<'_> {
 
     fn cached_blocks_max(&self) -> u32 {
         self.cached.longest()
+    }
+
+    fn visit_cached(
+        &self,
+        blocks: RangeInclusive<u32>,
+        visit: &mut dyn FnMut(ReplicaSlot) -> ControlFlow<()>,
+    ) -> bool {
+        // The board is a moment old: a replica that came since is passed over until the next one.
+        if self.replica_loads.has_holders() {
+            let holders = self.cached.holders(blocks);
+            let mut slots = holders.filter_map(|holder| self.replica_loads.slot_of(holder));
+            let _ = slots.try_for_each(visit);
+        }
+        self.replica_loads.has_holders()
     }
 
     fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {

@@ -89,7 +89,9 @@ impl Keeper {
         });
         let known = self.knowledge.published();
         let speeds = replicas.iter().map(|replica| known.of_replica(&replica.spec().name));
-        ReplicaLoads::new(signals.collect()).with_speeds(speeds.collect())
+        ReplicaLoads::new(signals.collect())
+            .with_speeds(speeds.collect())
+            .with_holders(replicas.iter().map(|replica| replica.holder()))
     }
 
     /// Returns a report on each replica, for people.

@@ -35,6 +35,13 @@ pub(super) fn found(reader: &IndexReader, chain: &[u64]) -> BTreeMap<u16, u32> {
         matches.iter().map(|(holder, blocks)| (holder.0, blocks)).collect();
     assert!(found.iter().all(|(holder, blocks)| matches.blocks(Holder(*holder)) == *blocks));
     assert_eq!(found.values().max().copied().unwrap_or(0), matches.longest());
+    for blocks in found.values().copied().collect::<BTreeSet<u32>>() {
+        for range in [blocks..=blocks, blocks / 2 + 1..=blocks, blocks + 1..=u32::MAX] {
+            let held = found.iter().filter(|(_, blocks)| range.contains(*blocks));
+            let expected: Vec<Holder> = held.map(|(holder, _)| Holder(*holder)).collect();
+            assert_eq!(matches.holders(range.clone()).collect::<Vec<_>>(), expected, "{range:?}");
+        }
+    }
     found
 }
 

@@ -1,5 +1,8 @@
 //! Result of a look-up.
 
+use std::iter;
+use std::ops::RangeInclusive;
+
 use spillway_types::Holder;
 
 use super::payload::{HolderSet, PayloadForm};
@@ -57,6 +60,23 @@ impl Matches {
     #[must_use]
     pub fn iter(&self) -> MatchesIter<'_> {
         MatchesIter { matches: self, word: 0, left: self.holders_in(0) }
+    }
+
+    /// Iterates over the replicas that hold so many leading blocks, by number. 64 replicas are
+    /// compared at a time, so that the others cost next to nothing. The range lies above 0.
+    pub fn holders(&self, blocks: RangeInclusive<u32>) -> impl Iterator<Item = Holder> {
+        // The ranks of these depths: the first rank is 1.
+        let first = self.depths.partition_point(|depth| depth < blocks.start()) as u32 + 1;
+        let last = self.depths.partition_point(|depth| depth <= blocks.end()) as u32;
+        let words = if first <= last { self.ranks.as_slice() } else { &[] };
+        words.iter().enumerate().flat_map(move |(word, planes)| {
+            let mut left = at_least(planes, first) & !at_least(planes, last + 1);
+            iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(Holder((word * 64) as u16 + bit as u16))
+            })
+        })
     }
 
     /// Removes the results; keeps the memory.
@@ -127,6 +147,24 @@ impl Matches {
     fn holders_in(&self, word: usize) -> u64 {
         self.ranks.get(word).map_or(0, |planes| planes.iter().fold(0, |all, plane| all | plane))
     }
+}
+
+/// Returns the bits of the replicas of one word that have at least this rank.
+fn at_least(planes: &[u64; RANK_BITS], rank: u32) -> u64 {
+    if rank > RANK_MAX {
+        return 0;
+    }
+    // From the highest plane on: ranks that are equal so far, and those that are above.
+    let (mut equal, mut above) = (u64::MAX, 0);
+    for (plane, &bits) in planes.iter().enumerate().rev() {
+        if rank >> plane & 1 == 1 {
+            equal &= bits;
+        } else {
+            above |= equal & bits;
+            equal &= !bits;
+        }
+    }
+    equal | above
 }
 
 impl<'a> IntoIterator for &'a Matches {

@@ -2,6 +2,7 @@
 //! allocations.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,8 @@ pub(crate) struct ReplicaTable {
     in_flight: Vec<AtomicU32>,
     cached_blocks: Vec<u32>,
     cached_blocks_max: u32,
+    /// Bit set of the replicas that have that many, as a look-up returns it.
+    deepest: Vec<u64>,
     signals: Vec<Signals>,
     speeds: Vec<Speed>,
 }
@@ -42,9 +45,16 @@ impl ReplicaTable {
             trust: 0.9,
             ..Speed::UNKNOWN
         };
+        let cached_blocks: Vec<u32> =
+            (0..replicas).map(|index| (index % 37 / 30 * 9) as u32).collect();
+        let word = |blocks: &[u32]| {
+            let bits = blocks.iter().enumerate().map(|(bit, &blocks)| u64::from(blocks > 0) << bit);
+            bits.sum()
+        };
         Self {
+            deepest: cached_blocks.chunks(64).map(word).collect(),
+            cached_blocks,
             in_flight: (0..replicas).map(|index| AtomicU32::new(index as u32 % 7)).collect(),
-            cached_blocks: (0..replicas).map(|index| (index % 37 / 30 * 9) as u32).collect(),
             cached_blocks_max: 9,
             signals: (0..replicas).map(signals).collect(),
             speeds: (0..replicas).map(speed).collect(),
@@ -75,6 +85,27 @@ impl Loads for ReplicaTable {
 
     fn cached_blocks_max(&self) -> u32 {
         self.cached_blocks_max
+    }
+
+    fn visit_cached(
+        &self,
+        blocks: RangeInclusive<u32>,
+        visit: &mut dyn FnMut(ReplicaSlot) -> ControlFlow<()>,
+    ) -> bool {
+        if !blocks.contains(&self.cached_blocks_max) {
+            return true;
+        }
+        for (word, &bits) in self.deepest.iter().enumerate() {
+            let mut left = bits;
+            while left != 0 {
+                let slot = word as u32 * u64::BITS + left.trailing_zeros();
+                if visit(ReplicaSlot(slot)).is_break() {
+                    return true;
+                }
+                left &= left - 1;
+            }
+        }
+        true
     }
 
     fn speed(&self, slot: ReplicaSlot) -> Speed {

@@ -51,7 +51,7 @@ impl LeastLoaded {
         let LeastLoadedWeights { queue, gpu, kv, latency } = self.weights;
         let reported = in_system(signals);
         // At least the requests known to be in flight count, whatever was reported.
-        let now = usual.reports.now(usable, reported, signals).max(usable.known());
+        let now = usual.reports.now(usable.known(), reported, signals).max(usable.known());
         // Use of GPU and cache is assumed to grow with the requests since the report.
         let growth = (now + 1.0) / (usual.reports.before(reported) + 1.0);
         let gpu_use = (signals.gpu_use.or(usual.gpu_use) * growth).min(1.0);

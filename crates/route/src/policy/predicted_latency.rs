@@ -1,12 +1,14 @@
 //! Predicted latency: the candidate that is predicted to take the least time.
 
+use std::ops::ControlFlow;
+
 use spillway_types::Inquiry;
 
 use super::choose::Choose;
+use super::sample::Sample;
 use crate::field::Field;
 use crate::predict::{Fit, Weigher};
-use crate::rendezvous::mix;
-use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Tuning};
+use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Snapshot, Tuning};
 
 /// Policy that weighs the candidates and takes the cheapest at which the request fits.
 ///
@@ -15,24 +17,26 @@ use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Tuning};
 /// leaves less room for all.
 ///
 /// Of a large group it weighs the candidates that have most of the prompt cached and a part of the
-/// others. The cheapest of a hundred is hardly dearer than the cheapest of thousands, and each
-/// other candidate costs the decision a few nanoseconds only. The prompt selects that part, so that nodes with
-/// equal knowledge look at the same candidates. If the request fits at none of these, all are
-/// weighed.
+/// others. The cheapest of a hundred is hardly dearer than the cheapest of thousands, and the other
+/// candidates cost the decision nothing. The prompt selects that part, so that nodes with equal
+/// knowledge look at the same candidates. If the request fits at none of these, all are weighed.
 #[derive(Debug)]
 pub(super) struct PredictedLatency {
     tuning: PredictedTuning,
+    /// Sample of a group that is too large to weigh all of its candidates.
+    sample: Option<Sample>,
 }
 
 /// Largest group in which all candidates are weighed.
-const ALL_MAX: usize = 256;
-/// Candidates of a larger group that are weighed for their cached blocks, and about as many others.
-const CACHED_MAX: usize = 64;
-const OTHERS: u64 = 64;
+pub(super) const ALL_MAX: usize = 256;
+/// Candidates of a larger group that are weighed for having most of the prompt cached, and for
+/// having more than half as much.
+pub(super) const CACHED_MAX: usize = 64;
 
 impl PredictedLatency {
-    pub(super) fn prepare(_candidates: &[Candidate], tuning: &Tuning) -> Self {
-        Self { tuning: tuning.predicted }
+    pub(super) fn prepare(candidates: &[Candidate], tuning: &Tuning) -> Self {
+        let sample = (candidates.len() > ALL_MAX).then(|| Sample::of(candidates));
+        Self { tuning: tuning.predicted, sample }
     }
 }
 
@@ -45,8 +49,8 @@ impl Choose for PredictedLatency {
     ) -> Option<Attempt> {
         let weigher = Weigher::new(&self.tuning, inquiry, field, moment.rng);
         let mut search = Search::new(&weigher, field);
-        if field.len() > ALL_MAX {
-            search.look_at_some(inquiry.session);
+        if let Some(sample) = &self.sample {
+            search.look_at_some(sample, inquiry.session);
         }
         // The group is small, or the request fits at none of the selected candidates.
         if search.best().is_none() {
@@ -78,28 +82,25 @@ impl<'s> Search<'s> {
         if self.least_cached < self.least { self.cached } else { self.fitting }
     }
 
-    fn look_at_some(&mut self, session: Option<u64>) {
+    fn look_at_some(&mut self, sample: &Sample, session: Option<u64>) {
         let (field, key) = (self.field, self.weigher.key());
+        // The caches first: most of the others cost more, and are soon done with.
         let most = field.cached_blocks_max();
-        // A hash is below this for about [`OTHERS`] candidates of the group.
-        let bound = u64::MAX / field.len() as u64 * OTHERS;
-        let (mut deepest, mut deep) = (0, 0);
-        for index in 0..field.len() {
-            let identity = field.identity(index);
-            let is_drawn = mix(key, identity) < bound || session == Some(identity);
-            // The deepest caches, and those with more than half as much, up to a number of each.
-            let is_cached = most > 0 && {
-                let blocks = field.cached_blocks_at(index);
-                let is_deepest = blocks >= most;
-                let is_deep = 2 * blocks > most;
-                deepest += usize::from(is_deepest);
-                deep += usize::from(is_deep);
-                (is_deepest && deepest <= CACHED_MAX) || (is_deep && deep <= CACHED_MAX)
-            };
-            if is_drawn || is_cached {
-                self.look_at(index);
+        for blocks in [most.max(1)..=most, most / 2 + 1..=most.saturating_sub(1)] {
+            let mut left = CACHED_MAX;
+            if !blocks.is_empty() {
+                sample.visit_cached(field, blocks, |index| self.look_while(index, &mut left));
             }
         }
+        let session = session.and_then(|identity| sample.of_identity(field, identity));
+        session.into_iter().chain(sample.draw(key)).for_each(|index| self.look_at(index));
+    }
+
+    /// Looks at a candidate, and breaks if it is the last one that is to be looked at.
+    fn look_while(&mut self, index: usize, left: &mut usize) -> ControlFlow<()> {
+        self.look_at(index);
+        *left -= 1;
+        if *left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     #[inline]
@@ -109,17 +110,26 @@ impl<'s> Search<'s> {
             return;
         }
         let snapshot = field.snapshot(index);
-        let Some(usable) = field.usable_by(index, &snapshot) else { return };
         // Cheap checks first: most candidates of a large group end here.
-        if !weigher.may_cost_less(field, &usable, &snapshot, self.least) {
-            return;
+        if field.is_usable_by(index, &snapshot)
+            && weigher.may_cost_less(field.base_weight(index), &snapshot, self.least)
+        {
+            self.look_closely(index, &snapshot);
         }
+    }
+
+    /// Weighs a usable candidate. A function of its own, since those many that end before pay for
+    /// what this one saves on the stack.
+    #[inline(never)]
+    fn look_closely(&mut self, index: usize, snapshot: &Snapshot) {
+        let (weigher, field) = (self.weigher, self.field);
+        let usable = field.as_usable(index, snapshot.in_flight, snapshot.elsewhere);
         // The terms that the outline leaves out can only add to the cost.
-        if weigher.outline(field, &usable, &snapshot).cost.total_ms() > self.least {
+        let outline = weigher.outline(field, &usable, snapshot);
+        if outline.cost.total_ms() > self.least {
             return;
         }
-        // Only a few of many candidates come this far, so they are weighed again in full.
-        let weight = weigher.weigh(field, &usable, &snapshot);
+        let weight = weigher.complete(field, &usable, snapshot, &outline);
         let total_ms = weight.cost.total_ms();
         let prediction = weight.prediction;
         let attempt = Attempt { prediction: Some(prediction), ..usable.because(Reason::Soonest) };
@@ -139,7 +149,7 @@ impl<'s> Search<'s> {
 /// Returns the candidate with the largest cache, if the request is too large even for that one and
 /// it is usable. The request goes there all the same: the engine explains the refusal better than
 /// the gateway, and waiting would not help.
-fn largest(weigher: &Weigher, field: &Field<'_>) -> Option<Attempt> {
+pub(super) fn largest(weigher: &Weigher, field: &Field<'_>) -> Option<Attempt> {
     let mut largest: Option<(Attempt, f32)> = None;
     let mut tokens_max = 0.0_f32;
     for index in 0..field.len() {

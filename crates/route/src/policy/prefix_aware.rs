@@ -56,7 +56,7 @@ impl Choose for PrefixAware {
         let reports = Reports::of(field, in_system);
         let requests = |usable: &Usable| {
             let signals = field.signals(usable);
-            let now = reports.now(usable, in_system(&signals), &signals);
+            let now = reports.now(usable.known(), in_system(&signals), &signals);
             // The requests of this process are known for certain, whatever the report says.
             now.max(usable.in_flight as f32)
         };

@@ -28,7 +28,7 @@ impl Choose for WeightedLeastPending {
         let reports = Reports::of(field, pending);
         let work = |usable: &Usable| {
             let signals = field.signals(usable);
-            let now = reports.now(usable, pending(&signals), &signals);
+            let now = reports.now(usable.known(), pending(&signals), &signals);
             let next = f64::from(reports.work_per_request()) * usable.next;
             (f64::from(now) + next) / usable.weight as f64
         };

@@ -88,14 +88,13 @@ impl Weigher {
     #[inline]
     pub(crate) fn may_cost_less(
         &self,
-        field: &Field<'_>,
-        usable: &Usable,
+        base_weight: u32,
         snapshot: &Snapshot,
         least_ms: f32,
     ) -> bool {
         let Self { tuning, request, usual } = self;
         let Snapshot { signals, speed, .. } = snapshot;
-        let pace = usual.pace(field.base_weight(usable.index));
+        let pace = usual.pace(base_weight);
         let trust = positive(speed.trust).min(1.0);
         let prefill_ms = mixed(speed.prefill_ms, usual.speed.prefill_ms * pace, trust);
         let floor_ms = usual.speed.floor_ms * pace;
@@ -103,7 +102,8 @@ impl Weigher {
         let cached_bytes = snapshot.cached_blocks as f32 * request.block_bytes;
         let linear = positive(request.prompt_bytes - cached_bytes) * prefill_ms / bytes_per_token;
         // At least as many of the present requests run as ran at the report.
-        let running = self.requests(usable, in_system(signals), signals).min(self.ran(signals));
+        let requests = self.requests(snapshot.known(), in_system(signals), signals);
+        let running = requests.min(self.ran(signals));
         let bound_ms = floor_ms + linear * (1.0 + tuning.kappa * running);
         bound_ms * BOUND_SHARE - tuning.session_ms <= least_ms
     }
@@ -165,7 +165,7 @@ impl Weigher {
     }
 
     /// Completes an outline.
-    fn complete(
+    pub(crate) fn complete(
         &self,
         field: &Field<'_>,
         usable: &Usable,
@@ -210,7 +210,7 @@ impl Weigher {
     fn load(&self, usable: &Usable, signals: &Signals) -> ReplicaLoad {
         let reports = &self.usual.reports;
         let reported = in_system(signals);
-        let requests = self.requests(usable, reported, signals);
+        let requests = self.requests(usable.known(), reported, signals);
         let running = self.ran(signals);
         let is_queue = signals.queued.or(self.usual.queued) >= 1.0;
         // If no more requests are there than ran at the report, none waits.
@@ -235,9 +235,8 @@ impl Weigher {
 
     /// Returns the present requests there, at least those known to be in flight.
     #[inline]
-    fn requests(&self, usable: &Usable, reported: Reading, signals: &Signals) -> f32 {
-        let known = usable.known();
-        let now = self.usual.reports.now(usable, reported, signals);
+    fn requests(&self, known: f32, reported: Reading, signals: &Signals) -> f32 {
+        let now = self.usual.reports.now(known, reported, signals);
         if now > known { now.min(COUNT_MAX) } else { known }
     }
 

@@ -34,7 +34,7 @@ pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
         return Guest::Welcome;
     }
     // Other regions say nothing about a wait in this one.
-    let (usual, _) = RegionMeans::of(&[], terms);
+    let usual = RegionMeans::of(&[], terms);
     let turn_ms = usual.turn_ms(&own.report);
     let more = own.report.change() + own.waiting.all as f32;
     let ahead = usual.guests_ahead(&own.report, turn_ms, terms) + more;

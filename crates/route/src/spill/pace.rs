@@ -3,7 +3,6 @@
 use super::cost::sound;
 use super::guests::reserve;
 use super::region::{RegionCandidate, RegionReport};
-use super::verdict::ByRegion;
 use super::{Access, SpillTerms};
 
 /// Milliseconds between two ends in a busy region if no region reported a rate: as in a region that
@@ -22,26 +21,20 @@ pub(super) struct RegionMeans {
 impl RegionMeans {
     /// Reads the reports of all reachable other regions. The own region is left out: this decision
     /// is made because it is busy, which says nothing about others.
-    ///
-    /// Returns the milliseconds between two ends in each of them while it is busy, too.
-    pub(super) fn of(others: &[RegionCandidate], terms: &SpillTerms) -> (Self, ByRegion<f32>) {
+    pub(super) fn of(others: &[RegionCandidate], terms: &SpillTerms) -> Self {
         let (mut turn, mut wait) = (Average::default(), Average::default());
-        let turns: ByRegion<Option<f32>> =
-            others.iter().map(|other| other.report.turn_ms()).collect();
-        let reachable = others.iter().zip(&turns);
-        for (other, turn_ms) in reachable.filter(|(it, _)| it.access != Access::Unreachable) {
-            turn.add(*turn_ms);
+        for other in others.iter().filter(|other| other.access != Access::Unreachable) {
+            let turn_ms = other.report.turn_ms();
+            turn.add(turn_ms);
             let turn_ms = turn_ms.unwrap_or(TURN_PRIOR_MS);
             let guest_reserve = reserve(other.report.load.capacity, terms);
             let ahead = other.report.ahead(turn_ms).map(|ahead| ahead + guest_reserve);
             wait.add(ahead.map(|ahead| ahead.max(0.0) * turn_ms));
         }
-        let turn_ms = turn.or(TURN_PRIOR_MS);
-        let turns = turns.iter().map(|turn| turn.unwrap_or(turn_ms)).collect();
-        (Self { turn_ms, wait_ms: wait.or(sound(terms.unknown_wait_ms)) }, turns)
+        Self { turn_ms: turn.or(TURN_PRIOR_MS), wait_ms: wait.or(sound(terms.unknown_wait_ms)) }
     }
 
-    /// Returns the milliseconds between two ends in the own region while it is busy.
+    /// Returns the milliseconds between two ends in a region while it is busy.
     pub(super) fn turn_ms(&self, report: &RegionReport) -> f32 {
         report.turn_ms().unwrap_or(self.turn_ms)
     }

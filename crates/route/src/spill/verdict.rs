@@ -119,8 +119,10 @@ pub enum SpillReason {
     NobodyInReach,
 }
 
-/// List with an item for each of some regions: up to 64 are held without a heap allocation, more
-/// regions than any cluster is tested with.
+/// List with an item for each of some regions: up to 64 are held without a heap allocation. That is
+/// the most regions that a cluster agrees on. Only a cluster of configs alone, which agrees on
+/// nothing, can have more. Those allocate, since a request would carry the room for them even where
+/// there are three.
 pub type ByRegion<T> = SmallVec<[T; 64]>;
 
 impl SpillPlan {

@@ -25,8 +25,6 @@ pub(super) struct Weighing<'a> {
     /// Milliseconds by which another region has to cost less.
     margin_ms: f32,
     usual: RegionMeans,
-    /// Milliseconds between two ends in each of the other regions while it is busy.
-    turns_ms: ByRegion<f32>,
 }
 
 /// Costs and objections by region.
@@ -46,8 +44,8 @@ impl<'a> Weighing<'a> {
         let wait_left_ms = left_ms.min(deadline_ms * IN_TIME_SHARE);
         // A region with room gives a request away only for a clear gain.
         let margin_ms = if own.has_room() { own.gain_ms(terms) } else { 0.0 };
-        let (usual, turns_ms) = RegionMeans::of(others, terms);
-        Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual, turns_ms }
+        let usual = RegionMeans::of(others, terms);
+        Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual }
     }
 
     /// Sends a request to its session's home region; `None` if that can't take it now. Weight and
@@ -208,10 +206,11 @@ impl<'a> Weighing<'a> {
     }
 
     fn costs(&self) -> impl Iterator<Item = SpillCost> {
-        self.others.iter().zip(&self.turns_ms).map(|(other, turn_ms)| self.cost(other, *turn_ms))
+        self.others.iter().map(|other| self.cost(other))
     }
 
-    fn cost(&self, other: &RegionCandidate, turn_ms: f32) -> SpillCost {
+    fn cost(&self, other: &RegionCandidate) -> SpillCost {
+        let turn_ms = self.usual.turn_ms(&other.report);
         // The nodes of this region read the same reports and serve the same clients: each is
         // assumed to have sent as much there as this one. Otherwise several of them would run to
         // one place.

@@ -41,6 +41,8 @@ fn each_replica_s_part_of_the_prompt_is_found_and_a_later_look_up_starts_anew() 
         let cached = knowledge.look_up(&inquiry(&[1, 2, 3, 4], 1_024));
         assert_eq!((cached.blocks(left), cached.blocks(right), cached.longest()), (3, 1, 3));
         assert_eq!(cached.blocks(None), 0, "a replica without a number");
+        let holding = |blocks| cached.holders(blocks).map(Some).collect::<Vec<_>>();
+        assert_eq!([holding(1..=3), holding(2..=3)], [vec![left, right], vec![left]]);
         drop(cached);
         let cached = knowledge.look_up(&inquiry(&[9], 256));
         assert_eq!((cached.blocks(left), cached.longest()), (0, 0));
