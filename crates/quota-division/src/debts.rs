@@ -43,19 +43,28 @@ impl Debts {
         }
     }
 
-    /// Writes the debts if they have changed, at most once in a period.
-    pub(super) fn note(&mut self, quotas: &Quotas, now: Instant) {
+    /// Writes the debts if they have changed, at most once in a period. Only limits `used` have any.
+    pub(super) fn note<U>(&mut self, quotas: &Quotas, used: impl FnOnce() -> U, now: Instant)
+    where
+        U: IntoIterator<Item = LimitTerms>,
+    {
         let is_early = self.written_at.is_some_and(|at| now.duration_since(at) < PACE);
         if !is_early {
-            self.write(quotas, now);
+            self.write(quotas, used(), now);
         }
     }
 
-    /// Writes the debts if they have changed.
-    pub(super) fn write(&mut self, quotas: &Quotas, now: Instant) {
+    /// Writes the debts if they have changed. Only limits `used` have any.
+    pub(super) fn write(
+        &mut self,
+        quotas: &Quotas,
+        used: impl IntoIterator<Item = LimitTerms>,
+        now: Instant,
+    ) {
         // Debts to limits that are not known yet must not be lost.
         let mut owed = self.before.clone();
-        owed.extend(quotas.debts());
+        let owing = used.into_iter().map(|terms| (quotas.tokens_owed(&terms.scope), terms.scope));
+        owed.extend(owing.filter(|(tokens, _)| *tokens > 0).map(|(tokens, scope)| (scope, tokens)));
         let owed = Owed(owed);
         if owed == self.written {
             return;
@@ -90,15 +99,16 @@ mod tests {
     fn what_a_process_owes_the_next_one_owes() {
         let folder = tempfile::tempdir().unwrap();
         let now = Instant::now();
-        let (quotas, _) = limited(now);
+        let (quotas, limits) = limited(now);
         let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 1, said: 1, now };
         quotas.admit(&ask).unwrap().settle(Some(5_000));
-        Debts::load(folder.path()).note(&quotas, now);
+        let known = limits.to_vec();
+        Debts::load(folder.path()).note(&quotas, || known, now);
         // The process crashes, and the next one hears of the limit only some time later.
         let (next, limits) = limited(now);
         let mut debts = Debts::load(folder.path());
         debts.charge(&next, &[]);
-        debts.write(&next, now);
+        debts.write(&next, [], now);
         debts.charge(&next, &limits);
         assert_eq!(next.usage(&Scope::Global, now).unwrap().debt, Units([0, 4_999, 0]));
         assert!(next.admit(&ask).is_err());

@@ -105,20 +105,35 @@ impl Journal {
         }
     }
 
-    /// Writes the charges if they have changed, at most once in a period.
-    pub(super) fn note(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant) {
+    /// Writes the charges if they have changed, at most once in a period. Only limits `used` have
+    /// any.
+    pub(super) fn note<U>(&mut self, quotas: &Quotas, used: impl FnOnce() -> U, now: Instant)
+    where
+        U: IntoIterator<Item = LimitTerms>,
+    {
         // Until the charges of the process before are counted, the file is all that knows them.
         if self.before.is_none() && self.not_before.is_none_or(|at| now >= at) {
-            self.write(quotas, limits, now, false);
+            self.write(quotas, used(), now, false);
         }
     }
 
     /// Writes the charges for the last time.
-    pub(super) fn close(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant) {
+    pub(super) fn close(
+        &mut self,
+        quotas: &Quotas,
+        limits: impl IntoIterator<Item = LimitTerms>,
+        now: Instant,
+    ) {
         self.write(quotas, limits, now, true);
     }
 
-    fn write(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant, is_last: bool) {
+    fn write(
+        &mut self,
+        quotas: &Quotas,
+        limits: impl IntoIterator<Item = LimitTerms>,
+        now: Instant,
+        is_last: bool,
+    ) {
         let rates = |terms: &LimitTerms| {
             let spent = |kind| match is_by_minute(terms, kind) {
                 true => grains(&quotas.spent(&terms.scope, kind, now)),
@@ -128,8 +143,9 @@ impl Journal {
             Rates { requests, tokens }
         };
         let limits: BTreeMap<Scope, Rates> = limits
-            .iter()
-            .map(|terms| (terms.scope.clone(), rates(terms)))
+            .into_iter()
+            .map(|terms| (rates(&terms), terms.scope))
+            .map(|(rates, scope)| (scope, rates))
             .filter(|(_, rates)| *rates != Rates::default())
             .collect();
         if limits == self.written && !is_last {
@@ -210,7 +226,7 @@ mod tests {
             let ask = QuotaAsk { key: None, tenant: None, model: None, tokens, said: tokens, now };
             drop(quotas.admit(&ask).unwrap());
         }
-        journal.note(&quotas, &limits, now);
+        journal.note(&quotas, || limits.clone(), now);
         // Crashed.
         let (next, _) = limited(now);
         let mut after = Journal::load(folder.path());
@@ -220,7 +236,7 @@ mod tests {
         after.count(&next, &limits);
         assert_eq!(used(&next, now), [12, 220, 0], "once");
         // Ended as it should.
-        journal.close(&quotas, &limits, now);
+        journal.close(&quotas, limits.clone(), now);
         let (next, _) = limited(now);
         Journal::load(folder.path()).count(&next, &limits);
         assert_eq!(used(&next, now), [2, 120, 0]);
@@ -233,7 +249,7 @@ mod tests {
         let (quotas, limits) = limited(now);
         let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 9, said: 9, now };
         drop(quotas.admit(&ask).unwrap());
-        Journal::load(folder.path()).note(&quotas, &limits, now);
+        Journal::load(folder.path()).note(&quotas, || limits.clone(), now);
         // Crashed, and requests are counted by the second from now on.
         let (next, limits) = limited(now);
         let limits = limits.map(|terms| LimitTerms { requests: RequestWindow::Second, ..terms });
@@ -249,12 +265,12 @@ mod tests {
         let (quotas, limits) = limited(now);
         let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 9, said: 9, now };
         drop(quotas.admit(&ask).unwrap());
-        Journal::load(folder.path()).close(&quotas, &limits, now);
+        Journal::load(folder.path()).close(&quotas, limits, now);
         // A process that ends before it hears of any limit.
         let (next, limits) = limited(now);
         let other = QuotaAsk { tokens: 1, said: 1, ..ask };
         drop(next.admit(&other).unwrap());
-        Journal::load(folder.path()).note(&next, &limits, now);
+        Journal::load(folder.path()).note(&next, || limits.clone(), now);
         let (third, _) = limited(now);
         Journal::load(folder.path()).count(&third, &limits);
         assert_eq!(used(&third, now), [1, 9, 0]);
@@ -283,10 +299,10 @@ mod tests {
         let now = Instant::now();
         let (quotas, limits) = limited(now);
         let mut journal = Journal::load(folder.path());
-        journal.close(&quotas, &limits, now);
+        journal.close(&quotas, limits.clone(), now);
         assert!(Journal::load(folder.path()).is_known());
         std::fs::create_dir(folder.path().join(FILE).with_extension("new")).unwrap();
-        journal.close(&quotas, &limits, now);
+        journal.close(&quotas, limits, now);
         assert!(!Journal::load(folder.path()).is_known());
     }
 

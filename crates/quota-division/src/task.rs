@@ -69,7 +69,7 @@ struct Divider {
     holder: Holder,
     /// State that the agreed limits were taken from.
     seen: Arc<State>,
-    agreed_limits: AgreedLimits,
+    agreed_limits: Arc<AgreedLimits>,
     path: PathBuf,
     saved: SavedQuota,
     /// Charges of the process before, until they are counted.
@@ -133,7 +133,7 @@ impl Divider {
         let divider = Self {
             holder,
             seen: Arc::new(State::new()),
-            agreed_limits: AgreedLimits::default(),
+            agreed_limits: Arc::default(),
             path,
             saved: SavedQuota { lowered: kept, stopped: None },
             // The journal has these charges as well, and none must count twice.
@@ -189,8 +189,8 @@ impl Divider {
         let gateway = Arc::clone(&self.parts.gateway);
         let (shares, quotas) = (state.shares(), gateway.quotas());
         let said = self.holder.look(Instant::now(), shares, &self.agreed_limits, quotas);
-        self.debts.note(gateway.quotas(), Instant::now());
-        self.journal.note(gateway.quotas(), &self.terms, Instant::now());
+        self.debts.note(quotas, || self.holder.used(), Instant::now());
+        self.journal.note(quotas, || self.holder.used(), Instant::now());
         let Some(said) = said else { return };
         if !self.note_lowered() {
             // Floors that are not written down are not given up.
@@ -237,10 +237,11 @@ impl Divider {
         if is_same && before.cluster() == state.cluster() {
             return;
         }
-        self.agreed_limits = state.agreed_limits(&self.parts.region);
+        let mut agreed_limits = state.agreed_limits(&self.parts.region);
         if state.cluster().is_none() {
-            self.agreed_limits.terms.clear();
+            agreed_limits.terms.clear();
         }
+        self.agreed_limits = Arc::new(agreed_limits);
         let terms = self.agreed_limits.terms.iter().map(|(scope, terms)| LimitTerms {
             scope: scope.clone(),
             whole: terms.whole,
@@ -300,8 +301,8 @@ impl Divider {
             drop(tokio::time::timeout(LEAVE_LIMIT, giving_back).await);
         }
         let now = Instant::now();
-        self.debts.write(self.parts.gateway.quotas(), now);
-        self.journal.close(self.parts.gateway.quotas(), &self.terms, now);
+        self.debts.write(self.parts.gateway.quotas(), self.terms.iter().cloned(), now);
+        self.journal.close(self.parts.gateway.quotas(), self.terms.iter().cloned(), now);
         let tokens = self.agreed_limits.terms.keys().map(|scope| {
             let spent = self.quotas().spent(scope, LimitKind::TokenRate, now);
             let spent = spent.into_iter().map(|(age, units)| (age.as_millis() as u64, units));

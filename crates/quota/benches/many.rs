@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_quota::{
@@ -48,6 +49,10 @@ fn report(out: &mut impl Write, tenants: usize) -> io::Result<()> {
     line(out, "quiet: a look, median and p90", &world.looks())?;
     line(out, "quiet: statements a region", &world.statements(60))?;
     line(out, "admit and settle", &format!("{:.0} ns", world.admit_ns()))?;
+    for (what, active) in [("none", 0), ("1 % of them", tenants / 100), ("all of them", tenants)] {
+        let looks = world.active_looks(active);
+        line(out, &format!("{what} with requests: a look, median and p90"), &looks)?;
+    }
     for (what, hot) in [("a tenth of them", tenants / 10), ("all of them", tenants)] {
         world.said.clear();
         let begin = world.at;
@@ -81,7 +86,7 @@ struct BenchNode {
     name: NodeName,
     holder: Holder,
     quotas: Quotas,
-    agreed_limits: AgreedLimits,
+    agreed_limits: Arc<AgreedLimits>,
 }
 
 /// Statement on its way, and when all nodes know it.
@@ -103,6 +108,8 @@ struct QuotaWorld {
     /// Sizes of statements in bytes, by the estimate that bounds them.
     said: Vec<usize>,
     look_us: Vec<f64>,
+    /// Of them, looks of the first node.
+    first_look_us: Vec<f64>,
     apply_us: Vec<f64>,
 }
 
@@ -149,7 +156,7 @@ impl QuotaWorld {
                 name: name.clone(),
                 holder: Holder::new(name.clone(), 1, Before::Nothing, dice),
                 quotas,
-                agreed_limits,
+                agreed_limits: Arc::new(agreed_limits),
             }
         };
         let nodes = members.iter().enumerate().map(node).collect();
@@ -163,6 +170,7 @@ impl QuotaWorld {
             coming: Vec::new(),
             said: Vec::new(),
             look_us: Vec::new(),
+            first_look_us: Vec::new(),
             apply_us: Vec::new(),
         }
     }
@@ -174,14 +182,7 @@ impl QuotaWorld {
         self.take_in();
         for scope in &self.scopes[..hot] {
             let Scope::Tenant(tenant) = scope else { continue };
-            let ask = QuotaAsk {
-                key: None,
-                tenant: Some(tenant.as_str()),
-                model: None,
-                tokens: WHOLE / 100,
-                said: WHOLE / 100,
-                now: self.at,
-            };
+            let ask = self.ask(tenant.as_str(), WHOLE / 100);
             while let Ok(hold) = self.nodes[0].quotas.admit(&ask) {
                 hold.settle(Some(WHOLE / 100));
             }
@@ -190,7 +191,11 @@ impl QuotaWorld {
             let begin = now();
             let statement =
                 node.holder.look(self.at, &self.shares, &node.agreed_limits, &node.quotas);
-            self.look_us.push((now() - begin).as_secs_f64() * 1e6);
+            let look_us = (now() - begin).as_secs_f64() * 1e6;
+            self.look_us.push(look_us);
+            if by == 0 {
+                self.first_look_us.push(look_us);
+            }
             if let Some(statement) = statement {
                 self.said.push(statement.bytes_about());
                 self.coming.push(Said { at: self.at + DELAY, by, statement });
@@ -272,17 +277,42 @@ impl QuotaWorld {
         for number in 0..count {
             // Far apart, as requests of many tenants are.
             let tenant = tenants[number * 7_919 % tenants.len()];
-            let ask = QuotaAsk {
-                key: None,
-                tenant: Some(tenant),
-                model: None,
-                tokens: 1,
-                said: 1,
-                now: self.at,
-            };
+            let ask = self.ask(tenant, 1);
             drop(node.quotas.admit(&ask).map(|hold| hold.settle(Some(1))));
         }
         (now() - begin).as_secs_f64() * 1e9 / count as f64
+    }
+
+    /// Lets each of the first `active` tenants make a small request before each look of the first
+    /// node. Returns how long these looks take, once needs are as they stay.
+    fn active_looks(&mut self, active: usize) -> String {
+        self.run_active(Duration::from_secs(120), active);
+        self.first_look_us.clear();
+        self.run_active(Duration::from_secs(60), active);
+        median_and_p90(&std::mem::take(&mut self.first_look_us))
+    }
+
+    fn run_active(&mut self, time: Duration, active: usize) {
+        let by = self.at + time;
+        while self.at < by {
+            for scope in &self.scopes[..active] {
+                let Scope::Tenant(tenant) = scope else { continue };
+                let ask = self.ask(tenant.as_str(), 1);
+                drop(self.nodes[0].quotas.admit(&ask).map(|hold| hold.settle(Some(1))));
+            }
+            self.step(0);
+        }
+    }
+
+    fn ask<'a>(&self, tenant: &'a str, tokens: u64) -> QuotaAsk<'a> {
+        QuotaAsk {
+            key: None,
+            tenant: Some(tenant),
+            model: None,
+            tokens,
+            said: tokens,
+            now: self.at,
+        }
     }
 
     fn looks(&mut self) -> String {
@@ -311,5 +341,5 @@ fn median_and_p90(us: &[f64]) -> String {
     let mut us = us.to_vec();
     us.sort_by(f64::total_cmp);
     let at = |share: usize| us.get(us.len() * share / 100).copied().unwrap_or(0.0) / 1e3;
-    format!("{:.2} ms, {:.2} ms", at(50), at(90))
+    format!("{:.3} ms, {:.3} ms", at(50), at(90))
 }

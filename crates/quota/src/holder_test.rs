@@ -12,7 +12,7 @@ const STEP: Duration = Duration::from_secs(3);
 struct World {
     holder: Holder,
     shares: Shares,
-    agreed_limits: AgreedLimits,
+    agreed_limits: Arc<AgreedLimits>,
     quotas: Quotas,
     now: Instant,
 }
@@ -29,13 +29,13 @@ impl World {
         let floors = floors(whole, &BTreeMap::new(), &roster);
         let terms = PoolTerms { whole, floors, nodes: 1, ..PoolTerms::default() };
         let scopes = (0..limits).map(|n| Scope::Tenant(format!("tenant-{n:04}").as_str().into()));
-        let agreed_limits = AgreedLimits {
+        let agreed_limits = Arc::new(AgreedLimits {
             terms: scopes.map(|scope| (scope, terms.clone())).collect(),
             members: [node.clone()].into(),
             siblings: [node.clone()].into(),
             place_ms: 3_600_000,
             lease_ms: 30_000,
-        };
+        });
         let now = Instant::now();
         let quotas = Quotas::new(now);
         let of = |scope: &Scope| LimitTerms {
@@ -187,7 +187,9 @@ impl World {
     fn add(&mut self, name: &str, requests: RequestWindow) -> Scope {
         let scope = Scope::Tenant(name.into());
         let first = self.agreed_limits.terms.values().next().expect("a limit").clone();
-        self.agreed_limits.terms.insert(scope.clone(), PoolTerms { requests, ..first });
+        Arc::make_mut(&mut self.agreed_limits)
+            .terms
+            .insert(scope.clone(), PoolTerms { requests, ..first });
         let terms = self.agreed_limits.terms.iter().map(|(scope, terms)| LimitTerms {
             scope: scope.clone(),
             whole: terms.whole,
@@ -303,7 +305,7 @@ fn a_kind_that_is_new_to_a_limit_stays_open_while_its_division_is_not_known() {
     let mut world = World::of(1, [Some(10), None, Some(5)]);
     world.ready_ms();
     let scope = world.scope();
-    world.agreed_limits.terms.get_mut(&scope).expect("the limit").whole = WHOLE;
+    Arc::make_mut(&mut world.agreed_limits).terms.get_mut(&scope).expect("the limit").whole = WHOLE;
     let terms = |whole| LimitTerms { scope: scope.clone(), whole, requests: RequestWindow::Second };
     world.quotas.open_limits(&[terms(WHOLE)], world.now);
     for _ in 0..18 {
@@ -322,7 +324,8 @@ fn a_change_of_a_limit_is_said_sooner_than_what_nobody_waits_for() {
     world.pass(5_000);
     assert!(world.look(true), "it speaks, and would wait for two seconds");
     world.look(true);
-    world.agreed_limits.terms.get_mut(&first).expect("the limit").whole[1] = Some(900);
+    Arc::make_mut(&mut world.agreed_limits).terms.get_mut(&first).expect("the limit").whole[1] =
+        Some(900);
     let mut ms = 0;
     while !world.look(true) {
         world.pass(100);

@@ -6,6 +6,8 @@
 //! docs/explanation/limits.md has the rules and their proof.
 
 mod agreed_limits;
+mod bits;
+mod derived;
 mod fair;
 mod fate;
 mod floors;
@@ -14,14 +16,17 @@ pub mod fuzz;
 mod holder;
 mod kind;
 mod limiter;
+mod marks;
 mod meter;
 mod need;
 mod outputs;
 mod pace;
 mod pool;
+mod quota_table;
 mod quotas;
 mod rates;
 mod request;
+mod rows;
 mod scope;
 mod seen;
 mod shares;
@@ -29,13 +34,14 @@ mod statement;
 mod terms;
 mod watch;
 mod window;
+mod worth;
 
 pub use agreed_limits::{AgreedLimits, Before};
 pub use fate::Fate;
 pub use floors::{FLOORS_PERMILLE_DEFAULT, floors};
 pub use holder::Holder;
 pub use kind::{LimitKind, RequestWindow, UNITS_MAX, Units};
-pub use limiter::{Demand, Holding, LimitUsage, RateRoom};
+pub use limiter::{Holding, LimitUsage, RateRoom};
 pub use pool::{Pool, PoolLease, PoolTerms};
 pub use quotas::Quotas;
 pub use rates::Rates;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::marks::{MarkPlace, Marks};
 use crate::meter::{Charge, Meter};
 use crate::{LimitKind, LimitTerms, RequestWindow, Scope, Units};
 
@@ -42,13 +43,13 @@ pub struct LimitUsage {
     pub debt: Units,
 }
 
-/// Demand on a limit since the last call of [`crate::Quotas::take_demand`].
+/// Demand on a limit since the last call of [`Limiter::take_demand`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Demand {
+pub(crate) struct Demand {
     /// Highest number of units in use at a time.
-    pub peak: Units,
+    pub(crate) peak: Units,
     /// Number of units refused.
-    pub refused: Units,
+    pub(crate) refused: Units,
 }
 
 /// Limit with a meter for each kind that it counts.
@@ -59,6 +60,8 @@ pub(crate) struct Limiter {
     /// True if this node alone enforces the limit.
     pub(crate) is_own: bool,
     meters: [Option<Arc<Meter>>; 3],
+    /// Mark to set after each change by a request.
+    mark: (Arc<Marks>, MarkPlace),
 }
 
 /// Charges of one request to one limit.
@@ -82,7 +85,11 @@ impl Limiter {
     /// Creates a limit by `terms`. Meters of `before` are kept for kinds whose window has not
     /// changed, so that their charges count on, also for requests in flight. Nothing is held of
     /// other kinds, which may be used as a whole until `open_until_ns`.
-    pub(crate) fn new(terms: &LimitTerms, before: Option<&Self>, open_until_ns: u64) -> Self {
+    pub(crate) fn new(
+        terms: &LimitTerms,
+        before: Option<&Self>,
+        (open_until_ns, marks): (u64, &Arc<Marks>),
+    ) -> Self {
         let meters = LimitKind::ALL.map(|kind| {
             terms.whole[kind as usize].map(|whole| {
                 // Charges can't be counted over another window, so such a meter starts anew.
@@ -99,7 +106,8 @@ impl Limiter {
                 meter
             })
         });
-        Self { scope: terms.scope.clone(), requests: terms.requests, is_own: false, meters }
+        let mark = (Arc::clone(marks), MarkPlace::of(&terms.scope));
+        Self { scope: terms.scope.clone(), requests: terms.requests, is_own: false, meters, mark }
     }
 
     /// Turns the limit into one that this node alone enforces: all of it is held, for ever.
@@ -132,6 +140,7 @@ impl Limiter {
             match meter.charge(now_ns, units) {
                 Ok(charge) => charges.0[kind as usize] = Some(charge),
                 Err(wait_ns) => {
+                    // Sets the mark, too.
                     self.undo(charges);
                     return Err(Full {
                         kind,
@@ -145,6 +154,7 @@ impl Limiter {
                 }
             }
         }
+        self.mark();
         Ok(charges)
     }
 
@@ -194,6 +204,27 @@ impl Limiter {
     /// Charges debt as far as there is room.
     pub(crate) fn pay(&self, now_ns: u64) {
         LimitKind::ALL.into_iter().filter_map(|kind| self.meter(kind)).for_each(|m| m.pay(now_ns));
+    }
+
+    /// Notes that the limit was used, see [`Marks::set`].
+    pub(crate) fn mark(&self) {
+        let (marks, place) = &self.mark;
+        marks.set(*place);
+    }
+
+    /// Returns true if the next [`Self::take_demand`] will find what this one found, unless the
+    /// limit is marked by then: nothing was refused, nothing is owed, and nothing in use is about
+    /// to leave a window.
+    pub(crate) fn is_steady(&self, demand: &Demand) -> bool {
+        LimitKind::ALL.into_iter().all(|kind| {
+            let is_steady = |meter: &Meter| meter.is_steady(demand.peak[kind]);
+            demand.refused[kind] == 0 && self.meter(kind).is_none_or(is_steady)
+        })
+    }
+
+    /// Returns true if any unit is used and not charged yet.
+    pub(crate) fn owes(&self) -> bool {
+        LimitKind::ALL.into_iter().filter_map(|kind| self.meter(kind)).any(|m| m.debt() > 0)
     }
 
     /// Adds to the debt.
@@ -269,5 +300,6 @@ impl Limiter {
                 each(kind, meter, charge);
             }
         }
+        self.mark();
     }
 }

@@ -100,7 +100,7 @@ impl Meter {
         let held = self.held(now_ns);
         // Debt comes first: a request gets units only where no debt is left.
         if !self.pay_from(now_ns, held) || !self.reserve(now_ns, units) {
-            self.refused.fetch_add(units, Ordering::Relaxed);
+            self.refused.fetch_add(units, Ordering::SeqCst);
             return Err(self.wait_ns(now_ns, units, held));
         }
         let step = self.window.as_ref().map(|window| window.note(now_ns, units, &self.in_use));
@@ -217,7 +217,7 @@ impl Meter {
     }
 
     pub(crate) fn debt(&self) -> u64 {
-        self.debt.load(Ordering::Relaxed)
+        self.debt.load(Ordering::SeqCst)
     }
 
     /// Returns the units that may be in use.
@@ -233,14 +233,22 @@ impl Meter {
         }
     }
 
+    /// Returns the demand since the last call. All threads see these operations and those that they
+    /// read in one order, see [`crate::marks::Marks::set`].
     pub(crate) fn take_asked(&self) -> Asked {
-        let in_use = self.in_use.load(Ordering::Relaxed);
+        let in_use = self.counted();
         // Debt needs units as requests do, or it would stay on a node that gets no more requests.
         let needed = in_use.saturating_add(self.debt());
         Asked {
-            peak: self.peak.swap(in_use, Ordering::Relaxed).max(needed),
-            refused: self.refused.swap(0, Ordering::Relaxed),
+            peak: self.peak.swap(in_use, Ordering::SeqCst).max(needed),
+            refused: self.refused.swap(0, Ordering::SeqCst),
         }
+    }
+
+    /// Returns true if `peak` is what counts now, and goes on counting until a request changes it.
+    pub(crate) fn is_steady(&self, peak: u64) -> bool {
+        let in_use = self.counted();
+        self.debt() == 0 && in_use == peak && (in_use == 0 || self.window.is_none())
     }
 
     /// Returns the nanoseconds until all that is charged now has left the window; 0 if nothing is.
@@ -273,7 +281,7 @@ impl Meter {
             self.in_use.fetch_sub(units, Ordering::SeqCst);
             return false;
         }
-        self.peak.fetch_max(before + units, Ordering::Relaxed);
+        self.peak.fetch_max(before + units, Ordering::SeqCst);
         true
     }
 
@@ -305,7 +313,7 @@ impl Meter {
     /// Changes the debt, and returns what it was before.
     fn edit_debt(&self, change: impl Fn(u64) -> u64) -> u64 {
         let edit = |debt| Some(change(debt));
-        self.debt.fetch_update(Ordering::AcqRel, Ordering::Acquire, edit).unwrap_or_default()
+        self.debt.fetch_update(Ordering::SeqCst, Ordering::SeqCst, edit).unwrap_or_default()
     }
 
     fn give_back(&self, charge: Charge, units: u64) {
@@ -314,7 +322,7 @@ impl Meter {
             (Some(window), Some(step)) => window.refund(step, units),
             _ => units,
         };
-        self.in_use.fetch_sub(counted, Ordering::AcqRel);
+        self.in_use.fetch_sub(counted, Ordering::SeqCst);
     }
 
     /// Returns the nanoseconds until there is room for `units` beside all debt, if no other request

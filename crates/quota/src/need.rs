@@ -1,6 +1,7 @@
 //! Estimate of how much a node needs of a limit.
 
-use crate::{Demand, LimitKind};
+use crate::LimitKind;
+use crate::limiter::Demand;
 
 /// Returns the need of a kind, from the need before, the demand since then, and the units held.
 ///

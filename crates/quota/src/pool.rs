@@ -108,12 +108,12 @@ impl Pool {
         lease.is_ending = false;
     }
 
-    /// Marks the lease of a process that said that it ends.
-    pub(crate) fn hear_last(&mut self, run: &Run) {
-        if let Some(lease) = self.leases.get_mut(run) {
-            lease.is_ending = true;
-            lease.need = Units::NONE;
-        }
+    /// Marks the lease of a process that said that it ends. Returns false if it has none.
+    pub(crate) fn hear_last(&mut self, run: &Run) -> bool {
+        let Some(lease) = self.leases.get_mut(run) else { return false };
+        lease.is_ending = true;
+        lease.need = Units::NONE;
+        true
     }
 
     /// Ends the lease of a process for these kinds. Returns true if that changes anything.

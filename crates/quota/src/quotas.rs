@@ -1,6 +1,5 @@
 //! All limits on this node.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,11 +7,12 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 
 use crate::limiter::Limiter;
+use crate::marks::Marks;
 use crate::outputs::Outputs;
-use crate::request::LIMITS_EACH;
+use crate::quota_table::QuotaTable;
 use crate::{
-    Demand, Holding, LimitKind, LimitTerms, LimitUsage, QuotaAsk, QuotaError, QuotaHold, Rates,
-    Scope, UNITS_MAX, Units,
+    Holding, LimitKind, LimitTerms, LimitUsage, QuotaAsk, QuotaError, QuotaHold, Rates, Scope,
+    UNITS_MAX, Units,
 };
 
 /// Start value of the clock, so that charges made before the start that still count have a time.
@@ -29,6 +29,10 @@ pub struct Quotas {
     table: ArcSwap<QuotaTable>,
     /// Terms that the table was built from.
     terms: ArcSwap<Terms>,
+    /// Marks of limits of the cluster that were used since the last look at them.
+    agreed_marks: Arc<Marks>,
+    /// Marks of limits of this node alone that were used since debt was paid.
+    own_marks: Arc<Marks>,
     outputs: Outputs,
     /// True if this node has its shares of the limits that it began with.
     is_ready: AtomicBool,
@@ -43,24 +47,16 @@ struct Terms {
     own: Vec<LimitTerms>,
 }
 
-#[derive(Debug, Default)]
-struct QuotaTable {
-    global: Option<Arc<Limiter>>,
-    tenants: BTreeMap<Box<str>, Arc<Limiter>>,
-    models: BTreeMap<Box<str>, Arc<Limiter>>,
-    keys: BTreeMap<Box<str>, Arc<Limiter>>,
-    is_empty: bool,
-}
-
 impl Quotas {
     /// Creates a set without limits, whose clock begins at `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        let table = QuotaTable { is_empty: true, ..QuotaTable::default() };
         Self {
             origin: now,
-            table: ArcSwap::from_pointee(table),
+            table: ArcSwap::default(),
             terms: ArcSwap::default(),
+            agreed_marks: Arc::default(),
+            own_marks: Arc::default(),
             outputs: Outputs::default(),
             is_ready: AtomicBool::new(true),
         }
@@ -85,7 +81,7 @@ impl Quotas {
     pub fn admit(&self, ask: &QuotaAsk<'_>) -> Result<QuotaHold, QuotaError> {
         let table = self.table.load();
         let mut hold = QuotaHold::default();
-        if table.is_empty {
+        if table.is_empty() {
             return Ok(hold);
         }
         let now_ns = self.clock_ns(ask.now);
@@ -116,7 +112,7 @@ impl Quotas {
     #[must_use]
     pub fn limits_tokens(&self, ask: &QuotaAsk<'_>) -> bool {
         let table = self.table.load();
-        !table.is_empty
+        !table.is_empty()
             && table.applying(ask).into_iter().flatten().any(|limiter| limiter.limits_tokens())
     }
 
@@ -125,7 +121,7 @@ impl Quotas {
     #[must_use]
     pub fn rates(&self, ask: &QuotaAsk<'_>) -> Option<Rates> {
         let table = self.table.load();
-        if table.is_empty {
+        if table.is_empty() {
             return None;
         }
         let limits = |limiter: &&Arc<Limiter>| limiter.limits_rates();
@@ -189,12 +185,11 @@ impl Quotas {
 
     fn table_of(&self, terms: &Terms, open_until_ns: u64) -> QuotaTable {
         let before = self.table.load();
-        let is_empty = terms.agreed.is_empty() && terms.own.is_empty();
-        let mut table = QuotaTable { is_empty, ..QuotaTable::default() };
         let bounded = |terms: &LimitTerms| {
             let whole = terms.whole.map(|whole| whole.map(|whole| whole.min(UNITS_MAX)));
             LimitTerms { whole, ..terms.clone() }
         };
+        let mut table = QuotaTable::default();
         for (terms, is_own) in terms
             .agreed
             .iter()
@@ -208,23 +203,19 @@ impl Quotas {
             let before = before.find(&terms.scope).map(Arc::as_ref);
             // Charges don't carry over between a limit of the cluster and one of this node.
             let before = before.filter(|before| before.is_own == is_own);
-            let limiter = Limiter::new(&bounded(terms), before, open_until_ns);
+            let marks = if is_own { &self.own_marks } else { &self.agreed_marks };
+            let limiter = Limiter::new(&bounded(terms), before, (open_until_ns, marks));
             table.put(Arc::new(if is_own { limiter.owned() } else { limiter }));
         }
-        table
+        table.numbered()
     }
 
     /// Sets the units that this node holds of a limit.
     pub fn hold(&self, scope: &Scope, holding: &Holding) {
         if let Some(limiter) = self.table.load().find(scope).filter(|limiter| !limiter.is_own) {
             limiter.hold(holding);
-        }
-    }
-
-    /// Charges the debt of a limit as far as there is room. Needed where no requests come.
-    pub(crate) fn pay_at(&self, scope: &Scope, now_ns: u64) {
-        if let Some(limiter) = self.table.load().find(scope) {
-            limiter.pay(now_ns);
+            // The task that follows what the cluster agreed on has not set this.
+            limiter.mark();
         }
     }
 
@@ -232,21 +223,27 @@ impl Quotas {
     /// and then.
     pub fn pay_own(&self, now: Instant) {
         let (table, now_ns) = (self.table.load(), self.clock_ns(now));
-        table.all().filter(|limiter| limiter.is_own).for_each(|limiter| limiter.pay(now_ns));
+        table.take_own(&self.own_marks, |limiter| {
+            limiter.pay(now_ns);
+            if limiter.owes() {
+                limiter.mark();
+            }
+        });
     }
 
-    /// Returns the tokens owed to each limit of the cluster, without limits that have no debt.
+    /// Returns the tokens that are owed to a limit of the cluster.
     #[must_use]
-    pub fn debts(&self) -> Vec<(Scope, u64)> {
+    pub fn tokens_owed(&self, scope: &Scope) -> u64 {
         let table = self.table.load();
-        let owing = table.all().filter(|limiter| !limiter.is_own && limiter.tokens_owed() > 0);
-        owing.map(|limiter| (limiter.scope.clone(), limiter.tokens_owed())).collect()
+        let limiter = table.find(scope).filter(|limiter| !limiter.is_own);
+        limiter.map_or(0, |limiter| limiter.tokens_owed())
     }
 
     /// Adds the debt of a process before this one.
     pub fn owe(&self, scope: &Scope, units: Units) {
         if let Some(limiter) = self.table.load().find(scope) {
             limiter.owe(units);
+            limiter.mark();
         }
     }
 
@@ -255,6 +252,7 @@ impl Quotas {
         if let Some(limiter) = self.table.load().find(scope) {
             let at_ns = self.clock_ns(now).saturating_sub(age.as_nanos() as u64);
             limiter.assume(at_ns, units);
+            limiter.mark();
         }
     }
 
@@ -308,52 +306,14 @@ impl Quotas {
         own.into_iter().take(most).map(usage).collect()
     }
 
-    /// Returns the units of a limit that counted at the last charge: the most that can count now.
-    #[must_use]
-    pub(crate) fn in_use_now(&self, scope: &Scope) -> Units {
-        self.table.load().find(scope).map(|limiter| limiter.in_use()).unwrap_or_default()
+    /// Returns the limits that requests meet now. Others take their place as a whole.
+    pub(crate) fn table(&self) -> Arc<QuotaTable> {
+        self.table.load_full()
     }
 
-    /// Returns the demand on a limit since the last call.
-    #[must_use]
-    pub fn take_demand(&self, scope: &Scope) -> Demand {
-        self.table.load().find(scope).map(|limiter| limiter.take_demand()).unwrap_or_default()
-    }
-}
-
-impl QuotaTable {
-    /// Returns the limiters that apply to a request, the narrowest first: a client over its own
-    /// limit hears of that one, and takes nothing from others meanwhile.
-    fn applying(&self, ask: &QuotaAsk<'_>) -> [Option<&Arc<Limiter>>; LIMITS_EACH] {
-        [
-            ask.key.and_then(|key| self.keys.get(key)),
-            ask.tenant.and_then(|tenant| self.tenants.get(tenant)),
-            ask.model.and_then(|model| self.models.get(model)),
-            self.global.as_ref(),
-        ]
-    }
-
-    fn find(&self, scope: &Scope) -> Option<&Arc<Limiter>> {
-        match scope {
-            Scope::Global => self.global.as_ref(),
-            Scope::Tenant(name) => self.tenants.get(name.as_str()),
-            Scope::Model(name) => self.models.get(name.as_str()),
-            Scope::Key(id) => self.keys.get(id.as_str()),
-        }
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Arc<Limiter>> {
-        let named = [&self.tenants, &self.models, &self.keys];
-        self.global.iter().chain(named.into_iter().flat_map(BTreeMap::values))
-    }
-
-    fn put(&mut self, limiter: Arc<Limiter>) {
-        match &limiter.scope {
-            Scope::Global => self.global = Some(limiter),
-            Scope::Tenant(name) => drop(self.tenants.insert(name.as_str().into(), limiter)),
-            Scope::Model(name) => drop(self.models.insert(name.as_str().into(), limiter)),
-            Scope::Key(id) => drop(self.keys.insert(id.as_str().into(), limiter)),
-        }
+    /// Returns the marks of limits of the cluster.
+    pub(crate) fn agreed_marks(&self) -> &Marks {
+        &self.agreed_marks
     }
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::limiter::Demand;
 use crate::{LimitKind, RequestWindow};
 
 #[expect(clippy::disallowed_methods, reason = "there is no other way to some instant")]
@@ -13,6 +14,10 @@ fn terms(scope: Scope, whole: [Option<u64>; 3]) -> LimitTerms {
 fn holds(quotas: &Quotas, scope: &Scope, units: [u64; 3]) {
     let floor = Units(units);
     quotas.hold(scope, &Holding { floor, is_share: true, ..Holding::default() });
+}
+
+fn demand(quotas: &Quotas) -> Demand {
+    quotas.table().find(&Scope::Global).unwrap().take_demand()
 }
 
 fn ask(now: Instant, tokens: u64) -> QuotaAsk<'static> {
@@ -68,13 +73,13 @@ fn a_new_limit_lets_nobody_in_until_something_is_held() {
     let quotas = Quotas::new(now);
     quotas.set_limits(&[terms(Scope::Global, [Some(10), None, None])]);
     assert!(quotas.admit(&ask(now, 1)).is_err());
-    assert_eq!(quotas.take_demand(&Scope::Global).refused, Units([1, 0, 0]));
+    assert_eq!(demand(&quotas).refused, Units([1, 0, 0]));
     holds(&quotas, &Scope::Global, [3, 0, 0]);
     let _one = quotas.admit(&ask(now, 1)).unwrap();
     // Another value keeps what was charged.
     quotas.set_limits(&[terms(Scope::Global, [Some(20), None, None])]);
     assert_eq!(quotas.usage(&Scope::Global, now).unwrap().in_use, Units([1, 0, 0]));
-    assert_eq!(quotas.take_demand(&Scope::Global).peak, Units([1, 0, 0]));
+    assert_eq!(demand(&quotas).peak, Units([1, 0, 0]));
     quotas.set_limits(&[]);
     assert!(quotas.admit(&ask(now, 1)).unwrap().is_empty());
     assert_eq!(quotas.usage(&Scope::Global, now), None);
@@ -164,7 +169,7 @@ fn what_is_owed_is_paid_though_nobody_asks() {
     quotas.set_limits(&[terms(Scope::Global, [None, Some(100), None])]);
     holds(&quotas, &Scope::Global, [0, 100, 0]);
     quotas.owe(&Scope::Global, Units([0, 250, 0]));
-    quotas.pay_at(&Scope::Global, 0);
+    quotas.table().find(&Scope::Global).unwrap().pay(0);
     assert_eq!(quotas.usage(&Scope::Global, now).unwrap().debt, Units([0, 150, 0]));
 }
 
@@ -312,7 +317,7 @@ fn a_node_enforces_its_own_limits_alone_unless_the_cluster_has_one_of_that_name(
     quotas.set_limits(&[terms(key.clone(), [Some(7), None, None])]);
     assert_eq!(let_in(), 0, "nothing is held of it yet");
     assert_eq!(own().collect::<Vec<_>>(), [None], "the cluster's takes its place");
-    assert!(quotas.debts().is_empty() && quotas.own(now, 0).is_empty());
+    assert!(quotas.own(now, 0).is_empty());
     holds(&quotas, &key, [7, 0, 0]);
     assert_eq!(let_in(), 7);
     quotas.set_limits(&[]);
@@ -329,7 +334,7 @@ fn what_is_owed_to_an_own_limit_is_paid_while_nobody_asks() {
     quotas.set_own(&[terms(Scope::Global, [None, Some(100), None])]);
     quotas.admit(&ask(now, 1)).unwrap().settle(Some(250));
     assert!(quotas.admit(&ask(later(1), 1)).is_err());
-    assert!(quotas.debts().is_empty(), "what is owed to others is another file");
+    assert_eq!(quotas.tokens_owed(&Scope::Global), 0, "what is owed to others is another file");
     (0..200).for_each(|s| quotas.pay_own(later(s)));
     quotas.admit(&ask(later(200), 50)).unwrap();
 }

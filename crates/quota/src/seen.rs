@@ -1,15 +1,17 @@
-//! View of one limit by one node.
+//! View of one limit by one process.
 
 use std::collections::BTreeMap;
 
 use crate::agreed_limits::AgreedLimits;
-use crate::{LimitKind, Pool, PoolTerms, Quotas, RequestWindow, Run, Scope, Shares, Units};
+use crate::{LimitKind, Pool, PoolTerms, RequestWindow, Run, Scope, Shares, Units};
 
-/// Limit in the agreed state, with its terms, as one process sees it.
-pub(crate) struct LimitView<'a> {
-    pub(crate) scope: &'a Scope,
-    pub(crate) terms: &'a PoolTerms,
-    pub(crate) pool: Option<&'a Pool>,
+/// Limit in the agreed state, as one process sees it. It stays the same until the division of the
+/// limit or its terms change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LimitView {
+    /// The whole limit by kind; None for kinds without a limit.
+    pub(crate) whole: [Option<u64>; 3],
+    pub(crate) requests: RequestWindow,
     /// Floor and lease that this process has.
     pub(crate) floor: Units,
     pub(crate) lease: Units,
@@ -20,34 +22,37 @@ pub(crate) struct LimitView<'a> {
     pub(crate) lease_most: Units,
     /// Kinds of which another process needs more than it has.
     pub(crate) is_wanted: [bool; 3],
+    /// True if the units that this process has are its share by the present terms.
+    pub(crate) is_divided: bool,
+    /// True if nothing is left to give out.
+    pub(crate) is_settled: bool,
 }
 
-impl<'a> LimitView<'a> {
-    pub(crate) fn new(
-        run: &Run,
-        shares: &'a Shares,
-        agreed_limits: &'a AgreedLimits,
-        scope: &'a Scope,
-    ) -> Self {
+impl LimitView {
+    pub(crate) fn new(run: &Run, shares: &Shares, limits: &AgreedLimits, scope: &Scope) -> Self {
         static NO_TERMS: PoolTerms = PoolTerms {
             whole: [None; 3],
             floors: BTreeMap::new(),
             requests: RequestWindow::Second,
             nodes: 0,
         };
-        let terms = agreed_limits.terms.get(scope).unwrap_or(&NO_TERMS);
+        let terms = limits.terms.get(scope).unwrap_or(&NO_TERMS);
         let pool = shares.pool(scope);
         let lease = pool.and_then(|pool| pool.lease(run));
+        let whole = |kind| terms.whole[kind as usize].unwrap_or(0);
+        let is_of_terms =
+            |pool: &Pool| LimitKind::ALL.iter().all(|k| pool.whole()[*k] == whole(*k));
         let mut seen = Self {
-            scope,
-            terms,
-            pool,
+            whole: terms.whole,
+            requests: terms.requests,
             floor: pool.map(|pool| pool.floor(&run.node)).unwrap_or_default(),
             lease: lease.map(|lease| lease.held).unwrap_or_default(),
             need: lease.map(|lease| lease.need),
             floor_most: terms.floors.get(&run.node).copied().unwrap_or_default(),
             lease_most: Units([u64::MAX; 3]),
             is_wanted: [false; 3],
+            is_divided: lease.is_some() && pool.is_some_and(is_of_terms),
+            is_settled: pool.is_none_or(|pool| pool.is_settled(terms)),
         };
         if let Some(pool) = pool {
             let place = pool.leases().keys().position(|holder| holder == run);
@@ -68,24 +73,16 @@ impl<'a> LimitView<'a> {
         seen
     }
 
-    /// Returns true if the units that this process has are its share by the present terms.
-    pub(crate) fn is_divided(&self) -> bool {
-        let whole = |kind| self.terms.whole[kind as usize].unwrap_or(0);
-        let is_settled = |pool: &Pool| LimitKind::ALL.iter().all(|k| pool.whole()[*k] == whole(*k));
-        self.need.is_some() && self.pool.is_some_and(is_settled)
-    }
-
     /// Returns the floor and lease that this process goes on using.
     pub(crate) fn kept(&self) -> (Units, Units) {
         (least(self.floor, self.floor_most), least(self.lease, self.lease_most))
     }
 
     /// Returns the floor and lease that a statement can promise to keep: those of [`Self::kept`],
-    /// and the units charged beyond them. Call this once `quotas` hold no more than [`Self::kept`],
-    /// so that no more is charged meanwhile.
-    pub(crate) fn said(&self, quotas: &Quotas) -> (Units, Units) {
+    /// and the units charged beyond them. Read `in_use` once meters hold no more than
+    /// [`Self::kept`], so that no more is charged meanwhile.
+    pub(crate) fn said(&self, in_use: Units) -> (Units, Units) {
         let (mut floor, mut lease) = self.kept();
-        let in_use = quotas.in_use_now(self.scope);
         for kind in LimitKind::ALL {
             let beyond = in_use[kind].saturating_sub(floor[kind] + lease[kind]);
             let to_lease = beyond.min(self.lease[kind] - lease[kind]);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use spillway_types::NodeName;
 
+use crate::derived::Derived;
 use crate::statement::{LINES_MAX, OVERDUE_MAX};
 use crate::{Overdue, Pool, PoolTerms, Run, Scope, Statement};
 
@@ -21,6 +22,8 @@ pub const ROWS_MAX: usize = 131_072;
 pub struct Shares {
     runs: BTreeMap<Run, RunRow>,
     pools: BTreeMap<Scope, Pool>,
+    #[serde(skip)]
+    derived: Derived,
 }
 
 /// Last statement of a process, as far as it is remembered.
@@ -62,17 +65,23 @@ impl Shares {
     pub fn apply(&mut self, said: &Statement, ground: &Ground<'_>) -> Result<(), StatementError> {
         // Before anything changes, so that a refusal leaves all as it was.
         self.check(said)?;
-        self.keep(ground.members);
+        // Limits that changed, and those of them whose free units are to be given out.
+        let mut changed = self.keep(ground.members);
+        let mut touched = BTreeSet::new();
         let row = RunRow { serial: said.serial, length_ms: said.length_ms };
+        if !ground.members.contains(&said.run.node) {
+            self.derived.members = None;
+        }
         if self.runs.insert(said.run.clone(), row).is_none() {
-            self.forget_idle(&said.run);
+            self.forget_idle(&said.run, &mut changed);
         }
         // A process takes over what earlier processes of its node had.
         let is_heir =
             |overdue: &&Overdue| overdue.run.node == said.run.node && overdue.run < said.run;
         let (inherited, ended): (Vec<_>, Vec<_>) = said.overdue.iter().partition(is_heir);
-        let mut touched: BTreeSet<Scope> =
-            ended.into_iter().flat_map(|overdue| self.end(overdue, None)).collect();
+        for overdue in ended {
+            touched.extend(self.end(overdue, None, &mut changed));
+        }
         let mut rows = self.rows();
         for line in &said.lines {
             let new_rows = match self.pools.get(&line.scope) {
@@ -85,23 +94,29 @@ impl Shares {
                 continue;
             }
             rows += new_rows;
-            self.pools.entry(line.scope.clone()).or_default().hear(&said.run, line);
+            let pool = self.pools.entry(line.scope.clone()).or_default();
+            counted(&mut self.derived.rows, pool, |pool| pool.hear(&said.run, line));
             touched.insert(line.scope.clone());
         }
         // After its lines, which are about what the process had before.
         for overdue in inherited {
             // Without room for the heir, these leases end as those of other nodes do.
             if rows < ground.rows_max {
-                touched.extend(self.end(overdue, Some(&said.run)));
+                touched.extend(self.end(overdue, Some(&said.run), &mut changed));
                 rows = self.rows();
             }
         }
         if said.is_last {
-            self.pools.values_mut().for_each(|pool| pool.hear_last(&said.run));
+            let heard =
+                self.pools.iter_mut().map(|(scope, pool)| (scope, pool.hear_last(&said.run)));
+            changed
+                .extend(heard.filter(|(_, has_lease)| *has_lease).map(|(scope, _)| scope.clone()));
         }
-        for scope in touched {
-            self.settle(&scope, ground);
+        for scope in &touched {
+            self.settle(scope, ground);
         }
+        changed.append(&mut touched);
+        self.derived.note(&said.run, said.serial, changed);
         Ok(())
     }
 
@@ -121,6 +136,12 @@ impl Shares {
     #[must_use]
     pub fn runs(&self) -> &BTreeMap<Run, RunRow> {
         &self.runs
+    }
+
+    /// Returns the limits whose division has changed since `seen` were the last statements; None if
+    /// any may have.
+    pub(crate) fn changed_since(&self, seen: &BTreeMap<Run, RunRow>) -> Option<Vec<&Scope>> {
+        self.derived.since(seen)
     }
 
     /// Returns true if no statement has been applied.
@@ -157,49 +178,69 @@ impl Shares {
         Ok(())
     }
 
-    /// Drops nodes that were removed.
-    fn keep(&mut self, members: &BTreeSet<NodeName>) {
+    /// Drops nodes that were removed. Returns the limits that changed.
+    fn keep(&mut self, members: &BTreeSet<NodeName>) -> BTreeSet<Scope> {
+        let mut changed = BTreeSet::new();
+        if self.derived.members.as_ref() == Some(members) {
+            return changed;
+        }
         let before = self.runs.len();
         self.runs.retain(|run, _| members.contains(&run.node));
         let is_floor_of_others =
             |pool: &Pool| pool.floors().keys().any(|node| !members.contains(node));
         if self.runs.len() < before || self.pools.values().any(is_floor_of_others) {
             self.pools.values_mut().for_each(|pool| pool.keep(members));
+            self.derived.rows = None;
+            changed.extend(self.pools.keys().cloned());
         }
+        self.derived.members = Some(members.clone());
+        changed
     }
 
     /// Drops processes before `newest` that hold nothing, since their statements are stale now.
-    fn forget_idle(&mut self, newest: &Run) {
+    fn forget_idle(&mut self, newest: &Run, changed: &mut BTreeSet<Scope>) {
         let earlier: Vec<Run> = self.runs_of(&newest.node).map(|(run, _)| run.clone()).collect();
         for run in earlier.into_iter().filter(|run| run != newest) {
             let holds = |pool: &Pool| pool.lease(&run).is_some_and(|lease| !lease.held.is_none());
             if !self.pools.values().any(holds) {
-                self.pools.values_mut().for_each(|pool| pool.forget(&run));
+                self.forget(&run, changed);
                 self.runs.remove(&run);
             }
         }
     }
 
-    /// Ends the leases named by `overdue`, or passes them on to `heir`. Returns the limits that
-    /// changed; none if the process has made a statement since.
-    fn end(&mut self, overdue: &Overdue, heir: Option<&Run>) -> Vec<Scope> {
+    fn forget(&mut self, run: &Run, changed: &mut BTreeSet<Scope>) {
+        for (scope, pool) in self.pools.iter_mut().filter(|(_, pool)| pool.lease(run).is_some()) {
+            counted(&mut self.derived.rows, pool, |pool| pool.forget(run));
+            changed.insert(scope.clone());
+        }
+    }
+
+    /// Ends the leases named by `overdue`, or passes them on to `heir`. Returns the limits with
+    /// units to give out; none if the process has made a statement since.
+    fn end(
+        &mut self,
+        overdue: &Overdue,
+        heir: Option<&Run>,
+        changed: &mut BTreeSet<Scope>,
+    ) -> Vec<Scope> {
         if self.runs.get(&overdue.run).is_none_or(|row| row.serial != overdue.serial) {
             return Vec::new();
         }
         let mut touched = Vec::new();
         let mut holds_more = false;
         for (scope, pool) in &mut self.pools {
-            let has_changed = match heir {
+            let has_changed = counted(&mut self.derived.rows, pool, |pool| match heir {
                 Some(heir) => pool.inherit(&overdue.run, heir, overdue.kinds),
                 None => pool.end(&overdue.run, overdue.kinds),
-            };
+            });
             if has_changed {
                 touched.push(scope.clone());
             }
             holds_more |= pool.lease(&overdue.run).is_some_and(|lease| !lease.held.is_none());
         }
         if !holds_more {
-            self.pools.values_mut().for_each(|pool| pool.forget(&overdue.run));
+            self.forget(&overdue.run, changed);
             // The newest process stays, so that no statement of an earlier one is applied after it.
             if self.newest(&overdue.run.node) != Some(&overdue.run) {
                 self.runs.remove(&overdue.run);
@@ -210,21 +251,25 @@ impl Shares {
 
     fn settle(&mut self, scope: &Scope, ground: &Ground<'_>) {
         let Some(pool) = self.pools.get_mut(scope) else { return };
-        match (ground.terms)(scope) {
-            Some(terms) => pool.settle(&terms),
-            // The limit was removed. A node that has not heard of that may go on using its units,
-            // and these still count if the limit comes back.
-            None => {
-                pool.settle(&PoolTerms::default());
-                if pool.taken().is_none() {
-                    self.pools.remove(scope);
-                }
-            }
+        let terms = (ground.terms)(scope);
+        let (is_gone, terms) = (terms.is_none(), terms.unwrap_or_default());
+        counted(&mut self.derived.rows, pool, |pool| pool.settle(&terms));
+        if terms.floors.keys().any(|node| !ground.members.contains(node)) {
+            self.derived.members = None;
+        }
+        // The limit was removed. A node that has not heard of that may go on using its units, and
+        // these still count if the limit comes back.
+        if is_gone && pool.taken().is_none() {
+            counted(&mut self.derived.rows, pool, |pool| *pool = Pool::default());
+            self.pools.remove(scope);
         }
     }
 
-    fn rows(&self) -> usize {
-        self.pools.values().map(Pool::rows).sum()
+    /// Returns the number of floors and leases.
+    fn rows(&mut self) -> usize {
+        let counted =
+            self.derived.rows.unwrap_or_else(|| self.pools.values().map(Pool::rows).sum());
+        *self.derived.rows.insert(counted)
     }
 
     fn runs_of(&self, node: &NodeName) -> impl DoubleEndedIterator<Item = (&Run, &RunRow)> {
@@ -232,6 +277,16 @@ impl Shares {
         let last = Run { node: node.clone(), incarnation: u64::MAX };
         self.runs.range(first..=last)
     }
+}
+
+/// Changes a pool, and the number of all rows with it.
+fn counted<T>(rows: &mut Option<usize>, pool: &mut Pool, change: impl FnOnce(&mut Pool) -> T) -> T {
+    let before = pool.rows();
+    let done = change(pool);
+    if let Some(rows) = rows {
+        *rows = (*rows + pool.rows()).saturating_sub(before);
+    }
+    done
 }
 
 impl std::fmt::Debug for Ground<'_> {

@@ -12,6 +12,13 @@ struct World {
     nodes: usize,
 }
 
+impl Shares {
+    /// Returns the division as a snapshot has it.
+    pub(crate) fn without_derived(&self) -> Self {
+        Self { derived: Derived::default(), ..self.clone() }
+    }
+}
+
 impl World {
     fn new() -> Self {
         let members = ["a".into(), "b".into()].into();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spillway_types::NodeName;
 
-use crate::{AgreedLimits, LimitKind, Overdue, Pool, Run, Shares};
+use crate::{LimitKind, Overdue, Pool, RequestWindow, Run, Shares};
 
 /// Time added to the length of a lease and the window, in milliseconds, for a thread that is held
 /// up between reading its clock and charging.
@@ -49,16 +49,15 @@ impl StatementWatch {
         now_ns: u64,
         me: &Run,
         inherits: Option<[bool; 3]>,
-        (shares, agreed_limits): (&Shares, &AgreedLimits),
+        (shares, (requests, place_ms)): (&Shares, (RequestWindow, u64)),
     ) -> Vec<Overdue> {
         let mut overdue = Vec::new();
-        let requests = agreed_limits.requests_longest();
         for (run, (serial, since_ns)) in &self.seen {
             let silent_ms = now_ns.saturating_sub(*since_ns) / 1_000_000;
             let length_ms = shares.runs().get(run).map_or(0, |row| u64::from(row.length_ms));
             let is_earlier_self = run.node == me.node && run < me;
             // Requests of this node's earlier process ended with it.
-            let place_ms = if is_earlier_self { 0 } else { agreed_limits.place_ms };
+            let place_ms = if is_earlier_self { 0 } else { place_ms };
             let kinds = LimitKind::ALL.map(|kind| {
                 if let Some(inherits) = inherits.filter(|_| is_earlier_self) {
                     return inherits[kind as usize];

@@ -1,6 +1,7 @@
 //! Node of the world: the real state machine and meters, with a clock of its own.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_quota::{
@@ -129,7 +130,7 @@ impl Node {
                 self.asked = None;
             }
         }
-        let agreed_limits = self.state.agreed_limits(&self.region);
+        let agreed_limits = Arc::new(self.state.agreed_limits(&self.region));
         let said = self.holder.look(now, &self.state.shares, &agreed_limits, &self.quotas);
         self.is_ready |= now_ms > self.born_ms + READY_MS
             || self.holder.holds_shares(now_ns, &self.state.shares, &agreed_limits);

@@ -1,0 +1,160 @@
+//! Visits of a holder to limits: what requests may use of a limit, what this process needs of it,
+//! and whether a statement has to name it.
+
+use super::{Holder, INTRODUCE_AGAIN_MS, STATEMENT_BYTES_MAX};
+use crate::need::needed;
+use crate::pace::StatementTurn;
+use crate::rows::{Judged, Known, Visits};
+use crate::seen::{LimitView, least};
+use crate::statement::LINES_MAX;
+use crate::worth::{Worth, can_give, worth};
+use crate::{Holding, LimitKind, ShareLine, Shares, Units};
+
+impl Holder {
+    /// Visits the limits of this look that may have changed. Returns lines for the next statement,
+    /// and true if another process or a request waits for it.
+    pub(super) fn visit_rows(
+        &mut self,
+        now_ns: u64,
+        shares: &Shares,
+        (turn, is_renewal): (StatementTurn, bool),
+    ) -> (Vec<ShareLine>, bool) {
+        let visits = match turn {
+            StatementTurn::No => Visits::Due,
+            StatementTurn::Urgent | StatementTurn::Yes if is_renewal => Visits::Renew,
+            StatementTurn::Urgent | StatementTurn::Yes => Visits::Judge,
+        };
+        let (mut lines, mut bytes, mut is_urgent) = (Vec::new(), 0, false);
+        let mut round = self.rows.round();
+        while let Some(place) = self.rows.next(round.clone(), visits) {
+            round.start = place + 1;
+            let known = self.rows.begin(place, &self.run, shares);
+            let seen = self.bounded(&known.seen);
+            // Before the line is made: what a statement gives up must not be charged any more.
+            self.follow(place, (&seen, &known), now_ns);
+            let is_steady = self.feel(place, &seen, &known);
+            let mut judged = None;
+            if visits != Visits::Due {
+                let in_use = known.in_use();
+                let worth = self.worth(place, (&seen, in_use), (now_ns, is_renewal));
+                judged = Some(self.judged(&seen, worth));
+                if worth >= Worth::Line {
+                    is_urgent |= worth == Worth::Urgent;
+                    let line = self.line(place, &seen, in_use);
+                    bytes += line.bytes_about();
+                    lines.push(line);
+                }
+            }
+            self.rows.end(place, known, (is_steady, judged));
+            if lines.len() >= LINES_MAX || bytes >= STATEMENT_BYTES_MAX {
+                break;
+            }
+        }
+        (lines, is_urgent)
+    }
+
+    /// Returns the view of a limit, bounded by what this process is about to do and knows.
+    fn bounded(&self, seen: &LimitView) -> LimitView {
+        let mut seen = *seen;
+        if self.is_leaving {
+            seen.lease_most = Units::NONE;
+        }
+        // Charges of the process before to a floor may still count, so no floor is given away yet.
+        for kind in LimitKind::ALL {
+            if !self.known[seen.requests as usize][kind as usize] {
+                seen.floor_most[kind] = u64::MAX;
+            }
+        }
+        seen
+    }
+
+    /// Lets requests use what this process holds of a limit.
+    fn follow(&self, place: usize, (seen, known): (&LimitView, &Known), now_ns: u64) {
+        let Some(limiter) = &known.limiter else { return };
+        let scope = &self.rows.row(place).scope;
+        let (mut floor, mut lease) = seen.kept();
+        let pending = self.pending.iter().filter_map(|pending| pending.lines.get(scope));
+        for (floor_said, lease_said) in pending {
+            floor = least(floor, *floor_said);
+            lease = least(lease, *lease_said);
+        }
+        if let Some(cap) = self.floor_caps.get(scope) {
+            floor = least(floor, *cap);
+        }
+        let is_known = &self.known[seen.requests as usize];
+        let floor = Units::each(|kind| if is_known[kind as usize] { floor[kind] } else { 0 });
+        let is_share = seen.is_divided && now_ns < self.ends_ns;
+        limiter.hold(&Holding { floor, lease, lease_ends_ns: self.ends_ns, is_share });
+        limiter.pay(now_ns);
+    }
+
+    /// Updates the need of a limit by what requests asked for. Returns false if the next look will
+    /// find another need or demand even without a request.
+    fn feel(&mut self, place: usize, seen: &LimitView, known: &Known) -> bool {
+        let demand = known.limiter.as_ref().map(|limiter| limiter.take_demand());
+        let demand = demand.unwrap_or_default();
+        let row = self.rows.row_mut(place);
+        let held = |kind| seen.floor[kind] + seen.lease[kind];
+        let need = Units::each(|kind| {
+            let whole = seen.whole[kind as usize].unwrap_or(0);
+            let is_wanted = seen.is_wanted[kind as usize];
+            needed(row.need[kind], &demand, kind, held(kind), is_wanted).min(whole)
+        });
+        let before = std::mem::replace(&mut row.need, need);
+        need == before && known.limiter.as_ref().is_none_or(|limiter| limiter.is_steady(&demand))
+    }
+
+    fn worth(
+        &mut self,
+        place: usize,
+        (seen, in_use): (&LimitView, Units),
+        (now_ns, is_renewal): (u64, bool),
+    ) -> Worth {
+        if seen.need.is_none() {
+            let may = !self.is_leaving && self.may_introduce(place, now_ns);
+            return if may { Worth::Urgent } else { Worth::Nothing };
+        }
+        self.rows.row_mut(place).introduced = None;
+        if self.is_leaving {
+            let is_told = self.left.contains(&self.rows.row(place).scope);
+            return if !is_told && can_give(seen, in_use) { Worth::Urgent } else { Worth::Nothing };
+        }
+        worth(seen, self.lease_need(place, seen), in_use, is_renewal)
+    }
+
+    /// Returns when a limit has to be judged again if nothing changes.
+    fn judged(&self, seen: &LimitView, worth: Worth) -> Judged {
+        match worth {
+            // It depends on the time whether a limit is named for the first time.
+            _ if self.is_leaving || seen.need.is_none() => Judged::Anew,
+            Worth::Nothing => Judged::Never,
+            Worth::AtRenewal => Judged::AtRenewal,
+            // The line may come to nothing.
+            Worth::Line | Worth::Urgent => Judged::Anew,
+        }
+    }
+
+    /// Returns true if a limit of which this process has no lease should be named. If the last
+    /// statement that named it was applied, there was no room for it.
+    fn may_introduce(&self, place: usize, now_ns: u64) -> bool {
+        self.rows.row(place).introduced.is_none_or(|(serial, at_ns)| {
+            self.applied < serial || now_ns >= at_ns + INTRODUCE_AGAIN_MS * 1_000_000
+        })
+    }
+
+    fn line(&self, place: usize, seen: &LimitView, in_use: Units) -> ShareLine {
+        let (floor, lease) = seen.said(in_use);
+        // A lease that is kept as a whole is sent as the maximum, since an earlier statement may
+        // have raised it by the time this one is applied.
+        let keeps_all = |kind| lease[kind] == seen.lease[kind] && !self.is_leaving;
+        let lease = Units::each(|kind| if keeps_all(kind) { u64::MAX } else { lease[kind] });
+        let scope = self.rows.row(place).scope.clone();
+        ShareLine { scope, floor, lease, need: self.lease_need(place, seen) }
+    }
+
+    fn lease_need(&self, place: usize, seen: &LimitView) -> Units {
+        let need = self.rows.row(place).need;
+        let floor = |kind| if self.is_leaving { u64::MAX } else { seen.floor[kind] };
+        Units::each(|kind| need[kind].saturating_sub(floor(kind)))
+    }
+}
