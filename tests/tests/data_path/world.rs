@@ -32,7 +32,7 @@ pub(crate) struct Shape {
     model: &'static str,
     is_stream: bool,
     is_http2: bool,
-    is_forwarded: bool,
+    pub(crate) is_forwarded: bool,
     status: &'static [u8],
 }
 
