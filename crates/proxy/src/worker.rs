@@ -20,7 +20,7 @@ const OUTCOMES_MAX: usize = 16_384;
 const SIGNS_MAX: usize = 8_192;
 /// Most feedback between two visits: one for each attempt and one for each reply. At most 0.4 MiB
 /// a worker, without the blocks, which the requests' records hold as well.
-const LEARNINGS_MAX: usize = 8_192;
+pub(crate) const LEARNINGS_MAX: usize = 8_192;
 /// Interval at which idle connections are checked: a connection past its idle time is closed at
 /// most this much later.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);

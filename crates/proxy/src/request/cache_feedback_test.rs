@@ -12,6 +12,8 @@ use spillway_upstream::replica_spec::{ReplicaProtocol, ReplicaSpec};
 use spillway_upstream::settings::{Limits, Retry};
 use spillway_upstream::view::View;
 
+use crate::worker::LEARNINGS_MAX;
+
 fn worker() -> Arc<Worker> {
     let config = GatewayConfig {
         region: "mars".to_owned(),
@@ -218,12 +220,12 @@ async fn a_full_queue_loses_lessons_and_says_so_and_the_learner_is_woken_once() 
     let (worker, replica) = (worker(), replica());
     let request = inquiry(&[1], 300);
     let over = 10;
-    for _ in 0..16_384 / 2 + over {
+    for _ in 0..LEARNINGS_MAX as u64 / 2 + over {
         drop(sent(&worker, &replica, &request));
     }
     assert_eq!(worker.learnings_dropped(), 2 * over);
     worker.gateway.learned().await;
-    assert_eq!(learnings(&worker).len(), 16_384);
+    assert_eq!(learnings(&worker).len(), LEARNINGS_MAX);
     let again = tokio::time::timeout(Duration::from_millis(1), worker.gateway.learned()).await;
     assert!(again.is_err(), "nothing was learned since");
 }
