@@ -133,7 +133,8 @@ impl Holder {
         Some(self.state((now_ns, shares, agreed_limits.lease_ms), lines, overdue))
     }
 
-    /// Returns the limits that may have had charges or debt at the last look, or since.
+    /// Returns the limits that may have had charges or debt at the last look. What requests used since
+    /// is among those of the next one.
     pub fn used(&self) -> impl Iterator<Item = LimitTerms> {
         self.rows.used()
     }
