@@ -158,13 +158,12 @@ impl Blocks {
     }
 
     fn is_full(&self) -> bool {
-        // At 85 % load, a search reads 4 slots on average.
-        (self.len + 1) * 20 > self.table.homes() * 17
+        (self.len + 1) * 4 > self.table.homes() * 3
     }
 
     fn grown_homes(&self) -> usize {
-        // Growing by a fifth takes 19 to 23 bytes per block; doubling would take up to 38.
-        self.table.homes() + self.table.homes() / 5
+        // Growing by an eighth takes 21 to 24 bytes per block; doubling would take up to 43.
+        self.table.homes() + self.table.homes() / 8
     }
 
     /// Sets the set of a block, and frees the old place if the set moved.

@@ -195,9 +195,11 @@ impl FineIndex {
         self.stamp += STAMPS;
         let mut expectation = Expectation::new(holder.0, chain, self.stamp, holder_entry.answered);
         let mut newer = NO_PAIR;
+        // First and last of the known records that lie together, and move as one.
+        let mut together = None;
         for (depth, key) in (1..).zip(chain) {
             let stamp = self.stamp - u64::from(depth as usize > prompt_blocks);
-            newer = match self.blocks.find(&self.pairs, *key, holder.0) {
+            match self.blocks.find(&self.pairs, *key, holder.0) {
                 Some(pair) => {
                     let used = self.pairs.at(pair).stamp();
                     if self.is_current(used) {
@@ -208,28 +210,43 @@ impl FineIndex {
                     if known {
                         expectation.add(depth, used);
                     }
-                    let holder_entry = self.holders.holder_entry(holder.0);
-                    // The record moves to the position of this request, behind the block before it.
-                    self.pairs.unlink(holder_entry, pair);
-                    self.pairs.link(holder_entry, pair, newer, stamp);
-                    pair
+                    self.pairs.restamp(pair, stamp);
+                    together = match together {
+                        Some((first, last)) if self.pairs.is_just_behind(pair, last) => {
+                            Some((first, pair))
+                        }
+                        _ => {
+                            newer = self.advance(holder.0, together, newer);
+                            Some((pair, pair))
+                        }
+                    };
                 }
                 None => {
                     known = false;
+                    newer = self.advance(holder.0, together.take(), newer);
                     let Some(pair) = self.add(holder.0, *key, newer, stamp) else {
                         // The rest of the chain would have no parent, so it is left out too.
                         self.stats.refused += 1;
                         break;
                     };
-                    pair
+                    newer = pair;
                 }
-            };
+            }
         }
+        let newer = self.advance(holder.0, together, newer);
         if newer == NO_PAIR {
             return None;
         }
         self.holders.note_aging(holder.0, self.stamp);
         Some(expectation)
+    }
+
+    /// Moves known records to the position of this chain, behind those of the blocks before. Returns
+    /// the last record of the chain so far.
+    fn advance(&mut self, holder: u16, together: Option<(u32, u32)>, newer: u32) -> u32 {
+        let Some((first, last)) = together else { return newer };
+        self.pairs.advance(self.holders.holder_entry(holder), (first, last), newer);
+        last
     }
 
     /// Returns true if a stamp is of the current chain.

@@ -7,6 +7,9 @@ pub(super) const NO_PAIR: u32 = u32::MAX;
 /// Number of records that are allocated together: 96 KiB.
 const CHUNK_PAIRS: usize = 4_096;
 
+/// Records that are allocated together.
+type Chunk = [Pair; CHUNK_PAIRS];
+
 /// Record of one block at one replica: 24 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
@@ -30,7 +33,7 @@ impl Pair {
 /// All records. Those of each replica form a list from the most to the least recently used.
 #[derive(Debug)]
 pub(super) struct Pairs {
-    chunks: Vec<Box<[Pair]>>,
+    chunks: Vec<Box<Chunk>>,
     free: u32,
     used: usize,
 }
@@ -45,7 +48,7 @@ impl Pairs {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.chunks.len() * Self::CHUNK_BYTES + self.chunks.capacity() * size_of::<Box<[Pair]>>()
+        self.chunks.len() * Self::CHUNK_BYTES + self.chunks.capacity() * size_of::<Box<Chunk>>()
     }
 
     /// Bytes that are added when no record is free.
@@ -67,7 +70,7 @@ impl Pairs {
             stamp_high: 0,
             holder: 0,
         };
-        self.chunks.push((0..CHUNK_PAIRS).map(free).collect());
+        self.chunks.push(Box::new(std::array::from_fn(free)));
         self.free = first as u32;
     }
 
@@ -99,7 +102,7 @@ impl Pairs {
         self.used -= 1;
     }
 
-    /// Inserts a record into its replica's list, just older than `newer`, or as the newest of all.
+    /// Inserts a record into its replica's list, just behind `newer`, or as the newest of all.
     pub(super) fn link(
         &mut self,
         holder_entry: &mut HolderEntry,
@@ -108,12 +111,40 @@ impl Pairs {
         stamp: u64,
     ) {
         let older = if newer == NO_PAIR { holder_entry.newest } else { self.at(newer).older };
-        let record = self.at_mut(pair);
-        (record.newer, record.older) = (newer, older);
-        (record.stamp_low, record.stamp_high) = (stamp as u32, (stamp >> 32) as u16);
+        self.restamp(pair, stamp);
         self.join(holder_entry, newer, pair);
         self.join(holder_entry, pair, older);
         holder_entry.blocks += 1;
+    }
+
+    /// Sets the stamp of the last use.
+    pub(super) fn restamp(&mut self, pair: u32, stamp: u64) {
+        let record = self.at_mut(pair);
+        (record.stamp_low, record.stamp_high) = (stamp as u32, (stamp >> 32) as u16);
+    }
+
+    /// Returns true if a record follows `newer` in the list of their replica.
+    pub(super) fn is_just_behind(&self, pair: u32, newer: u32) -> bool {
+        self.at(pair).newer == newer
+    }
+
+    /// Moves records that follow each other in their replica's list, from `first` to the older
+    /// `last`, just behind `newer`, or to the front.
+    pub(super) fn advance(
+        &mut self,
+        holder_entry: &mut HolderEntry,
+        (first, last): (u32, u32),
+        newer: u32,
+    ) {
+        let before = self.at(first).newer;
+        if before == newer {
+            return;
+        }
+        let after = self.at(last).older;
+        self.join(holder_entry, before, after);
+        let older = if newer == NO_PAIR { holder_entry.newest } else { self.at(newer).older };
+        self.join(holder_entry, newer, first);
+        self.join(holder_entry, last, older);
     }
 
     /// Removes a record from its replica's list.

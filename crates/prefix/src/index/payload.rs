@@ -56,6 +56,11 @@ impl Payload {
         Self(kind | (version & VERSION_MASK) << 2 | data << 16)
     }
 
+    /// Returns the same holders with another version.
+    pub(super) fn with_version(self, version: u64) -> Self {
+        Self(self.0 & !(VERSION_MASK << 2) | (version & VERSION_MASK) << 2)
+    }
+
     pub(super) fn holding(self) -> Holding {
         let data = self.0 >> 16;
         let form = match self.0 & 3 {
@@ -111,6 +116,7 @@ mod tests {
                 assert_eq!((payload.holding(), payload.version()), (holding, version));
                 assert_eq!(payload.count(), count);
                 assert_eq!(payload.is_nobody(), holding == Holding::Nobody);
+                assert_eq!(Payload::new(holding, 77).with_version(version), payload);
             }
         }
         assert_eq!(Payload::new(Holding::Nobody, VERSION_MASK + 1).version(), 0);
