@@ -42,6 +42,8 @@ pub struct Journey {
     attempts: u32,
     /// Attempts for the model that the request names now.
     attempts_of_model: u32,
+    /// Places in a row that others took since the plan was made.
+    places_lost: u32,
     /// Number of the request in its group. It is taken once: retries with numbers of their own
     /// would send the first attempt of every request to the same one of two replicas.
     ticket: Option<u64>,
@@ -121,6 +123,7 @@ impl Journey {
             leaving: 0,
             attempts: 0,
             attempts_of_model: 0,
+            places_lost: 0,
             ticket: None,
             retry_on_new_connection: None,
             is_past_guesses: false,
@@ -333,6 +336,7 @@ impl Journey {
     /// Notes that the request has a place at a replica.
     fn begin(&mut self, attempt: Attempt) {
         self.standing.position = Position::Outside;
+        self.places_lost = 0;
         self.count_attempt();
         self.state = JourneyState::Asking(attempt);
     }

@@ -382,23 +382,19 @@ impl Replica {
     /// Takes a place for one more request, of `places` in all; `None` if all are taken. Its release
     /// wakes the waiting requests.
     pub fn lease(self: &Arc<Self>, queues: &Arc<WaitQueues>, places: u32) -> Option<Lease> {
-        // Counted before it is compared, so that two requests never share the last place.
-        let taken = self.server.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
-        let now = wake::now();
-        let (replica, queues) = (Arc::clone(self), Arc::clone(queues));
-        // Made before the check, since dropping it takes the count back.
-        let mut lease = Lease { replica, queues, tenant: None, tokens: 0, taken_at: None };
-        if taken > self.spec.in_flight_max.min(places) {
-            return None;
-        }
+        let most = self.spec.in_flight_max.min(places);
+        let more = |taken: u32| (taken < most).then(|| taken + 1);
+        let order = Ordering::Relaxed;
+        let taken = self.server.in_flight.fetch_update(order, order, more).ok()? + 1;
         self.server.concurrency.note_most(taken);
+        let now = wake::now();
         // The silence of an idle replica means nothing, so it is measured from here.
         if taken == 1 {
             self.heard(now);
         }
-        self.server.started.fetch_add(1, Ordering::Relaxed);
-        lease.taken_at = Some(now);
-        Some(lease)
+        self.server.started.fetch_add(1, order);
+        let (replica, queues) = (Arc::clone(self), Arc::clone(queues));
+        Some(Lease { replica, queues, tenant: None, tokens: 0, taken_at: now })
     }
 
     /// Returns statistics of the time that recent requests of this node held a place.
@@ -438,8 +434,7 @@ pub struct Lease {
     tenant: Option<TenantPlace>,
     /// Size of the request in tokens.
     tokens: u32,
-    /// Start of the lease; `None` if all places were taken.
-    taken_at: Option<Instant>,
+    taken_at: Instant,
 }
 
 impl Lease {
@@ -460,9 +455,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.replica.server.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if let Some(taken_at) = self.taken_at {
-            self.replica.server.hold_times.note(self.tokens, wake::since(taken_at));
-        }
+        self.replica.server.hold_times.note(self.tokens, wake::since(self.taken_at));
         // Released first, so that the woken requests see the tenant's place as free.
         drop(self.tenant.take());
         self.queues.wake();

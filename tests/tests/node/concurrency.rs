@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde_json::json;
 use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_node::Node;
-use spillway_tests::{Client, Page, Setup, chat, eventually, get, spawn};
+use spillway_tests::{Client, Page, Setup, chat, eventually, get, post, spawn};
 use tokio::task::JoinHandle;
 
 use crate::gate::Gate;
@@ -159,6 +160,26 @@ async fn who_can_wait_does_and_who_can_t_is_served_all_the_same() {
     let hasty = ask(hasty);
     eventually("and one of a route without a queue", || gate.held("") == 66).await;
     held.iter().chain([&raw, &hasty]).for_each(JoinHandle::abort);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn no_learned_limit_keeps_a_request_from_half_of_its_prompt() {
+    let gate = Gate::start().await;
+    let node = Setup::new().replica("r0", gate.address).start().await;
+    let address = node.addresses()[0];
+    let known = "The quick brown fox jumps over the lazy dog. ".repeat(40);
+    let ask = |more: &str| {
+        let messages = json!([{"role": "user", "content": format!("{known}{more}")}]);
+        let body = json!({"model": "tiny", "messages": messages}).to_string();
+        spawn(Client::once(address, post("/v1/chat/completions", body)))
+    };
+    let mut held = vec![ask("")];
+    eventually("the prompt is there", || gate.held("") == 1).await;
+    held.extend((0..72).map(|n| ask(&format!("Question {n}"))));
+    eventually("all of them are", || gate.held("") == 73).await;
+    assert_eq!(limit(&node), 64.0, "the limit is still a guess");
+    held.iter().for_each(JoinHandle::abort);
     node.stop().await;
 }
 

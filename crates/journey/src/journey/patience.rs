@@ -18,8 +18,11 @@ pub(super) const REVIEW: Duration = Duration::from_millis(250);
 const REST_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Time between the end of a replica's pause and the news of it.
 const REST_SLACK: Duration = Duration::from_millis(5);
-/// Pause between two looks for a place at the one replica that can serve a request.
-const PINNED_PAUSE: Duration = Duration::from_millis(20);
+/// Pause between two looks for a place at the one replica that can serve a request, or after places
+/// were lost time and again.
+const PLACE_PAUSE: Duration = Duration::from_millis(20);
+/// Number of places in a row that may be lost to others before a request pauses.
+const PLACES_LOST_MAX: u32 = 4;
 /// Time for which a request that came back when it was told to looks for a moment at which it keeps
 /// the objective. Loads change within a second or two, so most find one.
 const MOMENT_WAIT: Duration = Duration::from_secs(8);
@@ -55,9 +58,11 @@ impl Journey {
     }
 
     /// Pauses before the next look for a place. Another replica may have one at once; the only one
-    /// that can serve the request is asked again after some time.
+    /// that can serve the request is asked again after some time. Whoever loses place after place
+    /// pauses too: otherwise a plan that takes a full replica for free would keep the processor busy.
     pub(super) fn pause_without_place<S: Sight>(&mut self, sight: &S, now: Instant) {
-        if sight.pinned().is_none() {
+        self.places_lost += 1;
+        if sight.pinned().is_none() && self.places_lost <= PLACES_LOST_MAX {
             self.state = JourneyState::Pausing(Duration::ZERO);
             return;
         }
@@ -66,7 +71,7 @@ impl Journey {
         if now >= until {
             return self.end(Ending::NoPlaceInTime(over));
         }
-        self.state = JourneyState::Pausing(PINNED_PAUSE.min(until - now));
+        self.state = JourneyState::Pausing(PLACE_PAUSE.min(until - now));
     }
 
     /// Returns true if the request came back when it was told to, and is not sent away again for an

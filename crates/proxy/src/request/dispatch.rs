@@ -12,15 +12,14 @@ use spillway_journey::{
     ComparedCosts, Connection, Event, Journey, Position, RetrySafety, StatusClass, Step, TenantKey,
 };
 use spillway_protocol::GatewayError;
-use spillway_route::{Attempt, SpillReason, Work};
+use spillway_route::{Attempt, SpillReason};
 use spillway_types::Compared;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
+use crate::request::asked::Asked;
 use crate::request::attempt_observer::AttemptObserver;
-use crate::request::cache_feedback::CacheFeedback;
 use crate::request::errors::internal;
-use crate::request::queue::tokens;
 use crate::request::record::RequestRecord;
 use crate::worker::Worker;
 use spillway_request::headers::{address_to, remove_client_keys, tell_time_left};
@@ -31,7 +30,7 @@ use spillway_upstream::connection::{
 use spillway_upstream::kv_session::{KV_SESSION, kv_session};
 use spillway_upstream::place::Place;
 use spillway_upstream::regions::Regions;
-use spillway_upstream::replica::{Lease, Replica};
+use spillway_upstream::replica::Replica;
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::QueuedRequest;
 use spillway_upstream::wake;
@@ -45,15 +44,6 @@ pub(crate) struct Dispatched {
     pub(crate) observer: Option<AttemptObserver>,
     /// Choice of the place.
     pub(crate) choice: Choice,
-}
-
-/// A replica that the request is sent to.
-#[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) chosen: Attempt,
-    pub(super) replica: Arc<Replica>,
-    pub(super) lease: Lease,
-    pub(super) observer: AttemptObserver,
 }
 
 /// Choice of a place.
@@ -238,22 +228,6 @@ impl Dispatch<'_> {
                 None
             }
         }
-    }
-
-    /// Takes a place at a replica; `None` if it has none left.
-    pub(super) fn take_place(&self, chosen: Attempt, journey: &Journey) -> Option<Asked> {
-        let replica = Arc::clone(self.view.replica(chosen.slot));
-        let places = journey.room(self).places(&*replica, chosen.slot);
-        let lease = replica.lease(&self.worker.gateway.waiting, places)?;
-        let lease = lease.of(self.tenant_place(), tokens(&self.prepared.inquiry));
-        let inquiry = &self.prepared.inquiry;
-        let feedback = CacheFeedback::begin(self.worker, &replica, inquiry, &chosen);
-        let work = Work::of(inquiry, &chosen);
-        let tenant = self.tenant.map(|key| key.tenant);
-        let model = inquiry.model.as_ref();
-        let observed = (work, feedback);
-        let observer = AttemptObserver::new(self.worker, &replica, model, tenant, observed);
-        Some(Asked { chosen, replica, lease, observer })
     }
 
     /// Takes a reply that began. Returns it unless a better one is sought.

@@ -13,7 +13,8 @@ use spillway_types::Hedge;
 use tokio::select;
 use tokio::time::{sleep_until, timeout};
 
-use crate::request::dispatch::{Asked, Dispatch};
+use crate::request::asked::Asked;
+use crate::request::dispatch::Dispatch;
 use crate::request::record::RequestRecord;
 use crate::worker::Worker;
 use spillway_upstream::connection::{

@@ -1,5 +1,6 @@
 //! One request: read it, find its route, ask a replica, hand its reply over.
 
+mod asked;
 mod attempt_observer;
 mod cache_feedback;
 mod charge;

@@ -33,6 +33,16 @@ fn a_place_that_was_just_taken_is_looked_for_again_and_is_no_attempt() {
 }
 
 #[test]
+fn who_loses_place_after_place_pauses_and_is_turned_away_in_the_end() {
+    let at_once = [("ask 0", Some(Event::NoPlace)), ("pause 0", Some(Event::Paused))];
+    let later = [("ask 0", Some(Event::NoPlace)), ("pause 20", Some(Event::Paused))];
+    let mut story = tell(TestSight::new(1), &at_once.repeat(4));
+    check(&mut story, &later.repeat(3));
+    story.now += ms(10_000);
+    check(&mut story, &[("ask 0", Some(Event::NoPlace)), ("no place waited", None)]);
+}
+
+#[test]
 fn the_deadline_is_looked_at_before_a_replica_is_asked() {
     let mut sight = TestSight::new(1);
     sight.inquiry.deadline = Deadline::after(*START, ms(0));

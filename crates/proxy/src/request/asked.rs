@@ -1,0 +1,51 @@
+//! Place that a request takes at a replica.
+
+use std::sync::Arc;
+
+use spillway_journey::{Journey, ReplicaSight, RequestSight, Room};
+use spillway_route::{Attempt, Loads, Work};
+
+use crate::request::attempt_observer::AttemptObserver;
+use crate::request::cache_feedback::CacheFeedback;
+use crate::request::dispatch::Dispatch;
+use crate::request::queue::tokens;
+use spillway_upstream::replica::{Lease, Replica};
+
+/// A replica that the request is sent to.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) chosen: Attempt,
+    pub(super) replica: Arc<Replica>,
+    pub(super) lease: Lease,
+    pub(super) observer: AttemptObserver,
+}
+
+impl Dispatch<'_> {
+    /// Takes a place at a replica; `None` if it has none left.
+    pub(super) fn take_place(&self, chosen: Attempt, journey: &Journey) -> Option<Asked> {
+        let replica = Arc::clone(self.view.replica(chosen.slot));
+        let lease = self.lease(&replica, chosen, journey.room(self))?;
+        let lease = lease.of(self.tenant_place(), tokens(&self.prepared.inquiry));
+        let inquiry = &self.prepared.inquiry;
+        let feedback = CacheFeedback::begin(self.worker, &replica, inquiry, &chosen);
+        let work = Work::of(inquiry, &chosen);
+        let tenant = self.tenant.map(|key| key.tenant);
+        let model = inquiry.model.as_ref();
+        let observed = (work, feedback);
+        let observer = AttemptObserver::new(self.worker, &replica, model, tenant, observed);
+        Some(Asked { chosen, replica, lease, observer })
+    }
+
+    fn lease(&self, replica: &Arc<Replica>, chosen: Attempt, room: Room) -> Option<Lease> {
+        let queues = &self.worker.gateway.waiting;
+        let places = room.places(&**replica, chosen.slot);
+        replica.lease(queues, places).or_else(|| {
+            // The plan may have counted with more, because much of the prompt is cached there. Looked
+            // up anew, since few requests need it.
+            let reads_caches = self.route_rules().reads_caches;
+            let cached_blocks = self.loads(room, reads_caches).cached_blocks(chosen.slot);
+            let more = room.places_with(&**replica, chosen.slot, cached_blocks);
+            if more > places { replica.lease(queues, more) } else { None }
+        })
+    }
+}
