@@ -47,7 +47,9 @@ impl Derived {
     pub(crate) fn since(&self, seen: &BTreeMap<Run, RunRow>) -> Option<Vec<&Scope>> {
         let mut scopes = Vec::new();
         for changed in self.statements.iter().rev() {
-            if seen.get(&changed.run).is_some_and(|row| row.serial >= changed.serial) {
+            // Not if it is just lower: the row of a node that was removed is dropped, and an earlier
+            // statement of that node may be applied then.
+            if seen.get(&changed.run).is_some_and(|row| row.serial == changed.serial) {
                 return Some(scopes);
             }
             scopes.extend(changed.scopes.as_ref()?.iter());

@@ -330,7 +330,7 @@ impl Holder {
             // Units given up by the earlier statement stay given up until the later one is applied.
             pending.take_over(self.pending.remove(0));
         }
-        self.rows.visit(pending.lines.keys());
+        // A line keeps no less than its visit let requests use, so no limit has to be visited again.
         self.pending.push(pending);
         self.is_waiting = true;
         Statement {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use spillway_types::RegionName;
 
 use super::*;
-use crate::{Ground, LimitTerms, PoolTerms, ROWS_MAX, floors};
+use crate::{Ground, Holding, LimitTerms, PoolTerms, QuotaAsk, QuotaHold, ROWS_MAX, floors};
 
 const LIMITS: usize = 1_000;
 const STEP: Duration = Duration::from_secs(3);
@@ -332,4 +332,53 @@ fn a_change_of_a_limit_is_said_sooner_than_what_nobody_waits_for() {
         ms += 100;
         assert!(ms <= 1_000, "nothing is said");
     }
+}
+
+impl World {
+    /// Looks until a statement was made, which is applied.
+    fn speak(&mut self) {
+        for _ in 0..100 {
+            self.pass(250);
+            if self.look(true) {
+                return;
+            }
+        }
+        panic!("nothing is said");
+    }
+
+    fn admit(&self) -> QuotaHold {
+        let scope = self.scope();
+        let Scope::Tenant(tenant) = &scope else { panic!("{scope} is no tenant") };
+        let tenant = Some(tenant.as_str());
+        let ask = QuotaAsk { key: None, tenant, model: None, tokens: 1, said: 1, now: self.now };
+        self.quotas.admit(&ask).expect("room")
+    }
+}
+
+#[test]
+fn a_need_that_arose_while_no_statement_could_be_made_is_stated_later() {
+    let mut world = World::of(1, [None, None, Some(5)]);
+    world.ready_ms();
+    world.speak();
+    let _slots = [0; 4].map(|_| world.admit());
+    // The need is felt by two looks, which come too soon for a statement.
+    for _ in 0..2 {
+        world.pass(100);
+        assert!(!world.look(true));
+    }
+    world.speak();
+    let lease = world.shares.pool(&world.scope()).and_then(|pool| pool.lease(world.holder.run()));
+    assert_eq!(lease.map(|lease| lease.need), Some(Units([0, 0, 4])), "all but the floor");
+}
+
+#[test]
+fn what_another_task_has_set_is_set_right_by_the_next_look() {
+    let mut world = World::of(1, WHOLE);
+    world.ready_ms();
+    world.speak();
+    world.look(true);
+    world.quotas.hold(&world.scope(), &Holding::default());
+    assert_eq!(world.held(), [0; 3]);
+    world.look(true);
+    assert_eq!(world.held(), [10, 100, 5]);
 }

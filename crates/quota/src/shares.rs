@@ -39,7 +39,7 @@ pub struct RunRow {
 pub struct Ground<'a> {
     /// Registered nodes.
     pub members: &'a BTreeSet<NodeName>,
-    /// Terms of a limit; None if there is no such limit.
+    /// Terms of a limit, with floors of registered nodes alone; None if there is no such limit.
     pub terms: &'a dyn Fn(&Scope) -> Option<PoolTerms>,
     /// Most floors and leases of all limits together: [`ROWS_MAX`], fewer in tests. Limits beyond get
     /// none.
@@ -253,10 +253,8 @@ impl Shares {
         let Some(pool) = self.pools.get_mut(scope) else { return };
         let terms = (ground.terms)(scope);
         let (is_gone, terms) = (terms.is_none(), terms.unwrap_or_default());
+        debug_assert!(terms.floors.keys().all(|node| ground.members.contains(node)));
         counted(&mut self.derived.rows, pool, |pool| pool.settle(&terms));
-        if terms.floors.keys().any(|node| !ground.members.contains(node)) {
-            self.derived.members = None;
-        }
         // The limit was removed. A node that has not heard of that may go on using its units, and
         // these still count if the limit comes back.
         if is_gone && pool.taken().is_none() {

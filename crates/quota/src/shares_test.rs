@@ -237,3 +237,16 @@ fn limits_beyond_what_there_is_room_for_get_nothing_and_take_nothing_from_others
     world.applied(&other(says(&a, 3, 450, 0)));
     assert_eq!(world.shares.pools().len(), 2, "as soon as there is room");
 }
+
+#[test]
+fn changes_are_known_also_where_serials_begin_again_because_a_node_was_removed() {
+    let (mut world, a, b) = (World::new(), run("a", 1), run("b", 1));
+    world.applied(&says(&a, 5, 0, 0));
+    let seen = world.shares.runs().clone();
+    world.members.remove("a");
+    world.applied(&says(&b, 1, 0, 0));
+    world.members.insert("a".into());
+    // Proposed before the fifth one.
+    world.applied(&says(&a, 4, 0, 0));
+    assert!(world.shares.changed_since(&seen).is_none_or(|scopes| scopes.contains(&&SCOPE)));
+}
