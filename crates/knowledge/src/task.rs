@@ -149,7 +149,7 @@ impl KnowledgeTask {
                 }
                 Ok(()) = self.inbox.replicas.changed() => self.reconcile(),
                 () = changed(&mut publications) => self.follow_published(),
-                _ = flush.tick() => self.flush(),
+                _ = flush.tick(), if self.has_news() => self.flush(),
                 _ = publish.tick() => self.publish(),
                 _ = propose.tick() => self.propose(),
                 _ = save.tick() => self.save(),
@@ -226,9 +226,13 @@ impl KnowledgeTask {
         gone.iter().for_each(|known| self.speeds.forget(&known.name));
     }
 
+    /// Returns true if other nodes of the region are to be told something.
+    fn has_news(&mut self) -> bool {
+        self.context.is_some() && self.caches.sharing().is_some_and(|sharing| sharing.is_due())
+    }
+
     fn flush(&mut self) {
-        let (Some(context), Some(sharing)) = (&self.context, self.caches.sharing()) else { return };
-        if sharing.is_due() {
+        if let (Some(context), Some(sharing)) = (&self.context, self.caches.sharing()) {
             let datagrams = sharing.flush();
             context.send(datagrams);
         }

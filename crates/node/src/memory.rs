@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use spillway_request::gateway::Gateway;
 use spillway_upstream::memory::Pressure;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 /// Period of looking while there is room, and of renewing the trickle.
@@ -31,22 +31,15 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
         return tracing::warn!("what memory there is can't be read; set limits.memory_bytes_max");
     };
     let memory = gateway.memory();
-    let mut looks = interval(LOOK / CLOSE_LOOKS);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut before = Pressure::Free;
     let mut reclaiming: Option<JoinHandle<()>> = None;
-    for tick in (0..CLOSE_LOOKS).cycle() {
-        if stop.run_until_cancelled(looks.tick()).await.is_none() {
-            return;
-        }
-        let is_main = tick == 0;
-        // Far from the ceiling one look in five is enough.
-        if !is_main && !memory.is_near_ceiling() {
-            continue;
-        }
+    // Number of looks in this period.
+    let mut looks = 0;
+    loop {
         let Some(used) = used_bytes() else {
             return tracing::warn!("the memory in use can't be read, so nothing is refused for it");
         };
+        let is_main = looks == 0;
         let now = if is_main { memory.note(used, ceiling) } else { memory.look(used, ceiling) };
         if is_main && memory.is_near_ceiling() {
             // One reclaim at a time, however long it takes.
@@ -55,6 +48,15 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
         if now != before {
             tell(before, now, used, ceiling);
             before = now;
+        }
+        // Far from the ceiling one look is enough.
+        let (pause, most) = match memory.is_near_ceiling() {
+            true => (LOOK / CLOSE_LOOKS, CLOSE_LOOKS),
+            false => (LOOK, 1),
+        };
+        looks = if looks + 1 < most { looks + 1 } else { 0 };
+        if stop.run_until_cancelled(sleep(pause)).await.is_none() {
+            return;
         }
     }
 }
