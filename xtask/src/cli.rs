@@ -40,6 +40,9 @@ pub(crate) enum Task {
     },
     /// Puts real nodes on trial over an emulated network; needs Linux and root.
     Chaos,
+    /// Counts what runs under the loads of spillway-bench, for the next `dist`; needs nginx and
+    /// llvm-profdata.
+    Pgo,
     /// Makes what is installed: a static binary, packages, an SBOM, checksums.
     Dist(DistArgs),
     /// Makes a book of `docs/` that reads and searches offline; a link that leads nowhere fails it.
@@ -57,6 +60,7 @@ Examples:
   cargo xtask fuzz           a minute of guided fuzzing, all targets together
   cargo xtask fuzz snapshot --seconds 600
   cargo xtask chaos          kills, cuts, crashes and slow disks, about six minutes
+  cargo xtask pgo            counts for the compiler, some twenty minutes
   cargo xtask dist           packages for this machine, some ten minutes
   cargo xtask dist --verify  the same twice, and whether both are equal
   cargo xtask book           the pages of docs/ as HTML, in target/book";

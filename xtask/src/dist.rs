@@ -4,7 +4,7 @@
 //! one commit gives equal bytes on all machines, and `--verify` checks that with two builds in two
 //! folders.
 
-mod build;
+pub(crate) mod build;
 mod package;
 mod release;
 mod sbom;
@@ -19,6 +19,7 @@ use clap::Args;
 use crate::command::{command, first_line};
 use crate::metadata::Metadata;
 use crate::report::{CheckOutcome, Report};
+use build::Counts;
 use release::Release;
 
 /// What is built, and where it goes.
@@ -47,7 +48,7 @@ pub(crate) fn run(root: &Path, args: &DistArgs, json: bool) -> Result<bool> {
     let out = args.out.clone().unwrap_or_else(|| metadata.target_directory.join("packages"));
     // Programs that pack run in other folders.
     let out = std::path::absolute(out)?;
-    let release = release(root, &metadata, args)?;
+    let release = release(root, &metadata, &args.profile, args.revision)?;
     let mut report = Report::default();
     if args.verify {
         verify::run(&mut report, root, &release, &out);
@@ -69,7 +70,7 @@ fn make(
         empty(out)?;
         let built = match binary {
             Some(binary) => binary.to_owned(),
-            None => build::static_binary(root, release)?,
+            None => build::static_binary(root, release, &Counts::Use)?,
         };
         let binary = out.join("spillway");
         fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
@@ -114,14 +115,20 @@ fn checksums(out: &Path) -> Result<CheckOutcome> {
     Ok(CheckOutcome::Passed)
 }
 
-fn release(root: &Path, metadata: &Metadata, args: &DistArgs) -> Result<Release> {
+/// Returns the release that is built with cargo's `profile` on this machine.
+pub(crate) fn release(
+    root: &Path,
+    metadata: &Metadata,
+    profile: &str,
+    revision: u32,
+) -> Result<Release> {
     let spillway = metadata.member("spillway").context("no package is called spillway")?;
     let target = first_line(&mut command(root, "rustc --print host-tuple"))
         .context("cannot ask rustc which machine this is")?;
     Ok(Release {
         version: spillway.version.clone(),
-        revision: args.revision,
-        profile: args.profile.clone(),
+        revision,
+        profile: profile.to_owned(),
         target,
         epoch: epoch(root)?,
     })

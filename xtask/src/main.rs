@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask verify | fix | tidy | test | fuzz | chaos | dist | book`.
+//! The project's own tasks: `cargo xtask verify | fix | tidy | test | fuzz | chaos | pgo | dist | book`.
 //!
 //! Everything CI runs is here, so that a person can run the same thing with the same words.
 #![expect(
@@ -14,6 +14,7 @@ mod dist;
 mod fix;
 mod fuzz;
 mod metadata;
+mod pgo;
 mod report;
 mod test;
 mod tidy;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Task::Fuzz { target, seconds } => fuzz::run(&root(), target.as_deref(), seconds, cli.json),
         Task::Chaos => test::chaos(&root(), cli.json),
         Task::Book => book::run(&root(), cli.json),
+        Task::Pgo => pgo::run(&root(), cli.json),
         Task::Dist(args) => dist::run(&root(), &args, cli.json),
     };
     match outcome {

@@ -15,6 +15,22 @@ const SEPARATOR: &str = "\u{1f}";
 /// builds in different folders would differ.
 struct Renamed(Vec<(String, String)>);
 
+/// Counts of what runs, made by `cargo xtask pgo` on the processor that is in the name.
+const COUNTS: &str = "crates/spillway/dist-x86_64.profdata";
+
+/// Part that the counts of a run have in a build (profile-guided optimisation).
+pub(crate) enum Counts {
+    /// Code is laid out by the counts that the repository has.
+    Use,
+    /// The binary counts, and adds to the counts in this folder when it ends.
+    Make(PathBuf),
+}
+
+/// Returns the place of the counts for a build.
+pub(crate) fn counts_path(root: &Path) -> PathBuf {
+    root.join(COUNTS)
+}
+
 /// Builds the binary and returns its path.
 ///
 /// The build names its target, though it is this machine: flags then don't apply to procedural
@@ -22,16 +38,25 @@ struct Renamed(Vec<(String, String)>);
 ///
 /// # Errors
 /// Returns an error if the binary can't be built, or is not static.
-pub(super) fn static_binary(root: &Path, release: &Release) -> Result<PathBuf> {
-    let metadata = Metadata::load(root)?;
-    let renamed = Renamed::on_this_machine(root, &metadata.target_directory)?;
+pub(crate) fn static_binary(root: &Path, release: &Release, counts: &Counts) -> Result<PathBuf> {
+    let target_directory = Metadata::load(root)?.target_directory;
+    let renamed = Renamed::on_this_machine(root, &target_directory)?;
     let Release { profile, target, epoch, .. } = release;
+    let mut flags = rust_flags(&renamed);
+    match counts {
+        Counts::Make(folder) => flags.push(format!("-Cprofile-generate={}", folder.display())),
+        Counts::Use if has_counts(release) => {
+            let counts = kept_counts(root, &target_directory)?;
+            flags.push(format!("-Cprofile-use={}", counts.display()));
+        }
+        Counts::Use => {}
+    }
     let line = format!(
         "cargo build --locked --package spillway --bin spillway --profile {profile} --target {target}"
     );
     let mut cargo = command(root, &line);
     cargo
-        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(&renamed))
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join(SEPARATOR))
         .env(format!("CFLAGS_{}", target.replace('-', "_")), c_flags(&renamed)?)
         .env("SOURCE_DATE_EPOCH", epoch.to_string())
         // Flags of this machine would end up in what is built.
@@ -39,9 +64,27 @@ pub(super) fn static_binary(root: &Path, release: &Release) -> Result<PathBuf> {
         .env_remove("CARGO_BUILD_TARGET");
     command::run(&mut cargo)?;
     let folder = if profile == "dev" { "debug" } else { profile };
-    let binary = metadata.target_directory.join(target).join(folder).join("spillway");
+    let binary = target_directory.join(target).join(folder).join("spillway");
     need_static(root, &binary)?;
     Ok(binary)
+}
+
+/// Returns true if there are counts for a build. Names of functions depend on cargo's profile, so
+/// those of one are of no use to another.
+fn has_counts(release: &Release) -> bool {
+    release.profile == "dist" && release.machine() == "x86_64"
+}
+
+/// Returns a copy of the counts that is named by its content: cargo only builds anew if its flags
+/// change.
+fn kept_counts(root: &Path, target_directory: &Path) -> Result<PathBuf> {
+    let counts = counts_path(root);
+    let hash = first_line(command(root, "git hash-object --no-filters --").arg(&counts));
+    let hash = hash.with_context(|| format!("cannot read {}", counts.display()))?;
+    let copy = target_directory.join("pgo").join(hash).with_extension("profdata");
+    std::fs::create_dir_all(target_directory.join("pgo"))?;
+    std::fs::copy(&counts, &copy).with_context(|| format!("cannot copy {COUNTS}"))?;
+    Ok(copy)
 }
 
 /// Fails if `binary` needs a dynamic loader.
@@ -59,13 +102,13 @@ fn need_static(root: &Path, binary: &Path) -> Result<()> {
     Ok(())
 }
 
-fn rust_flags(renamed: &Renamed) -> String {
+fn rust_flags(renamed: &Renamed) -> Vec<String> {
     let mut flags: Vec<String> =
         ["-Ctarget-feature=+crt-static", "-Cstrip=symbols", "-Cdebuginfo=0"]
             .map(str::to_owned)
             .into();
     flags.extend(renamed.0.iter().map(|(from, to)| format!("--remap-path-prefix={from}={to}")));
-    flags.join(SEPARATOR)
+    flags
 }
 
 /// Returns the flags for the C code of some crates, whose build scripts split flags at spaces.
@@ -109,7 +152,8 @@ mod tests {
     #[test]
     fn both_compilers_are_told_other_names_for_the_folders() {
         let folders = renamed("/src/spillway");
-        assert!(rust_flags(&folders).ends_with("--remap-path-prefix=/src/spillway=/spillway"));
+        let flags = rust_flags(&folders);
+        assert_eq!(flags.last().unwrap(), "--remap-path-prefix=/src/spillway=/spillway");
         assert_eq!(c_flags(&folders).unwrap(), "-ffile-prefix-map=/src/spillway=/spillway");
     }
 
