@@ -24,11 +24,14 @@ pub(crate) struct Pending {
     pub(crate) at_ns: u64,
     /// Floor and lease that the statement keeps of each limit.
     pub(crate) lines: BTreeMap<Scope, (Units, Units)>,
+    /// True if an earlier statement is part of this. It may be applied even if the later one is not.
+    pub(crate) has_earlier: bool,
 }
 
 impl Pending {
     /// Keeps to `earlier` as well: takes the lower floor and lease of both.
     pub(crate) fn take_over(&mut self, earlier: Self) {
+        self.has_earlier = true;
         for (scope, (floor, lease)) in earlier.lines {
             let said = self.lines.entry(scope).or_insert((floor, lease));
             said.0 = Units::each(|kind| said.0[kind].min(floor[kind]));

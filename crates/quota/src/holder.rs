@@ -175,7 +175,9 @@ impl Holder {
             // it.
             Fate::TakenIn | Fate::Unknown => {}
             Fate::Never => {
-                for pending in self.pending.extract_if(.., |pending| pending.serial == serial) {
+                let is_over =
+                    |pending: &mut Pending| pending.serial == serial && !pending.has_earlier;
+                for pending in self.pending.extract_if(.., is_over) {
                     self.rows.visit(pending.lines.keys());
                 }
             }
@@ -319,7 +321,8 @@ impl Holder {
     ) -> Statement {
         self.serial = self.next_serial();
         let said = lines.iter().map(|line| (line.scope.clone(), (line.floor, line.lease)));
-        let mut pending = Pending { serial: self.serial, at_ns: now_ns, lines: said.collect() };
+        let (serial, lines_said) = (self.serial, said.collect());
+        let mut pending = Pending { serial, at_ns: now_ns, lines: lines_said, has_earlier: false };
         for line in &lines {
             self.note_floor(line, shares);
         }

@@ -382,3 +382,25 @@ fn what_another_task_has_set_is_set_right_by_the_next_look() {
     world.look(true);
     assert_eq!(world.held(), [10, 100, 5]);
 }
+
+#[test]
+fn what_an_earlier_statement_gives_up_is_not_used_when_a_later_one_is_refused() {
+    let mut world = World::of(1, WHOLE);
+    world.ready_ms();
+    let serial = world.holder.serial + 2;
+    let says = |serial, lease| Pending {
+        serial,
+        at_ns: 0,
+        lines: [(world.scope(), (Units([1, 10, 0]), lease))].into(),
+        has_earlier: false,
+    };
+    let mut later = says(serial, Units([9, 90, 5]));
+    later.take_over(says(serial - 1, Units([2, 20, 1])));
+    world.holder.rows.visit(later.lines.keys());
+    world.holder.pending.push(later);
+    world.look(false);
+    assert_eq!(world.held(), [3, 30, 1]);
+    world.holder.answered(serial, Fate::Never, world.quotas.clock_ns(world.now));
+    world.look(false);
+    assert_eq!(world.held(), [3, 30, 1], "the earlier one may still be applied");
+}
