@@ -170,6 +170,10 @@ fn sum(parts: &[LoadPart]) -> ModelLoad {
     let running: f32 = parts.iter().map(|part| part.running).sum();
     // A single replica of unknown capacity makes the sum unknown.
     let capacity = all(|part| part.capacity);
+    // What waits at one replica keeps nothing from the places that others have left, and the next
+    // request goes there: a region is as full as all its replicas together.
+    let spare = capacity.map_or(0.0, |capacity| (capacity - running).max(0.0));
+    let (queued, running) = (queued - queued.min(spare), running + queued.min(spare));
     let known_rates: Vec<f32> = parts.iter().filter_map(|part| part.rate_per_s).collect();
     // Replicas of unknown rate count as fast as the mean of the others.
     let rate_per_s = (!known_rates.is_empty())
@@ -299,6 +303,23 @@ mod tests {
         let full = load(with(0.95, 4.0, 18.0));
         assert_eq!((full.capacity, full.queued, full.running), (Some(18.0), 4.0, 18.0));
         assert_eq!(load(with(0.05, 0.0, 1.0)).capacity, None, "and other requests are other sizes");
+    }
+
+    #[test]
+    fn a_region_is_full_when_all_its_replicas_are() {
+        let (a, b) = (Replica::new("a"), Replica::new("b"));
+        let with = |kv_use, queued, running| Signals {
+            kv_use: fresh(kv_use),
+            ..reported(queued, running, 0)
+        };
+        let full = a.now(0, 0, with(0.95, 4.0, 18.0));
+        let beside = |signals| {
+            let load = RegionLoad::default().update(start(), &[full, b.now(0, 0, signals)])["tiny"];
+            (load.queued, load.running, load.capacity)
+        };
+        assert_eq!(beside(with(0.475, 0.0, 10.0)), (0.0, 32.0, Some(38.0)), "b takes ten more");
+        assert_eq!(beside(with(0.95, 0.0, 17.0)), (4.0, 35.0, Some(35.0)), "b takes no more");
+        assert_eq!(beside(with(0.855, 0.0, 18.0)), (2.0, 38.0, Some(38.0)), "b takes two more");
     }
 
     #[test]

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Unknown numbers are `None`, and `None` never means idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelLoad {
-    /// Requests waiting, in nodes and at replicas.
+    /// Requests waiting, in nodes and at replicas; without those at one replica for which another
+    /// has places left.
     pub queued: f32,
     /// Requests being worked on.
     pub running: f32,

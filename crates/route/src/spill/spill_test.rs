@@ -535,11 +535,11 @@ fn now_and_then_a_prompt_is_read_here_so_that_it_is_cached_here() {
     let mut case = warm_elsewhere(500.0, 100.0);
     // The prompt of one conversation is read where it is cached.
     assert_eq!(case.tally(1_000), [1_000]);
-    // One that many share, with a probability of 100 over 500,
+    // One that many share, with the square of 100 over 500 as probability,
     case.others[0].is_shared = true;
     case.own.report.load.running = 20.0;
-    let gone = case.tally(10_000)[0];
-    assert_proportional(&[gone, 10_000 - gone], &[0.8, 0.2]);
+    let gone = case.tally(40_000)[0];
+    assert_proportional(&[gone, 40_000 - gone], &[0.96, 0.04]);
     // unless clearly more runs here than there.
     case.own.report.load.running = 24.0;
     assert!(case.tally(1_000)[0] < 1_000);

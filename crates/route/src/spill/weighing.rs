@@ -90,11 +90,14 @@ impl<'a> Weighing<'a> {
     /// Draws if a prompt is read here although another region, which has it cached, is cheaper.
     ///
     /// Paying the network each time or reading the prompt here once is the choice between renting
-    /// and buying. The future number of such prompts is unknown. Buying with a probability of rent
-    /// over price spends, on average, about as much on rent as buying costs. Both are what this
-    /// request waits for: what reading costs others here counts in the comparison, but would keep a
-    /// prompt from ever being read here. A prompt of one conversation is not bought: its next turn
-    /// would find its cache elsewhere all the same.
+    /// and buying. The future number of such prompts is unknown. Were a bought prompt kept for
+    /// ever, buying with a probability of rent over price would spend about as much on rent as
+    /// buying costs. But caches are full, and it takes the room of others, which have to be read
+    /// again, until others take its own. The more requests it takes to pay for it, the less likely
+    /// they all come before: hence the square. Rent and price are what this request waits for: what
+    /// reading costs others here counts in the comparison, but would keep a prompt from ever being
+    /// read here. A prompt of one conversation is not bought: its next turn would find its cache
+    /// elsewhere all the same.
     fn buys(
         &self,
         own: &SpillCost,
@@ -107,7 +110,9 @@ impl<'a> Weighing<'a> {
         let more = self.own.report.load.running_each() - running_there;
         let is_relief = more > RELIEF_SHARE * running_there.max(1.0);
         let is_bought = other.is_shared && !is_relief;
-        is_bought && rng.f32() * own.first_token_ms() < there.first_token_ms()
+        // The larger of two draws is below a probability as often as its square says.
+        let drawn = rng.f32().max(rng.f32());
+        is_bought && drawn * own.first_token_ms() < there.first_token_ms()
     }
 
     /// Decides about a request of one of this region's clients, for which it has no room.
