@@ -25,6 +25,9 @@ const LOADS: [&str; 2] =
 pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
     let metadata = Metadata::load(root)?;
     let release = release(root, &metadata, "dist", 1)?;
+    if !build::has_counts(&release) {
+        bail!("counts are kept for x86_64 alone, not for {}", release.machine());
+    }
     let raw = metadata.target_directory.join("pgo/raw");
     let (mut report, mut binary) = (Report::default(), PathBuf::new());
     let built = report.step("binary that counts", || {

@@ -434,6 +434,7 @@ pub struct Lease {
     tenant: Option<TenantPlace>,
     /// Size of the request in tokens.
     tokens: u32,
+    /// Start of the lease.
     taken_at: Instant,
 }
 

@@ -69,9 +69,9 @@ pub(crate) fn static_binary(root: &Path, release: &Release, counts: &Counts) -> 
     Ok(binary)
 }
 
-/// Returns true if there are counts for a build. Names of functions depend on cargo's profile, so
+/// Returns true if counts are kept for a build. Names of functions depend on cargo's profile, so
 /// those of one are of no use to another.
-fn has_counts(release: &Release) -> bool {
+pub(crate) fn has_counts(release: &Release) -> bool {
     release.profile == "dist" && release.machine() == "x86_64"
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Release {
 
 impl Release {
     /// Returns the processor in the form of `uname -m`.
-    pub(super) fn machine(&self) -> &str {
+    pub(crate) fn machine(&self) -> &str {
         self.target.split('-').next().unwrap_or_default()
     }
 
