@@ -173,7 +173,8 @@ fn sum(parts: &[LoadPart]) -> ModelLoad {
     // What waits at one replica keeps nothing from the places that others have left, and the next
     // request goes there: a region is as full as all its replicas together.
     let spare = capacity.map_or(0.0, |capacity| (capacity - running).max(0.0));
-    let (queued, running) = (queued - queued.min(spare), running + queued.min(spare));
+    let placed = queued.min(spare);
+    let (queued, running) = (queued - placed, running + placed);
     let known_rates: Vec<f32> = parts.iter().filter_map(|part| part.rate_per_s).collect();
     // Replicas of unknown rate count as fast as the mean of the others.
     let rate_per_s = (!known_rates.is_empty())
