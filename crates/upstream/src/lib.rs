@@ -45,6 +45,7 @@ pub mod stream;
 pub mod tenant_rests;
 pub mod tenants;
 pub mod tls;
+pub mod upstream_body;
 pub mod versions;
 pub mod view;
 pub mod wait_queues;

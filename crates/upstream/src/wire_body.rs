@@ -1,4 +1,4 @@
-//! Incoming bodies: over HTTP, or from another node.
+//! Bodies of requests as they come in: over HTTP, or from another node.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -15,25 +15,15 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// Body on a link between nodes.
 pub type LinkBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Incoming body of a request or reply.
+/// Incoming body of a request.
 #[derive(Debug)]
 pub enum WireBody {
-    /// Body from a client's or a replica's connection.
+    /// Body from a client's connection.
     Http(Incoming),
     /// Body from another node.
     Link(LinkBody),
-    /// Body whose first frame was read already.
-    Begun(Box<BegunBody>),
     /// No body: it was taken.
     Taken,
-}
-
-/// A body and its first frame.
-#[derive(Debug)]
-pub struct BegunBody {
-    /// First frame; `None` once it was taken.
-    first: Option<Result<Frame<Bytes>, WireError>>,
-    rest: WireBody,
 }
 
 /// Error of a body that broke off.
@@ -58,14 +48,6 @@ impl WireBody {
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self::Taken)
     }
-
-    /// Puts `first`, which was read from this body, back in front of it.
-    pub fn beginning_with(self, first: Option<Result<Frame<Bytes>, WireError>>) -> Self {
-        match first {
-            Some(_) => Self::Begun(Box::new(BegunBody { first, rest: self })),
-            None => self,
-        }
-    }
 }
 
 impl Body for WireBody {
@@ -83,10 +65,6 @@ impl Body for WireBody {
             Self::Link(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map(|next| next.map(|frame| frame.map_err(WireError::Link))),
-            Self::Begun(body) => match body.first.take() {
-                Some(first) => Poll::Ready(Some(first)),
-                None => Pin::new(&mut body.rest).poll_frame(cx),
-            },
             Self::Taken => Poll::Ready(None),
         }
     }
@@ -95,7 +73,6 @@ impl Body for WireBody {
         match self {
             Self::Http(body) => body.is_end_stream(),
             Self::Link(body) => body.is_end_stream(),
-            Self::Begun(body) => body.first.is_none() && body.rest.is_end_stream(),
             Self::Taken => true,
         }
     }
@@ -104,42 +81,7 @@ impl Body for WireBody {
         match self {
             Self::Http(body) => body.size_hint(),
             Self::Link(body) => body.size_hint(),
-            Self::Begun(body) => body.size_hint(),
             Self::Taken => SizeHint::with_exact(0),
         }
-    }
-}
-
-impl BegunBody {
-    fn size_hint(&self) -> SizeHint {
-        let first = self.first.as_ref().and_then(|first| first.as_ref().ok());
-        let bytes = first.and_then(Frame::data_ref).map_or(0, |piece| piece.len() as u64);
-        let rest = self.rest.size_hint();
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower().saturating_add(bytes));
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper.saturating_add(bytes));
-        }
-        hint
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use http_body_util::{BodyExt, Full};
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_body_that_was_looked_at_is_whole_again() {
-        let whole = Full::new(Bytes::from_static(b"rest")).map_err(BoxError::from);
-        let body = WireBody::Link(whole.boxed_unsync());
-        let first = Ok(Frame::data(Bytes::from_static(b"first ")));
-        let mut body = body.beginning_with(Some(first));
-        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(10), false));
-        let first = body.frame().await.unwrap().unwrap();
-        assert_eq!(first.into_data().unwrap(), "first ");
-        assert_eq!(body.size_hint().exact(), Some(4));
-        assert_eq!(body.collect().await.unwrap().to_bytes(), "rest");
     }
 }

@@ -83,8 +83,8 @@ const STAGES: [Stage; 10] = [
         is_timed: false,
     },
     Stage {
-        name: "replica's connection",
-        function: "<hyper::client::conn::http1::Connection<T,B> as core::future::future::Future>::poll",
+        name: "request sent and head read",
+        function: "spillway_upstream::connection::http1::Http1Connection::poll_head",
         is_timed: false,
     },
 ];

@@ -11,6 +11,7 @@ use crate::relay::relay_body::Relay;
 use crate::request::{ContinuationFound, ContinuationPosition};
 use spillway_upstream::continuations::Continuation;
 use spillway_upstream::place::Place;
+use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::wake;
 
 impl Relay {
@@ -51,7 +52,7 @@ impl Relay {
         self.tell_attempt_observer(end);
         self.observer = None;
         // Dropping the connection also stops a replica that is only slow.
-        self.connection = None;
+        self.body = UpstreamBody::Over;
         self.place = None;
         let Some(record) = self.record.take() else { return false };
         self.seeking = Some((end, resume.seek(record, from)));
@@ -100,8 +101,7 @@ impl ContinuationFound {
         let what = match found {
             Ok(dispatched) => {
                 record.resumed();
-                relay.body = dispatched.reply.response.into_body();
-                relay.connection = dispatched.reply.connection;
+                relay.body = dispatched.reply.into_body();
                 relay.place = Some(dispatched.place);
                 relay.observer = dispatched.observer;
                 if resume.hides_cache_at(relay.place.as_ref()) {

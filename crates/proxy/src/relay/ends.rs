@@ -14,6 +14,7 @@ use spillway_request::flavour::Flavour;
 use spillway_upstream::connection::ClientHalf;
 use spillway_upstream::learning::Learning;
 use spillway_upstream::place::Place;
+use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::wake;
 
 impl Relay {
@@ -34,7 +35,7 @@ impl Relay {
         }
         let replica = self.place.as_ref().and_then(Place::replica);
         // Only after a complete reply can a connection serve another request.
-        if let Some((connection, replica)) = self.connection.take().zip(replica) {
+        if let Some((connection, replica)) = self.body.take_connection().zip(replica) {
             replica.pool(self.plan.worker.id).put(connection, wake::now());
         }
         self.close(End::Complete);
@@ -100,7 +101,7 @@ impl Relay {
         self.account();
         self.tell_attempt_observer(end);
         self.record_mut(|record| record.end(end));
-        self.connection = None;
+        self.body = UpstreamBody::Over;
         self.plan.client_half = None;
         self.plan.resume = None;
         self.place = None;

@@ -22,13 +22,13 @@ use spillway_front::client::PieceOut;
 use spillway_request::flavour::Flavour;
 use spillway_request::headers::clean_trailers;
 use spillway_request::reply_hasher::ReplyHasher;
-use spillway_upstream::connection::{ClientHalf, Http1Connection};
+use spillway_upstream::connection::ClientHalf;
 use spillway_upstream::learning::ForwardReplied;
 use spillway_upstream::place::Place;
 use spillway_upstream::replica::DOWN_LOOK;
 use spillway_upstream::stored_responses::{Home, NotKept, StoredResponse};
+use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::wake;
-use spillway_upstream::wire_body::{WireBody, WireError};
 
 /// Plan for relaying a reply.
 #[derive(Debug)]
@@ -63,9 +63,7 @@ pub(crate) struct RelayPlan {
 /// Replica's end of a reply.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    pub(crate) body: WireBody,
-    /// Connection to drive; `None` over HTTP/2, whose connections drive themselves.
-    pub(crate) connection: Option<Box<Http1Connection>>,
+    pub(crate) body: UpstreamBody,
     /// Place at the replica or region, held until the reply ends.
     pub(crate) place: Place,
     /// Judges the replica by its reply; `None` for other regions.
@@ -92,8 +90,7 @@ pub(super) struct Broken {
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(super) plan: RelayPlan,
-    pub(super) body: WireBody,
-    pub(super) connection: Option<Box<Http1Connection>>,
+    pub(super) body: UpstreamBody,
     /// Place of the reply, while a replica or region serves it; dropping it releases the place.
     pub(super) place: Option<Place>,
     pub(super) observer: Option<AttemptObserver>,
@@ -151,7 +148,6 @@ impl Relay {
         let mut relay = Self {
             plan,
             body: upstream.body,
-            connection: upstream.connection,
             place: Some(upstream.place),
             observer: upstream.observer,
             record: Some(record),
@@ -248,7 +244,7 @@ impl Relay {
             if self.place.is_none() {
                 return Poll::Ready(None);
             }
-            let Poll::Ready(next) = self.poll_replica(cx) else {
+            let Poll::Ready(next) = Pin::new(&mut self.body).poll_frame(cx) else {
                 let overdue = ready!(self.poll_timer(cx));
                 self.end_badly(overdue);
                 continue;
@@ -283,16 +279,6 @@ impl Relay {
         self.broken = Some(broken);
         cx.waker().wake_by_ref();
         Poll::Pending
-    }
-
-    fn poll_replica(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
-        match &mut self.connection {
-            Some(connection) => connection.poll_body(&mut self.body, cx),
-            None => Pin::new(&mut self.body).poll_frame(cx),
-        }
     }
 
     /// Processes a frame from the replica; `None` if its bytes come out through `events`.

@@ -261,10 +261,10 @@ impl StreamContinuation {
             }
         };
         if let Some(observer) = &mut dispatched.observer {
-            observer.head(&dispatched.reply.response);
+            observer.head(&dispatched.reply);
         }
         // Nothing but events can follow the head that the client has received.
-        if is_stream(&dispatched.reply.response) {
+        if is_stream(&dispatched.reply) {
             return (StreamEvent::Continued, Some(dispatched));
         }
         let replica = dispatched.place.replica();

@@ -7,7 +7,7 @@ use std::time::Instant;
 use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method, Request, Uri};
+use http::{HeaderMap, Method, Request, Response, Uri};
 use spillway_journey::{
     ComparedCosts, Connection, Event, Journey, Position, RetrySafety, StatusClass, Step, TenantKey,
 };
@@ -25,12 +25,13 @@ use crate::worker::Worker;
 use spillway_request::headers::{address_to, remove_client_keys, tell_time_left};
 use spillway_request::prepared::Prepared;
 use spillway_upstream::connection::{
-    AttemptBounds, FailedAttempt, LineKind, OutboundBody, UpstreamLine, UpstreamReply, attempt,
+    AttemptBounds, FailedAttempt, LineKind, OutboundBody, UpstreamLine, attempt,
 };
 use spillway_upstream::kv_session::{KV_SESSION, kv_session};
 use spillway_upstream::place::Place;
 use spillway_upstream::regions::Regions;
 use spillway_upstream::replica::Replica;
+use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::QueuedRequest;
 use spillway_upstream::wake;
@@ -38,7 +39,7 @@ use spillway_upstream::wake;
 /// A reply that began, and the place that goes with it.
 #[derive(Debug)]
 pub(crate) struct Dispatched {
-    pub(crate) reply: UpstreamReply,
+    pub(crate) reply: Response<UpstreamBody>,
     pub(crate) place: Place,
     /// Observer of the replica; `None` for another region, whose replicas are not judged here.
     pub(crate) observer: Option<AttemptObserver>,
@@ -234,7 +235,7 @@ impl Dispatch<'_> {
     fn take_reply(
         &mut self,
         asked: Asked,
-        reply: UpstreamReply,
+        reply: Response<UpstreamBody>,
         journey: &mut Journey,
         record: &mut RequestRecord,
     ) -> Option<Dispatched> {
@@ -252,7 +253,7 @@ impl Dispatch<'_> {
         };
         // A reply that is held back still says how its replica fares.
         if let Some(observer) = &mut dispatched.observer {
-            observer.head(&dispatched.reply.response);
+            observer.head(&dispatched.reply);
         }
         // The first error reply is kept for the client, in case that no better one comes.
         self.interim.held.get_or_insert_with(|| Box::new(dispatched));
@@ -294,7 +295,7 @@ impl Dispatch<'_> {
         replica: &Replica,
         connection: Connection,
         observer: &mut AttemptObserver,
-    ) -> Result<UpstreamReply, FailedAttempt> {
+    ) -> Result<Response<UpstreamBody>, FailedAttempt> {
         let (bounds, worker) = (self.bounds(connection), self.worker);
         let request = || {
             let request = self.request(replica)?;
@@ -365,6 +366,6 @@ fn uri(line: &UpstreamLine<'_>, path: &PathAndQuery) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-fn status_class(reply: &UpstreamReply) -> StatusClass {
-    StatusClass::of(reply.response.status().as_u16())
+fn status_class(reply: &Response<UpstreamBody>) -> StatusClass {
+    StatusClass::of(reply.status().as_u16())
 }

@@ -13,15 +13,16 @@ use tokio::time::timeout;
 use crate::request::dispatch::{Choice, Dispatch, Dispatched};
 use crate::request::record::RequestRecord;
 use spillway_upstream::affinity_moves::AffinityMove;
-use spillway_upstream::connection::{LentBody, UpstreamReply};
+use spillway_upstream::connection::LentBody;
 use spillway_upstream::learning::Learning;
 use spillway_upstream::place::{Place, RegionPlace};
 use spillway_upstream::regions::Regions;
 use spillway_upstream::remote::{
     Destination, Forwarded, GuestTerms, RefusedFor, RemoteError, RemoteReply,
 };
+use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::wake;
-use spillway_upstream::wire_body::{BoxError, LinkBody, WireBody};
+use spillway_upstream::wire_body::{BoxError, LinkBody};
 
 impl Dispatch<'_> {
     /// Asks another region. Returns the reply that ends the journey.
@@ -55,11 +56,10 @@ impl Dispatch<'_> {
                 } else {
                     breaker.answered();
                 }
-                let reply =
-                    UpstreamReply { response: response.map(WireBody::Link), connection: None };
                 let place = Place::Region(RegionPlace { region, node, _count: count });
                 let choice = Choice::Region(reason);
                 self.tell(journey, Event::RegionReplied);
+                let reply = response.map(UpstreamBody::Link);
                 return Some(Dispatched { reply, place, observer: None, choice });
             }
             Err(failure) => failure,

@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::Request;
+use http::{Request, Response};
 use http_body::Body;
 use spillway_journey::{Connection, Event, HedgeResult, Journey, Step, judge_hedge};
 use spillway_types::Hedge;
@@ -17,11 +17,10 @@ use crate::request::asked::Asked;
 use crate::request::dispatch::Dispatch;
 use crate::request::record::RequestRecord;
 use crate::worker::Worker;
-use spillway_upstream::connection::{
-    AttemptBounds, FailedAttempt, OutboundBody, UpstreamReply, attempt,
-};
+use spillway_upstream::connection::{AttemptBounds, FailedAttempt, OutboundBody, attempt};
 use spillway_upstream::group_memory::GroupMemory;
 use spillway_upstream::hedging::Hedges;
+use spillway_upstream::upstream_body::UpstreamBody;
 
 /// Time and budget of a request's second attempt.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ pub(super) struct Hedging {
 }
 
 /// Replica and result of one of the two attempts.
-type Done = (Asked, Result<UpstreamReply, FailedAttempt>);
+type Done = (Asked, Result<Response<UpstreamBody>, FailedAttempt>);
 
 impl Dispatch<'_> {
     /// Returns the hedging of this request; `None` if no second replica is asked.
@@ -138,13 +137,13 @@ async fn first_good(
 
 fn result_of((_, result): &Done) -> HedgeResult {
     let reply = result.as_ref().ok();
-    HedgeResult::of(reply.map(|reply| reply.response.status().as_u16()))
+    HedgeResult::of(reply.map(|reply| reply.status().as_u16()))
 }
 
 /// Tells the health check about a result that is not used.
 fn tell((mut asked, result): Done) {
     match result {
-        Ok(reply) => asked.observer.head(&reply.response),
+        Ok(reply) => asked.observer.head(&reply),
         Err(failed) => asked.observer.failed(&failed),
     }
 }
@@ -173,20 +172,15 @@ async fn run(
 /// Waits for the first piece of a reply: many servers send the head of a stream before they have
 /// read the prompt.
 async fn begun(
-    mut reply: UpstreamReply,
+    mut reply: Response<UpstreamBody>,
     asked_at: Instant,
     bounds: AttemptBounds,
-) -> UpstreamReply {
+) -> Response<UpstreamBody> {
     let longest = (asked_at + bounds.timeouts.first_byte).min(bounds.deadline.at());
-    let UpstreamReply { response, connection } = &mut reply;
-    let body = response.body_mut();
-    if body.is_end_stream() {
+    if reply.body().is_end_stream() {
         return reply;
     }
-    let first = poll_fn(|cx| match connection {
-        Some(connection) => connection.poll_body(body, cx),
-        None => Pin::new(&mut *body).poll_frame(cx),
-    });
+    let first = poll_fn(|cx| Pin::new(reply.body_mut()).poll_frame(cx));
     let late = pin!(sleep_until(longest.into()));
     let first = select! {
         first = first => Some(first),
@@ -194,6 +188,5 @@ async fn begun(
         () = late => None,
     };
     let Some(first) = first else { return reply };
-    let UpstreamReply { response, connection } = reply;
-    UpstreamReply { response: response.map(|body| body.beginning_with(first)), connection }
+    reply.map(|body| body.beginning_with(first))
 }

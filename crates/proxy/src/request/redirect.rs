@@ -51,7 +51,7 @@ pub(super) fn confine_reply(
             ReplyOrigin { prefixes: None, path, hosts: [None, None] }
         }
     };
-    confine(&mut dispatched.reply.response, source)
+    confine(&mut dispatched.reply, source)
 }
 
 /// Rewrites references to the server itself into paths of this gateway, and removes others.

@@ -391,11 +391,11 @@ impl Exchange {
             // The client gets a single cookie, which names both the region and that region's
             // choice.
             (Some(sessions), Place::Region(_)) => {
-                sessions.take_cookie(dispatched.reply.response.headers_mut())
+                sessions.take_cookie(dispatched.reply.headers_mut())
             }
             _ => Vec::new(),
         };
-        let replied = (&dispatched.place, dispatched.reply.response.status(), &beyond[..]);
+        let replied = (&dispatched.place, dispatched.reply.status(), &beyond[..]);
         let cookies =
             ResponseCookies::of(gateway, prepared, &head.headers, session.as_ref(), replied);
         Ok((dispatched, cookies))
@@ -442,7 +442,7 @@ impl Exchange {
             record.fell_back(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
         }
         let policy = prepared.route.spec.policy;
-        let is_success = dispatched.reply.response.status().is_success();
+        let is_success = dispatched.reply.status().is_success();
         let plan = RelayPlan {
             worker: Arc::clone(&self.worker),
             flavour: prepared.flavour,
@@ -460,12 +460,9 @@ impl Exchange {
                 .hides_cache_at(&self.worker.gateway.authenticator, Some(&dispatched.place))
                 .then(Box::default),
             client_half: prepared.body.take_half(),
-            hasher: prepared
-                .reply_hasher
-                .take()
-                .filter(|_| is_readable(&dispatched.reply.response)),
-            forwarded: forward_report(&dispatched.place, &dispatched.reply.response, &prepared),
-            resume: is_stream(&dispatched.reply.response)
+            hasher: prepared.reply_hasher.take().filter(|_| is_readable(&dispatched.reply)),
+            forwarded: forward_report(&dispatched.place, &dispatched.reply, &prepared),
+            resume: is_stream(&dispatched.reply)
                 .then(|| StreamContinuation::of(&self.worker, prepared, head, &self.dice))
                 .flatten(),
         };
@@ -484,15 +481,15 @@ impl Exchange {
     ) -> Response<ReplyBody> {
         let Dispatched { reply, place, mut observer, choice } = dispatched;
         if let Some(observer) = &mut observer {
-            observer.head(&reply.response);
+            observer.head(&reply);
         }
-        let (mut head, body) = reply.response.into_parts();
+        let (mut head, body) = reply.into_parts();
         if plan.flavour == Flavour::Grpc
             && let Some(trailers) = reply_fault(head.status, &head.headers)
         {
             return grpc_reply::translated(trailers, record);
         }
-        let upstream = Upstream { body, connection: reply.connection, place, observer };
+        let upstream = Upstream { body, place, observer };
         // Only nodes may set headers about their own errors and about routing.
         clean_reply(&mut head.headers, upstream.place.replica().is_some());
         // A 204 must not have a length (RFC 9110, section 8.6).

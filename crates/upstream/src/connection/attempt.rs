@@ -18,8 +18,8 @@ use crate::connection::http2::Http2Connection;
 use crate::connection::line::{LineKind, Traffic, UpstreamLine};
 use crate::replica::{DOWN_LOOK, Replica};
 use crate::settings::Timeouts;
+use crate::upstream_body::UpstreamBody;
 use crate::wake;
-use crate::wire_body::WireBody;
 
 /// Limits and kind of an attempt.
 #[derive(Clone, Copy, Debug)]
@@ -32,15 +32,6 @@ pub struct AttemptBounds {
     pub connection: Connection,
     /// Kind of traffic.
     pub traffic: Traffic,
-}
-
-/// A reply whose head has arrived.
-#[derive(Debug)]
-pub struct UpstreamReply {
-    /// Head of the reply, and its body to come.
-    pub response: Response<WireBody>,
-    /// Connection to drive for the body; `None` over HTTP/2, whose connections drive themselves.
-    pub connection: Option<Box<Http1Connection>>,
 }
 
 /// An attempt without a reply.
@@ -94,7 +85,7 @@ pub async fn attempt(
     replica: &Replica,
     request: impl FnOnce() -> Option<Request<OutboundBody>>,
     bounds: AttemptBounds,
-) -> Result<UpstreamReply, FailedAttempt> {
+) -> Result<Response<UpstreamBody>, FailedAttempt> {
     let pool = replica.pool(pools.worker);
     let line = replica.line(bounds.traffic);
     let mut was_kept = false;
@@ -114,13 +105,13 @@ pub async fn attempt(
                 };
                 let request = request().ok_or(AttemptError::BodyGone)?;
                 let response = bounds.within(replica, connection.exchange(request)).await?;
-                Ok(UpstreamReply { response: response.map(WireBody::Http), connection: None })
+                Ok(response.map(UpstreamBody::Http2))
             }
         }
     };
-    let reply: Result<UpstreamReply, AttemptError> = match reply.await {
+    let reply: Result<Response<UpstreamBody>, AttemptError> = match reply.await {
         // The bytes after an informational reply such as 101 are not HTTP.
-        Ok(reply) if reply.response.status().is_informational() => Err(AttemptError::Switched),
+        Ok(reply) if reply.status().is_informational() => Err(AttemptError::Switched),
         reply => reply,
     };
     reply.map_err(|error| FailedAttempt { error, was_kept })
@@ -132,26 +123,17 @@ async fn over_http1(
     idle: Option<Box<Http1Connection>>,
     request: impl FnOnce() -> Option<Request<OutboundBody>>,
     bounds: AttemptBounds,
-) -> Result<UpstreamReply, AttemptError> {
-    let mut connection = match idle {
+) -> Result<Response<UpstreamBody>, AttemptError> {
+    let connection = match idle {
         Some(idle) => idle,
         None => {
             let stream = connect(line, bounds.connect()).await?;
-            Box::new(Http1Connection::new(stream, replica.count_connection()).await?)
+            Box::new(Http1Connection::new(stream, replica.count_connection()))
         }
     };
     let request = request().ok_or(AttemptError::BodyGone)?;
-    match bounds.within(replica, connection.exchange(request)).await {
-        Ok(response) => Ok(UpstreamReply {
-            response: response.map(WireBody::Http),
-            connection: Some(connection),
-        }),
-        // A part of a reply came, so the replica did not just close an idle connection.
-        Err(AttemptError::Reset(error)) if connection.saw_bytes() => {
-            Err(AttemptError::BadReply(error))
-        }
-        Err(error) => Err(error),
-    }
+    let reply = bounds.within(replica, connection.exchange(request)).await?;
+    Ok(reply.map(UpstreamBody::Http1))
 }
 
 async fn http2_connection(

@@ -6,6 +6,19 @@ use std::io;
 use spillway_journey::RetrySafety;
 use spillway_protocol::{ErrorKind, GatewayError};
 
+use crate::connection::http1::Http1Error;
+
+/// Failure of a connection to a replica.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionError {
+    /// Over HTTP/1.1.
+    #[error(transparent)]
+    Http1(#[from] Http1Error),
+    /// Over HTTP/2.
+    #[error(transparent)]
+    Http2(#[from] hyper::Error),
+}
+
 /// An attempt that ended without a reply's head.
 #[derive(Debug, thiserror::Error)]
 pub enum AttemptError {
@@ -17,13 +30,13 @@ pub enum AttemptError {
     ConnectTimeout,
     /// The request was provably not taken by the replica.
     #[error("connection closed before the request was sent: {0}")]
-    Unsent(hyper::Error),
+    Unsent(ConnectionError),
     /// The connection broke after the request may have arrived.
     #[error("connection reset before the reply: {0}")]
-    Reset(hyper::Error),
+    Reset(ConnectionError),
     /// The replica sent something that is not an HTTP reply.
     #[error("invalid reply: {0}")]
-    BadReply(hyper::Error),
+    BadReply(ConnectionError),
     /// The replica switched to another protocol, which the request had not asked for.
     #[error("switched protocols unasked")]
     Switched,
@@ -41,23 +54,39 @@ pub enum AttemptError {
     BodyGone,
     /// The client's body broke off or broke a rule while it was streamed through.
     #[error("request body: {0}")]
-    ClientBody(hyper::Error),
+    ClientBody(ConnectionError),
 }
 
 impl AttemptError {
-    /// Sorts an error of hyper's client. `unsent`: the request was handed back untouched.
-    pub fn of_exchange(error: hyper::Error, unsent: bool) -> Self {
-        if unsent || refused_by_http2(&error) {
-            Self::Unsent(error)
+    /// Sorts an error of HTTP/1.1. `unsent`: nothing of the request was written. `has_read`: a part of
+    /// a reply came, so the replica did not just close an idle connection.
+    pub(crate) fn of_http1(error: Http1Error, unsent: bool, has_read: bool) -> Self {
+        let sort = if error.is_of_client() {
+            Self::ClientBody
+        } else if unsent {
+            Self::Unsent
+        } else if has_read || error.is_malformed() {
+            Self::BadReply
+        } else {
+            Self::Reset
+        };
+        sort(error.into())
+    }
+
+    /// Sorts an error of hyper's HTTP/2 client. `unsent`: the request was handed back untouched.
+    pub(crate) fn of_http2(error: hyper::Error, unsent: bool) -> Self {
+        let sort = if unsent || refused_by_http2(&error) {
+            Self::Unsent
         } else if error.is_user() {
             // hyper takes an error of the body that it sends for a fault of its user.
-            Self::ClientBody(error)
+            Self::ClientBody
         } else if error.is_parse() {
-            Self::BadReply(error)
+            Self::BadReply
         } else {
             // Incomplete message, reset, broken pipe, GOAWAY of a started stream.
-            Self::Reset(error)
-        }
+            Self::Reset
+        };
+        sort(error.into())
     }
 
     /// Returns whether another attempt is safe.

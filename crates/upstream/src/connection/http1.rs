@@ -1,124 +1,199 @@
-//! HTTP/1.1 connection that the request itself drives.
+//! HTTP/1.1 to a replica, driven by the request itself.
 //!
-//! hyper's connection future is usually spawned as a task. Then every piece of a reply crosses from
-//! that task to the request's, and each token gets a write of its own: measured at 1.6 times the
-//! CPU on saturated streams. Here the request polls the connection itself.
+//! A connection serves one request at a time, so that request can poll it: nothing is spawned, and no
+//! piece of a reply crosses from one task to another. What has arrived by a wake-up is handed over as
+//! one piece, however the replica cut it into chunks. hyper's client hands over each chunk by itself,
+//! and each has to pass the relay and the writing to the client: a saturated stream took two writes
+//! for each read so.
+
+mod body_decoder;
+#[cfg(test)]
+mod body_decoder_test;
+mod error;
+#[cfg(test)]
+mod http1_test;
+mod reply_head;
+#[cfg(test)]
+mod reply_head_test;
+mod request_writer;
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use http::{Request, Response};
-use http_body::{Body, Frame};
-use hyper::body::Incoming;
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper_util::rt::TokioIo;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use crate::connection::body::OutboundBody;
 use crate::connection::error::AttemptError;
-use crate::connection::guarded_stream::{GuardedStream, HeadRoom};
-use crate::connection::news::WakeFlag;
+use crate::connection::http1::body_decoder::{BodyDecoder, Read};
+use crate::connection::http1::reply_head::{ReplyHead, take_head};
+use crate::connection::http1::request_writer::RequestWriter;
 use crate::connection_count::ConnectionCount;
 use crate::stream::Stream;
 use crate::wake;
 
-/// Next frame of a body, as a poll returns it.
-type NextFrame<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
+pub use error::Http1Error;
 
-type Driver = http1::Connection<TokioIo<GuardedStream>, OutboundBody>;
+/// Most bytes that a replica may send until the head of its reply is complete, informational replies
+/// (1xx) included.
+const HEAD_BYTES_MAX: usize = 512 << 10;
+/// Room for the first read.
+const READ_BYTES_MIN: usize = 8 << 10;
+/// Most room for a read.
+const READ_BYTES_MAX: usize = 64 << 10;
 
-/// HTTP/1.1 connection, idle or with the one request that it serves.
+/// HTTP/1.1 connection, idle or with the one request that it serves. With a request it is the body of
+/// the reply.
 ///
 /// Dropping it closes the socket, which tells a replica that a request was abandoned.
 #[derive(Debug)]
 pub struct Http1Connection {
-    sender: SendRequest<OutboundBody>,
-    driver: Driver,
-    driver_ended: bool,
-    news: WakeFlag,
-    head_room: HeadRoom,
+    stream: Stream,
+    /// Bytes that were read and not handed over.
+    buffer: BytesMut,
+    /// Room for the next read; it follows what reads bring.
+    read_bytes: usize,
+    request: RequestWriter,
+    method: Method,
+    /// Map of the request's fields, emptied for those of the reply.
+    spare: HeaderMap,
+    reply: BodyDecoder,
+    keeps_alive: bool,
     idle_since: Instant,
     _count: ConnectionCount,
 }
 
 impl Http1Connection {
     /// Takes over a connected stream.
-    ///
-    /// # Errors
-    /// Returns an error if hyper refuses the stream, which it has no reason to.
-    pub async fn new(stream: Stream, count: ConnectionCount) -> Result<Self, AttemptError> {
-        let head_room = HeadRoom::new();
-        let stream = GuardedStream::http1(stream, head_room.clone());
-        // Nothing was sent yet, so after a failure another attempt is safe.
-        let (sender, driver) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| AttemptError::of_exchange(error, true))?;
-        let idle_since = wake::now();
-        Ok(Self {
-            sender,
-            driver,
-            driver_ended: false,
-            news: WakeFlag::new(),
-            head_room,
-            idle_since,
+    pub fn new(stream: Stream, count: ConnectionCount) -> Self {
+        Self {
+            stream,
+            buffer: BytesMut::new(),
+            read_bytes: READ_BYTES_MIN,
+            request: RequestWriter::default(),
+            method: Method::GET,
+            spare: HeaderMap::new(),
+            reply: BodyDecoder::Over,
+            keeps_alive: true,
+            idle_since: wake::now(),
             _count: count,
-        })
+        }
     }
 
-    /// Sends the request and waits for the reply's head.
-    ///
-    /// Dropping the returned future leaves the connection unusable: drop it too.
+    /// Sends the request and waits for the head of its reply, whose body is the connection.
     ///
     /// # Errors
-    /// Returns an error if the connection breaks or the reply is malformed.
-    pub async fn exchange(
-        &mut self,
+    /// The returned future ends with an error if the connection breaks or the reply is malformed.
+    pub fn exchange(
+        mut self: Box<Self>,
         request: Request<OutboundBody>,
-    ) -> Result<Response<Incoming>, AttemptError> {
-        let Self { sender, driver, driver_ended, news, head_room, .. } = self;
-        // An idle connection was polled without the gate's waker.
-        news.expect();
-        head_room.begin();
-        let mut reply = pin!(sender.try_send_request(request));
-        let response = poll_fn(|cx| {
-            news.poll(cx, |cx| {
-                // The driver writes the request and reads the head, which readies the reply.
-                drive(driver, driver_ended, cx);
-                reply.as_mut().poll(cx)
-            })
-        })
-        .await
-        .map_err(|mut failed| {
-            let unsent = failed.take_message().is_some();
-            AttemptError::of_exchange(failed.into_error(), unsent)
-        })?;
-        head_room.end();
-        Ok(response)
+    ) -> impl Future<Output = Result<Response<Box<Self>>, AttemptError>> {
+        self.method = request.method().clone();
+        self.keeps_alive = false;
+        // Begun here and not in the future, which so does not hold the request.
+        self.spare = self.request.begin(request);
+        async move {
+            let mut read = HeadBytes::default();
+            let head = poll_fn(|cx| self.poll_head(&mut read, cx)).await;
+            let head = head.map_err(|error| {
+                AttemptError::of_http1(error, !self.request.has_written(), read.all > 0)
+            })?;
+            self.reply = head.body;
+            self.keeps_alive = head.keeps_alive;
+            Ok(Response::from_parts(head.parts, self))
+        }
     }
 
-    /// Returns true if a failed exchange left part of a reply's head behind, or got informational
-    /// replies only.
-    pub fn saw_bytes(self) -> bool {
-        self.head_room.is_used_up() || !self.driver.into_parts().read_buf.is_empty()
-    }
-
-    /// Polls the next piece of the reply that the last exchange began.
-    pub fn poll_body<B: Body + Unpin>(
+    fn poll_head(
         &mut self,
-        body: &mut B,
-        cx: &Context<'_>,
-    ) -> Poll<NextFrame<B>> {
-        let Self { driver, driver_ended, news, .. } = self;
-        news.poll(cx, |cx| {
-            // The first poll tells the connection that the body is wanted.
-            let first = Pin::new(&mut *body).poll_frame(cx);
-            if first.is_ready() {
-                return first;
+        read: &mut HeadBytes,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<ReplyHead, Http1Error>> {
+        self.send(cx)?;
+        loop {
+            if read.may_be_whole(&self.buffer)
+                && let Some(head) = take_head(&mut self.buffer, &self.method, &mut self.spare)?
+            {
+                if head.is_interim() {
+                    read.parsed = 0;
+                    continue;
+                }
+                return Poll::Ready(Ok(head));
             }
-            drive(driver, driver_ended, cx);
-            Pin::new(&mut *body).poll_frame(cx)
-        })
+            read.parsed = self.buffer.len();
+            if read.all > HEAD_BYTES_MAX {
+                return Poll::Ready(Err(Http1Error::LongHead));
+            }
+            match ready!(self.poll_read(cx)) {
+                Ok(0) => return Poll::Ready(Err(Http1Error::Closed)),
+                Ok(bytes) => read.all += bytes,
+                Err(error) => return Poll::Ready(Err(Http1Error::Socket(error))),
+            }
+        }
+    }
+
+    /// Writes as much of the request as there is and the socket takes.
+    ///
+    /// # Errors
+    /// Returns an error if the client's part of the request failed.
+    fn send(&mut self, cx: &mut Context<'_>) -> Result<(), Http1Error> {
+        // Most requests are written by the time that their reply comes.
+        if self.request.is_done() {
+            return Ok(());
+        }
+        match self.request.poll(&mut self.stream, cx) {
+            Poll::Ready(Err(error)) if error.is_of_client() => Err(error),
+            Poll::Ready(Err(error)) => {
+                // A replica may refuse a request before it has read all of it, and close. Then its
+                // reply is worth more than this error.
+                tracing::debug!(%error, "the rest of a request can't be sent");
+                self.request.give_up();
+                Ok(())
+            }
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        // Less room would end a read early, and cost another.
+        if self.buffer.capacity() - self.buffer.len() < self.read_bytes / 2 {
+            self.buffer.reserve(self.read_bytes);
+        }
+        let room = self.buffer.capacity() - self.buffer.len();
+        let read = ready!(pin!(self.stream.read_buf(&mut self.buffer)).poll(cx))?;
+        self.read_bytes = match read {
+            read if read == room => (self.read_bytes * 2).min(READ_BYTES_MAX),
+            read if read < self.read_bytes / 4 => (self.read_bytes / 2).max(READ_BYTES_MIN),
+            _ => self.read_bytes,
+        };
+        Poll::Ready(Ok(read))
+    }
+
+    fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Http1Error>>> {
+        self.send(cx)?;
+        loop {
+            match self.reply.take(&mut self.buffer)? {
+                Read::Data(piece) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
+                Read::Trailers(trailers) => {
+                    return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                }
+                Read::End => return Poll::Ready(None),
+                Read::More => {}
+            }
+            match ready!(self.poll_read(cx)) {
+                Ok(0) => self.reply.end()?,
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Some(Err(Http1Error::Socket(error)))),
+            }
+        }
     }
 
     /// Marks the connection as idle after the last byte of a reply; returns true if it can serve
@@ -131,11 +206,17 @@ impl Http1Connection {
     /// Returns true if a request can be sent now: the server has not closed, and no bytes are left
     /// over.
     pub fn is_usable(&mut self) -> bool {
-        // Nobody waits: the poll shows if the server has closed, or sent bytes that nobody asked
-        // for.
-        let mut nobody = Context::from_waker(Waker::noop());
-        drive(&mut self.driver, &mut self.driver_ended, &mut nobody);
-        !self.driver_ended && self.sender.is_ready()
+        let is_over = self.request.is_complete() && self.reply.is_over() && self.buffer.is_empty();
+        self.keeps_alive && is_over && self.is_silent()
+    }
+
+    /// Returns true if the server has neither closed nor sent bytes that nobody asked for.
+    fn is_silent(&mut self) -> bool {
+        let mut byte = [0; 1];
+        let mut buffer = ReadBuf::new(&mut byte);
+        // Nobody waits for what this poll shows.
+        let mut cx = Context::from_waker(Waker::noop());
+        Pin::new(&mut self.stream).poll_read(&mut cx, &mut buffer).is_pending()
     }
 
     /// Returns the time without a request at `now`.
@@ -144,9 +225,43 @@ impl Http1Connection {
     }
 }
 
-/// Moves bytes between the socket and the current exchange.
-fn drive(driver: &mut Driver, has_ended: &mut bool, cx: &mut Context<'_>) {
-    if !*has_ended {
-        *has_ended = Pin::new(driver).poll(cx).is_ready();
+/// Bytes that were read for a head.
+#[derive(Debug, Default)]
+struct HeadBytes {
+    all: usize,
+    /// Bytes of the buffer that were found to be no whole head.
+    parsed: usize,
+}
+
+impl HeadBytes {
+    /// Returns true unless `buffer` has too little for a head. Otherwise a head that comes byte by
+    /// byte would be parsed again with each of them.
+    fn may_be_whole(&self, buffer: &[u8]) -> bool {
+        if self.parsed == 0 {
+            return !buffer.is_empty();
+        }
+        let recent = &buffer[self.parsed.saturating_sub(2)..];
+        recent.windows(2).any(|ends| ends == b"\n\n")
+            || recent.windows(3).any(|ends| ends == b"\n\r\n")
+    }
+}
+
+impl Body for Http1Connection {
+    type Data = Bytes;
+    type Error = Http1Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Http1Error>>> {
+        self.get_mut().poll_body(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.reply.is_over()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.reply.bytes_left().map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

@@ -48,7 +48,7 @@ impl Http2Connection {
         tracker: &TaskTracker,
     ) -> Result<Self, AttemptError> {
         let earnings = FrameEarnings::default();
-        let stream = GuardedStream::http2(stream, earnings.clone());
+        let stream = GuardedStream::new(stream, earnings.clone());
         let (sender, connection) = http2::Builder::new(Executor(tracker.clone()))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -57,7 +57,7 @@ impl Http2Connection {
             .keep_alive_timeout(PING_TIMEOUT)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| AttemptError::of_exchange(error, true))?;
+            .map_err(|error| AttemptError::of_http2(error, true))?;
         tracker.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "HTTP/2 connection to a replica ended");
@@ -81,7 +81,7 @@ impl Http2Connection {
         async move {
             reply.await.map_err(|mut failed| {
                 let unsent = failed.take_message().is_some();
-                AttemptError::of_exchange(failed.into_error(), unsent)
+                AttemptError::of_http2(failed.into_error(), unsent)
             })
         }
     }

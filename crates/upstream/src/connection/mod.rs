@@ -10,17 +10,16 @@ mod http2;
 mod lent_body;
 mod line;
 mod message_body;
-mod news;
 mod pool;
 mod streamed_body;
 mod tls;
 
 pub use tls::ReplicaTlsError;
 
-pub use attempt::{AttemptBounds, FailedAttempt, UpstreamReply, WorkerPools, attempt};
+pub use attempt::{AttemptBounds, FailedAttempt, WorkerPools, attempt};
 pub use body::{OutboundBody, RequestBody};
-pub use error::AttemptError;
-pub use http1::Http1Connection;
+pub use error::{AttemptError, ConnectionError};
+pub use http1::{Http1Connection, Http1Error};
 pub use http2::Http2Connection;
 pub use lent_body::LentBody;
 pub use line::{GrpcLine, LineKind, Traffic, UpstreamLine};

@@ -1,0 +1,285 @@
+//! The client against raw sockets, and against hyper's as the reference.
+#![expect(clippy::disallowed_methods, reason = "a test waits for the tasks that it spawns")]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use proptest::prelude::*;
+use spillway_protocol::Segments;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::body_decoder::Read;
+use super::reply_head::take_head;
+use super::{HEAD_BYTES_MAX, Http1Connection, Http1Error};
+use crate::connection::body::OutboundBody;
+use crate::connection::error::AttemptError;
+use crate::connection_count::ConnectionCount;
+use crate::stream::Stream;
+use crate::wake;
+
+/// Returns a connection and the server's end of it.
+async fn connected() -> (Box<Http1Connection>, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap());
+    let (near, far) = tokio::join!(near, listener.accept());
+    let count = ConnectionCount::new(&Arc::new(AtomicU32::new(1)));
+    let connection = Http1Connection::new(Stream::Plain(near.unwrap()), count);
+    (Box::new(connection), far.unwrap().0)
+}
+
+fn post(body: &'static [u8]) -> Request<OutboundBody> {
+    let segments = Segments::from(Bytes::from_static(body));
+    let request = Request::post("/v1/chat/completions?x=1").header("host", "replica");
+    request.body(OutboundBody::of(&segments)).unwrap()
+}
+
+/// Reads until the server's end has `length` bytes.
+async fn received(far: &mut TcpStream, length: usize) -> String {
+    let mut bytes = vec![0; length];
+    far.read_exact(&mut bytes).await.unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+async fn collected(reply: Response<Box<Http1Connection>>) -> (Bytes, Box<Http1Connection>) {
+    let mut body = reply.into_body();
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(piece) = frame.unwrap().into_data() {
+            all.extend_from_slice(&piece);
+        }
+    }
+    (all.freeze(), body)
+}
+
+const SENT: &str =
+    "POST /v1/chat/completions?x=1 HTTP/1.1\r\nhost: replica\r\ncontent-length: 4\r\n\r\nabcd";
+
+#[tokio::test]
+async fn a_connection_serves_one_request_after_the_other() {
+    let (mut connection, mut far) = connected().await;
+    for reply in
+        ["content-length: 2\r\n\r\nok", "transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"]
+    {
+        let exchange = tokio::spawn(connection.exchange(post(b"abcd")));
+        assert_eq!(received(&mut far, SENT.len()).await, SENT);
+        far.write_all(format!("HTTP/1.1 200 OK\r\n{reply}").as_bytes()).await.unwrap();
+        let (body, idle) = collected(exchange.await.unwrap().unwrap()).await;
+        assert_eq!(body, "ok");
+        connection = idle;
+        assert!(connection.becomes_idle(wake::now()), "{reply}");
+    }
+    drop(far);
+    while connection.is_usable() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn informational_replies_are_passed_over_within_limits() {
+    let (connection, mut far) = connected().await;
+    let exchange = tokio::spawn(connection.exchange(post(b"abcd")));
+    received(&mut far, SENT.len()).await;
+    let replies = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
+    far.write_all(replies).await.unwrap();
+    assert_eq!(exchange.await.unwrap().unwrap().status(), StatusCode::NO_CONTENT);
+
+    let (connection, mut far) = connected().await;
+    let exchange = tokio::spawn(connection.exchange(post(b"abcd")));
+    received(&mut far, SENT.len()).await;
+    let one = b"HTTP/1.1 100 Continue\r\n\r\n";
+    // It may have closed before all were sent.
+    drop(far.write_all(&one.repeat(2 * HEAD_BYTES_MAX / one.len())).await);
+    let error = exchange.await.unwrap().unwrap_err();
+    assert!(matches!(error, AttemptError::BadReply(_)), "{error}");
+}
+
+#[tokio::test]
+async fn what_a_replica_did_before_it_closed_tells_if_a_retry_is_safe() {
+    let (connection, mut far) = connected().await;
+    let exchange = tokio::spawn(connection.exchange(post(b"abcd")));
+    received(&mut far, SENT.len()).await;
+    drop(far);
+    let error = exchange.await.unwrap().unwrap_err();
+    assert!(matches!(error, AttemptError::Reset(_)), "{error}");
+
+    let (connection, mut far) = connected().await;
+    let exchange = tokio::spawn(connection.exchange(post(b"abcd")));
+    received(&mut far, SENT.len()).await;
+    far.write_all(b"HTTP/1.1 200").await.unwrap();
+    drop(far);
+    let error = exchange.await.unwrap().unwrap_err();
+    assert!(matches!(error, AttemptError::BadReply(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_refusal_arrives_though_the_body_was_not_read() {
+    static LONG: [u8; 32 << 20] = [b'x'; 32 << 20];
+    let (connection, mut far) = connected().await;
+    let exchange = tokio::spawn(connection.exchange(post(&LONG)));
+    received(&mut far, 1_000).await;
+    far.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig").await.unwrap();
+    let reply = exchange.await.unwrap().unwrap();
+    assert_eq!(reply.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    let (body, mut connection) = collected(reply).await;
+    assert_eq!(body, "big");
+    assert!(!connection.becomes_idle(wake::now()), "a part of the request was not sent");
+}
+
+#[tokio::test]
+async fn a_connection_with_bytes_that_nobody_asked_for_is_not_used_again() {
+    let (connection, mut far) = connected().await;
+    let exchange = tokio::spawn(connection.exchange(post(b"abcd")));
+    received(&mut far, SENT.len()).await;
+    let two = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nfalse";
+    far.write_all(two).await.unwrap();
+    let (body, mut connection) = collected(exchange.await.unwrap().unwrap()).await;
+    assert_eq!(body, "ok");
+    assert!(!connection.becomes_idle(wake::now()));
+}
+
+/// What a client made of a reply: its status, fields, body and trailers.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    NoHead,
+    Cut(StatusCode, HeaderMap),
+    Whole(StatusCode, HeaderMap, Bytes, HeaderMap),
+}
+
+/// Returns what the code here makes of `wire`, which comes in pieces that end at `cuts`.
+fn seen_here(method: &Method, wire: &[u8], cuts: &[usize]) -> Seen {
+    let mut buffer = BytesMut::new();
+    let mut head = None;
+    let (mut body, mut trailers) = (BytesMut::new(), HeaderMap::new());
+    let mut rest = wire;
+    let mut at = 0;
+    let cuts = cuts.iter().copied().chain([wire.len()]);
+    let parts = cuts.map(|cut| {
+        let (part, left) = rest.split_at(cut.max(at) - at);
+        (at, rest) = (cut.max(at), left);
+        part
+    });
+    for part in parts {
+        buffer.extend_from_slice(part);
+        while head.is_none() {
+            match take_head(&mut buffer, method, &mut HeaderMap::new()) {
+                Ok(Some(next)) if next.is_interim() => {}
+                Ok(Some(next)) => head = Some(next),
+                Ok(None) => break,
+                Err(_) => return Seen::NoHead,
+            }
+        }
+        let Some(head) = &mut head else { continue };
+        loop {
+            match head.body.take(&mut buffer) {
+                Ok(Read::Data(piece)) => body.extend_from_slice(&piece),
+                Ok(Read::Trailers(fields)) => trailers = fields,
+                Ok(Read::End | Read::More) => break,
+                Err(_) => return Seen::Cut(head.parts.status, head.parts.headers.clone()),
+            }
+        }
+    }
+    let Some(mut head) = head else { return Seen::NoHead };
+    let (status, headers) = (head.parts.status, head.parts.headers);
+    match head.body.end() {
+        Ok(()) => Seen::Whole(status, headers, body.freeze(), trailers),
+        Err(Http1Error::Closed) => Seen::Cut(status, headers),
+        Err(_) => Seen::NoHead,
+    }
+}
+
+/// Returns what hyper's client makes of `wire`.
+async fn seen_by_hyper(method: &Method, wire: &[u8]) -> Seen {
+    let (near, mut far) = duplex(1 << 20);
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(near)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::builder().method(method).uri("/").body(Empty::<Bytes>::new()).unwrap();
+    let reply = tokio::spawn(sender.send_request(request));
+    let mut asked = [0; 8];
+    far.read_exact(&mut asked).await.unwrap();
+    far.write_all(wire).await.unwrap();
+    far.shutdown().await.unwrap();
+    let Ok(reply) = reply.await.unwrap() else { return Seen::NoHead };
+    let (mut parts, body) = reply.into_parts();
+    // hyper leaves a length that does not count.
+    if parts.headers.contains_key(header::TRANSFER_ENCODING) {
+        parts.headers.remove(header::CONTENT_LENGTH);
+    }
+    let seen = match body.collect().await {
+        Ok(all) => {
+            let trailers = all.trailers().cloned().unwrap_or_default();
+            Seen::Whole(parts.status, parts.headers, all.to_bytes(), trailers)
+        }
+        Err(_) => Seen::Cut(parts.status, parts.headers),
+    };
+    connection.abort();
+    seen
+}
+
+fn fields() -> impl Strategy<Value = String> {
+    let field = prop::sample::select(vec![
+        "content-length: 5\r\n",
+        "content-length: 11\r\n",
+        "Content-Length:0\r\n",
+        "transfer-encoding: chunked\r\n",
+        "transfer-encoding: gzip\r\n",
+        "connection: close\r\n",
+        "content-type: application/json\r\n",
+        "x-empty:\r\n",
+        "x-tab: a\tb\r\n",
+        "set-cookie: a=b\r\n",
+        "x-latin: \u{e9}\r\n",
+        "bad field: 1\r\n",
+        "x-lf: 1\n",
+    ]);
+    prop::collection::vec(field, 0..4).prop_map(|fields| fields.concat())
+}
+
+fn bodies() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "",
+        "hello",
+        "hello world",
+        "5\r\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\r\n6;a=b\r\n world\r\n0\r\nx-sum: 1\r\n\r\n",
+        "5\r\nhello\r\n0\r\n",
+        "5\r\nhelloX\r\n0\r\n\r\n",
+        "5 \r\nhello\r\n0\r\n\r\n",
+        "zz\r\n\r\n",
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_500))]
+
+    /// A reply is read as hyper reads it, however it is cut, also a malformed one.
+    #[test]
+    fn replies_are_read_as_hyper_reads_them(
+        status in prop::sample::select(vec![
+            "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200\r\n", "HTTP/1.1 204 No Content\r\n",
+            "HTTP/1.1 404 Not Found\r\n", "HTTP/1.0 200 OK\r\n", "HTTP/1.1 304 Not Modified\r\n",
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n", "HTTP/3 200 OK\r\n",
+        ]),
+        fields in fields(),
+        body in bodies(),
+        method in prop::sample::select(vec![Method::GET, Method::HEAD]),
+        fault in prop::option::weighted(0.3, (any::<prop::sample::Index>(), any::<u8>())),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
+    ) {
+        let mut wire = format!("{status}{fields}\r\n{body}").into_bytes();
+        if let Some((place, byte)) = fault {
+            let place = place.index(wire.len());
+            wire[place] = byte;
+        }
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(wire.len())).collect();
+        cuts.sort_unstable();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let by_hyper = runtime.block_on(seen_by_hyper(&method, &wire));
+        prop_assert_eq!(seen_here(&method, &wire, &cuts), by_hyper, "{}", wire.escape_ascii());
+    }
+}
