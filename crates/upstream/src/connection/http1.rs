@@ -200,6 +200,11 @@ impl Http1Connection {
     /// another request.
     pub fn becomes_idle(&mut self, now: Instant) -> bool {
         self.idle_since = now;
+        if self.read_bytes > READ_BYTES_MIN && self.buffer.is_empty() {
+            // Idle connections are many, and long replies few.
+            self.read_bytes = READ_BYTES_MIN;
+            self.buffer = BytesMut::new();
+        }
         self.is_usable()
     }
 
