@@ -272,7 +272,7 @@ impl Twins {
             1 => Before::Counted(kept),
             _ => Before::Unknown(kept),
         };
-        node.incarnation += self.dice.u64(..2);
+        node.incarnation += 1 + self.dice.u64(..2);
         node.begin(&before, self.now);
         node.set_limits(self.now, false);
         node.sides.iter().for_each(|side| side.quotas.set_own(&self.own));
