@@ -16,8 +16,9 @@ use crate::text::BLOCK_TOKENS;
 /// Number by which a region is a holder of its own, beside its replicas.
 const REGION: usize = usize::MAX;
 
-/// Most blocks remembered of what was forwarded to a region: the least recently used are forgotten.
-const FORWARDED_BLOCKS_MAX: u32 = 16_384;
+/// Most blocks remembered of what was forwarded to a region, as in the gateway: the least recently used
+/// are forgotten.
+const FORWARDED_BLOCKS_MAX: u32 = 8_192;
 
 /// Parts of a node that learn.
 #[derive(Debug)]
