@@ -13,6 +13,7 @@ use spillway_tests::{Cluster, Setup, knows};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 
 use crate::http2::{self, Http2Client};
 
@@ -85,30 +86,49 @@ fn is_whole(message: &[u8]) -> bool {
     }
 }
 
-/// Reads one message into the buffer and returns its length. Allocates nothing.
-async fn read_message(stream: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
+/// Reads one message into the buffer and returns its length. Each event in it gives a permit to
+/// `events`. Allocates nothing.
+async fn read_message(
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+    events: &Semaphore,
+) -> Option<usize> {
     let mut read = 0;
     while !is_whole(&buffer[..read]) {
         match stream.read(&mut buffer[read..]).await {
             Ok(0) | Err(_) => return None,
-            Ok(more) => read += more,
+            Ok(more) => {
+                let recent = &buffer[read.saturating_sub(1)..read + more];
+                events.add_permits(recent.windows(2).filter(|two| two == b"\n\n").count());
+                read += more;
+            }
         }
     }
     Some(read)
 }
 
-/// Answers each request of each connection with the same bytes: a stream to who asks for one.
-async fn answer(listener: tokio::net::TcpListener) {
-    let replies: Arc<[Vec<u8>; 2]> = Arc::new([false, true].map(reply));
+/// Answers each request of each connection with the same bytes: a stream to who asks for one. The
+/// client has each event before the next one is sent: how many come together would depend on the
+/// machine.
+async fn answer(listener: tokio::net::TcpListener, events: Arc<Semaphore>) {
+    let replies: Arc<[Vec<Vec<u8>>; 2]> = Arc::new([vec![unary()], streamed()]);
     while let Ok((mut stream, _)) = listener.accept().await {
-        let replies = Arc::clone(&replies);
+        let (replies, events) = (Arc::clone(&replies), Arc::clone(&events));
         spillway_tests::spawn(async move {
             let mut buffer = vec![0; BUFFER_BYTES];
-            while let Some(length) = read_message(&mut stream, &mut buffer).await {
+            let nothing = Semaphore::new(0);
+            while let Some(length) = read_message(&mut stream, &mut buffer, &nothing).await {
                 let asks_for_stream = |part: &[u8]| part.starts_with(b"\"stream\":true");
                 let is_stream = buffer[..length].windows(14).take(512).any(asks_for_stream);
-                if stream.write_all(&replies[usize::from(is_stream)]).await.is_err() {
-                    return;
+                // The last event of the stream before.
+                events.forget_permits(usize::MAX);
+                for (number, part) in replies[usize::from(is_stream)].iter().enumerate() {
+                    if number > 0 {
+                        events.acquire().await.expect("never closed").forget();
+                    }
+                    if stream.write_all(part).await.is_err() {
+                        return;
+                    }
                 }
             }
         });
@@ -135,24 +155,23 @@ fn request(body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-fn reply(is_stream: bool) -> Vec<u8> {
-    if !is_stream {
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
-        return format!("{head}{}\r\n\r\n{UNARY}", UNARY.len()).into_bytes();
-    }
-    let mut text = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
-                    transfer-encoding: chunked\r\n\r\n"
-        .to_owned();
-    let mut chunk = |event: &str| text.push_str(&format!("{:x}\r\n{event}\r\n", event.len()));
-    for _ in 0..TOKENS {
-        chunk(
-            "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\
-             \"index\":0,\"delta\":{\"content\":\" word\"},\"finish_reason\":null}]}\n\n",
-        );
-    }
-    chunk("data: [DONE]\n\n");
-    text.push_str("0\r\n\r\n");
-    text.into_bytes()
+fn unary() -> Vec<u8> {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
+    format!("{head}{}\r\n\r\n{UNARY}", UNARY.len()).into_bytes()
+}
+
+/// Returns a stream by its events; the first one has the head before it.
+fn streamed() -> Vec<Vec<u8>> {
+    let chunk = |event: &str| format!("{:x}\r\n{event}\r\n", event.len());
+    let token = "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"choices\":[{\
+                 \"index\":0,\"delta\":{\"content\":\" word\"},\"finish_reason\":null}]}\n\n";
+    let mut parts = vec![chunk(token); TOKENS];
+    parts[0].insert_str(
+        0,
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
+    );
+    parts.push(chunk("data: [DONE]\n\n") + "0\r\n\r\n");
+    parts.into_iter().map(String::into_bytes).collect()
 }
 
 /// Client of one HTTP/1.1 connection to a worker on this same thread.
@@ -161,6 +180,8 @@ struct World {
     address: SocketAddr,
     client: TcpStream,
     buffer: Vec<u8>,
+    /// Events that the client has.
+    events: Arc<Semaphore>,
     nodes: Vec<Node>,
     /// Holds the nodes' files.
     _cluster: Option<Cluster>,
@@ -195,22 +216,23 @@ impl World {
         };
         let listener = Arc::new(Listener::new(spec).expect("a listener"));
         let (socket, address) = listen();
+        let events = Arc::new(Semaphore::new(0));
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let client = runtime.block_on(async {
             let replica = tokio::net::TcpListener::from_std(replica).expect("a socket");
-            spillway_tests::spawn(answer(replica));
+            spillway_tests::spawn(answer(replica, Arc::clone(&events)));
             spillway_tests::spawn(accept_loop(worker.entrance(), listener, socket));
             TcpStream::connect(address).await.expect("connects")
         });
         let buffer = vec![0; BUFFER_BYTES];
-        Self { runtime, address, client, buffer, nodes, _cluster: cluster, elsewhere }
+        Self { runtime, address, client, buffer, events, nodes, _cluster: cluster, elsewhere }
     }
 
     /// Returns a client that sends a request of this shape a number of times.
     fn asking(&mut self, shape: &Shape) -> impl FnMut(usize) {
         let body = body(shape);
         let request = request(&body);
-        let Self { runtime, address, client, buffer, .. } = self;
+        let Self { runtime, address, client, buffer, events, .. } = self;
         // A connection of its own, which wakes up at times even when nobody asks.
         let mut over_http2 = shape.is_http2.then(|| {
             (http2::request(&body), runtime.block_on(Http2Client::start(*address, buffer)))
@@ -223,7 +245,7 @@ impl World {
                         continue;
                     }
                     client.write_all(&request).await.expect("sends");
-                    let length = read_message(client, buffer).await.expect("a reply");
+                    let length = read_message(client, buffer, events).await.expect("a reply");
                     assert!(buffer[..length].starts_with(shape.status), "{}", shape.name);
                 }
             });

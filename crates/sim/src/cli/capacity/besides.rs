@@ -6,9 +6,9 @@ use spillway_sim::Sizing;
 
 use super::check::{Check, WORK};
 
-/// Processor time in microseconds of a request of 16 KB, and of a relayed token: the highest of the
-/// runs in docs/measured/performance.md.
-const REQUEST_US: f64 = 32.2;
+/// Processor time in microseconds of a request of 16 KB, and of a relayed token: more than in
+/// docs/measured/peers.md, since machines differ.
+const REQUEST_US: f64 = 79.0;
 const TOKEN_US: f64 = 20.6;
 /// Additional processor time in microseconds, at both nodes together, for a request to another
 /// region: docs/measured/links.md.
@@ -18,8 +18,8 @@ const TOKEN_S: f64 = 0.14;
 /// Bytes of a prompt token, and of a streamed token's event.
 const PROMPT_TOKEN_BYTES: f64 = 4.0;
 const EVENT_BYTES: f64 = 200.0;
-/// Bytes of an idle client connection: docs/measured/performance.md.
-const CONNECTION_BYTES: f64 = 24_800.0;
+/// Bytes of a stream, its connections included: docs/measured/scale.md.
+const STREAM_BYTES: f64 = 37_900.0;
 
 /// Returns a table of the needs of each region's gateways at their highest load.
 pub(super) fn table(sizing: &Sizing, checks: &[Check]) -> String {
@@ -30,7 +30,7 @@ pub(super) fn table(sizing: &Sizing, checks: &[Check]) -> String {
         checks.iter().filter(|check| check.must_meet).map(forwarded).fold(0.0, f64::max);
     let mut text = format!(
         "**Gateways** of a region while it stands in for the one that asks most, with {spilled_per_s:.1} requests/s spilled:\n\n\
-         | region | requests/s | cores | open streams | their connections |\n|---|--:|--:|--:|--:|\n"
+         | region | requests/s | cores | open streams | their memory |\n|---|--:|--:|--:|--:|\n"
     );
     for (at, region) in sizing.regions.iter().enumerate() {
         let lost = (0..demands.len()).filter(|lost| sizing.stand_ins[*lost] == at);
@@ -43,7 +43,7 @@ pub(super) fn table(sizing: &Sizing, checks: &[Check]) -> String {
             text,
             "| {} | {rate:.1} | {cores:.2} | {streams:.0} | {:.1} MB |",
             region.name,
-            streams * CONNECTION_BYTES / 1e6
+            streams * STREAM_BYTES / 1e6
         );
     }
     let bytes = WORK.prompt_tokens * PROMPT_TOKEN_BYTES + WORK.reply_tokens * EVENT_BYTES;
