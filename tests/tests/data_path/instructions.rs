@@ -151,7 +151,8 @@ fn count() -> Counts {
         .args(["--ignored", "--exact", "instructions::ask"])
         .output()
         .expect("valgrind");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let said = [&ran.stdout, &ran.stderr].map(|said| String::from_utf8_lossy(said));
+    assert!(ran.status.success(), "{}", said.concat());
     // A file for each call of the function.
     let counted = |(shape, call): (&Shape, usize)| {
         let mut stages = stages(&annotated(&out.with_extension(call.to_string())));
