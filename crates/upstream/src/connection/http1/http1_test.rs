@@ -1,11 +1,16 @@
 //! The client against raw sockets, and against hyper's as the reference.
 #![expect(clippy::disallowed_methods, reason = "a test waits for the tasks that it spawns")]
 
+use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http_body::{Body, Frame};
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
@@ -18,9 +23,12 @@ use super::reply_head::take_head;
 use super::{HEAD_BYTES_MAX, Http1Connection, Http1Error};
 use crate::connection::body::OutboundBody;
 use crate::connection::error::AttemptError;
+use crate::connection::streamed_body::StreamedBody;
 use crate::connection_count::ConnectionCount;
+use crate::settings::Limits;
 use crate::stream::Stream;
 use crate::wake;
+use crate::wire_body::{BoxError, WireBody};
 
 /// Returns a connection and the server's end of it.
 async fn connected() -> (Box<Http1Connection>, TcpStream) {
@@ -76,6 +84,44 @@ async fn a_connection_serves_one_request_after_the_other() {
     drop(far);
     while connection.is_usable() {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Body in pieces that never tells its length.
+struct Untold(VecDeque<Bytes>);
+
+impl Body for Untold {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Poll::Ready(self.0.pop_front().map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_unknown_length_goes_in_chunks_unless_it_has_ended() {
+    let chunked = "transfer-encoding: chunked\r\n\r\n2\r\nab\r\n2\r\ncd\r\n0\r\n\r\n";
+    let none = "content-length: 0\r\n\r\n";
+    for (pieces, framed) in [(vec!["ab", "", "cd"], chunked), (vec![], none)] {
+        let body = Untold(pieces.into_iter().map(Bytes::from).collect());
+        let body = UnsyncBoxBody::new(body);
+        let (connection, mut far) = connected().await;
+        let body = StreamedBody::new(WireBody::Link(body), &Limits::default(), None);
+        let request = Request::post("/").body(OutboundBody::Streamed(body)).unwrap();
+        let exchange = tokio::spawn(connection.exchange(request));
+        let sent = format!("POST / HTTP/1.1\r\n{framed}");
+        assert_eq!(received(&mut far, sent.len()).await, sent);
+        far.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        let (_, mut connection) = collected(exchange.await.unwrap().unwrap()).await;
+        assert!(connection.becomes_idle(wake::now()), "the whole request was sent");
     }
 }
 
