@@ -14,6 +14,8 @@ use crate::shedding::{CLAIMS, ask, check_shed, of_class, one_place, with};
 const CLASS: u8 = 2;
 /// Between two requests that the replica ends: with four before it, a promise is more than a second away.
 const PACE: Duration = Duration::from_millis(400);
+/// For so long after its moment a promise that was not redeemed counts as a taken place.
+const COUNTED: Duration = Duration::from_millis(1_500);
 
 /// A node with one place and a full queue, which knows how fast it is served.
 struct Busy {
@@ -120,9 +122,10 @@ async fn who_comes_when_it_was_told_to_is_let_in_although_the_queue_is_full_and_
     assert_eq!(within("it is served", last).await.expect("a reply").status, 200);
 }
 
-/// The turns of those that wait where one that was promised a place comes after two newcomers, and how long
-/// after.
-async fn turns_behind_newcomers() -> (Vec<String>, Duration) {
+/// The turns of those that wait where one that was promised a place comes after two newcomers. Nothing where a
+/// busy machine is too late for a promise to count, or takes as long as a turn: that of the newcomers is not
+/// later then.
+async fn turns_behind_newcomers() -> Option<Vec<String>> {
     let (mut busy, due) = Busy::with_promise(4).await;
     until(due).await;
     for _ in 0..3 {
@@ -133,27 +136,30 @@ async fn turns_behind_newcomers() -> (Vec<String>, Duration) {
     let begin = Instant::now();
     busy.enter("newcomer-0").await;
     busy.enter("newcomer-1").await;
+    if due.elapsed() > COUNTED / 2 {
+        return None;
+    }
     busy.turned_away("newcomer-2").await;
     busy.enter("kept").await;
-    let after = begin.elapsed();
+    if begin.elapsed() > PACE / 4 {
+        return None;
+    }
     let mut turns = Vec::new();
     while busy.waiting() > 0 {
         turns.push(busy.serve_next().await);
     }
-    (turns, after)
+    Some(turns)
 }
 
 #[tokio::test]
 async fn who_comes_when_it_was_told_to_is_served_before_those_whose_turn_is_later() {
     let mut attempts = 0;
     let turns = loop {
-        let (turns, after) = turns_behind_newcomers().await;
-        // Where a busy machine takes as long as a turn, that of the newcomers is not later.
-        if after < PACE / 4 {
+        if let Some(turns) = turns_behind_newcomers().await {
             break turns;
         }
         attempts += 1;
-        assert!(attempts < 10, "{after:?} for four requests");
+        assert!(attempts < 10, "the machine is too busy");
     };
     let of = |id: &str| turns.iter().position(|turn| turn == id).expect("it had its turn");
     assert!(of("kept") < of("newcomer-0").min(of("newcomer-1")), "{turns:?}");

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -65,36 +65,44 @@ pub(super) fn row(job: &Job) -> Row {
     }
 }
 
-/// Progress of many runs, shown on a terminal.
+/// Progress of many runs: shown all the time on a terminal, and told each minute to a file.
 #[derive(Debug)]
 struct Progress {
     done: AtomicUsize,
     all: usize,
     began: Instant,
+    /// Last minute since the beginning that was told.
+    told: AtomicU64,
 }
 
 impl Progress {
     #[expect(clippy::disallowed_methods, reason = "people wait for it by the clock")]
     fn new(all: usize) -> Self {
-        Self { done: AtomicUsize::new(0), all, began: Instant::now() }
+        let (done, told) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Self { done, all, began: Instant::now(), told }
     }
 
     /// Counts a run that is done.
     #[expect(clippy::disallowed_methods, reason = "people wait for it by the clock")]
     fn add(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        let all = self.all;
+        let passed = self.began.elapsed();
         let mut error = io::stderr();
-        if error.is_terminal() {
-            let all = self.all;
-            let left = self.began.elapsed().mul_f64((all - done) as f64 / done as f64).as_secs();
-            let end = if done == all { "\n" } else { "" };
-            // A terminal that can't be written to must not stop the runs.
-            let _unread = write!(
-                error,
-                "\r{done} of {all} runs, {}:{:02} min left {end}",
-                left / 60,
-                left % 60
-            );
+        let is_terminal = error.is_terminal();
+        let minute = passed.as_secs() / 60;
+        if !is_terminal && minute <= self.told.fetch_max(minute, Ordering::Relaxed) {
+            return;
         }
+        let left = passed.mul_f64((all - done) as f64 / done as f64).as_secs();
+        let (minutes, seconds) = (left / 60, left % 60);
+        let (begin, end) = match is_terminal {
+            true if done < all => ("\r", " "),
+            true => ("\r", " \n"),
+            false => ("", "\n"),
+        };
+        // What can't be written to must not stop the runs.
+        let _unread =
+            write!(error, "{begin}{done} of {all} runs, {minutes}:{seconds:02} min left{end}");
     }
 }
