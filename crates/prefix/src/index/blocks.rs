@@ -74,7 +74,7 @@ impl Blocks {
         let (at, payload) = self.table.find(key);
         match payload.holding() {
             Holding::Nobody => {
-                if !self.table.insert(key, Holding::One { holder, pair }) {
+                if !self.table.insert(at, key, Holding::One { holder, pair }) {
                     return Err(NoRoom);
                 }
                 self.len += 1;

@@ -190,16 +190,18 @@ impl FineIndex {
             _ => 0,
         };
         let mut known = true;
-        // All cache misses of the chain overlap.
-        chain.iter().for_each(|key| self.blocks.warm(*key));
         self.stamp += STAMPS;
         let mut expectation = Expectation::new(holder.0, chain, self.stamp, holder_entry.answered);
         let mut newer = NO_PAIR;
         // First and last of the known records that lie together, and move as one.
-        let mut together = None;
+        let mut together: Option<(u32, u32)> = None;
+        let mut is_warm = false;
         for (depth, key) in (1..).zip(chain) {
             let stamp = self.stamp - u64::from(depth as usize > prompt_blocks);
-            match self.blocks.find(&self.pairs, *key, holder.0) {
+            // Blocks that were used together lie behind each other, so most need no search.
+            let last = together.map_or(NO_PAIR, |(_, last)| last);
+            let found = self.pairs.just_behind(last, *key);
+            match found.or_else(|| self.blocks.find(&self.pairs, *key, holder.0)) {
                 Some(pair) => {
                     let used = self.pairs.at(pair).stamp();
                     if self.is_current(used) {
@@ -223,6 +225,11 @@ impl FineIndex {
                 }
                 None => {
                     known = false;
+                    if !is_warm {
+                        // The rest is new, too: all its cache misses overlap.
+                        chain[depth as usize..].iter().for_each(|key| self.blocks.warm(*key));
+                        is_warm = true;
+                    }
                     newer = self.advance(holder.0, together.take(), newer);
                     let Some(pair) = self.add(holder.0, *key, newer, stamp) else {
                         // The rest of the chain would have no parent, so it is left out too.
@@ -347,6 +354,10 @@ impl FineIndex {
     fn evict(&mut self, pair: u32) -> Option<()> {
         if pair == NO_PAIR || self.is_current(self.pairs.at(pair).stamp()) {
             return None;
+        }
+        // The next one to go, most likely.
+        if let Some(next) = self.pairs.just_before(pair) {
+            self.blocks.warm(next.key);
         }
         self.remove(pair);
         self.stats.evictions += 1;

@@ -128,6 +128,18 @@ impl Pairs {
         self.at(pair).newer == newer
     }
 
+    /// Returns the record that was used just after `older` in the list of their replica.
+    pub(super) fn just_before(&self, older: u32) -> Option<&Pair> {
+        let newer = self.at(older).newer;
+        (newer != NO_PAIR).then(|| self.at(newer))
+    }
+
+    /// Returns the record that follows `newer` in the list of their replica, if it is of this block.
+    pub(super) fn just_behind(&self, newer: u32, key: u64) -> Option<u32> {
+        let older = if newer == NO_PAIR { NO_PAIR } else { self.at(newer).older };
+        (older != NO_PAIR && self.at(older).key == key).then_some(older)
+    }
+
     /// Moves records that follow each other in their replica's list, from `first` to the older
     /// `last`, just behind `newer`, or to the front.
     pub(super) fn advance(

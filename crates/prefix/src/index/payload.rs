@@ -41,6 +41,8 @@ pub(super) enum PayloadForm {
 pub(super) struct Payload(pub(super) u64);
 
 const VERSION_MASK: u64 = (1 << 14) - 1;
+/// Bits of the version.
+const VERSION_BITS: u64 = VERSION_MASK << 2;
 const START_MASK: u64 = (1 << 28) - 1;
 
 impl Payload {
@@ -56,9 +58,14 @@ impl Payload {
         Self(kind | (version & VERSION_MASK) << 2 | data << 16)
     }
 
-    /// Returns the same holders with another version.
-    pub(super) fn with_version(self, version: u64) -> Self {
-        Self(self.0 & !(VERSION_MASK << 2) | (version & VERSION_MASK) << 2)
+    /// Returns an empty content with the same version.
+    pub(super) fn emptied(self) -> Self {
+        Self(self.0 & VERSION_BITS)
+    }
+
+    /// Returns the same holders with the version that follows that of `before`.
+    pub(super) fn after(self, before: Self) -> Self {
+        Self(self.0 & !VERSION_BITS | before.0.wrapping_add(1 << 2) & VERSION_BITS)
     }
 
     pub(super) fn holding(self) -> Holding {
@@ -116,7 +123,9 @@ mod tests {
                 assert_eq!((payload.holding(), payload.version()), (holding, version));
                 assert_eq!(payload.count(), count);
                 assert_eq!(payload.is_nobody(), holding == Holding::Nobody);
-                assert_eq!(Payload::new(holding, 77).with_version(version), payload);
+                let next = Payload::new(holding, version + 1);
+                assert_eq!(Payload::new(holding, 77).after(payload.emptied()), next);
+                assert_eq!(payload.emptied(), Payload::new(Holding::Nobody, version));
             }
         }
         assert_eq!(Payload::new(Holding::Nobody, VERSION_MASK + 1).version(), 0);

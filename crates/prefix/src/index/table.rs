@@ -117,24 +117,19 @@ impl BlockTable {
         self.slots.get(at).map_or_else(Payload::default, Slot::load)
     }
 
-    /// Adds a block that is absent. Returns `false` if there was no room.
-    pub(super) fn insert(&self, key: u64, holding: Holding) -> bool {
-        let mixed = mix(key);
-        let is_before =
-            |slot: &Slot| !slot.load().is_nobody() && slot.mixed.load(Ordering::Relaxed) < mixed;
-        let home = self.home(mixed);
-        let at = home + self.slots[home..].iter().take_while(|slot| is_before(slot)).count();
-        let run = self.slots[at..].iter().take_while(|slot| !slot.load().is_nobody()).count();
-        if at + run >= self.slots.len() {
+    /// Adds a block that is absent at the slot where [`find`](Self::find) missed it. Returns `false`
+    /// if there was no room.
+    pub(super) fn insert(&self, at: usize, key: u64, holding: Holding) -> bool {
+        let slots = self.slots.get(at..).unwrap_or_default();
+        let Some(free) = slots.iter().position(|slot| slot.load().is_nobody()) else {
             return false;
-        }
+        };
         // Blocks move from the end on, so that a reader finds each block in its old slot or the
         // next one.
-        for to in (at + 1..=at + run).rev() {
-            let from = &self.slots[to - 1];
-            self.slots[to].put(from.mixed.load(Ordering::Relaxed), from.load());
+        for [from, to] in slots[..=free].array_windows().rev() {
+            to.put(from.mixed.load(Ordering::Relaxed), from.load());
         }
-        self.slots[at].put(mixed, Payload::new(holding, 0));
+        slots[0].put(mix(key), Payload::new(holding, 0));
         true
     }
 
@@ -153,17 +148,16 @@ impl BlockTable {
 
     /// Removes the block in a slot; others may move up.
     pub(super) fn remove(&self, at: usize) {
-        let mut hole = at;
-        while let Some(next) = self.slots.get(hole + 1) {
+        let mut hole = &self.slots[at];
+        for (at, next) in (at..).zip(&self.slots[at + 1..]) {
             let (payload, mixed) = (next.load(), next.mixed.load(Ordering::Relaxed));
-            if payload.is_nobody() || self.home(mixed) > hole {
+            if payload.is_nobody() || self.home(mixed) > at {
                 break;
             }
-            self.slots[hole].put(mixed, payload);
-            hole += 1;
+            hole.put(mixed, payload);
+            hole = next;
         }
-        let slot = &self.slots[hole];
-        slot.store(Payload::default().with_version(slot.load().version()));
+        hole.store(hole.load().emptied());
     }
 
     fn home(&self, mixed: u64) -> usize {
@@ -182,11 +176,11 @@ impl Slot {
 
     /// Replaces the block and its content; the version is the slot's own.
     fn put(&self, mixed: u64, payload: Payload) {
-        let version = self.load().version();
         // Empty first, so that no reader sees the new hash with the old content.
-        self.store(Payload::default().with_version(version));
+        let emptied = self.load().emptied();
+        self.store(emptied);
         self.mixed.store(mixed, Ordering::Release);
-        self.store(payload.with_version(version + 1));
+        self.store(payload.after(emptied));
     }
 }
 
@@ -206,13 +200,17 @@ mod tests {
         Holding::One { holder, pair: u32::from(holder) }
     }
 
+    fn insert(table: &BlockTable, key: u64, holding: Holding) -> bool {
+        table.insert(table.find(key).0, key, holding)
+    }
+
     /// Gives all blocks the same home slot: each comes and goes in the slots of the others.
     #[test]
     fn a_reader_never_takes_a_block_for_its_successor_in_the_slot() {
         let (table, stop) = (BlockTable::new(1), AtomicBool::new(false));
         // A block that stays, and moves up for each of the others.
         let after = (3..).find(|key| mix(*key) > mix(1).max(mix(2))).unwrap();
-        table.insert(after, one(3));
+        insert(&table, after, one(3));
         let found = [1_u16, 2].map(|_| AtomicU64::new(0));
         std::thread::scope(|scope| {
             for (own, found) in (1_u16..).zip(&found) {
@@ -230,7 +228,7 @@ mod tests {
             let are_served = || found.iter().all(|count| count.load(Ordering::Relaxed) > 0);
             while round < 1_500_000 || !are_served() {
                 let key = round % 2 + 1_u64;
-                table.insert(key, one(key as u16));
+                insert(&table, key, one(key as u16));
                 table.remove(table.find(key).0);
                 round += 1;
             }
@@ -241,7 +239,7 @@ mod tests {
     #[test]
     fn a_larger_table_says_the_same() {
         let table = BlockTable::new(100);
-        (0..85).for_each(|key| assert!(table.insert(key, one(key as u16))));
+        (0..85).for_each(|key| assert!(insert(&table, key, one(key as u16))));
         (0..85).step_by(3).for_each(|key| table.remove(table.find(key).0));
         let grown = table.grown_to(120).unwrap();
         for (table, key) in
@@ -256,7 +254,7 @@ mod tests {
     #[test]
     fn a_cluster_that_reaches_the_end_takes_no_more() {
         let table = BlockTable::new(1);
-        let taken = (0..1_000).filter(|key| table.insert(*key, one(1))).count();
+        let taken = (0..1_000).filter(|key| insert(&table, *key, one(1))).count();
         assert_eq!(taken, 1 + TAIL_SLOTS);
         assert!(table.grown_to(2).is_some());
     }
