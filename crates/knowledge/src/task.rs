@@ -15,7 +15,7 @@ use spillway_pulse::{Sharing, SharingConfig};
 use spillway_request::gateway::Gateway;
 use spillway_types::{RegionName, ReplicaName, unix_ms};
 use spillway_upstream::learning::Learning;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::address_book::KnownAddress;
@@ -29,9 +29,9 @@ use super::published::KnowledgeFigures;
 use super::saved;
 use super::speeds::Speeds;
 
-/// Pause between the first learning and taking it in: more comes meanwhile, and one waking serves
-/// it all. The next turn of a conversation is never as soon.
-const GATHER: Duration = Duration::from_millis(2);
+/// Pause between the first learning and taking it in, and between two times of taking in: one waking
+/// serves all that comes meanwhile. The next turn of a conversation is never as soon.
+const GATHER: Duration = Duration::from_millis(5);
 /// Period of telling prompts to the region's other nodes.
 const FLUSH: Duration = Duration::from_millis(25);
 /// Period of publishing speeds and figures.
@@ -132,12 +132,12 @@ impl KnowledgeTask {
         let mut publications = self.publications();
         let [mut flush, mut publish, mut propose, mut save] =
             [FLUSH, PUBLISH, PROPOSE, SAVE].map(ticks);
+        // Time of taking in what was learned; `None` while there is nothing new.
+        let mut due = None;
         loop {
             tokio::select! {
-                () = gateway.learned() => {
-                    sleep(GATHER).await;
-                    self.learn();
-                }
+                () = gateway.learned(), if due.is_none() => due = Some(Instant::now() + GATHER),
+                () = passed(due) => due = self.learn().then(|| Instant::now() + GATHER),
                 Some((from, datagram)) = self.inbox.datagrams.recv() => {
                     let now_ms = self.now_ms();
                     self.caches.heard(&from, &datagram, now_ms);
@@ -168,8 +168,8 @@ impl KnowledgeTask {
         Some(publications)
     }
 
-    /// Takes in the workers' learnings.
-    fn learn(&mut self) {
+    /// Takes in the workers' learnings. Returns true if there were any.
+    fn learn(&mut self) -> bool {
         // Replicas must be known before their prompts: otherwise the first prompts of a view would
         // be lost.
         if self.inbox.replicas.has_changed().unwrap_or(false) {
@@ -178,8 +178,9 @@ impl KnowledgeTask {
         // Speeds outlive a restart, so their age is counted by the clock.
         let (heat_ms, clock_ms) = (self.now_ms(), unix_ms(SystemTime::now()));
         let Self { workers, caches, speeds, .. } = self;
+        let mut taken = 0;
         for worker in workers {
-            worker.drain_learnings(|learning| match learning {
+            taken += worker.drain_learnings(|learning| match learning {
                 Learning::Sent { identity, chain } => {
                     caches.sent(identity, chain.as_slice(), heat_ms);
                 }
@@ -200,6 +201,7 @@ impl KnowledgeTask {
                 }
             });
         }
+        taken > 0
     }
 
     fn note(&mut self, event: KnowledgeEvent) {
@@ -336,6 +338,14 @@ impl KnowledgeTask {
     /// Returns milliseconds by a clock that never goes back.
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Returns at this time; never, without one.
+async fn passed(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -89,14 +89,12 @@ impl Worker {
         }
     }
 
-    /// Takes the feedback since the last call, oldest first.
+    /// Takes the feedback since the last call, oldest first. Returns how many there were.
     ///
     /// Call it soon after [`Gateway::learned`] returns.
-    pub fn drain_learnings(&self, mut learn: impl FnMut(Learning)) {
-        for _ in 0..LEARNINGS_MAX {
-            let Some(learning) = self.learnings.pop() else { return };
-            learn(learning);
-        }
+    pub fn drain_learnings(&self, learn: impl FnMut(Learning)) -> usize {
+        // With a limit, since more may come all the time.
+        std::iter::from_fn(|| self.learnings.pop()).take(LEARNINGS_MAX).map(learn).count()
     }
 
     /// Returns the number of feedback since start that found the queue full.

@@ -1,6 +1,7 @@
 //! Search for the quotes that begin and end JSON strings, many bytes at a time.
 
 use memchr::memchr2;
+use wide::u8x64;
 
 /// Number of bytes that are searched together: one for each bit of a word.
 const WINDOW_BYTES: usize = 64;
@@ -73,10 +74,7 @@ impl<'b> Quotes<'b> {
             padded[..rest.len()].copy_from_slice(rest);
             &padded
         });
-        let quotes = places(window, b'"');
-        // A fold without early end takes a third of the time of `contains`.
-        let has_backslash = window.iter().fold(false, |any, byte| any | (*byte == b'\\'));
-        let backslashes = if has_backslash { places(window, b'\\') } else { 0 };
+        let [quotes, backslashes] = [b'"', b'\\'].map(|byte| places(window, byte));
         self.found = quotes & !self.escaped(backslashes);
         quotes | backslashes != 0
     }
@@ -97,15 +95,7 @@ impl<'b> Quotes<'b> {
     }
 }
 
-/// Returns a bit set of the positions of `byte` in `window`. Compilers turn the first step into
-/// vector instructions; there is no safe way to request the one instruction that does it all.
+/// Returns a bit set of the positions of `byte` in `window`.
 fn places(window: &[u8; WINDOW_BYTES], byte: u8) -> u64 {
-    /// Multiplier that moves the lowest bits of all bytes into the highest byte.
-    const GATHER: u64 = 0x0102_0408_1020_4080;
-    let ones = window.map(|other| u8::from(other == byte));
-    let mut places = [0; 8];
-    for (eight, place) in ones.as_chunks().0.iter().zip(&mut places) {
-        *place = (u64::from_le_bytes(*eight).wrapping_mul(GATHER) >> 56) as u8;
-    }
-    u64::from_le_bytes(places)
+    u8x64::new(*window).simd_eq(u8x64::splat(byte)).to_bitmask()
 }
