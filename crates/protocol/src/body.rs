@@ -4,6 +4,7 @@
 //! in different ways (given twice, in another case, of a type that some would convert) are
 //! therefore refused. Fields without a place in [`Facts`] pass unread, however odd they are.
 
+mod abridged;
 mod body_error;
 mod members;
 mod name_table;
@@ -12,8 +13,6 @@ mod prompt_load;
 
 use std::borrow::Cow;
 use std::ops::Range;
-
-use serde_json::value::RawValue;
 
 use crate::engine_fields::{self, EngineFields};
 
@@ -299,7 +298,7 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
             .map_or(Ok(None), |raw| source.text(raw, "previous_response_id"))?
             .map(|field| field.value),
         // Any other value, even a wrong one, counts as stored, since an engine might take it so.
-        is_stored: members.value(Field::Store as usize).is_none_or(|raw| raw.get() != "false")
+        is_stored: members.value(Field::Store as usize).is_none_or(|raw| raw != "false")
             && engine(REQUEST_ID).is_none(),
         insert_at: source.object_start() + 1,
         is_empty_object: members.is_empty(),
@@ -385,13 +384,13 @@ fn stream_options(
     };
     let span = Some(source.span(raw));
     // Null means the same as an absent field, but it is replaced where options are inserted.
-    if raw.get() == "null" {
+    if raw == "null" {
         return Ok(StreamOptions { span, ..StreamOptions::default() });
     }
-    if !raw.get().starts_with('{') {
+    if !raw.starts_with('{') {
         return Err(source.wrong_type(raw, "stream_options", "an object"));
     }
-    let options = source.members(raw.get(), &OPTIONS)?;
+    let options = source.members(raw, &OPTIONS)?;
     let value = options.value(0);
     Ok(StreamOptions {
         span,
@@ -404,11 +403,11 @@ fn stream_options(
 /// true, others do not.
 fn flag(
     source: &CheckedBody<'_>,
-    raw: Option<&RawValue>,
+    raw: Option<&str>,
     name: &'static str,
 ) -> Result<Option<bool>, BodyError> {
     let Some(raw) = raw else { return Ok(None) };
-    match raw.get() {
+    match raw {
         "true" => Ok(Some(true)),
         "false" => Ok(Some(false)),
         "null" => Ok(None),
@@ -416,8 +415,8 @@ fn flag(
     }
 }
 
-fn not_null(raw: Option<&RawValue>) -> Option<&RawValue> {
-    raw.filter(|raw| raw.get() != "null")
+fn not_null(raw: Option<&str>) -> Option<&str> {
+    raw.filter(|raw| *raw != "null")
 }
 
 #[cfg(test)]

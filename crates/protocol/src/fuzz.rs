@@ -1,6 +1,7 @@
 //! Fuzz targets for input from clients and replicas.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -13,9 +14,9 @@ use crate::grpc::{
     read_model, rewrite_model,
 };
 use crate::{
-    CompletionApi, Endpoint, EngineFields, EventOptions, EventRelay, Segments, Terms, Thread,
-    TraceContext, TrustedProxies, UsageTelling, cookie, decode_name, is_confined, own_target,
-    parse_orca, read_facts, read_form, read_prompt, response_id_in, rewrite, usage_in,
+    CompletionApi, Endpoint, EngineFields, EventOptions, EventRelay, Facts, Segments, Terms,
+    Thread, TraceContext, TrustedProxies, UsageTelling, cookie, decode_name, is_confined,
+    own_target, parse_orca, read_facts, read_form, read_prompt, response_id_in, rewrite, usage_in,
     valid_request_id,
 };
 
@@ -60,6 +61,9 @@ fn json_body(input: &[u8]) {
             assert!(TREE_LIMITS.iter().any(|limit| text.contains(limit)), "{text}");
         }
     }
+    if !facts.is_empty_object {
+        same_behind_a_long_text(input, &facts);
+    }
     let mut prompt_bytes = 0;
     read_prompt(&facts, input, |piece| prompt_bytes += format!("{piece:?}").len());
     let body = Bytes::copy_from_slice(input);
@@ -73,6 +77,22 @@ fn json_body(input: &[u8]) {
         let behind = joined(&terms.body_behind(&body, "said \"so\"", 1));
         assert!(read_facts(&behind).is_ok(), "a body that goes on behind a text is refused");
     }
+}
+
+/// Asserts that facts are the same in a body with a long text, which is left out as they are read.
+fn same_behind_a_long_text(input: &[u8], facts: &Facts<'_>) {
+    let first = format!("\"long\":\"{}\",", "it\\n".repeat(2_000));
+    let (head, tail) = input.split_at(facts.insert_at);
+    let longer = [head, first.as_bytes(), tail].concat();
+    let moved = |place: &Range<usize>| place.start + first.len()..place.end + first.len();
+    let said = |facts: &Facts<'_>| {
+        let model = facts.model.as_ref().map(|model| model.value.clone().into_owned());
+        (model, facts.stream, facts.max_tokens)
+    };
+    let after = read_facts(&longer);
+    assert_eq!(after.as_ref().ok().map(said), Some(said(facts)));
+    let prompt = after.ok().and_then(|after| after.prompt);
+    assert_eq!(prompt, facts.prompt.as_ref().map(moved));
 }
 
 /// Asserts that a model that is found is the only field that names it, and stands byte for byte

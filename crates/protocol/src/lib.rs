@@ -29,6 +29,7 @@ mod splice;
 mod sse;
 mod trace;
 mod v2;
+mod window;
 
 pub use body::{BodyError, BodyErrorKind, Facts, PromptKind, PromptLoad, TextField, read_facts};
 pub use cache_mask::CacheMask;

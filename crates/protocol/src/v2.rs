@@ -4,8 +4,6 @@
 mod look;
 mod watch;
 
-use serde_json::value::RawValue;
-
 use crate::body::{CheckedBody, NameTable, Number, number};
 use crate::{BodyError, EngineFields};
 pub use look::{Expanded, V2Coding, V2Look};
@@ -103,7 +101,7 @@ fn read_object<'b>(
     is_outer: bool,
 ) -> Result<(), BodyError> {
     let members = source.members(object, &FIELDS)?;
-    let value = |at: usize| members.value(at).filter(|raw| raw.get() != "null");
+    let value = |at: usize| members.value(at).filter(|raw| *raw != "null");
     for at in NESTED.len()..NESTED.len() + OUTPUT.len() {
         match value(at).map_or(Number::None, number) {
             Number::None | Number::Some(0) => {}
@@ -131,11 +129,10 @@ fn read_object<'b>(
 
 fn read_nested<'b>(
     source: &CheckedBody<'b>,
-    raw: &'b RawValue,
+    json: &'b str,
     facts: &mut V2Facts,
     is_outer: bool,
 ) -> Result<(), BodyError> {
-    let json = raw.get();
     if json.starts_with('{') && is_outer {
         return read_object(source, json, facts, false);
     }

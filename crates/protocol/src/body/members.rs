@@ -8,6 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer as _, IgnoredAny, MapAccess, Visit
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
+use super::abridged::Abridged;
 use super::{BodyError, BodyErrorKind, NameTable, TextField};
 
 /// Largest number of known members in a usual body.
@@ -21,7 +22,7 @@ pub(crate) struct CheckedBody<'b> {
 
 /// Values of `N` known members of one object, as slices of the body.
 pub(crate) struct Members<'b, const N: usize> {
-    values: SmallVec<[&'b RawValue; USUAL]>,
+    values: SmallVec<[&'b str; USUAL]>,
     /// Index of each name's value in `values`, counted from 1; 0 if the member is absent. One byte
     /// each, since most names are rare and this struct is moved.
     places: [u8; N],
@@ -32,7 +33,7 @@ pub(crate) struct Members<'b, const N: usize> {
 /// First member that engines would read differently. Reported only after the whole object has
 /// proved to be JSON, because a broken body should be called broken.
 struct Conflict<'b> {
-    value: &'b RawValue,
+    value: &'b str,
     kind: BodyErrorKind,
 }
 
@@ -79,22 +80,20 @@ impl<'b> CheckedBody<'b> {
         part: &'b str,
         names: &NameTable<N>,
     ) -> Result<Members<'b, N>, BodyError> {
-        let mut json = serde_json::Deserializer::from_str(part);
-        let members = json
-            .deserialize_map(MembersVisitor { names })
-            // Nothing but white space may follow the object.
-            .and_then(|members| json.end().map(|()| members))
-            .map_err(|error| self.syntax_error(part, &error))?;
+        let members = match abridged_members(part, names) {
+            Some(members) => members,
+            None => whole_members(part, names).map_err(|error| self.syntax_error(part, &error))?,
+        };
         match members.conflict {
-            Some(Conflict { value, kind }) => Err(self.error(self.offset(value.get()), kind)),
+            Some(Conflict { value, kind }) => Err(self.error(self.offset(value), kind)),
             None => Ok(members),
         }
     }
 
     /// Returns the place of a value in the body.
-    pub(crate) fn span(&self, raw: &RawValue) -> Range<usize> {
-        let start = self.offset(raw.get());
-        start..start + raw.get().len()
+    pub(crate) fn span(&self, json: &str) -> Range<usize> {
+        let start = self.offset(json);
+        start..start + json.len()
     }
 
     /// Returns the text of a string member; `None` if it is null.
@@ -103,15 +102,14 @@ impl<'b> CheckedBody<'b> {
     /// Returns an error if the value is no string.
     pub(crate) fn text(
         &self,
-        raw: &'b RawValue,
+        json: &'b str,
         name: &'static str,
     ) -> Result<Option<TextField<'b>>, BodyError> {
-        let json = raw.get();
         if json == "null" {
             return Ok(None);
         }
         let Some(inner) = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
-            return Err(self.wrong_type(raw, name, "a string"));
+            return Err(self.wrong_type(json, name, "a string"));
         };
         let value = if inner.contains('\\') {
             // The JSON was checked, so only half of a surrogate pair can be wrong.
@@ -120,16 +118,16 @@ impl<'b> CheckedBody<'b> {
         } else {
             Cow::Borrowed(inner)
         };
-        Ok(Some(TextField { value, span: self.span(raw) }))
+        Ok(Some(TextField { value, span: self.span(json) }))
     }
 
     pub(crate) fn wrong_type(
         &self,
-        raw: &RawValue,
+        json: &str,
         field: &'static str,
         expected: &'static str,
     ) -> BodyError {
-        self.error(self.offset(raw.get()), BodyErrorKind::WrongType { field, expected })
+        self.error(self.offset(json), BodyErrorKind::WrongType { field, expected })
     }
 
     /// Converts an error of the library, which has line and column in `part` both as fields and in
@@ -156,7 +154,7 @@ impl<'b> CheckedBody<'b> {
 
 impl<'b, const N: usize> Members<'b, N> {
     /// Returns the value of the name at `index`, even if it is null; `None` if absent.
-    pub(crate) fn value(&self, index: usize) -> Option<&'b RawValue> {
+    pub(crate) fn value(&self, index: usize) -> Option<&'b str> {
         self.values.get(usize::from(self.places[index]).checked_sub(1)?).copied()
     }
 
@@ -164,7 +162,7 @@ impl<'b, const N: usize> Members<'b, N> {
         self.is_empty
     }
 
-    fn put(&mut self, index: usize, name: &'static str, value: &'b RawValue) {
+    fn put(&mut self, index: usize, name: &'static str, value: &'b str) {
         if self.places[index] != 0 {
             self.object_to(value, BodyErrorKind::Duplicate { field: name });
         } else {
@@ -174,9 +172,40 @@ impl<'b, const N: usize> Members<'b, N> {
         }
     }
 
-    fn object_to(&mut self, value: &'b RawValue, kind: BodyErrorKind) {
+    fn object_to(&mut self, value: &'b str, kind: BodyErrorKind) {
         self.conflict.get_or_insert(Conflict { value, kind });
     }
+}
+
+/// Reads the members of an object, and gives long strings' text to no parser. `None` if that can't be
+/// done, or if the object is no JSON.
+fn abridged_members<'b, const N: usize>(
+    part: &'b str,
+    names: &NameTable<N>,
+) -> Option<Members<'b, N>> {
+    let abridged = Abridged::of(part)?;
+    let Members { values, places, is_empty, conflict } =
+        whole_members(abridged.text(), names).ok()?;
+    let values = values.iter().map(|value| abridged.whole(value)).collect::<Option<_>>()?;
+    let conflict = match conflict {
+        Some(Conflict { value, kind }) => Some(Conflict { value: abridged.whole(value)?, kind }),
+        None => None,
+    };
+    Some(Members { values, places, is_empty, conflict })
+}
+
+/// Reads the members of an object.
+///
+/// # Errors
+/// Returns an error if `part` is no JSON.
+fn whole_members<'b, const N: usize>(
+    part: &'b str,
+    names: &NameTable<N>,
+) -> serde_json::Result<Members<'b, N>> {
+    let mut json = serde_json::Deserializer::from_str(part);
+    let members = json.deserialize_map(MembersVisitor { names })?;
+    // Nothing but white space may follow the object.
+    json.end().map(|()| members)
 }
 
 struct MembersVisitor<'n, const N: usize> {
@@ -197,11 +226,13 @@ impl<'b, const N: usize> Visitor<'b> for MembersVisitor<'_, N> {
             members.is_empty = false;
             match key {
                 Key::Known(index) => {
-                    members.put(index, self.names.names()[index], map.next_value()?);
+                    let value: &RawValue = map.next_value()?;
+                    members.put(index, self.names.names()[index], value.get());
                 }
                 Key::Misspelt(index) => {
                     let kind = BodyErrorKind::Misspelt { field: self.names.names()[index] };
-                    members.object_to(map.next_value()?, kind);
+                    let value: &RawValue = map.next_value()?;
+                    members.object_to(value.get(), kind);
                 }
                 Key::Other => {
                     // Unknown members are checked to be JSON, but not stored.
@@ -248,3 +279,7 @@ impl<const N: usize> Visitor<'_> for KeySeed<'_, N> {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "members_test.rs"]
+mod tests;

@@ -1,7 +1,5 @@
 //! Numbers, read in a way that all engines agree on.
 
-use serde_json::value::RawValue;
-
 /// JSON value in the place of a whole number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
@@ -16,8 +14,7 @@ pub(crate) enum Number {
 }
 
 /// Reads a value as a whole number.
-pub(crate) fn number(raw: &RawValue) -> Number {
-    let text = raw.get();
+pub(crate) fn number(text: &str) -> Number {
     let is_whole = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
     match text.strip_prefix('-') {
         _ if text == "null" => Number::None,

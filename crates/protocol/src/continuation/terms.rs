@@ -177,7 +177,7 @@ impl Terms {
         let object = source.object().map_err(|_| Unfit::Unreadable)?;
         let found = source.members(object, &BARRED_NAMES).map_err(|_| Unfit::Unreadable)?;
         for (index, (name, unfit)) in BARRED.iter().enumerate() {
-            let value = found.value(index).map_or("null", RawValue::get);
+            let value = found.value(index).unwrap_or("null");
             // One answer is what the engine gives without the field.
             let is_one_answer = *unfit == Unfit::SeveralAnswers && value == "1";
             let is_no_call = *name == "function_call" && value == "\"none\"";
@@ -186,8 +186,7 @@ impl Terms {
             }
         }
         let members = source.members(object, &FIELDS).map_err(|_| Unfit::Unreadable)?;
-        let value =
-            |field: TermField| members.value(field as usize).filter(|raw| raw.get() != "null");
+        let value = |field: TermField| members.value(field as usize).filter(|raw| *raw != "null");
         if value(TermField::ResponseFormat).is_some_and(|format| !is_plain(format)) {
             return Err(Unfit::Structured);
         }
@@ -195,7 +194,7 @@ impl Terms {
         if value(TermField::Seed).is_some() && !value(TermField::Temperature).is_some_and(is_zero) {
             return Err(Unfit::Seed);
         }
-        let is = |field, text| value(field).is_some_and(|raw| raw.get() == text);
+        let is = |field, text| value(field).is_some_and(|raw| raw == text);
         if is(TermField::ContinueFinalMessage, "true")
             || is(TermField::AddGenerationPrompt, "false")
         {
@@ -203,7 +202,7 @@ impl Terms {
         }
         let number = |field: TermField| -> Result<Option<(Range<usize>, u64)>, Unfit> {
             let Some(raw) = value(field) else { return Ok(None) };
-            let number = raw.get().parse().map_err(|_| Unfit::Unreadable)?;
+            let number = raw.parse().map_err(|_| Unfit::Unreadable)?;
             Ok(Some((source.span(raw), number)))
         };
         let limits = [number(TermField::MaxTokens)?, number(TermField::MaxCompletionTokens)?];
@@ -299,11 +298,11 @@ impl Terms {
 /// Returns a reason if the value does not have the delimiters, or if a list of messages is empty.
 fn end_of(
     source: &CheckedBody<'_>,
-    value: Option<&RawValue>,
+    value: Option<&str>,
     [open, close]: [char; 2],
 ) -> Result<usize, Unfit> {
     let raw = value.ok_or(Unfit::TokenPrompt)?;
-    let inner = raw.get().strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
+    let inner = raw.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
     let inner = inner.ok_or(Unfit::TokenPrompt)?;
     // A prompt may be empty, a list of messages may not.
     if open == '[' && inner.trim().is_empty() {
@@ -312,19 +311,19 @@ fn end_of(
     Ok(source.span(raw).end - 1)
 }
 
-fn read_stops(raw: &RawValue) -> Result<Vec<String>, Unfit> {
-    match serde_json::from_str(raw.get()) {
+fn read_stops(raw: &str) -> Result<Vec<String>, Unfit> {
+    match serde_json::from_str(raw) {
         Ok(Stops::One(stop)) => Ok(vec![stop]),
         Ok(Stops::Many(stops)) => Ok(stops),
         Err(_) => Err(Unfit::Unreadable),
     }
 }
 
-fn is_plain(format: &RawValue) -> bool {
-    let format = serde_json::from_str::<Format<'_>>(format.get());
+fn is_plain(format: &str) -> bool {
+    let format = serde_json::from_str::<Format<'_>>(format);
     format.is_ok_and(|format| format.kind.is_some_and(|kind| kind.get() == "\"text\""))
 }
 
-fn is_zero(number: &RawValue) -> bool {
-    number.get().parse() == Ok(0.0)
+fn is_zero(number: &str) -> bool {
+    number.parse() == Ok(0.0)
 }

@@ -1,0 +1,74 @@
+//! 64 bytes of JSON at a time, as sets of places in a word.
+
+use wide::u8x16;
+
+/// Number of bytes in a window: one for each bit of a word.
+pub(crate) const WINDOW_BYTES: usize = 64;
+/// Mask with a bit for each even place.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// The bytes of one window. Sets of its places have the lowest bit for its first byte.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window([u8x16; 4]);
+
+impl Window {
+    /// Takes the first bytes of `json`; spaces stand behind its end.
+    #[inline]
+    pub(crate) fn new(json: &[u8]) -> Self {
+        match json.first_chunk() {
+            Some(bytes) => Self::of(bytes),
+            None => {
+                let mut padded = [b' '; WINDOW_BYTES];
+                padded[..json.len()].copy_from_slice(json);
+                Self::of(&padded)
+            }
+        }
+    }
+
+    #[inline]
+    fn of(bytes: &[u8; WINDOW_BYTES]) -> Self {
+        let (sixteen, _) = bytes.as_chunks();
+        Self(std::array::from_fn(|at| u8x16::new(sixteen[at])))
+    }
+
+    /// Returns the places of a byte.
+    #[inline]
+    pub(crate) fn places(self, byte: u8) -> u64 {
+        self.set(|bytes| bytes.simd_eq(u8x16::splat(byte)))
+    }
+
+    /// Returns the places of all bytes up to this one.
+    #[inline]
+    pub(crate) fn places_up_to(self, byte: u8) -> u64 {
+        self.set(|bytes| bytes.min(u8x16::splat(byte)).simd_eq(bytes))
+    }
+
+    #[inline]
+    fn set(self, mut holds: impl FnMut(u8x16) -> u8x16) -> u64 {
+        self.0.iter().rev().fold(0, |set, bytes| set << 16 | u64::from(holds(*bytes).to_bitmask()))
+    }
+}
+
+/// Finds what backslashes escape, from window to window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Escapes {
+    /// Bit that is 1 if the last byte of the window escapes the first byte behind it, otherwise 0.
+    next: u64,
+}
+
+impl Escapes {
+    /// Returns the escaped places of the next window. In a run of backslashes, every other one
+    /// escapes the byte behind it, beginning with the first.
+    pub(crate) fn escaped(&mut self, backslashes: u64) -> u64 {
+        let before = self.next;
+        let backslashes = backslashes & !before;
+        let first_ones = backslashes & !(backslashes << 1);
+        // Adding the first bit of a run clears the whole run, so runs from even and odd places are
+        // told apart.
+        let odd_runs = backslashes & backslashes.wrapping_add(first_ones & EVEN);
+        let even_runs = backslashes & !odd_runs;
+        let escaping = (even_runs & EVEN) | (odd_runs & !EVEN);
+        self.next = escaping >> (WINDOW_BYTES - 1);
+        (escaping << 1) | before
+    }
+}
