@@ -39,7 +39,7 @@ struct Conflict<'b> {
 
 impl<'b> CheckedBody<'b> {
     pub(crate) fn new(body: &'b [u8]) -> Result<Self, BodyError> {
-        let text = std::str::from_utf8(body)
+        let text = simdutf8::compat::from_utf8(body)
             .map_err(|error| BodyError::new(body, error.valid_up_to(), BodyErrorKind::NotUtf8))?;
         // Some parsers skip a byte order mark, others refuse it.
         if text.starts_with('\u{feff}') {
