@@ -15,6 +15,8 @@ use spillway_types::Holder;
 const REPLICAS: u64 = 1_000;
 const BLOCKS: usize = 64;
 const LOOKUPS: usize = 200_000;
+/// Number of prompts whose learning is timed.
+const LEARNED: usize = 5_000;
 
 fn main() {
     // `cargo test --benches` only checks that the benchmark builds and starts.
@@ -25,6 +27,11 @@ fn main() {
         IndexWorld::distinct(pairs).measure("one replica a prompt");
     }
     IndexWorld::shared().measure("shared");
+    for (replica_blocks, blocks) in [(16_384, BLOCKS), (16_384, 512), (500_000, 512)] {
+        for is_known in [false, true] {
+            print_learning(replica_blocks, blocks, is_known);
+        }
+    }
 }
 
 /// Index of blocks at a thousand replicas, with prompts to look up.
@@ -123,6 +130,41 @@ impl IndexWorld {
         black_box(sum);
         print(format_args!("  reading all {REPLICAS} replicas: {} ns", start.elapsed().as_nanos()));
     }
+}
+
+/// Prints what a prompt and its reply take to learn, at four replicas whose caches are full.
+fn print_learning(replica_blocks: u32, blocks: usize, is_known: bool) {
+    let config = IndexConfig { holder_blocks_default: replica_blocks, ..IndexConfig::default() };
+    let (mut index, _reader) = FineIndex::new(config);
+    let holders: Vec<Holder> = (0..4).filter_map(|identity| index.holder(identity)).collect();
+    let mut rng = fastrand::Rng::with_seed(5);
+    let fill = 5 * replica_blocks as usize / blocks;
+    let mut prompts: Vec<Vec<u64>> =
+        (0..fill + LEARNED).map(|_| (0..blocks + 2).map(|_| rng.u64(..)).collect()).collect();
+    if is_known {
+        let newest = prompts[fill * 3 / 4..fill].to_vec();
+        prompts[fill..].fill_with(|| newest[rng.usize(0..newest.len())].clone());
+    }
+    let mut times = [Duration::ZERO; 2];
+    for (at, prompt) in prompts.iter().enumerate() {
+        // The same prompt comes to the same replica.
+        let (holder, chain) = (holders[prompt[0] as usize % holders.len()], &prompt[..blocks]);
+        let start = Instant::now();
+        index.insert(holder, chain);
+        let sent = Instant::now();
+        index.correct(holder, chain, if is_known { blocks as u32 } else { 0 });
+        index.extend(holder, prompt, blocks);
+        if at >= fill {
+            times[0] += sent - start;
+            times[1] += sent.elapsed();
+        }
+    }
+    let ns = times.map(|time| time.as_nanos() as f64 / (LEARNED * blocks) as f64);
+    let kind = if is_known { "known" } else { "new" };
+    print(format_args!(
+        "learning {kind} prompts of {blocks} blocks, {replica_blocks} a replica: {:.0} ns a block, their replies {:.0}",
+        ns[0], ns[1]
+    ));
 }
 
 /// Inserts random prompts at full speed until `stop` is true. Returns their number and the time.

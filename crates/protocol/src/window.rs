@@ -4,6 +4,8 @@ use wide::u8x16;
 
 /// Number of bytes in a window: one for each bit of a word.
 pub(crate) const WINDOW_BYTES: usize = 64;
+/// Last control character.
+const LAST_CONTROL: u8 = 0x1f;
 /// Mask with a bit for each even place.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
@@ -37,16 +39,31 @@ impl Window {
         self.set(|bytes| bytes.simd_eq(u8x16::splat(byte)))
     }
 
-    /// Returns the places of all bytes up to this one.
+    /// Returns the places of control characters.
     #[inline]
-    pub(crate) fn places_up_to(self, byte: u8) -> u64 {
-        self.set(|bytes| bytes.min(u8x16::splat(byte)).simd_eq(bytes))
+    pub(crate) fn controls(self) -> u64 {
+        self.set(is_control)
+    }
+
+    /// Returns true if there is no quote, no backslash and no control character.
+    #[inline]
+    pub(crate) fn is_plain(self) -> bool {
+        let is_other = |bytes: &u8x16| {
+            let [quote, backslash] = [b'"', b'\\'].map(|byte| bytes.simd_eq(u8x16::splat(byte)));
+            quote | backslash | is_control(*bytes)
+        };
+        self.0.iter().map(is_other).fold(u8x16::splat(0), |any, other| any | other).none()
     }
 
     #[inline]
     fn set(self, mut holds: impl FnMut(u8x16) -> u8x16) -> u64 {
         self.0.iter().rev().fold(0, |set, bytes| set << 16 | u64::from(holds(*bytes).to_bitmask()))
     }
+}
+
+#[inline]
+fn is_control(bytes: u8x16) -> u8x16 {
+    bytes.min(u8x16::splat(LAST_CONTROL)).simd_eq(bytes)
 }
 
 /// Finds what backslashes escape, from window to window.
@@ -57,6 +74,12 @@ pub(crate) struct Escapes {
 }
 
 impl Escapes {
+    /// Returns true if the next byte is escaped.
+    #[inline]
+    pub(crate) fn are_open(self) -> bool {
+        self.next != 0
+    }
+
     /// Returns the escaped places of the next window. In a run of backslashes, every other one
     /// escapes the byte behind it, beginning with the first.
     pub(crate) fn escaped(&mut self, backslashes: u64) -> u64 {

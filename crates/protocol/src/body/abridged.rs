@@ -17,8 +17,8 @@ const JSON_MIN: usize = 4 << 10;
 const TEXT_MIN: usize = 256;
 /// Length that may be kept before it is given up for lack of long strings.
 const KEPT_MAX: usize = 8 << 10;
-/// Last control character, which no string may have unescaped.
-const LAST_CONTROL: u8 = 0x1f;
+/// Length after which this is looked at again.
+const STRETCH_BYTES: usize = 1 << 10;
 
 /// True for the bytes that a backslash may escape, apart from `u`.
 const ESCAPABLE: [bool; 256] = {
@@ -55,8 +55,15 @@ impl<'j> Abridged<'j> {
             return None;
         }
         let mut scan = Scan::new(json);
-        for start in (0..json.len()).step_by(WINDOW_BYTES) {
-            scan.look(start)?;
+        for start in (0..json.len()).step_by(STRETCH_BYTES) {
+            let end = json.len().min(start + STRETCH_BYTES);
+            for start in (start..end).step_by(WINDOW_BYTES) {
+                scan.look(start)?;
+            }
+            let kept = scan.kept(end);
+            if kept > KEPT_MAX && kept > end / 2 {
+                return None;
+            }
         }
         scan.finish()
     }
@@ -100,11 +107,13 @@ impl<'j> Scan<'j> {
     fn look(&mut self, start: usize) -> Option<()> {
         let bytes = self.abridged.json.as_bytes();
         let window = Window::new(&bytes[start..]);
-        let backslashes = window.places(b'\\');
-        let escaped = self.escapes.escaped(backslashes);
+        if !self.escapes.are_open() && window.is_plain() {
+            return Some(());
+        }
+        let escaped = self.escapes.escaped(window.places(b'\\'));
         let quotes = window.places(b'"') & !escaped;
-        let inside = inside(quotes, self.opened.is_some());
-        if window.places_up_to(LAST_CONTROL) & inside != 0 {
+        let controls = window.controls();
+        if controls != 0 && controls & inside(quotes, self.opened.is_some()) != 0 {
             return None;
         }
         let mut left = escaped;
@@ -122,9 +131,12 @@ impl<'j> Scan<'j> {
             self.quote(start + left.trailing_zeros() as usize)?;
             left &= left - 1;
         }
-        let kept =
-            self.abridged.text.len() + self.opened.unwrap_or(start).saturating_sub(self.done);
-        (kept <= KEPT_MAX || kept <= start / 2).then_some(())
+        Some(())
+    }
+
+    /// Returns the number of bytes up to `end` that are kept, without the current string.
+    fn kept(&self, end: usize) -> usize {
+        self.abridged.text.len() + self.opened.unwrap_or(end).saturating_sub(self.done)
     }
 
     /// Takes an unescaped quote. Returns `None` behind a long name of a member, which has to be read.
@@ -157,9 +169,6 @@ impl<'j> Scan<'j> {
 /// Returns the places in strings, their opening quotes included, by the unescaped quotes of a
 /// window that begins inside a string or not.
 fn inside(quotes: u64, begins_inside: bool) -> u64 {
-    let mut passed = quotes;
-    if quotes != 0 {
-        [1, 2, 4, 8, 16, 32].iter().for_each(|step| passed ^= passed << step);
-    }
+    let passed = [1, 2, 4, 8, 16, 32].iter().fold(quotes, |passed, step| passed ^ passed << step);
     if begins_inside { !passed } else { passed }
 }
