@@ -144,6 +144,8 @@ impl KnowledgeTask {
                 }
                 Some(event) = self.inbox.events.recv() => self.note(event),
                 Some((replica, news)) = self.followers.next() => {
+                    // An engine tells of a prompt after it was sent, so the prompt must be known.
+                    self.learn();
                     let now_ms = self.now_ms();
                     self.caches.events(&replica, news, now_ms);
                 }
