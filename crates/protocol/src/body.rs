@@ -240,8 +240,8 @@ pub struct Facts<'b> {
     pub(crate) include_usage_value: Option<Range<usize>>,
 }
 
-/// Reads the facts of a request body, in time linear in its length. Uses at most half its length of
-/// memory meanwhile, mostly some hundred bytes, and one byte per level of nesting.
+/// Reads the facts of a request body, in time linear in its length. Uses memory of at most that length
+/// meanwhile, mostly 2 KiB, and one byte per level of nesting.
 ///
 /// # Errors
 /// Returns [`BodyError`] if the body is no JSON object in UTF-8, or if engines would read it
