@@ -21,8 +21,9 @@ pub(crate) struct PrefixSection {
     /// share whole blocks: smaller ones find shorter common beginnings, and take more memory.
     #[schemars(with = "usize")]
     pub(crate) block_bytes: Spanned<usize>,
-    /// Memory of the index of what each replica has in its cache, in bytes: 48 for each block at
-    /// each replica. The least recently used blocks are forgotten first.
+    /// Memory of the index of what each replica has in its cache, in bytes: 48 for each record of a
+    /// block at a replica, of which a prompt of 128 KiB has 160. The least recently used blocks are
+    /// forgotten first.
     #[schemars(with = "usize")]
     pub(crate) index_bytes_max: Spanned<usize>,
     /// Number of blocks that a replica's cache is taken to hold if the replica does not report it.

@@ -7,6 +7,7 @@ use super::block_map::{BlockMap, BlockSet};
 use super::config::HeatConfig;
 use super::gate::Gate;
 use super::region_blocks::RegionBlocks;
+use crate::index::is_kept;
 
 /// Number of blocks tracked for each block that may be announced; the colder ones are candidates.
 const TRACKED_PER_TOLD: usize = 4;
@@ -103,7 +104,9 @@ impl HeatTracker {
     /// Returns the blocks that became hot or cold since the last delta. They count as announced
     /// from now on.
     ///
-    /// `held` returns true if any replica of the region still holds a block. Blocks enter when they
+    /// `held` returns true if any replica of the region still holds a block. It is asked about blocks
+    /// that have records in a [`FineIndex`](crate::FineIndex); the others count as held with the one
+    /// before. Blocks enter when they
     /// are among the best four fifths of the room, ranked by heat times depth. They stay while they
     /// are within the whole room. All blocks before a block are announced with it.
     pub fn delta(&mut self, now_ms: u64, held: impl Fn(u64) -> bool) -> HotDelta {
@@ -187,7 +190,10 @@ impl HeatTracker {
             let (path, is_whole) = self.path(hash, |block, tracked| {
                 if stay.contains(&block) {
                     BlockVerdict::Arrived
-                } else if tracked.heat < heat_stay || refused.contains(&block) || !held(block) {
+                } else if tracked.heat < heat_stay
+                    || refused.contains(&block)
+                    || (is_kept(tracked.depth.into()) && !held(block))
+                {
                     BlockVerdict::Refused
                 } else {
                     BlockVerdict::Further

@@ -1,7 +1,7 @@
 //! Tests of the heat tracker: the announced blocks and the time of their announcement.
 
 use super::hot_test::{MINUTE_MS, chain_of, enter, region};
-use crate::{HeatConfig, HeatTracker, HotDelta, HotTrie};
+use crate::{FineIndex, HeatConfig, HeatTracker, HotDelta, HotTrie, IndexConfig};
 
 /// Returns a tracker that saw each prompt of `counts` that many times at time 0.
 fn seen(config: HeatConfig, counts: &[(u32, u32)]) -> HeatTracker {
@@ -52,6 +52,17 @@ fn what_no_replica_holds_any_more_leaves_at_once_with_all_that_continues_it() {
     tracker.delta(0, |_| true);
     let lost = chain_of(1, 10)[4];
     assert_eq!(tracker.delta(0, |hash| hash != lost).leave.len(), 6);
+}
+
+#[test]
+fn a_block_without_a_record_in_the_index_counts_as_held_with_those_before() {
+    let (mut index, _reader) = FineIndex::new(IndexConfig::default());
+    let holder = index.holder(1).unwrap();
+    let mut tracker = HeatTracker::new(HeatConfig::default());
+    (0..10).for_each(|_| tracker.note(&chain_of(1, 200), 0));
+    index.insert(holder, &chain_of(1, 200)[..150]);
+    // Every fourth block has a record there: the 148th has one, and the 152nd is not held.
+    assert_eq!(tracker.delta(0, |block| index.is_held(block)).enter.len(), 151);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::blocks::Blocks;
 use super::expectations::{Expectation, Expectations};
 use super::holder_set_words::{CHUNK_WORDS, HolderSetWords};
 use super::holders::{HolderValidity, Holders};
+use super::kept::{self, KeptBlock};
 use super::pairs::{NO_PAIR, Pairs};
 use super::shared::IndexShared;
 use crate::{IndexConfig, IndexReader, IndexStats};
@@ -33,7 +34,8 @@ pub(super) const STAMPS: u64 = 2;
 ///
 /// A replica's cache is modelled like that of its engine: the least recently used block goes first,
 /// and a block goes before the blocks that it continues. All known blocks of a replica are
-/// therefore always closed under prefixes. Two limits evict blocks: the capacity of the replica's
+/// therefore always closed under prefixes. Behind a prompt's first 64 blocks only some have a record,
+/// which counts as those before it, too: what is found is too short by less than a 32nd. Two limits evict blocks: the capacity of the replica's
 /// cache ([`FineIndex::set_capacity`]), and the bytes of the whole index, which evict the oldest
 /// block of all replicas.
 ///
@@ -155,7 +157,8 @@ impl FineIndex {
         false
     }
 
-    /// Returns true if any replica is known to hold the block.
+    /// Returns true if any replica is known to hold the block. Of a block without a record it is never
+    /// known.
     #[must_use]
     pub fn is_held(&self, block: u64) -> bool {
         self.blocks.contains(block)
@@ -196,12 +199,13 @@ impl FineIndex {
         // First and last of the known records that lie together, and move as one.
         let mut together: Option<(u32, u32)> = None;
         let mut is_warm = false;
-        for (depth, key) in (1..).zip(chain) {
-            let stamp = self.stamp - u64::from(depth as usize > prompt_blocks);
+        for kept in (0..kept::count(chain.len())).map(kept::at) {
+            let key = chain[kept.depth - 1];
+            let stamp = self.stamp - u64::from(kept.depth > prompt_blocks);
             // Blocks that were used together lie behind each other, so most need no search.
             let last = together.map_or(NO_PAIR, |(_, last)| last);
-            let found = self.pairs.just_behind(last, *key);
-            match found.or_else(|| self.blocks.find(&self.pairs, *key, holder.0)) {
+            let found = self.pairs.just_behind(last, key);
+            match found.or_else(|| self.blocks.find(&self.pairs, key, holder.0)) {
                 Some(pair) => {
                     let used = self.pairs.at(pair).stamp();
                     if self.is_current(used) {
@@ -210,7 +214,7 @@ impl FineIndex {
                     }
                     known &= used > void_until;
                     if known {
-                        expectation.add(depth, used);
+                        expectation.add(kept.depth as u32, used);
                     }
                     self.pairs.restamp(pair, stamp);
                     together = match together {
@@ -227,11 +231,11 @@ impl FineIndex {
                     known = false;
                     if !is_warm {
                         // The rest is new, too: all its cache misses overlap.
-                        chain[depth as usize..].iter().for_each(|key| self.blocks.warm(*key));
+                        kept::behind(chain, kept.depth).for_each(|key| self.blocks.warm(key));
                         is_warm = true;
                     }
                     newer = self.advance(holder.0, together.take(), newer);
-                    let Some(pair) = self.add(holder.0, *key, newer, stamp) else {
+                    let Some(pair) = self.add(holder.0, (key, kept), newer, stamp) else {
                         // The rest of the chain would have no parent, so it is left out too.
                         self.stats.refused += 1;
                         break;
@@ -286,9 +290,15 @@ impl FineIndex {
 
     /// Adds a record just older than `newer`. Returns `None` if only blocks of this chain could
     /// make room.
-    fn add(&mut self, holder: u16, key: u64, newer: u32, stamp: u64) -> Option<u32> {
-        self.make_room(holder)?;
-        let pair = self.pairs.take(key, holder)?;
+    fn add(
+        &mut self,
+        holder: u16,
+        (key, kept): (u64, KeptBlock),
+        newer: u32,
+        stamp: u64,
+    ) -> Option<u32> {
+        self.make_room(holder, 1 << kept.span_log)?;
+        let pair = self.pairs.take(key, holder, kept.span_log)?;
         self.pairs.link(self.holders.holder_entry(holder), pair, newer, stamp);
         if self.blocks.add(&self.pairs, pair, self.holders.universe()).is_err() {
             self.pairs.unlink(self.holders.holder_entry(holder), pair);
@@ -298,11 +308,14 @@ impl FineIndex {
         Some(pair)
     }
 
-    /// Makes room for one more record, within the replica's capacity and the limit of the index.
-    /// Returns `None` if only blocks of the current request could make room.
-    fn make_room(&mut self, holder: u16) -> Option<()> {
-        let holder_entry = self.holders.holder_entry(holder);
-        if holder_entry.blocks >= holder_entry.capacity {
+    /// Makes room for one more record, of so many blocks, within the replica's capacity and the limit
+    /// of the index. Returns `None` if only blocks of the current request could make room.
+    fn make_room(&mut self, holder: u16, blocks: u32) -> Option<()> {
+        loop {
+            let holder_entry = self.holders.holder_entry(holder);
+            if holder_entry.blocks + blocks <= holder_entry.capacity {
+                break;
+            }
             let oldest = holder_entry.oldest;
             self.evict(oldest)?;
         }
@@ -341,13 +354,16 @@ impl FineIndex {
 
     /// Removes a replica's oldest records beyond its capacity. Returns their number.
     pub(super) fn trim(&mut self, holder: Holder) -> u64 {
-        let holder_entry = self.holders.holder_entry(holder.0);
-        let excess = holder_entry.blocks.saturating_sub(holder_entry.capacity);
-        for _ in 0..excess {
-            let oldest = self.holders.holder_entry(holder.0).oldest;
+        let mut removed = 0;
+        loop {
+            let holder_entry = self.holders.holder_entry(holder.0);
+            if holder_entry.blocks <= holder_entry.capacity {
+                return removed;
+            }
+            let oldest = holder_entry.oldest;
             self.remove(oldest);
+            removed += 1;
         }
-        u64::from(excess)
     }
 
     /// Removes a record to make room. Returns `None` if the current request has just used it.

@@ -1,10 +1,12 @@
 //! Tests of the index against a simple model, and of its other promises.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 
 use proptest::prelude::*;
 use spillway_types::Holder;
 
+use super::kept::{self, KeptBlock};
 use crate::{FineIndex, IndexConfig, IndexReader, Matches};
 
 pub(super) const SMALL: IndexConfig =
@@ -45,10 +47,16 @@ pub(super) fn found(reader: &IndexReader, chain: &[u64]) -> BTreeMap<u16, u32> {
     found
 }
 
-/// Blocks of each replica, the most recently used first.
+/// Returns the chain with so many blocks for each of `turns`.
+fn long(turns: &[u8], blocks: usize) -> Vec<u64> {
+    let each = |turn: &u8| iter::once(*turn).chain(iter::repeat_n(0, blocks - 1));
+    chain(&turns.iter().flat_map(each).collect::<Vec<u8>>())
+}
+
+/// Records of each replica with the blocks that they stand for, the most recently used first.
 #[derive(Debug, Default)]
 struct Model {
-    holder_entries: BTreeMap<u16, Vec<u64>>,
+    holder_entries: BTreeMap<u16, Vec<(u64, usize)>>,
     capacities: BTreeMap<u16, usize>,
 }
 
@@ -56,10 +64,22 @@ impl Model {
     fn insert(&mut self, holder: u16, chain: &[u64]) {
         let capacity = self.capacities.get(&holder).copied().unwrap_or(usize::MAX);
         let holder_entry = self.holder_entries.entry(holder).or_default();
-        let used: Vec<u64> = chain.iter().copied().take(capacity).collect();
-        holder_entry.retain(|block| !used.contains(block));
+        let all = (0..kept::count(chain.len())).map(kept::at);
+        let used = all.clone().take_while(|kept| kept.depth <= capacity);
+        let used: Vec<_> = used.map(|kept| (chain[kept.depth - 1], 1 << kept.span_log)).collect();
+        if used.len() < all.len() {
+            // Room was made for a record that is larger than all.
+            holder_entry.clear();
+        }
+        holder_entry.retain(|record| !used.contains(record));
         holder_entry.splice(0..0, used);
-        holder_entry.truncate(capacity);
+        Self::trim(holder_entry, capacity);
+    }
+
+    fn trim(holder_entry: &mut Vec<(u64, usize)>, capacity: usize) {
+        while holder_entry.iter().map(|record| record.1).sum::<usize>() > capacity {
+            holder_entry.pop();
+        }
     }
 
     /// Applies a failed request: room was made for it, and it counts as the last use of the blocks
@@ -67,17 +87,21 @@ impl Model {
     fn fail(&mut self, holder: u16, chain: &[u64]) {
         let before = self.holder_entries.get(&holder).cloned().unwrap_or_default();
         self.insert(holder, chain);
-        self.holder_entries.entry(holder).or_default().retain(|block| before.contains(block));
+        self.holder_entries.entry(holder).or_default().retain(|record| before.contains(record));
     }
 
     fn limit(&mut self, holder: u16, capacity: usize) {
         self.capacities.insert(holder, capacity);
-        self.holder_entries.entry(holder).or_default().truncate(capacity);
+        Self::trim(self.holder_entries.entry(holder).or_default(), capacity);
     }
 
     fn find(&self, chain: &[u64]) -> BTreeMap<u16, u32> {
-        let depth = |holder_entry: &Vec<u64>| {
-            chain.iter().take_while(|block| holder_entry.contains(block)).count()
+        let all = (0..kept::count(chain.len())).map(kept::at);
+        let depth = |holder_entry: &Vec<(u64, usize)>| {
+            let is_held = |kept: &KeptBlock| {
+                holder_entry.contains(&(chain[kept.depth - 1], 1 << kept.span_log))
+            };
+            all.clone().take_while(is_held).last().map_or(0, |kept| kept.depth)
         };
         let depths = self
             .holder_entries
@@ -87,7 +111,7 @@ impl Model {
     }
 
     fn sizes(&self) -> (u64, u64) {
-        let all: BTreeSet<u64> = self.holder_entries.values().flatten().copied().collect();
+        let all: BTreeSet<_> = self.holder_entries.values().flatten().copied().collect();
         (
             all.len() as u64,
             self.holder_entries.values().map(|holder_entry| holder_entry.len() as u64).sum(),
@@ -127,7 +151,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn look_ups_find_what_a_simple_model_holds(steps in steps(), asked in prop::collection::vec(turns(), 8)) {
+    fn look_ups_find_what_a_simple_model_holds(
+        steps in steps(),
+        asked in prop::collection::vec(turns(), 8),
+        turn_blocks in prop_oneof![Just(1), 2..20_usize],
+    ) {
+        let chain = |turns: &[u8]| long(turns, turn_blocks);
         let (mut index, reader) = FineIndex::new(SMALL);
         let mut model = Model::default();
         let mut numbers: Vec<Holder> = (0..6).map(|it| index.holder(it).unwrap()).collect();
@@ -143,6 +172,7 @@ proptest! {
                     model.fail(numbers[usize::from(at)].0, &chain(&turns));
                 }
                 Step::Limit(at, blocks) => {
+                    let blocks = blocks * turn_blocks as u32;
                     index.set_capacity(numbers[usize::from(at)], blocks);
                     model.limit(numbers[usize::from(at)].0, blocks as usize);
                 }
@@ -316,20 +346,29 @@ fn a_prompt_whose_every_block_ends_at_another_replica_is_found_in_full() {
     for (blocks, holder) in (1..).zip(&holders) {
         index.insert(*holder, &long[..blocks]);
     }
-    let expected = (1_u32..).zip(&holders).map(|(blocks, holder)| (holder.0, blocks)).collect();
+    // Of blocks behind the 64th every second has a record, behind the 128th every fourth.
+    let told = |blocks: u32| match blocks {
+        ..=64 => blocks,
+        65..=128 => blocks / 2 * 2,
+        _ => blocks / 4 * 4,
+    };
+    let holders = (1..).zip(&holders);
+    let expected = holders.map(|(blocks, holder)| (holder.0, told(blocks))).collect();
     assert_eq!(found(&reader, &long), expected);
 }
 
 #[test]
 fn with_more_depths_than_ranks_the_deepest_are_understated() {
     let (mut index, reader) = FineIndex::new(LARGE);
-    let long = chain_of(1, 300);
-    for blocks in 1..=300 {
-        let holder = index.holder(blocks).unwrap();
-        index.insert(holder, &long[..blocks as usize]);
+    let long = chain_of(1, kept::at(299).depth);
+    for record in 0..300 {
+        let holder = index.holder(record).unwrap();
+        index.insert(holder, &long[..kept::at(record as usize).depth]);
     }
+    let told = |holder: &u16| kept::at(usize::from(*holder).min(254)).depth as u32;
     let found = found(&reader, &long);
-    assert!(found.iter().all(|(holder, blocks)| *blocks == (u32::from(*holder) + 1).min(255)));
+    assert!(found.iter().all(|(holder, blocks)| *blocks == told(holder)), "{found:?}");
+    assert_eq!(found.len(), 300);
 }
 
 #[test]

@@ -10,7 +10,11 @@ const CHUNK_PAIRS: usize = 4_096;
 /// Records that are allocated together.
 type Chunk = [Pair; CHUNK_PAIRS];
 
-/// Record of one block at one replica: 24 bytes.
+/// Number of bits of a stamp in [`Pair::stamp_high`]: enough for 2^43 chains.
+const STAMP_HIGH_BITS: u32 = 12;
+const STAMP_HIGH_MASK: u16 = (1 << STAMP_HIGH_BITS) - 1;
+
+/// Record of one block at one replica, and of those before it that have none: 24 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub(super) key: u64,
@@ -19,6 +23,7 @@ pub(super) struct Pair {
     newer: u32,
     /// Record of the same replica that was used just before; in a free record, the next free one.
     older: u32,
+    /// High bits of the stamp; above them the binary logarithm of the number of blocks.
     stamp_high: u16,
     pub(super) holder: u16,
 }
@@ -26,7 +31,12 @@ pub(super) struct Pair {
 impl Pair {
     /// Returns the stamp of the last use.
     pub(super) fn stamp(&self) -> u64 {
-        u64::from(self.stamp_high) << 32 | u64::from(self.stamp_low)
+        u64::from(self.stamp_high & STAMP_HIGH_MASK) << 32 | u64::from(self.stamp_low)
+    }
+
+    /// Returns the number of blocks that the record stands for.
+    pub(super) fn span(&self) -> u32 {
+        1 << (self.stamp_high >> STAMP_HIGH_BITS)
     }
 }
 
@@ -83,7 +93,7 @@ impl Pairs {
     }
 
     /// Takes a free record, which is in no list yet; `None` if none is free.
-    pub(super) fn take(&mut self, key: u64, holder: u16) -> Option<u32> {
+    pub(super) fn take(&mut self, key: u64, holder: u16, span_log: u8) -> Option<u32> {
         let pair = self.free;
         if pair == NO_PAIR {
             return None;
@@ -91,6 +101,7 @@ impl Pairs {
         self.free = self.at(pair).older;
         let record = self.at_mut(pair);
         (record.key, record.holder) = (key, holder);
+        record.stamp_high = u16::from(span_log) << STAMP_HIGH_BITS;
         self.used += 1;
         Some(pair)
     }
@@ -114,13 +125,15 @@ impl Pairs {
         self.restamp(pair, stamp);
         self.join(holder_entry, newer, pair);
         self.join(holder_entry, pair, older);
-        holder_entry.blocks += 1;
+        holder_entry.blocks += self.at(pair).span();
     }
 
     /// Sets the stamp of the last use.
     pub(super) fn restamp(&mut self, pair: u32, stamp: u64) {
         let record = self.at_mut(pair);
-        (record.stamp_low, record.stamp_high) = (stamp as u32, (stamp >> 32) as u16);
+        let high = (stamp >> 32) as u16 & STAMP_HIGH_MASK;
+        record.stamp_low = stamp as u32;
+        record.stamp_high = record.stamp_high & !STAMP_HIGH_MASK | high;
     }
 
     /// Returns true if a record follows `newer` in the list of their replica.
@@ -161,9 +174,9 @@ impl Pairs {
 
     /// Removes a record from its replica's list.
     pub(super) fn unlink(&mut self, holder_entry: &mut HolderEntry, pair: u32) {
-        let Pair { newer, older, .. } = *self.at(pair);
-        self.join(holder_entry, newer, older);
-        holder_entry.blocks -= 1;
+        let record = *self.at(pair);
+        self.join(holder_entry, record.newer, record.older);
+        holder_entry.blocks -= record.span();
     }
 
     fn join(&mut self, holder_entry: &mut HolderEntry, newer: u32, older: u32) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::kept;
 use super::payload::{Holding, Payload};
 use super::shared::IndexShared;
 use super::table::BlockTable;
@@ -27,8 +28,8 @@ impl IndexReader {
         Self { shared }
     }
 
-    /// Finds the number of leading blocks of `chain` at each replica; earlier content of `matches`
-    /// is lost.
+    /// Finds the number of leading blocks of `chain` at each replica, of more than 64 up to a 32nd too
+    /// few; earlier content of `matches` is lost.
     ///
     /// Never waits for the writer. Each result was true at some moment of the look-up, or is too
     /// small where the writer was just moving the block. Allocates nothing once `matches` has been
@@ -44,7 +45,7 @@ impl IndexReader {
         matches.clear();
     }
 
-    /// Returns true if any replica holds the block.
+    /// Returns true if any replica holds the block. Of a block without a record it is never known.
     #[must_use]
     pub fn is_held(&self, block: u64) -> bool {
         match self.shared.table.load().find(block).1.holding() {
@@ -66,7 +67,7 @@ impl IndexReader {
     ) -> bool {
         matches.begin(self.shared.words());
         let mut lookup = Lookup { shared: &self.shared, table, chain, matches, probes: 0 };
-        descend(&mut lookup, chain.len());
+        descend(&mut lookup, kept::count(chain.len()));
         !table.is_retired()
     }
 
@@ -85,11 +86,19 @@ struct Lookup<'a> {
     probes: u32,
 }
 
+impl Lookup<'_> {
+    /// Returns the hash of a block that has a record, and its depth.
+    fn key(&self, index: usize) -> (u64, u32) {
+        let depth = kept::at(index).depth;
+        (self.chain[depth - 1], depth as u32)
+    }
+}
+
 impl Probes for Lookup<'_> {
     type Found = Payload;
 
     fn warm(&self, index: usize) {
-        self.table.warm(self.chain[index]);
+        self.table.warm(self.key(index).0);
     }
 
     fn warm_emit(&self, found: Payload) {
@@ -100,7 +109,7 @@ impl Probes for Lookup<'_> {
 
     fn probe(&mut self, index: usize) -> Option<Payload> {
         self.probes += 1;
-        (self.probes <= PROBES_MAX).then(|| self.table.find(self.chain[index]).1)
+        (self.probes <= PROBES_MAX).then(|| self.table.find(self.key(index).0).1)
     }
 
     fn is_none(found: Payload) -> bool {
@@ -112,9 +121,9 @@ impl Probes for Lookup<'_> {
     }
 
     fn emit(&mut self, index: usize) {
-        let depth = index as u32 + 1;
+        let (key, depth) = self.key(index);
         for _ in 0..READS_MAX {
-            let (at, payload) = self.table.find(self.chain[index]);
+            let (at, payload) = self.table.find(key);
             let holder_set = match payload.holding() {
                 Holding::Nobody => return,
                 Holding::One { holder, .. } => return self.matches.note_one(depth, holder),

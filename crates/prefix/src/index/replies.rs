@@ -3,6 +3,7 @@
 use spillway_types::Holder;
 
 use super::fine::{STAMPS, SWEEP_PAIRS};
+use super::kept;
 use crate::FineIndex;
 
 /// Number of replies in a row that the next request did not find cached, from which on replies of
@@ -121,10 +122,9 @@ impl FineIndex {
     /// others. Later replies and counters correct it.
     pub fn take_back(&mut self, holder: Holder, chain: &[u64]) {
         let Some(expected) = self.expectations.take(holder.0, chain) else { return };
-        let new = chain.get(expected.blocks() as usize..).unwrap_or_default();
         // From the end, since the blocks of a replica must stay closed under prefixes at all times.
-        for key in new.iter().rev() {
-            let pair = self.blocks.find(&self.pairs, *key, holder.0);
+        for key in kept::behind(chain, expected.blocks() as usize).rev() {
+            let pair = self.blocks.find(&self.pairs, key, holder.0);
             if let Some(pair) = pair.filter(|pair| self.pairs.at(*pair).stamp() == expected.sent) {
                 self.remove(pair);
                 self.stats.corrections += 1;

@@ -3,9 +3,11 @@
 /// Figures of a [`FineIndex`](crate::FineIndex), for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexStats {
-    /// Number of different blocks that any replica holds.
+    /// Number of different blocks that have a record. Far from the beginning of a prompt one record
+    /// stands for several blocks.
     pub blocks: u64,
-    /// Number of pairs of block and replica: a block that three replicas hold counts three times.
+    /// Number of records, each of a block at a replica: a block that three replicas hold counts three
+    /// times.
     pub pairs: u64,
     /// Bytes of all tables.
     pub bytes: u64,

@@ -29,9 +29,10 @@ impl RequestSize {
         let chain = inquiry.prefix.as_slice();
         let block_bytes = tuning.block_bytes.max(1) as f32;
         let asked = inquiry.output_tokens_max.unwrap_or(u32::MAX);
-        // The first block that no replica has cached: prompts that share the blocks before it
-        // differ there.
-        let first_new = (cached_blocks_max as usize).min(chain.len().saturating_sub(1));
+        // A block that no replica has cached: prompts that share the blocks before it differ there.
+        // A 32nd further than what is known of, since the index may know of so much less.
+        let first_new = (cached_blocks_max + cached_blocks_max / 32) as usize;
+        let first_new = first_new.min(chain.len().saturating_sub(1));
         Self {
             prompt_bytes: sound(
                 (inquiry.prompt_bytes as f32).max(chain.len() as f32 * block_bytes),

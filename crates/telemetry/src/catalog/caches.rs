@@ -17,16 +17,17 @@ catalog! {
     CACHE_ESTIMATE = Counter "spillway_cache_estimate_tokens" [route, model, kind]
         shown by r#"sum by (model) (rate(spillway_cache_estimate_tokens_total{kind="expected"}[1h])) / sum by (model) (rate(spillway_cache_estimate_tokens_total{kind="reported"}[1h]))"#;
 
-    /// Different blocks of prompts that are known at any replica.
+    /// Different blocks of prompts that have a record in the index: behind the first 16 KiB of a prompt
+    /// not each has one.
     PREFIX_BLOCKS = Gauge "spillway_prefix_index_blocks" [];
 
-    /// Blocks at replicas: one at three replicas counts three times.
+    /// Records of blocks at replicas: a block at three replicas has three.
     PREFIX_PAIRS = Gauge "spillway_prefix_index_pairs" [];
 
     /// Bytes of the index.
     PREFIX_BYTES = Gauge "spillway_prefix_index_bytes" [];
 
-    /// Blocks at replicas that were forgotten: to make room (`room`), or since a reply showed that
+    /// Records of blocks at replicas that were forgotten: to make room (`room`), or since a reply showed that
     /// they were gone, or a failed request that they never came there (`reply`).
     PREFIX_FORGOTTEN = Counter "spillway_prefix_forgotten" [why];
 
