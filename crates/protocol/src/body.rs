@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use crate::engine_fields::{self, EngineFields};
 
+pub(crate) use abridged::LongTexts;
 pub use body_error::{BodyError, BodyErrorKind};
 pub(crate) use members::CheckedBody;
 use members::Members;
@@ -234,6 +235,8 @@ pub struct Facts<'b> {
     pub insert_at: usize,
     /// True if a field inserted there needs no comma after it.
     pub is_empty_object: bool,
+    /// Places of the texts of long strings anywhere in the body, in order, as far as known.
+    pub(crate) long_texts: LongTexts,
     /// Place of the value of `model`, even if null.
     pub(crate) model_value: Option<Range<usize>>,
     /// Place of the value of `stream_options.include_usage`, even if null.
@@ -248,7 +251,11 @@ pub struct Facts<'b> {
 /// differently.
 pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
     let source = CheckedBody::new(body)?;
-    let members = source.members(source.object()?, &FIELDS)?;
+    let mut members = source.members(source.object()?, &FIELDS)?;
+    let mut long_texts = members.take_long_texts();
+    for text in &mut long_texts {
+        *text = text.start + source.object_start()..text.end + source.object_start();
+    }
     let options = stream_options(&source, &members)?;
     let model_raw = members.value(Field::Model as usize);
     let span = |field: Field| Some(source.span(not_null(members.value(field as usize))?));
@@ -302,6 +309,7 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
             && engine(REQUEST_ID).is_none(),
         insert_at: source.object_start() + 1,
         is_empty_object: members.is_empty(),
+        long_texts,
         model_value: model_raw.map(|raw| source.span(raw)),
         include_usage_value: options.include_usage_value,
     })

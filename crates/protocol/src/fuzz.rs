@@ -14,8 +14,8 @@ use crate::grpc::{
     read_model, rewrite_model,
 };
 use crate::{
-    CompletionApi, Endpoint, EngineFields, EventOptions, EventRelay, Facts, Segments, Terms,
-    Thread, TraceContext, TrustedProxies, UsageTelling, cookie, decode_name, is_confined,
+    CompletionApi, Endpoint, EngineFields, EventOptions, EventRelay, Facts, PromptPiece, Segments,
+    Terms, Thread, TraceContext, TrustedProxies, UsageTelling, cookie, decode_name, is_confined,
     own_target, parse_orca, read_facts, read_form, read_prompt, response_id_in, rewrite, usage_in,
     valid_request_id,
 };
@@ -64,8 +64,7 @@ fn json_body(input: &[u8]) {
     if !facts.is_empty_object {
         same_behind_a_long_text(input, &facts);
     }
-    let mut prompt_bytes = 0;
-    read_prompt(&facts, input, |piece| prompt_bytes += format!("{piece:?}").len());
+    prompt_text(&facts, input);
     let body = Bytes::copy_from_slice(input);
     let whole = joined(&rewrite(&body, &facts, Some("another"), true));
     let after = read_facts(&whole);
@@ -91,8 +90,18 @@ fn same_behind_a_long_text(input: &[u8], facts: &Facts<'_>) {
     };
     let after = read_facts(&longer);
     assert_eq!(after.as_ref().ok().map(said), Some(said(facts)));
-    let prompt = after.ok().and_then(|after| after.prompt);
-    assert_eq!(prompt, facts.prompt.as_ref().map(moved));
+    let Ok(after) = after else { return };
+    assert_eq!(after.prompt, facts.prompt.as_ref().map(moved));
+    assert_eq!(prompt_text(&after, &longer), prompt_text(facts, input));
+}
+
+/// Returns the prompt of a body, blobs included.
+fn prompt_text(facts: &Facts<'_>, body: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    read_prompt(facts, body, |piece| match piece {
+        PromptPiece::Text(piece) | PromptPiece::Blob(piece) => text.extend_from_slice(piece),
+    });
+    text
 }
 
 /// Asserts that a model that is found is the only field that names it, and stands byte for byte

@@ -45,7 +45,7 @@ pub fn read_prompt(
     if facts.previous_response_id.is_some() {
         return None;
     }
-    let mut writer = Writer::new(body, take);
+    let mut writer = Writer::new(body, &facts.long_texts, take);
     for (name, value) in &facts.template {
         if let Some(value) = value {
             writer.text(name.as_bytes());
@@ -53,7 +53,7 @@ pub fn read_prompt(
             writer.mark(b';');
         }
     }
-    if let Some(tools) = facts.tools.clone().filter(|tools| has_elements(body, tools)) {
+    if let Some(tools) = facts.tools.clone().filter(|tools| has_elements(&writer, tools)) {
         writer.text(b"tools");
         writer.compact(tools);
         writer.mark(b';');
@@ -64,9 +64,9 @@ pub fn read_prompt(
     }
     let is_text = body[prompt.clone()].first() == Some(&b'"');
     let shape = match kind {
-        PromptKind::Messages | PromptKind::Input => conversation(&mut writer, body, prompt),
+        PromptKind::Messages | PromptKind::Input => conversation(&mut writer, prompt),
         PromptKind::Prompt | PromptKind::Query => {
-            plain(&mut writer, body, prompt);
+            plain(&mut writer, prompt);
             (is_text && kind == PromptKind::Prompt).then_some(ReplyShape::Text)
         }
     };
@@ -79,7 +79,7 @@ pub fn read_prompt(
 pub(crate) fn write_item(item: &str, to: &mut dyn FnMut(&[u8])) -> Option<()> {
     let list = ["[", item, "]"].concat();
     written(list.as_bytes(), to, |writer| {
-        conversation(writer, list.as_bytes(), 0..list.len());
+        conversation(writer, 0..list.len());
     })
 }
 
@@ -100,7 +100,7 @@ fn written<'b>(
         PromptPiece::Blob(_) => is_text = false,
     };
     let take: &mut dyn FnMut(PromptPiece<'_>) = &mut take;
-    let mut writer = Writer::new(json, take);
+    let mut writer = Writer::new(json, &[], take);
     write(&mut writer);
     writer.finish();
     is_text.then_some(())
@@ -111,7 +111,7 @@ pub(crate) fn elements(body: &[u8], json: &Range<usize>) -> u64 {
     if body[json.clone()].first() != Some(&b'[') {
         return 1;
     }
-    let mut walk = Walk::into(body, json);
+    let mut walk = Walk::into(body, json, &[]);
     let mut count = 0;
     while walk.peek().is_some() && walk.element().is_some() {
         count += 1;
@@ -119,22 +119,22 @@ pub(crate) fn elements(body: &[u8], json: &Range<usize>) -> u64 {
     count
 }
 
-fn has_elements(body: &[u8], json: &Range<usize>) -> bool {
-    Walk::into(body, json).peek().is_some()
+fn has_elements<F>(writer: &Writer<'_, F>, json: &Range<usize>) -> bool {
+    Walk::into(writer.body, json, writer.known).peek().is_some()
 }
 
 /// Writes messages, or a text that stands for one message. Returns the shape of the reply.
 fn conversation<F: FnMut(PromptPiece<'_>)>(
     writer: &mut Writer<'_, F>,
-    body: &[u8],
     json: Range<usize>,
 ) -> Option<ReplyShape> {
+    let body = writer.body;
     let mut has_parts = false;
     if body[json.clone()].first() != Some(&b'[') {
         said_by(writer, b"user", json);
         return Some(ReplyShape::Message { has_parts });
     }
-    let mut walk = Walk::into(body, &json);
+    let mut walk = Walk::into(body, &json, writer.known);
     match walk.peek() {
         Some(b'{') => {
             while let Some(message) = walk.message() {
@@ -150,7 +150,7 @@ fn conversation<F: FnMut(PromptPiece<'_>)>(
         }
         // Several inputs of an embedding: the first one counts.
         Some(b'"') => walk.element().into_iter().for_each(|first| said_by(writer, b"user", first)),
-        _ => plain(writer, body, json),
+        _ => plain(writer, json),
     }
     None
 }
@@ -192,32 +192,29 @@ fn write_message<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, members:
 
 /// Writes a prompt without roles: text, or token numbers. The prompt may continue, so it is not
 /// closed.
-fn plain<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, body: &[u8], json: Range<usize>) {
+fn plain<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, json: Range<usize>) {
+    let body = writer.body;
     if body[json.clone()].first() != Some(&b'[') {
-        return plain_one(writer, body, json);
+        return plain_one(writer, json);
     }
-    let mut walk = Walk::into(body, &json);
+    let mut walk = Walk::into(body, &json, writer.known);
     match walk.peek() {
         // Several prompts: the first one counts.
         Some(b'"' | b'[') => {
-            walk.element().into_iter().for_each(|first| plain_one(writer, body, first));
+            walk.element().into_iter().for_each(|first| plain_one(writer, first));
         }
-        Some(_) => plain_one(writer, body, json),
+        Some(_) => plain_one(writer, json),
         None => {}
     }
 }
 
-fn plain_one<F: FnMut(PromptPiece<'_>)>(
-    writer: &mut Writer<'_, F>,
-    body: &[u8],
-    json: Range<usize>,
-) {
-    let value = &body[json.clone()];
+fn plain_one<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, json: Range<usize>) {
+    let value = &writer.body[json.clone()];
     match value.first() {
         Some(b'"') => writer.copy(json.start..json.end - usize::from(value.ends_with(b"\""))),
         Some(b'[') => {
             let end = json.end - usize::from(value.ends_with(b"]"));
-            let is_empty = !has_elements(body, &json);
+            let is_empty = !has_elements(writer, &json);
             writer.compact(json.start..end);
             if !is_empty {
                 writer.mark(b',');

@@ -7,6 +7,8 @@
 //! they were taken to end, and it is the same JSON with longer strings. If `serde_json` refuses, it
 //! is given the JSON itself, and its error counts.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use crate::window::{Escapes, WINDOW_BYTES, Window};
@@ -30,6 +32,9 @@ const ESCAPABLE: [bool; 256] = {
     }
     table
 };
+
+/// Places of the texts of long strings, without their quotes. Few prompts have many.
+pub(crate) type LongTexts = SmallVec<[Range<usize>; 2]>;
 
 /// JSON with empty strings in place of long ones.
 #[derive(Debug)]
@@ -73,6 +78,16 @@ impl<'j> Abridged<'j> {
         &self.text
     }
 
+    /// Returns the places in the JSON of what was left out: the texts of long strings, in order.
+    pub(super) fn long_texts(&self) -> LongTexts {
+        let mut before = 0;
+        let text = |cut: &Cut| {
+            let start = cut.at + std::mem::replace(&mut before, cut.bytes);
+            start..cut.at + cut.bytes
+        };
+        self.cuts.iter().map(text).collect()
+    }
+
     /// Returns a value of the abridged JSON as it stands in the JSON.
     pub(super) fn whole(&self, value: &str) -> Option<&'j str> {
         let at = value.as_ptr().addr().checked_sub(self.text.as_ptr().addr())?;
@@ -110,13 +125,15 @@ impl<'j> Scan<'j> {
         if !self.escapes.are_open() && window.is_plain() {
             return Some(());
         }
-        let escaped = self.escapes.escaped(window.places(b'\\'));
-        let quotes = window.places(b'"') & !escaped;
+        let [marks, backslashes, lines] = [b'"', b'\\', b'n'].map(|byte| window.places(byte));
+        let escaped = self.escapes.escaped(backslashes);
+        let quotes = marks & !escaped;
         let controls = window.controls();
         if controls != 0 && controls & inside(quotes, self.opened.is_some()) != 0 {
             return None;
         }
-        let mut left = escaped;
+        // The most frequent escapes need no look at each.
+        let mut left = escaped & !(marks | backslashes | lines);
         while left != 0 {
             let at = start + left.trailing_zeros() as usize;
             let byte = *bytes.get(at)?;

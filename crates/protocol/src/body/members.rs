@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer as _, IgnoredAny, MapAccess, Visit
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
-use super::abridged::Abridged;
+use super::abridged::{Abridged, LongTexts};
 use super::{BodyError, BodyErrorKind, NameTable, TextField};
 
 /// Largest number of known members in a usual body.
@@ -28,6 +28,8 @@ pub(crate) struct Members<'b, const N: usize> {
     places: [u8; N],
     is_empty: bool,
     conflict: Option<Conflict<'b>>,
+    /// Texts of long strings, as far as known; offsets in the object.
+    long_texts: LongTexts,
 }
 
 /// First member that engines would read differently. Reported only after the whole object has
@@ -162,6 +164,11 @@ impl<'b, const N: usize> Members<'b, N> {
         self.is_empty
     }
 
+    /// Takes the places of the texts of long strings, as far as known; offsets in the object.
+    pub(crate) fn take_long_texts(&mut self) -> LongTexts {
+        std::mem::take(&mut self.long_texts)
+    }
+
     fn put(&mut self, index: usize, name: &'static str, value: &'b str) {
         if self.places[index] != 0 {
             self.object_to(value, BodyErrorKind::Duplicate { field: name });
@@ -184,14 +191,14 @@ fn abridged_members<'b, const N: usize>(
     names: &NameTable<N>,
 ) -> Option<Members<'b, N>> {
     let abridged = Abridged::of(part)?;
-    let Members { values, places, is_empty, conflict } =
+    let Members { values, places, is_empty, conflict, .. } =
         whole_members(abridged.text(), names).ok()?;
     let values = values.iter().map(|value| abridged.whole(value)).collect::<Option<_>>()?;
     let conflict = match conflict {
         Some(Conflict { value, kind }) => Some(Conflict { value: abridged.whole(value)?, kind }),
         None => None,
     };
-    Some(Members { values, places, is_empty, conflict })
+    Some(Members { values, places, is_empty, conflict, long_texts: abridged.long_texts() })
 }
 
 /// Reads the members of an object.
@@ -220,8 +227,13 @@ impl<'b, const N: usize> Visitor<'b> for MembersVisitor<'_, N> {
     }
 
     fn visit_map<A: MapAccess<'b>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members =
-            Members { values: SmallVec::new(), places: [0; N], is_empty: true, conflict: None };
+        let mut members = Members {
+            values: SmallVec::new(),
+            places: [0; N],
+            is_empty: true,
+            conflict: None,
+            long_texts: LongTexts::new(),
+        };
         while let Some(key) = map.next_key_seed(KeySeed { names: self.names })? {
             members.is_empty = false;
             match key {

@@ -60,6 +60,12 @@ proptest! {
         let whole = whole_members(&object, &NAMES).ok();
         let abridged = abridged_members(&object, &NAMES);
         prop_assert_eq!(abridged.as_ref().map(said), whole.as_ref().map(said));
+        let long_texts = abridged.map(|abridged| abridged.long_texts).unwrap_or_default();
+        prop_assert!(!long_texts.is_empty() || whole.is_none());
+        for text in long_texts {
+            let around = [text.start - 1, text.end].map(|at| object.as_bytes()[at]);
+            prop_assert_eq!((around, text.len() >= 256), ([b'"'; 2], true));
+        }
     }
 
     #[test]

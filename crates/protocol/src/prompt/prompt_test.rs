@@ -192,9 +192,9 @@ proptest! {
     ) {
         let mut pieces = 0;
         let whole = 0..json.len();
-        let mut writer = Writer::new(&json, |_| pieces += 1);
-        conversation(&mut writer, &json, whole.clone());
-        plain(&mut writer, &json, whole.clone());
+        let mut writer = Writer::new(&json, &[], |_| pieces += 1);
+        conversation(&mut writer, whole.clone());
+        plain(&mut writer, whole.clone());
         writer.compact(whole);
         writer.finish();
         prop_assert!(pieces <= json.len() + 1);

@@ -1,5 +1,7 @@
 //! Search for the quotes that begin and end JSON strings, many bytes at a time.
 
+use std::ops::Range;
+
 use memchr::memchr2;
 
 use crate::window::{Escapes, WINDOW_BYTES, Window};
@@ -13,12 +15,16 @@ pub(super) struct Quotes<'b> {
     /// Bit set of the quotes in the window; the lowest bit is for its first byte.
     found: u64,
     escapes: Escapes,
+    /// Texts of strings whose ends are known, in order.
+    known: &'b [Range<usize>],
 }
 
 impl<'b> Quotes<'b> {
-    /// Finds the quotes of `json` from `start` on.
-    pub(super) fn new(json: &'b [u8], start: usize) -> Self {
-        let mut quotes = Self { json, start, found: 0, escapes: Escapes::default() };
+    /// Finds the quotes of `json` from `start` on, of which some `known` texts of strings are between
+    /// two.
+    pub(super) fn new(json: &'b [u8], start: usize, known: &'b [Range<usize>]) -> Self {
+        let known = &known[known.partition_point(|text| text.start < start)..];
+        let mut quotes = Self { json, start, found: 0, escapes: Escapes::default(), known };
         quotes.look();
         quotes
     }
@@ -27,6 +33,14 @@ impl<'b> Quotes<'b> {
     /// must not decrease from call to call.
     #[inline]
     pub(super) fn next(&mut self, from: usize) -> usize {
+        if let [text, known @ ..] = self.known
+            && text.start == from
+        {
+            (self.known, self.start) = (known, text.end);
+            // An escape at the end of the last window would escape this quote, which is passed here.
+            self.look();
+            return text.end;
+        }
         loop {
             let passed = from.saturating_sub(self.start);
             let left = if passed < WINDOW_BYTES { self.found >> passed << passed } else { 0 };

@@ -76,13 +76,13 @@ impl Rank {
 
 impl<'b> Walk<'b> {
     /// Starts before the first member or element of the JSON value at `range` of `body`. A value
-    /// that is neither object nor array has none.
-    pub(super) fn into(body: &'b [u8], range: &Range<usize>) -> Self {
+    /// that is neither object nor array has none. The texts of some strings of the body are `known`.
+    pub(super) fn into(body: &'b [u8], range: &Range<usize>, known: &'b [Range<usize>]) -> Self {
         let json = &body[..range.end];
         let is_container = matches!(json.get(range.start), Some(b'{' | b'['));
         let at = if is_container { range.start + 1 } else { range.end };
         let members = SmallVec::new();
-        Self { json, at, quotes: Quotes::new(body, at), is_plain: true, members }
+        Self { json, at, quotes: Quotes::new(body, at, known), is_plain: true, members }
     }
 
     /// Returns the first byte of the next element of an array; `None` if there is none.

@@ -19,7 +19,9 @@ const GAP_BYTES: usize = 64;
 
 /// Writer that passes pieces to `take`.
 pub(super) struct Writer<'b, F> {
-    body: &'b [u8],
+    pub(super) body: &'b [u8],
+    /// Texts of strings of the body whose places are known.
+    pub(super) known: &'b [Range<usize>],
     take: F,
     gathered: [u8; GATHERED_BYTES_MAX],
     gathered_bytes: usize,
@@ -29,8 +31,9 @@ pub(super) struct Writer<'b, F> {
 }
 
 impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
-    pub(super) fn new(body: &'b [u8], take: F) -> Self {
-        Self { body, take, gathered: [0; GATHERED_BYTES_MAX], gathered_bytes: 0, run: 0..0 }
+    pub(super) fn new(body: &'b [u8], known: &'b [Range<usize>], take: F) -> Self {
+        let gathered = [0; GATHERED_BYTES_MAX];
+        Self { body, known, take, gathered, gathered_bytes: 0, run: 0..0 }
     }
 
     /// Writes a byte between two values.
@@ -69,7 +72,7 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
             // For a single string, the end is known already.
             return self.string(range);
         }
-        let mut quotes = Quotes::new(self.body, range.start);
+        let mut quotes = Quotes::new(self.body, range.start, self.known);
         let mut at = range.start;
         while at < range.end {
             let quote = range.end.min(quotes.next(at));
