@@ -10,7 +10,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::connect::Connect;
@@ -24,6 +24,11 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: usize = 80 << 20;
 /// Number of times that a write of unknown outcome is repeated. The node carries it out once.
 const REPEATS_MAX: usize = 2;
+/// Number of times that a write is sent again that no leader could take: an election takes a second or
+/// two, and longer only where a majority of the voters is gone.
+const ELECTIONS_MAX: usize = 8;
+/// Time between two of these.
+const ELECTION: Duration = Duration::from_secs(1);
 /// Records on one page.
 const PAGE: usize = 1_000;
 
@@ -146,7 +151,8 @@ impl AdminClient {
         }
     }
 
-    /// Sends a change to `path`. A change of unknown outcome is repeated under one idempotency key.
+    /// Sends a change to `path`. A change of unknown outcome is repeated under one idempotency key, and
+    /// one that met no leader is for some seconds.
     ///
     /// # Errors
     /// Returns an error if the node can't be reached or refuses.
@@ -178,13 +184,20 @@ impl AdminClient {
         let path = if change.dry_run { &format!("{path}?dry_run=true") } else { path };
         let body = body.map(|body| body.to_string().into()).unwrap_or_default();
         let ask = AdminAsk { method, path, body, headers };
-        let mut repeats = 0;
+        let (mut repeats, mut elections) = (0, 0);
         loop {
             let (status, answer) = self.ask(&ask).await?;
-            if answer["error"]["code"] != "unknown_outcome" || repeats == REPEATS_MAX {
-                return Ok((status, answer));
+            match answer["error"]["code"].as_str() {
+                Some("unknown_outcome") if repeats < REPEATS_MAX => repeats += 1,
+                Some("no_quorum") if elections < ELECTIONS_MAX => {
+                    if elections == 0 {
+                        output::note("no leader can be reached; trying again for some seconds");
+                    }
+                    elections += 1;
+                    sleep(ELECTION).await;
+                }
+                _ => return Ok((status, answer)),
             }
-            repeats += 1;
         }
     }
 
