@@ -106,9 +106,9 @@ impl HeatTracker {
     ///
     /// `held` returns true if any replica of the region still holds a block. It is asked about blocks
     /// that have records in a [`FineIndex`](crate::FineIndex); the others count as held with the one
-    /// before. Blocks enter when they
-    /// are among the best four fifths of the room, ranked by heat times depth. They stay while they
-    /// are within the whole room. All blocks before a block are announced with it.
+    /// before. Blocks enter when they are among the best four fifths of the room, ranked by heat times
+    /// depth. They stay while they are within the whole room. All blocks before a block are announced
+    /// with it.
     pub fn delta(&mut self, now_ms: u64, held: impl Fn(u64) -> bool) -> HotDelta {
         let weight = self.weight(now_ms);
         let (enter, stay) = self.select(weight, held);

@@ -35,9 +35,9 @@ pub(super) const STAMPS: u64 = 2;
 /// A replica's cache is modelled like that of its engine: the least recently used block goes first,
 /// and a block goes before the blocks that it continues. All known blocks of a replica are
 /// therefore always closed under prefixes. Behind a prompt's first 64 blocks only some have a record,
-/// which counts as those before it, too: what is found is too short by less than a 32nd. Two limits evict blocks: the capacity of the replica's
-/// cache ([`FineIndex::set_capacity`]), and the bytes of the whole index, which evict the oldest
-/// block of all replicas.
+/// which counts as those before it, too: what is found is too short by less than a 32nd. Two limits
+/// evict blocks: the capacity of the replica's cache ([`FineIndex::set_capacity`]), and the bytes of
+/// the whole index, which evict the oldest block of all replicas.
 ///
 /// Methods take time in proportion to the chain. Now and then a growing table is copied (10 ms for
 /// a million blocks); readers use the old one until then.
