@@ -17,6 +17,8 @@ pub(super) struct Quotes<'b> {
     escapes: Escapes,
     /// Texts of strings whose ends are known, in order.
     known: &'b [Range<usize>],
+    /// Offset of the first of them; the largest number if there is none.
+    known_at: usize,
 }
 
 impl<'b> Quotes<'b> {
@@ -24,7 +26,8 @@ impl<'b> Quotes<'b> {
     /// two.
     pub(super) fn new(json: &'b [u8], start: usize, known: &'b [Range<usize>]) -> Self {
         let known = &known[known.partition_point(|text| text.start < start)..];
-        let mut quotes = Self { json, start, found: 0, escapes: Escapes::default(), known };
+        let (found, escapes) = (0, Escapes::default());
+        let mut quotes = Self { json, start, found, escapes, known, known_at: first_of(known) };
         quotes.look();
         quotes
     }
@@ -33,13 +36,8 @@ impl<'b> Quotes<'b> {
     /// must not decrease from call to call.
     #[inline]
     pub(super) fn next(&mut self, from: usize) -> usize {
-        if let [text, known @ ..] = self.known
-            && text.start == from
-        {
-            (self.known, self.start) = (known, text.end);
-            // An escape at the end of the last window would escape this quote, which is passed here.
-            self.look();
-            return text.end;
+        if from == self.known_at {
+            return self.pass_known();
         }
         loop {
             let passed = from.saturating_sub(self.start);
@@ -51,6 +49,16 @@ impl<'b> Quotes<'b> {
                 return self.json.len();
             }
         }
+    }
+
+    /// Moves the window to the end of the first text that is known, and returns its offset.
+    #[cold]
+    fn pass_known(&mut self) -> usize {
+        let [text, known @ ..] = self.known else { return self.json.len() };
+        (self.known, self.known_at, self.start) = (known, first_of(known), text.end);
+        // An escape at the end of the last window would escape this quote, which is passed here.
+        self.look();
+        text.end
     }
 
     /// Moves the window forward. Returns false at the end.
@@ -83,4 +91,9 @@ impl<'b> Quotes<'b> {
         self.found = quotes & !self.escapes.escaped(backslashes);
         quotes | backslashes != 0
     }
+}
+
+/// Returns the offset of the first text; the largest number if there is none.
+fn first_of(texts: &[Range<usize>]) -> usize {
+    texts.first().map_or(usize::MAX, |text| text.start)
 }
