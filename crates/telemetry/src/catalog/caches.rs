@@ -17,7 +17,7 @@ catalog! {
     CACHE_ESTIMATE = Counter "spillway_cache_estimate_tokens" [route, model, kind]
         shown by r#"sum by (model) (rate(spillway_cache_estimate_tokens_total{kind="expected"}[1h])) / sum by (model) (rate(spillway_cache_estimate_tokens_total{kind="reported"}[1h]))"#;
 
-    /// Different blocks of prompts that have a record in the index: behind the first 16 KiB of a prompt
+    /// Different blocks of prompts that have a record in the index: behind the first 64 blocks of a prompt
     /// not each has one.
     PREFIX_BLOCKS = Gauge "spillway_prefix_index_blocks" [];
 
