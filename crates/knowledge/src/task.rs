@@ -30,8 +30,9 @@ use super::saved;
 use super::speeds::Speeds;
 
 /// Pause between the first learning and taking it in, and between two times of taking in: one waking
-/// serves all that comes meanwhile. The next turn of a conversation is never as soon.
-const GATHER: Duration = Duration::from_millis(5);
+/// serves all that comes meanwhile. The next turn of a conversation is never as soon, and of prompts
+/// that share their beginning none is in a cache before the first one was read.
+const GATHER: Duration = Duration::from_millis(25);
 /// Period of telling prompts to the region's other nodes.
 const FLUSH: Duration = Duration::from_millis(25);
 /// Period of publishing speeds and figures.

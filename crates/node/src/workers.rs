@@ -23,7 +23,8 @@ const BACKLOG: i32 = 4096;
 /// Maximum number of accepted connections that wait for their worker; more wait in the kernel.
 const HANDED_MAX: usize = 256;
 /// Time that an accepting thread waits for a connection before it checks whether the node drains.
-const ACCEPT_LIMIT: Duration = Duration::from_millis(50);
+/// Each check costs an idle node some 50 microseconds.
+const ACCEPT_LIMIT: Duration = Duration::from_millis(250);
 /// Maximum number of attempts to open a socket. Of two processes that begin to listen at one moment
 /// both may fail; after different random pauses one succeeds.
 const TRIES_MAX: u32 = 6;
