@@ -22,6 +22,7 @@ mod peer;
 mod rpc;
 mod serve;
 mod shared;
+mod socket;
 mod tls;
 mod transport;
 mod window;
