@@ -3,14 +3,13 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use quinn::{AsyncUdpSocket, Endpoint, EndpointConfig, ServerConfig, TokioRuntime};
+use quinn::{Endpoint, EndpointConfig, Runtime, ServerConfig, TokioRuntime};
 use thiserror::Error;
 use tokio_util::task::TaskTracker;
 
 use crate::config::{LinkConfig, LinkLimits};
 use crate::delayed;
 use crate::shared::LinkShared;
-use crate::socket::LinkSocket;
 use crate::tls::{CredentialError, Sessions, TlsSetupError};
 
 /// Reason for which a link can't start.
@@ -45,13 +44,13 @@ pub(crate) fn open(
     let address = config.listen;
     let socket_fault = |cause| LinkStartError::Socket { address, cause };
     let socket = UdpSocket::bind(address).map_err(socket_fault)?;
-    let socket: Arc<dyn AsyncUdpSocket> = Arc::new(LinkSocket::new(socket).map_err(socket_fault)?);
+    let runtime = Arc::new(TokioRuntime);
+    let socket = runtime.wrap_udp_socket(socket).map_err(socket_fault)?;
     let socket = match &config.paths {
         None => socket,
         Some(paths) => delayed::wrap(socket, Arc::clone(paths), tracker).map_err(socket_fault)?,
     };
     let settings = (EndpointConfig::default(), Some(server.clone()));
-    let runtime = Arc::new(TokioRuntime);
     let endpoint = Endpoint::new_with_abstract_socket(settings.0, settings.1, socket, runtime)
         .map_err(socket_fault)?;
     Ok((endpoint, server))

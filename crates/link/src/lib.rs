@@ -22,7 +22,6 @@ mod peer;
 mod rpc;
 mod serve;
 mod shared;
-mod socket;
 mod tls;
 mod transport;
 mod window;
