@@ -5,7 +5,6 @@
 
 use std::fs::{self, File};
 use std::hint::black_box;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,8 +21,10 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Number of looks in each such period near the ceiling: within 20 ms a node takes in 25 MB at 10
 /// Gbit/s.
 const CLOSE_LOOKS: u32 = 5;
-/// File with the sizes of this process in pages: all of its addresses, its real memory, and more.
-const SIZES: &str = "/proc/self/statm";
+/// File that tells of this process, a line for each fact.
+const STATUS: &str = "/proc/self/status";
+/// Maximum number of bytes that are read of it; it has some 1,500.
+const STATUS_BYTES_MAX: usize = 16 << 10;
 /// Files with the memory limit of the process's control group: version 2, then version 1.
 const GROUP_LIMITS: [&str; 2] =
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
@@ -34,14 +35,14 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
     let Some(ceiling) = set.or_else(ceiling_of_machine) else {
         return tracing::warn!("what memory there is can't be read; set limits.memory_bytes_max");
     };
-    let Ok(sizes) = File::open(SIZES) else { return cant_read() };
+    let Ok(status) = File::open(STATUS) else { return cant_read() };
     let memory = gateway.memory();
     let mut before = Pressure::Free;
     let mut reclaiming: Option<JoinHandle<()>> = None;
     // Number of looks in this period.
     let mut looks = 0;
     loop {
-        let Ok(used) = used_bytes(&sizes) else { return cant_read() };
+        let Some(used) = used_bytes(&status) else { return cant_read() };
         let is_main = looks == 0;
         let now = if is_main { memory.note(used, ceiling) } else { memory.look(used, ceiling) };
         if is_main && memory.is_near_ceiling() {
@@ -91,28 +92,18 @@ fn cant_read() {
     tracing::warn!("the memory in use can't be read, so nothing is refused for it");
 }
 
-/// Returns the real memory of this process in bytes, by the open file [`SIZES`]: one system call,
-/// which never waits for a disk.
-///
-/// # Errors
-/// Returns an error if the file can't be read or says something else.
-fn used_bytes(sizes: &File) -> io::Result<u64> {
-    let mut text = [0; 128];
-    let length = sizes.read_at(&mut text, 0)?;
-    let pages = str::from_utf8(&text[..length]).ok().and_then(resident_pages);
-    let pages = pages.ok_or(io::ErrorKind::InvalidData)?;
-    Ok(pages * rustix::param::page_size() as u64)
-}
-
-/// Returns the real memory in pages, of a text of [`SIZES`].
-fn resident_pages(text: &str) -> Option<u64> {
-    text.split_ascii_whitespace().nth(1)?.parse().ok()
+/// Returns the real memory of this process in bytes, by the open file [`STATUS`]. It takes one
+/// system call, which never waits for a disk.
+fn used_bytes(status: &File) -> Option<u64> {
+    let mut text = [0; STATUS_BYTES_MAX];
+    let length = status.read_at(&mut text, 0).ok()?;
+    resident(str::from_utf8(&text[..length]).ok()?, "VmRSS:")
 }
 
 /// Returns the limit of the control group or the memory of the machine, whichever is less, in
 /// bytes.
 fn ceiling_of_machine() -> Option<u64> {
-    let machine = total(&fs::read_to_string("/proc/meminfo").ok()?)?;
+    let machine = resident(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
     let limit = |path: &&str| fs::read_to_string(Path::new(path)).ok()?.trim().parse::<u64>().ok();
     // Without a limit, version 2 says `max`, which is no number, and version 1 one beyond any
     // machine.
@@ -120,9 +111,9 @@ fn ceiling_of_machine() -> Option<u64> {
     Some(group.map_or(machine, |group| group.min(machine)))
 }
 
-/// Returns the memory of the machine in bytes, of a text of `/proc/meminfo`.
-fn total(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+/// Returns the size in the line of `text` that begins with `name`, converted from KiB to bytes.
+fn resident(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }
@@ -133,21 +124,18 @@ mod tests {
 
     #[test]
     fn what_is_used_and_what_there_is_are_read() {
-        assert_eq!(resident_pages("90 12 3 1 0 80 0\n"), Some(12));
-        assert_eq!(resident_pages("90"), None);
-        assert_eq!(resident_pages("90 much 3\n"), None);
-        let machine = "MemFree:\t   9 kB\nMemTotal:\t  12 kB\nSwapTotal:\t3 kB\n";
-        assert_eq!(total(machine), Some(12 << 10));
-        assert_eq!(total("MemTotal: much\n"), None);
-        assert_eq!(total("MemFree:\t   9 kB\n"), None);
+        let status = "Name:\tspillway\nVmPeak:\t  99 kB\nVmRSS:\t   12 kB\nThreads:\t3\n";
+        assert_eq!(resident(status, "VmRSS:"), Some(12 << 10));
+        assert_eq!(resident(status, "VmSwap:"), None);
+        assert_eq!(resident("VmRSS: much\n", "VmRSS:"), None);
 
-        let sizes = File::open(SIZES).unwrap();
+        let status = File::open(STATUS).unwrap();
         let ceiling = ceiling_of_machine().unwrap();
-        let before = used_bytes(&sizes).unwrap();
+        let before = used_bytes(&status).unwrap();
         assert!(before > 1 << 20 && before < ceiling, "{before} of {ceiling}");
         // The open file tells of now, not of when it was opened.
         let held = black_box(vec![1_u8; 64 << 20]);
-        let after = used_bytes(&sizes).unwrap();
+        let after = used_bytes(&status).unwrap();
         assert!(after > before + (32 << 20), "{before}, then {after}");
         drop(held);
     }
