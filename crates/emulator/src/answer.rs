@@ -42,6 +42,15 @@ impl Finish {
     }
 }
 
+/// End of an answer that an injected fault ends before its own end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EarlyEnd {
+    /// The engine aborts the answer, and says so.
+    Aborted,
+    /// The answer ends without a reason.
+    Unexplained,
+}
+
 /// Role of a part of the generated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerPart {
@@ -74,6 +83,8 @@ pub(crate) struct Answer {
     pub(crate) finish: Finish,
     /// Stop sequence that ended the answer; `None` if there was none.
     pub(crate) stop: Option<String>,
+    /// End that an injected fault gave the answer; `None` if it reached its own end.
+    pub(crate) early_end: Option<EarlyEnd>,
 }
 
 impl Answer {
@@ -103,7 +114,8 @@ impl Answer {
             tokens += 1;
         }
         let parts = vec![(AnswerPart::Said, text.len())];
-        Self { raw: text, parts, calls: Calls::default(), tokens, finish, stop: None }
+        let calls = Calls::default();
+        Self { raw: text, parts, calls, tokens, finish, stop: None, early_end: None }
     }
 
     /// Creates an answer of a prescribed form, at most `most` tokens long. If `said` is the
@@ -123,6 +135,7 @@ impl Answer {
             tokens: 0,
             finish: Finish::Stop,
             stop: None,
+            early_end: None,
         };
         // A text that just fills the limit counts as cut, as in free answers.
         if answer.raw.len().div_ceil(TOKEN_BYTES) >= most as usize {
@@ -151,6 +164,13 @@ impl Answer {
         self
     }
 
+    /// Ends the answer behind its first `tokens` tokens.
+    pub(crate) fn end_early(&mut self, tokens: u32, end: EarlyEnd) {
+        self.cut(tokens);
+        self.stop = None;
+        self.early_end = Some(end);
+    }
+
     /// Returns the content.
     pub(crate) fn text(&self) -> &str {
         self.part(AnswerPart::Said).unwrap_or("")
@@ -166,12 +186,16 @@ impl Answer {
         (0..self.calls.names.len()).take_while(|call| self.arguments(*call).is_some()).count()
     }
 
-    /// Returns OpenAI's word for the reason of the end. As in OpenAI's API, a call of the tool that
-    /// the client named does not count as a reason.
-    pub(crate) fn reason(&self) -> &'static str {
-        match self.finish {
-            Finish::Stop if self.calls_made() > 0 && !self.calls.is_named => "tool_calls",
-            finish => finish.as_str(),
+    /// Returns OpenAI's word for the reason of the end; `None` for an unexplained end. As in
+    /// OpenAI's API, a call of the tool that the client named does not count as a reason.
+    pub(crate) fn reason(&self) -> Option<&'static str> {
+        match (self.early_end, self.finish) {
+            (Some(EarlyEnd::Aborted), _) => Some("abort"),
+            (Some(EarlyEnd::Unexplained), _) => None,
+            (None, Finish::Stop) if self.calls_made() > 0 && !self.calls.is_named => {
+                Some("tool_calls")
+            }
+            (None, finish) => Some(finish.as_str()),
         }
     }
 

@@ -1,6 +1,5 @@
 //! Body of a reply, whole or as a stream of events, with the injected faults that cut or stall it.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,121 +12,19 @@ use http_body::{Body, Frame, SizeHint};
 use thiserror::Error;
 use tokio::time::Sleep;
 
-use crate::answer::Answer;
-use crate::driver::{DriverProgress, Generation, Lost};
-use crate::fault::{Close, Fault};
+use crate::driver::Lost;
+use crate::event_stream::EventStream;
+use crate::fault::{Close, DeathSign, Fault};
 use crate::ledger::{CallOutcome, Ticket};
 use crate::pieces::{Pieces, StreamPiece};
 use crate::replica::EmulatedReplica;
 use crate::socket::SocketSwitch;
+use crate::wire::{Cutter, EventCompressor, compress};
 
 /// Pause before a reply is cut, so that the bytes sent before have left the process.
 const CUT_PAUSE: Duration = Duration::from_millis(10);
-
-/// Writer of a stream's events in the form of one API. Each item added to `events` is one event.
-pub(crate) trait EventFormat: Send {
-    /// Writes the events before the first token.
-    fn start(&mut self, events: &mut VecDeque<Bytes>);
-    /// Writes the events of token `token` of answer `index`.
-    fn token(&mut self, index: usize, answer: &Answer, token: u32, events: &mut VecDeque<Bytes>);
-    /// Writes the events after the last token of answer `index`.
-    fn done(&mut self, index: usize, answer: &Answer, events: &mut VecDeque<Bytes>);
-    /// Writes the events after the last answer; `cached_tokens` of the prompts were cached.
-    fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>);
-}
-
-/// Answer to a request, with its progress.
-#[derive(Debug)]
-pub(crate) struct Track {
-    pub(crate) generation: Generation,
-    pub(crate) answer: Answer,
-    /// True if the cached tokens of this answer count in the usage.
-    pub(crate) tells_cached: bool,
-    next_token: u32,
-    is_over: bool,
-}
-
-impl Track {
-    pub(crate) fn new(generation: Generation, answer: Answer, tells_cached: bool) -> Self {
-        Self { generation, answer, tells_cached, next_token: 0, is_over: false }
-    }
-}
-
-/// Answers in generation, as a stream of events.
-pub(crate) struct EventStream {
-    tracks: Vec<Track>,
-    format: Box<dyn EventFormat>,
-    events: VecDeque<Bytes>,
-    /// Number of answers that are not complete.
-    open: usize,
-    /// Index of the answer that is polled first, so that all answers have their turn.
-    turn: usize,
-    cached_tokens: u32,
-}
-
-impl EventStream {
-    pub(crate) fn new(tracks: Vec<Track>, mut format: Box<dyn EventFormat>) -> Self {
-        let mut events = VecDeque::new();
-        format.start(&mut events);
-        let open = tracks.len();
-        Self { tracks, format, events, open, turn: 0, cached_tokens: 0 }
-    }
-
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Lost>>> {
-        while self.events.is_empty() {
-            if self.open == 0 {
-                return Poll::Ready(None);
-            }
-            match ready!(self.poll_tracks(cx)) {
-                Ok((index, progress)) => self.advance(index, progress),
-                Err(lost) => return Poll::Ready(Some(Err(lost))),
-            }
-        }
-        Poll::Ready(self.events.pop_front().map(Ok))
-    }
-
-    /// Polls for the next progress of any answer. Returns the index of the answer with it.
-    fn poll_tracks(&mut self, cx: &mut Context<'_>) -> Poll<Result<(usize, DriverProgress), Lost>> {
-        let count = self.tracks.len();
-        for index in (0..count).map(|step| (self.turn + step) % count) {
-            let track = &mut self.tracks[index];
-            if track.is_over {
-                continue;
-            }
-            if let Poll::Ready(progress) = track.generation.poll_progress(cx) {
-                self.turn = index + 1;
-                return Poll::Ready(progress.map(|progress| (index, progress)));
-            }
-        }
-        Poll::Pending
-    }
-
-    fn advance(&mut self, index: usize, progress: DriverProgress) {
-        let (track, events) = (&mut self.tracks[index], &mut self.events);
-        match progress {
-            DriverProgress::Token => {
-                self.format.token(index, &track.answer, track.next_token, events);
-                track.next_token += 1;
-                return;
-            }
-            DriverProgress::Finished { cached_tokens } => {
-                self.cached_tokens += if track.tells_cached { cached_tokens } else { 0 };
-                self.format.done(index, &track.answer, events);
-            }
-            DriverProgress::Cancelled => {}
-        }
-        track.is_over = true;
-        self.open -= 1;
-        // A cancelled stream ends without its last events.
-        if self.open == 0 && progress != DriverProgress::Cancelled {
-            self.format.finish(self.cached_tokens, events);
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.open == 0 && self.events.is_empty()
-    }
-}
+/// Time between the error of a dying replica and its crash, so that the error has left the process.
+pub(crate) const DEATH_PAUSE: Duration = Duration::from_millis(50);
 
 /// Reason why a body ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -138,6 +35,9 @@ pub(crate) enum BodyError {
     /// The replica crashed.
     #[error(transparent)]
     Lost(#[from] Lost),
+    /// An event could not be compressed.
+    #[error("the reply could not be compressed")]
+    Compression,
 }
 
 impl From<Infallible> for BodyError {
@@ -152,6 +52,10 @@ pub(crate) struct ReplyBody {
     progress: Delivery,
     /// Trailers sent behind the last byte.
     trailers: Option<HeaderMap>,
+    /// Compressor of a stream; `None` if it is sent as it is.
+    compressor: Option<EventCompressor>,
+    /// Cutter of the bytes that are sent; `None` if they are sent as they are made.
+    cutter: Option<Cutter>,
     /// Request that the body answers; `None` for replies that are not counted: health, metrics,
     /// control.
     request: Option<OpenRequest>,
@@ -166,10 +70,13 @@ enum BodySource {
 
 /// State of the delivery of a reply.
 enum Delivery {
-    // Sending => (Cutting | Stalled | Over)
+    // Sending => (Ending | Cutting | Stalled | Over)
     Sending {
         events: u64,
     },
+    /// A fault has written the end of the stream, which no further fault changes.
+    // Ending => Over
+    Ending,
     // Cutting => Over
     Cutting {
         pause: Pin<Box<Sleep>>,
@@ -185,6 +92,8 @@ pub(crate) struct OpenRequest {
     pub(crate) replica: Arc<EmulatedReplica>,
     pub(crate) socket: SocketSwitch,
     pub(crate) ticket: Ticket,
+    /// True if the request kills a replica whose fault is `Die`.
+    pub(crate) is_poisoned: bool,
     /// Outcome of the request once the body is sent.
     pub(crate) outcome: CallOutcome,
 }
@@ -210,6 +119,35 @@ impl ReplyBody {
         Self { trailers: Some(trailers), ..self }
     }
 
+    /// Returns true if the body is no stream.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.source, BodySource::Whole(_))
+    }
+
+    /// Compresses the body with gzip. Returns false if it stays as it is, because it is empty or a
+    /// gRPC stream.
+    pub(crate) fn compress(&mut self) -> bool {
+        match &mut self.source {
+            BodySource::Whole(bytes) if bytes.is_empty() => return false,
+            BodySource::Whole(bytes) => match compress(bytes) {
+                Ok(compressed) => *bytes = compressed,
+                Err(_) => return false,
+            },
+            BodySource::Events(_) => self.compressor = Some(EventCompressor::new()),
+            BodySource::Messages(_) => return false,
+        }
+        true
+    }
+
+    /// Cuts the body at random positions from now on.
+    pub(crate) fn cut(&mut self, seed: u64) {
+        self.cutter = match &self.source {
+            BodySource::Whole(_) => Some(Cutter::of_whole(seed)),
+            BodySource::Events(_) => Some(Cutter::of_stream(seed)),
+            BodySource::Messages(_) => None,
+        };
+    }
+
     /// Ties the body to the request that it answers.
     pub(crate) fn answering(mut self, request: OpenRequest) -> Self {
         // hyper never polls an empty body, so the ticket has to be closed here.
@@ -222,12 +160,13 @@ impl ReplyBody {
     }
 
     fn new(source: BodySource) -> Self {
-        Self { source, progress: Delivery::Sending { events: 0 }, trailers: None, request: None }
+        let progress = Delivery::Sending { events: 0 };
+        Self { source, progress, trailers: None, compressor: None, cutter: None, request: None }
     }
 
     /// Returns the state that a fault puts the reply into after `events` events; `None` without a
     /// fault. A whole body counts as a stream that has sent enough once half of it is sent.
-    fn strike(&self, events: u64) -> Option<Delivery> {
+    fn strike(&mut self, events: u64) -> Option<Delivery> {
         let request = self.request.as_ref()?;
         let due = |after: u64| match &self.source {
             BodySource::Whole(_) => events > 0,
@@ -239,14 +178,97 @@ impl ReplyBody {
                 Some(Delivery::Cutting { pause, close })
             }
             Fault::Stall { after_events } if due(after_events) => Some(Delivery::Stalled),
-            _ => None,
+            fault => self.strike_stream(fault, events),
         }
+    }
+
+    /// Returns the state after a fault that writes an end of its own; `None` if there is none, or
+    /// if the reply is no stream of events.
+    fn strike_stream(&mut self, fault: Fault, events: u64) -> Option<Delivery> {
+        let request = self.request.as_ref()?;
+        let BodySource::Events(stream) = &mut self.source else { return None };
+        if !stream.is_between_tokens() {
+            return None;
+        }
+        match fault {
+            Fault::Die { after_events, with, only_poisoned }
+                if events >= after_events && (request.is_poisoned || !only_poisoned) =>
+            {
+                request.ticket.note_early_end();
+                if with == DeathSign::Silence {
+                    request.replica.die_later(Duration::ZERO);
+                    return Some(Delivery::Stalled);
+                }
+                request.replica.die_later(DEATH_PAUSE);
+                stream.fail();
+            }
+            fault => {
+                stream.end_early(fault.early_end(events)?);
+                request.ticket.note_early_end();
+            }
+        }
+        Some(Delivery::Ending)
     }
 
     /// Returns true if a whole body must be sent in two halves, for a fault to strike between them.
     fn must_halve(&self, events: u64) -> bool {
         let fault = self.request.as_ref().map(|request| request.replica.fault());
         events == 0 && matches!(fault, Some(Fault::Cut { .. } | Fault::Stall { .. }))
+    }
+
+    /// Polls for the next bytes to send, cut into pieces if that is asked for.
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        if let Some(cutter) = &mut self.cutter {
+            ready!(cutter.poll_rest(cx));
+        }
+        loop {
+            if let Some(cutter) = &mut self.cutter
+                && cutter.is_due()
+            {
+                return Poll::Ready(cutter.take().map(Ok));
+            }
+            let polled = self.poll_source(cx);
+            let Some(cutter) = &mut self.cutter else { return polled };
+            match polled {
+                Poll::Ready(Some(Ok(bytes))) => cutter.push(&bytes),
+                // Nothing more is ready, so the rest goes out.
+                Poll::Ready(_) | Poll::Pending => match cutter.take() {
+                    Some(piece) => return Poll::Ready(Some(Ok(piece))),
+                    None => return polled,
+                },
+            }
+        }
+    }
+
+    /// Polls for the next bytes of the source, unless a fault holds them back.
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        loop {
+            match &mut self.progress {
+                Delivery::Sending { events } => {
+                    let events = *events;
+                    if let Some(struck) = self.strike(events) {
+                        self.progress = struck;
+                        continue;
+                    }
+                    let bytes = ready!(self.poll_bytes(cx, events));
+                    self.progress = Delivery::Sending { events: events + 1 };
+                    return Poll::Ready(bytes);
+                }
+                Delivery::Ending => return self.poll_bytes(cx, 0),
+                Delivery::Cutting { pause, close } => {
+                    ready!(pause.as_mut().poll(cx));
+                    if let Some(request) = self.request.take() {
+                        // The ticket is dropped without an outcome, so the request counts as
+                        // aborted.
+                        request.socket.close(*close);
+                    }
+                    self.progress = Delivery::Over;
+                    return Poll::Ready(Some(Err(BodyError::Cut)));
+                }
+                Delivery::Stalled => return Poll::Pending,
+                Delivery::Over => return Poll::Ready(None),
+            }
+        }
     }
 
     fn poll_bytes(
@@ -262,7 +284,19 @@ impl ReplyBody {
                 Poll::Ready(Some(Ok(bytes.split_to(length))))
             }
             BodySource::Events(stream) => {
-                stream.poll_event(cx).map(|event| event.map(|bytes| bytes.map_err(BodyError::from)))
+                let event = ready!(stream.poll_event(cx)).transpose()?;
+                if let (Some(request), Some(_)) = (&self.request, &event) {
+                    request.ticket.note_usage(stream.usage());
+                }
+                let Some(compressor) = &mut self.compressor else {
+                    return Poll::Ready(event.map(Ok));
+                };
+                let bytes = match &event {
+                    Some(event) => compressor.compress(event, stream.is_over()),
+                    None => compressor.finish(),
+                };
+                let bytes = bytes.map_err(|_| BodyError::Compression)?;
+                Poll::Ready((event.is_some() || !bytes.is_empty()).then_some(Ok(bytes)))
             }
             BodySource::Messages(pieces) => match ready!(pieces.receiver.poll_recv(cx)) {
                 Some(StreamPiece::Message(message)) => Poll::Ready(Some(Ok(message))),
@@ -278,6 +312,9 @@ impl ReplyBody {
 
     /// Returns true if the last byte is sent and no trailers follow.
     fn is_over(&self) -> bool {
+        if self.cutter.as_ref().is_some_and(|cutter| cutter.bytes() > 0) {
+            return false;
+        }
         match &self.source {
             BodySource::Whole(bytes) => bytes.is_empty() && self.trailers.is_none(),
             BodySource::Events(stream) => stream.is_over(),
@@ -303,42 +340,18 @@ impl Body for ReplyBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = self.get_mut();
-        loop {
-            match &mut this.progress {
-                Delivery::Sending { events } => {
-                    let events = *events;
-                    if let Some(struck) = this.strike(events) {
-                        this.progress = struck;
-                        continue;
-                    }
-                    let bytes = ready!(this.poll_bytes(cx, events));
-                    if bytes.is_none()
-                        && let Some(trailers) = this.trailers.take()
-                    {
-                        this.close();
-                        return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
-                    }
-                    this.progress = Delivery::Sending { events: events + 1 };
-                    // Closed with the last bytes, not after them: hyper may not poll again.
-                    if this.is_over() && !matches!(bytes, Some(Err(_))) {
-                        this.close();
-                    }
-                    return Poll::Ready(bytes.map(|bytes| bytes.map(Frame::data)));
-                }
-                Delivery::Cutting { pause, close } => {
-                    ready!(pause.as_mut().poll(cx));
-                    if let Some(request) = this.request.take() {
-                        // The ticket is dropped without an outcome, so the request counts as
-                        // aborted.
-                        request.socket.close(*close);
-                    }
-                    this.progress = Delivery::Over;
-                    return Poll::Ready(Some(Err(BodyError::Cut)));
-                }
-                Delivery::Stalled => return Poll::Pending,
-                Delivery::Over => return Poll::Ready(None),
-            }
+        let bytes = ready!(this.poll_piece(cx));
+        if bytes.is_none()
+            && let Some(trailers) = this.trailers.take()
+        {
+            this.close();
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
+        // Closed with the last bytes, not after them: hyper may not poll again.
+        if this.is_over() && !matches!(bytes, Some(Err(_))) {
+            this.close();
+        }
+        Poll::Ready(bytes.map(|bytes| bytes.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -350,7 +363,8 @@ impl Body for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match &self.source {
             BodySource::Whole(bytes) if self.trailers.is_none() => {
-                SizeHint::with_exact(bytes.len() as u64)
+                let held = self.cutter.as_ref().map_or(0, Cutter::bytes);
+                SizeHint::with_exact((bytes.len() + held) as u64)
             }
             BodySource::Whole(_) | BodySource::Events(_) | BodySource::Messages(_) => {
                 SizeHint::default()

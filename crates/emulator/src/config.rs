@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use spillway_engine::EngineConfig;
 use thiserror::Error;
 
+use crate::options::ReplyOptions;
+
 /// Configuration of one [`crate::Emulator`].
 #[derive(Clone, Debug)]
 pub struct EmulatorConfig {
@@ -25,6 +27,8 @@ pub struct EmulatorConfig {
     /// Seed of the generated text and of random faults. The same seed and prompt give the same
     /// text.
     pub seed: u64,
+    /// Form of the replies of every replica; it can be changed at run time.
+    pub options: ReplyOptions,
     /// Largest request body in bytes; a larger one is answered with 413.
     pub body_bytes_max: usize,
     /// Largest number of open connections to one replica; more wait in the kernel's backlog.
@@ -32,7 +36,8 @@ pub struct EmulatorConfig {
     /// Largest number of stored responses (`/v1/responses`) of one replica; the oldest is removed
     /// first.
     pub responses_max: usize,
-    /// Number of requests that [`crate::ReplicaStats::last_requests`] keeps.
+    /// Number of requests that [`crate::ReplicaStats::last_requests`] and
+    /// [`crate::UsageReport::requests`] keep.
     pub records_max: usize,
 }
 
@@ -46,6 +51,7 @@ impl Default for EmulatorConfig {
             engine: EngineConfig::default(),
             time_scale: 1.0,
             seed: 0,
+            options: ReplyOptions::default(),
             body_bytes_max: 32 << 20,
             connections_max: 4096,
             responses_max: 1024,

@@ -5,6 +5,7 @@
 //! waits for nothing. One task per replica makes the engine's steps and sleeps in between.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -53,6 +54,8 @@ struct LiveGeneration {
     finish: Finish,
     submitted: Instant,
     last_token: Option<Instant>,
+    /// Cached tokens of the prompt, shared with the request's [`Generation`].
+    cached_tokens: Arc<AtomicU32>,
     /// Id by which KV events name the request.
     session: Option<String>,
 }
@@ -166,9 +169,17 @@ impl Driver {
         core.last_id += 1;
         let id = RequestId(core.last_id);
         let (finish, session) = (job.finish, job.session.map(str::to_owned));
-        let live = LiveGeneration { progress, finish, submitted, last_token: None, session };
+        let cached_tokens = Arc::default();
+        let live = LiveGeneration {
+            progress,
+            finish,
+            submitted,
+            last_token: None,
+            cached_tokens: Arc::clone(&cached_tokens),
+            session,
+        };
         core.live.insert(id, live);
-        Generation { id, driver: Some(Arc::clone(self)), receiver, ended: false }
+        Generation { id, driver: Some(Arc::clone(self)), receiver, cached_tokens, ended: false }
     }
 
     /// Makes every step `factor` times slower than in the profile from now on.
@@ -256,9 +267,13 @@ impl Core {
         }
         for event in report.events {
             match event {
-                EngineEvent::FirstToken { id, .. } | EngineEvent::Token { id } => {
+                EngineEvent::FirstToken { id, cached_tokens } => {
+                    if let Some(live) = self.live.get(&id) {
+                        live.cached_tokens.store(cached_tokens, Ordering::Relaxed);
+                    }
                     self.deliver_token(id, now);
                 }
+                EngineEvent::Token { id } => self.deliver_token(id, now),
                 EngineEvent::Finished { id, cached_tokens } => {
                     self.deliver_end(id, cached_tokens, now);
                 }
@@ -293,6 +308,7 @@ pub(crate) struct Generation {
     /// Driver that aborts the request on drop; `None` for a listener, whose drop aborts nothing.
     driver: Option<Arc<Driver>>,
     receiver: mpsc::Receiver<DriverProgress>,
+    cached_tokens: Arc<AtomicU32>,
     ended: bool,
 }
 
@@ -304,7 +320,13 @@ pub(crate) struct Lost;
 impl Generation {
     /// Creates a listener to the progress of request `id`. Dropping it aborts nothing.
     pub(crate) fn told(id: RequestId, receiver: mpsc::Receiver<DriverProgress>) -> Self {
-        Self { id, driver: None, receiver, ended: false }
+        Self { id, driver: None, receiver, cached_tokens: Arc::default(), ended: false }
+    }
+
+    /// Returns the number of cached prompt tokens, which is known once the first token exists.
+    pub(crate) fn cached_tokens(&self) -> u32 {
+        // The channel of the tokens orders the store before this load.
+        self.cached_tokens.load(Ordering::Relaxed)
     }
 
     pub(crate) fn id(&self) -> RequestId {
@@ -325,13 +347,21 @@ impl Generation {
         Poll::Ready(progress.ok_or(Lost))
     }
 
+    /// Waits for the next progress. Must not be called again after the end.
+    ///
+    /// # Errors
+    /// Returns [`Lost`] if the replica crashed.
+    pub(crate) async fn progress(&mut self) -> Result<DriverProgress, Lost> {
+        std::future::poll_fn(|cx| self.poll_progress(cx)).await
+    }
+
     /// Waits for the end and returns the number of cached prompt tokens.
     ///
     /// # Errors
     /// Returns [`Lost`] if the replica crashed or the request was cancelled.
     pub(crate) async fn finished(mut self) -> Result<u32, Lost> {
         loop {
-            match std::future::poll_fn(|cx| self.poll_progress(cx)).await? {
+            match self.progress().await? {
                 DriverProgress::Token => {}
                 DriverProgress::Finished { cached_tokens } => return Ok(cached_tokens),
                 DriverProgress::Cancelled => return Err(Lost),

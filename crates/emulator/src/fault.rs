@@ -5,6 +5,8 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::answer::EarlyEnd;
+
 /// Fault of a replica. A replica has one fault at a time; [`Fault::None`] heals it.
 ///
 /// As JSON: `{"kind": "status", "code": 503, "retry_after_s": 2, "probability": 0.5}`.
@@ -55,6 +57,55 @@ pub enum Fault {
         /// Number of events that are sent before, as in [`Fault::Cut`].
         after_events: u64,
     },
+    /// Answers end early with the reason `abort`, in a reply that is whole otherwise: usage and
+    /// `[DONE]` included. vLLM does so when it is stopped.
+    Abort {
+        /// Number of events of a stream that are sent before the end; the token that is being sent
+        /// is completed. A reply that is no stream ends after so many tokens.
+        after_events: u64,
+    },
+    /// Answers end early without a reason: a stream with `[DONE]` alone. The connection ends in
+    /// order.
+    DoneEarly {
+        /// Number of events that are sent before, as in [`Fault::Abort`].
+        after_events: u64,
+    },
+    /// Replies are 200 without any token: a stream has nothing but `[DONE]`, another reply has no
+    /// choices.
+    Empty,
+    /// A request kills the replica: it is answered with the error of an engine that died, and the
+    /// replica crashes until it is healed.
+    Die {
+        /// Number of events of a stream that are sent before, as in [`Fault::Abort`]. A reply that
+        /// is no stream is replaced.
+        after_events: u64,
+        /// Sign of the death that the request gets.
+        #[serde(default)]
+        with: DeathSign,
+        /// True if only requests whose body contains the word `POISON` kill.
+        #[serde(default)]
+        only_poisoned: bool,
+    },
+    /// Running requests go on and health checks succeed, but each new inference request gets the
+    /// error 500 of an engine that shuts down. vLLM does so after SIGTERM.
+    Draining,
+    /// Inference requests are answered as soon as their head arrived. The body is read for another
+    /// second and then the connection is closed.
+    RefuseEarly {
+        /// HTTP status from 400 to 599, such as 413 or 429.
+        status: u16,
+    },
+}
+
+/// Sign that a request gets of the death of its replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeathSign {
+    /// An error event, or a reply 500, shortly before the connection is reset.
+    #[default]
+    Error,
+    /// None: the connection is reset.
+    Silence,
 }
 
 /// Way in which a connection ends.
@@ -103,13 +154,29 @@ impl Fault {
                 in_range("code", f64::from(code), 400.0..=599.0)?;
                 in_range("probability", probability, 0.0..=1.0)
             }
+            Self::RefuseEarly { status } => in_range("status", f64::from(status), 400.0..=599.0),
             Self::None
             | Self::Crash
             | Self::Refuse
             | Self::Hang
             | Self::Garbage
             | Self::Cut { .. }
-            | Self::Stall { .. } => Ok(()),
+            | Self::Stall { .. }
+            | Self::Abort { .. }
+            | Self::DoneEarly { .. }
+            | Self::Empty
+            | Self::Die { .. }
+            | Self::Draining => Ok(()),
+        }
+    }
+
+    /// Returns the end that an answer gets after `sent` events or tokens; `None` if it goes on.
+    pub(crate) fn early_end(&self, sent: u64) -> Option<EarlyEnd> {
+        match *self {
+            Self::Abort { after_events } if sent >= after_events => Some(EarlyEnd::Aborted),
+            Self::DoneEarly { after_events } if sent >= after_events => Some(EarlyEnd::Unexplained),
+            Self::Empty if sent == 0 => Some(EarlyEnd::Unexplained),
+            _ => None,
         }
     }
 
@@ -150,6 +217,15 @@ mod tests {
                 Fault::Cut { after_events: 3, close: Close::Fin },
             ),
             (r#"{"kind":"stall","after_events":3}"#, Fault::Stall { after_events: 3 }),
+            (r#"{"kind":"abort","after_events":3}"#, Fault::Abort { after_events: 3 }),
+            (r#"{"kind":"done_early","after_events":3}"#, Fault::DoneEarly { after_events: 3 }),
+            (r#"{"kind":"empty"}"#, Fault::Empty),
+            (
+                r#"{"kind":"die","after_events":3,"with":"silence","only_poisoned":true}"#,
+                Fault::Die { after_events: 3, with: DeathSign::Silence, only_poisoned: true },
+            ),
+            (r#"{"kind":"draining"}"#, Fault::Draining),
+            (r#"{"kind":"refuse_early","status":413}"#, Fault::RefuseEarly { status: 413 }),
         ];
         for (json, fault) in cases {
             assert_eq!(parse(json).unwrap(), fault, "{json}");
@@ -162,6 +238,8 @@ mod tests {
         assert_eq!(parse(r#"{"kind":"status","code":500}"#).unwrap(), status);
         let cut = Fault::Cut { after_events: 1, close: Close::Reset };
         assert_eq!(parse(r#"{"kind":"cut","after_events":1}"#).unwrap(), cut);
+        let die = Fault::Die { after_events: 1, with: DeathSign::Error, only_poisoned: false };
+        assert_eq!(parse(r#"{"kind":"die","after_events":1}"#).unwrap(), die);
     }
 
     #[test]
@@ -174,5 +252,6 @@ mod tests {
         assert!(status(200, 1.0).check().is_err());
         assert!(status(503, 1.5).check().is_err());
         assert!(status(503, 0.5).check().is_ok());
+        assert!(Fault::RefuseEarly { status: 200 }.check().is_err());
     }
 }

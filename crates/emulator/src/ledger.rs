@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::HeaderMap;
 use serde::Serialize;
 
+use crate::usage::{TokenUsage, UsageReport, UsageTotals};
+
 /// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -27,8 +29,15 @@ pub struct RequestRecord {
     /// Value of `x-request-id` without the suffix that the gateway appends; `None` if there was
     /// none.
     pub request_id: Option<String>,
+    /// Value of `x-client-request-id`; `None` if there was none.
+    pub client_request_id: Option<String>,
     /// Outcome of the request.
     pub outcome: CallOutcome,
+    /// True if the answer reached its own end and the whole reply was handed to the connection.
+    /// An answer that a fault ended early is not complete, even if its reply is `Finished`.
+    pub is_complete: bool,
+    /// Tokens of the request; zeros until it has ended.
+    pub usage: TokenUsage,
 }
 
 /// Counters of one replica since the emulator started; crashes do not reset them.
@@ -52,6 +61,8 @@ pub(crate) struct CallLedger {
 #[derive(Debug, Default)]
 struct Books {
     counts: LedgerCounts,
+    complete: UsageTotals,
+    incomplete: UsageTotals,
     /// Most recent records; the newest has the number `counts.received - 1`.
     records: VecDeque<RequestRecord>,
     last_headers: Arc<HeaderMap>,
@@ -65,11 +76,13 @@ impl CallLedger {
     /// Records a new request. The ticket must be closed once; if it is dropped before, the request
     /// counts as aborted.
     pub(crate) fn receive(self: &Arc<Self>, headers: &Arc<HeaderMap>) -> Ticket {
-        let request_id =
-            headers.get("x-request-id").and_then(|value| value.to_str().ok()).map(chosen_id);
+        let id = |name: &str| headers.get(name)?.to_str().ok().map(chosen_id).map(str::to_owned);
         let record = RequestRecord {
-            request_id: request_id.map(str::to_owned),
+            request_id: id("x-request-id"),
+            client_request_id: id("x-client-request-id"),
             outcome: CallOutcome::InFlight,
+            is_complete: false,
+            usage: TokenUsage::default(),
         };
         let mut books = self.books();
         let number = books.counts.received;
@@ -80,7 +93,13 @@ impl CallLedger {
         if books.records.len() > self.records_max {
             books.records.pop_front();
         }
-        Ticket { ledger: Arc::clone(self), number, started: AtomicBool::new(false), open: true }
+        Ticket {
+            ledger: Arc::clone(self),
+            number,
+            started: AtomicBool::new(false),
+            work: Mutex::default(),
+            open: true,
+        }
     }
 
     pub(crate) fn counts(&self) -> LedgerCounts {
@@ -91,12 +110,26 @@ impl CallLedger {
         self.books().records.iter().cloned().collect()
     }
 
+    pub(crate) fn usage(&self) -> UsageReport {
+        let books = self.books();
+        let requests = books.records.iter().cloned().collect();
+        UsageReport { complete: books.complete, incomplete: books.incomplete, requests }
+    }
+
     pub(crate) fn last_headers(&self) -> Arc<HeaderMap> {
         Arc::clone(&self.books().last_headers)
     }
 
-    fn close(&self, number: u64, outcome: CallOutcome) {
+    fn close(&self, number: u64, outcome: CallOutcome, work: Work) {
         let mut books = self.books();
+        let is_complete = outcome == CallOutcome::Finished && !work.has_early_end;
+        match outcome {
+            CallOutcome::Finished | CallOutcome::Aborted if !is_complete => {
+                books.incomplete.add(work.usage);
+            }
+            CallOutcome::Finished => books.complete.add(work.usage),
+            CallOutcome::InFlight | CallOutcome::Aborted | CallOutcome::Rejected => {}
+        }
         match outcome {
             CallOutcome::InFlight => {}
             CallOutcome::Finished => books.counts.finished += 1,
@@ -109,6 +142,8 @@ impl CallLedger {
         let at = usize::try_from(age).ok().and_then(|age| books.records.len().checked_sub(age));
         if let Some(record) = at.and_then(|at| books.records.get_mut(at)) {
             record.outcome = outcome;
+            record.is_complete = is_complete;
+            record.usage = work.usage;
         }
     }
 
@@ -124,10 +159,38 @@ pub(crate) struct Ticket {
     ledger: Arc<CallLedger>,
     number: u64,
     started: AtomicBool,
+    work: Mutex<Work>,
     open: bool,
 }
 
+/// Work on a request so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    usage: TokenUsage,
+    /// True if a fault ended the answer before its own end.
+    has_early_end: bool,
+}
+
 impl Ticket {
+    /// Returns the number of the request at its replica; the first one has 0.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Notes the tokens of the request so far.
+    pub(crate) fn note_usage(&self, usage: TokenUsage) {
+        self.work().usage = usage;
+    }
+
+    /// Notes that a fault ended the answer before its own end.
+    pub(crate) fn note_early_end(&self) {
+        self.work().has_early_end = true;
+    }
+
+    fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Notes that the work on the request has begun. Further calls have no effect.
     pub(crate) fn start(&self) {
         if !self.started.swap(true, Ordering::Relaxed) {
@@ -138,14 +201,16 @@ impl Ticket {
     /// Ends the request with this outcome.
     pub(crate) fn close(mut self, outcome: CallOutcome) {
         self.open = false;
-        self.ledger.close(self.number, outcome);
+        let work = *self.work();
+        self.ledger.close(self.number, outcome, work);
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         if self.open {
-            self.ledger.close(self.number, CallOutcome::Aborted);
+            let work = *self.work();
+            self.ledger.close(self.number, CallOutcome::Aborted, work);
         }
     }
 }
@@ -161,66 +226,5 @@ fn chosen_id(id: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn headers(id: &str) -> Arc<HeaderMap> {
-        let mut headers = HeaderMap::new();
-        headers.insert("x-request-id", id.parse().unwrap());
-        Arc::new(headers)
-    }
-
-    fn outcomes(ledger: &CallLedger) -> Vec<(String, CallOutcome)> {
-        let records = ledger.records().into_iter();
-        records.map(|record| (record.request_id.unwrap(), record.outcome)).collect()
-    }
-
-    #[test]
-    fn each_request_ends_once_and_as_told() {
-        let ledger = Arc::new(CallLedger::new(10));
-        let [a, b, c, d] = ["a", "b", "c", "d"].map(|id| ledger.receive(&headers(id)));
-        a.start();
-        a.start();
-        c.close(CallOutcome::Rejected);
-        a.close(CallOutcome::Finished);
-        drop(b);
-        let expected = [
-            ("a".to_owned(), CallOutcome::Finished),
-            ("b".to_owned(), CallOutcome::Aborted),
-            ("c".to_owned(), CallOutcome::Rejected),
-            ("d".to_owned(), CallOutcome::InFlight),
-        ];
-        assert_eq!(outcomes(&ledger), expected);
-        let counts = ledger.counts();
-        assert_eq!((counts.received, counts.started), (4, 1));
-        assert_eq!((counts.finished, counts.aborted, counts.rejected), (1, 1, 1));
-        drop(d);
-        assert_eq!(ledger.counts().aborted, 2);
-    }
-
-    #[test]
-    fn old_records_go_but_their_tickets_still_count() {
-        let ledger = Arc::new(CallLedger::new(2));
-        let tickets: Vec<Ticket> =
-            ["a", "b", "c"].iter().map(|id| ledger.receive(&headers(id))).collect();
-        for ticket in tickets {
-            ticket.close(CallOutcome::Finished);
-        }
-        let expected =
-            [("b".to_owned(), CallOutcome::Finished), ("c".to_owned(), CallOutcome::Finished)];
-        assert_eq!(outcomes(&ledger), expected);
-        assert_eq!(ledger.counts().finished, 3);
-    }
-
-    #[test]
-    fn credentials_are_noticed() {
-        let ledger = Arc::new(CallLedger::new(2));
-        drop(ledger.receive(&headers("a")));
-        assert_eq!(ledger.counts().authorization_seen, 0);
-        let mut with = HeaderMap::new();
-        with.insert("authorization", "Bearer secret".parse().unwrap());
-        drop(ledger.receive(&Arc::new(with)));
-        assert_eq!(ledger.counts().authorization_seen, 1);
-        assert!(ledger.last_headers().contains_key("authorization"));
-    }
-}
+#[path = "ledger_test.rs"]
+mod ledger_test;

@@ -5,8 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
-use serde::Serialize;
-use spillway_engine::Stats;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,9 +14,12 @@ use crate::config::EmulatorConfig;
 use crate::driver::Driver;
 use crate::fault::{Fault, FaultError};
 use crate::kv_events::KvPublisher;
-use crate::ledger::{CallLedger, RequestRecord};
+use crate::ledger::CallLedger;
 use crate::life::{Life, Listening};
+use crate::options::ReplyOptions;
 use crate::replica_port::ReplicaPort;
+use crate::stats::{EngineStats, ReplicaStats};
+use crate::usage::UsageReport;
 
 /// Function that serves a port for a replica.
 ///
@@ -59,10 +60,11 @@ pub(crate) struct EmulatedReplica {
     replica_port: tokio::sync::Mutex<ReplicaPort>,
 }
 
-/// Current fault of a replica.
+/// Current fault of a replica, and form of its replies.
 #[derive(Debug)]
 struct Condition {
     fault: Fault,
+    options: ReplyOptions,
     /// Number of changes so far, so that a fault with a time limit ends only itself.
     changes: u64,
     /// Random numbers that decide which requests a fault with a probability hits.
@@ -82,6 +84,7 @@ impl EmulatedReplica {
         let models = config.models.clone();
         let condition = Condition {
             fault: Fault::None,
+            options: config.options,
             changes: 0,
             rng: fastrand::Rng::with_seed(config.seed ^ u64::from(index)),
             life: Life::new(&runtime.stop),
@@ -129,6 +132,16 @@ impl EmulatedReplica {
         self.condition().fault
     }
 
+    /// Returns the form of replies.
+    pub(crate) fn options(&self) -> ReplyOptions {
+        self.condition().options
+    }
+
+    /// Changes the form of the replies to later requests.
+    pub(crate) fn set_options(&self, options: ReplyOptions) {
+        self.condition().options = options;
+    }
+
     /// Returns the current set of connections, all of which a crash ends.
     pub(crate) fn life(&self) -> Life {
         self.condition().life.clone()
@@ -174,9 +187,34 @@ impl EmulatedReplica {
             | Fault::Garbage
             | Fault::Status { .. }
             | Fault::Cut { .. }
-            | Fault::Stall { .. } => replica_port.open(self)?,
+            | Fault::Stall { .. }
+            | Fault::Abort { .. }
+            | Fault::DoneEarly { .. }
+            | Fault::Empty
+            | Fault::Die { .. }
+            | Fault::Draining
+            | Fault::RefuseEarly { .. } => replica_port.open(self)?,
         }
         Ok(change)
+    }
+
+    /// Crashes the replica after `after`, as [`Fault::Die`] demands, unless that fault has ended
+    /// meanwhile. A time limit of the fault ends the crash too.
+    pub(crate) fn die_later(self: &Arc<Self>, after: Duration) {
+        let replica = Arc::clone(self);
+        self.tasks.spawn(async move {
+            tokio::time::sleep(after).await;
+            let mut replica_port = replica.replica_port.lock().await;
+            if replica.stop.is_cancelled() || !matches!(replica.fault(), Fault::Die { .. }) {
+                return;
+            }
+            // Not a new change, so that `heal_later` still finds its own.
+            replica.condition().fault = Fault::Crash;
+            if let Err(error) = replica_port.close(replica.address).await {
+                tracing::warn!(%error, replica = replica.index, "the port is lost");
+            }
+            replica.crash().await;
+        });
     }
 
     /// Heals the replica after `after`, unless its fault has changed since `change`.
@@ -301,73 +339,26 @@ impl ReplicaHandle {
         self.0.stats()
     }
 
+    /// Returns the tokens of the requests that have ended.
+    #[must_use]
+    pub fn usage(&self) -> UsageReport {
+        self.0.ledger.usage()
+    }
+
+    /// Changes the form of the replies to later requests.
+    pub fn set_options(&self, options: ReplyOptions) {
+        self.0.set_options(options);
+    }
+
+    /// Returns the form of replies.
+    #[must_use]
+    pub fn options(&self) -> ReplyOptions {
+        self.0.options()
+    }
+
     /// Returns the headers of the last inference request; empty before the first.
     #[must_use]
     pub fn last_headers(&self) -> HeaderMap {
         self.0.ledger.last_headers().as_ref().clone()
-    }
-}
-
-/// Counters of a replica. `received` = `finished` + `aborted` + `rejected` + requests in flight.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ReplicaStats {
-    /// Inference requests that arrived; health, metrics and control requests don't count.
-    pub received: u64,
-    /// Requests that the engine accepted or that were served without it.
-    pub started: u64,
-    /// Requests whose whole reply was handed to the connection.
-    pub finished: u64,
-    /// Requests whose client disconnected, or that a crash or cut ended.
-    pub aborted: u64,
-    /// Requests answered with an error.
-    pub rejected: u64,
-    /// Requests that carried an `Authorization` header.
-    pub authorization_seen: u64,
-    /// Requests in the engine's batch now.
-    pub running: u32,
-    /// Requests that wait in the engine now.
-    pub waiting: u32,
-    /// The engine's own counters, since its last crash.
-    pub engine: EngineStats,
-    /// The last requests, oldest first.
-    pub last_requests: Vec<RequestRecord>,
-}
-
-/// Counters of a replica's engine since its last crash.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct EngineStats {
-    /// KV blocks pinned by running requests.
-    pub kv_blocks_used: u32,
-    /// KV blocks that hold reusable prefixes.
-    pub kv_blocks_cached: u32,
-    /// KV blocks in total.
-    pub kv_blocks_total: u32,
-    /// Prompt tokens looked up in the prefix cache.
-    pub prefix_cache_queries_tokens: u64,
-    /// Prompt tokens found in the prefix cache.
-    pub prefix_cache_hits_tokens: u64,
-    /// Number of times that a running request lost its KV blocks.
-    pub preemptions: u64,
-    /// Prompt tokens processed, cached or not.
-    pub prompt_tokens: u64,
-    /// Tokens generated.
-    pub generation_tokens: u64,
-    /// Steps of the engine.
-    pub steps: u64,
-}
-
-impl From<Stats> for EngineStats {
-    fn from(stats: Stats) -> Self {
-        Self {
-            kv_blocks_used: stats.kv_blocks_used,
-            kv_blocks_cached: stats.kv_blocks_cached,
-            kv_blocks_total: stats.kv_blocks_total,
-            prefix_cache_queries_tokens: stats.prefix_cache_queries_tokens,
-            prefix_cache_hits_tokens: stats.prefix_cache_hits_tokens,
-            preemptions: stats.preemptions,
-            prompt_tokens: stats.prompt_tokens,
-            generation_tokens: stats.generation_tokens,
-            steps: stats.steps,
-        }
     }
 }

@@ -1,13 +1,15 @@
-//! Control endpoints of the emulator itself: `/emulator/fault` and `/emulator/stats`.
+//! Control endpoints of the emulator itself: faults, options, stats and usage.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::body::ReplyBody;
 use crate::fault::{Fault, FaultError};
+use crate::options::ReplyOptions;
 use crate::replica::EmulatedReplica;
 
 use super::{ApiCall, ApiError, Reply, json};
@@ -25,8 +27,43 @@ struct FaultRequest {
     for_ms: Option<u64>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OptionsRequest {
+    options: ReplyOptions,
+    /// Index of the replica in the process; the replica that received the request if left out.
+    replica: Option<u16>,
+}
+
 pub(crate) fn stats(call: &ApiCall) -> Reply {
     Ok(json(StatusCode::OK, &call.replica.stats()))
+}
+
+pub(crate) fn usage(call: &ApiCall) -> Reply {
+    Ok(json(StatusCode::OK, &call.replica.ledger.usage()))
+}
+
+pub(crate) fn options(call: &ApiCall) -> Reply {
+    Ok(options_of(&call.replica))
+}
+
+pub(crate) fn set_options(call: &ApiCall) -> Reply {
+    let request: OptionsRequest = call.json()?;
+    let target = target(call, request.replica)?;
+    target.set_options(request.options);
+    Ok(options_of(&target))
+}
+
+fn options_of(replica: &EmulatedReplica) -> Response<ReplyBody> {
+    let body = json!({ "replica": replica.index, "options": replica.options() });
+    json(StatusCode::OK, &body)
+}
+
+/// Returns the replica that a control request is about.
+fn target(call: &ApiCall, index: Option<u16>) -> Result<Arc<EmulatedReplica>, ApiError> {
+    let index = index.unwrap_or(call.replica.index);
+    let unknown = || ApiError::not_found(format!("there is no replica {index}"));
+    call.replica.sibling(index).ok_or_else(unknown)
 }
 
 pub(crate) fn fault(call: &ApiCall) -> Reply {
@@ -36,10 +73,8 @@ pub(crate) fn fault(call: &ApiCall) -> Reply {
 
 pub(crate) async fn set_fault(call: &ApiCall) -> Reply {
     let request: FaultRequest = call.json()?;
-    let index = request.replica.unwrap_or(call.replica.index);
-    let target = call.replica.sibling(index);
-    let target =
-        target.ok_or_else(|| ApiError::not_found(format!("there is no replica {index}")))?;
+    let target = target(call, request.replica)?;
+    let index = target.index;
     request.fault.check().map_err(|error| ApiError::invalid(error.to_string(), Some("fault")))?;
     let own_crash = index == call.replica.index && request.fault == Fault::Crash;
     let delay = own_crash.then_some(CRASH_DELAY);

@@ -3,8 +3,8 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use crate::body::{EventStream, Track};
 use crate::driver::{DriverProgress, Generation};
+use crate::event_stream::{EventStream, Track};
 use crate::replica::EmulatedReplica;
 
 use super::draft::Draft;
@@ -49,5 +49,6 @@ pub(crate) fn follow(call: &ApiCall, id: &str, first: u64) -> Result<EventStream
     let generation = Generation::told(draft.request, receiver);
     let track = Track::new(generation, draft.answer.clone(), true);
     let format = ResponseEvents::new(draft, None).starting_at(first);
-    Ok(EventStream::new(vec![track], Box::new(format)))
+    // The stream of an earlier request has no usage of its own.
+    Ok(EventStream::new(vec![track], Box::new(format), 0))
 }

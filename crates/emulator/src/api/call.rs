@@ -10,10 +10,15 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::ledger::Ticket;
+use crate::options::StreamOptionsSchema;
 use crate::replica::EmulatedReplica;
 use crate::socket::SocketSwitch;
+use crate::usage::TokenUsage;
 
 use super::error::ApiError;
+
+/// Word that makes a request deadly for a replica whose fault is `Die` with `only_poisoned`.
+const POISON: &str = "POISON";
 
 /// Request on its way through the endpoints.
 pub(crate) struct ApiCall {
@@ -53,11 +58,43 @@ impl ApiCall {
         known.then_some(()).ok_or_else(|| ApiError::unknown_model(model))
     }
 
+    /// Returns an error if `stream_options` has a member that the replica's options do not accept.
+    pub(crate) fn check_stream_options(&self, body: &Value) -> Result<(), ApiError> {
+        let schema = self.replica.options().stream_options;
+        let Some(members) = body["stream_options"].as_object() else { return Ok(()) };
+        if schema == StreamOptionsSchema::None {
+            return Err(ApiError::unknown_field("stream_options"));
+        }
+        match members.keys().find(|member| !schema.accepts(member)) {
+            Some(member) => Err(ApiError::unknown_field(&format!("stream_options.{member}"))),
+            None => Ok(()),
+        }
+    }
+
     /// Notes that the engine has accepted the request.
     pub(crate) fn start(&self) {
         if let Some(ticket) = &self.ticket {
             ticket.start();
         }
+    }
+
+    /// Notes the tokens of the request so far.
+    pub(crate) fn note_usage(&self, usage: TokenUsage) {
+        if let Some(ticket) = &self.ticket {
+            ticket.note_usage(usage);
+        }
+    }
+
+    /// Notes that a fault ended the answer before its own end.
+    pub(crate) fn note_early_end(&self) {
+        if let Some(ticket) = &self.ticket {
+            ticket.note_early_end();
+        }
+    }
+
+    /// Returns true if the request's body contains [`POISON`].
+    pub(super) fn is_poisoned(&self) -> bool {
+        std::str::from_utf8(&self.body).is_ok_and(|body| body.contains(POISON))
     }
 
     /// Returns true for control requests, which also reach a broken replica.

@@ -7,11 +7,12 @@ use spillway_engine::RequestId;
 
 use crate::answer::Answer;
 use crate::clock::unix_seconds;
-use crate::text::{Conversation, TextContent, opaque_id};
+use crate::text::{Conversation, TextContent, opaque_id, token_count};
 
 use super::chat_stream::ChatEvents;
 use super::chunks::Chunks;
 use super::content::{parts_of, text_of};
+use super::generate::Started;
 use super::sampling::{Sampling, chat_logprobs};
 use super::shape::{Shape, call_text};
 use super::tools::Tools;
@@ -36,39 +37,68 @@ struct Message {
     tool_calls: Option<Vec<Value>>,
 }
 
+/// Answers of a chat in generation.
+pub(crate) struct StartedChat {
+    pub(crate) model: String,
+    pub(crate) sampling: Sampling,
+    pub(crate) started: Started,
+    /// Ids of the tool calls of each answer.
+    pub(crate) call_ids: Vec<Vec<String>>,
+}
+
 pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let body: Value = call.json()?;
-    let mut request: ChatRequest = fields_of(&body)?;
-    call.check_model(&request.model)?;
-    // Chat completions do not have this field.
-    request.sampling.ignore_best_of();
-    request.sampling.check(false)?;
+    call.check_stream_options(&body)?;
     let logprobs = chat_logprobs(&body)?;
-    let prompt = request.prompt(Tools::prompt(&body).as_deref())?;
-    let shape = request.shape(&body)?;
-    let sampling = &request.sampling;
-    let started = generate::start_all(call, &[prompt], sampling, &shape)?;
+    let StartedChat { model, sampling, started, call_ids } = start(call, &body)?;
     let head = json!({
         "id": started.id(call, "chatcmpl-"),
         "object": if sampling.is_stream() { "chat.completion.chunk" } else { "chat.completion" },
         "created": unix_seconds(),
-        "model": request.model,
+        "model": model,
     });
-    let tracks = started.tracks.iter();
-    let call_ids = |id, answer: &Answer| call_ids(call, id, answer.calls.names.len());
-    let ids: Vec<Vec<String>> =
-        tracks.map(|track| call_ids(track.generation.id(), &track.answer)).collect();
     if sampling.is_stream() {
-        let chunks = Chunks::new(head, &started, sampling);
-        return Ok(event_stream(started.into_stream(ChatEvents::new(chunks, ids, logprobs))));
+        let chunks = Chunks::new(head, &started, &sampling);
+        let format = ChatEvents::new(chunks, call_ids, logprobs);
+        return Ok(event_stream(started.into_stream(format)));
     }
-    let (answers, usage) = started.finished().await?;
-    let choices = generate::best(&answers, sampling).into_iter().enumerate();
-    let choices = choices.map(|(index, at)| choice(index, &answers[at], &ids[at], logprobs));
+    let (answers, usage) = started.finished(call).await?;
+    let choices = generate::best(&answers, &sampling).into_iter().enumerate();
+    let choices = choices.map(|(index, at)| choice(index, &answers[at], &call_ids[at], logprobs));
     let mut body = head;
     body["choices"] = choices.collect();
     body["usage"] = usage.to_json();
     Ok(json(StatusCode::OK, &body))
+}
+
+/// Checks a chat request and submits it to the engine.
+///
+/// # Errors
+/// Returns 400 if the request is malformed, 404 for an unknown model, and the engine's refusal.
+pub(crate) fn start(call: &ApiCall, body: &Value) -> Result<StartedChat, ApiError> {
+    let mut request: ChatRequest = fields_of(body)?;
+    call.check_model(&request.model)?;
+    // Chat completions do not have this field.
+    request.sampling.ignore_best_of();
+    request.sampling.check(false)?;
+    let prompt = request.prompt(Tools::prompt(body).as_deref())?;
+    let shape = request.shape(body)?;
+    let started = generate::start_all(call, &[prompt], &request.sampling, &shape)?;
+    let ids = |id, answer: &Answer| call_ids(call, id, answer.calls.names.len());
+    let tracks = started.tracks.iter();
+    let call_ids = tracks.map(|track| ids(track.generation.id(), &track.answer)).collect();
+    let ChatRequest { model, sampling, .. } = request;
+    Ok(StartedChat { model, sampling, started, call_ids })
+}
+
+/// Returns the number of tokens in the prompt of a chat request.
+///
+/// # Errors
+/// Returns 400 if the request is malformed, and 404 for an unknown model.
+pub(crate) fn count(call: &ApiCall, body: &Value) -> Result<u32, ApiError> {
+    let request: ChatRequest = fields_of(body)?;
+    call.check_model(&request.model)?;
+    request.prompt(Tools::prompt(body).as_deref()).map(|prompt| token_count(&prompt))
 }
 
 impl ChatRequest {

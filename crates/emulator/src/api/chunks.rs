@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::generate::{GenerateUsage, Started};
+use crate::usage::TokenUsage;
+
+use super::error::ApiError;
+use super::generate::Started;
 use super::sampling::Sampling;
 use super::sse::{self, TextEvent};
 
@@ -17,8 +20,10 @@ const USAGE_MARK: &str = "<the usage so far goes here>";
 pub(crate) struct Chunks {
     /// Id, object kind, time and model.
     head: Value,
-    /// Usage of the whole request; `None` if the client did not ask for it.
-    usage: Option<GenerateUsage>,
+    /// Number of tokens of all prompts.
+    prompt_tokens: u32,
+    /// True if the client asked for the usage at the end.
+    includes_usage: bool,
     /// True if each event reports the usage so far.
     throughout: bool,
     /// Number of prompt tokens and of generated tokens so far, for each answer.
@@ -32,7 +37,8 @@ impl Chunks {
         let prompts = started.prompt_tokens.iter();
         Self {
             head,
-            usage: sampling.include_usage().then(|| started.usage(0)),
+            prompt_tokens: started.prompt_tokens(),
+            includes_usage: sampling.include_usage(),
             throughout: sampling.usage_throughout(),
             counts: prompts.flat_map(|tokens| vec![(*tokens, 0); each]).collect(),
         }
@@ -59,7 +65,7 @@ impl Chunks {
             return event;
         }
         let (prompt_tokens, completion_tokens) = self.counts[index];
-        let usage = GenerateUsage { prompt_tokens, completion_tokens, cached_tokens: 0 };
+        let usage = TokenUsage { prompt_tokens, completion_tokens, cached_tokens: 0 };
         let mut usage = usage.to_json();
         // As in vLLM, cached tokens are reported only at the end.
         usage.as_object_mut().map(|fields| fields.remove("prompt_tokens_details"));
@@ -69,12 +75,21 @@ impl Chunks {
 
     /// Writes the end of the stream.
     pub(crate) fn finish(&self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
-        if let Some(usage) = self.usage {
+        if self.includes_usage {
             let mut chunk = self.head.clone();
+            let completion_tokens = self.counts.iter().map(|(_, tokens)| tokens).sum();
+            let prompt_tokens = self.prompt_tokens;
             chunk["choices"] = json!([]);
-            chunk["usage"] = GenerateUsage { cached_tokens, ..usage }.to_json();
+            chunk["usage"] =
+                TokenUsage { prompt_tokens, completion_tokens, cached_tokens }.to_json();
             events.push_back(sse::data(&chunk));
         }
+        events.push_back(sse::DONE);
+    }
+
+    /// Writes the error of an engine that died, and the end of the stream, as vLLM does.
+    pub(crate) fn fail(events: &mut VecDeque<Bytes>) {
+        events.push_back(sse::data(&ApiError::engine_dead().openai_body()));
         events.push_back(sse::DONE);
     }
 
@@ -82,7 +97,7 @@ impl Chunks {
         choice["index"] = index.into();
         let mut chunk = self.head.clone();
         chunk["choices"] = json!([choice]);
-        if self.usage.is_some() {
+        if self.includes_usage {
             chunk["usage"] = if self.throughout { USAGE_MARK.into() } else { Value::Null };
         }
         chunk

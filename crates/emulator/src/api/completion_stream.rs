@@ -7,12 +7,12 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, AnswerPart};
-use crate::body::EventFormat;
+use crate::event_stream::EventFormat;
 
 use super::chunks::Chunks;
 use super::completions::PromptEcho;
 use super::logprobs::Lists;
-use super::sse::TextEvent;
+use super::sse::{self, TextEvent};
 
 /// Writer of the events of one text completion.
 pub(crate) struct CompletionEvents {
@@ -91,6 +91,14 @@ impl EventFormat for CompletionEvents {
 
     fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
         self.chunks.finish(cached_tokens, events);
+    }
+
+    fn leave(&mut self, events: &mut VecDeque<Bytes>) {
+        events.push_back(sse::DONE);
+    }
+
+    fn fail(&mut self, events: &mut VecDeque<Bytes>) {
+        Chunks::fail(events);
     }
 }
 

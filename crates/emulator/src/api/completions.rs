@@ -56,6 +56,7 @@ pub(crate) struct PromptEcho {
 
 pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let body: Value = call.json()?;
+    call.check_stream_options(&body)?;
     let request: CompletionRequest = fields_of(&body)?;
     call.check_model(&request.model)?;
     let (sampling, echoes) = (&request.sampling, request.echo.unwrap_or(false));
@@ -86,7 +87,7 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
         let format = CompletionEvents::new(chunks, echoes, logprobs);
         return Ok(event_stream(started.into_stream(format)));
     }
-    let (answers, usage) = started.finished().await?;
+    let (answers, usage) = started.finished(call).await?;
     let best = generate::best(&answers, sampling).into_iter().enumerate();
     let choices = best.map(|(index, at)| {
         choice(index, &answers[at], &echoes[at / sampling.candidates()], logprobs)

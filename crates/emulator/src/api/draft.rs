@@ -20,6 +20,8 @@ pub(crate) struct Draft {
     pub(crate) is_background: bool,
     /// Number of alternatives reported with each token; `None` without logprobs.
     pub(crate) logprobs: Option<usize>,
+    /// True if `usage` is the first field of the response's text.
+    pub(crate) usage_first: bool,
     /// Approximate bytes in memory.
     pub(crate) bytes: usize,
     pub(super) prompt: Vec<u32>,
@@ -37,22 +39,48 @@ impl Draft {
         body
     }
 
-    /// Returns the complete response.
-    pub(crate) fn completed(&self, cached_tokens: u32) -> Value {
-        let mut body = self.body(status(self.answer.finish));
-        body["output"] = self.output.output(&self.answer, self.logprobs);
-        if self.answer.finish == Finish::Length {
+    /// Returns the response at its end, with `answer`, which a fault may have ended early.
+    pub(crate) fn ended(&self, answer: &Answer, cached_tokens: u32) -> Value {
+        let mut body = self.body(status(answer));
+        body["output"] = self.output.output(answer, self.logprobs);
+        if answer.finish == Finish::Length && answer.early_end.is_none() {
             body["incomplete_details"] = json!({ "reason": "max_output_tokens" });
         }
-        let (input, output) = (token_count(&self.prompt), self.answer.tokens);
-        body["usage"] = json!({
-            "input_tokens": input,
-            "input_tokens_details": { "cached_tokens": cached_tokens },
-            "output_tokens": output,
-            "output_tokens_details": { "reasoning_tokens": 0 },
-            "total_tokens": input + output,
-        });
+        body["usage"] = self.usage(answer.tokens, cached_tokens);
         body
+    }
+
+    /// Returns the complete response.
+    pub(crate) fn completed(&self, cached_tokens: u32) -> Value {
+        self.ended(&self.answer, cached_tokens)
+    }
+
+    /// Returns the response without any output.
+    pub(crate) fn empty(&self) -> Value {
+        let mut body = self.body("incomplete");
+        body["usage"] = self.usage(0, 0);
+        body
+    }
+
+    /// Returns the text of a response in the order that the replica's options demand.
+    pub(crate) fn text(&self, mut body: Value) -> String {
+        let usage = body.as_object_mut().filter(|_| self.usage_first);
+        // All other fields follow in the order of the alphabet.
+        match usage.and_then(|fields| fields.remove("usage")) {
+            Some(usage) => format!("{{\"usage\":{usage},{}", &body.to_string()[1..]),
+            None => body.to_string(),
+        }
+    }
+
+    fn usage(&self, output_tokens: u32, cached_tokens: u32) -> Value {
+        let input_tokens = token_count(&self.prompt);
+        json!({
+            "input_tokens": input_tokens,
+            "input_tokens_details": { "cached_tokens": cached_tokens },
+            "output_tokens": output_tokens,
+            "output_tokens_details": { "reasoning_tokens": 0 },
+            "total_tokens": input_tokens + output_tokens,
+        })
     }
 
     #[cfg(test)]
@@ -65,6 +93,7 @@ impl Draft {
             answer: Answer::new(&[1], 0, Length::Exactly(2)),
             is_background: true,
             logprobs: None,
+            usage_first: false,
             bytes,
             prompt: vec![1],
             items: Vec::new(),

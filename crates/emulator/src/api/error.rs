@@ -1,6 +1,7 @@
 //! Errors of the API.
 
 use http::StatusCode;
+use serde_json::{Value, json};
 use spillway_engine::RejectedError;
 
 use crate::driver::Lost;
@@ -10,10 +11,13 @@ use crate::driver::Lost;
 pub(crate) struct ApiError {
     pub(super) status: StatusCode,
     pub(super) kind: &'static str,
-    pub(super) code: Option<&'static str>,
+    /// Code of the error: null, a word as in OpenAI's API, or the status as in vLLM.
+    pub(super) code: Value,
     pub(super) param: Option<&'static str>,
     pub(super) message: String,
     pub(super) retry_after_s: Option<u64>,
+    /// True if the connection is closed behind the error.
+    pub(super) closes: bool,
 }
 
 impl ApiError {
@@ -37,7 +41,7 @@ impl ApiError {
     pub(crate) fn unknown_model(model: &str) -> Self {
         let message = format!("The model `{model}` does not exist.");
         Self {
-            code: Some("model_not_found"),
+            code: "model_not_found".into(),
             param: Some("model"),
             ..Self::new(StatusCode::NOT_FOUND, "invalid_request_error", message)
         }
@@ -84,7 +88,7 @@ impl ApiError {
              {} tokens ({prompt} in the prompt, {output} in the completion).",
             prompt as u64 + output,
         );
-        Self { code: Some("context_length_exceeded"), ..Self::invalid(message, Some("messages")) }
+        Self { code: "context_length_exceeded".into(), ..Self::invalid(message, Some("messages")) }
     }
 
     /// Returns the error of an injected fault of kind `status`.
@@ -98,13 +102,78 @@ impl ApiError {
         Self { retry_after_s, ..Self::new(status, kind, "an error on demand".to_owned()) }
     }
 
+    /// Returns the error of a request whose body is not read to its end.
+    pub(crate) fn refused_early(code: u16) -> Self {
+        Self { closes: true, ..Self::injected(code, None) }
+    }
+
+    /// Returns the error 500 of an engine that died, in vLLM's words.
+    pub(crate) fn engine_dead() -> Self {
+        let message = "EngineCore encountered an issue";
+        Self::of_vllm(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", message)
+    }
+
+    /// Returns the error 500 of an engine that drains, in vLLM's words.
+    pub(crate) fn draining() -> Self {
+        let message = "cannot schedule new futures after shutdown";
+        Self::of_vllm(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", message)
+    }
+
+    /// Returns an error 400: the body has a field that a strict schema does not know.
+    pub(crate) fn unknown_field(path: &str) -> Self {
+        let message = format!("Extra inputs are not permitted: {path}");
+        Self::of_vllm(StatusCode::BAD_REQUEST, "BadRequestError", &message)
+    }
+
+    /// Returns the body in the form of `/v1` endpoints.
+    pub(crate) fn openai_body(&self) -> Value {
+        let error = json!({
+            "message": self.message,
+            "type": self.kind,
+            "param": self.param,
+            "code": self.code,
+        });
+        json!({ "error": error })
+    }
+
+    /// Returns the body in the form of Anthropic's API, without the id of the request.
+    pub(crate) fn anthropic_body(&self) -> Value {
+        let kind = match self.status.as_u16() {
+            401 => "authentication_error",
+            402 => "billing_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            408 | 504 => "timeout_error",
+            413 => "request_too_large",
+            429 => "rate_limit_error",
+            503 | 529 => "overloaded_error",
+            400..=499 => "invalid_request_error",
+            _ => "api_error",
+        };
+        json!({ "type": "error", "error": { "type": kind, "message": self.message } })
+    }
+
     /// Returns the message of the error.
     pub(crate) fn message(&self) -> String {
         self.message.clone()
     }
 
+    /// Returns an error in vLLM's form, whose code is the status.
+    fn of_vllm(status: StatusCode, kind: &'static str, message: &str) -> Self {
+        let code = status.as_u16().into();
+        Self { code, ..Self::new(status, kind, message.to_owned()) }
+    }
+
     fn new(status: StatusCode, kind: &'static str, message: String) -> Self {
-        Self { status, kind, code: None, param: None, message, retry_after_s: None }
+        Self {
+            status,
+            kind,
+            code: Value::Null,
+            param: None,
+            message,
+            retry_after_s: None,
+            closes: false,
+        }
     }
 }
 
@@ -117,7 +186,7 @@ impl From<RejectedError> for ApiError {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", message)
             }
             RejectedError::TooLong { .. } => {
-                Self { code: Some("context_length_exceeded"), ..Self::invalid(message, None) }
+                Self { code: "context_length_exceeded".into(), ..Self::invalid(message, None) }
             }
             RejectedError::Empty => Self::invalid(message, None),
             RejectedError::DuplicateId(_) => Self::internal(message),

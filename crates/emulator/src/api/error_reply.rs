@@ -1,4 +1,4 @@
-//! Errors as replies, in the forms of OpenAI, KServe V2 and gRPC.
+//! Errors as replies, in the forms of OpenAI, Anthropic, KServe V2 and gRPC.
 
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::json;
@@ -12,13 +12,18 @@ use super::reply::{json, with_type};
 impl ApiError {
     /// Returns the response in the form of `/v1` endpoints.
     pub(crate) fn into_openai(self) -> Response<ReplyBody> {
-        let error = json!({
-            "message": self.message,
-            "type": self.kind,
-            "param": self.param,
-            "code": self.code,
-        });
-        self.respond(&json!({ "error": error }))
+        self.respond(&self.openai_body())
+    }
+
+    /// Returns the response in the form of Anthropic's API.
+    pub(crate) fn into_anthropic(self, request_id: &str) -> Response<ReplyBody> {
+        let mut body = self.anthropic_body();
+        body["request_id"] = request_id.into();
+        let mut response = self.respond(&body);
+        if let Ok(id) = HeaderValue::from_str(request_id) {
+            response.headers_mut().insert("request-id", id);
+        }
+        response
     }
 
     /// Returns the response in the form of `/v2` endpoints.
@@ -47,6 +52,11 @@ impl ApiError {
         let mut response = json(self.status, body);
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.closes {
+            // hyper removes the header from HTTP/2, where the stream is reset instead.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
         }
         response
     }

@@ -4,9 +4,12 @@ use serde_json::{Value, json};
 use spillway_engine::RequestId;
 
 use crate::answer::{Answer, Finish, Length};
-use crate::body::{EventFormat, EventStream, Track};
-use crate::driver::DriverJob;
+use crate::driver::{DriverJob, DriverProgress, Lost};
+use crate::event_stream::{EventFormat, EventStream, Track};
+use crate::fault::Fault;
+use crate::replica::EmulatedReplica;
 use crate::text::{opaque_id, token_count};
+use crate::usage::TokenUsage;
 
 use super::sampling::Sampling;
 use super::shape::Shape;
@@ -82,7 +85,9 @@ pub(crate) fn start_all(
             Track::new(generation, answer, at % each == 0)
         });
     let prompt_tokens = prompts.iter().map(|prompt| token_count(prompt)).collect();
-    Ok(Started { tracks: tracks.collect(), prompt_tokens })
+    let started = Started { tracks: tracks.collect(), prompt_tokens };
+    call.note_usage(TokenUsage { prompt_tokens: started.prompt_tokens(), ..<_>::default() });
+    Ok(started)
 }
 
 /// Returns the bounds on the answers to each prompt.
@@ -112,6 +117,8 @@ fn lengths(
 ///
 /// They are submitted in groups, since one request must not fill the queue.
 pub(crate) async fn prefill(call: &ApiCall, prompts: &[Vec<u32>]) -> Result<(), ApiError> {
+    let prompt_tokens = prompts.iter().map(|prompt| token_count(prompt)).sum();
+    let mut usage = TokenUsage { prompt_tokens, ..TokenUsage::default() };
     for group in prompts.chunks(PREFILLS_AT_ONCE) {
         let mut generations = Vec::with_capacity(group.len());
         for prompt in group {
@@ -126,9 +133,10 @@ pub(crate) async fn prefill(call: &ApiCall, prompts: &[Vec<u32>]) -> Result<(), 
         }
         call.start();
         for generation in generations {
-            generation.finished().await?;
+            usage.cached_tokens += generation.finished().await?;
         }
     }
+    call.note_usage(usage);
     Ok(())
 }
 
@@ -139,30 +147,62 @@ impl Started {
         opaque_id(prefix, call.replica.instance, first.unwrap_or(RequestId(0)))
     }
 
-    /// Returns the usage of the complete request.
-    pub(crate) fn usage(&self, cached_tokens: u32) -> GenerateUsage {
-        GenerateUsage {
-            prompt_tokens: self.prompt_tokens.iter().sum(),
-            completion_tokens: self.tracks.iter().map(|track| track.answer.tokens).sum(),
-            cached_tokens,
-        }
+    /// Returns the number of tokens of all prompts.
+    pub(crate) fn prompt_tokens(&self) -> u32 {
+        self.prompt_tokens.iter().sum()
     }
 
-    /// Waits until all answers are complete.
-    pub(crate) async fn finished(self) -> Result<(Vec<Answer>, GenerateUsage), ApiError> {
-        let mut usage = self.usage(0);
+    /// Waits until all answers are complete, or until a fault ends them early. Under
+    /// [`Fault::Empty`] there are no answers.
+    pub(crate) async fn finished(
+        self,
+        call: &ApiCall,
+    ) -> Result<(Vec<Answer>, TokenUsage), ApiError> {
+        let mut usage = TokenUsage { prompt_tokens: self.prompt_tokens(), ..<_>::default() };
         let mut answers = Vec::with_capacity(self.tracks.len());
+        let mut has_early_end = false;
         for track in self.tracks {
-            let cached_tokens = track.generation.finished().await?;
-            usage.cached_tokens += if track.tells_cached { cached_tokens } else { 0 };
-            answers.push(track.answer);
+            if call.replica.fault() == Fault::Empty {
+                (answers, has_early_end) = (Vec::new(), true);
+                usage.completion_tokens = 0;
+                break;
+            }
+            let tells_cached = track.tells_cached;
+            let (answer, cached_tokens) = finish_track(track, &call.replica).await?;
+            usage.cached_tokens += if tells_cached { cached_tokens } else { 0 };
+            usage.completion_tokens += answer.tokens;
+            has_early_end |= answer.early_end.is_some();
+            answers.push(answer);
+        }
+        call.note_usage(usage);
+        if has_early_end {
+            call.note_early_end();
         }
         Ok((answers, usage))
     }
 
     /// Returns the answers as a stream in the form of `format`.
     pub(crate) fn into_stream(self, format: impl EventFormat + 'static) -> EventStream {
-        EventStream::new(self.tracks, Box::new(format))
+        let prompt_tokens = self.prompt_tokens();
+        EventStream::new(self.tracks, Box::new(format), prompt_tokens)
+    }
+}
+
+/// Waits until an answer is complete, or until a fault ends it early. Returns the answer, and the
+/// number of cached tokens of its prompt.
+async fn finish_track(mut track: Track, replica: &EmulatedReplica) -> Result<(Answer, u32), Lost> {
+    let mut tokens = 0;
+    loop {
+        let early_end = replica.fault().early_end(tokens.into());
+        if let Some(end) = early_end.filter(|_| tokens < track.answer.tokens) {
+            track.answer.end_early(tokens, end);
+            return Ok((track.answer, track.generation.cached_tokens()));
+        }
+        match track.generation.progress().await? {
+            DriverProgress::Token => tokens += 1,
+            DriverProgress::Finished { cached_tokens } => return Ok((track.answer, cached_tokens)),
+            DriverProgress::Cancelled => return Err(Lost),
+        }
     }
 }
 
@@ -184,16 +224,7 @@ pub(crate) fn best(answers: &[Answer], sampling: &Sampling) -> Vec<usize> {
     best.collect()
 }
 
-/// Token counts of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GenerateUsage {
-    pub(crate) prompt_tokens: u32,
-    pub(crate) completion_tokens: u32,
-    /// Tokens of the prompt that were in the prefix cache.
-    pub(crate) cached_tokens: u32,
-}
-
-impl GenerateUsage {
+impl TokenUsage {
     /// Returns the usage in the form of chat and text completions.
     pub(crate) fn to_json(self) -> Value {
         json!({

@@ -37,7 +37,7 @@ pub(crate) async fn transcribe(call: &ApiCall) -> Reply {
     // again.
     let prompt: Vec<u32> = form.file.chunks(BYTES_PER_TOKEN).map(audio_token).collect();
     let started = generate::start(call, &prompt, &Sampling::default())?;
-    let (answers, usage) = started.finished().await?;
+    let (answers, usage) = started.finished(call).await?;
     let text: String = answers.iter().map(Answer::text).collect();
     if form.response_format == "text" {
         return Ok(with_type(ReplyBody::whole(text), "text/plain; charset=utf-8"));

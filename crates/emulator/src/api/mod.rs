@@ -13,10 +13,14 @@ mod draft;
 mod embeddings;
 mod error;
 mod error_reply;
+mod faults;
 mod generate;
 mod grpc;
 mod logprobs;
 mod media;
+mod messages;
+mod messages_body;
+mod messages_stream;
 mod models;
 mod png;
 mod reply;
@@ -36,14 +40,14 @@ mod v2;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
 use crate::body::{OpenRequest, ReplyBody};
-use crate::fault::Fault;
 use crate::ledger::CallOutcome;
 use crate::replica::EmulatedReplica;
 use crate::socket::SocketSwitch;
+use crate::text::mixed;
 
 use call::{ApiCall, fields_of, read};
 use error::ApiError;
@@ -70,25 +74,11 @@ pub(crate) async fn serve(
     if is_inference(&call) {
         call.ticket = Some(call.replica.ledger.receive(&call.headers));
     }
-    let reply = match call.replica.fault() {
+    let reply = if call.is_control() {
         // Control requests must reach a broken replica, to heal it.
-        _ if call.is_control() => answer(&mut call, body).await,
-        Fault::Hang => {
-            // The wait ends when the replica crashes, or when the client disconnects and this
-            // future is dropped.
-            call.replica.life().over().await;
-            Err(ApiError::internal("the replica crashed"))
-        }
-        Fault::Garbage => {
-            call.socket.garble();
-            Ok(Response::new(ReplyBody::whole("never sent")))
-        }
-        Fault::Status { code, retry_after_s, probability }
-            if call.ticket.is_some() && call.replica.is_hit(probability) =>
-        {
-            Err(ApiError::injected(code, retry_after_s))
-        }
-        _ => answer(&mut call, body).await,
+        answer(&mut call, body).await
+    } else {
+        faults::answer(&mut call, body).await
     };
     close(call, reply)
 }
@@ -103,9 +93,10 @@ fn is_inference(call: &ApiCall) -> bool {
     }
     let inference =
         call.path.starts_with("/v1/") || call.path.ends_with("/infer") || call.path == "/rerank";
-    // These two give the engine no work.
-    let idle = call.path.starts_with(responses::BY_ID)
-        && (call.path.ends_with("/cancel") || call.path.ends_with("/input_tokens"));
+    // These three give the engine no work.
+    let idle = call.path == messages::COUNT_TOKENS
+        || call.path.starts_with(responses::BY_ID)
+            && (call.path.ends_with("/cancel") || call.path.ends_with("/input_tokens"));
     call.method == Method::POST && inference && !idle
 }
 
@@ -116,13 +107,46 @@ fn close(call: ApiCall, reply: Reply) -> Response<ReplyBody> {
         Ok(response) => response,
         Err(error) if is_grpc(&call) => error.into_grpc(),
         Err(error) if call.path.starts_with("/v2") => error.into_v2(),
+        Err(error) if call.path.starts_with(messages::PATH) => {
+            error.into_anthropic(&messages::request_id(&call.headers))
+        }
         Err(error) => error.into_openai(),
     };
     let index = HeaderValue::from(call.replica.index);
     response.headers_mut().insert("x-emulator-replica", index);
+    if call.ticket.is_some() && !is_grpc(&call) {
+        encode(&call, &mut response);
+    }
+    let is_poisoned = call.ticket.is_some() && call.is_poisoned();
     let Some(ticket) = call.ticket else { return response };
-    let request = OpenRequest { replica: call.replica, socket: call.socket, ticket, outcome };
+    let (replica, socket) = (call.replica, call.socket);
+    let request = OpenRequest { replica, socket, ticket, is_poisoned, outcome };
     response.map(|body| body.answering(request))
+}
+
+/// Compresses and cuts a reply as the options of the replica demand.
+fn encode(call: &ApiCall, response: &mut Response<ReplyBody>) {
+    let options = call.replica.options();
+    if options.gzip && accepts_gzip(&call.headers) && response.body_mut().compress() {
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    }
+    if let (Some(seed), Some(ticket)) = (options.cut_seed, &call.ticket) {
+        // Each request has cuts of its own.
+        response.body_mut().cut(mixed(seed ^ ticket.number().rotate_left(32)));
+    }
+}
+
+/// Returns true if the client accepts gzip.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let codings = values.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    codings.into_iter().any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case("gzip") && weight != Some(0.0)
+    })
 }
 
 async fn answer(call: &mut ApiCall, body: Incoming) -> Reply {
@@ -139,6 +163,8 @@ async fn answer(call: &mut ApiCall, body: Incoming) -> Reply {
         ("POST", "/v1/completions") => completions::answer(call).await,
         ("POST", "/v1/responses") => responses::answer(call).await,
         ("POST", "/v1/responses/input_tokens") => responses::count(call),
+        ("POST", messages::PATH) => messages::answer(call).await,
+        ("POST", messages::COUNT_TOKENS) => messages::count(call),
         ("POST", "/v1/embeddings") => embeddings::answer(call).await,
         ("POST", "/v1/rerank" | "/rerank") => rerank::answer(call).await,
         ("POST", "/v1/audio/transcriptions") => media::transcribe(call).await,
@@ -156,6 +182,9 @@ async fn answer(call: &mut ApiCall, body: Incoming) -> Reply {
         ("GET", "/emulator/stats") => admin::stats(call),
         ("GET", "/emulator/fault") => admin::fault(call),
         ("POST", "/emulator/fault") => admin::set_fault(call).await,
+        ("GET", "/emulator/options") => admin::options(call),
+        ("POST", "/emulator/options") => admin::set_options(call),
+        ("GET", "/emulator/usage") => admin::usage(call),
         (method, path) => answer_one_of(call, method, path),
     }
 }

@@ -3,7 +3,8 @@
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
-use crate::body::{EventStream, ReplyBody};
+use crate::body::ReplyBody;
+use crate::event_stream::EventStream;
 
 use super::error::ApiError;
 

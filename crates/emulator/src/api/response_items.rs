@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Finish};
+use crate::answer::{Answer, EarlyEnd, Finish};
 use crate::text::Conversation;
 
 use super::content::{parts_of, text_of};
@@ -82,7 +82,7 @@ pub(crate) struct OutputIds {
 impl OutputIds {
     /// Returns the output items of a response whose answer is complete.
     pub(crate) fn output(&self, answer: &Answer, top: Option<usize>) -> Value {
-        let status = status(answer.finish);
+        let status = status(answer);
         if answer.calls.names.is_empty() {
             return json!([self.message(status, &[text_part(answer, top)])]);
         }
@@ -122,11 +122,13 @@ impl OutputIds {
     }
 }
 
-/// Returns OpenAI's word for the status of a response that ended.
-pub(crate) fn status(finish: Finish) -> &'static str {
-    match finish {
-        Finish::Stop => "completed",
-        Finish::Length => "incomplete",
+/// Returns OpenAI's word for the status of a response that ended. An answer that was aborted is
+/// cancelled, as in vLLM.
+pub(crate) fn status(answer: &Answer) -> &'static str {
+    match (answer.early_end, answer.finish) {
+        (Some(EarlyEnd::Aborted), _) => "cancelled",
+        (None, Finish::Stop) => "completed",
+        (Some(EarlyEnd::Unexplained), _) | (None, Finish::Length) => "incomplete",
     }
 }
 

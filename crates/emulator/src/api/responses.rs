@@ -6,6 +6,7 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::body::ReplyBody;
 use crate::text::{Conversation, opaque_id, token_count};
 
 use super::background;
@@ -18,7 +19,7 @@ use super::responses_stream::ResponseEvents;
 use super::sampling::{Sampling, alternatives};
 use super::shape::Shape;
 use super::tools::Tools;
-use super::{ApiCall, ApiError, Reply, event_stream, fields_of, json};
+use super::{ApiCall, ApiError, Reply, event_stream, fields_of, json, with_type};
 
 /// Path prefix of single responses.
 pub(crate) const BY_ID: &str = "/v1/responses/";
@@ -72,13 +73,17 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
     if request.sampling.is_stream() {
         return Ok(event_stream(started.into_stream(ResponseEvents::new(draft, store))));
     }
-    let (_, usage) = started.finished().await?;
+    let (answers, usage) = started.finished(call).await?;
     let cached_tokens = usage.cached_tokens;
-    if let Some(replica) = store {
+    let answer = answers.first();
+    if let Some(replica) = store
+        && answer.is_some_and(|answer| answer.early_end.is_none())
+    {
         let stored = StoredResponse::new(Arc::clone(&draft), StoreState::Done { cached_tokens });
         replica.responses().insert(stored);
     }
-    Ok(json(StatusCode::OK, &draft.completed(cached_tokens)))
+    let body = answer.map_or_else(|| draft.empty(), |answer| draft.ended(answer, cached_tokens));
+    Ok(with_type(ReplyBody::whole(draft.text(body)), "application/json"))
 }
 
 /// Handles `POST /v1/responses/input_tokens`.
@@ -220,6 +225,7 @@ fn draft_of(
         answer,
         is_background: body["background"] == json!(true),
         logprobs,
+        usage_first: call.replica.options().usage_first,
         bytes,
         prompt,
         items,

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, AnswerPart};
-use crate::body::EventFormat;
+use crate::event_stream::EventFormat;
 use crate::replica::EmulatedReplica;
 
+use super::ApiError;
 use super::draft::Draft;
 use super::logprobs::Scored;
 use super::response_items::{empty_part, status, text_part};
@@ -26,11 +27,21 @@ pub(crate) struct ResponseEvents {
     first_number: u64,
     has_begun: bool,
     calls_begun: usize,
+    /// Answer that a fault ended early; `None` for the draft's own.
+    cut_answer: Option<Answer>,
 }
 
 impl ResponseEvents {
     pub(crate) fn new(draft: Arc<Draft>, store: Option<Arc<EmulatedReplica>>) -> Self {
-        Self { draft, store, next_number: 0, first_number: 0, has_begun: false, calls_begun: 0 }
+        Self {
+            draft,
+            store,
+            next_number: 0,
+            first_number: 0,
+            has_begun: false,
+            calls_begun: 0,
+            cut_answer: None,
+        }
     }
 
     /// Returns the writer with all events before number `first` left out.
@@ -43,9 +54,22 @@ impl ResponseEvents {
         if self.next_number >= self.first_number {
             event["type"] = name.into();
             event["sequence_number"] = self.next_number.into();
-            events.push_back(sse::named(name, &event));
+            events.push_back(sse::named(name, &self.text(event)));
         }
         self.next_number += 1;
+    }
+
+    /// Returns the text of an event, with its response in the order of the draft.
+    fn text(&self, mut event: Value) -> String {
+        let response = event.as_object_mut().and_then(|fields| fields.remove("response"));
+        let rest = event.to_string();
+        match response {
+            Some(response) => {
+                let response = self.draft.text(response);
+                format!("{{\"response\":{response},{}", &rest[1..])
+            }
+            None => rest,
+        }
     }
 
     /// Adds to an event the ids of the text's message and part.
@@ -71,7 +95,7 @@ impl ResponseEvents {
         self.push(events, "response.output_text.done", done);
         let done = self.about_text(json!({ "part": part }));
         self.push(events, "response.content_part.done", done);
-        let item = self.draft.output.message(status(answer.finish), &[part]);
+        let item = self.draft.output.message(status(answer), &[part]);
         self.push(events, "response.output_item.done", json!({ "output_index": 0, "item": item }));
     }
 
@@ -90,7 +114,7 @@ impl ResponseEvents {
         let name = answer.calls.names[call].as_str();
         let arguments = answer.arguments(call).unwrap_or_default();
         let output = &self.draft.output;
-        let item = output.call(status(answer.finish), call, name, arguments);
+        let item = output.call(status(answer), call, name, arguments);
         let done = json!({
             "item_id": output.call_item(call),
             "output_index": call,
@@ -149,18 +173,31 @@ impl EventFormat for ResponseEvents {
         if let Some(last) = self.calls_begun.checked_sub(1) {
             self.end_call(last, answer, events);
         }
+        self.cut_answer = answer.early_end.map(|_| answer.clone());
     }
 
     fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
-        let body = self.draft.completed(cached_tokens);
+        let answer = self.cut_answer.as_ref().unwrap_or(&self.draft.answer);
+        let body = self.draft.ended(answer, cached_tokens);
         // Stored before the client hears of the end, since the client may fetch the response at
         // once.
-        if let Some(replica) = &self.store {
+        if let Some(replica) = self.store.as_ref().filter(|_| self.cut_answer.is_none()) {
             let stored =
                 StoredResponse::new(Arc::clone(&self.draft), StoreState::Done { cached_tokens });
             replica.responses().insert(stored);
         }
-        let status = status(self.draft.answer.finish);
-        self.push(events, &format!("response.{status}"), json!({ "response": body }));
+        // vLLM has no other event for an answer that was aborted.
+        let name = if self.cut_answer.is_some() { "completed" } else { status(answer) };
+        self.push(events, &format!("response.{name}"), json!({ "response": body }));
+    }
+
+    fn leave(&mut self, _events: &mut VecDeque<Bytes>) {
+        // These streams have no `[DONE]`.
+    }
+
+    fn fail(&mut self, events: &mut VecDeque<Bytes>) {
+        let error = ApiError::engine_dead();
+        let error = json!({ "code": "server_error", "message": error.message(), "param": null });
+        self.push(events, "error", error);
     }
 }

@@ -1,5 +1,7 @@
 //! Bytes of server-sent events.
 
+use std::fmt::Display;
+
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -12,7 +14,7 @@ pub(crate) fn data(value: &Value) -> Bytes {
 }
 
 /// Returns an event with a name.
-pub(crate) fn named(name: &str, value: &Value) -> Bytes {
+pub(crate) fn named(name: &str, value: &impl Display) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {value}\n\n"))
 }
 

@@ -10,11 +10,16 @@
 mod accounting;
 mod answers;
 mod client;
+mod deaths;
+mod early_ends;
+mod encodings;
 mod engine_effects;
 mod faults;
 mod grpc;
+mod messages;
 mod openai;
 mod other_endpoints;
 mod responses;
 mod responses_background;
+mod usage;
 mod v2;
