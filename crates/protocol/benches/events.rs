@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use divan::{Bencher, black_box};
-use spillway_protocol::{EventOptions, EventRelay, ReplyReader, ReplyShape};
+use spillway_protocol::{
+    EventOptions, EventRelay, JudgedStream, ReplyApi, ReplyReader, ReplyShape,
+};
 
 const TOKEN: &str = concat!(
     r#"data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","#,
@@ -48,7 +50,12 @@ fn one_event_read(bencher: Bencher<'_, '_>, text: &str) {
 }
 
 fn relay_each(bencher: Bencher<'_, '_>, strip_usage: bool, chunks: &[Bytes]) {
-    let mut relay = EventRelay::new(EventOptions { strip_usage, held_bytes_max: 64 << 10 });
+    let mut relay = EventRelay::new(EventOptions {
+        api: ReplyApi::Chat,
+        strip_usage,
+        judged: JudgedStream::Ends,
+        held_bytes_max: 64 << 10,
+    });
     bencher.bench_local(move || {
         for chunk in chunks {
             relay.push(black_box(chunk.clone()));

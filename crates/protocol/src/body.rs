@@ -25,7 +25,7 @@ pub(crate) use numbers::{Number, number};
 pub use prompt_load::PromptLoad;
 
 /// Top-level fields whose value is read, in the order of [`Field`].
-const FACT_NAMES: [&str; 28] = [
+const FACT_NAMES: [&str; 29] = [
     "model",
     "stream",
     "stream_options",
@@ -48,6 +48,7 @@ const FACT_NAMES: [&str; 28] = [
     "n_cmpl",
     "num_return_sequences",
     "previous_response_id",
+    "conversation",
     "cache_salt",
     "extra_key",
     "chat_template",
@@ -151,6 +152,7 @@ enum Field {
     NCmpl,
     NumReturnSequences,
     PreviousResponseId,
+    Conversation,
     CacheSalt,
     ExtraKey,
     ChatTemplate,
@@ -227,6 +229,9 @@ pub struct Facts<'b> {
     pub(crate) cache_salt_values: [Option<Range<usize>>; 2],
     /// Id of the stored response that this request continues.
     pub previous_response_id: Option<Cow<'b, str>>,
+    /// True if the engine puts text that it has stored before the prompt: earlier turns, or a prompt
+    /// that the body names by its id.
+    pub has_stored_text: bool,
     /// True if the client may fetch the response later. False if `store` is `false`, or if there is
     /// a `request_id`: some engines use it as the response's id, so a client could choose an id of
     /// another.
@@ -268,6 +273,8 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
     // Engines use the first of these fields that is not null.
     let prompt = prompt.into_iter().find_map(|(field, kind)| Some((span(field)?, kind)));
     let (prompt, prompt_kind) = prompt.unzip();
+    let has_stored_text =
+        has_stored_text(&members, prompt.as_ref().map(|range| &body[range.clone()]));
     let output = output(&source, &members)?;
     let engine = |index: usize| not_null(members.value(ENGINE_AT + index));
     let engine_fields = (0..engine_fields::NAMES.len()).filter(|at| engine(*at).is_some());
@@ -300,6 +307,7 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
         }),
         cache_salt_values: [Field::CacheSalt, Field::ExtraKey]
             .map(|field| members.value(field as usize).map(|raw| source.span(raw))),
+        has_stored_text,
         previous_response_id: members
             .value(Field::PreviousResponseId as usize)
             .map_or(Ok(None), |raw| source.text(raw, "previous_response_id"))?
@@ -313,6 +321,16 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
         model_value: model_raw.map(|raw| source.span(raw)),
         include_usage_value: options.include_usage_value,
     })
+}
+
+/// Returns true if a request has the engine read text that is not in its body. `prompt` is the
+/// value of the first prompt.
+fn has_stored_text(members: &Members<'_, NAMES>, prompt: Option<&[u8]>) -> bool {
+    let is_given = |field: Field| not_null(members.value(field as usize)).is_some();
+    // An object has the id of a stored prompt; a prompt of its own is text or a list.
+    is_given(Field::PreviousResponseId)
+        || is_given(Field::Conversation)
+        || prompt.is_some_and(|prompt| prompt.starts_with(b"{"))
 }
 
 /// Index of the field that names an adapter.

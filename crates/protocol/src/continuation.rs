@@ -5,8 +5,8 @@
 //! request says about that: if another replica can continue the stream exactly, and how to ask for
 //! it.
 
-mod chunk;
-mod rewriter;
+pub(crate) mod chunk;
+pub(crate) mod rewriter;
 mod terms;
 mod thread;
 mod unfit;

@@ -14,10 +14,11 @@ use crate::grpc::{
     read_model, rewrite_model,
 };
 use crate::{
-    CompletionApi, Endpoint, EngineFields, EventOptions, EventRelay, Facts, PromptPiece, Segments,
-    Terms, Thread, TraceContext, TrustedProxies, UsageTelling, cookie, decode_name, is_confined,
-    own_target, parse_orca, read_facts, read_form, read_prompt, response_id_in, rewrite, usage_in,
-    valid_request_id,
+    CompletionApi, Endpoint, EngineFields, EventOptions, EventRelay, Facts, JudgedStream,
+    PromptPiece, ReplyApi, ReplyFacts, ReplyVerdict, Segments, Terms, Thread, TraceContext,
+    TrustedProxies, UsageTelling, WholeReader, cookie, decode_name, engine_trouble,
+    engine_trouble_in, is_confined, own_target, parse_orca, read_facts, read_form, read_prompt,
+    rewrite, valid_request_id,
 };
 
 /// Fuzz target: the name of its folder of inputs, and the function that runs one input.
@@ -207,7 +208,12 @@ fn steers(mut stream: &[u8]) -> bool {
 /// Asserts that no byte of a stream is lost, added or changed, however it is cut.
 fn event_stream(input: &[u8]) {
     let cut = input.first().map_or(1, |byte| usize::from(*byte % 32) + 1);
-    let options = EventOptions { strip_usage: false, held_bytes_max: 64 };
+    let options = EventOptions {
+        api: ReplyApi::Chat,
+        strip_usage: false,
+        held_bytes_max: 64,
+        judged: JudgedStream::Nothing,
+    };
     let mut relay = EventRelay::new(options);
     let mut out = Vec::new();
     for piece in input.chunks(cut) {
@@ -216,9 +222,15 @@ fn event_stream(input: &[u8]) {
             out.extend_from_slice(&piece);
         }
     }
-    out.extend(relay.finish().into_iter().flatten());
+    relay.finish();
+    out.extend(std::iter::from_fn(|| relay.pop()).flatten());
     assert_eq!(out, input);
-    let mut stripping = EventRelay::new(EventOptions { strip_usage: true, ..options });
+    let mut holding = EventRelay::new(EventOptions { held_bytes_max: usize::MAX, ..options });
+    holding.push(Bytes::copy_from_slice(input));
+    let _rest = (std::iter::from_fn(|| holding.pop()).count(), holding.finish());
+    assert_eq!(holding.facts(), relay.facts(), "facts of events that pass in parts");
+    let mut stripping =
+        EventRelay::new(EventOptions { api: ReplyApi::Other, strip_usage: true, ..options });
     stripping.push(Bytes::copy_from_slice(input));
     let kept: usize = std::iter::from_fn(|| stripping.pop()).map(|piece| piece.len()).sum();
     assert!(kept <= input.len());
@@ -233,7 +245,7 @@ fn continued_stream(input: &[u8]) {
         let mut thread = Thread::new(api, telling, TEXT_BYTES_MAX);
         for (index, half) in input.split_inclusive(|byte| *byte == 0).enumerate() {
             if index > 0 {
-                let _next = thread.broke_off(Err(crate::Unfit::Unreadable));
+                let _next = thread.next(Err(crate::Unfit::Unreadable));
                 thread.take_up();
             }
             thread.push(&Bytes::copy_from_slice(half));
@@ -301,11 +313,17 @@ fn one_header(value: &HeaderValue) {
 const TICK: std::time::Duration = std::time::Duration::from_nanos(1);
 
 /// Asserts that load, usage and stored responses read from a reply are finite and part of the
-/// input.
+/// input, and that the facts of a reply are the same however it is cut.
 fn replica_reply(input: &[u8]) {
-    let _usage = usage_in(input);
-    if let Some(id) = response_id_in(input) {
-        assert!(id.starts_with("resp") && id.len() <= input.len());
+    let cut = input.first().map_or(1, |byte| usize::from(*byte % 16) + 1);
+    for api in [ReplyApi::Chat, ReplyApi::Responses, ReplyApi::Messages, ReplyApi::Embeddings] {
+        let facts = reply_facts(api, [input]);
+        assert_eq!(facts, reply_facts(api, input.chunks(cut)), "cut into pieces of {cut}");
+        assert!(facts.id.as_ref().is_none_or(|id| id.len() <= 256));
+        let message = facts.error.as_ref().map_or("", |error| &error.message);
+        assert!(message.len() <= 512);
+        assert!(facts.verdict(api) != ReplyVerdict::Empty || !facts.has_content);
+        let _trouble = (engine_trouble(500, message), engine_trouble_in(503, input));
     }
     let Ok(text) = std::str::from_utf8(input) else { return };
     if let Some(load) = parse_orca(text) {
@@ -314,6 +332,13 @@ fn replica_reply(input: &[u8]) {
         }
         assert!(load.kv_use.is_none_or(|share| (0.0..=1.0).contains(&share)), "{load:?}");
     }
+}
+
+fn reply_facts<'p>(api: ReplyApi, pieces: impl IntoIterator<Item = &'p [u8]>) -> ReplyFacts {
+    let mut reader = WholeReader::new(api);
+    pieces.into_iter().for_each(|piece| reader.push(piece));
+    reader.finish();
+    reader.facts().clone()
 }
 
 #[cfg(test)]

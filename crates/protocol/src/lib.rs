@@ -17,6 +17,7 @@ mod form;
 pub mod fuzz;
 pub mod grpc;
 mod hash_by;
+mod media_type;
 mod models;
 mod near;
 mod orca;
@@ -44,18 +45,22 @@ pub use error::{
 };
 pub use form::{Form, read_form};
 pub use hash_by::{HashBy, KeySources, RequestKey, UnknownHashByError, cookie};
+pub use media_type::{has_media_type, is_encoded, media_type};
 pub use models::{ModelCard, model_card, model_list};
 pub use near::nearest_path;
 pub use orca::parse_orca;
 pub use plain_path::{is_confined, lies_below};
-pub use prompt::{PromptPiece, read_prompt};
+pub use prompt::{PromptFacts, PromptPiece, read_prompt};
 pub use reference::own_target;
-pub use reply::{Usage, response_id_in, usage_in};
+pub use reply::{
+    EngineTrouble, Finish, ReplyApi, ReplyError, ReplyFacts, ReplyVerdict, Usage, WholeReader,
+    engine_trouble, engine_trouble_in,
+};
 pub use reply_text::{ReplyReader, ReplyShape};
 pub use splice::{
-    Changes, SaltField, Segments, UsageWish, change, json_string, replace_model, rewrite, salted,
+    BodyDraft, Changes, SaltField, Segments, UsageWish, change, json_string, replace_model, rewrite,
 };
-pub use sse::{EventOptions, EventRelay, Tally};
+pub use sse::{EventFault, EventOptions, EventRelay, JudgedStream, Tally};
 pub use trace::{
     REQUEST_ID, TRACEPARENT, TRACESTATE, TraceContext, new_request_id, valid_request_id,
 };

@@ -27,23 +27,33 @@ pub enum PromptPiece<'p> {
     Blob(&'p [u8]),
 }
 
+/// Facts of a prompt, found while it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PromptFacts {
+    /// Shape in which the prompt goes on with its reply; `None` if no later prompt will repeat it
+    /// so.
+    pub shape: Option<ReplyShape>,
+    /// True if a message has an image, another file, or a reference to a stored item, so that the
+    /// prompt may have more tokens than its body has bytes.
+    pub has_media: bool,
+}
+
 /// Passes the prompt of `body`, from which `facts` were read, to `take`, piece by piece. The cuts
 /// between pieces of text have no meaning.
 ///
 /// Passes nothing if the body has no prompt, or if it continues a stored response: its cache
 /// entries then depend on text that is not in this body.
-///
-/// Returns the shape in which the prompt goes on with its reply; `None` if no later prompt will
-/// repeat it so.
 pub fn read_prompt(
     facts: &Facts<'_>,
     body: &[u8],
     take: impl FnMut(PromptPiece<'_>),
-) -> Option<ReplyShape> {
-    let (kind, prompt) = facts.prompt_kind.zip(facts.prompt.clone())?;
+) -> PromptFacts {
+    let Some((kind, prompt)) = facts.prompt_kind.zip(facts.prompt.clone()) else {
+        return PromptFacts::default();
+    };
     // The engine puts a stored conversation before this prompt, which this node cannot see.
     if facts.previous_response_id.is_some() {
-        return None;
+        return PromptFacts::default();
     }
     let mut writer = Writer::new(body, &facts.long_texts, take);
     for (name, value) in &facts.template {
@@ -63,15 +73,16 @@ pub fn read_prompt(
         said_by(&mut writer, b"system", instructions);
     }
     let is_text = body[prompt.clone()].first() == Some(&b'"');
-    let shape = match kind {
+    let found = match kind {
         PromptKind::Messages | PromptKind::Input => conversation(&mut writer, prompt),
         PromptKind::Prompt | PromptKind::Query => {
             plain(&mut writer, prompt);
-            (is_text && kind == PromptKind::Prompt).then_some(ReplyShape::Text)
+            let shape = (is_text && kind == PromptKind::Prompt).then_some(ReplyShape::Text);
+            PromptFacts { shape, has_media: false }
         }
     };
     writer.finish();
-    shape
+    found
 }
 
 /// Writes an item of a reply in the form that it has in a later conversation. Returns `None` if it
@@ -119,20 +130,38 @@ pub(crate) fn elements(body: &[u8], json: &Range<usize>) -> u64 {
     count
 }
 
+/// Returns true if a tool of a request is one that the server runs itself, e.g. a search of the web:
+/// an engine then reads what its tools return, and may generate several times.
+#[must_use]
+pub(crate) fn has_server_tools(body: &[u8], tools: &Range<usize>) -> bool {
+    let mut walk = Walk::into(body, tools, &[]);
+    while let Some(tool) = walk.peek().and_then(|_| walk.element()) {
+        // Each API describes functions of its clients with one of these words.
+        let is_of_client = [&b"\"function\""[..], b"\"custom\"", b"\"input_schema\""]
+            .iter()
+            .any(|word| memchr::memmem::find(&body[tool.clone()], word).is_some());
+        if !is_of_client {
+            return true;
+        }
+    }
+    false
+}
+
 fn has_elements<F>(writer: &Writer<'_, F>, json: &Range<usize>) -> bool {
     Walk::into(writer.body, json, writer.known).peek().is_some()
 }
 
-/// Writes messages, or a text that stands for one message. Returns the shape of the reply.
+/// Writes messages, or a text that stands for one message.
 fn conversation<F: FnMut(PromptPiece<'_>)>(
     writer: &mut Writer<'_, F>,
     json: Range<usize>,
-) -> Option<ReplyShape> {
+) -> PromptFacts {
     let body = writer.body;
     let mut has_parts = false;
     if body[json.clone()].first() != Some(&b'[') {
         said_by(writer, b"user", json);
-        return Some(ReplyShape::Message { has_parts });
+        let shape = Some(ReplyShape::Message { has_parts });
+        return PromptFacts { shape, has_media: false };
     }
     let mut walk = Walk::into(body, &json, writer.known);
     match walk.peek() {
@@ -146,13 +175,14 @@ fn conversation<F: FnMut(PromptPiece<'_>)>(
                 }
                 writer.mark(b',');
             }
-            return Some(ReplyShape::Message { has_parts });
+            let shape = Some(ReplyShape::Message { has_parts });
+            return PromptFacts { shape, has_media: walk.has_media() };
         }
         // Several inputs of an embedding: the first one counts.
         Some(b'"') => walk.element().into_iter().for_each(|first| said_by(writer, b"user", first)),
         _ => plain(writer, json),
     }
-    None
+    PromptFacts::default()
 }
 
 fn said_by<F: FnMut(PromptPiece<'_>)>(

@@ -7,25 +7,23 @@ use smallvec::SmallVec;
 
 use crate::Facts;
 
+mod draft;
+mod places;
+
+pub use draft::BodyDraft;
+use places::Places;
+
 /// Slices of a body, in order. Two edits cut a body into three slices, with two new ones between
 /// them.
 #[derive(Clone, Debug, Default)]
 pub struct Segments(SmallVec<[Bytes; 5]>);
 
 /// Replacement of `at`, which may be empty, by `with`.
+#[derive(Clone, Debug)]
 pub(crate) struct Edit {
     pub(crate) at: Range<usize>,
     pub(crate) with: Bytes,
 }
-
-static USAGE_FIELD: &[u8] = b"\"include_usage\":true";
-static USAGE_OBJECT: &[u8] = b"{\"include_usage\":true}";
-static THROUGHOUT_FIELD: &[u8] = b"\"continuous_usage_stats\":true";
-static THROUGHOUT_FIELDS: &[u8] = b"\"include_usage\":true,\"continuous_usage_stats\":true";
-static THROUGHOUT_OBJECT: &[u8] = b"{\"include_usage\":true,\"continuous_usage_stats\":true}";
-static THROUGHOUT_OPTIONS: &[u8] =
-    b"\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true},";
-static USAGE_OPTIONS: &[u8] = b"\"stream_options\":{\"include_usage\":true},";
 
 impl Segments {
     /// Returns the total length in bytes.
@@ -43,6 +41,32 @@ impl Segments {
     /// Returns the slices in order; none of them is empty.
     pub fn iter(&self) -> std::slice::Iter<'_, Bytes> {
         self.0.iter()
+    }
+
+    /// Returns the body with these edits, which must be in order and must not overlap.
+    fn edited(&self, edits: impl IntoIterator<Item = Edit>) -> Self {
+        let mut edited = Self::default();
+        let mut done = 0;
+        for Edit { at, with } in edits {
+            edited.push_part(self, done..at.start);
+            edited.push(with);
+            done = at.end;
+        }
+        edited.push_part(self, done..usize::MAX);
+        edited
+    }
+
+    /// Adds a part of another body.
+    fn push_part(&mut self, body: &Self, part: Range<usize>) {
+        let mut start = 0;
+        for slice in body {
+            let end = start + slice.len();
+            let (from, to) = (part.start.max(start), part.end.min(end));
+            if from < to {
+                self.push(slice.slice(from - start..to - start));
+            }
+            start = end;
+        }
     }
 
     fn push(&mut self, slice: Bytes) {
@@ -107,7 +131,7 @@ pub struct Changes<'a> {
 }
 
 /// Usage report that the gateway requests from a stream, beyond the client's own request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UsageWish {
     /// No other report than the client's own request.
     #[default]
@@ -156,32 +180,18 @@ pub fn rewrite(
 /// `facts` must be those that [`crate::read_facts`] returned for this very body.
 #[must_use]
 pub fn change(body: &Bytes, facts: &Facts<'_>, changes: &Changes<'_>) -> Segments {
+    let model = changes.model.map(|model| model_edit(facts, model));
+    if changes.usage == UsageWish::AsSent && changes.salt.is_none() {
+        return apply(body, model);
+    }
+    let places = Places::of(facts, body);
     let mut edits = SmallVec::<[Edit; 4]>::new();
     // The salt comes first: the field behind it decides if it needs a comma.
-    edits.extend(
-        changes.salt.map(|(field, salt)| salt_edit(facts, field, salt, changes.model.is_some())),
-    );
-    edits.extend(changes.model.map(|model| model_edit(facts, model)));
-    match changes.usage {
-        UsageWish::Throughout if facts.stream && !asks_throughout(facts, body) => {
-            throughout_edits(body, facts, &mut edits);
-        }
-        UsageWish::AtEnd | UsageWish::Throughout
-            if facts.stream && facts.include_usage != Some(true) =>
-        {
-            edits.push(usage_edit(body, facts));
-        }
-        UsageWish::AsSent | UsageWish::AtEnd | UsageWish::Throughout => {}
-    }
+    edits.extend(changes.salt.map(|(field, salt)| places.salt_edit(field, salt, model.is_some())));
+    edits.extend(model);
+    places.add_usage_edits(changes.usage, &mut edits);
     edits.sort_by_key(|edit| edit.at.start);
     apply(body, edits)
-}
-
-/// Returns a body with a salt for the engine's cache; `None` if the body cannot be parsed.
-#[must_use]
-pub fn salted(body: &Bytes, salt: (SaltField, &str)) -> Option<Segments> {
-    let facts = crate::read_facts(body).ok()?;
-    Some(change(body, &facts, &Changes { salt: Some(salt), ..Changes::default() }))
 }
 
 /// Returns true if the client names the option for usage in every event.
@@ -190,45 +200,11 @@ pub(crate) fn asks_throughout(facts: &Facts<'_>, body: &[u8]) -> bool {
     memchr::memmem::find(options, b"\"continuous_usage_stats\"").is_some()
 }
 
-/// Requests usage in every event of the stream; the body must not request it already.
-fn throughout_edits(body: &Bytes, facts: &Facts<'_>, edits: &mut SmallVec<[Edit; 4]>) {
-    match &facts.stream_options {
-        Some(options) if body[options.start] == b'{' => {
-            let is_named = facts.include_usage_value.is_some();
-            let field = if is_named { THROUGHOUT_FIELD } else { THROUGHOUT_FIELDS };
-            edits.push(field_edit(body, options, field));
-            if is_named {
-                edits.push(usage_edit(body, facts));
-            }
-        }
-        Some(null) => {
-            edits.push(Edit { at: null.clone(), with: Bytes::from_static(THROUGHOUT_OBJECT) });
-        }
-        None => {
-            let at = facts.insert_at..facts.insert_at;
-            edits.push(Edit { at, with: Bytes::from_static(THROUGHOUT_OPTIONS) });
-        }
-    }
-}
-
 /// Returns `text` as a JSON string with its quotes.
 #[must_use]
 #[expect(clippy::expect_used, reason = "a string always serialises")]
 pub fn json_string(text: &str) -> Bytes {
     serde_json::to_vec(text).expect("a string serialises").into()
-}
-
-/// Returns the edit that sets the salt. It replaces the client's own value, since engines could
-/// take either of two fields with one name.
-fn salt_edit(facts: &Facts<'_>, field: SaltField, salt: &str, is_followed: bool) -> Edit {
-    let value = json_string(salt);
-    if let Some(at) = &facts.cache_salt_values[field as usize] {
-        return Edit { at: at.clone(), with: value };
-    }
-    // A field inserted behind this one in the same place also needs the comma.
-    let comma: &[u8] = if facts.is_empty_object && !is_followed { b"" } else { b"," };
-    let with = [b"\"", field.name().as_bytes(), b"\":", &*value, comma].concat();
-    Edit { at: facts.insert_at..facts.insert_at, with: with.into() }
 }
 
 fn model_edit(facts: &Facts<'_>, model: &str) -> Edit {
@@ -241,30 +217,6 @@ fn model_edit(facts: &Facts<'_>, model: &str) -> Edit {
             Edit { at: facts.insert_at..facts.insert_at, with: field.into() }
         }
     }
-}
-
-fn usage_edit(body: &[u8], facts: &Facts<'_>) -> Edit {
-    if let Some(at) = &facts.include_usage_value {
-        return Edit { at: at.clone(), with: Bytes::from_static(b"true") };
-    }
-    match &facts.stream_options {
-        Some(options) if body[options.start] == b'{' => field_edit(body, options, USAGE_FIELD),
-        // A null stands for no options, so an object replaces it.
-        Some(null) => Edit { at: null.clone(), with: Bytes::from_static(USAGE_OBJECT) },
-        // The object has at least the field `stream`, so a comma is always right.
-        None => {
-            let at = facts.insert_at..facts.insert_at;
-            Edit { at, with: Bytes::from_static(USAGE_OPTIONS) }
-        }
-    }
-}
-
-/// Returns the edit that inserts a field into an object.
-fn field_edit(body: &[u8], object: &Range<usize>, field: &[u8]) -> Edit {
-    let at = object.start + 1;
-    let rest = body[at..object.end].trim_ascii_start();
-    let comma: &[u8] = if rest == b"}" { b"" } else { b"," };
-    Edit { at: at..at, with: [field, comma].concat().into() }
 }
 
 /// Returns the body with these edits, which must be in order and must not overlap.

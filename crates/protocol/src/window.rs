@@ -45,6 +45,17 @@ impl Window {
         self.set(is_control)
     }
 
+    /// Returns the places of quotes, brackets and braces.
+    #[inline]
+    pub(crate) fn structure(self) -> u64 {
+        self.set(|bytes| {
+            // One bit makes a brace of a bracket.
+            let braces = bytes | u8x16::splat(b'{' ^ b'[');
+            let [open, close] = [b'{', b'}'].map(|byte| braces.simd_eq(u8x16::splat(byte)));
+            open | close | bytes.simd_eq(u8x16::splat(b'"'))
+        })
+    }
+
     /// Returns true if there is no quote, no backslash and no control character.
     #[inline]
     pub(crate) fn is_plain(self) -> bool {

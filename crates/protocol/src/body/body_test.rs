@@ -488,3 +488,14 @@ proptest! {
         check_sane(body.as_bytes());
     }
 }
+
+#[test]
+fn text_that_the_engine_has_stored_is_noticed() {
+    let has = |body: &str| read_facts(body.as_bytes()).unwrap().has_stored_text;
+    assert!(has(r#"{"input":"x","previous_response_id":"resp_1"}"#));
+    assert!(has(r#"{"input":"x","conversation":"conv_1"}"#));
+    assert!(has(r#"{"input":"x","conversation":{"id":"conv_1"}}"#));
+    assert!(has(r#"{"input":"x","prompt":{"id":"pmpt_1"}}"#));
+    assert!(!has(r#"{"input":"x","conversation":null,"previous_response_id":null}"#));
+    assert!(!has(r#"{"prompt":["x"]}"#));
+}

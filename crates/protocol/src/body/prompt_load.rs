@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{DOCUMENTS, Facts, PromptKind, QUERIES};
-use crate::prompt::elements;
+use crate::prompt::{elements, has_server_tools};
 
 /// Bytes of a prompt's JSON text that count as one token.
 const TOKEN_BYTES: u64 = 4;
@@ -16,6 +16,9 @@ pub struct PromptLoad {
     pub tokens: u64,
     /// Number of prompts, each of which gets its own answer; at least 1.
     pub prompts: u64,
+    /// Number of texts that the engine puts together and reads: a prompt, or a query with a
+    /// document; at least 1.
+    pub readings: u64,
 }
 
 impl Facts<'_> {
@@ -32,12 +35,20 @@ impl Facts<'_> {
         let is_query = self.prompt_kind == Some(PromptKind::Query);
         let query = queries.saturating_add(if is_query { first } else { 0 });
         // A query is read once with each document; the sum has it once already.
-        let pairs = self.texts[DOCUMENTS].iter().flatten().map(|range| elements(body, range)).sum();
-        let repeated = query.saturating_mul(u64::saturating_sub(pairs, 1));
+        let documents = self.texts[DOCUMENTS].iter().flatten();
+        let pairs: u64 = documents.map(|range| elements(body, range)).sum();
+        let repeated = query.saturating_mul(pairs.saturating_sub(1));
         let tokens = first.saturating_add(texts).saturating_add(repeated);
         // No known field has a prompt, so the whole body may be read.
         let tokens = if tokens == 0 { (body.len() as u64).div_ceil(TOKEN_BYTES) } else { tokens };
-        PromptLoad { tokens, prompts }
+        PromptLoad { tokens, prompts, readings: pairs.max(prompts) }
+    }
+
+    /// Returns true if the engine may run tools itself and read what they return. `body` must be the
+    /// body that these facts were read from.
+    #[must_use]
+    pub fn has_server_tools(&self, body: &[u8]) -> bool {
+        self.tools.as_ref().is_some_and(|tools| has_server_tools(body, tools))
     }
 
     fn first_load(&self, body: &[u8], prompt_bytes: u64) -> (u64, u64) {
@@ -104,11 +115,44 @@ mod tests {
     }
 
     #[test]
+    fn tools_of_the_server_are_told_from_those_of_the_client() {
+        let client = json!({"type": "function", "name": "f", "parameters": {}});
+        let anthropic = json!({"name": "f", "input_schema": {}});
+        let server = json!({"type": "web_search"});
+        for (tools, expected) in [
+            (json!(null), false),
+            (json!([]), false),
+            (json!([client, anthropic]), false),
+            (json!([{"type": "custom", "name": "patch"}]), false),
+            (json!([client, server]), true),
+        ] {
+            let body = json!({"input": "x", "tools": tools}).to_string();
+            let facts = read_facts(body.as_bytes()).unwrap();
+            assert_eq!(facts.has_server_tools(body.as_bytes()), expected, "{body}");
+        }
+    }
+
+    #[test]
     fn a_query_is_read_with_each_document() {
         let text = "x".repeat(400);
         check(&json!({"query": text, "documents": ["a", "b", "c"]}), 300..310, 1);
         check(&json!({"text_1": text, "text_2": ["a", "b", "c", "d"]}), 400..420, 1);
         check(&json!({"query": text, "items": [text, text]}), 400..410, 1);
+    }
+
+    #[test]
+    fn each_text_that_an_engine_puts_together_is_a_reading() {
+        for (body, expected) in [
+            (json!({"prompt": "a"}), 1),
+            (json!({"input": ["a", "b", "c"]}), 3),
+            (json!({"query": "q", "documents": ["a", "b"]}), 2),
+            (json!({"text_1": "q", "text_2": "a"}), 1),
+            (json!({"model": "m"}), 1),
+        ] {
+            let body = body.to_string();
+            let facts = read_facts(body.as_bytes()).unwrap();
+            assert_eq!(facts.prompt_load(body.as_bytes(), 0).readings, expected, "{body}");
+        }
     }
 
     #[test]

@@ -11,10 +11,11 @@ use super::unfit::Unfit;
 use crate::Usage;
 use crate::reply::read_usage;
 use crate::sse::event::{field, lines};
+use crate::sse::usage_chunk::UsageChunk;
 
 /// Complete event.
 #[derive(Clone, Debug)]
-pub(super) enum ChunkEvent {
+pub(crate) enum ChunkEvent {
     /// Event without data: comments or other fields.
     Empty(Bytes),
     /// Event `[DONE]`.
@@ -24,7 +25,7 @@ pub(super) enum ChunkEvent {
 }
 
 impl ChunkEvent {
-    pub(super) fn read(bytes: Bytes) -> Self {
+    pub(crate) fn read(bytes: Bytes) -> Self {
         let mut data: Vec<&[u8]> = Vec::with_capacity(1);
         data.extend(lines(&bytes).filter_map(|line| field(line, b"data")));
         let at = match data.as_slice() {
@@ -48,6 +49,9 @@ impl ChunkEvent {
 /// Fields of an event that matter to its stream. A field given as `null` holds `null`, not `None`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Chunk<'e> {
+    /// JSON of the whole chunk.
+    #[serde(skip)]
+    json: &'e [u8],
     #[serde(borrow, default, deserialize_with = "raw")]
     pub(super) id: Option<&'e RawValue>,
     #[serde(borrow, default, deserialize_with = "raw")]
@@ -96,39 +100,6 @@ struct Delta<'e> {
     audio: Option<&'e RawValue>,
 }
 
-/// Error in the middle of a stream.
-#[derive(Debug, Deserialize)]
-struct ChunkError<'e> {
-    #[serde(borrow)]
-    code: Option<&'e RawValue>,
-    #[serde(borrow, rename = "type")]
-    kind: Option<&'e RawValue>,
-}
-
-impl ChunkError<'_> {
-    /// Returns true if the server is to blame: by the status code, as vLLM and SGLang report it; by
-    /// this gateway's own code, if the replica is another node; or else by the error's type.
-    fn is_of_server(&self) -> bool {
-        let code = self.code.map_or("null", RawValue::get);
-        match code.parse::<u16>() {
-            Ok(status) => status >= 500,
-            // A code that is a word counts only if it is one of this gateway's own.
-            Err(_) if code != "null" => OWN_CODES.contains(&code),
-            Err(_) => self.kind.is_some_and(|kind| SERVER_TYPES.contains(&kind.get())),
-        }
-    }
-}
-
-/// Codes of this gateway's own errors for a stream that broke off.
-const OWN_CODES: [&str; 2] = ["\"stream_cut\"", "\"stream_stalled\""];
-/// Types of errors that the server is to blame for.
-const SERVER_TYPES: [&str; 4] = [
-    "\"InternalServerError\"",
-    "\"Internal Server Error\"",
-    "\"internal_server_error\"",
-    "\"server_error\"",
-];
-
 /// Content that an event adds to the answer.
 #[derive(Debug)]
 pub(super) struct ChunkContent<'e> {
@@ -143,13 +114,8 @@ pub(super) struct ChunkContent<'e> {
 impl<'e> Chunk<'e> {
     /// Parses a chunk; `None` if the data are no chunk.
     pub(super) fn read(json: &'e [u8]) -> Option<Self> {
-        serde_json::from_slice(json).ok()
-    }
-
-    /// Returns true if the chunk reports a failure of the server, rather than a wrong request.
-    pub(super) fn is_server_fault(&self) -> bool {
-        let fault = self.error.and_then(|error| serde_json::from_str(error.get()).ok());
-        fault.is_some_and(|fault: ChunkError<'_>| fault.is_of_server())
+        let chunk: Self = serde_json::from_slice(json).ok()?;
+        Some(Self { json, ..chunk })
     }
 
     /// Returns the usage in the chunk.
@@ -157,9 +123,16 @@ impl<'e> Chunk<'e> {
         read_usage(self.usage?.get().as_bytes())
     }
 
-    /// Returns true if the chunk has usage and nothing else.
-    pub(super) fn is_usage_alone(&self) -> bool {
+    /// Returns true if the chunk is the one that reports usage at the end of a stream.
+    pub(super) fn is_of_usage(&self) -> bool {
         self.choices.is_empty() && self.usage.is_some_and(|usage| usage.get() != "null")
+    }
+
+    /// Returns true if nothing is left of the chunk without its usage. The client has the fingerprint
+    /// `shown`.
+    pub(super) fn is_usage_alone(&self, shown: Option<&RawValue>) -> bool {
+        let is_alone = |chunk: UsageChunk<'_>| chunk.is_usage_alone(shown.map(RawValue::get));
+        self.is_of_usage() && UsageChunk::read(self.json).is_some_and(is_alone)
     }
 
     pub(super) fn said(&self, api: CompletionApi) -> ChunkContent<'e> {

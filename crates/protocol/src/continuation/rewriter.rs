@@ -10,18 +10,18 @@ use crate::Usage;
 
 /// Collector of the edits of one event.
 #[derive(Debug)]
-pub(super) struct Rewriter<'e> {
+pub(crate) struct Rewriter<'e> {
     event: &'e Bytes,
     edits: Vec<(Range<usize>, String)>,
 }
 
 impl<'e> Rewriter<'e> {
-    pub(super) fn new(event: &'e Bytes) -> Self {
+    pub(crate) fn new(event: &'e Bytes) -> Self {
         Self { event, edits: Vec::new() }
     }
 
     /// Replaces `value`, which must be a slice of this event, by `with`.
-    pub(super) fn replace(&mut self, value: &RawValue, with: impl Into<String>) {
+    pub(crate) fn replace(&mut self, value: &RawValue, with: impl Into<String>) {
         let with = with.into();
         // An equal value needs no edit, so that most events stay the same bytes.
         if value.get() != with {
@@ -30,7 +30,7 @@ impl<'e> Rewriter<'e> {
     }
 
     /// Removes the member `name` that has this value.
-    pub(super) fn remove(&mut self, name: &str, value: &RawValue) {
+    pub(crate) fn remove(&mut self, name: &str, value: &RawValue) {
         let Range { start, mut end } = self.span(value);
         let before = self.event[..start].trim_ascii_end();
         let before = before.strip_suffix(b":").unwrap_or(before).trim_ascii_end();
@@ -55,7 +55,7 @@ impl<'e> Rewriter<'e> {
     }
 
     /// Returns the event with all edits; the same bytes if there are none.
-    pub(super) fn finish(mut self) -> Bytes {
+    pub(crate) fn finish(mut self) -> Bytes {
         if self.edits.is_empty() {
             return self.event.clone();
         }

@@ -155,11 +155,21 @@ impl UsageTelling {
             _ => Self::Never,
         }
     }
+
+    /// Returns the reports of a stream that also has to give the usage of this wish.
+    #[must_use]
+    pub fn and(self, wish: UsageWish) -> Self {
+        match (self, wish) {
+            (Self::Throughout, _) | (_, UsageWish::Throughout) => Self::Throughout,
+            (Self::AtEnd, _) | (_, UsageWish::AtEnd) => Self::AtEnd,
+            (Self::Never, UsageWish::AsSent) => Self::Never,
+        }
+    }
 }
 
 /// Returns the body with usage requested in every event, so that the number of tokens sent so far
-/// is known at any time. Engines that do not know the option ignore it. `new_model` replaces the
-/// model's name. All other bytes stay as they are.
+/// is known at any time. Engines that do not know the option ignore it, or refuse the request.
+/// `new_model` replaces the model's name. All other bytes stay as they are.
 ///
 /// `facts` must be those that [`crate::read_facts`] returned for this very body.
 #[must_use]

@@ -2,6 +2,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::UsageWish;
 use crate::read_facts;
 
 fn chat(more: Value) -> Bytes {
@@ -198,4 +199,18 @@ fn what_the_client_asked_for_is_known() {
     assert_eq!(of(json!({"include_usage": true})), UsageTelling::AtEnd);
     let throughout = json!({"include_usage": true, "continuous_usage_stats": true});
     assert_eq!(of(throughout), UsageTelling::Throughout);
+}
+
+#[test]
+fn a_stream_gives_the_usage_that_either_of_two_wants() {
+    use UsageTelling::{AtEnd, Never, Throughout};
+    for (client, wish, expected) in [
+        (Never, UsageWish::AsSent, Never),
+        (Never, UsageWish::AtEnd, AtEnd),
+        (Never, UsageWish::Throughout, Throughout),
+        (AtEnd, UsageWish::AsSent, AtEnd),
+        (Throughout, UsageWish::AtEnd, Throughout),
+    ] {
+        assert_eq!(client.and(wish), expected, "{client:?} {wish:?}");
+    }
 }

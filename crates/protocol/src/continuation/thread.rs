@@ -29,6 +29,8 @@ pub struct Thread {
     boundaries: BoundaryScanner,
     /// Values that all events have in common, from the first event; `None` before it.
     head: Option<Head>,
+    /// Last fingerprint that the client got; `None` before the first.
+    fingerprint: Option<Box<RawValue>>,
     has_role: bool,
     progress: ThreadProgress,
     /// True if a second or later replica serves the stream.
@@ -46,8 +48,6 @@ pub struct Thread {
     held: Vec<Passed>,
     held_bytes: usize,
     unfit: Option<Unfit>,
-    /// Events from the error on by which the replica reports its own failure.
-    fault: Vec<Bytes>,
     ready: VecDeque<Bytes>,
 }
 
@@ -108,6 +108,7 @@ impl Thread {
             text_bytes_max,
             boundaries: BoundaryScanner::default(),
             head: None,
+            fingerprint: None,
             has_role: false,
             progress: ThreadProgress::Speaking,
             is_taken_up: false,
@@ -119,7 +120,6 @@ impl Thread {
             held: Vec::new(),
             held_bytes: 0,
             unfit: None,
-            fault: Vec::new(),
             ready: VecDeque::new(),
         }
     }
@@ -150,6 +150,12 @@ impl Thread {
         self.ready.pop_front()
     }
 
+    /// Returns true if [`pop`](Self::pop) has more.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     /// Returns true if the answer is complete. A replica that stops before that has failed.
     #[must_use]
     pub fn is_whole(&self) -> bool {
@@ -166,20 +172,6 @@ impl Thread {
     #[must_use]
     pub fn unfit(&self) -> Option<Unfit> {
         self.unfit
-    }
-
-    /// Returns true if the replica has reported its own failure by an error event. The event is
-    /// kept until another replica continues the stream, or until it is
-    /// [released](Self::release_fault).
-    #[must_use]
-    pub fn has_fault(&self) -> bool {
-        !self.fault.is_empty()
-    }
-
-    /// Releases the replica's own error to the client, since no other replica continues the stream.
-    pub fn release_fault(&mut self) {
-        self.give_up(Unfit::Unreadable);
-        self.ready.extend(std::mem::take(&mut self.fault));
     }
 
     /// Releases the events held back, for a stream that ends here in any case.
@@ -213,15 +205,13 @@ impl Thread {
         self.tokens_before + self.tokens_now
     }
 
-    /// Decides on the next step after the serving replica has failed. Events held back are dropped,
-    /// since the next replica generates them again.
+    /// Returns the next step if the serving replica fails now. Events held back are no part of the
+    /// text: the next replica generates them again.
     #[must_use]
-    pub fn broke_off(&mut self, terms: Result<&Terms, Unfit>) -> Next {
+    pub fn next(&self, terms: Result<&Terms, Unfit>) -> Next {
         if self.is_whole() {
             return self.ending(None);
         }
-        self.held.clear();
-        self.held_bytes = 0;
         // No chunk has passed yet, so the request can be sent again as it is.
         if self.head.is_none() && self.unfit.is_none() {
             return Next::Afresh;
@@ -249,7 +239,8 @@ impl Thread {
         self.is_taken_up = self.head.is_some();
         self.tokens_before = self.tokens();
         self.tokens_now = 0;
-        self.fault.clear();
+        self.held.clear();
+        self.held_bytes = 0;
     }
 
     fn fault_of_text(&self, terms: &Terms) -> Option<Unfit> {
@@ -317,11 +308,6 @@ impl Thread {
 
     fn take(&mut self, event: ChunkEvent) {
         match event {
-            ChunkEvent::Empty(bytes) | ChunkEvent::Done(bytes) | ChunkEvent::Data(bytes, _)
-                if self.has_fault() =>
-            {
-                self.fault.push(bytes);
-            }
             ChunkEvent::Empty(bytes) => self.ready.push_back(bytes),
             ChunkEvent::Done(bytes) => {
                 self.release();
@@ -331,20 +317,12 @@ impl Thread {
             }
             ChunkEvent::Data(bytes, at) => match Chunk::read(&bytes[at]) {
                 Some(chunk) if chunk.error.is_none() => self.take_chunk(&bytes, &chunk),
-                Some(chunk) if chunk.is_server_fault() && self.may_break() => {
-                    self.fault.push(bytes);
-                }
                 _ => {
                     self.give_up(Unfit::Unreadable);
                     self.ready.push_back(bytes);
                 }
             },
         }
-    }
-
-    /// Returns true if a failure of the replica at this point could be repaired.
-    fn may_break(&self) -> bool {
-        self.progress == ThreadProgress::Speaking && self.unfit.is_none()
     }
 
     /// Sends the usage at the end. Some engines report usage only with the last piece of text,
@@ -366,6 +344,7 @@ impl Thread {
             self.give_up(unfit);
         }
         self.head.get_or_insert_with(|| Head::of(chunk));
+        self.note_fingerprint(chunk);
         let usage = chunk.told_usage().map(|told| self.whole_usage(told));
         let latest = self.held.last().map_or(self.tokens_now, |held| held.tokens);
         let counted = latest + u64::from(!said.text.is_empty());
@@ -373,7 +352,7 @@ impl Thread {
             event: self.for_client(bytes, chunk, &said, usage),
             tokens: usage.map_or(counted, |u| u.completion_tokens - self.tokens_before),
             usage,
-            progress: match (said.has_finish, chunk.is_usage_alone()) {
+            progress: match (said.has_finish, chunk.is_of_usage()) {
                 (true, _) => ThreadProgress::Finished,
                 (false, true) => ThreadProgress::Told,
                 (false, false) => ThreadProgress::Speaking,
@@ -428,13 +407,13 @@ impl Thread {
             }
             self.rewrite_head(&mut rewriter, chunk);
         }
-        let is_alone = chunk.is_usage_alone();
+        let is_of_usage = chunk.is_of_usage();
         match (self.telling, chunk.usage) {
             (_, None) => {}
             // The gateway asked for this usage, not the client.
-            (UsageTelling::Never, Some(_)) if is_alone => return None,
+            (UsageTelling::Never, Some(_)) if self.is_spent(chunk) => return None,
             (UsageTelling::Never, Some(value)) => rewriter.remove("usage", value),
-            (UsageTelling::AtEnd, Some(value)) if !is_alone => rewriter.replace(value, "null"),
+            (UsageTelling::AtEnd, Some(value)) if !is_of_usage => rewriter.replace(value, "null"),
             (_, Some(value)) => {
                 if let Some(usage) = usage.filter(|_| self.is_taken_up) {
                     rewriter.replace(value, usage_json(Some(value), usage));
@@ -442,6 +421,26 @@ impl Thread {
             }
         }
         Some(rewriter.finish())
+    }
+
+    /// Returns true if nothing would be left of a chunk for a client that did not ask for usage.
+    fn is_spent(&self, chunk: &Chunk<'_>) -> bool {
+        // The first replica's fingerprint takes the place of the chunk's own.
+        let has_first = self.head.as_ref().is_some_and(|head| head.system_fingerprint.is_some());
+        let shown = match self.is_taken_up && has_first {
+            true => chunk.system_fingerprint,
+            false => self.fingerprint.as_deref(),
+        };
+        chunk.is_usage_alone(shown)
+    }
+
+    /// Remembers the fingerprint of a chunk that the client gets.
+    fn note_fingerprint(&mut self, chunk: &Chunk<'_>) {
+        let Some(fingerprint) = chunk.system_fingerprint else { return };
+        let is_known = self.fingerprint.as_ref().is_some_and(|it| it.get() == fingerprint.get());
+        if !is_known && !chunk.is_of_usage() {
+            self.fingerprint = Some(fingerprint.to_owned());
+        }
     }
 
     fn rewrite_head(&self, rewriter: &mut Rewriter<'_>, chunk: &Chunk<'_>) {

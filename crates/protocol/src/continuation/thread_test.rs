@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{EventOptions, EventRelay, Usage};
+use crate::{EventOptions, EventRelay, JudgedStream, ReplyApi, Usage};
 
 /// Tokens of an answer; some have white space at their ends, some have no letter.
 const ANSWER: [&str; 12] = [
@@ -127,7 +127,12 @@ fn seen(bytes: &[u8]) -> Seen {
 
 /// Sends `bytes` of a replica through the thread in pieces, like a relay.
 fn send(thread: &mut Thread, bytes: &[u8], piece: usize) -> Vec<u8> {
-    let mut relay = EventRelay::new(EventOptions { strip_usage: false, held_bytes_max: 1 << 20 });
+    let mut relay = EventRelay::new(EventOptions {
+        api: ReplyApi::Chat,
+        strip_usage: false,
+        held_bytes_max: 1 << 20,
+        judged: JudgedStream::Nothing,
+    });
     let mut sent = Vec::new();
     for part in bytes.chunks(piece.max(1)) {
         relay.push(Bytes::copy_from_slice(part));
@@ -153,7 +158,7 @@ fn run(manners: Manners, cuts: &[usize], piece: usize) -> (Seen, Usage) {
         if thread.is_done() {
             break;
         }
-        match thread.broke_off(Ok(&terms)) {
+        match thread.next(Ok(&terms)) {
             Next::Afresh => assert_eq!(thread.text(), ""),
             Next::Behind => {
                 // The tokens must end where the text does, or the next replica would generate
@@ -264,7 +269,7 @@ fn usage_that_is_told_at_the_end_alone_is_worked_out_from_the_longer_prompt() {
     let finished = all[..all.len() - 2].concat();
     let mut thread = thread(manners);
     send(&mut thread, &finished, 1 << 16);
-    assert_eq!(thread.broke_off(Ok(&terms(manners.api))), Next::Unfit(Unfit::UsageUnknown));
+    assert_eq!(thread.next(Ok(&terms(manners.api))), Next::Unfit(Unfit::UsageUnknown));
 }
 
 const PLAIN: Manners = Manners {
@@ -320,13 +325,69 @@ fn usage_that_only_the_gateway_asked_for_leaves_no_trace() {
     assert_eq!(String::from_utf8(sent).unwrap(), String::from_utf8(without).unwrap());
 }
 
+#[test]
+fn only_usage_is_taken_out_of_a_chunk_that_has_more() {
+    let chunk = |choices: Value, more: Value| {
+        let mut chunk = json!({"id": "r", "choices": choices});
+        chunk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        format!("data: {chunk}\n\n")
+    };
+    let word = |more: Value| chunk(json!([{"index": 0, "delta": {"content": "a"}}]), more);
+    let finish =
+        |more: Value| chunk(json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]), more);
+    let usage = || json!({"prompt_tokens": 7, "completion_tokens": 1});
+    let check = |stream: &[String], expected: &[String]| {
+        let sent = send(&mut thread(PLAIN), stream.concat().as_bytes(), 1 << 16);
+        assert_eq!(String::from_utf8(sent).unwrap(), expected.concat());
+    };
+    let (first, last) = (word(json!({})), finish(json!({})));
+    let of_usage = |more: Value| {
+        let mut more = more;
+        more["usage"] = usage();
+        chunk(json!([]), more)
+    };
+    check(&[first.clone(), last.clone(), of_usage(json!({}))], &[first.clone(), last.clone()]);
+    for more in [
+        json!({"timings": {"prompt_ms": 1}}),
+        json!({"cost": 1.5}),
+        json!({"citations": ["a"]}),
+        json!({"system_fingerprint": "fp"}),
+    ] {
+        let kept = chunk(json!([]), more.clone());
+        let stream = [first.clone(), last.clone(), of_usage(more.clone())];
+        check(&stream, &[first.clone(), last.clone(), kept]);
+    }
+    // The client has the fingerprint already, from the first chunk or from the last.
+    let fingerprint = || json!({"system_fingerprint": "fp"});
+    let (first_with, last_with) = (word(fingerprint()), finish(fingerprint()));
+    check(&[first_with.clone(), last.clone(), of_usage(fingerprint())], &[first_with, last]);
+    check(&[first.clone(), last_with.clone(), of_usage(fingerprint())], &[first, last_with]);
+}
+
+#[test]
+fn the_fingerprint_of_a_second_replica_does_not_keep_its_usage() {
+    let chunk = |id: &str, choices: Value, more: &str| {
+        let head = format!("{{\"id\":\"{id}\",\"system_fingerprint\":\"fp-{id}\"");
+        format!("data: {head},\"choices\":{choices}{more}}}\n\n")
+    };
+    let word = json!([{"index": 0, "delta": {"content": "a"}}]);
+    let mut thread = thread(PLAIN);
+    send(&mut thread, chunk("r", word.clone(), "").as_bytes(), 1 << 16);
+    assert_eq!(thread.next(Ok(&terms(CompletionApi::Chat))), Next::Behind);
+    thread.take_up();
+    let usage = ",\"usage\":{\"prompt_tokens\":8,\"completion_tokens\":1}";
+    let second = [chunk("s", word.clone(), ""), chunk("s", json!([]), usage)].concat();
+    let sent = send(&mut thread, second.as_bytes(), 1 << 16);
+    assert_eq!(String::from_utf8(sent).unwrap(), chunk("r", word, ""));
+}
+
 #[track_caller]
 fn unfit_after(delta: Value, expected: Unfit) {
     let event = json!({"id": "r", "choices": [{"index": 0, "delta": delta}]});
     let mut thread = thread(PLAIN);
     let bytes = format!("data: {event}\n\n");
     assert_eq!(send(&mut thread, bytes.as_bytes(), 1 << 16), bytes.as_bytes());
-    assert_eq!(thread.broke_off(Ok(&terms(CompletionApi::Chat))), Next::Unfit(expected), "{event}");
+    assert_eq!(thread.next(Ok(&terms(CompletionApi::Chat))), Next::Unfit(expected), "{event}");
 }
 
 #[test]
@@ -345,12 +406,12 @@ fn a_stream_that_is_more_than_text_is_not_continued() {
 #[test]
 fn a_request_that_is_unfit_begins_afresh_only_if_nothing_was_passed_on() {
     let mut thread = thread(PLAIN);
-    assert_eq!(thread.broke_off(Err(Unfit::Tools)), Next::Afresh);
+    assert_eq!(thread.next(Err(Unfit::Tools)), Next::Afresh);
     send(&mut thread, b": ping\n\n", 1 << 16);
-    assert_eq!(thread.broke_off(Err(Unfit::Tools)), Next::Afresh);
+    assert_eq!(thread.next(Err(Unfit::Tools)), Next::Afresh);
     send(&mut thread, &events(PLAIN, 0, "r")[1], 1 << 16);
-    assert_eq!(thread.broke_off(Err(Unfit::Tools)), Next::Unfit(Unfit::Tools));
-    assert_eq!(thread.broke_off(Ok(&terms(CompletionApi::Chat))), Next::Afresh);
+    assert_eq!(thread.next(Err(Unfit::Tools)), Next::Unfit(Unfit::Tools));
+    assert_eq!(thread.next(Ok(&terms(CompletionApi::Chat))), Next::Afresh);
 }
 
 #[test]
@@ -360,7 +421,7 @@ fn a_limit_that_was_reached_ends_the_stream_without_another_replica() {
     let manners = Manners { telling: UsageTelling::AtEnd, ..PLAIN };
     let mut thread = thread(manners);
     let mut sent = send(&mut thread, &events(manners, 0, "r")[..4].concat(), 1 << 16);
-    let Next::Ended(last) = thread.broke_off(Ok(&terms)) else { panic!("not ended") };
+    let Next::Ended(last) = thread.next(Ok(&terms)) else { panic!("not ended") };
     sent.extend(last);
     let seen = seen(&sent);
     assert_eq!((seen.text.as_str(), seen.dones, seen.ids.len()), ("Once upon", 1, 1));
@@ -376,7 +437,7 @@ fn a_stop_sequence_that_was_begun_is_not_continued() {
     let mut thread = thread(PLAIN);
     send(&mut thread, &events(PLAIN, 0, "r")[..4].concat(), 1 << 16);
     assert_eq!(thread.text(), "Once upon");
-    assert_eq!(thread.broke_off(Ok(&terms)), Next::Unfit(Unfit::StopBegun));
+    assert_eq!(thread.next(Ok(&terms)), Next::Unfit(Unfit::StopBegun));
 }
 
 #[test]
@@ -385,55 +446,11 @@ fn data_over_several_lines_and_roles_beside_text_are_understood() {
     let first = b"id: 5\ndata: {\"id\":\"a\",\r\ndata: \"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"On\"}}]}\n\n";
     let mut sent = send(&mut thread, first, 1 << 16);
     assert_eq!(thread.text(), "On");
-    assert_eq!(thread.broke_off(Ok(&terms(CompletionApi::Chat))), Next::Behind);
+    assert_eq!(thread.next(Ok(&terms(CompletionApi::Chat))), Next::Behind);
     thread.take_up();
     let second = b"data: {\"id\":\"b\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\ndata: {\"id\":\"b\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"ce\"}}]}\n\ndata: {\"id\":\"b\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     sent.extend(send(&mut thread, second, 1 << 16));
     let seen = seen(&sent);
     assert_eq!(seen.events, 4, "the second role alone is no event of this stream");
     assert_eq!((seen.text.as_str(), seen.roles, seen.ids.len(), seen.dones), ("Once", 1, 1, 1));
-}
-
-fn fault_of(error: Value) -> Thread {
-    let mut thread = thread(PLAIN);
-    let begun = events(PLAIN, 0, "r")[..4].concat();
-    let fault = json!({ "error": error });
-    let bytes = [&*begun, format!("data: {fault}\n\ndata: [DONE]\n\n").as_bytes()].concat();
-    let sent = send(&mut thread, &bytes, 1 << 16);
-    assert_ne!(thread.has_fault(), sent.windows(5).any(|part| part == b"error"));
-    thread
-}
-
-#[test]
-fn an_error_of_the_server_is_kept_while_somebody_else_may_go_on() {
-    let error = json!({"message": "EngineCore died", "type": "InternalServerError", "code": 500});
-    let mut thread = fault_of(error.clone());
-    assert!(thread.has_fault() && !thread.is_done());
-    assert_eq!(thread.broke_off(Ok(&terms(CompletionApi::Chat))), Next::Behind);
-    thread.take_up();
-    assert!(!thread.has_fault());
-    let rest = send(&mut thread, &events(PLAIN, 2, "s").concat(), 1 << 16);
-    assert_eq!(seen(&rest).text, ANSWER[2..].concat());
-    // Without another replica, the client gets the replica's own error.
-    let mut refused = fault_of(error);
-    refused.release_fault();
-    let told: Vec<Bytes> = std::iter::from_fn(|| refused.pop()).collect();
-    assert!(String::from_utf8(told.concat()).unwrap().contains("EngineCore died"));
-    assert_eq!(told.last().unwrap(), "data: [DONE]\n\n");
-}
-
-#[test]
-fn which_errors_are_the_server_s() {
-    for (error, expected) in [
-        (json!({"code": 503}), true),
-        (json!({"code": 400, "type": "server_error"}), false),
-        (json!({"code": "stream_cut"}), true),
-        (json!({"code": "stream_stalled"}), true),
-        (json!({"code": "content_filter", "type": "server_error"}), false),
-        (json!({"code": null, "type": "server_error"}), true),
-        (json!({"type": "invalid_request_error"}), false),
-        (json!("no object"), false),
-    ] {
-        assert_eq!(fault_of(error.clone()).has_fault(), expected, "{error}");
-    }
 }

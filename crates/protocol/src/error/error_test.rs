@@ -164,6 +164,7 @@ fn status_code_and_type_are_these_for_every_kind() {
         "502 replica_connect server_error",
         "502 replica_reset server_error",
         "502 replica_down server_error",
+        "502 engines_died server_error",
         "502 replica_bad_response server_error",
         "502 replica_redirect server_error",
         "502 stream_cut server_error",

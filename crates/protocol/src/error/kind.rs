@@ -107,6 +107,9 @@ error_kinds! {
         "try again: the reply had not begun; look into the replica's log";
     /// The replica went down while the gateway waited for its answer.
     ReplicaDown = 502 "replica_down", "try again: other replicas serve the model";
+    /// Two engines died while they worked on the request, which may be the reason.
+    EnginesDied = 502 "engines_died",
+        "don't send the request again before the engines' logs say why they ended";
     /// The replica's answer is no valid HTTP.
     ReplicaBadResponse = 502 "replica_bad_response",
         "look at what listens at the replica's `url`";

@@ -4,6 +4,7 @@ use http::{HeaderMap, header};
 
 use super::malformed;
 use crate::error::{ErrorKind, GatewayError};
+use crate::media_type::media_type;
 
 /// Longest boundary in bytes (RFC 2046, section 5.1.1).
 const BOUNDARY_BYTES_MAX: usize = 70;
@@ -19,8 +20,8 @@ pub(super) fn boundary(headers: &HeaderMap) -> Result<&str, GatewayError> {
     if values.next().is_some() {
         return Err(malformed("there is more than one Content-Type"));
     }
-    let (kind, parameters) = first.split_once(';').unwrap_or((first, ""));
-    if !kind.trim().eq_ignore_ascii_case("multipart/form-data") {
+    let (_, parameters) = first.split_once(';').unwrap_or((first, ""));
+    if !media_type(first.as_bytes()).eq_ignore_ascii_case(b"multipart/form-data") {
         let message = "multipart/form-data is needed here";
         return Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message));
     }

@@ -4,6 +4,7 @@ use memchr::memmem;
 
 use super::{CRLF, malformed};
 use crate::error::GatewayError;
+use crate::media_type::media_type;
 
 /// Longest headers of a part in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
@@ -62,10 +63,10 @@ impl<'b> Part<'b> {
     /// in UTF-8.
     pub(super) fn is_plain_text(&self) -> bool {
         self.content_type.is_none_or(|kind| {
-            let (kind, parameter) = kind.split_once(';').unwrap_or((kind, "charset=utf-8"));
+            let (_, parameter) = kind.split_once(';').unwrap_or((kind, "charset=utf-8"));
             let charset = parameter.trim_start_matches(' ').strip_prefix("charset=");
             let charset = charset.unwrap_or_default().trim_matches('"');
-            kind.eq_ignore_ascii_case("text/plain")
+            media_type(kind.as_bytes()).eq_ignore_ascii_case(b"text/plain")
                 && (charset.eq_ignore_ascii_case("utf-8")
                     || charset.eq_ignore_ascii_case("us-ascii"))
         })
@@ -82,9 +83,10 @@ impl<'b> Part<'b> {
         if self.length.is_some_and(|length| length.parse() != Ok(self.value.len())) {
             return Err(malformed("a part is not as long as its Content-Length says"));
         }
-        let kind = self.content_type.and_then(|kind| kind.get(..10));
+        let kind = self.content_type.map(|kind| media_type(kind.as_bytes()));
+        let kind = kind.and_then(|kind| kind.split(|byte| *byte == b'/').next());
         // Some servers read nested forms as further fields.
-        if kind.is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/")) {
+        if kind.is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart")) {
             return Err(malformed("a part is a form itself"));
         }
         Ok(())

@@ -2,6 +2,8 @@
 
 use http::{HeaderMap, header};
 
+use crate::media_type::media_type;
+
 /// Service of KServe V2.
 const KSERVE: &str = "inference.GRPCInferenceService";
 /// Health service of gRPC.
@@ -82,9 +84,12 @@ impl GrpcMethod {
 /// accepted.
 #[must_use]
 pub fn speaks_grpc(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);
-    let rest = content_type.and_then(|value| value.strip_prefix(b"application/grpc"));
-    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+    let content_type = headers.get(header::CONTENT_TYPE);
+    content_type.is_some_and(|value| {
+        // The suffix names the format of the messages.
+        let kind = media_type(value.as_bytes()).split(|byte| *byte == b'+').next();
+        kind.is_some_and(|kind| kind.eq_ignore_ascii_case(b"application/grpc"))
+    })
 }
 
 #[cfg(test)]
@@ -140,7 +145,12 @@ mod tests {
             headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(value));
             speaks_grpc(&headers)
         };
-        for value in ["application/grpc", "application/grpc+proto", "application/grpc;a=b"] {
+        for value in [
+            "application/grpc",
+            "application/grpc+proto",
+            "application/grpc;a=b",
+            "Application/gRPC+proto ; a=b",
+        ] {
             assert!(check(value), "{value}");
         }
         for value in ["application/grpc-web", "application/grpc-web+proto", "text/html", ""] {

@@ -79,6 +79,7 @@ impl GrpcStatus {
             ErrorKind::ReplicaConnect
             | ErrorKind::ReplicaReset
             | ErrorKind::ReplicaDown
+            | ErrorKind::EnginesDied
             | ErrorKind::StreamCut
             | ErrorKind::StreamStalled
             | ErrorKind::FirstByteTimeout
@@ -219,6 +220,7 @@ mod tests {
             "14 replica_connect",
             "14 replica_reset",
             "14 replica_down",
+            "14 engines_died",
             "13 replica_bad_response",
             "13 replica_redirect",
             "14 stream_cut",

@@ -125,6 +125,30 @@ fn a_long_data_url_is_a_blob_and_a_short_one_text() {
     check(&json!({"prompt": talk}).to_string(), json!(talk).to_string().trim_end_matches('"'));
 }
 
+#[test]
+fn content_that_is_not_in_the_body_is_noticed_wherever_it_stands() {
+    let has_media = |body: Value| {
+        let body = body.to_string();
+        let facts = read_facts(body.as_bytes()).unwrap();
+        read_prompt(&facts, body.as_bytes(), |_| {}).has_media
+    };
+    let of = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
+    let url = json!({"url": "https://example.org/a.png"});
+    for part in [
+        json!({"type": "image_url", "image_url": url}),
+        json!({"type": "video_url", "video_url": url}),
+        json!({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}),
+        json!({"type": "image", "source": {"type": "base64", "data": "AAAA"}}),
+        json!({"type": "image_url", "image_url": null, "uuid": "kept"}),
+    ] {
+        assert!(has_media(of(json!([{"type": "text", "text": "this"}, part]))), "{part}");
+    }
+    assert!(has_media(json!({"input": [{"type": "input_file", "file_id": "file-1"}]})));
+    assert!(has_media(json!({"input": [{"type": "item_reference", "id": "msg_1"}]})));
+    assert!(!has_media(of(json!("an image_url of https://example.org/a.png"))));
+    assert!(!has_media(of(json!([{"type": "text", "text": "an image"}]))));
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

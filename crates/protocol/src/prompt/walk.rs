@@ -23,6 +23,8 @@ pub(super) struct Walk<'b> {
     quotes: Quotes<'b>,
     /// True if everything passed so far can be copied as it is: no space between strings, no blob.
     is_plain: bool,
+    /// True if a string passed so far names content whose tokens are not in the body's bytes.
+    has_media: bool,
     /// Members of the last message.
     members: SmallVec<[PromptMember; MEMBERS_USUAL]>,
 }
@@ -82,7 +84,19 @@ impl<'b> Walk<'b> {
         let is_container = matches!(json.get(range.start), Some(b'{' | b'['));
         let at = if is_container { range.start + 1 } else { range.end };
         let members = SmallVec::new();
-        Self { json, at, quotes: Quotes::new(body, at, known), is_plain: true, members }
+        Self {
+            json,
+            at,
+            quotes: Quotes::new(body, at, known),
+            is_plain: true,
+            has_media: false,
+            members,
+        }
+    }
+
+    /// Returns true if a message that was passed names an image, another file, or a stored item.
+    pub(super) fn has_media(&self) -> bool {
+        self.has_media
     }
 
     /// Returns the first byte of the next element of an array; `None` if there is none.
@@ -196,7 +210,9 @@ impl<'b> Walk<'b> {
     fn pass_string(&mut self) {
         let start = self.at;
         self.at = self.json.len().min(self.quotes.next(start + 1) + 1);
-        self.is_plain &= !is_blob(&self.json[start..self.at]);
+        let string = &self.json[start..self.at];
+        self.is_plain &= !is_blob(string);
+        self.has_media |= is_media(string);
     }
 
     fn pass_container(&mut self) {
@@ -236,4 +252,34 @@ pub(super) fn is_space(byte: u8) -> bool {
 /// Returns true if a string, with its quotes, is an image or another file.
 pub(super) fn is_blob(string: &[u8]) -> bool {
     string.len() >= BLOB_BYTES_MIN && string.starts_with(b"\"data:")
+}
+
+/// Types of parts of a message whose tokens don't follow from the bytes of the body: a file may be
+/// elsewhere, and even one in the body may have far more tokens than bytes, e.g. a large image of one
+/// colour. With quotes, as they stand in the body.
+const MEDIA: [&[u8]; 16] = [
+    b"\"audio\"",
+    b"\"audio_url\"",
+    b"\"document\"",
+    b"\"file\"",
+    b"\"file_id\"",
+    b"\"image\"",
+    b"\"image_embeds\"",
+    b"\"image_pil\"",
+    b"\"image_url\"",
+    b"\"input_audio\"",
+    b"\"input_file\"",
+    b"\"input_image\"",
+    b"\"input_video\"",
+    b"\"item_reference\"",
+    b"\"video\"",
+    b"\"video_url\"",
+];
+/// Length of the longest of [`MEDIA`].
+const MEDIA_BYTES_MAX: usize = 16;
+
+/// Returns true if a string, with its quotes, is the type of such a part. A text of just that word
+/// passes for one too, which does no harm: what depends on it is a bound for what replicas report.
+fn is_media(string: &[u8]) -> bool {
+    string.len() <= MEDIA_BYTES_MAX && MEDIA.contains(&string)
 }

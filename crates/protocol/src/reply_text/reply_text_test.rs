@@ -3,15 +3,23 @@ use serde_json::{Value, json};
 use spillway_prefix::{PrefixConfig, PrefixHasher, Scope};
 
 use super::*;
-use crate::{EventOptions, EventRelay, PromptPiece, read_facts, read_prompt};
+use crate::{
+    EventOptions, EventRelay, JudgedStream, PromptFacts, PromptPiece, ReplyApi, read_facts,
+    read_prompt,
+};
 
-const OPTIONS: EventOptions = EventOptions { strip_usage: false, held_bytes_max: 4_096 };
+const OPTIONS: EventOptions = EventOptions {
+    api: ReplyApi::Other,
+    strip_usage: false,
+    held_bytes_max: 4_096,
+    judged: JudgedStream::Nothing,
+};
 
 /// Returns a body's prompt and the reader of its reply.
 fn read(body: &str) -> (Vec<u8>, Option<ReplyReader>) {
     let facts = read_facts(body.as_bytes()).unwrap_or_else(|error| panic!("{body}: {error}"));
     let mut whole = Vec::new();
-    let shape = read_prompt(&facts, body.as_bytes(), |piece| match piece {
+    let PromptFacts { shape, .. } = read_prompt(&facts, body.as_bytes(), |piece| match piece {
         PromptPiece::Text(text) => whole.extend_from_slice(text),
         PromptPiece::Blob(url) => whole.extend_from_slice(format!("<{}>", url.len()).as_bytes()),
     });

@@ -124,6 +124,25 @@ fn two_edits_need_no_heap_for_the_list() {
 }
 
 #[test]
+fn the_part_of_a_wish_that_the_client_does_not_ask_for_is_known() {
+    use UsageWish::{AsSent, AtEnd, Throughout};
+    for (body, wish, expected) in [
+        (r#"{"stream":true}"#, AsSent, AsSent),
+        (r#"{"stream":true}"#, AtEnd, AtEnd),
+        (r#"{"stream":true}"#, Throughout, Throughout),
+        (r#"{"stream":false}"#, Throughout, AsSent),
+        (r#"{"stream":true,"stream_options":{"include_usage":false}}"#, AtEnd, AtEnd),
+        (r#"{"stream":true,"stream_options":{"include_usage":true}}"#, AtEnd, AsSent),
+        (r#"{"stream":true,"stream_options":{"include_usage":true}}"#, Throughout, Throughout),
+        (r#"{"stream":true,"stream_options":{"continuous_usage_stats":true}}"#, Throughout, AtEnd),
+    ] {
+        let bytes = Bytes::from_static(body.as_bytes());
+        let draft = BodyDraft::new(&bytes, &read_facts(&bytes).unwrap(), None, None);
+        assert_eq!(draft.beyond_client(wish), expected, "{body} {wish:?}");
+    }
+}
+
+#[test]
 fn a_string_is_quoted_as_json() {
     assert_eq!(&json_string("a\"\u{1}é")[..], "\"a\\\"\\u0001é\"".as_bytes());
 }
@@ -196,6 +215,49 @@ proptest! {
         let (tree, pieces) = whole(&Changes { salt: Some((field, "5a17")), ..plain });
         prop_assert_eq!(tree, expected);
         prop_assert!(read_facts(&pieces).is_ok(), "no field is there twice");
+    }
+
+    #[test]
+    fn a_draft_makes_the_bodies_that_its_facts_would_have_made(
+        mut members in any_members(),
+        streams in any::<bool>(),
+        options in prop::option::of(prop::sample::select(vec![
+            json!(null),
+            json!({}),
+            json!({"include_usage": true}),
+            json!({"include_usage": false}),
+            json!({"continuous_usage_stats": true}),
+            json!({"include_usage": true, "continuous_usage_stats": true}),
+        ])),
+        model in prop::option::of("[a-z\"]{0,8}"),
+        usage in prop::sample::select(vec![
+            UsageWish::AsSent, UsageWish::AtEnd, UsageWish::Throughout
+        ]),
+        field in prop::option::of(prop::sample::select(vec![
+            SaltField::CacheSalt, SaltField::ExtraKey
+        ])),
+    ) {
+        members.retain(|(name, _)| name != "stream" && name != "stream_options");
+        members.push(("stream".to_owned(), streams.into()));
+        members.extend(options.map(|options| ("stream_options".to_owned(), options)));
+        let body = Bytes::from(render(&members, " ", false));
+        let facts = read_facts(&body).unwrap();
+        let salt = field.map(|field| (field, "5a17"));
+        let model = model.as_deref();
+        let whole = |body: &Segments| body.iter().flatten().copied().collect::<Vec<u8>>();
+        let parsed = |body: &Segments| serde_json::from_slice::<Value>(&whole(body)).unwrap();
+        let expected = change(&body, &facts, &Changes { model, usage, salt });
+        let named = change(&body, &facts, &Changes { model, ..Changes::default() });
+        let draft = BodyDraft::new(&body, &facts, model, Some("5a17".to_owned()));
+        let drafted = draft.apply(&named, usage, field);
+        prop_assert_eq!(parsed(&drafted), parsed(&expected));
+        prop_assert_eq!(drafted.len(), expected.len());
+        prop_assert!(read_facts(&whole(&drafted)).is_ok(), "no field is there twice");
+        let is_changed = whole(&draft.apply(&named, usage, None)) != whole(&named);
+        prop_assert_eq!(is_changed, draft.beyond_client(usage) != UsageWish::AsSent);
+        // The same of the body as it is now.
+        let again = draft.with_body(&named).unwrap();
+        prop_assert_eq!(whole(&again.apply(&named, usage, field)), whole(&drafted));
     }
 
     #[test]

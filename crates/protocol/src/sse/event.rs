@@ -1,63 +1,39 @@
-//! Classification of single events.
+//! Lines of single events.
 
 use memchr::memchr2;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
 
-/// Meaning of an event for its stream.
+use crate::reply::event_kind::EventKind;
+
+/// Data by which many streams end.
+pub(crate) const DONE_MARK: &[u8] = b"[DONE]";
+
+/// Meaning of an event for its stream, by its lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct SseReading {
+pub(crate) struct SseReading {
     /// True if the event has data other than `[DONE]`.
-    pub(super) is_counted: bool,
+    pub(crate) is_counted: bool,
     /// True if the event announces the end of the stream.
-    pub(super) ends_stream: bool,
+    pub(crate) ends_stream: bool,
+    /// Kind of the event by its name.
+    pub(crate) kind: EventKind,
 }
 
 impl SseReading {
-    /// Reads an event, or the beginning of one that is too long to wait for.
-    pub(super) fn of(event: &[u8]) -> Self {
+    /// Reads an event.
+    pub(crate) fn of(event: &[u8]) -> Self {
         let mut reading = Self::default();
         for line in lines(event) {
             if let Some(data) = field(line, b"data") {
-                let is_done_mark = data.trim_ascii_end() == b"[DONE]";
+                let is_done_mark = data.trim_ascii_end() == DONE_MARK;
                 reading.is_counted |= !is_done_mark;
                 reading.ends_stream |= is_done_mark;
             } else if let Some(name) = field(line, b"event") {
-                reading.ends_stream |= is_last(name);
+                reading.kind.add(name);
             }
         }
+        reading.ends_stream |= reading.kind.is_last;
         reading
     }
-}
-
-/// Returns true if an event has the usage of a stream and nothing else: its `choices` are empty.
-pub(crate) fn is_usage_alone(event: &[u8]) -> bool {
-    // Data lines of one event belong together, joined by line breaks.
-    let data: Vec<&[u8]> = lines(event).filter_map(|line| field(line, b"data")).collect();
-    serde_json::from_slice::<UsageChunk<'_>>(&data.join(&b'\n'))
-        .is_ok_and(|chunk| chunk.choices.is_empty() && chunk.usage.get().starts_with('{'))
-}
-
-#[derive(Deserialize)]
-struct UsageChunk<'e> {
-    choices: Vec<IgnoredAny>,
-    #[serde(borrow)]
-    usage: &'e RawValue,
-}
-
-/// Returns true if an event of this name is the last of its stream: in the Responses API,
-/// Anthropic's messages, speech and transcripts.
-fn is_last(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"response.completed"
-            | b"response.incomplete"
-            | b"response.failed"
-            | b"message_stop"
-            | b"speech.audio.done"
-            | b"transcript.text.done"
-    )
 }
 
 /// Returns the value of a line's field, without the one space that may follow the colon.
@@ -88,7 +64,11 @@ mod tests {
     #[track_caller]
     fn check(event: &str, is_counted: bool, ends_stream: bool) {
         let reading = SseReading::of(event.as_bytes());
-        assert_eq!(reading, SseReading { is_counted, ends_stream }, "{event:?}");
+        assert_eq!(
+            (reading.is_counted, reading.ends_stream),
+            (is_counted, ends_stream),
+            "{event:?}"
+        );
     }
 
     #[test]
@@ -119,23 +99,10 @@ mod tests {
     }
 
     #[test]
-    fn usage_alone_means_no_choices_and_a_usage_object() {
-        let check = |data: &str, expected: bool| {
-            let event = format!("data: {data}\n\n");
-            assert_eq!(is_usage_alone(event.as_bytes()), expected, "{event}");
-        };
-        check(r#"{"id":"x","choices":[],"usage":{"prompt_tokens":1}}"#, true);
-        check(r#"{"usage": {}, "choices" : [ ]}"#, true);
-        check(r#"{"choices":[],"usage":null}"#, false);
-        check(r#"{"choices":[]}"#, false);
-        check(r#"{"usage":{"prompt_tokens":1}}"#, false);
-        check(r#"{"choices":[{"index":0}],"usage":{"prompt_tokens":1}}"#, false);
-        check(r#"{"choices":[],"x":{"usage":{"prompt_tokens":1}}}"#, false);
-        check("[DONE]", false);
-    }
-
-    #[test]
-    fn data_over_several_lines_is_one() {
-        assert!(is_usage_alone(b"data: {\"choices\":[],\r\ndata: \"usage\":{}}\r\n\r\n"));
+    fn the_kind_of_an_event_is_that_of_its_name() {
+        let kind = |event: &str| SseReading::of(event.as_bytes()).kind;
+        assert_eq!(kind("event: error\ndata: {}\n\n"), EventKind::of(b"error"));
+        assert_eq!(kind("event:ping\r\n\r\n"), EventKind::of(b"ping"));
+        assert_eq!(kind("data: {\"type\":\"error\"}\n\n"), EventKind::default());
     }
 }

@@ -1,13 +1,25 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::EngineTrouble;
 
 const USAGE: &str =
     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2}}\n\n";
 const DONE: &str = "data: [DONE]\n\n";
 
 fn relay(strip_usage: bool, held_bytes_max: usize) -> EventRelay {
-    EventRelay::new(EventOptions { strip_usage, held_bytes_max })
+    EventRelay::new(EventOptions {
+        api: ReplyApi::Other,
+        strip_usage,
+        held_bytes_max,
+        judged: JudgedStream::Nothing,
+    })
+}
+
+/// Ends the stream, and returns the rest of it; `None` if there is none.
+fn rest(relay: &mut EventRelay) -> Option<Bytes> {
+    relay.finish();
+    relay.pop()
 }
 
 /// Returns everything that can be popped now, in one piece.
@@ -50,7 +62,7 @@ fn a_cut_event_is_held_until_it_is_whole() {
     assert_eq!(relay.tally().events, 1);
     assert_eq!(push(&mut relay, &format!("{b_tail}{a}")), format!("{b}{a}"));
     assert_eq!(relay.tally().events, 3);
-    assert_eq!(relay.finish(), None);
+    assert_eq!(rest(&mut relay), None);
 }
 
 #[test]
@@ -78,9 +90,9 @@ fn the_proper_end_lets_the_held_bytes_go() {
     let mut relay = relay(false, 1000);
     assert_eq!(push(&mut relay, "data: 1\n\ndata: [DONE]\n"), "data: 1\n\n");
     assert!(!relay.done());
-    assert_eq!(relay.finish().as_deref(), Some(&b"data: [DONE]\n"[..]));
+    assert_eq!(rest(&mut relay).as_deref(), Some(&b"data: [DONE]\n"[..]));
     assert!(relay.done());
-    assert_eq!(relay.finish(), None);
+    assert_eq!(rest(&mut relay), None);
 }
 
 #[test]
@@ -90,10 +102,10 @@ fn done_and_usage_are_told_once_they_were_seen() {
     assert_eq!((relay.tally().usage, relay.done()), (None, false));
     assert_eq!(push(&mut relay, USAGE), USAGE);
     let usage = Usage { prompt_tokens: 9, completion_tokens: 2, cached_tokens: None };
-    assert_eq!(relay.tally(), Tally { events: 2, usage: Some(usage) });
+    assert_eq!(relay.tally(), Tally { events: 2, usage: Some(usage), reported_events: 2 });
     assert_eq!(push(&mut relay, DONE), DONE);
     assert!(relay.done());
-    assert_eq!(relay.tally(), Tally { events: 2, usage: Some(usage) });
+    assert_eq!(relay.tally(), Tally { events: 2, usage: Some(usage), reported_events: 2 });
 }
 
 #[test]
@@ -120,7 +132,7 @@ fn the_usage_event_is_left_out_wherever_it_stands() {
     let check = |chunks: &[&str], expected: &str| {
         let mut relay = relay(true, 1000);
         let mut out: String = chunks.iter().map(|chunk| push(&mut relay, chunk)).collect();
-        out.extend(relay.finish().map(|rest| String::from_utf8(rest.to_vec()).unwrap()));
+        out.extend(rest(&mut relay).map(|rest| String::from_utf8(rest.to_vec()).unwrap()));
         assert_eq!(out, expected, "{chunks:?}");
         assert_eq!(relay.tally().usage.map(|usage| usage.prompt_tokens), Some(9), "{chunks:?}");
         assert!(relay.at_boundary());
@@ -137,12 +149,75 @@ fn the_usage_event_is_left_out_wherever_it_stands() {
 #[test]
 fn events_that_only_resemble_it_stay() {
     let mut relay = relay(true, 1000);
-    let continuous = "data: {\"choices\":[{\"index\":0}],\"usage\":{\"prompt_tokens\":9}}\n\n";
     let filter = "data: {\"choices\":[],\"prompt_filter_results\":[]}\n\n";
     let said = token(r#"{\"choices\":[],\"usage\":{\"prompt_tokens\":9}}"#);
-    for event in [continuous, filter, &said] {
+    let nested = "data: {\"choices\":[{\"usage\":{\"prompt_tokens\":9}}]}\n\n";
+    for event in [filter, &said, nested] {
         assert_eq!(push(&mut relay, event), event);
     }
+    assert_eq!(relay.tally().usage, None);
+}
+
+#[test]
+fn only_usage_is_taken_out_of_an_event_that_has_more() {
+    let check = |data: &str, expected: &str| {
+        let mut relay = relay(true, 1000);
+        let [event, expected] = [data, expected].map(|data| format!("data: {data}\n\n"));
+        let (a, b) = (token("a"), token("b"));
+        let out = push(&mut relay, &format!("{a}{event}{b}"));
+        assert_eq!(out, format!("{a}{expected}{b}"));
+        for cut in 1..event.len() {
+            let (head, tail) = event.split_at(cut);
+            let out = push(&mut relay, head) + &push(&mut relay, tail);
+            assert_eq!(out, expected, "cut at {cut}");
+        }
+    };
+    check(
+        r#"{"choices":[{"index":0}],"usage":{"prompt_tokens":9}}"#,
+        r#"{"choices":[{"index":0}]}"#,
+    );
+    check(r#"{"choices":[{"index":0}],"usage":null,"x":1}"#, r#"{"choices":[{"index":0}],"x":1}"#);
+    check(
+        r#"{"choices":[],"timings":{"a":1},"usage":{"prompt_tokens":9}}"#,
+        r#"{"choices":[],"timings":{"a":1}}"#,
+    );
+    check(
+        r#"{"choices":[],"system_fingerprint":"fp","usage":{"prompt_tokens":9}}"#,
+        r#"{"choices":[],"system_fingerprint":"fp"}"#,
+    );
+}
+
+#[test]
+fn a_fingerprint_that_the_client_has_does_not_keep_the_usage_event() {
+    let chunk = |choices: &str, fingerprint: &str, usage: &str| {
+        format!(
+            "data: {{\"id\":\"x\",\"choices\":[{choices}],\"system_fingerprint\":{fingerprint}{usage}}}\n\n"
+        )
+    };
+    let usage = ",\"usage\":{\"prompt_tokens\":9}";
+    let finish = "{\"delta\":{},\"finish_reason\":\"stop\"}";
+    let word = "{\"delta\":{\"content\":\"a\"},\"finish_reason\":null}";
+    for (first, second) in [(word, finish), (finish, word)] {
+        let mut relay = relay(true, 1000);
+        let (first, second) = (chunk(first, "\"fp\"", ""), chunk(second, "null", ""));
+        assert_eq!(push(&mut relay, &first), first);
+        assert_eq!(push(&mut relay, &second), second);
+        assert_eq!(push(&mut relay, &chunk("", "\"fp\"", usage)), "");
+        let other = chunk("", "\"other\"", "");
+        assert_eq!(push(&mut relay, &chunk("", "\"other\"", usage)), other);
+    }
+}
+
+#[test]
+fn events_like_the_one_before_lose_their_usage_too() {
+    let mut relay = relay(true, 1000);
+    let event = |text: &str, usage: &str| {
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]{usage}}}\n\n")
+    };
+    for text in ["a", "b", "c", "d", "e"] {
+        assert_eq!(push(&mut relay, &event(text, ",\"usage\":null")), event(text, ""));
+    }
+    assert_eq!(relay.tally(), Tally { events: 5, usage: None, reported_events: 0 });
 }
 
 #[test]
@@ -191,7 +266,7 @@ fn a_long_last_event_still_tells_usage_and_end() {
         let mut relay = relay(false, 64);
         for chunk in event.as_bytes().chunks(chunk_bytes) {
             relay.push(Bytes::copy_from_slice(chunk));
-            assert!(relay.passing.as_ref().is_none_or(|passing| passing.tail.len() <= TAIL_BYTES));
+            assert!(relay.held.len() <= 64);
         }
         assert_eq!(popped(&mut relay), event);
         assert!(relay.done() && relay.at_boundary());
@@ -269,6 +344,11 @@ fn any_stream() -> impl Strategy<Value = String> {
         "é",
         "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9}}",
         "data: {\"choices\":[{}],\"usage\":{\"prompt_tokens\":3}}",
+        "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}",
+        "data: {\"choices\":[{\"delta\":{\"content\":\"b\"}}]}",
+        "data: {\"choices\":[{\"finish_reason\":\"abort\"}]}",
+        "data: {\"error\":{\"code\":500}}",
+        "event: error",
     ]);
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
@@ -301,7 +381,7 @@ proptest! {
                 out.extend_from_slice(&part);
             }
         }
-        out.extend(relay.finish().into_iter().flatten());
+        out.extend(rest(&mut relay).into_iter().flatten());
         prop_assert_eq!(String::from_utf8(out).unwrap(), stream);
     }
 
@@ -339,10 +419,24 @@ proptest! {
                 relay.push(chunk);
                 out.push_str(&popped(&mut relay));
             }
-            out.extend(relay.finish().map(|rest| String::from_utf8(rest.to_vec()).unwrap()));
-            (out, relay.tally(), relay.done())
+            out.extend(rest(&mut relay).map(|rest| String::from_utf8(rest.to_vec()).unwrap()));
+            (out, relay.tally(), relay.facts().clone())
         };
         prop_assert_eq!(told(chunks(&stream, &cuts)), told(chunks(&stream, &[])));
+    }
+
+    #[test]
+    fn an_event_has_the_same_facts_held_or_in_parts(
+        stream in any_stream(), cuts in any_cuts(), held_bytes_max in 0_usize..60,
+    ) {
+        let facts = |chunks: Vec<Bytes>, held_bytes_max: usize| {
+            let mut relay = relay(false, held_bytes_max);
+            chunks.into_iter().for_each(|chunk| relay.push(chunk));
+            let _rest = rest(&mut relay);
+            (relay.tally(), relay.facts().clone())
+        };
+        let in_parts = facts(chunks(&stream, &cuts), held_bytes_max);
+        prop_assert_eq!(in_parts, facts(chunks(&stream, &[]), usize::MAX));
     }
 
     #[test]
@@ -364,7 +458,8 @@ proptest! {
             relay.push(chunk);
             out.push_str(&popped(&mut relay));
         }
-        prop_assert_eq!(out, joined(|kind| !matches!(kind, 1 | 4)));
+        let expected = joined(|kind| !matches!(kind, 1 | 4));
+        prop_assert_eq!(out, expected.replace(",\"usage\":null", ""));
         let counted = kinds.iter().filter(|kind| !matches!(kind, 2 | 3)).count();
         prop_assert_eq!(relay.tally().events, counted as u64);
     }
@@ -381,11 +476,77 @@ proptest! {
             relay.push(chunk.into());
             out += popped_bytes(&mut relay);
         }
-        out += relay.finish().map_or(0, |rest| rest.len());
+        out += rest(&mut relay).map_or(0, |rest| rest.len());
         prop_assert_eq!(out, whole);
     }
 }
 
 fn popped_bytes(relay: &mut EventRelay) -> usize {
     std::iter::from_fn(|| relay.pop()).map(|part| part.len()).sum()
+}
+
+/// Reads a judged stream of chats in pieces of this size. Returns what passed and the failure.
+fn judged(events: &[&str], piece: usize, judged: JudgedStream) -> (String, EventRelay) {
+    let mut relay = EventRelay::new(EventOptions {
+        api: ReplyApi::Chat,
+        strip_usage: false,
+        held_bytes_max: 1 << 20,
+        judged,
+    });
+    let bytes = events.concat().into_bytes();
+    let mut out = String::new();
+    for part in bytes.chunks(piece) {
+        relay.push(Bytes::copy_from_slice(part));
+        out += &popped(&mut relay);
+    }
+    (out, relay)
+}
+
+const TOKEN: &str = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":null}]}\n\n";
+const STOP: &str =
+    "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+const ABORT: &str = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"abort\"}]}\n\n";
+const END: &str = "data: [DONE]\n\n";
+
+#[test]
+fn a_failure_that_a_stream_shows_is_held_back_with_all_that_follows() {
+    let error = |error: &str| format!("data: {{\"error\":{error}}}\n\n");
+    let dying = error("{\"message\":\"EngineCore encountered an issue\",\"code\":500}");
+    let broken = error("{\"message\":\"index out of range\",\"code\":500}");
+    let given_up = error("{\"message\":\"two died\",\"code\":\"engines_died\"}");
+    let of_client = error("{\"message\":\"too long\",\"code\":400}");
+    for (events, passed, fault) in [
+        (vec![TOKEN, STOP, END], 3, None),
+        (vec![TOKEN, ABORT, END], 1, Some(EventFault::Aborted)),
+        (vec![TOKEN, END], 1, Some(EventFault::Unfinished)),
+        (vec![END], 0, Some(EventFault::Unfinished)),
+        (vec![TOKEN, &dying, END], 1, Some(EventFault::Error(Some(EngineTrouble::Dying)))),
+        (vec![&broken, END], 0, Some(EventFault::Error(None))),
+        (vec![TOKEN, &given_up], 1, Some(EventFault::GivenUp)),
+        (vec![TOKEN, &of_client, END], 3, None),
+    ] {
+        for piece in [1, 7, 64, 1 << 16] {
+            let (out, mut relay) = judged(&events, piece, JudgedStream::Ends);
+            assert_eq!(out, events[..passed].concat(), "{events:?} by {piece}");
+            assert_eq!(relay.fault(), fault, "{events:?} by {piece}");
+            relay.release();
+            relay.finish();
+            assert_eq!(out + &popped(&mut relay), events.concat(), "nothing is lost");
+        }
+    }
+}
+
+#[test]
+fn an_end_without_a_reason_counts_for_engines_alone_that_give_one() {
+    let (out, relay) = judged(&[TOKEN, END], 1 << 16, JudgedStream::Reports);
+    assert_eq!((out, relay.fault()), ([TOKEN, END].concat(), None));
+    let (out, relay) = judged(&[TOKEN, ABORT], 1 << 16, JudgedStream::Reports);
+    assert_eq!((out.as_str(), relay.fault()), (TOKEN, Some(EventFault::Aborted)));
+}
+
+#[test]
+fn a_stream_that_is_no_answer_is_not_judged() {
+    let mut relay = relay(false, 1 << 20);
+    relay.push(Bytes::from_static(ABORT.as_bytes()));
+    assert_eq!((relay.fault(), popped(&mut relay)), (None, ABORT.to_owned()));
 }
