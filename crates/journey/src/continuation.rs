@@ -3,16 +3,16 @@
 //! A [`ContinuedStream`] lives as long as the stream. Each try to continue the stream is a
 //! [`Journey`](crate::Journey) of its own, without the places that broke it off. The driver calls
 //! [`ContinuedStream::next`], carries out the step, and reports its result by
-//! [`ContinuedStream::on`].
+//! [`ContinuedStream::on`]. What the machine reads comes in through [`StreamSight`], which changes
+//! nothing.
 
 mod places;
 
 use std::time::{Duration, Instant};
 
-use spillway_types::{Deadline, End, RegionName, ReplicaName};
+use spillway_types::{Deadline, RegionName, ReplicaName};
 
 use crate::ending::Ending;
-use crate::retry::RetrySafety;
 
 pub use places::{StreamReplica, Unasked};
 
@@ -21,6 +21,10 @@ pub use places::{StreamReplica, Unasked};
 const PAUSE: Duration = Duration::from_millis(100);
 /// Rounds beyond the first whose tries may fail before the search is given up.
 const ROUNDS_MAX: u32 = 3;
+/// Time for which a stream whose place is being drained may be held up by the search for another.
+const MOVE_MAX: Duration = Duration::from_millis(300);
+/// Engines that may die while they work on one request: it may be the cause.
+pub(crate) const DEATHS_MAX: u8 = 2;
 
 /// Rules for the continuations of one stream.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +35,8 @@ pub struct ContinuationRules {
     pub tries_max: u32,
     /// True if only some engines can continue an answer that was begun, as in a chat.
     pub needs_engine: bool,
+    /// Engines that died while they worked on the request, before its stream began.
+    pub deaths: u8,
 }
 
 /// A stream, and the places that broke it off.
@@ -38,8 +44,10 @@ pub struct ContinuationRules {
 pub struct ContinuedStream {
     rules: ContinuationRules,
     state: StreamState,
-    /// Number of searches for a place that continues the stream.
+    /// Number of searches for a place that continues the stream after a fault.
     count: u32,
+    /// Engines that died while they worked on the request.
+    deaths: u8,
     /// Replicas that broke the stream off, in order. A new view numbers replicas anew, so that they
     /// are kept by name.
     broken: Vec<ReplicaName>,
@@ -50,10 +58,13 @@ pub struct ContinuedStream {
 #[derive(Clone, Debug)]
 enum StreamState {
     /// A place serves the stream.
-    // Streaming => (Trying | Over)
+    // Streaming => (Retrying | Over)
     Streaming,
+    /// A retry is being taken from the budget. The search goes on if there is one left.
+    // Retrying => (Trying | Pausing | Over)
+    Retrying { retry: StreamRetry, search: PlaceSearch },
     /// The request is sent once more, to continue the stream.
-    // Trying => (Streaming | Trying | Pausing | Over)
+    // Trying => (Streaming | Retrying | Pausing | Over)
     Trying(PlaceSearch),
     /// The next round of tries is about to come.
     // Pausing => Trying
@@ -65,6 +76,7 @@ enum StreamState {
 /// Search for a place that continues the stream.
 #[derive(Clone, Debug)]
 struct PlaceSearch {
+    cause: BreakCause,
     /// True if the answer has begun, and has to be continued behind its text.
     is_begun: bool,
     /// End of the search: a stream may be silent for so long.
@@ -85,6 +97,8 @@ struct PlaceSearch {
 pub enum StreamStep {
     /// Relay the stream, and report [`StreamEvent::Broke`] if its place fails.
     Relay,
+    /// Take a retry from the budget, and report [`StreamEvent::Retry`].
+    TakeRetry(StreamRetry),
     /// Send the request on a journey that asks none of these places. Report
     /// [`StreamEvent::TimeOver`] if nothing has come of it by `until`.
     Try {
@@ -99,11 +113,27 @@ pub enum StreamStep {
     End(StreamEnd),
 }
 
+/// Use of a retry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamRetry {
+    /// First try of a search.
+    Search,
+    /// Another try in the same round, after a reply that is no stream.
+    Try,
+    /// Another round of tries, after a pause.
+    Round,
+}
+
 /// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent {
     /// The place that served the stream failed.
     Broke(StreamBreak),
+    /// The budget of retries was asked.
+    Retry {
+        /// True if a retry was taken; false if the budget is used up.
+        is_allowed: bool,
+    },
     /// A reply that continues the stream began.
     Continued,
     /// A reply began that is no stream. The replica of this region that sent it is named, so that
@@ -126,6 +156,10 @@ pub struct StreamBreak {
     pub place: Option<StreamPlace>,
     /// Part of the stream that its client still lacks.
     pub rest: StreamRest,
+    /// Cause of the break.
+    pub cause: BreakCause,
+    /// True if the engine died with the request in it.
+    pub is_death: bool,
 }
 
 /// Place that serves a stream.
@@ -150,7 +184,7 @@ pub enum StreamRest {
     Unfit(&'static str),
 }
 
-/// Cause of a stream's break that is a fault of its place.
+/// Cause of a stream's break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakCause {
     /// The connection ended.
@@ -159,6 +193,12 @@ pub enum BreakCause {
     Stalled,
     /// The replica sent an error event.
     Error,
+    /// The replica aborted the request.
+    Aborted,
+    /// The region that served the stream fell silent.
+    Lost,
+    /// The place is being drained.
+    Drained,
 }
 
 /// End of the continuations of a stream.
@@ -170,6 +210,8 @@ pub enum StreamEnd {
     Unfit(&'static str),
     /// The stream has had all its continuations.
     Count,
+    /// Two engines died while they worked on the request, which may be the cause.
+    Deaths,
     /// The retry budget is used up.
     Budget,
     /// No place is left that could continue the stream, now or later.
@@ -180,7 +222,8 @@ pub enum StreamEnd {
     Failed,
 }
 
-/// Facts that the continuation of a stream goes by, at this moment.
+/// Facts that the continuation of a stream reads, at this moment. No method waits, and none has a
+/// side effect.
 pub trait StreamSight {
     /// Returns the replicas of this region in the order of their slots.
     fn replicas(&self) -> impl Iterator<Item = StreamReplica<'_>>;
@@ -193,17 +236,39 @@ pub trait StreamSight {
 
     /// Returns the request's deadline.
     fn deadline(&self) -> Deadline;
-
-    /// Takes one retry from the budget. Returns false if that is used up.
-    fn take_retry(&self, now: Instant) -> bool;
 }
 
 impl ContinuedStream {
     /// Creates the state of a stream that has just begun.
     #[must_use]
     pub fn new(rules: ContinuationRules) -> Self {
-        let state = StreamState::Streaming;
-        Self { rules, state, count: 0, broken: Vec::new(), lost: Vec::new() }
+        Self {
+            rules,
+            state: StreamState::Streaming,
+            count: 0,
+            deaths: rules.deaths,
+            broken: Vec::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Returns the number of engines that died while they worked on the request.
+    #[must_use]
+    pub fn deaths(&self) -> u8 {
+        self.deaths
+    }
+
+    /// Notes engines that died in a journey to continue the stream; `deaths` counts all so far.
+    pub fn note_deaths(&mut self, deaths: u8) {
+        self.deaths = self.deaths.max(deaths);
+    }
+
+    /// Notes that a stream whose place is being drained stays there, since no other had room for it.
+    pub fn stay(&mut self) {
+        self.state = StreamState::Streaming;
+        // It may go elsewhere later, and its own place serves it until then.
+        self.broken.clear();
+        self.lost.clear();
     }
 
     /// Returns the next step. Without an event in between, and with the same sight, it returns that
@@ -219,6 +284,7 @@ impl ContinuedStream {
         match &self.state {
             // A search that goes on has returned its step above.
             StreamState::Streaming | StreamState::Trying(_) => StreamStep::Relay,
+            StreamState::Retrying { retry, .. } => StreamStep::TakeRetry(*retry),
             StreamState::Pausing(search) => {
                 StreamStep::Pause(PAUSE.min(search.until.saturating_duration_since(now)))
             }
@@ -226,19 +292,16 @@ impl ContinuedStream {
         }
     }
 
-    /// Takes the result of a step. Returns the safety of the retry that follows at once; `None` if
-    /// none does.
+    /// Takes the result of a step.
     ///
     /// An event that does not fit the step that is under way changes nothing.
-    pub fn on<S: StreamSight>(
-        &mut self,
-        event: StreamEvent,
-        sight: &S,
-        now: Instant,
-    ) -> Option<RetrySafety> {
+    pub fn on<S: StreamSight>(&mut self, event: StreamEvent, sight: &S, now: Instant) {
         match (std::mem::replace(&mut self.state, StreamState::Streaming), event) {
             (StreamState::Streaming, StreamEvent::Broke(broke)) => self.broke(broke, sight, now),
-            // The state that stands in above is the right one: a place serves the stream again.
+            (StreamState::Retrying { retry, search }, StreamEvent::Retry { is_allowed }) => {
+                self.retry_was_asked(is_allowed, retry, search);
+            }
+            // The state that was put in above is the right one: a place serves the stream again.
             (StreamState::Trying(_), StreamEvent::Continued) => {}
             (StreamState::Trying(_), StreamEvent::NoRoute) => self.end(StreamEnd::NoPlaceLeft),
             (StreamState::Trying(_), StreamEvent::TimeOver) => self.end(StreamEnd::Late),
@@ -247,12 +310,21 @@ impl ContinuedStream {
                 // Without a name, the next try could not leave that place out.
                 let has_tries = replica.is_some() && search.tries < self.rules.tries_max;
                 let is_in_time = now < search.until;
-                if has_tries && is_in_time && sight.take_retry(now) {
+                if has_tries && is_in_time {
                     search.tried.extend(replica);
-                    self.state = StreamState::Trying(search);
-                    return Some(RetrySafety::Reset);
+                    self.take_retry(StreamRetry::Try, search);
+                } else {
+                    self.failed(search, now);
                 }
-                self.failed(search, sight, now);
+            }
+            (StreamState::Trying(_), StreamEvent::NoReply(Ending::EnginesDied)) => {
+                self.end(StreamEnd::Deaths);
+            }
+            // The place still serves the stream.
+            (StreamState::Trying(search), StreamEvent::NoReply(_))
+                if search.cause == BreakCause::Drained =>
+            {
+                self.end(StreamEnd::Late);
             }
             (StreamState::Trying(search), StreamEvent::NoReply(ending)) => {
                 if is_for_now(ending) {
@@ -260,7 +332,7 @@ impl ContinuedStream {
                     // ends the search.
                     self.state = StreamState::Pausing(search);
                 } else {
-                    self.failed(search, sight, now);
+                    self.failed(search, now);
                 }
             }
             (StreamState::Pausing(search), StreamEvent::Paused) => {
@@ -273,10 +345,10 @@ impl ContinuedStream {
                 self.state = state;
             }
         }
-        None
     }
 
-    /// Begins a search for a place that continues the stream, if the rules and the budget allow one.
+    /// Begins a search for a place that continues the stream, if the rules allow one and the budget
+    /// does.
     fn broke<S: StreamSight>(&mut self, broke: StreamBreak, sight: &S, now: Instant) {
         let is_begun = match broke.rest {
             StreamRest::LastEvents => return self.end(StreamEnd::Complete),
@@ -284,38 +356,66 @@ impl ContinuedStream {
             StreamRest::Whole => false,
             StreamRest::Text => true,
         };
-        if self.count >= self.rules.count_max {
-            return self.end(StreamEnd::Count);
+        self.deaths += u8::from(broke.is_death);
+        if self.deaths >= DEATHS_MAX {
+            return self.end(StreamEnd::Deaths);
         }
-        // Last, so that a stream that the rules end uses up no retry.
-        if !sight.take_retry(now) {
-            return self.end(StreamEnd::Budget);
+        if broke.cause.is_fault() {
+            if self.count >= self.rules.count_max {
+                return self.end(StreamEnd::Count);
+            }
+            self.count += 1;
         }
-        self.count += 1;
         match broke.place {
             Some(StreamPlace::Replica(name)) => self.broken.push(name),
             Some(StreamPlace::Region(name)) => self.lost.push(name),
             None => {}
         }
-        let until = now + sight.silence_max().min(sight.deadline().remaining(now));
-        self.state = StreamState::Trying(PlaceSearch {
+        let longest = match broke.cause {
+            BreakCause::Drained => MOVE_MAX,
+            _ => sight.silence_max(),
+        };
+        let search = PlaceSearch {
+            cause: broke.cause,
+            until: now + longest.min(sight.deadline().remaining(now)),
             is_begun,
-            until,
             tries: 0,
             rounds: 0,
             tried: Vec::new(),
             spares_lost: true,
-        });
+        };
+        // Last, so that a stream that the rules end uses up no retry. All streams of a lost region
+        // need another place at once: the room of their targets paces them, and not the budget.
+        self.take_retry(StreamRetry::Search, search);
+    }
+
+    /// Asks the budget for a retry, unless the cause of the search needs none.
+    fn take_retry(&mut self, retry: StreamRetry, search: PlaceSearch) {
+        if search.cause.is_fault() {
+            self.state = StreamState::Retrying { retry, search };
+        } else {
+            self.retry_was_asked(true, retry, search);
+        }
+    }
+
+    /// Takes the answer of the budget of retries.
+    fn retry_was_asked(&mut self, is_allowed: bool, retry: StreamRetry, search: PlaceSearch) {
+        self.state = match (retry, is_allowed) {
+            (StreamRetry::Search | StreamRetry::Try, true) => StreamState::Trying(search),
+            (StreamRetry::Round, true) => StreamState::Pausing(search),
+            (StreamRetry::Search, false) => StreamState::Over(StreamEnd::Budget),
+            (StreamRetry::Try | StreamRetry::Round, false) => StreamState::Over(StreamEnd::Failed),
+        };
     }
 
     /// Ends a round of tries that failed: with a pause, or with the search.
-    fn failed<S: StreamSight>(&mut self, mut search: PlaceSearch, sight: &S, now: Instant) {
+    fn failed(&mut self, mut search: PlaceSearch, now: Instant) {
         if now >= search.until {
             // Without time for another round, a retry would be wasted.
             self.end(StreamEnd::Late);
-        } else if search.rounds < ROUNDS_MAX && sight.take_retry(now) {
+        } else if search.rounds < ROUNDS_MAX {
             search.rounds += 1;
-            self.state = StreamState::Pausing(search);
+            self.take_retry(StreamRetry::Round, search);
         } else {
             self.end(StreamEnd::Failed);
         }
@@ -333,26 +433,17 @@ impl StreamEnd {
     pub fn is_after_search(self) -> bool {
         match self {
             Self::NoPlaceLeft | Self::Late | Self::Failed => true,
-            Self::Complete | Self::Unfit(_) | Self::Count | Self::Budget => false,
+            Self::Complete | Self::Unfit(_) | Self::Count | Self::Deaths | Self::Budget => false,
         }
     }
 }
 
 impl BreakCause {
-    /// Returns the cause of a stream's end; `None` for an end that is no fault of its place.
-    /// `is_told`: the replica sent an error event before.
+    /// Returns true if the place failed: a retry like any other. Streams of a region that is lost or
+    /// of a place that is being drained move all at once.
     #[must_use]
-    pub fn of(end: End, is_told: bool) -> Option<Self> {
-        match end {
-            End::Cut if is_told => Some(Self::Error),
-            End::Cut => Some(Self::Cut),
-            End::Stalled => Some(Self::Stalled),
-            End::Complete
-            | End::Answered
-            | End::CancelledBeforeReply
-            | End::CancelledInReply
-            | End::DeadlinePassed => None,
-        }
+    pub fn is_fault(self) -> bool {
+        !matches!(self, Self::Lost | Self::Drained)
     }
 
     /// Returns the name in metrics.
@@ -362,6 +453,9 @@ impl BreakCause {
             Self::Cut => "cut",
             Self::Stalled => "stalled",
             Self::Error => "error",
+            Self::Aborted => "aborted",
+            Self::Lost => "lost",
+            Self::Drained => "drained",
         }
     }
 }
@@ -378,6 +472,7 @@ fn is_for_now(ending: Ending) -> bool {
         | Ending::HeldReply
         | Ending::LastFailure
         | Ending::ClientFault
+        | Ending::EnginesDied
         | Ending::OnlyRegionGone
         | Ending::OutsideResidency(_) => false,
     }

@@ -59,12 +59,12 @@ pub enum Way {
         /// Milliseconds until its turn would have come.
         predicted_ms: f32,
     },
-    /// No replica, though one is free: the first token would come too late, and no region is
-    /// sooner.
+    /// No replica, though one is free: the first token would come too late, or the end of a reply in
+    /// one piece, and no region is sooner.
     TooLate {
         /// Limit that would be missed: [`ShedReason::Slo`] or [`ShedReason::Late`].
         reason: ShedReason,
-        /// Predicted milliseconds until the first token.
-        first_token_ms: f32,
+        /// Predicted milliseconds until then.
+        late_ms: f32,
     },
 }

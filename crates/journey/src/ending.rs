@@ -17,6 +17,8 @@ pub enum Ending {
     LastFailure,
     /// The client's own fault, e.g. an upload that broke off.
     ClientFault,
+    /// Two engines died while they worked on the request, which may be the cause.
+    EnginesDied,
     /// The only region that could serve the request cannot be reached.
     OnlyRegionGone,
     /// This region may not serve the request.
@@ -39,12 +41,13 @@ pub enum Ending {
     },
     /// The one replica that can answer had no place for too long.
     NoPlaceInTime(ShedReason),
-    /// The first token is predicted to come too late from a replica that is free.
+    /// The first token is predicted to come too late from a replica that is free, or the end of a
+    /// reply in one piece.
     TooLate {
         /// Limit that would be missed: [`ShedReason::Slo`] or [`ShedReason::Late`].
         reason: ShedReason,
-        /// Predicted milliseconds until the first token.
-        first_token_ms: f32,
+        /// Predicted milliseconds until then.
+        late_ms: f32,
     },
     /// No replica could be asked.
     Refused(RefusedRequest),
@@ -109,6 +112,7 @@ impl Ending {
             | Self::HeldReply
             | Self::LastFailure
             | Self::ClientFault
+            | Self::EnginesDied
             | Self::OnlyRegionGone
             | Self::OutsideResidency(_)
             | Self::NoPlaceInTime(_)
@@ -121,7 +125,14 @@ impl Ending {
     /// places.
     #[must_use]
     pub fn is_of_replica(&self) -> bool {
-        matches!(self, Self::Reply | Self::HeldReply | Self::LastFailure | Self::ClientFault)
+        matches!(
+            self,
+            Self::Reply
+                | Self::HeldReply
+                | Self::LastFailure
+                | Self::ClientFault
+                | Self::EnginesDied
+        )
     }
 
     /// Returns true if the client gets an error of the gateway's own.
@@ -158,7 +169,7 @@ mod tests {
             })
         };
         let shed = |reason| Ending::Shed { reason, predicted_ms: 7.0, not_before: Some(soon) };
-        let late = |reason| Ending::TooLate { reason, first_token_ms: 9.0 };
+        let late = |reason| Ending::TooLate { reason, late_ms: 9.0 };
         let not_before = Some(soon);
         let promised = |reason, predicted_ms, not_before| RetryTime::Promised {
             refusal: Refusal::new(reason, predicted_ms),

@@ -9,13 +9,25 @@ use crate::retry::{RetrySafety, StatusClass};
 /// Result of a step, reported by the driver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
+    /// The number of this request in its group of replicas.
+    Ticket(u64),
+    /// The budget of retries was asked.
+    Retry {
+        /// True if a retry was taken; false if the budget is used up.
+        is_allowed: bool,
+    },
+    /// The turn to try a prediction was asked for.
+    LateProbe {
+        /// True if it is this request's turn.
+        is_allowed: bool,
+    },
     /// Another request had taken the replica's last place.
     NoPlace,
     /// The request has a place at the replica and is sent.
     Asked,
     /// The time has passed after which a second replica may be asked.
     Silent,
-    /// The second replica has a place for the request, or none was left.
+    /// The second replica has a place for the request; or the budget is used up, or no place was left.
     Hedged {
         /// True if the second replica is asked.
         is_asked: bool,
@@ -37,6 +49,8 @@ pub enum Event {
         was_kept: bool,
         /// True if the request's body can be sent again.
         can_repeat: bool,
+        /// True if the engine may have died of the request.
+        is_death: bool,
     },
     /// The client's own upload broke off or broke a rule.
     ClientFault,
@@ -89,6 +103,8 @@ pub enum RegionFailure {
         /// Time after which the region may have room; `None` if it did not say.
         wait: Option<Duration>,
     },
+    /// The region fell silent and is out of reach.
+    Lost,
     /// The link broke or the time was over.
     Broken {
         /// Safety of repeating the request.

@@ -13,10 +13,10 @@ use refusals::RegionRefusals;
 use spillway_route::{Attempt, PlanError, ShedReason, SpillReason};
 use spillway_types::{RegionName, ReplicaSlot};
 
-use crate::continuation::Unasked;
-use crate::decision::ComparedCosts;
+use crate::continuation::{DEATHS_MAX, Unasked};
 use crate::ending::{Ending, RetryTime};
 use crate::event::Event;
+use crate::notes::Notes;
 use crate::retry::RetrySafety;
 use crate::sight::Sight;
 use crate::standing::{Claim, Position, Standing};
@@ -24,7 +24,8 @@ use crate::step::{Connection, Step, WaitTerms};
 
 /// Journey of one request through a node.
 ///
-/// The driver alternates: [`Journey::next`] returns a step, [`Journey::on`] takes its result.
+/// The driver alternates: [`Journey::next`] returns a step, [`Journey::on`] takes its result. Neither
+/// has an effect on anything but the journey.
 #[derive(Clone, Debug)]
 pub struct Journey {
     /// Attempts at most, over all models and regions.
@@ -44,8 +45,9 @@ pub struct Journey {
     attempts_of_model: u32,
     /// Places in a row that others took since the plan was made.
     places_lost: u32,
-    /// Number of the request in its group. It is taken once: retries with numbers of their own
-    /// would send the first attempt of every request to the same one of two replicas.
+    /// Number of the request in its group; `None` until one is needed. It is taken once: retries
+    /// with numbers of their own would send the first attempt of every request to the same one of two
+    /// replicas.
     ticket: Option<u64>,
     /// Replica whose kept connection broke. That says little about the replica: if no other one can
     /// be asked, it is asked again on a new connection.
@@ -54,6 +56,8 @@ pub struct Journey {
     is_past_guesses: bool,
     has_held_reply: bool,
     has_failed: bool,
+    /// Engines that died while they worked on the request.
+    deaths: u8,
     /// Moment at which the first replica takes requests again, if all asked for a pause.
     busy_until: Option<Instant>,
     /// Reason for which the first model could not be asked any more.
@@ -61,21 +65,28 @@ pub struct Journey {
     /// Leading blocks of the prompt at the replica that holds most; `None` if the policy does not go
     /// by caches.
     cached_longest: Option<u32>,
-    /// What the last comparison of regions came to; `None` if there was none since it was taken.
-    compared: Option<ComparedCosts>,
+    /// Observations since they were last taken.
+    notes: Notes,
 }
 
 /// Step that the driver has not reported on yet, if there is one.
 #[derive(Clone, Debug, PartialEq)]
 enum JourneyState {
     /// No step is under way: the next one has to be decided.
-    // Planning => (Placing | Forwarding | Waiting | Pausing | Renaming | Over)
+    // Planning => (Numbering | Probing | Placing | Forwarding | Waiting | Pausing | Renaming | Over)
     Planning,
+    /// A number is being taken, by which replicas take turns.
+    // Numbering => Planning
+    Numbering,
+    /// The turn to try a prediction is being taken: the first token is predicted to come too late
+    /// from this attempt.
+    // Probing => (Placing | Pausing | Renaming | Over)
+    Probing { attempt: Attempt, reason: ShedReason, late_ms: f32 },
     /// A place at a replica is being taken.
     // Placing => (Asking | Pausing | Over)
     Placing { attempt: Attempt, connection: Connection },
     /// A replica is asked.
-    // Asking => (Silent | Planning | Over)
+    // Asking => (Silent | Retrying | Over)
     Asking(Attempt),
     /// The replica has been silent for long, and a second one may be asked.
     // Silent => (Listening | Hedging)
@@ -84,11 +95,14 @@ enum JourneyState {
     // Hedging => Listening
     Hedging { first: Attempt, second: Attempt },
     /// The driver asks one replica or two, and no more.
-    // Listening => (Planning | Over)
+    // Listening => (Retrying | Over)
     Listening(Attempt),
     /// Another region is asked.
-    // Forwarding => (Planning | Over)
+    // Forwarding => (Planning | Retrying | Over)
     Forwarding { region: RegionName, reason: Option<SpillReason> },
+    /// A retry is being taken from the budget. The journey ends as `otherwise` if that is used up.
+    // Retrying => (Planning | Over)
+    Retrying { safety: RetrySafety, otherwise: Ending },
     /// The request waits in the queue.
     // Waiting => (Planning | Over)
     Waiting(WaitTerms),
@@ -103,12 +117,6 @@ enum JourneyState {
 }
 
 impl Journey {
-    /// Takes what the last comparison of regions came to; `None` if there was none since the last
-    /// call.
-    pub fn take_compared(&mut self) -> Option<ComparedCosts> {
-        self.compared.take()
-    }
-
     /// Creates the journey of a request whose head arrived at `started`, with at most
     /// `attempts_max` attempts over all models and regions.
     #[must_use]
@@ -129,10 +137,11 @@ impl Journey {
             is_past_guesses: false,
             has_held_reply: false,
             has_failed: false,
+            deaths: 0,
             busy_until: None,
             refusal: None,
             cached_longest: None,
-            compared: None,
+            notes: Notes::default(),
         }
     }
 
@@ -143,6 +152,20 @@ impl Journey {
         self.tried = unasked.replicas;
         self.refusals = RegionRefusals::without(unasked.regions);
         self
+    }
+
+    /// Notes engines that died while they worked on the request before this journey.
+    #[must_use]
+    pub fn after_deaths(mut self, deaths: u8) -> Self {
+        self.deaths = deaths;
+        self
+    }
+
+    /// Returns the number of engines that died while they worked on the request. After a death it is
+    /// to be sent on new connections: a kept one that breaks could not be told from another death.
+    #[must_use]
+    pub fn deaths(&self) -> u8 {
+        self.deaths
     }
 
     /// Notes that the request was promised a place when it was shed earlier, and came when it was
@@ -159,6 +182,13 @@ impl Journey {
         let again = self.retry_on_new_connection.take();
         self.retry_on_new_connection =
             again.and_then(|attempt| Some(Attempt { slot: rename(attempt.slot)?, ..attempt }));
+    }
+
+    /// Takes the observations since the last call. Call it after each [`Journey::next`], which makes
+    /// them.
+    #[must_use]
+    pub fn take_notes(&mut self) -> Notes {
+        std::mem::take(&mut self.notes)
     }
 
     /// Returns the position in this node's queue.
@@ -223,6 +253,9 @@ impl Journey {
             _ => {}
         }
         match &self.state {
+            JourneyState::Numbering => Step::TakeTicket,
+            JourneyState::Retrying { safety, .. } => Step::TakeRetry(*safety),
+            JourneyState::Probing { .. } => Step::TakeLateProbe,
             JourneyState::Placing { attempt, connection } => {
                 Step::Ask { attempt: *attempt, connection: *connection }
             }
@@ -241,12 +274,20 @@ impl Journey {
         }
     }
 
-    /// Takes the result of a step. Returns the safety of the retry that follows; `None` if none
-    /// does.
+    /// Takes the result of a step.
     ///
     /// An event that does not fit the step that is under way changes nothing.
-    pub fn on<S: Sight>(&mut self, event: Event, sight: &S, now: Instant) -> Option<RetrySafety> {
+    pub fn on<S: Sight>(&mut self, event: Event, sight: &S, now: Instant) {
         match (std::mem::replace(&mut self.state, JourneyState::Planning), event) {
+            // The state that was put in above is the right one: now the request is planned.
+            (JourneyState::Numbering, Event::Ticket(ticket)) => self.ticket = Some(ticket),
+            (JourneyState::Probing { attempt, .. }, Event::LateProbe { is_allowed: true }) => {
+                self.ask(attempt, Connection::KeptOrNew, sight);
+            }
+            (
+                JourneyState::Probing { reason, late_ms, .. },
+                Event::LateProbe { is_allowed: false },
+            ) => self.too_late(reason, late_ms, sight, now),
             // Another request took the last place since the plan was made. The replica was not asked,
             // so it may be as soon as it has a place again.
             (JourneyState::Placing { attempt, connection }, Event::NoPlace) => {
@@ -269,19 +310,27 @@ impl Journey {
                 Event::Replied { status, can_repeat },
             ) => {
                 let safety = status.safety(sight.is_idempotent());
-                return self.retry_or(Ending::Reply, safety.if_possible(can_repeat), sight, now);
+                self.retry_or(Ending::Reply, safety.if_possible(can_repeat));
             }
             (
                 JourneyState::Asking(attempt)
                 | JourneyState::Silent(attempt)
                 | JourneyState::Listening(attempt),
-                Event::Failed { safety, is_fault, was_kept, can_repeat },
+                Event::Failed { safety, is_fault, was_kept, can_repeat, is_death },
             ) => {
                 self.has_failed = true;
+                self.deaths += u8::from(is_death);
+                if self.deaths >= DEATHS_MAX {
+                    // Whatever replied before, the client has to learn that its request may kill.
+                    self.state = JourneyState::Over(Ending::EnginesDied);
+                    return;
+                }
                 self.retry_on_new_connection = was_kept.then_some(attempt);
                 let safety = safety.with_key(sight.is_idempotent(), is_fault);
-                let safety = safety.if_possible(can_repeat);
-                return self.retry_or(Ending::LastFailure, safety, sight, now);
+                self.retry_or(Ending::LastFailure, safety.if_possible(can_repeat));
+            }
+            (JourneyState::Retrying { otherwise, .. }, Event::Retry { is_allowed }) => {
+                self.retry_was_asked(is_allowed, otherwise);
             }
             // No other replica would fare better with this client.
             (_, Event::ClientFault) => self.end(Ending::ClientFault),
@@ -289,11 +338,9 @@ impl Journey {
             (
                 JourneyState::Forwarding { region, .. },
                 Event::RegionFailed { failure, can_repeat },
-            ) => {
-                return self.region_failed(region, failure, can_repeat, sight, now);
-            }
+            ) => self.region_failed(region, failure, can_repeat, sight, now),
             (JourneyState::Waiting(terms), event) => self.waited(terms, event, sight, now),
-            // The state that stands in above is the right one: the request is planned anew.
+            // The state that was put in above is the right one: the request is planned again.
             (JourneyState::Pausing(_), Event::Paused) => {}
             (JourneyState::Renaming, Event::StoodIn { is_renamed }) => {
                 if is_renamed {
@@ -305,7 +352,6 @@ impl Journey {
                 self.state = state;
             }
         }
-        None
     }
 
     /// Takes the result of a wait in the queue.
@@ -354,24 +400,21 @@ impl Journey {
         self.attempts_of_model += 1;
     }
 
-    /// Plans a retry if the rules and the budget allow one; otherwise ends the journey.
-    fn retry_or<S: Sight>(
-        &mut self,
-        ending: Ending,
-        safety: RetrySafety,
-        sight: &S,
-        now: Instant,
-    ) -> Option<RetrySafety> {
+    /// Asks the budget for a retry if the rules allow one; otherwise ends the journey.
+    fn retry_or(&mut self, otherwise: Ending, safety: RetrySafety) {
         // The budget is asked last, so that a retry that the rules forbid does not use it up.
-        let is_allowed = self.attempts < self.attempts_max
-            && safety != RetrySafety::Never
-            && sight.take_retry(now);
-        if !is_allowed {
-            self.end(ending);
-            return None;
+        if self.attempts >= self.attempts_max || safety == RetrySafety::Never {
+            return self.end(otherwise);
         }
-        self.has_held_reply |= ending == Ending::Reply;
-        Some(safety)
+        self.state = JourneyState::Retrying { safety, otherwise };
+    }
+
+    /// Takes the answer of the budget of retries. An allowed retry is planned like a new request.
+    fn retry_was_asked(&mut self, is_allowed: bool, otherwise: Ending) {
+        if !is_allowed {
+            return self.end(otherwise);
+        }
+        self.has_held_reply |= otherwise == Ending::Reply;
     }
 
     /// Turns to the model that stands in. Numbers, kept connections and claims of the model before

@@ -3,10 +3,11 @@
 //! A [`Journey`] decides what happens to a request next: a replica is asked, a second one beside it,
 //! another region, or the request waits, names another model, or ends. The driver calls
 //! [`Journey::next`], carries out the one [`Step`] that comes back, and reports its result by
-//! [`Journey::on`]. Everything that the decision goes by comes in through [`Sight`]; time and
-//! randomness are arguments. A [`ContinuedStream`] decides what happens to a stream whose place fails:
-//! each try to continue it is a journey. The gateway drives the machine and asks it for
-//! explanations; the simulator drives it in virtual time.
+//! [`Journey::on`]. Everything that a decision reads comes in through [`Sight`], which changes
+//! nothing: numbers, budgets and probes are taken by steps, and counters are raised from the
+//! [`Notes`] of a journey. Time and randomness are arguments. A [`ContinuedStream`] decides what
+//! happens to a stream whose place fails: each try to continue it is a journey. The gateway drives
+//! the machine and asks it for explanations; the simulator drives it in virtual time.
 
 mod continuation;
 mod decision;
@@ -14,6 +15,8 @@ mod ending;
 mod event;
 mod hedge;
 mod journey;
+mod notes;
+mod reply;
 mod residency;
 mod retry;
 mod room;
@@ -26,13 +29,18 @@ mod tenant_share;
 
 pub use continuation::{
     BreakCause, ContinuationRules, ContinuedStream, StreamBreak, StreamEnd, StreamEvent,
-    StreamPlace, StreamReplica, StreamRest, StreamSight, StreamStep, Unasked,
+    StreamPlace, StreamReplica, StreamRest, StreamRetry, StreamSight, StreamStep, Unasked,
 };
 pub use decision::{ComparedCosts, Decision, Way};
 pub use ending::{Ending, RefusedRequest, RetryTime};
 pub use event::{Event, RegionFailure};
 pub use hedge::{HedgeResult, judge_hedge};
 pub use journey::Journey;
+pub use notes::Notes;
+pub use reply::{
+    EngineState, FailureForm, PartEnd, PieceKind, Reply, ReplyAction, ReplyEnd, ReplyEvent,
+    ReplyFault, ReplyRules, ReplySource, SOURCE_LOOK, SourceSight, SourceState,
+};
 pub use residency::ResidencyDenial;
 pub use retry::{RetrySafety, StatusClass};
 pub use room::{PlaceSight, Room};

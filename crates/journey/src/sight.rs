@@ -1,4 +1,7 @@
 //! Facts that a decision reads: replicas, the queue, and regions at this moment.
+//!
+//! Reading changes nothing: no method of these traits takes from a budget, draws a number or raises
+//! a counter, so that a decision can be explained, or made twice, without any effect.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +17,7 @@ use crate::standing::Claim;
 use crate::tenant_share::TenantSight;
 
 /// Everything that a decision may know. The node backs it with its view and counters, tests with
-/// plain data. No method waits.
+/// plain data. No method waits, and none has a side effect.
 pub trait Sight: RequestSight + ReplicaSight + TenantSight + QueueSight + RegionSight {}
 
 impl<T: RequestSight + ReplicaSight + TenantSight + QueueSight + RegionSight> Sight for T {}
@@ -38,7 +41,7 @@ pub struct ReplicaGroup<'a> {
     pub healthy_permille: u16,
 }
 
-/// Facts about the request.
+/// Facts about the request. No method has a side effect.
 pub trait RequestSight {
     /// Returns the request as routing sees it, with the model that it names now.
     fn inquiry(&self) -> &Inquiry;
@@ -71,12 +74,9 @@ pub trait RequestSight {
     /// # Errors
     /// Returns the reason for which it may not.
     fn permission(&self) -> Result<(), ResidencyDenial>;
-
-    /// Takes one retry from the budget. Returns false if that is used up.
-    fn take_retry(&self, now: Instant) -> bool;
 }
 
-/// Facts about the replicas of this region that can serve the request.
+/// Facts about the replicas of this region that can serve the request. No method has a side effect.
 pub trait ReplicaSight {
     /// Loads of replicas at one moment.
     type Loads<'a>: RoomLoads
@@ -85,9 +85,6 @@ pub trait ReplicaSight {
 
     /// Returns the replicas for the model; `None` if none serves it.
     fn group(&self) -> Option<ReplicaGroup<'_>>;
-
-    /// Takes the number of the group's next decision.
-    fn take_ticket(&self) -> u64;
 
     /// Returns the loads of replicas, as far as this room counts. `with_caches`: the request's prompt
     /// is looked up in the prefix index.
@@ -104,13 +101,9 @@ pub trait ReplicaSight {
 
     /// Returns true if a replica's limit of requests in flight is still being learned.
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool;
-
-    /// Takes one second attempt from the route's budget of hedges. Returns false if that is used
-    /// up.
-    fn take_hedge(&self, now: Instant) -> bool;
 }
 
-/// Facts about this node's queue.
+/// Facts about this node's queue. No method has a side effect.
 pub trait QueueSight {
     /// Returns true if nothing waits and no place is promised.
     fn is_quiet(&self) -> bool;
@@ -118,10 +111,6 @@ pub trait QueueSight {
     /// Returns the queue before the request. `certain_rate` returns the requests per second, of so many tokens on average, that the
     /// replicas serve for certain; it is called only if no rate was measured.
     fn waiting(&self, claim: Claim, certain_rate: &dyn Fn(f32) -> Option<f32>) -> Waiting;
-
-    /// Takes the turn of a request that is served although it is predicted to come too late, so
-    /// that the prediction is tried now and then. Returns false for all others.
-    fn take_late_probe(&self, now: Instant) -> bool;
 }
 
 /// A region that served the conversation before.
@@ -133,7 +122,7 @@ pub struct Conversation {
     pub blocks: u32,
 }
 
-/// Facts about the regions. Other regions are named by their index.
+/// Facts about the regions. Other regions are named by their index. No method has a side effect.
 pub trait RegionSight {
     /// Returns the terms on which regions are compared.
     fn spill_terms(&self) -> &SpillTerms;
@@ -192,7 +181,4 @@ pub trait RegionSight {
 
     /// Returns the milliseconds to read the uncached part of the prompt at this speed.
     fn prefill_ms(&self, cached_blocks: u32, speed: &Speed) -> f32;
-
-    /// Notes if the caches of other regions changed the request's destination.
-    fn note_hot(&self, is_changed: bool);
 }

@@ -6,10 +6,19 @@ use spillway_route::{Attempt, ShedReason, SpillReason};
 use spillway_types::RegionName;
 
 use crate::ending::Ending;
+use crate::retry::RetrySafety;
 
 /// Act of the driver, which reports the result by [`Journey::on`](crate::Journey::on).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
+    /// Take the number of the next decision in the request's group of replicas. Report
+    /// [`Event::Ticket`](crate::Event::Ticket).
+    TakeTicket,
+    /// Take a retry of this safety from the budget. Report [`Event::Retry`](crate::Event::Retry).
+    TakeRetry(RetrySafety),
+    /// Take the turn to try a prediction: now and then a request is served although its first token
+    /// is predicted to come too late. Report [`Event::LateProbe`](crate::Event::LateProbe).
+    TakeLateProbe,
     /// Take a place at a replica of this region and send the request there. Report
     /// [`Event::NoPlace`](crate::Event::NoPlace) or [`Event::Asked`](crate::Event::Asked) first.
     Ask {
@@ -20,7 +29,8 @@ pub enum Step {
     },
     /// Go on waiting for the replica that is asked; no second one is asked.
     Listen,
-    /// Take a place at a second replica and ask that one too.
+    /// Take one from the route's budget of hedges, then a place at this second replica, and ask it
+    /// beside the first. Report [`Event::Hedged`](crate::Event::Hedged).
     Hedge(Attempt),
     /// Forward the request to another region.
     Forward {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use spillway_route::{Candidate, KeptShare};
 use spillway_types::ReplicaSlot;
 
-use crate::sight::ReplicaSight;
+use crate::sight::{ReplicaGroup, ReplicaSight};
 use crate::standing::Position;
 
 /// Key under which the requests of a tenant are counted.
@@ -19,7 +19,7 @@ pub struct TenantKey {
     pub class: u8,
 }
 
-/// Facts about tenants at the replicas that can serve the request.
+/// Facts about tenants at the replicas that can serve the request. No method has a side effect.
 pub trait TenantSight: ReplicaSight {
     /// Returns the key under which the request is counted; `None` if it is counted as no tenant's.
     fn tenant(&self) -> Option<TenantKey>;
@@ -75,7 +75,7 @@ impl KeptPlaces {
 /// replicas have asked it to stay away.
 #[must_use]
 pub fn is_kept_away<S: TenantSight>(sight: &S, tenant: TenantKey) -> bool {
-    sight.left_by(tenant).is_some() || all_rest_until(sight, tenant.tenant).is_some()
+    sight.left_by(tenant).is_some() || rests_everywhere(sight, tenant)
 }
 
 /// Returns the places that the request's tenant, which uses much, leaves to others.
@@ -94,9 +94,13 @@ pub(crate) fn first_kept_for<S: TenantSight>(sight: &S) -> Option<ReplicaSlot> {
 }
 
 /// Returns when the first of the replicas may be asked, if all have asked a tenant to stay away.
-pub(crate) fn all_rest_until<S: TenantSight>(sight: &S, tenant: u64) -> Option<Instant> {
+pub(crate) fn all_rest_until<S: TenantSight>(
+    sight: &S,
+    candidates: &[Candidate],
+    tenant: u64,
+) -> Option<Instant> {
     let mut soonest: Option<Instant> = None;
-    for candidate in sight.group()?.group.candidates() {
+    for candidate in candidates {
         let until = sight.rests_until(candidate.slot, tenant)?;
         soonest = Some(soonest.map_or(until, |soonest| soonest.min(until)));
     }
@@ -119,8 +123,14 @@ pub(crate) fn rivals<S: TenantSight>(sight: &S, ahead: u32, position: Position) 
 /// Returns true if a turn in vain is of use to another tenant: the free places are kept from this
 /// one.
 pub(crate) fn passes_turn_on<S: TenantSight>(sight: &S) -> bool {
-    let rests = |key: TenantKey| all_rest_until(sight, key.tenant).is_some();
-    kept_from(sight).is_some() || sight.tenant().is_some_and(rests)
+    kept_from(sight).is_some() || sight.tenant().is_some_and(|key| rests_everywhere(sight, key))
+}
+
+/// Returns true if all replicas have asked a tenant to stay away.
+fn rests_everywhere<S: TenantSight>(sight: &S, key: TenantKey) -> bool {
+    let until =
+        |group: ReplicaGroup<'_>| all_rest_until(sight, group.group.candidates(), key.tenant);
+    sight.group().and_then(until).is_some()
 }
 
 #[cfg(test)]

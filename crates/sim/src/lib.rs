@@ -27,9 +27,9 @@ pub use contest::{
 };
 pub use quantiles::Quantiles;
 pub use router::{
-    Ask, Baseline, CacheNews, CacheReport, Ended, Forwarded, Knowledge, Place, Places, Queue,
-    RegionSight, ReplicaSight, Replied, Router, RouterConfig, RouterVerdict, Sent, Sight,
-    SpillwayRouter, Stage, Truth, Written, region_name,
+    Ask, Baseline, CacheNews, CacheReport, Ended, Forwarded, Knowledge, OwnReplica, Place, Places,
+    Queue, RemoteRegion, Replied, Router, RouterConfig, RouterVerdict, Sent, SpillwayRouter, Stage,
+    Truth, WorldView, Written, region_name,
 };
 pub use scenario::{Scale, Scenario};
 pub use setup::{Hearing, Setup};
@@ -40,5 +40,5 @@ pub use workload::{
 };
 pub use world::{
     Fate, Fault, FaultKind, Figures, News, Operator, Record, RegionConfig, RegionFigures, Slo,
-    Tenant, UnknownFateError, World, WorldConfig,
+    StreamRecord, Tenant, UnknownFateError, World, WorldConfig,
 };

@@ -2,30 +2,32 @@
 
 mod baseline;
 mod cache_index;
+mod config;
 mod facts;
 mod hearsay;
 mod memory;
 mod mirrors;
 mod place;
 mod queue;
-mod sight;
 mod spillway;
+mod world_view;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use spillway_journey::{Claim, Event, WaitTerms};
+use spillway_journey::{Claim, Ending, Event, Unasked, WaitTerms};
 use spillway_prefix::{HotDelta, HotView};
 use spillway_route::{Asker, WaitTicket};
 use spillway_types::{Inquiry, Prediction, RegionName};
 
 pub use baseline::Baseline;
+pub use config::{Knowledge, RouterConfig};
 pub use hearsay::{CacheNews, CacheReport, Ended, Forwarded, Replied, Sent, Stage, Written};
 pub use place::Place;
 pub use queue::Queue;
-pub use sight::{Places, RegionSight, ReplicaSight, Sight, Truth};
-pub use spillway::{Knowledge, RouterConfig, SpillwayRouter};
+pub use spillway::SpillwayRouter;
+pub use world_view::{OwnReplica, Places, RemoteRegion, Truth, WorldView};
 
 use crate::text::BYTES_PER_TOKEN;
 
@@ -40,13 +42,13 @@ pub trait Router: fmt::Debug {
     fn decide(
         &mut self,
         ask: &Ask<'_>,
-        sight: &Sight<'_>,
+        sight: &WorldView<'_>,
         rng: &mut fastrand::Rng,
     ) -> RouterVerdict;
 
     /// Notes the result of the last verdict about a request. Unless a reply began that is for the
     /// client, the world asks for another verdict when that one is carried out.
-    fn handle(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>, event: Event) {
         let _ = (ask, sight, event);
     }
 
@@ -55,9 +57,34 @@ pub trait Router: fmt::Debug {
         let _ = request;
     }
 
+    /// Begins the journey of a request that continues a stream, without places that cannot. `deaths`
+    /// engines died while they worked on it.
+    fn resume(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>, unasked: &Unasked, deaths: u8) {
+        let _ = (ask, sight, unasked, deaths);
+    }
+
+    /// Returns the end of a request's journey, with the number of engines that died in it; `None` if
+    /// it has not ended.
+    fn ending(&self, request: usize) -> Option<(Ending, u8)> {
+        let _ = request;
+        None
+    }
+
+    /// Takes a retry from the node's budget, to continue a stream. Returns false if there is none: a
+    /// router without a budget continues no streams.
+    fn take_retry(&mut self, now: Instant) -> bool {
+        let _ = now;
+        false
+    }
+
+    /// Notes whether the region is being drained: then other regions go first.
+    fn set_evacuated(&mut self, is_evacuated: bool) {
+        let _ = is_evacuated;
+    }
+
     /// Returns true if the node takes a request that another region sends here. The node then
     /// decides about that request like any other, with the inquiry's `hop` at 1.
-    fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool;
+    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> bool;
 
     /// Returns the most requests in flight at a replica, within which the node finds a limit and
     /// keeps to it; `None` for a node without limits.

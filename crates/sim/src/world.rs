@@ -3,7 +3,9 @@
 mod breaks;
 mod build;
 mod config;
+mod continuations;
 mod datagrams;
+mod drains;
 mod drive;
 mod fault;
 mod figures;
@@ -13,6 +15,7 @@ mod hearsay;
 mod kv_events;
 mod kv_streams;
 mod limits;
+mod links;
 mod looks;
 mod moves;
 mod node;
@@ -21,12 +24,15 @@ mod record;
 mod replica;
 mod replies;
 mod request;
+mod stream;
+mod streams;
 mod wait;
 
 pub use config::{News, Operator, RegionConfig, Tenant, WorldConfig};
 pub use fault::{Fault, FaultKind};
 pub use figures::{Figures, RegionFigures};
 pub use record::{Fate, Record, Slo, UnknownFateError};
+pub use stream::StreamRecord;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -42,6 +48,7 @@ use kv_streams::KvStreams;
 use node::{Names, SimNode};
 use replica::SimReplica;
 use request::{Request, Station};
+use stream::{SourceEnd, Stream};
 
 /// Longest time in seconds that the last replies may take once they have begun.
 const REPLY_S_MAX: f64 = 600.0;
@@ -58,6 +65,8 @@ pub struct World {
     /// Turns of each session that have ended.
     ended_turns: Vec<usize>,
     requests: Vec<Request>,
+    /// Streams by the numbers of their clients' requests; none unless streams are continued.
+    streams: BTreeMap<usize, Stream>,
     /// Requests that are not over.
     open: usize,
     regions: Vec<Region>,
@@ -181,6 +190,18 @@ enum WorldEvent {
     LinkBroken { request: usize, attempt: u32 },
     /// A node hears that a replica refused the connection.
     Unconnected { request: usize, attempt: u32 },
+    /// A later token of a reply arrives at the node that the client asked.
+    Token { request: usize, token: u32, attempt: u32 },
+    /// The node that the client asked hears that the replica of a guest's reply failed.
+    SourceBroke { request: usize, attempt: u32 },
+    /// The source of a stream is judged by time.
+    StreamDue { request: usize },
+    /// The search that this part of a stream was sent for has had its time.
+    SearchOver { request: usize },
+    /// The search for a place that continues a stream goes on.
+    SearchPaused { request: usize },
+    /// A node looks after a request that it forwarded.
+    Watched { request: usize },
 }
 
 impl WorldEvent {
@@ -199,6 +220,8 @@ impl WorldEvent {
             | Self::Begun { request, attempt, .. }
             | Self::Ended { request, attempt }
             | Self::LinkBroken { request, attempt }
+            | Self::Token { request, attempt, .. }
+            | Self::SourceBroke { request, attempt }
             | Self::Unconnected { request, attempt } => Some((request, attempt)),
             _ => None,
         }
@@ -216,8 +239,10 @@ impl World {
                 break;
             }
             self.now = at;
-            if !self.is_void(&event) {
-                self.happen(event);
+            match self.held_until(&event) {
+                _ if self.is_void(&event) => {}
+                Some(later) => self.agenda.put(later, event),
+                None => self.happen(event),
             }
         }
         self.figures()
@@ -261,6 +286,15 @@ impl World {
             WorldEvent::Repaired { fault } => self.repair(fault),
             WorldEvent::LinkBroken { request, .. } => self.link_broken(request),
             WorldEvent::Unconnected { request, .. } => self.unconnected(request),
+            WorldEvent::Token { request, token, .. } => self.take_token(request, token),
+            WorldEvent::SourceBroke { request, .. } => {
+                self.requests[request].attempt += 1;
+                self.source_over(request, SourceEnd::Broke);
+            }
+            WorldEvent::StreamDue { request } => self.judge_stream(request),
+            WorldEvent::SearchOver { request } => self.search_over(request),
+            WorldEvent::SearchPaused { request } => self.search_paused(request),
+            WorldEvent::Watched { request } => self.watched(request),
         }
     }
 
@@ -276,6 +310,7 @@ impl World {
         if self.replicas[replica].due != Some(self.now) {
             return;
         }
+        let mut is_poisoned = false;
         let report = self.replicas[replica].step(self.now, counts);
         self.send_kv_events(replica);
         for event in report.events {
@@ -283,6 +318,7 @@ impl World {
                 EngineEvent::FirstToken { id, cached_tokens } => {
                     let request = usize::try_from(id.0).unwrap_or(usize::MAX);
                     let heard = self.heard_at(request, replica);
+                    self.requests[request].generated = 1;
                     let attempt = self.requests[request].attempt;
                     let begun = WorldEvent::Begun { request, cached_tokens, attempt };
                     self.agenda.put(heard, begun);
@@ -294,10 +330,19 @@ impl World {
                     let attempt = self.requests[request].attempt;
                     self.agenda.put(heard, WorldEvent::Ended { request, attempt });
                 }
+                EngineEvent::Token { id } if self.continues_streams() => {
+                    let request = usize::try_from(id.0).unwrap_or(usize::MAX);
+                    self.requests[request].generated += 1;
+                    self.send_token(request, replica);
+                    is_poisoned |= self.is_poison(request);
+                }
                 EngineEvent::Token { .. } | EngineEvent::Preempted { .. } => {}
             }
         }
         self.schedule(replica);
+        if is_poisoned {
+            self.lose_replicas(replica..replica + 1);
+        }
     }
 
     /// Returns the moment at which a request's node hears what its replica says now.
@@ -337,6 +382,8 @@ mod kv_events_test;
 mod listener;
 #[cfg(test)]
 mod news_test;
+#[cfg(test)]
+mod streams_test;
 #[cfg(test)]
 mod turns_test;
 #[cfg(test)]

@@ -5,8 +5,8 @@ use spillway_types::{Deadline, RegionName, ReplicaName};
 
 use super::test_stream::{FAILED, NOT_NOW, START, StreamStory, TestStream, TestStreamReplica, ms};
 use super::{
-    ContinuationRules, StreamBreak, StreamEnd, StreamEvent, StreamPlace, StreamReplica, StreamRest,
-    StreamSight, StreamStep, Unasked,
+    BreakCause, ContinuationRules, StreamBreak, StreamEnd, StreamEvent, StreamPlace, StreamReplica,
+    StreamRest, StreamRetry, StreamSight, StreamStep, Unasked,
 };
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -25,7 +25,12 @@ struct StreamSeen {
     /// Rounds of the search that ended with a failure.
     failed_rounds: u32,
     is_begun: bool,
+    /// True if the search is a retry: its cause is a fault of the place.
+    is_fault: bool,
+    /// Searches after a fault.
     continuations: u32,
+    /// Searches of any cause.
+    searches: u32,
     /// Retries that were expected to be taken from the budget.
     retries: u32,
     /// End of the search as the request's rules have it.
@@ -46,8 +51,12 @@ fn any_stream() -> impl Strategy<Value = TestStream> {
             let mut sight = TestStream::new(&[]).with_budget(budget);
             sight.replicas = replicas.iter().zip(NAMES).map(any_replica).collect();
             sight.regions = ["far", "near"].map(RegionName::from)[..regions].to_vec();
-            sight.rules =
-                ContinuationRules { count_max: rules.0, tries_max: rules.1, needs_engine: rules.2 };
+            sight.rules = ContinuationRules {
+                count_max: rules.0,
+                tries_max: rules.1,
+                needs_engine: rules.2,
+                deaths: 0,
+            };
             sight.silence_max = ms(silence);
             sight.deadline = Deadline::after(*START, ms(deadline));
             sight
@@ -76,6 +85,7 @@ fn run(story: &mut StreamStory, rng: &mut fastrand::Rng) -> (StreamSeen, StreamE
                 seen.rounds += 1;
                 story.tell(StreamEvent::Paused);
             }
+            StreamStep::TakeRetry(_) => unreachable!("retries are taken on the way"),
             StreamStep::End(end) => return (seen, end),
         }
         if rng.u8(..8) == 0 {
@@ -98,21 +108,30 @@ fn break_stream(story: &mut StreamStory, rng: &mut fastrand::Rng, seen: &mut Str
         2..=5 => StreamRest::Whole,
         _ => StreamRest::Text,
     };
-    let budget = story.sight.budget.get();
-    story.tell(StreamEvent::Broke(StreamBreak { place: place.clone(), rest }));
+    let budget = story.budget;
+    let cause = [BreakCause::Cut, BreakCause::Stalled, BreakCause::Lost][rng.usize(..3)];
+    let is_death = cause == BreakCause::Cut && rng.u8(..4) == 0;
+    story.tell(StreamEvent::Broke(StreamBreak { place: place.clone(), rest, cause, is_death }));
     let is_sought = !matches!(
         story.next(),
         StreamStep::End(
-            StreamEnd::Complete | StreamEnd::Unfit(_) | StreamEnd::Count | StreamEnd::Budget
+            StreamEnd::Complete
+                | StreamEnd::Unfit(_)
+                | StreamEnd::Count
+                | StreamEnd::Deaths
+                | StreamEnd::Budget
         )
     );
-    assert_eq!(budget - story.sight.budget.get(), u32::from(is_sought), "a search is a retry");
+    let is_retry = is_sought && cause.is_fault();
+    assert_eq!(budget - story.budget, u32::from(is_retry), "a search after a fault is a retry");
     if !is_sought {
         return;
     }
     assert!(matches!(rest, StreamRest::Whole | StreamRest::Text), "{rest:?} is not continued");
-    seen.retries += 1;
-    seen.continuations += 1;
+    seen.retries += u32::from(is_retry);
+    seen.continuations += u32::from(is_retry);
+    seen.searches += 1;
+    seen.is_fault = cause.is_fault();
     seen.is_begun = rest == StreamRest::Text;
     seen.tried.clear();
     (seen.rounds, seen.failed_rounds) = (0, 0);
@@ -184,16 +203,28 @@ fn try_once(
         8..=9 => FAILED,
         _ => NOT_NOW,
     };
-    let budget = story.sight.budget.get();
+    let asked = story.asked.len();
     let is_failure = matches!(event, StreamEvent::OtherReply(_)) || event == FAILED;
-    let is_retried = story.tell(event).is_some();
-    let paid = budget - story.sight.budget.get();
+    let has_time = story.now < *START + ms(seen.until_ms);
+    let is_other = matches!(event, StreamEvent::OtherReply(Some(_)));
+    story.tell(event);
     let is_over = matches!(story.next(), StreamStep::End(_));
-    assert_eq!(paid, u32::from(is_failure && !is_over), "a try that failed and is repeated");
-    seen.retries += paid;
-    seen.failed_rounds += u32::from(paid > 0 && !is_retried);
+    let retry = match story.asked[asked..] {
+        [] => None,
+        [(retry, is_allowed)] => {
+            assert!(is_failure && has_time, "no try failed, or no time is left for another");
+            assert!(is_allowed || is_over, "a search that was refused ends");
+            is_allowed.then_some(retry)
+        }
+        _ => panic!("one result, two questions"),
+    };
+    let is_repeated = is_failure && !is_over;
+    assert_eq!(retry.is_some(), is_repeated && seen.is_fault, "a try that failed and is repeated");
+    assert!(retry != Some(StreamRetry::Try) || is_other, "the same round after a failure");
+    seen.retries += u32::from(retry.is_some());
+    seen.failed_rounds += u32::from(retry == Some(StreamRetry::Round));
     assert!(seen.failed_rounds <= 3, "more rounds than allowed");
-    if is_retried {
+    if is_repeated && matches!(story.next(), StreamStep::Try { .. }) {
         seen.tried.extend(replica);
     }
     story.now += ms(rng.u64(0..60));
@@ -204,25 +235,26 @@ proptest! {
 
     #[test]
     fn every_stream_keeps_its_invariants(sight in any_stream(), seed in any::<u64>()) {
-        let (rules, budget) = (sight.rules, sight.budget.get());
+        let (rules, budget) = (sight.rules, sight.retries);
         let mut story = StreamStory::of(sight);
         let mut rng = fastrand::Rng::with_seed(seed);
         let (seen, end) = run(&mut story, &mut rng);
 
         // An end says if a place was sought.
-        prop_assert!(!end.is_after_search() || seen.continuations > 0);
+        prop_assert!(!end.is_after_search() || seen.searches > 0);
         // An end is the end.
         prop_assert_eq!(story.next(), StreamStep::End(end));
         // Never more continuations than allowed, nor more retries than the budget had.
         prop_assert!(seen.continuations <= rules.count_max);
-        prop_assert_eq!(seen.retries, budget - story.sight.budget.get());
+        prop_assert_eq!(seen.retries, budget - story.budget);
         // Every end has its reason.
         match end {
             StreamEnd::Count => prop_assert_eq!(seen.continuations, rules.count_max),
-            StreamEnd::Budget => prop_assert_eq!(story.sight.budget.get(), 0),
+            StreamEnd::Budget => prop_assert_eq!(story.budget, 0),
             StreamEnd::NoPlaceLeft | StreamEnd::Late | StreamEnd::Failed => {
-                prop_assert!(seen.continuations > 0);
+                prop_assert!(seen.searches > 0);
             }
+            StreamEnd::Deaths => prop_assert!(story.stream.deaths() >= 2),
             StreamEnd::Complete | StreamEnd::Unfit(_) => {}
         }
     }

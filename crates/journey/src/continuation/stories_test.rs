@@ -1,14 +1,14 @@
 //! Stories of single streams: the steps after a break, and their results.
 
 use spillway_route::ShedReason;
-use spillway_types::{Deadline, End, ReplicaName};
+use spillway_types::Deadline;
 
 use super::test_stream::{
-    FAILED, NOT_NOW, SHED, START, StreamStory, TestStream, broke, broke_with, check, lost, ms,
-    other, short,
+    FAILED, NOT_NOW, SHED, START, StreamStory, TestStream, broke, broke_with, check, died, lost,
+    ms, of_cause, other, short,
 };
-use super::{BreakCause, StreamEnd, StreamEvent, StreamPlace, StreamRest};
-use crate::{Ending, ResidencyDenial, RetrySafety};
+use super::{BreakCause, StreamEnd, StreamEvent, StreamPlace, StreamRest, StreamRetry, StreamStep};
+use crate::{Ending, ResidencyDenial};
 
 const CONTINUED: Option<StreamEvent> = Some(StreamEvent::Continued);
 const PAUSED: Option<StreamEvent> = Some(StreamEvent::Paused);
@@ -18,7 +18,7 @@ const PAUSED: Option<StreamEvent> = Some(StreamEvent::Paused);
 fn tell(sight: TestStream, steps: &[(&str, Option<StreamEvent>)]) -> u32 {
     let mut story = StreamStory::of(sight);
     check(&mut story, steps);
-    story.sight.budget.get()
+    story.budget
 }
 
 #[test]
@@ -51,6 +51,18 @@ fn a_stream_has_so_many_continuations_and_no_more() {
 fn without_a_budget_no_stream_is_continued() {
     let sight = TestStream::new(&["a", "b"]).with_budget(0);
     tell(sight, &[("relay", broke("a")), ("end Budget", None)]);
+}
+
+#[test]
+fn a_stream_that_the_rules_end_asks_for_no_retry() {
+    let mut sight = TestStream::new(&["a", "b"]);
+    sight.rules.count_max = 0;
+    for rest in [StreamRest::LastEvents, StreamRest::Unfit("tools"), StreamRest::Text] {
+        let mut story = StreamStory::of(sight.clone());
+        let broke = broke_with(Some(StreamPlace::Replica("a".into())), rest);
+        check(&mut story, &[("relay", broke)]);
+        assert!(matches!(story.step(), StreamStep::End(_)), "{rest:?}");
+    }
 }
 
 #[test]
@@ -150,10 +162,8 @@ fn a_try_that_fails_after_its_time_costs_no_retry() {
     for event in [FAILED, StreamEvent::OtherReply(Some("b".into()))] {
         let mut story = story.clone();
         story.now += ms(50);
-        story.sight.budget.set(1);
         story.tell(event);
-        check(&mut story, &[("end Late", None)]);
-        assert_eq!(story.sight.budget.get(), 1);
+        assert_eq!(story.step(), StreamStep::End(StreamEnd::Late));
     }
 }
 
@@ -199,7 +209,6 @@ fn where_no_place_is_open_now_it_looks_again_while_the_stream_may_be_silent() {
     assert_eq!(left, 0, "only the continuation itself is a retry");
     // A deadline that comes sooner ends the search sooner.
     sight.deadline = Deadline::after(*START, ms(50));
-    sight.budget.set(1);
     let steps =
         [("relay", broke("a")), ("try but a", now), ("pause 50", PAUSED), ("end Late", None)];
     tell(sight, &steps);
@@ -269,12 +278,28 @@ fn another_reply_is_followed_by_another_try_in_the_same_round() {
 }
 
 #[test]
-fn a_try_after_another_reply_is_a_retry_and_a_round_is_none() {
+fn the_budget_is_asked_once_for_each_search_each_further_try_and_each_further_round() {
+    use StreamRetry::{Round, Search, Try};
+    let steps = [
+        ("relay", broke("a")),
+        ("try but a", other("b")),
+        ("try but a b", Some(FAILED)),
+        ("pause 100", PAUSED),
+        ("try but a", CONTINUED),
+        ("relay", None),
+    ];
     let mut story = StreamStory::of(TestStream::new(&["a", "b", "c"]));
-    check(&mut story, &[("relay", broke("a"))]);
-    let reply = |name: &str| StreamEvent::OtherReply(Some(ReplicaName::from(name)));
-    assert_eq!(story.tell(reply("b")), Some(RetrySafety::Reset));
-    assert_eq!(story.tell(FAILED), None);
+    check(&mut story, &steps);
+    assert_eq!(story.asked, [(Search, true), (Try, true), (Round, true)]);
+    // A try or a round that is refused ends the search, and nothing more is asked.
+    for (allowed, last) in [(0, Search), (1, Try), (2, Round)] {
+        let mut story = StreamStory::of(TestStream::new(&["a", "b", "c"]).with_budget(allowed));
+        check(&mut story, &steps[..=allowed as usize]);
+        let end = if last == Search { StreamEnd::Budget } else { StreamEnd::Failed };
+        assert_eq!(story.next(), StreamStep::End(end));
+        assert_eq!(story.asked.last(), Some(&(last, false)));
+        assert_eq!(story.asked.len(), allowed as usize + 1);
+    }
 }
 
 #[test]
@@ -289,7 +314,7 @@ fn only_a_lack_of_places_is_waited_for() {
     let reason = ShedReason::PushedOut;
     assert!(is_for_now(Ending::SentAway { reason, retry_after: ms(1) }));
     assert!(is_for_now(Ending::NoPlaceInTime(reason)));
-    assert!(is_for_now(Ending::TooLate { reason, first_token_ms: 1.0 }));
+    assert!(is_for_now(Ending::TooLate { reason, late_ms: 1.0 }));
     let failures = [
         Ending::HeldReply,
         Ending::LastFailure,
@@ -306,25 +331,87 @@ fn only_a_lack_of_places_is_waited_for() {
 fn ends_say_if_a_place_was_sought() {
     let sought = [StreamEnd::NoPlaceLeft, StreamEnd::Late, StreamEnd::Failed];
     assert!(sought.iter().all(|end| end.is_after_search()));
-    let at_once =
-        [StreamEnd::Complete, StreamEnd::Unfit("tools"), StreamEnd::Count, StreamEnd::Budget];
+    let at_once = [
+        StreamEnd::Complete,
+        StreamEnd::Unfit("tools"),
+        StreamEnd::Count,
+        StreamEnd::Deaths,
+        StreamEnd::Budget,
+    ];
     assert!(!at_once.iter().any(|end| end.is_after_search()));
 }
 
 #[test]
-fn only_ends_that_are_the_place_s_fault_are_breaks() {
-    assert_eq!(BreakCause::of(End::Cut, false), Some(BreakCause::Cut));
-    assert_eq!(BreakCause::of(End::Cut, true), Some(BreakCause::Error));
-    assert_eq!(BreakCause::of(End::Stalled, true), Some(BreakCause::Stalled));
-    for end in [
-        End::Complete,
-        End::Answered,
-        End::CancelledBeforeReply,
-        End::CancelledInReply,
-        End::DeadlinePassed,
-    ] {
-        assert_eq!(BreakCause::of(end, true), None, "{end:?}");
+fn a_request_that_two_engines_died_of_is_not_tried_again() {
+    let steps = [("relay", died("a")), ("try but a", CONTINUED), ("relay", died("b"))];
+    let end = [("end Deaths", None)];
+    let left = tell(TestStream::new(&["a", "b", "c"]), &[&steps[..], &end].concat());
+    assert_eq!(left, 8, "no retry for the second death");
+    // One engine had died before the stream began.
+    let mut sight = TestStream::new(&["a", "b"]);
+    sight.rules.deaths = 1;
+    tell(sight, &[("relay", died("a")), ("end Deaths", None)]);
+    // Or another one dies while the stream is sought a place.
+    let in_search = Some(StreamEvent::NoReply(Ending::EnginesDied));
+    tell(
+        TestStream::new(&["a", "b"]),
+        &[("relay", died("a")), ("try but a", in_search), ("end Deaths", None)],
+    );
+    // Silence, drains and regions kill nothing.
+    let cut = broke("a");
+    let more = [("relay", cut), ("try but a", CONTINUED), ("relay", died("b"))];
+    tell(TestStream::new(&["a", "b", "c"]), &[&more[..], &[("try but a b", None)]].concat());
+}
+
+#[test]
+fn streams_of_a_lost_region_and_of_a_drain_need_no_budget() {
+    for cause in [BreakCause::Lost, BreakCause::Drained] {
+        let mut sight = TestStream::new(&["a"]).with_regions(&["far"]).with_budget(0);
+        sight.rules.count_max = 0;
+        let place = Some(StreamPlace::Region("far".into()));
+        let gone = Some(of_cause(cause, place, StreamRest::Text));
+        let steps = [("relay", gone), ("try but far", CONTINUED), ("relay", None)];
+        assert_eq!(tell(sight, &steps), 0, "{cause:?}");
     }
-    let names = [BreakCause::Cut, BreakCause::Stalled, BreakCause::Error].map(BreakCause::name);
-    assert_eq!(names, ["cut", "stalled", "error"]);
+    let sight = TestStream::new(&["a"]).with_regions(&["far"]).with_budget(0);
+    let gone = lost("far").map(|_| {
+        of_cause(BreakCause::Lost, Some(StreamPlace::Region("far".into())), StreamRest::Text)
+    });
+    let rounds = [
+        ("relay", gone),
+        ("try but far", Some(FAILED)),
+        ("pause 100", PAUSED),
+        ("try", CONTINUED),
+        ("relay", None),
+    ];
+    tell(sight, &rounds);
+}
+
+#[test]
+fn a_stream_that_no_place_has_room_for_stays_where_it_drains() {
+    let place = || Some(StreamPlace::Replica("a".into()));
+    let drained = || Some(of_cause(BreakCause::Drained, place(), StreamRest::Text));
+    let mut story = StreamStory::of(TestStream::new(&["a", "b"]));
+    check(&mut story, &[("relay", drained()), ("try but a", Some(NOT_NOW)), ("end Late", None)]);
+    story.stream.stay();
+    check(&mut story, &[("relay", drained()), ("try but a", CONTINUED), ("relay", None)]);
+    // It is held up for a moment at most.
+    let mut story = StreamStory::of(TestStream::new(&["a", "b"]));
+    check(&mut story, &[("relay", drained())]);
+    let StreamStep::Try { until, .. } = story.next() else { panic!("a try") };
+    assert_eq!(until, *START + ms(300));
+}
+
+#[test]
+fn each_cause_has_its_name() {
+    let causes = [
+        BreakCause::Cut,
+        BreakCause::Stalled,
+        BreakCause::Error,
+        BreakCause::Aborted,
+        BreakCause::Lost,
+        BreakCause::Drained,
+    ];
+    let names = causes.map(BreakCause::name);
+    assert_eq!(names, ["cut", "stalled", "error", "aborted", "lost", "drained"]);
 }

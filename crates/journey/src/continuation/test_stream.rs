@@ -1,6 +1,5 @@
 //! A stream's surroundings as plain data, and stories told against them.
 
-use std::cell::Cell;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -8,10 +7,10 @@ use spillway_route::{PlanError, ShedReason};
 use spillway_types::{Deadline, RegionName, ReplicaName, ReplicaSlot};
 
 use super::{
-    ContinuationRules, ContinuedStream, StreamBreak, StreamEvent, StreamPlace, StreamReplica,
-    StreamRest, StreamSight, StreamStep, Unasked,
+    BreakCause, ContinuationRules, ContinuedStream, StreamBreak, StreamEvent, StreamPlace,
+    StreamReplica, StreamRest, StreamRetry, StreamSight, StreamStep, Unasked,
 };
-use crate::{Ending, RefusedRequest, RetrySafety};
+use crate::{Ending, RefusedRequest};
 
 /// Moment at which all stories begin.
 pub(super) static START: LazyLock<Instant> = LazyLock::new(|| {
@@ -54,8 +53,8 @@ pub(super) struct TestStream {
     pub(super) regions: Vec<RegionName>,
     pub(super) silence_max: Duration,
     pub(super) deadline: Deadline,
-    /// Retries left in the budget.
-    pub(super) budget: Cell<u32>,
+    /// Retries in the budget at the beginning.
+    pub(super) retries: u32,
 }
 
 impl TestStream {
@@ -67,12 +66,12 @@ impl TestStream {
             continues_chats: true,
         };
         Self {
-            rules: ContinuationRules { count_max: 3, tries_max: 3, needs_engine: false },
+            rules: ContinuationRules { count_max: 3, tries_max: 3, needs_engine: false, deaths: 0 },
             replicas: replicas.iter().map(able).collect(),
             regions: Vec::new(),
             silence_max: ms(30_000),
             deadline: Deadline::after(*START, ms(60_000)),
-            budget: Cell::new(9),
+            retries: 9,
         }
     }
 
@@ -91,8 +90,7 @@ impl TestStream {
     }
 
     pub(super) fn with_budget(self, retries: u32) -> Self {
-        self.budget.set(retries);
-        self
+        Self { retries, ..self }
     }
 
     /// Returns the names of places that are not asked.
@@ -123,41 +121,54 @@ impl StreamSight for TestStream {
     fn deadline(&self) -> Deadline {
         self.deadline
     }
-    fn take_retry(&self, _now: Instant) -> bool {
-        let left = self.budget.get();
-        self.budget.set(left.saturating_sub(1));
-        left > 0
-    }
 }
 
-/// A stream, its surroundings, and the time.
+/// A stream, its surroundings, its driver's budget, and the time.
 #[derive(Clone, Debug)]
 pub(super) struct StreamStory {
     pub(super) sight: TestStream,
     pub(super) stream: ContinuedStream,
     pub(super) now: Instant,
+    /// Retries left in the budget.
+    pub(super) budget: u32,
+    /// Retries that the budget was asked for, and whether it allowed them.
+    pub(super) asked: Vec<(StreamRetry, bool)>,
 }
 
 impl StreamStory {
     pub(super) fn of(sight: TestStream) -> Self {
         let stream = ContinuedStream::new(sight.rules);
-        Self { sight, stream, now: *START }
+        let budget = sight.retries;
+        Self { sight, stream, now: *START, budget, asked: Vec::new() }
     }
 
+    /// Returns the next step but the retries, which are taken on the way.
     pub(super) fn next(&mut self) -> StreamStep {
+        loop {
+            let step = self.step();
+            let StreamStep::TakeRetry(retry) = step else { return step };
+            let is_allowed = self.budget > 0;
+            self.budget = self.budget.saturating_sub(1);
+            self.asked.push((retry, is_allowed));
+            self.tell(StreamEvent::Retry { is_allowed });
+        }
+    }
+
+    /// Returns the next step of the stream.
+    pub(super) fn step(&mut self) -> StreamStep {
         let step = self.stream.next(&self.sight, self.now);
         let again = self.stream.next(&self.sight, self.now);
         assert_eq!(step, again, "a step holds until an event");
         step
     }
 
-    pub(super) fn tell(&mut self, event: StreamEvent) -> Option<RetrySafety> {
-        self.stream.on(event, &self.sight, self.now)
+    pub(super) fn tell(&mut self, event: StreamEvent) {
+        self.stream.on(event, &self.sight, self.now);
     }
 }
 
 /// Checks a story step by step: each line has the step that the stream takes, and its result. A
-/// pause passes by itself.
+/// pause passes by itself, and retries are taken without saying so.
 #[track_caller]
 pub(super) fn check(story: &mut StreamStory, steps: &[(&str, Option<StreamEvent>)]) {
     for (number, (expected, event)) in steps.iter().enumerate() {
@@ -176,6 +187,7 @@ pub(super) fn check(story: &mut StreamStory, steps: &[(&str, Option<StreamEvent>
 pub(super) fn short(sight: &TestStream, step: &StreamStep) -> String {
     match step {
         StreamStep::Relay => "relay".to_owned(),
+        StreamStep::TakeRetry(retry) => format!("take retry {retry:?}"),
         StreamStep::Try { unasked, .. } => {
             let names = sight.names(unasked);
             if names.is_empty() { "try".to_owned() } else { format!("try but {}", names.join(" ")) }
@@ -196,7 +208,26 @@ pub(super) fn lost(region: &str) -> Option<StreamEvent> {
 }
 
 pub(super) fn broke_with(place: Option<StreamPlace>, rest: StreamRest) -> Option<StreamEvent> {
-    Some(StreamEvent::Broke(StreamBreak { place, rest }))
+    Some(of_cause(BreakCause::Stalled, place, rest))
+}
+
+/// A stream broke off for this cause, without the death of an engine.
+pub(super) fn of_cause(
+    cause: BreakCause,
+    place: Option<StreamPlace>,
+    rest: StreamRest,
+) -> StreamEvent {
+    StreamEvent::Broke(StreamBreak { place, rest, cause, is_death: false })
+}
+
+/// An engine died in the middle of the text.
+pub(super) fn died(replica: &str) -> Option<StreamEvent> {
+    Some(StreamEvent::Broke(StreamBreak {
+        place: Some(StreamPlace::Replica(replica.into())),
+        rest: StreamRest::Text,
+        cause: BreakCause::Cut,
+        is_death: true,
+    }))
 }
 
 /// A replica sent a reply that is no stream.

@@ -23,16 +23,18 @@ impl Journey {
                 }
             } else if self.leaves_model(sight) && sight.has_stand_in() {
                 self.state = JourneyState::Renaming;
+            } else if self.needs_ticket(sight) {
+                self.state = JourneyState::Numbering;
             } else {
                 let decision = self.consider(sight, now, rng);
-                self.compared = decision.compared_costs().or(self.compared);
+                self.notes.compared = decision.compared_costs().or(self.notes.compared);
                 self.decide(&decision, sight, now, rng);
             }
         }
     }
 
-    /// Asks a second replica beside a silent one, if no other request waits for that place and the
-    /// budget allows it.
+    /// Asks a second replica beside a silent one, if there is one and no other request waits for
+    /// its place.
     pub(super) fn choose_second<S: Sight>(
         &mut self,
         first: Attempt,
@@ -40,16 +42,11 @@ impl Journey {
         now: Instant,
         rng: &mut fastrand::Rng,
     ) {
-        self.state = JourneyState::Listening(first);
-        if !sight.is_quiet() {
-            return;
-        }
-        // The budget is asked last, so that it is kept if there is no second replica.
-        if let Ok(second) = self.plan(sight, now, rng)
-            && sight.take_hedge(now)
-        {
-            self.state = JourneyState::Hedging { first, second };
-        }
+        let second = if sight.is_quiet() { self.plan(sight, now, rng).ok() } else { None };
+        self.state = match second {
+            Some(second) => JourneyState::Hedging { first, second },
+            None => JourneyState::Listening(first),
+        };
     }
 
     /// Returns true if another model is to be asked although this one may have replicas left: they
@@ -73,29 +70,26 @@ impl Journey {
             (Way::Own, Ok(attempt)) => self.ask(attempt, Connection::KeptOrNew, sight),
             (Way::Own, Err(refusal)) => self.refuse(refusal, sight, now, rng),
             // A prediction that is never tried would stay wrong for ever.
-            (Way::TooLate { .. }, Ok(attempt)) if sight.take_late_probe(now) => {
-                self.ask(attempt, Connection::KeptOrNew, sight);
+            (Way::TooLate { reason, late_ms }, Ok(attempt)) => {
+                self.state = JourneyState::Probing { attempt, reason, late_ms };
+            }
+            (Way::TooLate { reason, late_ms }, Err(_)) => {
+                self.too_late(reason, late_ms, sight, now);
             }
             // Another model that can serve now beats a place in a queue.
-            (Way::Wait { .. } | Way::Shed { .. } | Way::TooLate { .. }, _)
-                if sight.has_stand_in() =>
-            {
+            (Way::Wait { .. } | Way::Shed { .. }, _) if sight.has_stand_in() => {
                 self.state = JourneyState::Renaming;
             }
-            (
-                Way::TooLate { reason: ShedReason::Slo, .. }
-                | Way::Shed { reason: ShedReason::Slo, .. },
-                _,
-            ) if self.awaits_moment(now) => self.pause_for_moment(now),
-            (Way::TooLate { reason, first_token_ms }, _) => {
-                self.end(Ending::TooLate { reason, first_token_ms });
+            (Way::Shed { reason: ShedReason::Slo, .. }, _) if self.awaits_moment(now) => {
+                self.pause_for_moment(now);
             }
             (Way::Wait { prefill_ms }, _) => self.wait(prefill_ms, sight, now),
             (Way::Shed { reason, predicted_ms }, _) => self.shed(reason, predicted_ms, sight),
         }
     }
 
-    fn ask<S: Sight>(&mut self, attempt: Attempt, connection: Connection, sight: &S) {
+    /// Takes a place at a replica, if this region may still serve the request.
+    pub(super) fn ask<S: Sight>(&mut self, attempt: Attempt, connection: Connection, sight: &S) {
         // The rules may have changed while the request waited.
         if let Err(denial) = sight.permission() {
             return self.end(Ending::OutsideResidency(denial));
@@ -104,6 +98,24 @@ impl Journey {
             self.tried.push(attempt.slot);
         }
         self.state = JourneyState::Placing { attempt, connection };
+    }
+
+    /// Goes on without a replica that would begin its reply in time: with another model, at a later
+    /// moment, or not at all.
+    pub(super) fn too_late<S: Sight>(
+        &mut self,
+        reason: ShedReason,
+        late_ms: f32,
+        sight: &S,
+        now: Instant,
+    ) {
+        if sight.has_stand_in() {
+            self.state = JourneyState::Renaming;
+        } else if reason == ShedReason::Slo && self.awaits_moment(now) {
+            self.pause_for_moment(now);
+        } else {
+            self.end(Ending::TooLate { reason, late_ms });
+        }
     }
 
     fn forward<S: Sight>(
@@ -115,6 +127,7 @@ impl Journey {
     ) {
         // The rules may have changed since the regions were compared: another way is sought.
         if !sight.may_serve(&region) {
+            self.notes.regions_forbidden += 1;
             self.note_outside_residency(region, now);
             return;
         }

@@ -7,12 +7,12 @@ use spillway_route::{Attempt, Loads, Moment, Plan, PlanError, Reason, plan};
 use super::Journey;
 use crate::decision::Decision;
 use crate::room::Room;
-use crate::sight::{RoomLoads, Sight};
+use crate::sight::{ReplicaGroup, RoomLoads, Sight};
 use crate::tenant_share;
 
 impl Journey {
     /// Decides where the request would go now, without doing it: for [`Journey::next`], and for
-    /// explanations.
+    /// explanations. These call [`Journey::set_ticket`] before.
     pub fn consider<S: Sight>(
         &mut self,
         sight: &S,
@@ -36,6 +36,14 @@ impl Journey {
         self.ticket = Some(ticket);
     }
 
+    /// Returns true if a replica is to be chosen, and the request has no number yet. Others need
+    /// none, and take no number away from those that do.
+    pub(super) fn needs_ticket<S: Sight>(&self, sight: &S) -> bool {
+        self.ticket.is_none()
+            && sight.pinned().is_none()
+            && sight.group().is_some_and(|group| rests_until(&group, sight).is_none())
+    }
+
     /// Chooses a replica of this region.
     pub(super) fn plan<S: Sight>(
         &mut self,
@@ -49,9 +57,7 @@ impl Journey {
             return if is_new { Ok(attempt) } else { Err(PlanError::AllTried) };
         }
         let Some(group) = sight.group() else { return Err(PlanError::NoReplica) };
-        self.busy_until = group
-            .busy_until
-            .or_else(|| tenant_share::all_rest_until(sight, sight.tenant()?.tenant));
+        self.busy_until = rests_until(&group, sight);
         if self.busy_until.is_some() {
             return Err(PlanError::AllResting);
         }
@@ -59,7 +65,8 @@ impl Journey {
         // Places that others leave to the tenant are tried before all others.
         let first = tenant_share::first_kept_for(sight).filter(|_| room.can_wait);
         let reads_caches = sight.route_rules().reads_caches;
-        let ticket = *self.ticket.get_or_insert_with(|| sight.take_ticket());
+        // The steps of a journey never come here without a number.
+        let ticket = self.ticket.unwrap_or_default();
         let mut loads = sight.loads(Room { first, ..room }, reads_caches);
         self.cached_longest = reads_caches.then(|| loads.cached_blocks_max());
         let inquiry = sight.inquiry();
@@ -98,4 +105,12 @@ impl Journey {
             Plan::Refuse(_) => None,
         }
     }
+}
+
+/// Returns when the first replica takes the request, if all of them have asked for a pause.
+fn rests_until<S: Sight>(group: &ReplicaGroup<'_>, sight: &S) -> Option<Instant> {
+    let candidates = group.group.candidates();
+    group
+        .busy_until
+        .or_else(|| tenant_share::all_rest_until(sight, candidates, sight.tenant()?.tenant))
 }

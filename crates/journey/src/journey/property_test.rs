@@ -8,9 +8,11 @@ use super::stories::{MUCH, kept_share};
 use super::test_sight::{START, Story, TestRegion, TestReplica, TestSight, ms};
 use crate::{
     Connection, Ending, Event, Journey, Position, RegionFailure, ResidencyDenial, RetrySafety,
-    StatusClass, Step, Unasked,
+    StatusClass, Step, Unasked, WaitTerms,
 };
 
+/// Attempts that a journey may make.
+const ATTEMPTS_MAX: u32 = 3;
 /// Steps after which a journey has to be over: those that its bounds allow, with room for waits.
 const STEPS_MAX: usize = 2_000;
 
@@ -19,8 +21,15 @@ const STEPS_MAX: usize = 2_000;
 struct Seen {
     asked: Vec<ReplicaSlot>,
     sent: u32,
+    /// Steps to ask a second replica, and those that asked one.
+    hedges: u32,
     hedged: u32,
     forwarded: Vec<String>,
+    /// Numbers that were taken, and other models that stood in.
+    numbers: u32,
+    renamed: u32,
+    /// The last result of an attempt, until a retry of it is asked for.
+    result: Option<Event>,
     retries: u32,
     has_failed: bool,
     has_replied: bool,
@@ -30,25 +39,34 @@ struct Seen {
     unasked: Unasked,
 }
 
-fn any_sight() -> impl Strategy<Value = TestSight> {
-    let replica = (0..4_u32, 0..4_u32, any::<bool>()).prop_map(|(in_flight, limit, is_guess)| {
-        TestReplica { in_flight, limit, is_guess, rests_until: None }
-    });
+fn any_replica() -> impl Strategy<Value = TestReplica> {
+    (0..4_u32, 0..4_u32, any::<bool>()).prop_map(|(in_flight, limit, is_guess)| TestReplica {
+        in_flight,
+        limit,
+        is_guess,
+        rests_until: None,
+    })
+}
+
+fn any_story() -> impl Strategy<Value = Story> {
     let region = (any::<bool>(), any::<bool>(), 0..12_u8, 0..3_u32);
     let rules = (any::<bool>(), any::<bool>(), any::<bool>(), 0..3_u32, 0..4_u32);
     let queue = (any::<bool>(), 0..5_u32, prop::option::of(0..30_000_u32), any::<bool>());
     let limits = (1..80_000_u64, prop::option::of(1..20_000_u64), any::<bool>(), 0..4_u8);
     let place = (0..5_u8, 0..2_u8, prop::option::of(1..60_000_u64), any::<bool>());
+    let first_token = prop::option::of((0..3_000_u32, 1..2_000_u64));
+    let late = (first_token, 0..2_u32, any::<bool>());
     (
-        prop::collection::vec(replica, 0..5),
+        prop::collection::vec(any_replica(), 0..5),
         prop::collection::vec(region, 0..4),
         rules,
         queue,
         limits,
         place,
+        late,
         0..3_u8,
     )
-        .prop_map(|(replicas, regions, rules, queue, limits, place, tenant)| {
+        .prop_map(|(replicas, regions, rules, queue, limits, place, late, tenant)| {
             let mut sight = TestSight::new(replicas.len());
             sight.replicas = replicas;
             let names = ["b", "c", "d", "e"];
@@ -67,7 +85,6 @@ fn any_sight() -> impl Strategy<Value = TestSight> {
             (sight.is_idempotent, sight.is_repeatable, sight.rules.reads_caches) =
                 (rules.0, rules.1, rules.2);
             sight.stand_ins = rules.3;
-            sight.retries.set(rules.4);
             (sight.is_quiet, sight.ahead, sight.wait_ms, sight.has_room) = queue;
             sight.inquiry.deadline = Deadline::after(*START, ms(limits.0));
             sight.patience = limits.1.map(ms);
@@ -88,8 +105,17 @@ fn any_sight() -> impl Strategy<Value = TestSight> {
             }
             sight.tenant = [None, Some(MUCH), Some(MUCH + 1)][usize::from(tenant)];
             (sight.much, sight.share) = (vec![MUCH], Some(kept_share()));
+            if let Some((first_token_ms, slo_ms)) = late.0 {
+                sight.first_token_ms = Some(first_token_ms as f32);
+                sight.rules.slo = Some(ms(slo_ms));
+            }
             sight.regroup();
-            sight
+            let mut story = Story::of(sight);
+            (story.retries, story.late_probes) = (rules.4, late.1);
+            if late.2 {
+                story.journey.redeem_promise();
+            }
+            story
         })
 }
 
@@ -107,14 +133,14 @@ fn run(story: &mut Story, rng: &mut fastrand::Rng) -> Seen {
         let regions: Vec<_> = story.sight.regions.iter().map(|it| it.name.clone()).collect();
         let regions = regions.into_iter().filter(|_| rng.bool()).collect();
         seen.unasked = Unasked { replicas, regions };
-        story.journey = Journey::new(*START, 3).without(seen.unasked.clone());
+        story.journey = Journey::new(*START, ATTEMPTS_MAX).without(seen.unasked.clone());
     }
     for _ in 0..STEPS_MAX {
         if rng.u8(..8) == 0 {
             // Another view, with the same replicas.
             story.journey.follow_view(Some);
         }
-        let step = story.next();
+        let step = story.step();
         if let Step::End(ending) = step {
             seen.ending = Some(ending);
             break;
@@ -127,6 +153,13 @@ fn run(story: &mut Story, rng: &mut fastrand::Rng) -> Seen {
 
 fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
     match step {
+        Step::TakeTicket => {
+            seen.numbers += 1;
+            assert!(seen.numbers <= 1 + seen.renamed, "a second number for one model");
+            story.tell(Event::Ticket(rng.u64(..)));
+        }
+        Step::TakeRetry(safety) => take_retry(*safety, story, seen),
+        Step::TakeLateProbe => take_late_probe(story),
         Step::Ask { attempt, connection } => {
             assert_eq!(story.sight.permission, Ok(()), "asked where it may not be served");
             assert!(!seen.unasked.replicas.contains(&attempt.slot), "asked a place that broke off");
@@ -146,6 +179,8 @@ fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen)
             }
         }
         Step::Hedge(second) => {
+            seen.hedges += 1;
+            assert_eq!(seen.hedges, 1, "a second hedge");
             assert!(!seen.asked.contains(&second.slot), "hedged with the same replica");
             assert!(leaves_share(story, second.slot), "hedged at a place that is left to others");
             let is_asked = rng.bool();
@@ -165,32 +200,36 @@ fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen)
             seen.forwarded.push(region.to_string());
             forward(story, rng, seen);
         }
-        Step::Wait(terms) => {
-            assert!(terms.until > story.now, "waits although its time is over");
-            assert!(terms.until <= story.sight.inquiry.deadline.at(), "waits past its deadline");
-            let is_kept = story.sight.tenant == Some(MUCH) && story.sight.best > 1;
-            assert!(!terms.passes_turn_on || is_kept, "passed a turn on that is of use");
-            assert!(terms.pause <= ms(250) && story.now + terms.pause <= terms.until + ms(250));
-            let event = match rng.u8(..12) {
-                0 => Event::Turn { due: story.now },
-                1 => Event::QueueFull,
-                2 => Event::SentAway { reason: ShedReason::PushedOut, retry_after: ms(2_000) },
-                _ => Event::Paused,
-            };
-            story.now += ms(rng.u64(0..250));
-            if rng.u8(..6) == 0 {
-                story.sight.replicas.iter_mut().for_each(|replica| replica.in_flight = 0);
-            }
-            story.tell(event);
-        }
+        Step::Wait(terms) => wait(terms, story, rng),
         Step::Pause(_) => story.tell(Event::Paused),
         Step::StandIn => {
             assert!(story.sight.stand_ins > 0);
             story.sight.stand_ins -= 1;
-            story.tell(Event::StoodIn { is_renamed: rng.bool() });
+            let is_renamed = rng.bool();
+            seen.renamed += u32::from(is_renamed);
+            story.tell(Event::StoodIn { is_renamed });
         }
         Step::End(_) => unreachable!("the end is no act"),
     }
+}
+
+fn wait(terms: &WaitTerms, story: &mut Story, rng: &mut fastrand::Rng) {
+    assert!(terms.until > story.now, "waits although its time is over");
+    assert!(terms.until <= story.sight.inquiry.deadline.at(), "waits past its deadline");
+    let is_kept = story.sight.tenant == Some(MUCH) && story.sight.best > 1;
+    assert!(!terms.passes_turn_on || is_kept, "passed a turn on that is of use");
+    assert!(terms.pause <= ms(250) && story.now + terms.pause <= terms.until + ms(250));
+    let event = match rng.u8(..12) {
+        0 => Event::Turn { due: story.now },
+        1 => Event::QueueFull,
+        2 => Event::SentAway { reason: ShedReason::PushedOut, retry_after: ms(2_000) },
+        _ => Event::Paused,
+    };
+    story.now += ms(rng.u64(0..250));
+    if rng.u8(..6) == 0 {
+        story.sight.replicas.iter_mut().for_each(|replica| replica.in_flight = 0);
+    }
+    story.tell(event);
 }
 
 /// Returns true if a request may use a place at a replica: a tenant with much leaves the last replica
@@ -216,6 +255,7 @@ fn answer(story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
                 is_fault: rng.bool(),
                 was_kept: rng.bool(),
                 can_repeat,
+                is_death: rng.u8(0..8) == 0,
             }
         }
         5..=6 => {
@@ -224,18 +264,46 @@ fn answer(story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
         }
         _ => Event::Replied { status: StatusClass::Final, can_repeat },
     };
-    let retried = story.journey.on(event, &story.sight, story.now);
-    if let Some(safety) = retried {
-        assert_ne!(safety, RetrySafety::Never, "repeated what must not be");
-        assert!(can_repeat, "repeated without a body");
-        seen.retries += 1;
-    }
-    if let Event::Replied { status, .. } = event {
-        let is_held = retried.is_some();
-        assert!(!is_held || status != StatusClass::Final, "a good reply is not replaced");
-        seen.has_held |= is_held;
-        seen.has_replied |= !is_held;
-    }
+    story.tell(event);
+    seen.result = Some(event);
+    let is_over = story.journey.ending().is_some();
+    seen.has_replied |= is_over && matches!(event, Event::Replied { .. });
+}
+
+/// The request may try a prediction, or another one may.
+fn take_late_probe(story: &mut Story) {
+    assert_eq!(story.journey.attempts(), 0, "too late although it was sent before");
+    let event = story.take(&Step::TakeLateProbe).unwrap();
+    story.tell(event);
+    let may_ask = story.sight.permission.is_ok();
+    let is_asked = matches!(story.step(), Step::Ask { .. });
+    assert_eq!(is_asked, may_ask && event == Event::LateProbe { is_allowed: true });
+}
+
+/// The budget allows a retry, or is used up.
+fn take_retry(safety: RetrySafety, story: &mut Story, seen: &mut Seen) {
+    assert_ne!(safety, RetrySafety::Never, "repeated what must not be");
+    assert!(story.journey.attempts() < ATTEMPTS_MAX, "no attempt is left for it");
+    let result = seen.result.take().expect("one question for each result");
+    let (is_reply, can_repeat) = match result {
+        Event::Replied { status, can_repeat } => {
+            assert_ne!(status, StatusClass::Final, "a good reply is not replaced");
+            (true, can_repeat)
+        }
+        Event::Failed { can_repeat, .. }
+        | Event::RegionFailed { failure: RegionFailure::Broken { .. }, can_repeat } => {
+            (false, can_repeat)
+        }
+        other => panic!("no attempt failed: {other:?}"),
+    };
+    assert!(can_repeat, "repeated without a body");
+    let event = story.take(&Step::TakeRetry(safety)).unwrap();
+    story.tell(event);
+    let is_allowed = event == Event::Retry { is_allowed: true };
+    assert_eq!(story.journey.ending().is_none(), is_allowed, "a refused retry ends the journey");
+    seen.retries += u32::from(is_allowed);
+    seen.has_held |= is_reply && is_allowed;
+    seen.has_replied |= is_reply && !is_allowed;
 }
 
 fn forward(story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
@@ -260,28 +328,27 @@ fn forward(story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
         });
     }
     let event = Event::RegionFailed { failure, can_repeat: rng.u8(..8) > 0 };
-    seen.retries += u32::from(story.journey.on(event, &story.sight, story.now).is_some());
+    story.tell(event);
+    seen.result = Some(event);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn every_journey_keeps_its_invariants(sight in any_sight(), seed in any::<u64>()) {
-        let retries = sight.retries.get();
-        let (attempts_max, hop) = (3, sight.inquiry.hop);
-        let mut story = Story::of(sight);
+    fn every_journey_keeps_its_invariants(story in any_story(), seed in any::<u64>()) {
+        let mut story = story;
+        let (retries, hop) = (story.retries, story.sight.inquiry.hop);
         let mut rng = fastrand::Rng::with_seed(seed);
         let seen = run(&mut story, &mut rng);
 
         // Every journey ends, once.
         let Some(ending) = seen.ending else { panic!("no end: {seen:?}") };
-        prop_assert_eq!(story.next(), Step::End(ending));
+        prop_assert_eq!(story.step(), Step::End(ending));
         // Attempts and the budget are kept; a hedge may be one more than a retry.
-        prop_assert!(story.journey.attempts() <= attempts_max.max(1 + seen.hedged));
+        prop_assert!(story.journey.attempts() <= ATTEMPTS_MAX.max(1 + seen.hedged));
         prop_assert!(seen.sent <= story.journey.attempts());
-        prop_assert!(seen.retries <= retries, "{} retries of {retries}", seen.retries);
-        prop_assert_eq!(retries - story.sight.retries.get().min(retries), seen.retries);
+        prop_assert_eq!(retries - story.retries, seen.retries);
         // A guest goes nowhere else.
         prop_assert!(hop == 0 || seen.forwarded.is_empty());
         // Every end has its reason, and no reply is lost: one answer, never two.

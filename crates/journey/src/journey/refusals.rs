@@ -9,7 +9,6 @@ use super::Journey;
 use super::patience::REVIEW;
 use crate::ending::Ending;
 use crate::event::RegionFailure;
-use crate::retry::RetrySafety;
 use crate::sight::Sight;
 
 /// Nodes of one region that refuse because they are about to end, before the region counts as
@@ -101,8 +100,7 @@ impl RegionRefusal {
 }
 
 impl Journey {
-    /// Takes the failure of another region. Returns the safety of the retry that follows; `None` if
-    /// none does.
+    /// Takes the failure of another region.
     #[expect(clippy::too_many_arguments, reason = "the fields of one event")]
     pub(super) fn region_failed<S: Sight>(
         &mut self,
@@ -111,11 +109,11 @@ impl Journey {
         can_repeat: bool,
         sight: &S,
         now: Instant,
-    ) -> Option<RetrySafety> {
+    ) {
         if failure == RegionFailure::Leaving && self.leaving < LEAVING_MAX {
             // Another node of the region is asked next, if there is one.
             self.leaving += 1;
-            return None;
+            return;
         }
         let answer = match failure {
             RegionFailure::OutsideResidency => RegionAnswer::OutsideResidency,
@@ -131,12 +129,21 @@ impl Journey {
             | RegionFailure::NotConnected
             | RegionFailure::Leaving
             | RegionFailure::OutsideResidency
-            | RegionFailure::Refused { .. } => None,
+            | RegionFailure::Refused { .. } => {}
+            // All requests of the region need another place at once: the room of their targets paces
+            // them, and not the budget of retries.
+            RegionFailure::Lost => {
+                self.attempts += 1;
+                self.has_failed = true;
+                if !can_repeat || self.attempts >= self.attempts_max {
+                    self.end(Ending::LastFailure);
+                }
+            }
             RegionFailure::Broken { safety } => {
                 self.attempts += 1;
                 self.has_failed = true;
                 let safety = safety.with_key(sight.is_idempotent(), true);
-                self.retry_or(Ending::LastFailure, safety.if_possible(can_repeat), sight, now)
+                self.retry_or(Ending::LastFailure, safety.if_possible(can_repeat));
             }
         }
     }

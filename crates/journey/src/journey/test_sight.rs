@@ -1,6 +1,5 @@
 //! A sight of plain data, and stories told against it.
 
-use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -79,10 +78,6 @@ pub(super) struct TestSight {
     /// Tenants of the requests that wait.
     pub(super) queued: Vec<u64>,
     pub(super) permission: Result<(), ResidencyDenial>,
-    pub(super) retries: Cell<u32>,
-    pub(super) hedges: Cell<u32>,
-    pub(super) slo_probes: Cell<u32>,
-    pub(super) tickets: Cell<u64>,
     pub(super) replicas: Vec<TestReplica>,
     /// Number of replicas of the best standing; the others are the next best.
     pub(super) best: usize,
@@ -111,6 +106,8 @@ pub(super) fn request() -> Inquiry {
         prefix: BlockHashes::default(),
         prompt_bytes: 4_000,
         output_tokens_max: None,
+        whole_tokens: None,
+        answers: 1,
         affinity: None,
         session: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -147,10 +144,6 @@ impl TestSight {
             share: None,
             queued: Vec::new(),
             permission: Ok(()),
-            retries: Cell::new(10),
-            hedges: Cell::new(10),
-            slo_probes: Cell::new(0),
-            tickets: Cell::new(0),
             replicas: vec![free; replicas],
             best: replicas,
             first_token_ms: None,
@@ -229,12 +222,6 @@ impl TestRegion {
     }
 }
 
-fn take(budget: &Cell<u32>) -> bool {
-    let left = budget.get();
-    budget.set(left.saturating_sub(1));
-    left > 0
-}
-
 impl RequestSight for TestSight {
     fn inquiry(&self) -> &Inquiry {
         &self.inquiry
@@ -262,9 +249,6 @@ impl RequestSight for TestSight {
     }
     fn permission(&self) -> Result<(), ResidencyDenial> {
         self.permission
-    }
-    fn take_retry(&self, _now: Instant) -> bool {
-        take(&self.retries)
     }
 }
 
@@ -320,9 +304,6 @@ impl ReplicaSight for TestSight {
             healthy_permille: self.healthy_permille,
         })
     }
-    fn take_ticket(&self) -> u64 {
-        self.tickets.replace(self.tickets.get() + 1)
-    }
     fn loads(&self, room: Room, with_caches: bool) -> TestLoads<'_> {
         TestLoads { sight: self, room, with_caches }
     }
@@ -334,16 +315,13 @@ impl ReplicaSight for TestSight {
     }
     fn replica_speed(&self, _slot: ReplicaSlot) -> Speed {
         let floor_ms = self.first_token_ms.unwrap_or(20.0);
-        Speed { floor_ms, prefill_ms: 0.0, trust: 1.0, ..Speed::UNKNOWN }
+        Speed { floor_ms, prefill_ms: 0.0, is_decode_known: true, trust: 1.0, ..Speed::UNKNOWN }
     }
     fn hold_time(&self, _slot: ReplicaSlot) -> HoldTime {
         HoldTime::default().with(1_000, 2_000.0)
     }
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
         self.replica(slot).is_guess
-    }
-    fn take_hedge(&self, _now: Instant) -> bool {
-        take(&self.hedges)
     }
 }
 
@@ -380,9 +358,6 @@ impl QueueSight for TestSight {
         let wait_ms = self.wait_ms.or_else(expected);
         Waiting { ahead: self.ahead, wait_ms, all: self.ahead, has_room: self.has_room }
     }
-    fn take_late_probe(&self, _now: Instant) -> bool {
-        take(&self.slo_probes)
-    }
 }
 
 impl RegionSight for TestSight {
@@ -417,6 +392,7 @@ impl RegionSight for TestSight {
             price_ms: 0.0,
             weight_permille: 1_000,
             first_token_ms_max: None,
+            rest_ms: 0.0,
             late_ms: None,
         }
     }
@@ -442,6 +418,7 @@ impl RegionSight for TestSight {
             prefill_ms: 0.0,
             stall_ms: 0.0,
             pending_ms: 0.0,
+            rest_ms: 0.0,
             is_shared: false,
             price_ms: 0.0,
             weight_permille: 1_000,
@@ -467,10 +444,10 @@ impl RegionSight for TestSight {
         self.conversation.clone()
     }
     fn own_speed(&self, _model: &ModelName) -> Option<Speed> {
-        Some(Speed { trust: 1.0, ..Speed::UNKNOWN })
+        Some(Speed { is_decode_known: true, trust: 1.0, ..Speed::UNKNOWN })
     }
     fn speed(&self, _index: usize, _model: &ModelName) -> Option<Speed> {
-        Some(Speed { trust: 1.0, ..Speed::UNKNOWN })
+        Some(Speed { is_decode_known: true, trust: 1.0, ..Speed::UNKNOWN })
     }
     fn hot_blocks(&self) -> Option<ByRegion<u32>> {
         let is_any = self.regions.iter().any(|region| region.hot > 0);
@@ -483,25 +460,62 @@ impl RegionSight for TestSight {
     fn prefill_ms(&self, cached_blocks: u32, _speed: &Speed) -> f32 {
         (1_000.0 - 100.0 * cached_blocks as f32).max(0.0)
     }
-    fn note_hot(&self, _is_changed: bool) {}
 }
 
-/// A request, its surroundings, and the time.
+/// A request, its surroundings, its driver's budgets, and the time.
 #[derive(Debug)]
 pub(super) struct Story {
     pub(super) sight: TestSight,
     pub(super) journey: Journey,
     pub(super) now: Instant,
     pub(super) rng: fastrand::Rng,
+    /// Retries left in the budget.
+    pub(super) retries: u32,
+    /// Requests whose turn it is to try a prediction.
+    pub(super) late_probes: u32,
+    /// Number of the next request.
+    pub(super) ticket: u64,
 }
 
 impl Story {
     pub(super) fn of(sight: TestSight) -> Self {
         let journey = Journey::new(*START, 3);
-        Self { sight, journey, now: *START, rng: fastrand::Rng::with_seed(1) }
+        let rng = fastrand::Rng::with_seed(1);
+        Self { sight, journey, now: *START, rng, retries: 10, late_probes: 0, ticket: 0 }
     }
 
+    /// Returns the next step for which time passes. Takes numbers, retries and probes on the way, as
+    /// a driver does.
     pub(super) fn next(&mut self) -> Step {
+        loop {
+            let step = self.step();
+            let Some(event) = self.take(&step) else { return step };
+            self.tell(event);
+        }
+    }
+
+    /// Carries out a step that only takes something.
+    pub(super) fn take(&mut self, step: &Step) -> Option<Event> {
+        let take = |budget: &mut u32| {
+            let left = *budget;
+            *budget = left.saturating_sub(1);
+            left > 0
+        };
+        match step {
+            Step::TakeTicket => {
+                self.ticket += 1;
+                Some(Event::Ticket(self.ticket - 1))
+            }
+            Step::TakeRetry(_) => Some(Event::Retry { is_allowed: take(&mut self.retries) }),
+            Step::TakeLateProbe => {
+                Some(Event::LateProbe { is_allowed: take(&mut self.late_probes) })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the next step of the journey.
+    pub(super) fn step(&mut self) -> Step {
         let step = self.journey.next(&self.sight, self.now, &mut self.rng);
         let again = self.journey.next(&self.sight, self.now, &mut self.rng);
         assert_eq!(step, again, "a step holds until an event");
@@ -514,7 +528,8 @@ impl Story {
 }
 
 /// Checks a story step by step: each line has the step that the journey takes, and its result.
-/// An attempt, `ask` or `forward`, is one line: the place is taken without saying so.
+/// An attempt, `ask` or `forward`, is one line: the place is taken without saying so, as are numbers,
+/// retries and probes.
 #[track_caller]
 pub(super) fn check(story: &mut Story, steps: &[(&str, Option<Event>)]) {
     for (number, (expected, event)) in steps.iter().enumerate() {
@@ -528,6 +543,17 @@ pub(super) fn check(story: &mut Story, steps: &[(&str, Option<Event>)]) {
     }
 }
 
+/// Checks a story as [`check`] does, with the steps that only take something.
+#[track_caller]
+pub(super) fn check_each(story: &mut Story, steps: &[(&str, Option<Event>)]) {
+    for (number, (expected, event)) in steps.iter().enumerate() {
+        assert_eq!(short(&story.step()), *expected, "step {number} of {steps:?}");
+        if let Some(event) = event {
+            story.tell(*event);
+        }
+    }
+}
+
 /// A step in a few words.
 pub(super) fn short(step: &Step) -> String {
     match step {
@@ -537,6 +563,9 @@ pub(super) fn short(step: &Step) -> String {
         Step::Ask { attempt, connection: Connection::New } => {
             format!("ask {} anew", attempt.slot.index())
         }
+        Step::TakeTicket => "take ticket".to_owned(),
+        Step::TakeRetry(safety) => format!("take retry {safety:?}"),
+        Step::TakeLateProbe => "take late probe".to_owned(),
         Step::Listen => "listen".to_owned(),
         Step::Hedge(attempt) => format!("hedge {}", attempt.slot.index()),
         Step::Forward { region, .. } => format!("forward {region}"),
@@ -554,6 +583,7 @@ pub(super) fn short(step: &Step) -> String {
             | Ending::HeldReply
             | Ending::LastFailure
             | Ending::ClientFault
+            | Ending::EnginesDied
             | Ending::OnlyRegionGone => format!("end {ending:?}"),
         },
     }

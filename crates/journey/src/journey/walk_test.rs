@@ -18,14 +18,29 @@ const STEPS_MAX: usize = 60;
 const WAIT_MS: u64 = 3_000;
 
 /// States and those that follow them, as the comments at [`JourneyState`] tell.
-const DIAGRAM: [(&str, &[&str]); 10] = [
-    ("Planning", &["Forwarding", "Over", "Placing", "Renaming", "Waiting"]),
+const DIAGRAM: [(&str, &[&str]); 13] = [
+    (
+        "Planning",
+        &[
+            "Forwarding",
+            "Numbering",
+            "Over",
+            "Pausing",
+            "Placing",
+            "Probing",
+            "Renaming",
+            "Waiting",
+        ],
+    ),
+    ("Numbering", &["Planning"]),
+    ("Probing", &["Over", "Pausing", "Placing", "Renaming"]),
     ("Placing", &["Asking", "Over", "Pausing"]),
-    ("Asking", &["Over", "Planning", "Silent"]),
+    ("Asking", &["Over", "Retrying", "Silent"]),
     ("Silent", &["Hedging", "Listening"]),
     ("Hedging", &["Listening"]),
-    ("Listening", &["Over", "Planning"]),
-    ("Forwarding", &["Over", "Planning"]),
+    ("Listening", &["Over", "Retrying"]),
+    ("Forwarding", &["Over", "Planning", "Retrying"]),
+    ("Retrying", &["Over", "Planning"]),
     ("Waiting", &["Over", "Planning"]),
     ("Pausing", &["Planning"]),
     ("Renaming", &["Planning"]),
@@ -56,6 +71,9 @@ struct Seen {
 fn name(journey: &Journey) -> &'static str {
     match journey.state {
         JourneyState::Planning => "Planning",
+        JourneyState::Numbering => "Numbering",
+        JourneyState::Probing { .. } => "Probing",
+        JourneyState::Retrying { .. } => "Retrying",
         JourneyState::Placing { .. } => "Placing",
         JourneyState::Asking(_) => "Asking",
         JourneyState::Silent(_) => "Silent",
@@ -76,10 +94,18 @@ fn results(story: &Story) -> Vec<Event> {
         is_fault: true,
         was_kept: true,
         can_repeat: true,
+        is_death: false,
     };
     let mut replies =
         vec![OK, NO_ROOM, ERROR, UNSENT, BROKEN, retry_on_new_connection, Event::ClientFault];
     match &story.journey.state {
+        JourneyState::Numbering => vec![Event::Ticket(0)],
+        JourneyState::Probing { .. } => {
+            [false, true].map(|is_allowed| Event::LateProbe { is_allowed }).into()
+        }
+        JourneyState::Retrying { .. } => {
+            [true, false].map(|is_allowed| Event::Retry { is_allowed }).into()
+        }
         JourneyState::Placing { .. } => vec![Event::Asked, Event::NoPlace],
         JourneyState::Asking(_) => {
             if story.journey.may_hedge(&story.sight) {
@@ -119,7 +145,7 @@ fn run(mut story: Story, choices: &[usize], seen: &mut Seen) -> Vec<usize> {
     let mut widths = Vec::new();
     for _ in 0..STEPS_MAX {
         let before = name(&story.journey);
-        let step = story.next();
+        let step = story.step();
         note(before, &story, seen);
         if matches!(step, Step::End(_)) {
             let words = short(&step);
@@ -129,26 +155,34 @@ fn run(mut story: Story, choices: &[usize], seen: &mut Seen) -> Vec<usize> {
         }
         let results = results(&story);
         assert!(!results.is_empty(), "{step:?} has no result in {before}");
-        let event = results[choices.get(widths.len()).copied().unwrap_or(0)];
-        widths.push(results.len());
+        let event = match results[..] {
+            // No choice.
+            [event] => event,
+            _ => {
+                let event = results[choices.get(widths.len()).copied().unwrap_or(0)];
+                widths.push(results.len());
+                event
+            }
+        };
         tell(&mut story, event, seen);
     }
     panic!("no end after {choices:?}: {:?}", story.journey);
 }
 
-/// Reports a result, and checks that a retry is paid for and followed by a plan.
+/// Reports a result, and checks that nothing but an allowed retry is followed by a plan of one.
 fn tell(story: &mut Story, event: Event, seen: &mut Seen) {
     match event {
         Event::Paused | Event::Turn { .. } => story.now += ms(WAIT_MS),
         Event::StoodIn { .. } => story.sight.stand_ins -= 1,
         _ => {}
     }
-    let (before, budget) = (name(&story.journey), story.sight.retries.get());
-    let retry = story.journey.on(event, &story.sight, story.now);
+    let before = name(&story.journey);
+    story.tell(event);
     note(before, story, seen);
-    let paid = budget - story.sight.retries.get();
-    assert_eq!(paid, u32::from(retry.is_some()), "{event:?} in {before}");
-    assert!(retry.is_none() || name(&story.journey) == "Planning", "{event:?} in {before}");
+    if let Event::Retry { is_allowed } = event {
+        let expected = if is_allowed { "Planning" } else { "Over" };
+        assert_eq!(name(&story.journey), expected);
+    }
 }
 
 fn note(before: &'static str, story: &Story, seen: &mut Seen) {
@@ -159,10 +193,10 @@ fn note(before: &'static str, story: &Story, seen: &mut Seen) {
 }
 
 /// Drives all journeys that begin in these surroundings. Returns their number.
-fn walk(surroundings: impl Fn() -> TestSight, seen: &mut Seen) -> u32 {
+fn walk(story: impl Fn() -> Story, seen: &mut Seen) -> u32 {
     let mut choices: Vec<usize> = Vec::new();
     for number in 1.. {
-        let widths = run(Story::of(surroundings()), &choices, seen);
+        let widths = run(story(), &choices, seen);
         choices.resize(CHOICES.min(widths.len()), 0);
         // The next path takes the next result of the last step that has one.
         while let Some(last) = choices.pop() {
@@ -178,25 +212,13 @@ fn walk(surroundings: impl Fn() -> TestSight, seen: &mut Seen) -> u32 {
     unreachable!("all paths are finite")
 }
 
-fn free(replicas: usize) -> TestSight {
-    let sight = TestSight::new(replicas);
-    sight.retries.set(2);
-    sight
-}
-
 fn full() -> TestSight {
-    free(1).full()
+    TestSight::new(1).full()
 }
 
 fn repeatable() -> TestSight {
-    let mut sight = free(3);
+    let mut sight = TestSight::new(3);
     (sight.is_repeatable, sight.is_idempotent) = (true, true);
-    sight
-}
-
-fn unhedged() -> TestSight {
-    let sight = repeatable();
-    sight.hedges.set(0);
     sight
 }
 
@@ -217,14 +239,14 @@ fn stand_in() -> TestSight {
 }
 
 fn pinned() -> TestSight {
-    let mut sight = free(1);
+    let mut sight = TestSight::new(1);
     sight.pinned = Some(ReplicaSlot(0));
     sight.rules.wait_ms_max = WAIT_MS - 1;
     sight
 }
 
 fn withdrawn() -> TestSight {
-    let mut sight = free(1);
+    let mut sight = TestSight::new(1);
     sight.permission = Err(ResidencyDenial::Withdrawn);
     sight
 }
@@ -236,21 +258,40 @@ fn only_there() -> TestSight {
 }
 
 fn too_late() -> TestSight {
-    let mut sight = free(1);
+    let mut sight = TestSight::new(1);
     sight.first_token_ms = Some(5_000.0);
     sight.rules.slo = Some(ms(100));
     sight.regroup();
     sight
 }
 
+fn too_late_here() -> TestSight {
+    let mut sight = too_late();
+    sight.stand_ins = 1;
+    sight
+}
+
+/// A full replica, and a queue in which the first token would come too late.
+fn late_in_queue() -> TestSight {
+    let mut sight = full();
+    sight.rules.slo = Some(ms(100));
+    sight.wait_ms = Some(9_000);
+    sight
+}
+
+fn promised(sight: TestSight) -> Story {
+    let mut story = Story::of(sight);
+    story.journey.redeem_promise();
+    story
+}
+
 #[test]
 fn every_change_of_state_is_in_the_diagram_and_every_one_of_the_diagram_happens() {
     let all: [fn() -> TestSight; 12] = [
-        || free(0),
-        || free(2),
+        || TestSight::new(0),
+        || TestSight::new(2),
         full,
         repeatable,
-        unhedged,
         unquiet,
         abroad,
         stand_in,
@@ -258,12 +299,16 @@ fn every_change_of_state_is_in_the_diagram_and_every_one_of_the_diagram_happens(
         withdrawn,
         only_there,
         too_late,
+        too_late_here,
     ];
     let mut seen = Seen::default();
     let mut journeys = 0;
     for surroundings in all {
-        journeys += walk(surroundings, &mut seen);
+        journeys += walk(|| Story::of(surroundings()), &mut seen);
     }
+    // A request that was promised a place looks for a moment at which it is not too late.
+    journeys += walk(|| promised(too_late()), &mut seen);
+    journeys += walk(|| promised(late_in_queue()), &mut seen);
     assert!(journeys > 1_000, "{journeys} journeys");
     let drawn: BTreeSet<_> =
         DIAGRAM.iter().flat_map(|(from, to)| to.iter().map(move |to| (*from, *to))).collect();

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use spillway_route::{
     Attempt, ByRegion, Degraded, Moment, OwnRegion, PlanError, RegionCandidate, ShedReason,
-    SpillPlan, SpillReason, SpillVerdict, Waiting, late_ms, spill,
+    SpillPlan, SpillReason, SpillVerdict, TimeLeft, Waiting, is_known, late_ms, spill,
 };
 use spillway_types::{ModelName, RegionName, Speed};
 
@@ -35,7 +35,7 @@ impl Journey {
     /// Compares the own region, with what its replicas can do, with the others. Also returns the
     /// comparison, if one was needed.
     pub(super) fn weigh<S: Sight>(
-        &self,
+        &mut self,
         planned: Result<Attempt, PlanError>,
         sight: &S,
         now: Instant,
@@ -46,7 +46,7 @@ impl Journey {
         // A guest was compared when it came, and goes nowhere else.
         let is_free = inquiry.hop == 0 && sight.pinned().is_none();
         let Some(model) = inquiry.model.as_ref().filter(|_| is_free) else {
-            let late = |first_token_ms| Way::TooLate { reason: ShedReason::Late, first_token_ms };
+            let late = |late_ms| Way::TooLate { reason: ShedReason::Late, late_ms };
             return (late_ms.map_or(Way::Own, late), None);
         };
         if self.stays_anyway(planned, late_ms, sight, now) {
@@ -89,9 +89,9 @@ impl Journey {
         }
     }
 
-    /// Returns the milliseconds until the first token at the chosen replica, if that is predicted
-    /// to be too late. `None` for a request that was sent before: the work done for it would be
-    /// lost.
+    /// Returns the milliseconds until the first token at the chosen replica, or until the end of a
+    /// reply in one piece, if that is predicted to be too late. `None` for a request that was sent
+    /// before: the work done for it would be lost.
     fn late_ms<S: Sight>(
         &self,
         planned: Result<Attempt, PlanError>,
@@ -103,8 +103,8 @@ impl Journey {
         let deadline_ms = inquiry.deadline.remaining(now).as_secs_f32() * 1e3;
         // The objective holds in the client's own region only.
         let objective_ms = self.first_token_left_ms(sight, now).filter(|_| inquiry.hop == 0);
-        let left_ms = objective_ms.map_or(deadline_ms, |left_ms| left_ms.min(deadline_ms));
-        late_ms(attempt.prediction, sight.replica_speed(attempt.slot).trust, left_ms)
+        let left = TimeLeft { objective_ms, deadline_ms };
+        late_ms(attempt.prediction, sight.replica_speed(attempt.slot).trust, left)
     }
 
     /// Collects the state of the own region and of the others.
@@ -137,6 +137,7 @@ impl Journey {
         let access = |region: &RegionName| self.refusals.access(region, asked_max);
         scales.others = sight.others(model, &access);
         add_homes(&mut scales, sight);
+        add_rest(&mut scales, model, own_speed(model, planned, sight), sight);
         if !is_alike {
             add_reading(&mut scales, model, own_speed(model, planned, sight), sight);
         }
@@ -179,6 +180,7 @@ impl Journey {
             Err(_) => own.replicas = 0,
         }
         own.late_ms = self.late_ms(planned, sight, now);
+        own.rest_ms = rest_ms(&own_speed(model, planned, sight), sight);
         self.add_own_reading(&mut own, model, planned, sight);
         if is_by_request(sight.permission()) { own } else { outside_residency(own) }
     }
@@ -209,7 +211,7 @@ impl Journey {
     }
 
     fn spill<S: Sight>(
-        &self,
+        &mut self,
         scales: &Scales,
         sight: &S,
         now: Instant,
@@ -227,7 +229,9 @@ impl Journey {
                 other.prefill_ms = *cold_ms;
             }
             let without = self.spill_with(&cold, sight, now, &mut same_dice);
-            sight.note_hot(destination(&plan) != destination(&without));
+            let is_changed = destination(&plan) != destination(&without);
+            self.notes.cache_comparisons += 1;
+            self.notes.cache_changes += u32::from(is_changed);
         }
         plan
     }
@@ -252,7 +256,7 @@ impl Journey {
         let has_no_limit = own.replicas > 0 && own.places.is_none();
         let queues_there = own.late_ms.is_none() && (scales.is_leaving || has_no_limit);
         let shed = |reason, predicted_ms: f32| match own.late_ms {
-            Some(first_token_ms) => Way::TooLate { reason, first_token_ms },
+            Some(late_ms) => Way::TooLate { reason, late_ms },
             None => Way::Shed { reason, predicted_ms },
         };
         match &plan.verdict {
@@ -341,6 +345,23 @@ fn add_reading<S: Sight>(scales: &mut Scales, model: &ModelName, own_speed: Spee
         other.pending_ms = load.pending_tokens.unwrap_or(0.0) * speed.prefill_ms;
         scales.cold_ms.push(sight.prefill_ms(0, &speed));
     }
+}
+
+/// Adds the time to generate the rest of a reply in one piece in each other region. A region that
+/// does not tell its speed counts as fast as this one.
+fn add_rest<S: Sight>(scales: &mut Scales, model: &ModelName, own_speed: Speed, sight: &S) {
+    for (index, other) in scales.others.iter_mut().enumerate() {
+        let speed = sight.speed(index, model).filter(|speed| speed.trust > 0.0);
+        other.rest_ms = rest_ms(&speed.unwrap_or(own_speed), sight);
+    }
+}
+
+/// Returns the milliseconds from the first token to the end of a reply in one piece; 0 for a stream,
+/// and for a speed that is a mere guess.
+fn rest_ms<S: Sight>(speed: &Speed, sight: &S) -> f32 {
+    let is_learned = speed.is_decode_known && is_known(speed.trust);
+    let tokens = sight.inquiry().whole_tokens.filter(|_| is_learned);
+    tokens.map_or(0.0, |tokens| tokens.saturating_sub(1) as f32 * speed.decode_ms)
 }
 
 /// Returns the speed of this region's replicas; if unknown, of the chosen one.

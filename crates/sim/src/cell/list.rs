@@ -58,12 +58,13 @@ const fn broken_full(
 }
 
 /// Settings of a cell whose operator sets nothing.
-const NOTHING_SET: Operator = Operator { slo_ms: None, connections_max: None };
+const NOTHING_SET: Operator = Operator::SETS_NOTHING;
 
 /// Settings for system prompts on an L4: with more requests in flight tokens come later than clients
 /// want, and a first token that is predicted after half of the time that clients want to wait is
 /// late often enough.
-const PROMPTS_SET: Operator = Operator { slo_ms: Some(500), connections_max: Some(104) };
+const PROMPTS_SET: Operator =
+    Operator { slo_ms: Some(500), connections_max: Some(104), ..NOTHING_SET };
 
 const fn closed(clients: &'static [(usize, Task)]) -> Work {
     Work::Closed(clients)
@@ -366,7 +367,7 @@ pub(super) const BESIDES: &[Cell] = &[
         open(CHATS, 0.7, Course::Day),
     ),
     Cell {
-        operator: Operator { slo_ms: Some(1_000), connections_max: None },
+        operator: Operator { slo_ms: Some(1_000), ..NOTHING_SET },
         ..cell(
             ("chats-1.2", "overload"),
             "conversations at 1.2 of the full load; Spillway has an objective of 1 s",

@@ -89,6 +89,14 @@ regions, `waited` waited in a node. `error` is how far predicted times to the fi
 Overloaded setups turn requests away that would come too late, so that requests fail there. Policies that read no caches do not
 weigh what a prompt costs to read in another region.
 
+Where its operator says so, a world continues streams (`continues_streams`; off in all studies). Then each reply that has begun has the
+gateway's state machine of a reply, and its searches for another place are those of the gateway (`Reply`, `ContinuedStream`). Tokens are
+reported one by one. A killed replica breaks its streams at once; a region that is out of reach is noticed by the gossip and a second of
+silence, and what was sent over a path that is cut arrives once it is whole. Drained replicas and regions get no new requests, and their
+streams leave for places with room. A continued stream is a request of its own: its prompt ends with the text so far, so the engine finds
+what is cached of it. Left out: nodes of other regions continue no streams of guests, whose own node does; a reply that is left ends at
+once at its replica, whatever the path there; clients take each token at once, and leave no stream.
+
 What it leaves out: lost messages, failures, tokens (a block is a block), the time that the gateway itself takes, and attention
 that grows with the square of a prompt.
 ";

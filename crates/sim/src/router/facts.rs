@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use spillway_journey::{
-    Claim, Conversation, PlaceSight, QueueSight, RegionSight as RegionFacts, ReplicaGroup,
-    ReplicaSight as ReplicaFacts, RequestSight, ResidencyDenial, Room, RoomLoads, RouteRules,
-    TenantKey, TenantSight,
+    Claim, Conversation, PlaceSight, QueueSight, RegionSight, ReplicaGroup, ReplicaSight,
+    RequestSight, ResidencyDenial, Room, RoomLoads, RouteRules, TenantKey, TenantSight,
 };
 use spillway_route::{
     Access, ByRegion, HoldTime, KeptShare, Loads, OwnRegion, RegionCandidate, SpillTerms, Waiting,
@@ -13,7 +12,7 @@ use spillway_route::{
 use spillway_types::{Inquiry, ModelName, RAMP_FULL, RegionName, ReplicaSlot, Signals, Speed};
 
 use super::spillway::SpillwayRouter;
-use super::{Ask, RegionSight, ReplicaSight, Sight};
+use super::{Ask, OwnReplica, RemoteRegion, WorldView};
 use crate::text::{BLOCK_TOKENS, BYTES_PER_TOKEN};
 
 /// Everything that a node knows at one moment of one request and its surroundings.
@@ -21,7 +20,7 @@ use crate::text::{BLOCK_TOKENS, BYTES_PER_TOKEN};
 pub(super) struct Facts<'a> {
     pub(super) router: &'a SpillwayRouter,
     pub(super) ask: &'a Ask<'a>,
-    pub(super) sight: &'a Sight<'a>,
+    pub(super) sight: &'a WorldView<'a>,
 }
 
 impl Facts<'_> {
@@ -84,13 +83,9 @@ impl RequestSight for Facts<'_> {
     fn permission(&self) -> Result<(), ResidencyDenial> {
         ResidencyDenial::judge(self.may_serve_by_request(&self.router.name), || true)
     }
-
-    fn take_retry(&self, now: Instant) -> bool {
-        self.router.retries.as_ref().is_some_and(|budget| budget.try_retry(now))
-    }
 }
 
-impl ReplicaFacts for Facts<'_> {
+impl ReplicaSight for Facts<'_> {
     type Loads<'b>
         = Board<'b>
     where
@@ -103,12 +98,6 @@ impl ReplicaFacts for Facts<'_> {
             busy_until: None,
             healthy_permille: self.healthy_permille(),
         })
-    }
-
-    fn take_ticket(&self) -> u64 {
-        let ticket = self.router.ticket.get().wrapping_add(1);
-        self.router.ticket.set(ticket);
-        ticket
     }
 
     fn loads(&self, room: Room, with_caches: bool) -> Board<'_> {
@@ -129,10 +118,6 @@ impl ReplicaFacts for Facts<'_> {
 
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
         PlaceSight::has_guessed_limit(&self.sight.replicas[slot.index()])
-    }
-
-    fn take_hedge(&self, _now: Instant) -> bool {
-        false
     }
 }
 
@@ -175,13 +160,9 @@ impl QueueSight for Facts<'_> {
             None => queue.before(&self.ask.asker(claim), now, certain_rate),
         }
     }
-
-    fn take_late_probe(&self, now: Instant) -> bool {
-        self.router.slo_probes.pass(now)
-    }
 }
 
-impl RegionFacts for Facts<'_> {
+impl RegionSight for Facts<'_> {
     fn spill_terms(&self) -> &SpillTerms {
         &self.router.config.terms
     }
@@ -191,7 +172,7 @@ impl RegionFacts for Facts<'_> {
     }
 
     fn is_evacuated(&self) -> bool {
-        false
+        self.router.is_evacuated
     }
 
     fn is_roomy(&self, _model: &ModelName) -> bool {
@@ -212,7 +193,7 @@ impl RegionFacts for Facts<'_> {
         _model: &ModelName,
         access: &dyn Fn(&RegionName) -> Access,
     ) -> ByRegion<RegionCandidate> {
-        let candidate = |(other, name): (&RegionSight, &RegionName)| RegionCandidate {
+        let candidate = |(other, name): (&RemoteRegion, &RegionName)| RegionCandidate {
             access: match other.report {
                 Some(_) if self.may_serve_by_request(name) => access(name),
                 // Without a report there is nothing to weigh, and none is there of a silent region;
@@ -224,6 +205,7 @@ impl RegionFacts for Facts<'_> {
             prefill_ms: 0.0,
             stall_ms: 0.0,
             pending_ms: 0.0,
+            rest_ms: 0.0,
             is_shared: false,
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
@@ -264,7 +246,7 @@ impl RegionFacts for Facts<'_> {
     }
 
     fn hot_blocks(&self) -> Option<ByRegion<u32>> {
-        let blocks = |other: &RegionSight| self.router.memory.hot_blocks(other.region);
+        let blocks = |other: &RemoteRegion| self.router.memory.hot_blocks(other.region);
         let hot: ByRegion<u32> = self.sight.others.iter().map(blocks).collect();
         hot.iter().any(|&blocks| blocks > 0).then_some(hot)
     }
@@ -275,18 +257,16 @@ impl RegionFacts for Facts<'_> {
     }
 
     fn forwarded_blocks(&self) -> Option<ByRegion<u32>> {
-        let blocks = |other: &RegionSight| self.router.memory.forwarded_blocks(other.region);
+        let blocks = |other: &RemoteRegion| self.router.memory.forwarded_blocks(other.region);
         let forwarded: ByRegion<u32> = self.sight.others.iter().map(blocks).collect();
         forwarded.iter().any(|&blocks| blocks > 0).then_some(forwarded)
     }
-
-    fn note_hot(&self, _is_changed: bool) {}
 }
 
 /// Returns the own region with this queue, and with the places that count by `room`.
-pub(super) fn own_region(sight: &Sight<'_>, room: Room, waiting: Waiting) -> OwnRegion {
+pub(super) fn own_region(sight: &WorldView<'_>, room: Room, waiting: Waiting) -> OwnRegion {
     let here = || (0..).map(ReplicaSlot).zip(sight.replicas).filter(|(_, one)| !one.is_away);
-    let left = |(slot, one): (ReplicaSlot, &ReplicaSight)| {
+    let left = |(slot, one): (ReplicaSlot, &OwnReplica)| {
         let limit = room.places(one, slot).min(one.places.in_flight_max);
         (limit < u32::MAX).then(|| limit.saturating_sub(one.in_flight))
     };
@@ -302,6 +282,7 @@ pub(super) fn own_region(sight: &Sight<'_>, room: Room, waiting: Waiting) -> Own
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
+        rest_ms: 0.0,
         late_ms: None,
     }
 }
@@ -310,7 +291,7 @@ pub(super) fn own_region(sight: &Sight<'_>, room: Room, waiting: Waiting) -> Own
 #[derive(Debug)]
 pub(super) struct Board<'a> {
     router: &'a SpillwayRouter,
-    sight: &'a Sight<'a>,
+    sight: &'a WorldView<'a>,
     room: Room,
     with_caches: bool,
 }
@@ -372,7 +353,7 @@ impl Loads for Board<'_> {
     }
 }
 
-impl PlaceSight for ReplicaSight {
+impl PlaceSight for OwnReplica {
     fn rests_for(&self, _tenant: u64) -> bool {
         false
     }

@@ -8,8 +8,8 @@ use spillway_journey::Event;
 use spillway_route::Policy;
 
 use crate::router::{
-    Ask, CacheReport, Ended, Forwarded, Knowledge, Replied, Router, RouterVerdict, Sent, Sight,
-    SpillwayRouter, Written,
+    Ask, CacheReport, Ended, Forwarded, Knowledge, Replied, Router, RouterVerdict, Sent,
+    SpillwayRouter, WorldView, Written,
 };
 use crate::{Demand, Operator, RegionConfig, Setup, WorkloadKind, World, WorldConfig};
 
@@ -28,7 +28,7 @@ impl Router for Compared {
     fn decide(
         &mut self,
         ask: &Ask<'_>,
-        sight: &Sight<'_>,
+        sight: &WorldView<'_>,
         rng: &mut fastrand::Rng,
     ) -> RouterVerdict {
         let verdict = self.node.decide(ask, sight, rng);
@@ -42,7 +42,7 @@ impl Router for Compared {
         verdict
     }
 
-    fn handle(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>, event: Event) {
         self.node.handle(ask, sight, event);
     }
 
@@ -50,7 +50,7 @@ impl Router for Compared {
         self.node.left(request);
     }
 
-    fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool {
+    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> bool {
         self.node.admits(ask, sight)
     }
 

@@ -8,8 +8,9 @@ use spillway_prefix::{
 use spillway_route::{LatencyModel, ObservedLatency};
 use spillway_types::{Holder, Speed};
 
+use super::config::{Knowledge, RouterConfig};
 use super::mirrors::Mirrors;
-use super::spillway::{Knowledge, RouterConfig, identity};
+use super::spillway::identity;
 use super::{CacheReport, Ended, Forwarded, Place, Replied, Sent, Stage, Written, region_name};
 use crate::text::BLOCK_TOKENS;
 

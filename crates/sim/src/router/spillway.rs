@@ -1,120 +1,25 @@
 //! Router of the gateway: the driver of each request's journey, with the knowledge of one node.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-use spillway_journey::{Claim, Ending, Event, Journey, RetryTime, Room, Step};
+use spillway_journey::{Claim, Ending, Event, Journey, RetryTime, Room, Step, Unasked};
 use spillway_prefix::{HotDelta, HotView};
-use spillway_route::{
-    Attempt, Candidate, Group, Guest, Policy, RetryBudget, RetryBudgetConfig, SloProbes,
-    SpillTerms, Tuning, admit_guest,
-};
+use spillway_route::{Attempt, Candidate, Group, Guest, RetryBudget, SloProbes, admit_guest};
 use spillway_types::{RAMP_FULL, RegionName, ReplicaSlot, Speed};
 
+use super::config::{Knowledge, RouterConfig};
 use super::facts::{Facts, own_region};
 use super::memory::Memory;
 use super::{
-    Ask, CacheReport, Ended, Forwarded, Place, Replied, Router, RouterVerdict, Sent, Sight,
+    Ask, CacheReport, Ended, Forwarded, Place, Replied, Router, RouterVerdict, Sent, WorldView,
     Written, region_name,
 };
 use crate::text::mix;
 
 /// Milliseconds from one board of signals to the next.
 const BOARD_MS: u64 = 100;
-
-/// Settings of a node's routing.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct RouterConfig {
-    /// Policy that chooses a replica of the region.
-    pub policy: Policy,
-    /// Settings of the policy.
-    pub tuning: Tuning,
-    /// Weights between regions.
-    #[serde(rename = "spill")]
-    pub terms: SpillTerms,
-    /// True if requests may go to other regions.
-    pub spills: bool,
-    /// Regions that one request asks at most, as `spill.regions_max` of the gateway.
-    pub regions_asked_max: usize,
-    /// Attempts of one request at most, as `retry.attempts_max` of the gateway.
-    pub attempts_max: u32,
-    /// Budget of retries of all requests of a node.
-    #[serde(skip)]
-    pub retries: RetryBudgetConfig,
-    /// Source of the node's knowledge of caches.
-    pub knowledge: Knowledge,
-    /// True if the node finds limits of the requests in flight at its replicas.
-    pub limits: bool,
-    /// Most requests in flight at a replica, as `connections_max` of one, within which a limit is
-    /// found; `None` for the 1,024 of the gateway.
-    pub connections_max: Option<u32>,
-    /// Milliseconds to the first token beyond which a reply is of no use, as `slo_ms` of a route;
-    /// `None` without such an objective.
-    pub slo_ms: Option<u32>,
-    /// True if requests sent since a report are added to it.
-    pub corrects: bool,
-    /// True if the node remembers what it forwarded to other regions.
-    pub remembers_forwards: bool,
-    /// True if the node learns the blocks that replies add to caches.
-    pub learns_replies: bool,
-    /// True if the node learns the speed of replicas from their replies.
-    pub learns: bool,
-    /// Error of the speeds that the node learns: each is off by a factor from `1 / (1 + e)` to `1 + e`,
-    /// which stays the same for the run.
-    pub speed_error: f32,
-    /// Speed that replicas are assumed to have before anything was learned.
-    pub speed: Speed,
-}
-
-/// Source of a node's knowledge of caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Knowledge {
-    /// No knowledge.
-    None,
-    /// Requests sent by the node and its neighbours, corrected by the replies.
-    Index,
-    /// As `index`, with the KV events of the engines, which say what is stored and evicted.
-    Events,
-    /// The caches themselves.
-    Truth,
-}
-
-impl RouterConfig {
-    /// Returns the settings of a policy with all defaults.
-    #[must_use]
-    pub fn new(policy: Policy, speed: Speed) -> Self {
-        Self {
-            policy,
-            tuning: Tuning::default(),
-            terms: SpillTerms::default(),
-            spills: true,
-            regions_asked_max: 2,
-            attempts_max: 3,
-            retries: RetryBudgetConfig::default(),
-            knowledge: Knowledge::Index,
-            limits: true,
-            connections_max: None,
-            slo_ms: None,
-            speed_error: 0.0,
-            corrects: true,
-            learns: true,
-            remembers_forwards: true,
-            learns_replies: true,
-            speed,
-        }
-    }
-
-    /// Returns the most requests in flight at a replica; `None` if no limit is found.
-    fn in_flight_max(&self) -> Option<u32> {
-        self.limits.then(|| self.connections_max.unwrap_or(IN_FLIGHT_MAX))
-    }
-}
-
-/// Most requests in flight at a replica, by default in the gateway.
-const IN_FLIGHT_MAX: u32 = 1_024;
 
 /// Node of Spillway, as far as it routes: drives the journeys of the requests that are in it.
 #[derive(Debug)]
@@ -130,16 +35,20 @@ pub struct SpillwayRouter {
     /// Factor by which the speed of each replica is wrong.
     speed_errors: Vec<f32>,
     speeds_until_ms: u64,
-    pub(super) ticket: Cell<u64>,
+    ticket: u64,
     /// Name of the region.
     pub(super) name: RegionName,
     /// Names of the other regions, in the order of the world.
     pub(super) other_names: Vec<RegionName>,
     /// Budget of retries; `None` before the first request.
-    pub(super) retries: Option<RetryBudget>,
-    pub(super) slo_probes: SloProbes,
+    retries: Option<RetryBudget>,
+    slo_probes: SloProbes,
     /// Journeys of the requests that have not ended here, by their numbers.
     journeys: BTreeMap<usize, Journey>,
+    /// Ends of the journeys of requests that are still here, and the engines that died in them.
+    endings: BTreeMap<usize, (Ending, u8)>,
+    /// True if the region is being drained.
+    pub(super) is_evacuated: bool,
 }
 
 impl SpillwayRouter {
@@ -165,26 +74,23 @@ impl SpillwayRouter {
             speeds: vec![config.speed; replicas],
             speed_errors: speed_errors(config.speed_error, place),
             speeds_until_ms: 0,
-            ticket: Cell::new(ticket),
+            ticket,
             name: region_name(region),
             other_names: Vec::new(),
             retries: None,
             slo_probes: SloProbes::default(),
             journeys: BTreeMap::new(),
+            endings: BTreeMap::new(),
+            is_evacuated: false,
         }
     }
 
     /// Takes out the journey of a request; a request that is new here begins one.
-    fn take_journey(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> Journey {
+    fn take_journey(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> Journey {
         if let Some(journey) = self.journeys.remove(&ask.number) {
             return journey;
         }
-        let config = self.config.retries;
-        // Made with the first request, because time is known only then.
-        self.retries.get_or_insert_with(|| RetryBudget::new(config, sight.now)).on_request();
-        if self.other_names.len() != sight.others.len() {
-            self.other_names = sight.others.iter().map(|other| region_name(other.region)).collect();
-        }
+        self.know(sight).on_request();
         let mut journey = Journey::new(sight.now, self.config.attempts_max);
         // Promises are made to clients: a guest has none here.
         let is_own = ask.inquiry.hop == 0;
@@ -195,8 +101,18 @@ impl SpillwayRouter {
         journey
     }
 
+    /// Returns the budget of retries. It is made with the first request, because time and the names
+    /// of other regions are known only then.
+    fn know(&mut self, sight: &WorldView<'_>) -> &RetryBudget {
+        if self.other_names.len() != sight.others.len() {
+            self.other_names = sight.others.iter().map(|other| region_name(other.region)).collect();
+        }
+        let config = self.config.retries;
+        self.retries.get_or_insert_with(|| RetryBudget::new(config, sight.now))
+    }
+
     /// Leaves the replicas out of the group that are away.
-    fn regroup(&mut self, sight: &Sight<'_>) {
+    fn regroup(&mut self, sight: &WorldView<'_>) {
         let is_here = |one: &Candidate| !sight.replicas[one.slot.index()].is_away;
         let here = self.candidates.iter().filter(|one| is_here(one));
         if here.clone().map(|one| one.slot).ne(self.group.candidates().iter().map(|one| one.slot)) {
@@ -206,7 +122,7 @@ impl SpillwayRouter {
     }
 
     /// Looks up the cached blocks and speeds that the policies read.
-    fn prepare(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) {
+    fn prepare(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) {
         self.regroup(sight);
         self.memory.look_up(ask.inquiry.prefix.as_slice());
         for (replica, cached) in self.cached.iter_mut().enumerate() {
@@ -229,6 +145,33 @@ impl SpillwayRouter {
         }
     }
 
+    /// Returns the next step that the world carries out. The router itself takes numbers, retries
+    /// and probes, since no time passes for them.
+    fn next(
+        &mut self,
+        journey: &mut Journey,
+        ask: &Ask<'_>,
+        sight: &WorldView<'_>,
+        rng: &mut fastrand::Rng,
+    ) -> Step {
+        let now = sight.now;
+        loop {
+            let event = match journey.next(&Facts { router: self, ask, sight }, now, rng) {
+                Step::TakeTicket => {
+                    self.ticket = self.ticket.wrapping_add(1);
+                    Event::Ticket(self.ticket)
+                }
+                Step::TakeRetry(_) => {
+                    let budget = self.retries.as_ref();
+                    Event::Retry { is_allowed: budget.is_some_and(|budget| budget.try_retry(now)) }
+                }
+                Step::TakeLateProbe => Event::LateProbe { is_allowed: self.slo_probes.pass(now) },
+                step => return step,
+            };
+            journey.on(event, &Facts { router: self, ask, sight }, now);
+        }
+    }
+
     /// Returns the verdict that carries out a step.
     fn verdict(&self, step: Step, facts: &Facts<'_>, journey: &Journey) -> Option<RouterVerdict> {
         match step {
@@ -243,7 +186,14 @@ impl SpillwayRouter {
             Step::Pause(pause) => Some(RouterVerdict::Pause(pause)),
             // One model is served, silence is never reported, and verdicts about a request that a
             // replica works on are not asked for.
-            Step::StandIn | Step::Hedge(_) | Step::Listen | Step::End(_) => None,
+            Step::StandIn
+            | Step::Hedge(_)
+            | Step::Listen
+            | Step::End(_)
+            // These are carried out at once.
+            | Step::TakeTicket
+            | Step::TakeRetry(_)
+            | Step::TakeLateProbe => None,
         }
     }
 }
@@ -252,15 +202,17 @@ impl Router for SpillwayRouter {
     fn decide(
         &mut self,
         ask: &Ask<'_>,
-        sight: &Sight<'_>,
+        sight: &WorldView<'_>,
         rng: &mut fastrand::Rng,
     ) -> RouterVerdict {
         let mut journey = self.take_journey(ask, sight);
         self.prepare(ask, sight);
+        let step = self.next(&mut journey, ask, sight, rng);
         let facts = Facts { router: self, ask, sight };
-        let step = journey.next(&facts, sight.now, rng);
         if let Step::End(ending) = step {
-            return end(ending, &journey, &facts, rng);
+            let verdict = end(ending, &journey, &facts, rng);
+            self.endings.insert(ask.number, (ending, journey.deaths()));
+            return verdict;
         }
         let verdict = self.verdict(step, &facts, &journey);
         debug_assert!(verdict.is_some(), "{journey:?}");
@@ -269,22 +221,42 @@ impl Router for SpillwayRouter {
         verdict.unwrap_or(RouterVerdict::Shed(None))
     }
 
-    fn handle(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>, event: Event) {
         let Some(mut journey) = self.journeys.remove(&ask.number) else { return };
         let has_place = matches!(event, Event::Asked | Event::RegionReplied);
         // Waiting requests learn from it how soon places come free.
         if has_place && (sight.queue.is_busy(sight.now) || journey.waits_since().is_some()) {
             sight.queue.began(&ask.asker(journey.claim()), sight.now);
         }
-        let _retry = journey.on(event, &Facts { router: self, ask, sight }, sight.now);
+        journey.on(event, &Facts { router: self, ask, sight }, sight.now);
         self.journeys.insert(ask.number, journey);
+    }
+
+    fn resume(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>, unasked: &Unasked, deaths: u8) {
+        self.know(sight);
+        // This is no further request: no promise is redeemed, and no retry is earned.
+        let journey = Journey::new(sight.now, self.config.attempts_max);
+        self.journeys.insert(ask.number, journey.without(unasked.clone()).after_deaths(deaths));
+    }
+
+    fn ending(&self, request: usize) -> Option<(Ending, u8)> {
+        self.endings.get(&request).copied()
+    }
+
+    fn take_retry(&mut self, now: Instant) -> bool {
+        self.retries.as_ref().is_some_and(|budget| budget.try_retry(now))
+    }
+
+    fn set_evacuated(&mut self, is_evacuated: bool) {
+        self.is_evacuated = is_evacuated;
     }
 
     fn left(&mut self, request: usize) {
         self.journeys.remove(&request);
+        self.endings.remove(&request);
     }
 
-    fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool {
+    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> bool {
         // No rate is needed: a guest is judged by how many wait here, not by how long.
         let waiting = sight.queue.before(&ask.asker(Claim::Newcomer), sight.now, |_| None);
         let room = Room {
@@ -346,7 +318,7 @@ fn end(
     facts: &Facts<'_>,
     rng: &mut fastrand::Rng,
 ) -> RouterVerdict {
-    let Sight { now, queue, .. } = *facts.sight;
+    let WorldView { now, queue, .. } = *facts.sight;
     if ending.is_of_replica() {
         return RouterVerdict::Fail;
     }

@@ -10,7 +10,7 @@ use spillway_types::{
 
 use crate::router::spillway::speed_errors;
 use crate::router::{
-    Ask, Place, Queue, RegionSight, ReplicaSight, Router, RouterVerdict, Sight, Truth,
+    Ask, OwnReplica, Place, Queue, RemoteRegion, Router, RouterVerdict, Truth, WorldView,
 };
 use crate::{Setup, SpillwayRouter};
 
@@ -34,6 +34,8 @@ fn inquiry(now: Instant, residency: Residency) -> Inquiry {
         prefix: BlockHashes::default(),
         prompt_bytes: 4_000,
         output_tokens_max: None,
+        whole_tokens: None,
+        answers: 1,
         affinity: None,
         session: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -51,7 +53,7 @@ fn inquiry(now: Instant, residency: Residency) -> Inquiry {
 struct Case {
     router: SpillwayRouter,
     queue: Queue,
-    replica: ReplicaSight,
+    replica: OwnReplica,
     start: Instant,
     rng: fastrand::Rng,
 }
@@ -66,7 +68,7 @@ impl Case {
         Self {
             router: SpillwayRouter::new(config, &place()),
             queue: Queue::new(WaitLimits { count_max, ..WaitLimits::default() }),
-            replica: ReplicaSight {
+            replica: OwnReplica {
                 in_flight: 0,
                 elsewhere: 0,
                 started: 0,
@@ -87,7 +89,7 @@ impl Case {
         &mut self,
         number: usize,
         at_ms: u64,
-        others: &[RegionSight],
+        others: &[RemoteRegion],
         only: &[&str],
     ) -> RouterVerdict {
         let now = self.start + Duration::from_millis(at_ms);
@@ -101,7 +103,7 @@ impl Case {
             tenant: 0,
             weight: 1,
         };
-        let sight = Sight {
+        let sight = WorldView {
             now,
             now_ms: at_ms,
             replicas: &[self.replica],
@@ -138,7 +140,7 @@ fn who_comes_back_when_told_to_has_the_promised_place_in_a_queue_that_is_full_fo
 
 #[test]
 fn a_region_that_may_not_serve_a_request_does_not() {
-    let other = RegionSight {
+    let other = RemoteRegion {
         region: 1,
         report: Some(RegionReport::default()),
         rtt_ms: 100.0,

@@ -16,10 +16,14 @@ impl World {
         let fault = self.config.faults[fault];
         self.faults.push(fault);
         match fault.kind {
+            // Where streams are continued, a cut is survived if it is short.
+            FaultKind::Cut { .. } | FaultKind::OneWay { .. } if self.continues_streams() => {}
             FaultKind::Cut { .. } | FaultKind::OneWay { .. } => self.break_links(),
             FaultKind::ReplicaLost { replica } => self.lose_replicas(replica..replica + 1),
             FaultKind::RegionLost { region, .. } => self.lose_region(region),
-            FaultKind::Slow { .. } | FaultKind::Lying { .. } => {}
+            FaultKind::ReplicaDrained { replica } => self.drain_replica(replica),
+            FaultKind::RegionDrained { region } => self.drain_region(region),
+            FaultKind::Slow { .. } | FaultKind::Lying { .. } | FaultKind::Poison { .. } => {}
         }
     }
 
@@ -28,6 +32,9 @@ impl World {
         let fault = self.config.faults[fault];
         if let Some(at) = self.faults.iter().position(|active| *active == fault) {
             self.faults.remove(at);
+        }
+        if let FaultKind::RegionDrained { region } = fault.kind {
+            self.drain_region(region);
         }
     }
 
@@ -131,7 +138,7 @@ impl World {
     }
 
     /// Takes a request out of the node and the replica where it is.
-    fn withdraw(&mut self, request: usize) {
+    pub(super) fn withdraw(&mut self, request: usize) {
         self.leave_queue(request);
         let node = self.requests[request].node;
         if let RequestState::Placed(placed) = self.requests[request].state {
@@ -149,7 +156,7 @@ impl World {
     }
 
     /// Breaks the connections to replicas, and empties their caches.
-    fn lose_replicas(&mut self, lost: Range<usize>) {
+    pub(super) fn lose_replicas(&mut self, lost: Range<usize>) {
         let mut broken = Vec::new();
         for request in 0..self.requests.len() {
             match self.requests[request].state {
@@ -166,7 +173,10 @@ impl World {
             self.schedule(replica);
         }
         for (request, placed) in broken {
-            self.connection_failed(request, &placed, RetrySafety::Reset);
+            // A part of a stream may have been dropped with another one.
+            if self.requests[request].state == RequestState::Placed(placed) {
+                self.connection_failed(request, &placed, RetrySafety::Reset);
+            }
         }
     }
 
@@ -184,13 +194,23 @@ impl World {
         let first = self.groups[self.nodes[node].group].replicas.start;
         self.nodes[node].replicas[placed.replica - first].is_away = true;
         self.vacate(request, placed);
+        if placed.first_token.is_some() && self.continues_streams() {
+            return self.part_broke(request);
+        }
         let asked = &mut self.requests[request];
         asked.attempt += 1;
         if placed.first_token.is_some() {
             return self.over(request, Fate::Failed, 0);
         }
         asked.state = RequestState::Moving;
-        let failed = Outcome::Failed { safety, is_fault: true, was_kept: false, can_repeat: true };
+        asked.generated = 0;
+        let failed = Outcome::Failed {
+            safety,
+            is_fault: true,
+            was_kept: false,
+            can_repeat: true,
+            is_death: self.continues_streams() && safety == RetrySafety::Reset,
+        };
         self.tell(request, node, failed);
         self.drive(request);
     }
@@ -201,7 +221,11 @@ impl World {
         for request in 0..self.requests.len() {
             let asked = &self.requests[request];
             let is_here = self.region_of(asked.entry) == region;
-            if asked.state != RequestState::Over && is_here {
+            if asked.state == RequestState::Over || !is_here || asked.part_of.is_some() {
+                // Parts of a stream end with it.
+            } else if self.streams.contains_key(&request) {
+                self.client_gone(request);
+            } else {
                 self.withdraw(request);
                 let instant = self.instant();
                 let asked = &mut self.requests[request];
@@ -212,7 +236,11 @@ impl World {
                 self.over(request, Fate::Failed, 0);
             }
         }
-        self.break_links();
+        if self.continues_streams() {
+            self.strand_guests(region);
+        } else {
+            self.break_links();
+        }
         self.lose_replicas(self.regions[region].replicas.clone());
         for node in own.map_or(0..0, |group| self.groups[group].nodes.clone()) {
             self.nodes[node].replicas.iter_mut().for_each(|replica| replica.is_away = true);

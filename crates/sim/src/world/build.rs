@@ -66,6 +66,7 @@ impl World {
             now: Time(0),
             faults: Vec::new(),
             requests: Vec::new(),
+            streams: BTreeMap::new(),
             trie: HotTrie::default(),
             deltas: BTreeMap::new(),
             proposals: 0,

@@ -18,7 +18,7 @@ fn the_node_has_all_replicas_for_its_own_and_sees_how_far_they_are() {
     assert_eq!((place.region, place.replicas, place.regions), (0, 3, 2));
     assert!(place.is_central);
     assert_eq!(*place.homes, [0, 0, 1]);
-    let Seen::Sight { replicas, others, .. } = &notes[0].seen else { panic!("{notes:?}") };
+    let Seen::WorldView { replicas, others, .. } = &notes[0].seen else { panic!("{notes:?}") };
     let rtt_ms: Vec<f32> = replicas.iter().map(|replica| replica.rtt_ms).collect();
     assert_eq!(rtt_ms, [0.0, 0.0, 100.0]);
     assert!(others.is_empty());
@@ -56,7 +56,7 @@ fn known_ms(replica: fn(usize, usize, u8) -> crate::RouterVerdict, at: usize) ->
     let sessions = std::iter::once(session(1.0, 0, &[(1, 8_000)])).chain(later).collect();
     let (_, _, notes) = listen(&central(), sessions, replica);
     let is_known = |note: &&Note| {
-        let Seen::Sight { replicas, .. } = &note.seen else { return false };
+        let Seen::WorldView { replicas, .. } = &note.seen else { return false };
         replicas[at].signals.running.value > 0.0
     };
     notes.iter().find(is_known).unwrap().now_ms
@@ -77,7 +77,7 @@ fn what_is_on_its_way_to_a_far_replica_is_not_in_its_report() {
     let sessions = (0..100).map(|at| session(1.0 + f64::from(at) * 0.01, 0, &[(1, 16)])).collect();
     let (_, _, notes) = listen(&central(), sessions, |_, _, _| serve(2));
     for note in &notes {
-        let Seen::Sight { replicas, .. } = &note.seen else { continue };
+        let Seen::WorldView { replicas, .. } = &note.seen else { continue };
         let since = replicas[2].started - replicas[2].signals.started_at;
         // What was sent since 50 ms before the look, which is at least 150 ms old: 15 requests or
         // more.

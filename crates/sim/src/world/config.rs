@@ -49,6 +49,15 @@ pub struct Operator {
     pub slo_ms: Option<u32>,
     /// Most requests in flight at a replica; `None` for the default.
     pub connections_max: Option<u32>,
+    /// True if streams are continued elsewhere when their place fails or is being drained.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub continues_streams: bool,
+}
+
+impl Operator {
+    /// Operator who sets nothing.
+    pub const SETS_NOTHING: Self =
+        Self { slo_ms: None, connections_max: None, continues_streams: false };
 }
 
 /// Tenant: some of the clients, with a share of the queues.

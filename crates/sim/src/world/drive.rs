@@ -10,7 +10,7 @@ use super::record::Fate;
 use super::request::{Placed, Request, RequestState};
 use super::{World, WorldEvent};
 use crate::Time;
-use crate::router::{Ask, Router, RouterVerdict, Sight};
+use crate::router::{Ask, Router, RouterVerdict, WorldView};
 
 impl World {
     /// Carries out what a request's node decides, until the request has to wait for something.
@@ -82,7 +82,7 @@ impl World {
         &mut self,
         request: usize,
         node: usize,
-        act: impl FnOnce(&mut dyn Router, &Ask<'_>, &Sight<'_>, &mut fastrand::Rng) -> R,
+        act: impl FnOnce(&mut dyn Router, &Ask<'_>, &WorldView<'_>, &mut fastrand::Rng) -> R,
     ) -> R {
         let others = self.others(node);
         let (now, instant) = (self.now, self.instant());
@@ -98,7 +98,7 @@ impl World {
         };
         let (own, node_count) = (node.own_report(now), node.report.nodes);
         let SimNode { router, rng, replicas, guests, queue, .. } = node;
-        let sight = Sight {
+        let sight = WorldView {
             now: instant,
             now_ms: now.ms(),
             replicas,
@@ -129,6 +129,9 @@ impl World {
         if asked.inquiry.hop > 0 {
             self.nodes[node].router.left(request);
             return self.send_back(request);
+        }
+        if asked.part_of.is_some() {
+            return self.try_ended(request);
         }
         let after_us = after.map(|after| u64::try_from(after.as_micros()).unwrap_or(u64::MAX));
         let gives_up =
@@ -172,6 +175,10 @@ impl World {
     /// microseconds, goes on.
     pub(super) fn over(&mut self, request: usize, fate: Fate, way_us: u64) {
         let asked = &mut self.requests[request];
+        // The client gets its stream from another part, or the stream ends.
+        if asked.part_of.is_some() {
+            return self.try_ended(request);
+        }
         debug_assert!(asked.fate == Fate::Open, "{asked:?} ends a second time");
         (asked.state, asked.fate) = (RequestState::Over, fate);
         self.open -= 1;

@@ -9,7 +9,7 @@ use spillway_route::{Policy, Push, RetryBudgetConfig};
 
 use super::world_test::{config, session};
 use super::{World, WorldConfig};
-use crate::router::{Ask, Ended, Replied, Router, RouterVerdict, Sent, Sight};
+use crate::router::{Ask, Ended, Replied, Router, RouterVerdict, Sent, WorldView};
 use crate::{Figures, RouterConfig, Session, Setup, SpillwayRouter};
 
 /// Act or result that a router was asked for, or told of.
@@ -32,7 +32,7 @@ struct Witnessed {
 }
 
 impl Witnessed {
-    fn note(&self, ask: &Ask<'_>, sight: &Sight<'_>, seen: Seen) {
+    fn note(&self, ask: &Ask<'_>, sight: &WorldView<'_>, seen: Seen) {
         self.diary.borrow_mut().push((ask.number, sight.now_ms, seen));
     }
 }
@@ -45,7 +45,7 @@ impl Router for Witnessed {
     fn decide(
         &mut self,
         ask: &Ask<'_>,
-        sight: &Sight<'_>,
+        sight: &WorldView<'_>,
         rng: &mut fastrand::Rng,
     ) -> RouterVerdict {
         let verdict = self.router.decide(ask, sight, rng);
@@ -53,7 +53,7 @@ impl Router for Witnessed {
         verdict
     }
 
-    fn handle(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>, event: Event) {
         self.note(ask, sight, Seen::Told(event));
         self.router.handle(ask, sight, event);
     }
@@ -62,7 +62,7 @@ impl Router for Witnessed {
         self.router.left(request);
     }
 
-    fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool {
+    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> bool {
         if self.refuses {
             self.note(ask, sight, Seen::Refused);
         }

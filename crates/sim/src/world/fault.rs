@@ -60,6 +60,21 @@ pub enum FaultKind {
         /// Number of the replica.
         replica: usize,
     },
+    /// A replica is being drained: it ends what it has, and gets no new requests.
+    ReplicaDrained {
+        /// Number of the replica.
+        replica: usize,
+    },
+    /// A region is being drained: its requests go to other regions that have room.
+    RegionDrained {
+        /// Number of the region.
+        region: usize,
+    },
+    /// Requests of a session kill the engine that generates their third token.
+    Poison {
+        /// Number of the session.
+        session: usize,
+    },
 }
 
 impl Fault {
@@ -81,7 +96,12 @@ impl FaultKind {
             Self::Cut { a, b } => [(a, b), (b, a)].contains(&(from, to)),
             Self::OneWay { from: a, to: b } => (a, b) == (from, to),
             Self::RegionLost { region, .. } => region == from || region == to,
-            Self::Slow { .. } | Self::ReplicaLost { .. } | Self::Lying { .. } => false,
+            Self::Slow { .. }
+            | Self::ReplicaLost { .. }
+            | Self::Lying { .. }
+            | Self::ReplicaDrained { .. }
+            | Self::RegionDrained { .. }
+            | Self::Poison { .. } => false,
         }
     }
 

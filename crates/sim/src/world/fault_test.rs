@@ -72,7 +72,7 @@ fn notes(config: &WorldConfig) -> Vec<Note> {
 fn regions_are_out_of_reach_while_nothing_gets_through_in_either_direction() {
     for kind in [CUT, ONE_WAY] {
         for note in notes(&broken(kind)) {
-            let Seen::Sight { others, .. } = &note.seen else { continue };
+            let Seen::WorldView { others, .. } = &note.seen else { continue };
             let is_known = others[0].report.is_some();
             match note.now_ms {
                 // 900 ms after the last datagram was heard; the word that nothing is heard comes with
@@ -94,7 +94,7 @@ fn a_slow_path_takes_longer_and_nodes_measure_it() {
     came_after(&meanwhile, 1_000.0);
     came_after(&later, 100.0);
     for note in notes(&broken(slow)) {
-        let Seen::Sight { others, .. } = &note.seen else { continue };
+        let Seen::WorldView { others, .. } = &note.seen else { continue };
         let is_slow = (10_000..20_000).contains(&note.now_ms);
         assert_eq!(others[0].rtt_ms, if is_slow { 1_000.0 } else { 100.0 });
         // Slow reports are reports.
@@ -125,7 +125,7 @@ fn requests_of_a_lost_replica_fail_or_go_to_another_one_and_it_is_out_of_sight()
         "{failed:?}"
     );
     for note in notes(&lost) {
-        let Seen::Sight { replicas, .. } = &note.seen else { continue };
+        let Seen::WorldView { replicas, .. } = &note.seen else { continue };
         let is_lost = note.node == 0 && (10_000..20_000).contains(&note.now_ms);
         assert_eq!(replicas[0].is_away, is_lost, "{note:?}");
         assert!(!replicas[1].is_away);
@@ -189,7 +189,7 @@ fn a_lying_replica_is_busy_and_says_that_it_is_idle() {
     let lying = broken(FaultKind::Lying { replica: 0 });
     let (_, _, notes) = listen(&lying, steady(), |_, _, _| serve(0));
     let running = |note: &Note| match &note.seen {
-        Seen::Sight { replicas, .. } => Some(replicas[0].signals.running.value),
+        Seen::WorldView { replicas, .. } => Some(replicas[0].signals.running.value),
         _ => None,
     };
     let between = |from_ms: u64, until_ms: u64| {

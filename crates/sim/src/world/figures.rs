@@ -8,6 +8,7 @@ use spillway_engine::EngineConfig;
 use super::World;
 use super::record::{Record, Slo};
 use super::request::Request;
+use super::stream::StreamRecord;
 use crate::Quantiles;
 
 /// Results of a run, over the requests that arrived while it counted.
@@ -41,6 +42,10 @@ pub struct Figures {
     /// Number of the tenant of each request, in the same order.
     #[serde(skip)]
     pub tenants: Vec<usize>,
+    /// Stream of each request whose reply began, in the same order; empty unless streams are
+    /// continued.
+    #[serde(skip)]
+    pub streams: Vec<Option<StreamRecord>>,
     /// Results by region.
     pub regions: Vec<RegionFigures>,
 }
@@ -113,8 +118,7 @@ impl Figures {
 
 impl World {
     pub(super) fn figures(&self) -> Figures {
-        let counted: Vec<&Request> =
-            self.requests.iter().filter(|request| self.counts(request.arrived)).collect();
+        let counted: Vec<&Request> = self.counted().map(|number| &self.requests[number]).collect();
         let begun: Vec<&&Request> =
             counted.iter().filter(|request| request.first_token_ms.is_some()).collect();
         let share = |of: &dyn Fn(&Request) -> bool| {
@@ -149,6 +153,7 @@ impl World {
                 counted.iter().filter_map(|request| request.prediction_error).collect(),
             ),
             records,
+            streams: self.stream_records(),
             tenants: counted.iter().map(|one| self.config.tenant_of(one.session)).collect(),
             regions: (0..self.regions.len())
                 .map(|region| self.region_figures(region, &served))
@@ -157,8 +162,23 @@ impl World {
     }
 
     fn records(&self) -> Vec<Record> {
-        let counted = |number: &usize| self.counts(self.requests[*number].arrived);
-        (0..self.requests.len()).filter(counted).map(|number| self.record(number)).collect()
+        self.counted().map(|number| self.record(number)).collect()
+    }
+
+    /// Returns the requests of clients that count, by their numbers.
+    fn counted(&self) -> impl Iterator<Item = usize> {
+        let counts = |number: &usize| {
+            let request = &self.requests[*number];
+            request.part_of.is_none() && self.counts(request.arrived)
+        };
+        (0..self.requests.len()).filter(counts)
+    }
+
+    fn stream_records(&self) -> Vec<Option<StreamRecord>> {
+        if !self.continues_streams() {
+            return Vec::new();
+        }
+        self.counted().map(|number| Some(self.streams.get(&number)?.record)).collect()
     }
 
     fn record(&self, number: usize) -> Record {

@@ -2,7 +2,7 @@ use super::listener::{Note, Seen, listen, serve};
 use super::world_test::{config, session};
 use super::{Fault, FaultKind, News, WorldConfig};
 use crate::Session;
-use crate::router::RegionSight;
+use crate::router::RemoteRegion;
 
 /// Returns one small request each 13 ms from this second on, in the first region.
 fn asked(from_s: f64) -> Vec<Session> {
@@ -12,9 +12,9 @@ fn asked(from_s: f64) -> Vec<Session> {
 
 /// Returns what nodes of the first region see of the other one, with the milliseconds since the
 /// beginning.
-fn others(notes: &[Note]) -> impl Iterator<Item = (u64, RegionSight)> {
+fn others(notes: &[Note]) -> impl Iterator<Item = (u64, RemoteRegion)> {
     notes.iter().filter_map(|note| match &note.seen {
-        Seen::Sight { others, .. } => Some((note.now_ms, others[0])),
+        Seen::WorldView { others, .. } => Some((note.now_ms, others[0])),
         _ => None,
     })
 }
@@ -63,7 +63,7 @@ fn neighbours_learn_of_requests_by_gossip_or_never() {
         let world = WorldConfig { news: News { lost, ..News::default() }, ..config(&[(2, 2)]) };
         let (_, _, notes) = listen(&world, asked(1.0), |_, _, _| serve(1));
         notes.iter().find_map(|note| match &note.seen {
-            Seen::Sight { replicas, .. } if replicas[1].elsewhere > 0 => Some(note.now_ms),
+            Seen::WorldView { replicas, .. } if replicas[1].elsewhere > 0 => Some(note.now_ms),
             _ => None,
         })
     };

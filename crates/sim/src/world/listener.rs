@@ -7,8 +7,8 @@ use spillway_types::KvEvent;
 
 use super::{World, WorldConfig};
 use crate::router::{
-    Ask, CacheNews, CacheReport, Forwarded, Place, RegionSight, ReplicaSight, Router,
-    RouterVerdict, Sight, Stage, Written,
+    Ask, CacheNews, CacheReport, Forwarded, OwnReplica, Place, RemoteRegion, Router, RouterVerdict,
+    Stage, WorldView, Written,
 };
 use crate::{Figures, Session};
 
@@ -25,10 +25,10 @@ pub(super) struct Note {
 
 #[derive(Clone, Debug)]
 pub(super) enum Seen {
-    Sight {
+    WorldView {
         request: usize,
-        replicas: Vec<ReplicaSight>,
-        others: Vec<RegionSight>,
+        replicas: Vec<OwnReplica>,
+        others: Vec<RemoteRegion>,
     },
     Written {
         replica: usize,
@@ -66,15 +66,15 @@ impl Router for Listener {
     fn decide(
         &mut self,
         ask: &Ask<'_>,
-        sight: &Sight<'_>,
+        sight: &WorldView<'_>,
         _rng: &mut fastrand::Rng,
     ) -> RouterVerdict {
         let (replicas, others) = (sight.replicas.to_vec(), sight.others.to_vec());
-        self.note(sight.now_ms, Seen::Sight { request: ask.number, replicas, others });
+        self.note(sight.now_ms, Seen::WorldView { request: ask.number, replicas, others });
         (self.rule)(ask.number, self.place.region, ask.inquiry.hop)
     }
 
-    fn admits(&mut self, _ask: &Ask<'_>, _sight: &Sight<'_>) -> bool {
+    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> bool {
         true
     }
 

@@ -140,7 +140,7 @@ impl World {
     fn look_for_replicas(&mut self, node: usize) {
         let first = self.groups[self.nodes[node].group].replicas.start;
         for at in 0..self.nodes[node].replicas.len() {
-            let is_away = self.is_replica_lost(first + at);
+            let is_away = self.is_replica_lost(first + at) || self.is_replica_drained(first + at);
             self.nodes[node].replicas[at].is_away = is_away;
         }
     }

@@ -13,7 +13,7 @@ use super::record::Fate;
 use super::replica::SimReplica;
 use super::request::{Placed, Request, RequestState, Station};
 use super::{World, WorldEvent};
-use crate::router::{RegionSight, Truth};
+use crate::router::{RemoteRegion, Truth};
 use crate::text::{BYTES_PER_TOKEN, router_chain};
 
 /// Output tokens that a client allows per token that it gets: clients ask for more than they need.
@@ -32,6 +32,8 @@ impl World {
             prefix: BlockHashes::new(chain.to_vec()),
             prompt_bytes: prompt_tokens * BYTES_PER_TOKEN,
             output_tokens_max: Some(asked.reply.tokens * OUTPUT_ALLOWANCE),
+            whole_tokens: None,
+            answers: 1,
             affinity: Some(self.sessions[session].affinity),
             session: None,
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -46,34 +48,14 @@ impl World {
         let nodes = self.groups[self.entry_group(asked_region.unwrap_or(region))].nodes.clone();
         let node = self.rng.usize(nodes);
         self.requests.push(Request {
-            session,
-            turn,
-            region,
             entry: node,
             node,
-            arrived: self.now,
-            inquiry,
             // With the reply: the engine caches what it generates, too, and the next turn repeats
             // it.
             engine_chain: asked.prompt.with(asked.reply).engine_chain(),
             prompt_tokens,
             reply_tokens: asked.reply.tokens,
-            state: RequestState::Moving,
-            ticket: None,
-            turn_by: None,
-            pauses: 0,
-            cached_tokens: 0,
-            first_token_ms: None,
-            prediction_error: None,
-            ended_ms: None,
-            replica: None,
-            forwarded_to: None,
-            is_answered: false,
-            attempt: 0,
-            returns: 0,
-            asked_again_ms: 0.0,
-            fate: Fate::Open,
-            waited: false,
+            ..Request::new((session, turn), region, self.now, inquiry)
         });
         self.open += 1;
         if asked_region.is_none() {
@@ -99,7 +81,7 @@ impl World {
     }
 
     /// Returns the other regions as a node sees them.
-    pub(super) fn others(&self, node: usize) -> Vec<RegionSight> {
+    pub(super) fn others(&self, node: usize) -> Vec<RemoteRegion> {
         if self.config.central.is_some() {
             return Vec::new();
         }
@@ -118,9 +100,13 @@ impl World {
             let RegionCounts { available, waiting, kv_use } =
                 known.map(|known| known.counts).unwrap_or_default();
             let replicas = self.regions[region].replicas.len();
-            RegionSight {
+            RemoteRegion {
                 region,
-                report: known.as_ref().map(report),
+                // Nothing goes to a region that is being drained.
+                report: known
+                    .filter(|_| !self.is_known_to_leave(home, region))
+                    .as_ref()
+                    .map(report),
                 rtt_ms: self.seen_rtt_ms(home, region),
                 replicas: u32::try_from(replicas).unwrap_or(u32::MAX),
                 available,
@@ -190,9 +176,10 @@ impl World {
         self.nodes[node].count_forwarded(region, 1, 0, instant);
         self.spread_forwarded(request, region, Station::Sent);
         let way_us = self.way_us(home, region);
-        if self.is_broken(home, region) {
+        if self.is_broken(home, region) && !self.continues_streams() {
             return self.break_link(request, 2 * way_us);
         }
+        self.watch(request);
         self.agenda.put(self.now.after_us(way_us), WorldEvent::Guest { request, region, attempt });
     }
 

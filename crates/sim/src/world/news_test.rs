@@ -76,7 +76,7 @@ fn reports_tell_what_a_region_has_left_and_lost_news_never_arrive() {
         let world = WorldConfig { news: news(lost), ..world.clone() };
         let (_, _, notes) = listen(&world, sessions(), |_, _, _| serve(0));
         let others = notes.iter().find_map(|note| match &note.seen {
-            Seen::Sight { request: 6, others, .. } => Some(others[0]),
+            Seen::WorldView { request: 6, others, .. } => Some(others[0]),
             _ => None,
         });
         let neighbours =
@@ -101,7 +101,7 @@ fn believed_round_trip_times_are_off_by_no_more_than_the_error_and_never_change(
         let sessions = (0..9).map(|at| session(f64::from(at), 0, &[(at as u64, 64)])).collect();
         let (_, _, notes) = listen(&world, sessions, |_, _, _| serve(0));
         let rtts = notes.iter().filter_map(|note| match &note.seen {
-            Seen::Sight { others, .. } => Some([others[0].rtt_ms, others[1].rtt_ms]),
+            Seen::WorldView { others, .. } => Some([others[0].rtt_ms, others[1].rtt_ms]),
             _ => None,
         });
         let mut rtts: Vec<[f32; 2]> = rtts.collect();
@@ -123,7 +123,7 @@ fn a_latency_counts_less_the_older_it_is_so_that_a_replica_once_slow_is_tried_ag
     let trusts: Vec<f32> = notes
         .iter()
         .filter_map(|note| match &note.seen {
-            Seen::Sight { replicas, .. } => Some(replicas[0].signals.latency_ms.trust),
+            Seen::WorldView { replicas, .. } => Some(replicas[0].signals.latency_ms.trust),
             _ => None,
         })
         .collect();

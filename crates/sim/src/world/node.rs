@@ -13,7 +13,7 @@ use spillway_types::{ModelLoad, ModelName, Prediction, Reading, ReplicaName, Sig
 use super::found_limit::FoundLimit;
 use super::gossip::{Gossip, RegionCounts};
 use crate::Time;
-use crate::router::{Place, Places, Queue, ReplicaSight, Router};
+use crate::router::{OwnReplica, Place, Places, Queue, Router};
 
 /// Longest wait in a node's queue in milliseconds: less than the default, since clients here are
 /// people who wait for an answer.
@@ -28,7 +28,7 @@ pub(super) struct SimNode {
     pub(super) rng: fastrand::Rng,
     pub(super) queue: Queue,
     /// Requests of this node at each of its replicas.
-    pub(super) replicas: Vec<ReplicaSight>,
+    pub(super) replicas: Vec<OwnReplica>,
     /// Limits of requests in flight at each replica.
     pub(super) limits: Vec<FoundLimit>,
     /// Requests of this node that have arrived at each replica.
@@ -90,7 +90,7 @@ impl SimNode {
         seed: u64,
     ) -> Self {
         let in_flight_max = router.in_flight_max().unwrap_or(u32::MAX);
-        let idle = ReplicaSight {
+        let idle = OwnReplica {
             in_flight: 0,
             elsewhere: 0,
             started: 0,
@@ -147,7 +147,7 @@ impl SimNode {
     /// told of theirs.
     pub(super) fn count(&mut self, names: &Names) {
         let counts = self.replicas.iter().zip(&names.replicas).map(|(replica, name)| {
-            let ReplicaSight { in_flight, pending_tokens, .. } = *replica;
+            let OwnReplica { in_flight, pending_tokens, .. } = *replica;
             (NameId::of_replica(name), ReplicaCounts { in_flight, pending_tokens })
         });
         self.gossip.pulse.set_counts(counts);
@@ -207,7 +207,7 @@ impl SimNode {
     /// Returns the counts of the region, in whose nodes so many requests wait.
     fn counts(&self, waits: u32) -> RegionCounts {
         let here = || self.replicas.iter().filter(|replica| !replica.is_away);
-        let queued = |replica: &ReplicaSight| replica.signals.queued.value;
+        let queued = |replica: &OwnReplica| replica.signals.queued.value;
         let held: f32 = here().map(|replica| replica.signals.kv_use.value).sum();
         RegionCounts {
             available: here().filter(|replica| queued(replica) < 1.0).count() as u32,
@@ -221,7 +221,7 @@ impl SimNode {
     pub(super) fn own_load(&self, names: &Names, has_siblings: bool) -> OwnLoad {
         let waiting = self.waits();
         let told = |reading: Reading| reading.is_known().then_some(reading.value);
-        let replica = |(name, replica): (&ReplicaName, &ReplicaSight)| {
+        let replica = |(name, replica): (&ReplicaName, &OwnReplica)| {
             let Signals { queued, running, kv_use, .. } = replica.signals;
             let [queued, running, kv_use] = [queued, running, kv_use].map(told);
             let load = ReplicaLoad {

@@ -4,6 +4,7 @@ use spillway_journey::{Event as Outcome, StatusClass};
 
 use super::record::Fate;
 use super::request::{Placed, Request, RequestState, Station};
+use super::stream::SourceEnd;
 use super::{World, WorldEvent};
 use crate::router::{Ended, Replied, queue_tokens};
 use crate::text::router_chain;
@@ -48,6 +49,8 @@ impl World {
             let attempt = self.requests[number].attempt;
             let at = now.after_us(home_us);
             self.agenda.put(at, WorldEvent::Answered { request: number, attempt });
+        } else if self.continues_streams() {
+            self.reply_began(number);
         }
     }
 
@@ -60,12 +63,18 @@ impl World {
         if let Some(region) = self.served_by(number) {
             self.spread_forwarded(number, region, Station::Replied);
         }
+        if self.continues_streams() {
+            self.reply_began(number);
+        }
     }
 
     /// Notes at the client's node that the whole reply of another region has come.
     pub(super) fn brought_back(&mut self, number: usize) {
         if let Some(region) = self.served_by(number) {
             self.spread_forwarded(number, region, Station::Ended);
+        }
+        if self.continues_streams() {
+            self.source_over(number, SourceEnd::Whole);
         }
     }
 
@@ -81,6 +90,10 @@ impl World {
         self.tell_ended(number, &placed);
         let node = self.requests[number].node;
         let way_us = self.client_us(number, node);
+        if self.continues_streams() {
+            self.part_ended(number, &placed);
+            return self.wake(node);
+        }
         if self.requests[number].inquiry.hop > 0 {
             let attempt = self.requests[number].attempt;
             let at = self.now.after_us(self.home_us(number, node));

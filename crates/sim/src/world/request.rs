@@ -57,6 +57,12 @@ pub(super) struct Request {
     pub(super) fate: Fate,
     /// True if the request waited in a node.
     pub(super) waited: bool,
+    /// Client's request whose stream this one continues; `None` if it is a client's request.
+    pub(super) part_of: Option<usize>,
+    /// Tokens that a replica has generated.
+    pub(super) generated: u32,
+    /// Moment at which the last token so far comes to the node that the client asked.
+    pub(super) brought: Time,
 }
 
 /// Stations of a request.
@@ -102,6 +108,47 @@ pub(super) enum Station {
 }
 
 impl Request {
+    /// Returns a turn of a session whose client is nearest to a region, before anything happens to
+    /// it.
+    pub(super) fn new(
+        (session, turn): (usize, usize),
+        region: usize,
+        arrived: Time,
+        inquiry: Inquiry,
+    ) -> Self {
+        Self {
+            session,
+            turn,
+            region,
+            entry: 0,
+            node: 0,
+            arrived,
+            inquiry,
+            engine_chain: Vec::new(),
+            prompt_tokens: 0,
+            reply_tokens: 0,
+            state: RequestState::Moving,
+            ticket: None,
+            turn_by: None,
+            pauses: 0,
+            cached_tokens: 0,
+            first_token_ms: None,
+            prediction_error: None,
+            ended_ms: None,
+            replica: None,
+            forwarded_to: None,
+            is_answered: false,
+            attempt: 0,
+            returns: 0,
+            asked_again_ms: 0.0,
+            fate: Fate::Open,
+            waited: false,
+            part_of: None,
+            generated: 0,
+            brought: Time(0),
+        }
+    }
+
     /// Returns the prompt's blocks as routers see them.
     pub(super) fn chain(&self) -> &BlockHashes {
         &self.inquiry.prefix

@@ -8,7 +8,7 @@ use spillway_journey::{Claim, Event, WaitTerms};
 use spillway_route::{Policy, ShedReason};
 
 use super::{News, RegionConfig, World, WorldConfig};
-use crate::router::{Ask, Router, RouterVerdict, Sight};
+use crate::router::{Ask, Router, RouterVerdict, WorldView};
 use crate::{Figures, Piece, RouterConfig, Session, Setup, SpillwayRouter, Text, Time, Turn};
 
 #[expect(clippy::disallowed_methods, reason = "some moment has to stand for time 0")]
@@ -74,20 +74,20 @@ impl Router for Fixed {
     fn decide(
         &mut self,
         ask: &Ask<'_>,
-        _sight: &Sight<'_>,
+        _sight: &WorldView<'_>,
         _rng: &mut fastrand::Rng,
     ) -> RouterVerdict {
         let serve = RouterVerdict::Serve { replica: 0, prediction: None };
         if self.is_new(ask) { self.own } else { serve }
     }
 
-    fn handle(&mut self, ask: &Ask<'_>, _sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, _sight: &WorldView<'_>, event: Event) {
         if matches!(event, Event::RegionFailed { .. }) {
             self.refused.insert(ask.number);
         }
     }
 
-    fn admits(&mut self, _ask: &Ask<'_>, _sight: &Sight<'_>) -> bool {
+    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> bool {
         self.admits
     }
 }
@@ -103,7 +103,7 @@ impl Router for Watched {
     fn decide(
         &mut self,
         ask: &Ask<'_>,
-        sight: &Sight<'_>,
+        sight: &WorldView<'_>,
         rng: &mut fastrand::Rng,
     ) -> RouterVerdict {
         if self.fixed.is_new(ask) {
@@ -112,11 +112,11 @@ impl Router for Watched {
         self.fixed.decide(ask, sight, rng)
     }
 
-    fn handle(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>, event: Event) {
         self.fixed.handle(ask, sight, event);
     }
 
-    fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool {
+    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> bool {
         self.fixed.admits(ask, sight)
     }
 }

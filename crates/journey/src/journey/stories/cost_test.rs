@@ -1,7 +1,7 @@
 //! Comparison of regions: way, load, caches and conversations.
 
 use super::super::test_sight::{Story, TestRegion, TestSight, short};
-use crate::Conversation;
+use crate::{Conversation, Notes};
 
 /// Region of a row: round trip in milliseconds, requests that run of ten, blocks in its caches.
 type Row = (f32, f32, u32);
@@ -39,6 +39,23 @@ fn a_full_region_passes_a_request_to_where_it_begins_soonest() {
         ("none has room", [(20.0, 10.0, 9), (80.0, 10.0, 9)], "wait"),
     ] {
         check_first(why, before(regions), expected);
+    }
+}
+
+#[test]
+fn a_comparison_notes_whether_caches_changed_where_the_request_goes() {
+    for (why, regions, changed) in [
+        ("nothing is cached", [(20.0, 0.0, 0), (80.0, 0.0, 0)], 0),
+        ("the nearest has most", [(20.0, 0.0, 9), (80.0, 0.0, 0)], 0),
+        ("a cache is worth some way", [(20.0, 0.0, 0), (80.0, 0.0, 9)], 1),
+    ] {
+        let mut story = Story::of(before(regions));
+        story.next();
+        let notes = story.journey.take_notes();
+        assert_eq!((notes.cache_comparisons, notes.cache_changes), (1, changed), "{why}");
+        assert!(notes.compared.is_some(), "{why}");
+        story.next();
+        assert_eq!(story.journey.take_notes(), Notes::default(), "{why}: once");
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) const fn replied(status: StatusClass) -> Event {
 }
 
 pub(super) const fn failed(safety: RetrySafety) -> Event {
-    Event::Failed { safety, is_fault: true, was_kept: false, can_repeat: true }
+    Event::Failed { safety, is_fault: true, was_kept: false, can_repeat: true, is_death: false }
 }
 
 pub(super) const fn region_failed(failure: RegionFailure) -> Event {

@@ -42,14 +42,14 @@ fn a_stand_in_takes_a_number_in_its_own_group_and_a_retry_takes_none() {
     sight.starts_with_stand_in = true;
     let mut story = tell(sight, &[("ask 0", Some(UNSENT))]);
     assert_eq!(short(&story.next()), "ask 1");
-    assert_eq!(story.sight.tickets.get(), 1);
+    assert_eq!(story.ticket, 1);
     story.tell(Event::NoPlace);
     story.tell(Event::Paused);
     story.sight.stand_ins = 1;
     check(&mut story, &[("stand in", Some(RENAMED))]);
     (story.sight.stand_ins, story.sight.starts_with_stand_in) = (0, false);
     check(&mut story, &[("ask 1", None)]);
-    assert_eq!(story.sight.tickets.get(), 2);
+    assert_eq!(story.ticket, 2);
 }
 
 #[test]

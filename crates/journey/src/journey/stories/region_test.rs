@@ -8,7 +8,8 @@ use spillway_types::{Deadline, ReplicaSlot};
 use super::super::test_sight::{START, Story, TestSight, check, ms};
 use super::{NOT_CONNECTED, REFUSED, region_failed, tell};
 use crate::{
-    Conversation, Ending, Event, Journey, RegionFailure, ResidencyDenial, RetrySafety, Unasked,
+    Conversation, Ending, Event, Journey, Notes, RegionFailure, ResidencyDenial, RetrySafety,
+    Unasked,
 };
 
 pub(super) fn abroad() -> TestSight {
@@ -43,12 +44,21 @@ fn refusals_are_no_retries_and_a_broken_link_is_an_attempt() {
         abroad(),
         &[("forward b", Some(NOT_CONNECTED)), ("forward c", Some(NOT_CONNECTED)), ("wait", None)],
     );
-    assert_eq!((story.journey.attempts(), story.sight.retries.get()), (0, 10));
+    assert_eq!((story.journey.attempts(), story.retries), (0, 10));
     let broken = |safety| region_failed(RegionFailure::Broken { safety });
     let story =
         tell(abroad(), &[("forward b", Some(broken(RetrySafety::Unsent))), ("forward c", None)]);
-    assert_eq!((story.journey.attempts(), story.sight.retries.get()), (1, 9));
+    assert_eq!((story.journey.attempts(), story.retries), (1, 9));
     tell(abroad(), &[("forward b", Some(broken(RetrySafety::Never))), ("end LastFailure", None)]);
+}
+
+#[test]
+fn a_request_of_a_lost_region_goes_elsewhere_without_the_budget() {
+    let lost = || Some(region_failed(RegionFailure::Lost));
+    let mut story = Story::of(abroad());
+    story.retries = 0;
+    check(&mut story, &[("forward b", lost()), ("forward c", None)]);
+    assert_eq!(story.journey.attempts(), 1);
 }
 
 #[test]
@@ -150,7 +160,9 @@ fn a_rule_that_changed_between_choice_and_step_holds() {
     let mut sight = abroad();
     sight.only_region = Some("b".into());
     sight.regions[0].may_serve = false;
-    tell(sight, &[("end OnlyRegionGone", None)]);
+    let mut story = tell(sight, &[("end OnlyRegionGone", None)]);
+    assert_eq!(story.journey.take_notes(), Notes { regions_forbidden: 1, ..Notes::default() });
+    assert_eq!(story.journey.take_notes(), Notes::default(), "once");
 }
 
 #[test]

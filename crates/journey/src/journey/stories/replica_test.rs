@@ -2,7 +2,7 @@
 
 use spillway_types::{Deadline, ReplicaSlot};
 
-use super::super::test_sight::{START, Story, TestSight, check, ms};
+use super::super::test_sight::{START, Story, TestSight, check, check_each, ms};
 use super::region_test::abroad;
 use super::{OK, UNSENT, tell};
 use crate::{Event, Unasked};
@@ -40,6 +40,30 @@ fn who_loses_place_after_place_pauses_and_is_turned_away_in_the_end() {
     check(&mut story, &later.repeat(3));
     story.now += ms(10_000);
     check(&mut story, &[("ask 0", Some(Event::NoPlace)), ("no place waited", None)]);
+}
+
+#[test]
+fn a_request_takes_a_number_only_if_replicas_take_turns_for_it() {
+    let number = ("take ticket", Some(Event::Ticket(4)));
+    let free = || TestSight::new(2);
+    let mut pinned = free();
+    pinned.pinned = Some(ReplicaSlot(1));
+    let mut resting = free();
+    resting.busy_until = Some(*START + ms(60_000));
+    let mut only_there = free().with_regions(&["b"]);
+    only_there.only_region = Some("b".into());
+    let mut renamed = free();
+    (renamed.stand_ins, renamed.starts_with_stand_in) = (1, true);
+    check_each(&mut Story::of(free()), &[number, ("ask 0", None)]);
+    for (sight, step) in [
+        (pinned, "ask 1"),
+        (resting, "refused all_resting"),
+        (TestSight::new(0), "refused no_replica"),
+        (only_there, "forward b"),
+        (renamed, "stand in"),
+    ] {
+        check_each(&mut Story::of(sight), &[(step, None)]);
+    }
 }
 
 #[test]

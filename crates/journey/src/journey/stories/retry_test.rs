@@ -1,15 +1,18 @@
 //! Retries of attempts.
 
-use super::super::test_sight::{START, Story, TestSight, check, ms, short};
+use super::super::test_sight::{START, Story, TestSight, check, check_each, ms, short};
 use super::{BROKEN, ERROR, NO_ROOM, OK, RESET, UNSENT, tell};
 use crate::{Event, RetrySafety, StatusClass};
 use spillway_types::ReplicaSlot;
+
+const ALLOWED: Option<Event> = Some(Event::Retry { is_allowed: true });
+const REFUSED: Option<Event> = Some(Event::Retry { is_allowed: false });
 
 #[test]
 fn what_was_not_sent_is_sent_to_another_replica() {
     let steps = [("ask 0", Some(UNSENT)), ("ask 1", Some(OK)), ("end Reply", None)];
     let story = tell(TestSight::new(3), &steps);
-    assert_eq!((story.journey.attempts(), story.sight.retries.get()), (2, 9));
+    assert_eq!((story.journey.attempts(), story.retries), (2, 9));
 }
 
 #[test]
@@ -21,15 +24,14 @@ fn attempts_end_at_their_most() {
         ("end LastFailure", None),
     ];
     let story = tell(TestSight::new(3), &steps);
-    assert_eq!(story.sight.retries.get(), 8, "the last failure takes nothing from the budget");
+    assert_eq!(story.retries, 8, "the last failure takes nothing from the budget");
 }
 
 #[test]
 fn a_retry_needs_the_budget_a_repeatable_body_and_safety() {
     let ended = &[("end LastFailure", None)];
-    let sight = TestSight::new(3);
-    sight.retries.set(0);
-    let mut story = Story::of(sight);
+    let mut story = Story::of(TestSight::new(3));
+    story.retries = 0;
     check(&mut story, &[("ask 0", Some(UNSENT))]);
     check(&mut story, ended);
     for event in [
@@ -39,11 +41,11 @@ fn a_retry_needs_the_budget_a_repeatable_body_and_safety() {
             is_fault: true,
             was_kept: false,
             can_repeat: false,
+            is_death: false,
         },
     ] {
         let mut story = tell(TestSight::new(3), &[("ask 0", Some(event))]);
-        assert_eq!(story.sight.retries.get(), 10, "the budget is asked last");
-        check(&mut story, ended);
+        check_each(&mut story, ended);
     }
 }
 
@@ -59,20 +61,30 @@ fn a_key_makes_a_repetition_safe_after_a_fault_and_only_then() {
         is_fault: false,
         was_kept: false,
         can_repeat: true,
+        is_death: false,
     };
     tell(sight, &[("ask 0", Some(no_fault)), ("end LastFailure", None)]);
 }
 
 #[test]
-fn on_says_which_retry_follows() {
+fn the_budget_is_asked_once_for_each_retry_that_the_rules_allow() {
     let mut story = Story::of(TestSight::new(3));
-    for (expected, event) in
-        [(Some(RetrySafety::Unsent), UNSENT), (Some(RetrySafety::Reset), RESET), (None, RESET)]
-    {
-        story.next();
-        story.tell(Event::Asked);
-        assert_eq!(story.journey.on(event, &story.sight, story.now), expected);
+    let (number, asked) = (Some(Event::Ticket(0)), Some(Event::Asked));
+    check_each(&mut story, &[("take ticket", number), ("ask 0", asked), ("listen", Some(UNSENT))]);
+    check_each(&mut story, &[("take retry Unsent", ALLOWED), ("ask 1", asked)]);
+    check_each(&mut story, &[("listen", Some(RESET)), ("take retry Reset", ALLOWED)]);
+    check_each(&mut story, &[("ask 2", asked), ("listen", Some(RESET)), ("end LastFailure", None)]);
+}
+
+#[test]
+fn where_the_budget_refuses_a_retry_the_last_result_ends_the_journey() {
+    for (result, end) in [(UNSENT, "end LastFailure"), (NO_ROOM, "end Reply")] {
+        let mut story = tell(TestSight::new(3), &[("ask 0", Some(result))]);
+        check_each(&mut story, &[("take retry Unsent", REFUSED), (end, None)]);
     }
+    // A reply that was held says more than the failure after it.
+    let mut story = tell(TestSight::new(3), &[("ask 0", Some(NO_ROOM)), ("ask 1", Some(RESET))]);
+    check_each(&mut story, &[("take retry Reset", REFUSED), ("end HeldReply", None)]);
 }
 
 #[test]
@@ -108,6 +120,7 @@ fn a_kept_connection_that_broke_is_tried_anew_when_no_other_replica_is_left() {
         is_fault: false,
         was_kept: true,
         can_repeat: true,
+        is_death: false,
     };
     tell(
         TestSight::new(1),
@@ -136,6 +149,7 @@ fn a_broken_connection_is_renewed_to_the_replica_that_had_it_also_under_another_
         is_fault: false,
         was_kept: true,
         can_repeat: true,
+        is_death: false,
     };
     let mut story = tell(
         TestSight::new(2),
@@ -189,4 +203,32 @@ fn while_all_others_pause_none_of_the_next_best_standing_is_asked() {
     story.sight.busy_until = Some(*START + ms(60_000));
     story.tell(UNSENT);
     check(&mut story, &[("end LastFailure", None)]);
+}
+
+/// The connection broke with the request in the engine.
+const DIED: Event = Event::Failed {
+    safety: RetrySafety::Reset,
+    is_fault: true,
+    was_kept: false,
+    can_repeat: true,
+    is_death: true,
+};
+
+#[test]
+fn a_request_is_tried_once_more_after_a_death_and_never_after_a_second() {
+    let steps = [("ask 0", Some(DIED)), ("ask 1", Some(DIED)), ("end EnginesDied", None)];
+    let story = tell(TestSight::new(3), &steps);
+    assert_eq!((story.journey.attempts(), story.journey.deaths(), story.retries), (2, 2, 9));
+    let once = [("ask 0", Some(DIED)), ("ask 1", Some(OK)), ("end Reply", None)];
+    assert_eq!(tell(TestSight::new(3), &once).journey.deaths(), 1);
+    // Failures that kill nothing count among the attempts alone.
+    let mixed = [("ask 0", Some(DIED)), ("ask 1", Some(RESET)), ("ask 2", Some(OK))];
+    tell(TestSight::new(3), &[&mixed[..], &[("end Reply", None)]].concat());
+}
+
+#[test]
+fn deaths_of_earlier_journeys_count() {
+    let mut story = Story::of(TestSight::new(3));
+    story.journey = story.journey.clone().after_deaths(1);
+    check(&mut story, &[("ask 0", Some(DIED)), ("end EnginesDied", None)]);
 }

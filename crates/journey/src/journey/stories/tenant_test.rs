@@ -69,7 +69,7 @@ fn places_kept_for_a_tenant_are_tried_before_all_others() {
     for seed in 0..20 {
         let mut story = Story::of(four_with_own(0..0));
         story.rng = fastrand::Rng::with_seed(seed);
-        story.sight.tickets.set(seed);
+        story.ticket = seed;
         check(&mut story, &[("ask 3", Some(OK)), ("end Reply", None)]);
     }
     tell(four_with_own(1..4), &[("ask 0", Some(OK)), ("end Reply", None)]);
@@ -77,8 +77,9 @@ fn places_kept_for_a_tenant_are_tried_before_all_others() {
     let asked = |ticket: u64| {
         let mut sight = four_with_own(0..0);
         sight.rules.queue_count_max = 0;
-        sight.tickets.set(ticket);
-        short(&Story::of(sight).next())
+        let mut story = Story::of(sight);
+        story.ticket = ticket;
+        short(&story.next())
     };
     assert!((0..8).any(|ticket| asked(ticket) != "ask 3"));
     tell(four_with_own(0..4), &[("wait", None)]);

@@ -3,11 +3,11 @@
 use spillway_route::ShedReason;
 use spillway_types::Deadline;
 
-use super::super::test_sight::{RESTING, START, Story, TestSight, check, ms, short};
+use super::super::test_sight::{RESTING, START, Story, TestSight, check, check_each, ms, short};
 use super::region_test::abroad;
 use super::tenant_test::four_with_much;
 use super::{NOT_CONNECTED, OK, UNSENT, tell};
-use crate::{Claim, Ending, Event, Position, Step};
+use crate::{Claim, Ending, Event, Position, ResidencyDenial, Step};
 
 #[test]
 fn a_request_without_a_place_waits_and_has_one_at_its_turn() {
@@ -215,9 +215,64 @@ fn slow_first_token(first_token_ms: f32) -> TestSight {
 fn a_first_token_that_is_predicted_too_late_is_refused_but_for_a_probe() {
     tell(slow_first_token(100.0), &[("ask 0", None)]);
     tell(slow_first_token(2_000.0), &[("too late slo", None)]);
-    let sight = slow_first_token(2_000.0);
-    sight.slo_probes.set(1);
-    tell(sight, &[("ask 0", None)]);
+    let mut story = Story::of(slow_first_token(2_000.0));
+    story.late_probes = 1;
+    check(&mut story, &[("ask 0", None)]);
+}
+
+#[test]
+fn only_a_request_that_would_be_refused_takes_the_turn_to_try_a_prediction() {
+    let number = ("take ticket", Some(Event::Ticket(0)));
+    let mut story = Story::of(slow_first_token(100.0));
+    check_each(&mut story, &[number, ("ask 0", None)]);
+    let probe = |is_allowed| ("take late probe", Some(Event::LateProbe { is_allowed }));
+    for (is_allowed, step) in [(true, "ask 0"), (false, "too late slo")] {
+        let mut story = Story::of(slow_first_token(2_000.0));
+        check_each(&mut story, &[number, probe(is_allowed), (step, None)]);
+    }
+    // Without the turn another model is asked, or another moment is looked for.
+    let mut sight = slow_first_token(2_000.0);
+    sight.stand_ins = 1;
+    check_each(&mut Story::of(sight), &[number, probe(false), ("stand in", None)]);
+    let mut story = Story::of(slow_first_token(2_000.0));
+    story.journey.redeem_promise();
+    check_each(&mut story, &[number, probe(false), ("pause 250", None)]);
+    // The rules may have changed in the meantime.
+    let mut sight = slow_first_token(2_000.0);
+    sight.permission = Err(ResidencyDenial::Withdrawn);
+    let denied = "outside residency Withdrawn";
+    check_each(&mut Story::of(sight), &[number, probe(true), (denied, None)]);
+}
+
+/// A request whose reply has so many tokens, of 15 ms each, and comes in one piece.
+fn in_one_piece(tokens: u32, deadline_ms: u64) -> TestSight {
+    let mut sight = TestSight::new(1);
+    sight.first_token_ms = Some(100.0);
+    sight.regroup();
+    sight.inquiry.whole_tokens = Some(tokens);
+    sight.inquiry.deadline = Deadline::after(*START, ms(deadline_ms));
+    sight
+}
+
+#[test]
+fn a_deadline_is_for_the_end_of_a_reply_in_one_piece_and_the_first_token_of_a_stream() {
+    tell(in_one_piece(300, 1_500), &[("too late late", None)]);
+    tell(in_one_piece(300, 5_000), &[("ask 0", None)]);
+    tell(in_one_piece(50, 1_500), &[("ask 0", None)]);
+    let mut stream = in_one_piece(300, 1_500);
+    stream.inquiry.whole_tokens = None;
+    tell(stream, &[("ask 0", None)]);
+    let mut objective = in_one_piece(300, 60_000);
+    objective.rules.slo = Some(ms(500));
+    tell(objective, &[("ask 0", None)]);
+}
+
+#[test]
+fn a_reply_in_one_piece_that_would_end_too_late_everywhere_goes_nowhere() {
+    let elsewhere = |deadline_ms| in_one_piece(300, deadline_ms).full().with_regions(&["b"]);
+    tell(elsewhere(1_500), &[("shed late", None)]);
+    tell(elsewhere(5_000), &[("forward b", None)]);
+    tell(in_one_piece(300, 1_500).with_regions(&["b"]), &[("too late late", None)]);
 }
 
 #[test]

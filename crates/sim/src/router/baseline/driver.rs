@@ -11,7 +11,7 @@ use super::rule::{News, Rule};
 use super::view::{Choice, View};
 use crate::router::cache_index::CacheIndex;
 use crate::router::{
-    Ask, CacheReport, Ended, Place, Replied, Router, RouterVerdict, Sent, Sight, Written,
+    Ask, CacheReport, Ended, Place, Replied, Router, RouterVerdict, Sent, WorldView, Written,
 };
 
 /// Replicas that are asked after the first one had no room.
@@ -114,7 +114,7 @@ impl Router for Driver {
     fn decide(
         &mut self,
         ask: &Ask<'_>,
-        sight: &Sight<'_>,
+        sight: &WorldView<'_>,
         rng: &mut fastrand::Rng,
     ) -> RouterVerdict {
         let visit = self.visit(ask.number, sight.now);
@@ -165,7 +165,7 @@ impl Router for Driver {
         verdict.unwrap_or_else(|| self.keep(ask, sight.now))
     }
 
-    fn handle(&mut self, ask: &Ask<'_>, _sight: &Sight<'_>, event: Event) {
+    fn handle(&mut self, ask: &Ask<'_>, _sight: &WorldView<'_>, event: Event) {
         let Some(visit) = self.visits.get_mut(&ask.number) else { return };
         match event {
             Event::Replied { status: StatusClass::NoRoom, .. } | Event::Failed { .. } => {
@@ -183,7 +183,7 @@ impl Router for Driver {
         self.rule.note(&News::Left(request));
     }
 
-    fn admits(&mut self, _ask: &Ask<'_>, _sight: &Sight<'_>) -> bool {
+    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> bool {
         // No baseline refuses guests: those that keep requests queue them.
         true
     }

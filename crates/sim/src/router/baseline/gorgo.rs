@@ -5,7 +5,7 @@ use super::ledger::Ledger;
 use super::rates::Rates;
 use super::rule::{News, Rule};
 use super::view::{Choice, View};
-use crate::router::{Place, RegionSight};
+use crate::router::{Place, RemoteRegion};
 use crate::text::BLOCK_TOKENS;
 
 /// Requests at the own replica from which on other regions are considered, as in the code.
@@ -66,10 +66,10 @@ impl Gorgo {
 
     /// Returns the cheapest region with its cost in milliseconds.
     fn cheapest_region(&self, view: &View<'_>) -> Option<(usize, f64)> {
-        let is_open = |other: &&RegionSight| other.available > 0;
-        let knows_some = |other: &RegionSight| self.forwards.blocks(other.region) > 0;
+        let is_open = |other: &&RemoteRegion| other.available > 0;
+        let knows_some = |other: &RemoteRegion| self.forwards.blocks(other.region) > 0;
         let is_one_known = view.regions().iter().filter(is_open).any(knows_some);
-        let cost_ms = |other: &RegionSight| {
+        let cost_ms = |other: &RemoteRegion| {
             let cached = self.forwards.blocks(other.region) * BLOCK_TOKENS;
             let rest = view.ask.prompt_tokens.saturating_sub(cached);
             f64::from(other.rtt_ms) + f64::from(rest) * self.rates.prefill_ms()

@@ -4,7 +4,7 @@ use super::forwards::Forwards;
 use super::ring::Ring;
 use super::rule::{News, Rule};
 use super::view::{Choice, View, share};
-use crate::router::{Place, RegionSight};
+use crate::router::{Place, RemoteRegion};
 
 /// Part of a prompt that has to match for the tree to decide: `cache_threshold` of the code.
 const MATCH_MIN: f64 = 0.5;
@@ -61,12 +61,12 @@ impl SkyWalker {
         view.cheapest(available.iter().copied().filter(matching), load)
     }
 
-    fn region(&self, view: &View<'_>, available: &[&RegionSight]) -> Option<usize> {
+    fn region(&self, view: &View<'_>, available: &[&RemoteRegion]) -> Option<usize> {
         let is_available = |region| available.iter().any(|other| other.region == region);
         if let Way::Hash { regions, .. } = &self.way {
             return regions.next(view.key(), is_available);
         }
-        let blocks = |other: &RegionSight| self.forwards.blocks(other.region);
+        let blocks = |other: &RemoteRegion| self.forwards.blocks(other.region);
         let most = available.iter().map(|other| blocks(other)).max()?;
         let is_match = share(most, view.chain().len()) > MATCH_MIN;
         let matching = available.iter().filter(|other| !is_match || blocks(other) == most);
@@ -82,7 +82,7 @@ impl Rule for SkyWalker {
             return Choice::Replica(replica);
         }
         let is_available =
-            |other: &&RegionSight| other.available > 0 && other.waiting <= self.waiting_max;
+            |other: &&RemoteRegion| other.available > 0 && other.waiting <= self.waiting_max;
         let available: Vec<_> = view.regions().iter().filter(is_available).collect();
         self.forwards.look_up(view.chain());
         let Some(region) = self.region(view, &available) else { return Choice::Stay };

@@ -9,8 +9,8 @@ use spillway_types::{BlockHashes, Deadline, Inquiry, Reading, Residency, Signals
 
 use super::Baseline;
 use crate::router::{
-    Ask, Ended, Place, Queue, RegionSight, ReplicaSight, Replied, Router, RouterVerdict, Sent,
-    Sight, Truth, Written,
+    Ask, Ended, OwnReplica, Place, Queue, RemoteRegion, Replied, Router, RouterVerdict, Sent,
+    Truth, WorldView, Written,
 };
 use crate::text::BLOCK_TOKENS;
 
@@ -56,8 +56,8 @@ pub(super) fn follow(head: &[u64], id: u64, blocks: u64) -> Vec<u64> {
 pub(super) struct Case {
     pub(super) router: Box<dyn Router>,
     pub(super) queue: Queue,
-    pub(super) replicas: Vec<ReplicaSight>,
-    pub(super) others: Vec<RegionSight>,
+    pub(super) replicas: Vec<OwnReplica>,
+    pub(super) others: Vec<RemoteRegion>,
     start: Instant,
     rng: fastrand::Rng,
 }
@@ -76,7 +76,7 @@ impl Case {
         };
         let known = Reading { value: 0.0, trust: 1.0 };
         let signals = Signals { queued: known, running: known, kv_use: known, ..Signals::UNKNOWN };
-        let idle = ReplicaSight {
+        let idle = OwnReplica {
             in_flight: 0,
             elsewhere: 0,
             started: 0,
@@ -101,7 +101,7 @@ impl Case {
 
     /// Adds an idle region to the sight.
     pub(super) fn add_region(&mut self, region: usize, rtt_ms: f32) {
-        self.others.push(RegionSight {
+        self.others.push(RemoteRegion {
             region,
             report: Some(RegionReport::default()),
             rtt_ms,
@@ -181,7 +181,7 @@ impl Case {
     fn look<R>(
         &mut self,
         asked: &Asked,
-        act: impl FnOnce(&mut dyn Router, &Ask<'_>, &Sight<'_>, &mut fastrand::Rng) -> R,
+        act: impl FnOnce(&mut dyn Router, &Ask<'_>, &WorldView<'_>, &mut fastrand::Rng) -> R,
     ) -> R {
         let now = self.start + Duration::from_millis(asked.at_ms);
         let prompt_tokens = asked.chain.len() as u32 * BLOCK_TOKENS;
@@ -190,6 +190,8 @@ impl Case {
             prefix: BlockHashes::new(asked.chain.clone()),
             prompt_bytes: 4 * prompt_tokens,
             output_tokens_max: None,
+            whole_tokens: None,
+            answers: 1,
             affinity: Some(asked.key),
             session: None,
             client: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -208,7 +210,7 @@ impl Case {
             tenant: 0,
             weight: 1,
         };
-        let sight = Sight {
+        let sight = WorldView {
             now,
             now_ms: asked.at_ms,
             replicas: &self.replicas,

@@ -1,6 +1,6 @@
 //! View of a baseline on one request: what may be chosen, and what is known of it.
 
-use crate::router::{Ask, RegionSight, Sight};
+use crate::router::{Ask, RemoteRegion, WorldView};
 use crate::text::BLOCK_TOKENS;
 
 /// Choice of a rule.
@@ -18,7 +18,7 @@ pub(super) enum Choice {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) ask: &'a Ask<'a>,
-    pub(super) sight: &'a Sight<'a>,
+    pub(super) sight: &'a WorldView<'a>,
     /// Leading blocks of the prompt that each own replica is expected to hold.
     pub(super) cached: &'a [u32],
     /// Own replicas that had no room for the request.
@@ -38,7 +38,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the regions that the request may be sent to.
-    pub(super) fn regions(&self) -> &'a [RegionSight] {
+    pub(super) fn regions(&self) -> &'a [RemoteRegion] {
         if self.may_leave { self.sight.others } else { &[] }
     }
 

@@ -10,15 +10,15 @@ use super::Queue;
 
 /// Facts that the world gives a router at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight<'a> {
+pub struct WorldView<'a> {
     /// Present moment.
     pub now: Instant,
     /// Present moment in milliseconds since the beginning.
     pub now_ms: u64,
     /// Own replicas: those of the region, or of all regions for a central node.
-    pub replicas: &'a [ReplicaSight],
+    pub replicas: &'a [OwnReplica],
     /// Other regions; none for a central node.
-    pub others: &'a [RegionSight],
+    pub others: &'a [RemoteRegion],
     /// State of the own region, without this node's queue.
     pub own: RegionReport,
     /// Queue of this node.
@@ -33,7 +33,7 @@ pub struct Sight<'a> {
 
 /// Own replica, as this node sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct ReplicaSight {
+pub struct OwnReplica {
     /// Requests of this node there.
     pub in_flight: u32,
     /// Requests of the region's other nodes there, by their last report.
@@ -99,7 +99,7 @@ impl Default for Places {
 
 /// Another region, as this node sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct RegionSight {
+pub struct RemoteRegion {
     /// Number of the region.
     pub region: usize,
     /// Last report of the region; `None` before the first, and while the region can't be reached.
