@@ -1,5 +1,5 @@
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use spillway_config::Config;
@@ -8,7 +8,7 @@ use spillway_pulse::{Sharing, SharingConfig, To};
 use spillway_replicas::{CacheReport, Mapping, ServerKind};
 use spillway_route::Candidate;
 use spillway_types::{BlockHashes, End, Prediction, Speed};
-use spillway_upstream::learning::Replied;
+use spillway_upstream::learning::{BegunStream, Replied};
 use spillway_upstream::replica::Replica;
 
 use super::caches::Caches;
@@ -79,9 +79,11 @@ fn replied(replica: &str, chain: &[u64], cached_tokens: Option<u64>) -> Replied 
         prompt_tokens: Some(prompt_tokens),
         cached_tokens,
         output_tokens: 11,
+        answers: 1,
         first_byte: Some(Duration::from_millis(100)),
         duration: Duration::from_millis(400),
         is_stream: true,
+        begun: None,
         end: End::Complete,
         is_success: true,
         predicted: Some(Prediction {
@@ -326,19 +328,127 @@ fn speeds_are_learned_from_replies_that_went_well() {
     assert_eq!(published.of_model(&"other".into()), Speed::UNKNOWN);
 }
 
-#[test]
-fn a_reply_in_one_piece_says_nothing_of_its_first_token() {
-    let mut speeds = Speeds::default();
-    let whole = Replied { is_stream: false, ..replied("a", &[1; 16], Some(0)) };
-    for _ in 0..100 {
-        speeds.learn(&"a".into(), &whole, 1);
+/// A reply in one piece to a prompt of so many tokens, of 7 bytes each, by a replica that takes 20
+/// ms, 0.2 ms for each of them, and 25 ms for each further token of `output`.
+fn whole(replica: &str, prompt_tokens: u64, output_tokens: u64, slower: u64) -> Replied {
+    let took_us = (20_000 + 200 * prompt_tokens + 25_000 * (output_tokens - 1)) * slower;
+    let took = Duration::from_micros(took_us);
+    Replied {
+        prompt_bytes: 7 * prompt_tokens as u32,
+        prompt_tokens: Some(prompt_tokens),
+        output_tokens,
+        first_byte: Some(took),
+        duration: took,
+        is_stream: false,
+        ..replied(replica, &[1], Some(0))
     }
-    let speed = speeds.at(&replicas(&["a"]), 1).of_replica(&"a".into());
-    assert_eq!(
-        (speed.floor_ms, speed.decode_ms),
-        (Speed::UNKNOWN.floor_ms, Speed::UNKNOWN.decode_ms)
-    );
-    assert!((3.9..4.1).contains(&speed.bytes_per_token), "but of its text");
+}
+
+#[test]
+fn replies_in_one_piece_teach_all_that_streams_do() {
+    let replicas = replicas(&["a", "slow"]);
+    let mut speeds = Speeds::default();
+    for turn in 0..200_u64 {
+        let (prompt, output) = (100 + turn * 37 % 4_000, 1 + turn * 13 % 60);
+        speeds.learn(&"a".into(), &whole("a", prompt, output, 1), turn);
+        speeds.learn(&"slow".into(), &whole("slow", prompt, output, 10), turn);
+    }
+    let published = speeds.at(&replicas, 200);
+    for (name, slower) in [("a", 1.0), ("slow", 10.0)] {
+        let speed = published.of_replica(&name.into());
+        assert!((6.7..7.2).contains(&speed.bytes_per_token), "{speed:?}");
+        assert!((22.0..28.0).contains(&(speed.decode_ms / slower)), "{name}: {speed:?}");
+        let first_token_ms = speed.floor_ms + speed.reading_ms(7.0 * 2_000.0, 0.0);
+        assert!((370.0..480.0).contains(&(first_token_ms / slower)), "{name}: {speed:?}");
+        assert!(speed.trust > 0.9, "{speed:?}");
+    }
+}
+
+#[test]
+fn a_few_replies_in_one_piece_teach_the_bytes_of_a_token() {
+    let mut speeds = Speeds::default();
+    for turn in 0..3 {
+        speeds.learn(&"a".into(), &whole("a", 600, 20, 1), turn);
+    }
+    let speed = speeds.at(&replicas(&["a"]), 3).of_replica(&"a".into());
+    assert!((6.5..7.1).contains(&speed.bytes_per_token), "{speed:?}");
+}
+
+#[test]
+fn a_reply_in_one_piece_that_does_not_tell_its_tokens_says_nothing_of_speed() {
+    let mut speeds = Speeds::default();
+    let silent = Replied { prompt_tokens: None, output_tokens: 0, ..whole("a", 600, 20, 1) };
+    for turn in 0..50 {
+        speeds.learn(&"a".into(), &silent, turn);
+    }
+    assert_eq!(speeds.at(&replicas(&["a"]), 50).of_replica(&"a".into()), Speed::UNKNOWN);
+}
+
+#[test]
+fn several_answers_are_generated_side_by_side() {
+    let mut speeds = Speeds::default();
+    for turn in 0..100_u64 {
+        let one = whole("a", 600, 2 + turn % 40, 1);
+        let four = Replied { output_tokens: 4 * one.output_tokens, answers: 4, ..one };
+        speeds.learn(&"a".into(), &four, turn);
+    }
+    let speed = speeds.at(&replicas(&["a"]), 100).of_replica(&"a".into());
+    assert!((22.0..28.0).contains(&speed.decode_ms), "{speed:?}");
+}
+
+/// The report on the first token of a stream whose prompt was expected to be read in no time.
+fn begun(first_byte_ms: u64) -> Arc<BegunStream> {
+    Arc::new(BegunStream {
+        identity: identity("a"),
+        model: "m".into(),
+        predicted: Prediction { prompt_tokens: 1_024, cached_tokens: 0, ..Prediction::default() },
+        first_byte: Duration::from_millis(first_byte_ms),
+        learned: OnceLock::new(),
+    })
+}
+
+#[test]
+fn a_stream_teaches_at_its_first_token_and_counts_once() {
+    let replicas = replicas(&["a"]);
+    let mut speeds = Speeds::default();
+    let mut under_way = Vec::new();
+    for turn in 0..20 {
+        let begun = begun(800);
+        speeds.begin(&"a".into(), &begun, turn);
+        under_way.push(begun);
+    }
+    let early = speeds.at(&replicas, 20).of_replica(&"a".into());
+    let predicted_ms = early.floor_ms + early.reading_ms(4_096.0, 0.0);
+    assert!((700.0..900.0).contains(&predicted_ms), "none has ended: {early:?}");
+    for (turn, begun) in (20..).zip(under_way) {
+        // Half of the prompt was cached, so reading the rest took longer than was thought.
+        let end = Replied {
+            first_byte: Some(begun.first_byte),
+            duration: Duration::from_millis(1_100),
+            begun: Some(begun),
+            ..replied("a", &[1; 16], Some(512))
+        };
+        speeds.learn(&"a".into(), &end, turn);
+    }
+    let late = speeds.at(&replicas, 40).of_replica(&"a".into());
+    assert!((late.trust - early.trust).abs() < 0.01, "twenty replies, not forty");
+    assert!((24.0..33.0).contains(&late.decode_ms), "{late:?}");
+    let half_ms = |speed: &Speed| speed.floor_ms + 512.0 * speed.prefill_ms;
+    assert!((700.0..900.0).contains(&half_ms(&late)), "{late:?}");
+    assert!(half_ms(&early) < 600.0, "{early:?}");
+}
+
+#[test]
+fn the_first_token_of_a_stream_that_broke_off_stays_learned() {
+    let mut speeds = Speeds::default();
+    for turn in 0..20 {
+        let begun = begun(800);
+        speeds.begin(&"a".into(), &begun, turn);
+        let cut = Replied { end: End::Cut, begun: Some(begun), ..replied("a", &[1; 16], None) };
+        speeds.learn(&"a".into(), &cut, turn);
+    }
+    let speed = speeds.at(&replicas(&["a"]), 20).of_replica(&"a".into());
+    assert!(speed.floor_ms + speed.reading_ms(4_096.0, 0.0) > 700.0, "{speed:?}");
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use spillway_codec::Wire;
+use spillway_codec::{DecodeError, Wire, decode_payload};
 use spillway_raft::saved::{self, SaveError};
-use spillway_route::LatencyModel;
+use spillway_route::{LatencyModel, LatencyModelV1};
 use spillway_types::{ModelName, ReplicaName};
 
 /// Name of the file in the data folder.
@@ -19,9 +19,29 @@ struct Saved {
 
 impl Wire for Saved {
     const KIND: u16 = 0x0601;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     // As many models as are kept, with names of 200 bytes each.
     const BYTES_MAX: usize = 16 << 20;
+
+    fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
+        match version {
+            1 => {
+                let old = decode_payload::<SavedV1>(payload)?;
+                // A model with impossible numbers is learned again.
+                let models = old.models.into_iter().filter_map(|(replica, model, it)| {
+                    Some((replica, model, LatencyModel::try_from(it).ok()?))
+                });
+                Ok(Self { models: models.collect() })
+            }
+            found => Err(DecodeError::Version { kind: Self::KIND, found, newest: Self::VERSION }),
+        }
+    }
+}
+
+/// The first version of [`Saved`], of models that did not learn from replies in one piece.
+#[derive(Debug, Serialize, Deserialize)]
+struct SavedV1 {
+    models: Vec<(ReplicaName, ModelName, LatencyModelV1)>,
 }
 
 /// Returns the path of the file.
@@ -63,6 +83,19 @@ mod tests {
         model.set_kv_tokens(50_000.0);
         let saved = Saved { models: vec![("gpu-1".into(), "llama".into(), model)] };
         golden::check(concat!(env!("CARGO_MANIFEST_DIR"), "/golden"), "speeds", &saved);
+    }
+
+    #[test]
+    fn what_was_learned_of_a_token_before_replies_in_one_piece_counted_is_read() {
+        let frame = include_str!("../golden/speeds.v1.hex").replace(char::is_whitespace, "");
+        let bytes = (0..frame.len()).step_by(2).map(|at| &frame[at..at + 2]);
+        let bytes: Vec<u8> = bytes.map(|hex| u8::from_str_radix(hex, 16).unwrap()).collect();
+        let old: Saved = spillway_codec::decode(&bytes).unwrap();
+        let [(_, _, model)] = &old.models[..] else { panic!("{old:?}") };
+        let Speed { decode_ms, kv_tokens, .. } = model.speed(0);
+        // A hundred tokens of 25 ms, and the profile's 15 ms count as much.
+        assert!((19.5..25.5).contains(&decode_ms), "{decode_ms}");
+        assert_eq!(kv_tokens, 50_000.0);
     }
 
     fn models(count: usize) -> Vec<(ReplicaName, ModelName, LatencyModel)> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use spillway_route::{LatencyModel, ObservedLatency};
 use spillway_types::{End, ModelName, ReplicaName, Speed};
-use spillway_upstream::learning::Replied;
+use spillway_upstream::learning::{BegunStream, Replied};
 use spillway_upstream::replica::Replica;
 use std::sync::Arc;
 
@@ -36,34 +36,55 @@ impl Speeds {
         models.map(|((replica, model), it)| (replica.clone(), model.clone(), it.clone())).collect()
     }
 
+    /// Learns from the first token of a stream of a replica. The end of the stream tells its tokens,
+    /// and corrects what is learned here.
+    pub(super) fn begin(&mut self, replica: &ReplicaName, begun: &BegunStream, now_ms: u64) {
+        let took_ms = begun.first_byte.as_secs_f32() * 1e3;
+        let Some(model) = self.model(replica, &begun.model) else { return };
+        if let Some(learned) = model.learn(&ObservedLatency::of(&begun.predicted, took_ms), now_ms)
+        {
+            // Set once: a stream begins once.
+            let _ = begun.learned.set(learned);
+        }
+    }
+
     /// Learns from a complete, successful reply of a replica.
     pub(super) fn learn(&mut self, replica: &ReplicaName, replied: &Replied, now_ms: u64) {
         // The times of a reply that failed or broke off say nothing.
         if !replied.is_success || replied.end != End::Complete {
             return;
         }
-        let key = (replica.clone(), replied.model.clone());
-        if self.models.len() >= MODELS_MAX && !self.models.contains_key(&key) {
-            return;
-        }
-        let kv_tokens = self.kv_tokens.get(replica).copied().unwrap_or(0.0);
-        let model = self.models.entry(key).or_insert_with(|| {
-            let mut model = LatencyModel::new(Speed::UNKNOWN);
-            model.set_kv_tokens(kv_tokens);
-            model
-        });
+        let Some(model) = self.model(replica, &replied.model) else { return };
         if let Some(seen) = seen(replied) {
-            model.learn(&seen, now_ms);
+            match replied.begun.as_ref().and_then(|begun| begun.learned.get()) {
+                Some(learned) => model.correct(learned, &seen),
+                None => {
+                    model.learn(&seen, now_ms);
+                }
+            }
         }
         if let (Some(first_byte), true) = (replied.first_byte, replied.is_stream) {
             let span = replied.duration.saturating_sub(first_byte);
             // The first token comes with the first byte; the others take the rest of the time.
-            let tokens = replied.output_tokens.saturating_sub(1);
-            model.learn_decode(tokens as f32, span.as_secs_f32() * 1e3);
+            model.learn_decode(tokens_after_first(replied), span.as_secs_f32() * 1e3);
         }
         if let Some(tokens) = replied.prompt_tokens {
             model.learn_text(replied.prompt_bytes as f32, tokens as f32);
         }
+    }
+
+    /// Returns the latency model of a replica and a model; `None` if it is new and too many are kept.
+    fn model(&mut self, replica: &ReplicaName, model: &ModelName) -> Option<&mut LatencyModel> {
+        let key = (replica.clone(), model.clone());
+        if self.models.len() >= MODELS_MAX && !self.models.contains_key(&key) {
+            return None;
+        }
+        let kv_tokens = self.kv_tokens.get(replica).copied().unwrap_or(0.0);
+        Some(self.models.entry(key).or_insert_with(|| {
+            let mut model = LatencyModel::new(Speed::UNKNOWN);
+            model.set_kv_tokens(kv_tokens);
+            model
+        }))
     }
 
     /// Sets the number of tokens that a replica's KV cache holds.
@@ -115,19 +136,24 @@ impl Speeds {
     }
 }
 
-/// Returns the time to the first token with its circumstances; `None` if the reply does not tell
-/// enough.
+/// Returns the time to the first token of a stream, or to all of a reply in one piece, with its
+/// circumstances; `None` if the reply does not tell enough.
 fn seen(replied: &Replied) -> Option<ObservedLatency> {
-    // A reply in one piece begins when it is finished.
-    let first_token_ms = replied.first_byte.filter(|_| replied.is_stream)?.as_secs_f32() * 1e3;
+    let took_ms = replied.first_byte?.as_secs_f32() * 1e3;
+    let written_tokens = match replied.is_stream {
+        true => 0.0,
+        // Without a count the time may be that of any number of tokens.
+        false => replied.prompt_tokens.map(|_| tokens_after_first(replied))?,
+    };
     let prompt_tokens = replied.prompt_tokens.map(|tokens| tokens as f32);
     let cached_tokens = replied.cached_tokens.map(|tokens| tokens as f32);
     match &replied.predicted {
         Some(predicted) => {
-            let guess = ObservedLatency::of(predicted, first_token_ms);
+            let guess = ObservedLatency::of(predicted, took_ms);
             Some(ObservedLatency {
                 prompt_tokens: prompt_tokens.unwrap_or(guess.prompt_tokens),
                 cached_tokens: cached_tokens.unwrap_or(guess.cached_tokens),
+                written_tokens,
                 ..guess
             })
         }
@@ -138,9 +164,16 @@ fn seen(replied: &Replied) -> Option<ObservedLatency> {
             running: replied.in_flight.saturating_sub(1) as f32,
             queued: 0.0,
             pending_tokens: 0.0,
-            first_token_ms,
+            written_tokens,
+            took_ms,
         }),
     }
+}
+
+/// Returns the tokens of an answer after its first one.
+fn tokens_after_first(replied: &Replied) -> f32 {
+    let each = replied.output_tokens / u64::from(replied.answers.max(1));
+    each.saturating_sub(1) as f32
 }
 
 /// Returns the mean of several replicas' speeds, weighted by trust.
@@ -157,6 +190,7 @@ fn mean(speeds: &[Speed]) -> Speed {
         prefill_ms_per_thousand: of(|speed| speed.prefill_ms_per_thousand),
         prefill_per_running: of(|speed| speed.prefill_per_running),
         decode_ms: of(|speed| speed.decode_ms),
+        is_decode_known: speeds.iter().any(|speed| speed.is_decode_known),
         ends_per_s: of(|speed| speed.ends_per_s),
         bytes_per_token: of(|speed| speed.bytes_per_token),
         kv_tokens: of(|speed| speed.kv_tokens),

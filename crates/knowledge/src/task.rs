@@ -196,6 +196,11 @@ impl KnowledgeTask {
                     forwards.replied(&reply, sharing);
                 }
                 Learning::Unread { identity, chain } => caches.unread(identity, chain.as_slice()),
+                Learning::Begun(begun) => {
+                    if let Some(known) = caches.known(begun.identity) {
+                        speeds.begin(&known.name, &begun, clock_ms);
+                    }
+                }
                 Learning::Replied(replied) => {
                     caches.replied(&replied, heat_ms);
                     if let Some(known) = caches.known(replied.identity) {

@@ -154,7 +154,7 @@ impl SpeedLine {
             prefill: FINE.code(speed.prefill_ms),
             prefill_per_thousand: FINE.code(speed.prefill_ms_per_thousand),
             prefill_per_running: FINE.code(speed.prefill_per_running),
-            decode: FINE.code(speed.decode_ms),
+            decode: FINE.code_if_known(speed.is_decode_known.then_some(speed.decode_ms)),
             ends: RATE.code(speed.ends_per_s),
             bytes_per_token: FINE.code(speed.bytes_per_token),
             trust: SHARE.code(speed.trust),
@@ -174,6 +174,7 @@ impl SpeedLine {
                 .value(self.prefill_per_running)
                 .unwrap_or(usual.prefill_per_running),
             decode_ms: FINE.value(self.decode).unwrap_or(usual.decode_ms),
+            is_decode_known: FINE.value(self.decode).is_some(),
             ends_per_s: RATE.value(self.ends).unwrap_or(usual.ends_per_s),
             bytes_per_token: FINE
                 .value(self.bytes_per_token)

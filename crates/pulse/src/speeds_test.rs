@@ -18,6 +18,7 @@ fn fast() -> Speed {
         prefill_ms_per_thousand: 0.0017,
         prefill_per_running: 0.03,
         decode_ms: 9.5,
+        is_decode_known: true,
         ends_per_s: 31.0,
         bytes_per_token: 4.2,
         kv_tokens: 500_000.0,

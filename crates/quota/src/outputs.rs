@@ -27,13 +27,23 @@ pub(crate) struct Outputs {
 struct Lengths {
     buckets: [AtomicU32; BUCKETS],
     count: AtomicU32,
+    /// Length that half of the replies don't exceed, as of some replies ago; 0 while unknown. Each
+    /// request that is not streamed reads it, so it is not counted then.
+    usual: AtomicU32,
 }
 
 impl Outputs {
     /// Returns the length in tokens that 95 of 100 replies of the model don't exceed.
     pub(crate) fn expected(&self, model: &str) -> u32 {
         let models = self.models.load();
-        models.get(model).and_then(|lengths| lengths.p95()).unwrap_or(UNKNOWN_TOKENS)
+        models.get(model).and_then(|lengths| lengths.beyond(20)).unwrap_or(UNKNOWN_TOKENS)
+    }
+
+    /// Returns the length in tokens that half of the model's replies don't exceed; `None` while too
+    /// few are known.
+    pub(crate) fn usual(&self, model: &str) -> Option<u32> {
+        let usual = self.models.load().get(model)?.usual.load(Ordering::Relaxed);
+        (usual > 0).then_some(usual)
     }
 
     /// Notes that a reply of the model had `tokens` tokens.
@@ -59,7 +69,11 @@ impl Outputs {
 impl Lengths {
     fn note(&self, tokens: u32) {
         self.buckets[bucket(tokens)].fetch_add(1, Ordering::Relaxed);
-        if self.count.fetch_add(1, Ordering::Relaxed) < REPLIES_MAX {
+        let before = self.count.fetch_add(1, Ordering::Relaxed);
+        if (before + 1).is_multiple_of(REPLIES_MIN) {
+            self.usual.store(self.beyond(2).unwrap_or(0), Ordering::Relaxed);
+        }
+        if before < REPLIES_MAX {
             return;
         }
         // Two threads at the same moment halve a bucket twice at worst, which tilts the result
@@ -73,13 +87,14 @@ impl Lengths {
         self.count.store(count, Ordering::Relaxed);
     }
 
-    fn p95(&self) -> Option<u32> {
+    /// Returns the length that one of so many replies exceeds; `None` while too few are known.
+    fn beyond(&self, one_of: u32) -> Option<u32> {
         let counts = self.buckets.each_ref().map(|bucket| bucket.load(Ordering::Relaxed));
         let count: u32 = counts.iter().sum();
         if count < REPLIES_MIN {
             return None;
         }
-        let mut above = count / 20;
+        let mut above = count / one_of;
         for (place, of) in counts.iter().enumerate().rev() {
             if *of > above {
                 return Some(ceiling(place));
@@ -92,7 +107,11 @@ impl Lengths {
 
 impl Default for Lengths {
     fn default() -> Self {
-        Self { buckets: std::array::from_fn(|_| AtomicU32::new(0)), count: AtomicU32::new(0) }
+        Self {
+            buckets: std::array::from_fn(|_| AtomicU32::new(0)),
+            count: AtomicU32::new(0),
+            usual: AtomicU32::new(0),
+        }
     }
 }
 
@@ -122,6 +141,11 @@ mod tests {
         (1..=100).for_each(|tokens| outputs.note("m", tokens * 10));
         let expected = outputs.expected("m");
         assert!((950..=1_150).contains(&expected), "{expected}");
+        let usual = outputs.usual("m").expect("a length");
+        assert!((500..=600).contains(&usual), "{usual}");
+        assert_eq!(outputs.usual("n"), None);
+        (0..REPLIES_MIN - 1).for_each(|_| outputs.note("few", 50));
+        assert_eq!(outputs.usual("few"), None);
         assert_eq!(outputs.expected("n"), UNKNOWN_TOKENS);
     }
 

@@ -135,6 +135,13 @@ impl Quotas {
         self.outputs.expected(model)
     }
 
+    /// Returns the number of tokens that half of this model's replies don't exceed; `None` before
+    /// enough replies have shown it.
+    #[must_use]
+    pub fn usual_output(&self, model: &str) -> Option<u32> {
+        self.outputs.usual(model)
+    }
+
     /// Notes that a reply of this model had `tokens` tokens.
     pub fn note_output(&self, model: &str, tokens: u32) {
         self.outputs.note(model, tokens);

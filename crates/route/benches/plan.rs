@@ -111,6 +111,8 @@ fn measure_session(
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
         output_tokens_max: None,
+        whole_tokens: None,
+        answers: 1,
         affinity: None,
         session,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),

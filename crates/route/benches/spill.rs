@@ -62,6 +62,8 @@ fn measure(bencher: Bencher<'_, '_>, own: &OwnRegion, others: &[RegionCandidate]
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
         output_tokens_max: None,
+        whole_tokens: None,
+        answers: 1,
         affinity: None,
         session: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -101,6 +103,7 @@ fn own() -> OwnRegion {
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
+        rest_ms: 0.0,
         late_ms: None,
     }
 }
@@ -113,6 +116,7 @@ fn others(regions: usize, shed: ShedState) -> Vec<RegionCandidate> {
         prefill_ms: 0.0,
         stall_ms: 20.0,
         pending_ms: 10.0,
+        rest_ms: 0.0,
         is_shared: false,
         price_ms: (index % 3) as f32,
         weight_permille: RAMP_FULL,

@@ -164,6 +164,7 @@ impl Loop {
             bytes: ((SHARED_TOKENS + OWN_TOKENS) * 4) as u32,
             blocks: BlockHashes::new(chain.clone()),
             output_tokens_max: Some(100),
+            whole_tokens: None,
             has_model: false,
         };
         let attempt = self.world.attempt(self.sequence);

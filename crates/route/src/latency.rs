@@ -1,17 +1,19 @@
 //! Speed of replicas, learned from their replies.
 //!
-//! A [`LatencyModel`] of one replica and model takes in every reply ([`ObservedLatency`]) and estimates the
-//! replica's [`spillway_types::Speed`]. [`PredictionError`] keeps the errors of predictions. Pure:
+//! A [`LatencyModel`] of one replica and model takes in every reply ([`ObservedLatency`]), streamed or
+//! in one piece, and estimates the replica's [`spillway_types::Speed`]. [`PredictionError`] keeps the errors of predictions. Pure:
 //! time is an argument, and the state is a few hundred bytes that can be saved and loaded.
 
 mod model;
 mod prediction_error;
 mod ratio;
 mod regression;
+mod saved;
 mod seen;
 
-pub use model::LatencyModel;
+pub use model::{LatencyModel, LearnedReply};
 pub use prediction_error::PredictionError;
+pub use saved::{LatencyModelV1, UnsoundModel};
 pub use seen::ObservedLatency;
 
 #[cfg(test)]

@@ -56,9 +56,11 @@ pub use concurrency_limit::{
     ConcurrencyLimit, ConcurrencyTuning, LoadSample, QueueSample, Sharer, own_part,
 };
 pub use explain::{Obstacle, Weighed, plan_explained};
-pub use foresee::late_ms;
+pub use foresee::{TimeLeft, is_known, late_ms};
 pub use group::Group;
-pub use latency::{LatencyModel, ObservedLatency, PredictionError};
+pub use latency::{
+    LatencyModel, LatencyModelV1, LearnedReply, ObservedLatency, PredictionError, UnsoundModel,
+};
 pub use moment::{Loads, Moment, Snapshot};
 pub use plan::{Plan, PlanError, plan};
 pub use policy::{Policy, UnknownPolicyError};

@@ -96,6 +96,8 @@ pub(crate) struct Prompt {
     pub(crate) blocks: BlockHashes,
     pub(crate) bytes: u32,
     pub(crate) output_tokens_max: Option<u32>,
+    /// Expected tokens of a reply in one piece; `None` for streams.
+    pub(crate) whole_tokens: Option<u32>,
     /// True if the requests name a model, so that they can wait.
     pub(crate) has_model: bool,
 }
@@ -163,6 +165,8 @@ impl World {
             prefix: self.prompt.blocks.clone(),
             prompt_bytes: self.prompt.bytes,
             output_tokens_max: self.prompt.output_tokens_max,
+            whole_tokens: self.prompt.whole_tokens,
+            answers: 1,
             ..inquiry()
         }
     }
@@ -233,6 +237,8 @@ pub(crate) fn inquiry() -> Inquiry {
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
         output_tokens_max: None,
+        whole_tokens: None,
+        answers: 1,
         affinity: None,
         session: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -343,6 +349,7 @@ fn any_speed() -> impl Strategy<Value = Speed> {
         prefill_ms_per_thousand: times.2,
         prefill_per_running: times.3,
         decode_ms: times.4,
+        is_decode_known: true,
         ends_per_s: rest.0,
         bytes_per_token: rest.1,
         kv_tokens: rest.2,
@@ -364,7 +371,8 @@ pub(crate) fn any_prompted(policy: impl Strategy<Value = Policy>) -> impl Strate
         }
         let bytes = prompt.0.len() as u32 * 256 + prompt.2;
         let (blocks, output_tokens_max) = (BlockHashes::new(prompt.0), prompt.1);
-        world.prompt = Prompt { blocks, bytes, output_tokens_max, has_model: true };
+        let prompt = Prompt { blocks, bytes, output_tokens_max, ..Prompt::default() };
+        world.prompt = Prompt { has_model: true, ..prompt };
         world
     })
 }

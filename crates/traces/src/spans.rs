@@ -147,8 +147,9 @@ fn attributes(outcome: &Outcome, origin: &Origin) -> Vec<KeyValue> {
     ] {
         told.put_known(name, (count > 0).then(|| signed(count)));
     }
+    told.put_known("spillway.tokens_estimated", outcome.estimate.map(|_| true));
     told.put("spillway.overhead_ms", ms(outcome.overhead));
-    told.put_known("spillway.first_token_ms", outcome.first_byte.map(ms));
+    told.put_known("spillway.first_token_ms", outcome.first_token().map(ms));
     let retries = i64::from(outcome.retries_unsent) + i64::from(outcome.retries_reset);
     told.put_known("spillway.retries", (retries > 0).then_some(retries));
     told.put_known("spillway.hedge", outcome.hedge.map(spillway_types::Hedge::as_str));

@@ -16,6 +16,12 @@ pub struct Inquiry {
     pub prompt_bytes: u32,
     /// Most tokens that the client wants generated; `None` if the client sets no limit.
     pub output_tokens_max: Option<u32>,
+    /// Tokens that the reply is expected to have if the client gets it in one piece, so that none of
+    /// it is of use before its last token. `None` for a stream, and for a reply that is no generated
+    /// text.
+    pub whole_tokens: Option<u32>,
+    /// Answers that the client wants, which an engine generates side by side; at least 1.
+    pub answers: u32,
     /// Keyed hash of what the route hashes by, e.g. a session: requests with equal values belong
     /// together. `None` if the route hashes by nothing, or the request lacks that key.
     pub affinity: Option<u64>,

@@ -46,11 +46,13 @@ pub use kv_event::{KvEvent, StoredBlocks};
 pub use load_report::LoadReport;
 pub use model_load::{ModelLoad, ShedState};
 pub use models_page::{ModelsPage, ServedModel};
-pub use outcome::{End, Hedge, Outcome, Shed, SplitArm, TokenCounts, TraceIds};
+pub use outcome::{
+    End, EstimateReason, Hedge, Outcome, Shed, SplitArm, TokenCounts, TokenEstimate, TraceIds,
+};
 pub use percent::{NoPercent, Percent};
 pub use prediction::Prediction;
 pub use residency::Residency;
-pub use sign::{Sign, SignFault, SignKind, Worked};
+pub use sign::{ReplyForm, Sign, SignFault, SignKind, Worked};
 pub use signals::{Reading, Signals};
 pub use speed::Speed;
 pub use standing::{Admission, ModelStanding, RAMP_FULL, Standing};

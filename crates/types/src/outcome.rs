@@ -52,6 +52,8 @@ pub struct Outcome {
     pub end: End,
     /// Time from the request's head to the end of the request.
     pub duration: Duration,
+    /// True if the reply was a stream of events.
+    pub is_stream: bool,
     /// Time from the request's head to the first byte of the reply's body.
     pub first_byte: Option<Duration>,
     /// Time the gateway itself spent before the replica was asked, body transfer excluded.
@@ -60,8 +62,10 @@ pub struct Outcome {
     pub retries_unsent: u8,
     /// Retries after a reset: the replica may have seen the request.
     pub retries_reset: u8,
-    /// Tokens, where the reply told them or its events could be counted.
+    /// Tokens that the request used: as its replica reported them, or estimated.
     pub tokens: TokenCounts,
+    /// Estimated part of [`Outcome::tokens`]; `None` if a replica reported all of them.
+    pub estimate: Option<TokenEstimate>,
     /// Gaps between the events of a stream; `None` for replies in one piece.
     pub gaps: Option<Box<GapHistogram>>,
     /// Hashes of the prompt's blocks; empty where the request has no prompt.
@@ -101,11 +105,13 @@ impl Outcome {
             grpc_status: None,
             end: End::CancelledBeforeReply,
             duration: Duration::ZERO,
+            is_stream: false,
             first_byte: None,
             overhead: Duration::ZERO,
             retries_unsent: 0,
             retries_reset: 0,
             tokens: TokenCounts::default(),
+            estimate: None,
             gaps: None,
             prefix: BlockHashes::default(),
             reply_time: None,
@@ -113,6 +119,26 @@ impl Outcome {
             shed: None,
             hedge: None,
         }
+    }
+
+    /// Returns the time from the request's head to the first token of a stream that went well.
+    /// `None` for an error, and for a reply in one piece, whose first byte comes after its last
+    /// token.
+    #[must_use]
+    pub fn first_token(&self) -> Option<Duration> {
+        self.first_byte.filter(|_| self.is_stream && self.is_success())
+    }
+
+    /// Returns the time from the request's head to the end of a complete reply in one piece that went
+    /// well; `None` for an error, and for a stream.
+    #[must_use]
+    pub fn whole_reply(&self) -> Option<Duration> {
+        let is_whole = !self.is_stream && self.end == End::Complete && self.is_success();
+        is_whole.then_some(self.duration)
+    }
+
+    fn is_success(&self) -> bool {
+        (200..300).contains(&self.status) && self.grpc_status.unwrap_or(0) == 0
     }
 }
 
@@ -164,12 +190,32 @@ pub struct SplitArm {
 /// Tokens of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenCounts {
-    /// Prompt tokens, as the replica reported them.
+    /// Tokens of the prompt.
     pub prompt: u64,
-    /// Generated tokens as reported, else the counted events of the stream.
+    /// Generated tokens.
     pub completion: u64,
     /// Prompt tokens that were served from the replica's cache, as reported.
     pub cached: u64,
+}
+
+/// Tokens of a request that no replica reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenEstimate {
+    /// Prompt tokens and generated tokens that are estimated.
+    pub tokens: u64,
+    /// Reason for the estimate.
+    pub reason: EstimateReason,
+}
+
+/// Reason for an estimate of tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EstimateReason {
+    /// The reply is complete, and reports no usage.
+    Unreported,
+    /// The request ended before its reply could report its usage.
+    EarlyEnd,
+    /// The reported usage can't be true.
+    Implausible,
 }
 
 /// Manner in which a request ended.
@@ -207,6 +253,18 @@ impl End {
     }
 }
 
+impl EstimateReason {
+    /// Returns the name in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreported => "unreported",
+            Self::EarlyEnd => "early_end",
+            Self::Implausible => "implausible",
+        }
+    }
+}
+
 impl Hedge {
     /// Returns the name in metrics.
     #[must_use]
@@ -215,6 +273,34 @@ impl Hedge {
             Self::Won => "won",
             Self::Lost => "lost",
             Self::Failed => "failed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_has_a_first_token_or_a_whole_or_neither() {
+        let (first, whole) = (Some(Duration::from_millis(40)), Duration::from_secs(2));
+        let of = |status, is_stream, end, grpc_status| {
+            let times = Outcome { first_byte: first, duration: whole, ..Outcome::begun() };
+            let outcome = Outcome { status, is_stream, end, grpc_status, ..times };
+            (outcome.first_token(), outcome.whole_reply())
+        };
+        assert_eq!(of(200, true, End::Complete, None), (first, None));
+        assert_eq!(of(200, true, End::CancelledInReply, None), (first, None), "it came");
+        assert_eq!(of(200, false, End::Complete, None), (None, Some(whole)));
+        assert_eq!(of(200, false, End::Complete, Some(0)), (None, Some(whole)));
+        for (status, is_stream, end, grpc_status) in [
+            (500, false, End::Complete, None),
+            (429, true, End::Complete, None),
+            (200, false, End::Cut, None),
+            (200, false, End::Answered, None),
+            (200, false, End::Complete, Some(14)),
+        ] {
+            assert_eq!(of(status, is_stream, end, grpc_status), (None, None), "{status} {end:?}");
         }
     }
 }

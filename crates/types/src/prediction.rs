@@ -11,6 +11,8 @@ pub struct Prediction {
     pub wait_ms: f32,
     /// Of these, milliseconds of reading the prompt tokens that are not cached.
     pub prefill_ms: f32,
+    /// Milliseconds from the first token to the end of a reply in one piece; 0 for a stream.
+    pub rest_ms: f32,
     /// Prompt tokens that are expected to be in the replica's cache.
     pub cached_tokens: u32,
     /// Prompt tokens in all, by the model's usual bytes for a token.

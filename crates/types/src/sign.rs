@@ -26,6 +26,8 @@ pub enum SignKind {
     Answered {
         /// Time from sending the request to the first byte of the reply's body.
         after: Duration,
+        /// Form of the reply.
+        form: ReplyForm,
         /// Measure of the replica's speed; `None` if the reply shows none, or not yet.
         worked: Option<Worked>,
     },
@@ -45,6 +47,17 @@ pub enum SignKind {
     },
     /// The replica sent a load report along with a reply (ORCA).
     Reported(Box<LoadReport>),
+}
+
+/// Form of a reply that began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyForm {
+    /// A stream of events, of a status of success: its first byte is about its first token.
+    Stream,
+    /// A reply in one piece, of a status of success: it begins when all of it is generated.
+    Whole,
+    /// An error.
+    Error,
 }
 
 /// Duration of a reply with the amount of work done in it, so that unlike replies can be compared:
@@ -73,6 +86,8 @@ pub enum SignFault {
     Silent,
     /// A 5xx other than 503, or a gRPC status of that meaning.
     ServerError,
+    /// The engine reported that it is dying or draining: it fails every new request.
+    EngineGone,
     /// The reply broke off in the middle.
     Cut,
     /// The reply stopped in the middle, with the connection open.
@@ -88,6 +103,7 @@ impl SignFault {
             Self::Reset => "reset",
             Self::BadReply => "bad_reply",
             Self::Silent => "silent",
+            Self::EngineGone => "engine_gone",
             Self::ServerError => "server_error",
             Self::Cut => "cut",
             Self::Stalled => "stalled",

@@ -17,6 +17,9 @@ pub struct Speed {
     pub prefill_per_running: f32,
     /// Milliseconds between two generated tokens of one request.
     pub decode_ms: f32,
+    /// True if that was learned; else it is the profile's.
+    #[serde(default)]
+    pub is_decode_known: bool,
     /// Requests that end each second while the replica is busy; 0 if unknown.
     pub ends_per_s: f32,
     /// Bytes of prompt text for one token.
@@ -36,6 +39,7 @@ impl Speed {
         prefill_ms_per_thousand: 0.002,
         prefill_per_running: 0.02,
         decode_ms: 15.0,
+        is_decode_known: false,
         ends_per_s: 0.0,
         bytes_per_token: 4.0,
         kv_tokens: 0.0,

@@ -17,6 +17,7 @@ pub(crate) fn own(replicas: usize) -> OwnRegion {
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
+        rest_ms: 0.0,
         late_ms: None,
     }
 }
@@ -30,6 +31,7 @@ pub(crate) fn others(regions: usize) -> Vec<RegionCandidate> {
         prefill_ms: (index % 5 * 60) as f32,
         stall_ms: 20.0,
         pending_ms: 10.0,
+        rest_ms: 0.0,
         is_shared: false,
         price_ms: 0.0,
         weight_permille: RAMP_FULL,

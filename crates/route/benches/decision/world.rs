@@ -141,6 +141,8 @@ pub(crate) fn inquiry(now: Instant) -> Inquiry {
         prefix: BlockHashes::new((0..u64::from(PROMPT_BYTES / 256)).collect()),
         prompt_bytes: PROMPT_BYTES,
         output_tokens_max: Some(300),
+        whole_tokens: None,
+        answers: 1,
         affinity: None,
         session: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -343,6 +343,7 @@ impl World<'_> {
             price_ms: 0.0,
             weight_permille: 1_000,
             first_token_ms_max: crowd.slo_ms.map(|slo_ms| slo_ms as f32),
+            rest_ms: 0.0,
             late_ms: None,
         };
         let inquiry = Inquiry { deadline, ..inquiry() };

@@ -34,7 +34,8 @@ impl Replica {
             running: self.rng.f32() * 20.0,
             queued: if is_queue { self.rng.f32() * 10.0 } else { 0.0 },
             pending_tokens: if is_queue { 0.0 } else { self.rng.f32() * 1_000.0 },
-            first_token_ms: 0.0,
+            written_tokens: 0.0,
+            took_ms: 0.0,
         }
     }
 
@@ -47,13 +48,22 @@ impl Replica {
             + to_read * prefill_ms_per_thousand * context / 1_000.0
             + seen.pending_tokens * prefill_ms
             + seen.queued * self.turn_ms
+            + seen.written_tokens * self.speed.decode_ms
+    }
+
+    /// Returns a reply in one piece of up to so many tokens.
+    fn whole(&mut self, noise: f32, tokens: f32) -> ObservedLatency {
+        let written_tokens = (tokens * self.rng.f32()).floor();
+        let seen = ObservedLatency { written_tokens, ..self.request() };
+        let factor = 1.0 + noise * (2.0 * self.rng.f32() - 1.0);
+        ObservedLatency { took_ms: self.exact_ms(&seen) * factor, ..seen }
     }
 
     /// Returns a reply to such a request, off by up to this part of its time.
     fn reply(&mut self, noise: f32) -> ObservedLatency {
         let seen = self.request();
         let factor = 1.0 + noise * (2.0 * self.rng.f32() - 1.0);
-        ObservedLatency { first_token_ms: self.exact_ms(&seen) * factor, ..seen }
+        ObservedLatency { took_ms: self.exact_ms(&seen) * factor, ..seen }
     }
 
     /// Returns the mean error of the model's predictions for the next requests, as a part of their
@@ -76,7 +86,9 @@ impl Replica {
 /// Returns a model after so many replies, one every 100 ms.
 fn learned(replica: &mut Replica, replies: u64, noise: f32) -> LatencyModel {
     let mut model = LatencyModel::new(Speed::UNKNOWN);
-    (0..replies).for_each(|reply| model.learn(&replica.reply(noise), reply * 100));
+    for reply in 0..replies {
+        model.learn(&replica.reply(noise), reply * 100);
+    }
     model
 }
 
@@ -118,7 +130,7 @@ fn replies_that_took_far_too_long_change_little() {
         for reply in 0..200 {
             let mut seen = replica.reply(0.05);
             if reply % 10 == 3 {
-                seen.first_token_ms *= 20.0;
+                seen.took_ms *= 20.0;
             }
             model.learn(&seen, 10_000 + reply * 100);
         }
@@ -137,10 +149,150 @@ fn a_replica_that_becomes_slower_or_faster_is_learned_anew() {
         replica.speed.prefill_ms_per_thousand *= factor;
         replica.turn_ms *= factor;
         let before = replica.error(&model, 30_000);
-        (0..40).for_each(|reply| model.learn(&replica.reply(0.05), 30_000 + reply * 100));
+        for reply in 0..40 {
+            model.learn(&replica.reply(0.05), 30_000 + reply * 100);
+        }
         let after = replica.error(&model, 34_000);
         assert!(before > 0.6 && after < 0.3, "{factor} times: {before}, then {after}");
     }
+}
+
+#[test]
+fn replies_in_one_piece_alone_tell_the_first_token_and_the_others_apart() {
+    for seed in 0..10 {
+        let mut replica = Replica::new(seed);
+        replica.speed.decode_ms = 30.0;
+        let mut model = LatencyModel::new(Speed::UNKNOWN);
+        for reply in 0..300 {
+            model.learn(&replica.whole(0.03, 60.0), reply * 100);
+        }
+        let found = model.speed(30_000);
+        assert_near(found.decode_ms, 30.0, 0.1, "decode");
+        assert_near(found.prefill_ms, replica.speed.prefill_ms, 0.15, "prefill");
+        assert!(found.trust > 0.9, "{found:?}");
+        let error = replica.error(&model, 30_000);
+        assert!(error < 0.12, "seed {seed}: first tokens are off by {error}");
+    }
+}
+
+#[test]
+fn replies_of_one_length_are_predicted_right_though_their_terms_are_not_known() {
+    for slower in [1.0, 10.0] {
+        let mut model = LatencyModel::new(Speed::UNKNOWN);
+        let took_ms = slower * (40.0 + 24.0 * 20.0);
+        let whole = ObservedLatency {
+            prompt_tokens: 100.0,
+            cached_tokens: 90.0,
+            running: 0.0,
+            queued: 0.0,
+            pending_tokens: 0.0,
+            written_tokens: 24.0,
+            took_ms,
+        };
+        for reply in 0..50 {
+            model.learn(&whole, reply * 100);
+        }
+        let Speed { floor_ms, prefill_ms, decode_ms, .. } = model.speed(5_000);
+        assert_near(floor_ms + 10.0 * prefill_ms + 24.0 * decode_ms, took_ms, 0.02, "the sum");
+        // Most of the time of so many tokens is theirs.
+        assert_near(decode_ms, slower * 20.0, 0.3, "decode");
+    }
+}
+
+#[test]
+fn streams_and_replies_in_one_piece_are_learned_from_together() {
+    let mut replica = Replica::new(8);
+    replica.speed.decode_ms = 25.0;
+    let mut model = LatencyModel::new(Speed::UNKNOWN);
+    for reply in 0..400_u64 {
+        if reply % 2 == 0 {
+            model.learn(&replica.reply(0.03), reply * 100);
+            model.learn_decode(80.0, 80.0 * 25.0);
+        } else {
+            model.learn(&replica.whole(0.03, 200.0), reply * 100);
+        }
+    }
+    let found = model.speed(40_000);
+    assert_near(found.decode_ms, 25.0, 0.05, "decode");
+    assert_near(found.prefill_ms, replica.speed.prefill_ms, 0.1, "prefill");
+    assert!(replica.error(&model, 40_000) < 0.1);
+}
+
+#[test]
+fn a_replica_that_becomes_slower_shows_by_replies_in_one_piece() {
+    let mut replica = Replica::new(9);
+    let mut model = LatencyModel::new(Speed::UNKNOWN);
+    for reply in 0..200 {
+        model.learn(&replica.whole(0.05, 60.0), reply * 100);
+    }
+    replica.speed.floor_ms *= 8.0;
+    replica.speed.prefill_ms *= 8.0;
+    replica.speed.prefill_ms_per_thousand *= 8.0;
+    replica.speed.decode_ms *= 8.0;
+    replica.turn_ms *= 8.0;
+    for reply in 0..40 {
+        model.learn(&replica.whole(0.05, 60.0), 20_000 + reply * 100);
+    }
+    let found = model.speed(24_000);
+    assert_near(found.decode_ms, replica.speed.decode_ms, 0.35, "decode");
+    assert_near(found.prefill_ms, replica.speed.prefill_ms, 0.3, "prefill");
+}
+
+#[test]
+fn a_first_token_is_corrected_by_the_tokens_that_its_stream_tells_and_counts_once() {
+    for seed in 0..5 {
+        let mut replica = Replica::new(seed);
+        let new = || LatencyModel::new(Speed::UNKNOWN);
+        let (mut early, mut late, mut wrong) = (new(), new(), new());
+        let mut under_way = std::collections::VecDeque::new();
+        for reply in 0..200_u64 {
+            let exact = replica.reply(0.03);
+            // A token has more bytes than was thought.
+            let guess = ObservedLatency {
+                prompt_tokens: exact.prompt_tokens * 1.2,
+                cached_tokens: exact.cached_tokens * 1.2,
+                ..exact
+            };
+            let learned = early.learn(&guess, reply * 100).expect("a sound reply");
+            under_way.push_back((learned, exact));
+            if under_way.len() > 10 {
+                let (learned, exact) = under_way.pop_front().expect("one");
+                early.correct(&learned, &exact);
+            }
+            late.learn(&exact, reply * 100);
+            wrong.learn(&guess, reply * 100);
+        }
+        under_way.iter().for_each(|(learned, exact)| early.correct(learned, exact));
+        assert_near(early.replies() as f32, late.replies() as f32, 1e-3, "replies");
+        let errors = [early, late, wrong].map(|model| replica.error(&model, 20_000));
+        let [early, late, wrong] = errors;
+        assert!(early < 0.05 && late < 0.05 && wrong > 0.1, "{errors:?}");
+    }
+}
+
+#[test]
+fn what_was_forgotten_or_is_of_another_model_is_not_corrected() {
+    let mut replica = Replica::new(4);
+    let mut model = learned(&mut replica, 30, 0.05);
+    let seen = replica.reply(0.05);
+    let learned_reply = model.learn(&seen, 3_000).expect("a sound reply");
+    let corrected = ObservedLatency { prompt_tokens: seen.prompt_tokens + 500.0, ..seen };
+    let mut other = LatencyModel::new(Speed::UNKNOWN);
+    let before = other.clone();
+    other.correct(&learned_reply, &corrected);
+    assert_eq!(other, before, "nothing was learned there");
+    let before = model.clone();
+    model.correct(&learned_reply, &seen);
+    assert_eq!(model, before, "nothing is new");
+    model.correct(&learned_reply, &ObservedLatency { took_ms: f32::NAN, ..seen });
+    assert_eq!(model, before);
+    model.correct(&learned_reply, &corrected);
+    assert_ne!(model, before);
+    // A clock that was set right after years.
+    let learned_reply = model.learn(&seen, 2_000_000_000_000).expect("a sound reply");
+    let before = model.clone();
+    model.correct(&learned_reply, &corrected);
+    assert_ne!(model, before);
 }
 
 #[test]
@@ -152,7 +304,9 @@ fn what_replies_do_not_tell_stays_as_the_profile_says() {
     assert_near(fresh.floor_ms, profile.floor_ms, 1e-3, "floor");
     assert_eq!((fresh.trust, fresh.kv_tokens, fresh.ends_per_s), (0.0, 7_000.0, 3.0));
     let empty = Prediction::default();
-    (0..200).for_each(|reply| model.learn(&ObservedLatency::of(&empty, 90.0), reply));
+    for reply in 0..200 {
+        model.learn(&ObservedLatency::of(&empty, 90.0), reply);
+    }
     let taught = model.speed(200);
     assert_near(taught.floor_ms, 90.0, 0.05, "floor");
     assert_near(taught.prefill_ms, 0.4, 1e-3, "prefill");
@@ -197,7 +351,7 @@ fn what_makes_no_sense_is_passed_over() {
     let before = model.clone();
     let good = replica.reply(0.05);
     for wrong in [f32::NAN, f32::INFINITY, -1.0] {
-        model.learn(&ObservedLatency { first_token_ms: wrong, ..good }, 2_000);
+        model.learn(&ObservedLatency { took_ms: wrong, ..good }, 2_000);
         model.learn(&ObservedLatency { prompt_tokens: wrong, ..good }, 2_000);
         model.learn(&ObservedLatency { running: wrong, ..good }, 2_000);
         model.learn_decode(wrong, 10.0);
@@ -241,14 +395,15 @@ proptest! {
             (prop::array::uniform6(0.0..1e8_f32), any::<u32>()), 1..40),
     ) {
         let mut model = LatencyModel::new(Speed::UNKNOWN);
-        for ([prompt, cached, running, queued, pending, first_token_ms], at) in told {
+        for ([prompt, cached, running, queued, pending, took_ms], at) in told {
             let seen = ObservedLatency {
                 prompt_tokens: prompt,
                 cached_tokens: cached,
                 running,
                 queued,
                 pending_tokens: pending,
-                first_token_ms,
+                written_tokens: running,
+                took_ms,
             };
             model.learn(&seen, u64::from(at));
             model.learn_decode(prompt, cached);

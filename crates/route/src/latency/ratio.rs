@@ -21,6 +21,11 @@ impl Ratio {
         ((self.above + f64::from(prior) * weight) / (self.below + weight)) as f32
     }
 
+    /// Returns both sums.
+    pub(super) fn sums(&self) -> (f64, f64) {
+        (self.above, self.below)
+    }
+
     /// Returns true if [`Ratio::add`] can have made these sums.
     pub(super) fn is_sound(&self) -> bool {
         [self.above, self.below].iter().all(|sum| sum.is_finite() && *sum >= 0.0)

@@ -117,6 +117,8 @@ impl State {
             prefix: BlockHashes::new((0..blocks).map(|at| first.wrapping_add(at)).collect()),
             prompt_bytes: rng.u32(..20_000),
             output_tokens_max: rng.bool().then(|| rng.u32(..1_000)),
+            whole_tokens: None,
+            answers: 1,
             ..inquiry()
         };
         let cohort = [Cohort::All, Cohort::Established(RAMP_FULL)][rng.usize(..2)];
@@ -210,6 +212,7 @@ fn any_speed(rng: &mut fastrand::Rng, known: f32) -> Speed {
         prefill_ms_per_thousand: rng.f32() * 0.01,
         prefill_per_running: rng.f32() * 0.1,
         decode_ms: rng.f32() * 30.0,
+        is_decode_known: rng.bool(),
         ends_per_s: if rng.bool() { rng.f32() * 9.0 } else { 0.0 },
         bytes_per_token: 0.1 + rng.f32() * 5.0,
         kv_tokens: [0.0, 3_000.0, 200_000.0][rng.usize(..3)],

@@ -14,7 +14,8 @@ pub struct Cost {
     pub wait_ms: f32,
     /// Time to read the part of the prompt that is not cached there.
     pub prefill_ms: f32,
-    /// Time to generate the reply; 0 where only the first token counts.
+    /// Time to generate the reply: by the mean of all, and what is clearly beyond it. 0 where only the
+    /// first token counts: for a stream, unless the policy's goal is the whole reply.
     pub decode_ms: f32,
     /// Cost to the requests that run there, whose next tokens come later while the prompt is read.
     pub stall_ms: f32,

@@ -12,6 +12,8 @@ pub(super) struct RequestSize {
     pub(super) block_bytes: f32,
     /// Expected tokens of the reply.
     pub(super) output_tokens: f32,
+    /// Expected tokens of a reply in one piece; `None` for a stream.
+    pub(super) whole_tokens: Option<f32>,
     pub(super) session: Option<u64>,
     /// Hash of the beginning of the prompt; random for a request without one.
     pub(super) key: u64,
@@ -39,6 +41,7 @@ impl RequestSize {
             ),
             block_bytes,
             output_tokens: sound(tuning.output_tokens.min(asked) as f32),
+            whole_tokens: inquiry.whole_tokens.map(|tokens| sound(tokens as f32)),
             session: inquiry.session,
             key: chain.get(first_new).copied().unwrap_or_else(|| rng.u64(..)),
             can_wait: inquiry.model.is_some(),

@@ -43,6 +43,7 @@ pub(crate) struct Outline {
     load: ReplicaLoad,
     prompt: f32,
     cached: f32,
+    rest_ms: f32,
     is_queue: bool,
     /// Size of the KV cache in tokens; 0 if unknown.
     pub(crate) kv_tokens: f32,
@@ -143,10 +144,7 @@ impl Weigher {
             floor_ms: speed.floor_ms,
             wait_ms,
             prefill_ms: linear * (1.0 + speed.prefill_per_running * load.running) + context,
-            decode_ms: match tuning.goal {
-                Goal::FirstToken => 0.0,
-                Goal::Total => decode_ms * (1.0 + tuning.crowding * load.running),
-            },
+            decode_ms: self.generating_ms(&speed) * (1.0 + tuning.crowding * load.running),
             stall_ms: (linear + context) * tuning.kappa * load.running,
             crowding_ms: tuning.crowding * decode_ms * crowd + wait_ms * usual.lag(usable),
             doubt_ms: tuning.doubt_ms * (1.0 - load.trust),
@@ -155,7 +153,11 @@ impl Weigher {
         };
         let is_queue = queue_ms >= pending_ms;
         let kv_tokens = speed.kv_tokens;
-        Outline { cost, load, prompt, cached, is_queue, kv_tokens }
+        // The first token is there already.
+        let rest = request.whole_tokens.map_or(0.0, |tokens| positive(tokens - 1.0));
+        // A mere guess at so many tokens would make any time of it.
+        let rest_ms = if speed.is_decode_known { rest * speed.decode_ms } else { 0.0 };
+        Outline { cost, load, prompt, cached, rest_ms, is_queue, kv_tokens }
     }
 
     /// Weighs one candidate.
@@ -173,7 +175,7 @@ impl Weigher {
         outline: &Outline,
     ) -> Weight {
         let Self { tuning, request, usual } = self;
-        let Outline { cost, load, prompt, cached, is_queue, kv_tokens } = *outline;
+        let Outline { cost, load, prompt, cached, rest_ms, is_queue, kv_tokens } = *outline;
         let tie = uniform(request.key, field.identity(usable.index)) as f32;
         let cost = Cost { tie_ms: tuning.tie_ms * tie, ..cost };
         let room = Room {
@@ -192,6 +194,7 @@ impl Weigher {
                 first_token_ms: cost.first_token_ms(),
                 wait_ms: cost.wait_ms,
                 prefill_ms: cost.prefill_ms,
+                rest_ms,
                 cached_tokens: cached as u32,
                 prompt_tokens: prompt as u32,
                 running: load.running,
@@ -267,11 +270,30 @@ impl Weigher {
             ),
             prefill_per_running: or(learned.prefill_per_running, usual.prefill_per_running),
             decode_ms: or(learned.decode_ms, usual.decode_ms),
+            is_decode_known: learned.is_decode_known,
             ends_per_s: learned.ends_per_s,
             bytes_per_token: learned.bytes_per_token.max(BYTES_PER_TOKEN_MIN),
             kv_tokens: positive(learned.kv_tokens),
             trust,
         }
+    }
+
+    /// Returns the milliseconds of generating a reply that count: none if only the first token does.
+    ///
+    /// Of the time of a token counts the mean, and what is clearly beyond it. It varies with the load
+    /// of a replica, and a reply has many: between equal replicas chance would be worth more than
+    /// caches and queues are.
+    #[inline]
+    fn generating_ms(&self, speed: &Speed) -> f32 {
+        let request = &self.request;
+        let tokens = match (request.whole_tokens, self.tuning.goal) {
+            // Nothing of such a reply is of use before its last token.
+            (Some(tokens), _) => tokens,
+            (None, Goal::Total) => request.output_tokens,
+            (None, Goal::FirstToken) => return 0.0,
+        };
+        let usual_ms = self.usual.speed.decode_ms;
+        tokens * (usual_ms + positive(speed.decode_ms - TOKENS_ALIKE * usual_ms))
     }
 
     /// Returns the milliseconds between two ends while the replica is busy: as learned, or the
@@ -293,6 +315,9 @@ const COUNT_MAX: f32 = 1e6;
 
 /// Multiple of the mean up to which a learned floor says nothing of the replica.
 const FLOORS_ALIKE: f32 = 2.0;
+
+/// Multiple of the mean up to which a learned time of a token says nothing of the replica.
+const TOKENS_ALIKE: f32 = 1.25;
 
 /// Part of a bound that counts, which leaves room for rounding in another order.
 const BOUND_SHARE: f32 = 0.999;

@@ -17,6 +17,7 @@ const FAST: Speed = Speed {
     prefill_ms_per_thousand: 0.01,
     prefill_per_running: 0.0,
     decode_ms: 20.0,
+    is_decode_known: true,
     ends_per_s: 2.0,
     bytes_per_token: 4.0,
     kv_tokens: 0.0,
@@ -38,7 +39,13 @@ fn world(count: usize) -> World {
         ..Signals::UNKNOWN
     });
     let blocks = BlockHashes::new((1..=62).collect());
-    world.prompt = Prompt { blocks, bytes: 16_000, output_tokens_max: Some(100), has_model: true };
+    world.prompt = Prompt {
+        blocks,
+        bytes: 16_000,
+        output_tokens_max: Some(100),
+        whole_tokens: None,
+        has_model: true,
+    };
     world
 }
 
@@ -152,6 +159,46 @@ fn a_goal_of_the_whole_reply_adds_generating_it() {
     let total = tuned(world(2), |tuning| tuning.goal = Goal::Total);
     let crowding = PredictedTuning::default().crowding;
     assert_near(cost(&total).decode_ms, 100.0 * 20.0 * (1.0 + crowding * 4.0));
+}
+
+#[test]
+fn a_reply_in_one_piece_counts_to_its_end_and_its_rest_is_predicted() {
+    let mut whole = world(2);
+    let stream = whole.attempt(0).prediction.unwrap();
+    assert_eq!((cost(&whole).decode_ms, stream.rest_ms), (0.0, 0.0));
+    whole.prompt.whole_tokens = Some(50);
+    let crowding = PredictedTuning::default().crowding;
+    assert_near(cost(&whole).decode_ms, 50.0 * 20.0 * (1.0 + crowding * 4.0));
+    let prediction = whole.attempt(0).prediction.unwrap();
+    assert_near(prediction.rest_ms, 49.0 * 20.0);
+    assert_near(prediction.first_token_ms, stream.first_token_ms);
+    whole.loads.speeds.iter_mut().for_each(|speed| speed.is_decode_known = false);
+    assert_eq!(whole.attempt(0).prediction.unwrap().rest_ms, 0.0, "a guess");
+}
+
+#[test]
+fn of_the_time_of_a_token_counts_what_is_clearly_beyond_that_of_others() {
+    let mut whole = world(4);
+    whole.prompt.whole_tokens = Some(100);
+    let decode = |world: &World| -> Vec<f32> {
+        let mut all = weighed(world);
+        all.sort_by_key(|one| one.slot);
+        all.iter().map(|one| one.cost.decode_ms).collect()
+    };
+    whole.loads.speeds[0].decode_ms = 22.0;
+    let alike = decode(&whole);
+    assert_near(alike[0], alike[1]);
+    // Chance may not send all requests to the fastest of equals, whose caches they don't know.
+    whole.loads.speeds[0].decode_ms = 200.0;
+    let slow = decode(&whole);
+    assert!(slow[0] > slow[1] + 8_000.0, "{slow:?}");
+    // Of two, the mean is far from either.
+    let mut two = world(2);
+    two.prompt.whole_tokens = Some(100);
+    two.loads.speeds[0].decode_ms = 200.0;
+    let slow = decode(&two);
+    assert!(slow[0] > slow[1] + 4_000.0, "{slow:?}");
+    assert_ne!(two.attempt(0).slot, ReplicaSlot(0));
 }
 
 #[test]

@@ -269,6 +269,7 @@ proptest! {
                     prefill_ms: 0.0,
                     stall_ms: 0.0,
                     pending_ms: 0.0,
+                    rest_ms: 0.0,
                     is_shared: false,
                     price_ms: 0.0,
                     weight_permille: 1_000,

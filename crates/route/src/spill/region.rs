@@ -51,9 +51,13 @@ pub struct OwnRegion {
     /// route; `None` without an objective. If no region can keep it, the request is shed rather
     /// than served late.
     pub first_token_ms_max: Option<f32>,
-    /// Milliseconds until the first token at the free replica that was chosen, if that is too late
-    /// for the request ([`late_ms()`]): the region then counts as one without room. `None` if the
-    /// token comes in time, if no replica is free, or if the time is unknown.
+    /// Milliseconds from the first token to the end of the reply here, if the client gets the reply
+    /// in one piece; 0 for a stream, or if unknown. The deadline is for the end of such a reply.
+    pub rest_ms: f32,
+    /// Milliseconds until the first token at the free replica that was chosen, or until the end of a
+    /// reply in one piece, if that is too late for the request ([`late_ms()`]): the region then
+    /// counts as one without room. `None` if the reply comes in time, if no replica is free, or if
+    /// the time is unknown.
     ///
     /// [`late_ms()`]: crate::late_ms()
     pub late_ms: Option<f32>,
@@ -92,6 +96,9 @@ pub struct RegionCandidate {
     /// True if what is cached there of the prompt is read by others than this conversation, so that
     /// the own region would be asked for it again.
     pub is_shared: bool,
+    /// Milliseconds from the first token to the end of the reply there, if the client gets the reply
+    /// in one piece; 0 for a stream, or if unknown.
+    pub rest_ms: f32,
     /// Price that the operator sets on the region, in milliseconds.
     pub price_ms: f32,
     /// Weight that the operator gives the region, in thousandths: the share of requests for which

@@ -236,6 +236,34 @@ fn an_objective_that_can_be_kept_nowhere_sheds_early_and_a_free_place_is_always_
 }
 
 #[test]
+fn a_reply_in_one_piece_has_to_end_before_the_deadline_and_to_begin_before_the_objective() {
+    let plan = |rest_ms: f32, left_ms: u64, objective_ms: Option<f32>| {
+        let mut case = Case::busy(vec![free(60.0)]);
+        case.left_ms = left_ms;
+        (case.own.rest_ms, case.others[0].rest_ms) = (rest_ms, rest_ms);
+        case.own.first_token_ms_max = objective_ms;
+        case.plan()
+    };
+    assert_eq!(first(&plan(1_000.0, 3_000, None)), Some(0));
+    let late = plan(4_000.0, 3_000, None);
+    assert_eq!((late.reason, objection(&late, 0)), (SpillReason::Late, Some(Objection::Late)));
+    assert_eq!(first(&plan(4_000.0, 60_000, Some(500.0))), Some(0));
+    assert_eq!(plan(4_000.0, 60_000, Some(10.0)).reason, SpillReason::Slo);
+    assert_eq!(plan(4_000.0, 3_000, Some(10.0)).reason, SpillReason::Late, "it would be as late");
+}
+
+#[test]
+fn an_edge_does_not_wait_for_a_region_that_would_end_a_reply_too_late() {
+    let mut case = Case::busy(vec![free(60.0)]);
+    case.own = OwnRegion { replicas: 0, ..case.own };
+    case.others[0].report.load.running = 40.0;
+    case.left_ms = 3_000;
+    assert!(matches!(case.plan().verdict, SpillVerdict::Wait { .. }));
+    case.others[0].rest_ms = 4_000.0;
+    assert_eq!(case.plan().reason, SpillReason::Late);
+}
+
+#[test]
 fn an_objective_refuses_those_first_that_have_more_before_them() {
     let plan = |ahead: u32, wait_ms: Option<u32>| {
         let mut case = Case::busy(vec![]);

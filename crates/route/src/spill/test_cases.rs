@@ -76,6 +76,7 @@ pub(super) fn busy() -> OwnRegion {
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
+        rest_ms: 0.0,
         late_ms: None,
     }
 }
@@ -89,6 +90,7 @@ pub(super) fn free(rtt_ms: f32) -> RegionCandidate {
         prefill_ms: 0.0,
         stall_ms: 0.0,
         pending_ms: 0.0,
+        rest_ms: 0.0,
         is_shared: false,
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
@@ -176,6 +178,7 @@ fn any_region() -> impl Strategy<Value = RegionCandidate> {
             prefill_ms: times.1,
             stall_ms: times.3,
             pending_ms: times.3,
+            rest_ms: 0.0,
             is_shared,
             price_ms: times.2,
             weight_permille,
@@ -215,6 +218,7 @@ pub(super) fn any_own() -> impl Strategy<Value = OwnRegion> {
                 price_ms,
                 weight_permille,
                 first_token_ms_max: None,
+                rest_ms: 0.0,
                 late_ms: None,
             }
         },

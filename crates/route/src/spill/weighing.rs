@@ -27,6 +27,14 @@ pub(super) struct Weighing<'a> {
     usual: RegionMeans,
 }
 
+/// Event that a time is predicted for.
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    FirstToken,
+    /// The end of a reply in one piece; the first token of a stream.
+    End,
+}
+
 /// Costs and objections by region.
 type Verdicts = ByRegion<Judged>;
 
@@ -157,7 +165,9 @@ impl<'a> Weighing<'a> {
         };
         let can_wait = self.own.waiting.has_room && self.own.late_ms.is_none();
         let is_choice = self.own.replicas > 0 && can_wait;
-        (is_choice && cost.first_token_ms() <= self.wait_left_ms).then_some(cost)
+        let is_whole_in_time = cost.first_token_ms() + sound(self.own.rest_ms) <= self.deadline_ms;
+        let is_in_time = cost.first_token_ms() <= self.wait_left_ms && is_whole_in_time;
+        (is_choice && is_in_time).then_some(cost)
     }
 
     fn own_wait_ms(&self) -> f32 {
@@ -251,11 +261,18 @@ impl<'a> Weighing<'a> {
             Some(Objection::Drained)
         } else if other.report.load.shed != ShedState::Open {
             Some(Objection::Closed)
-        } else if cost.first_token_ms() >= self.left_ms {
+        } else if self.is_late(other, cost) {
             Some(Objection::Late)
         } else {
             self.shortcoming(other, cost, own)
         }
+    }
+
+    /// Returns true if the first token would come too late from there, or the end of a reply in one
+    /// piece.
+    fn is_late(&self, other: &RegionCandidate, cost: &SpillCost) -> bool {
+        let first_token_ms = cost.first_token_ms();
+        first_token_ms >= self.left_ms || first_token_ms + sound(other.rest_ms) >= self.deadline_ms
     }
 
     /// Returns the reason why a region that could be asked is not worth it.
@@ -301,7 +318,8 @@ impl<'a> Weighing<'a> {
         own: Option<&SpillCost>,
         rng: &mut fastrand::Rng,
     ) -> (SpillVerdict, SpillReason) {
-        let soonest_ms = self.soonest_ms(regions);
+        let soonest_ms = self.soonest_ms(regions, Until::FirstToken);
+        let whole_ms = self.soonest_ms(regions, Until::End);
         if let Some(own) = own {
             // These regions had room, but waiting here costs no more.
             let could = |judged: &Judged| judged.objection == Some(Objection::NotBetter);
@@ -314,14 +332,15 @@ impl<'a> Weighing<'a> {
         }
         // A region without replicas waits for other regions.
         let is_edge = self.own.replicas == 0;
-        if is_edge && self.own.waiting.has_room && soonest_ms <= self.left_ms {
+        let is_in_time = soonest_ms <= self.left_ms && whole_ms <= self.deadline_ms;
+        if is_edge && self.own.waiting.has_room && is_in_time {
             return (SpillVerdict::Wait { wait_ms: soonest_ms }, SpillReason::NobodyElse);
         }
         // If a replica is free but too slow, the full queue is not the reason.
         let is_slow = self.own.late_ms.is_some();
         let reason = match (self.own.waiting.has_room || is_slow, soonest_ms.is_finite()) {
             (_, false) => SpillReason::NobodyInReach,
-            (true, true) if self.is_objective_alone(soonest_ms) => SpillReason::Slo,
+            (true, true) if self.is_objective_alone(whole_ms) => SpillReason::Slo,
             (true, true) => SpillReason::Late,
             // The request can't wait here at all: only other regions may serve it.
             (false, true) if is_edge && self.own.waiting.all == 0 => SpillReason::AllBusy,
@@ -331,22 +350,29 @@ impl<'a> Weighing<'a> {
     }
 
     /// Returns true if the request would be in time without the route's objective.
-    fn is_objective_alone(&self, soonest_ms: f32) -> bool {
-        self.left_ms < self.deadline_ms && soonest_ms <= self.deadline_ms
+    fn is_objective_alone(&self, whole_ms: f32) -> bool {
+        self.left_ms < self.deadline_ms && whole_ms <= self.deadline_ms
     }
 
-    /// Returns the milliseconds until the first region is predicted to have a place for the
-    /// request.
-    fn soonest_ms(&self, regions: &Verdicts) -> f32 {
+    /// Returns the milliseconds until the first region is predicted to have a place for the request,
+    /// or to be done with it.
+    fn soonest_ms(&self, regions: &Verdicts, until: Until) -> f32 {
+        let rest_ms = |rest_ms: f32| match until {
+            Until::FirstToken => 0.0,
+            Until::End => sound(rest_ms),
+        };
         // No wait here helps where there is nothing to wait for.
-        let own_ms = match self.own.replicas {
-            0 => f32::INFINITY,
-            _ => self.own.late_ms.unwrap_or_else(|| self.own_wait_ms()),
+        let own_ms = match (self.own.replicas, self.own.late_ms) {
+            (0, _) => f32::INFINITY,
+            (_, Some(late_ms)) => late_ms,
+            (_, None) => self.own_wait_ms() + rest_ms(self.own.rest_ms),
         };
         let is_asked =
             |other: &RegionCandidate| other.access != Access::Unreachable && share(other) > 0;
         let waits = self.others.iter().zip(regions).filter(|(other, _)| is_asked(other));
-        waits.map(|(_, judged)| judged.cost.first_token_ms()).fold(own_ms, f32::min)
+        waits
+            .map(|(other, judged)| judged.cost.first_token_ms() + rest_ms(other.rest_ms))
+            .fold(own_ms, f32::min)
     }
 }
 

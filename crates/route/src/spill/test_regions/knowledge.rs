@@ -44,6 +44,7 @@ impl World<'_> {
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
             first_token_ms_max: None,
+            rest_ms: 0.0,
             late_ms: None,
         }
     }
@@ -94,6 +95,7 @@ impl World<'_> {
                 prefill_ms: 0.0,
                 stall_ms: 0.0,
                 pending_ms: 0.0,
+                rest_ms: 0.0,
                 is_shared: false,
                 price_ms: 0.0,
                 weight_permille: RAMP_FULL,
