@@ -136,7 +136,7 @@ impl ReplicaSection {
         let deep = errors.keep(self.deep_settings(defaults, source));
         let (Some(metrics), Some(deep)) = (metrics, deep) else { return Err(errors) };
         let settings = KindSettings {
-            kind: self.kind,
+            kind: self.kind(),
             needs_models: self.models.is_none(),
             health: HealthSettings {
                 check: own.check.unwrap_or(usual.check),
@@ -192,7 +192,7 @@ impl ReplicaSection {
             }
             (None, None) => {
                 // A kind that was left out may turn out to be one that generates text.
-                if let Some(kind) = self.kind.filter(|kind| !kind.generates_text()) {
+                if let Some(kind) = self.kind().filter(|kind| !kind.generates_text()) {
                     let message = format!("a server of kind {kind} generates no text");
                     let remedy = "give path and body of an inference";
                     return Err(source.fault(section.span(), message, remedy));
@@ -247,7 +247,7 @@ impl ReplicaSection {
             }
         };
         // A kind that was left out may turn out to be one that has metrics.
-        let has_none = self.kind.filter(|kind| mapping.is_none() && kind.metrics().is_none());
+        let has_none = self.kind().filter(|kind| mapping.is_none() && kind.metrics().is_none());
         if let Some(kind) = has_none.filter(|_| metrics.scrape == Some(true)) {
             let message = format!("nothing is known of the metrics of kind {kind}");
             return Err(source.fault(self.name.span(), message, "give metrics.mapping"));

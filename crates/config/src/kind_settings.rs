@@ -8,6 +8,7 @@ use spillway_replicas::{
     Scrape, ServerKind,
 };
 use spillway_types::ModelName;
+use spillway_upstream::usage_reports::UsageReports;
 
 use crate::health_section::CheckChoice;
 
@@ -68,6 +69,7 @@ pub(crate) struct Preset {
     pub(crate) scrapes: Vec<Scrape>,
     pub(crate) continues_chats: bool,
     pub(crate) salt_field: Option<SaltField>,
+    pub(crate) usage_reports: UsageReports,
 }
 
 impl KindSettings {
@@ -92,6 +94,7 @@ impl KindSettings {
             scrapes: self.metrics.scrapes(engine),
             continues_chats: engine.kind.continues_chats(),
             salt_field: salt_field(engine.kind),
+            usage_reports: usage_reports(engine.kind),
         }
     }
 
@@ -202,6 +205,21 @@ fn salt_field(kind: ServerKind) -> Option<SaltField> {
     }
 }
 
+/// Returns the usage reports that such a server gives in streams. Servers with strict schemas refuse
+/// requests that ask for more than they know, so only kinds that are known to report are listed.
+pub(crate) fn usage_reports(kind: ServerKind) -> UsageReports {
+    match kind {
+        ServerKind::Vllm | ServerKind::Sglang => UsageReports::Throughout,
+        ServerKind::LlamaCpp => UsageReports::AtEnd,
+        ServerKind::Triton
+        | ServerKind::Tgi
+        | ServerKind::MlServer
+        | ServerKind::TorchServe
+        | ServerKind::TfServing
+        | ServerKind::Generic => UsageReports::None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +267,8 @@ mod tests {
         assert_eq!(found, settings(Some(ServerKind::Vllm)).preset(None, &[]));
         assert_eq!((path(&found), found.scrapes.len()), (Some("/health"), 1));
         assert!(found.continues_chats && found.salt_field.is_some());
+        assert_eq!(before.usage_reports, UsageReports::None);
+        assert_eq!(found.usage_reports, UsageReports::Throughout);
         let generic = settings(Some(ServerKind::Generic));
         assert_eq!(generic.preset(Some(VLLM), &[]), before);
     }

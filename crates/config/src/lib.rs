@@ -49,6 +49,7 @@ mod suggestion;
 mod traces_section;
 mod tree;
 mod usage_section;
+mod usage_warnings;
 mod versions;
 mod warnings;
 

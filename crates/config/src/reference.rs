@@ -234,7 +234,10 @@ fn heading(name: &str, section: &Value) -> String {
 }
 
 fn code(value: &Value) -> String {
-    format!("`{}`", value.as_str().unwrap_or_default())
+    match value {
+        Value::String(text) => format!("`{text}`"),
+        other => format!("`{other}`"),
+    }
 }
 
 /// Returns the bounds of a number. The largest value of its width is none.

@@ -96,8 +96,9 @@ impl ReplicaConfig {
                 spec.models = listed;
             }
             let preset = settings.preset(engine, &spec.models);
-            let Preset { active, deep, scrapes, continues_chats, salt_field } = preset;
-            spec = ReplicaSpec { continues_chats, salt_field, ..spec };
+            let Preset { active, deep, scrapes, continues_chats, salt_field, usage_reports } =
+                preset;
+            spec = ReplicaSpec { continues_chats, salt_field, usage_reports, ..spec };
             care = Care { active, deep, scrapes, ..care };
         }
         Self { spec, care, settings, may_vanish }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use spillway_replicas::ServerKind;
 use spillway_types::{ModelName, ReplicaName};
 use spillway_upstream::replica_spec::{GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec};
+use spillway_upstream::usage_reports::UsageReports;
 use std::sync::Arc;
 use std::time::Duration;
 use toml::Spanned;
@@ -61,7 +62,8 @@ pub(crate) struct ReplicaSection {
     /// Software of the server, by which checks and metrics are chosen. Without it, the server is
     /// recognised by its own pages.
     #[serde(default)]
-    pub(crate) kind: Option<ServerKind>,
+    #[schemars(with = "Option<ServerKind>")]
+    pub(crate) kind: Option<Spanned<ServerKind>>,
     /// Settings of the health check that differ from `[health]`.
     #[serde(default)]
     pub(crate) health: ReplicaHealthSection,
@@ -196,9 +198,9 @@ impl ReplicaSection {
         else {
             return Err(errors);
         };
-        // Neither of the two depends on models.
-        let Preset { continues_chats, salt_field, .. } = settings.preset(None, &[]);
-        let spec = ReplicaSpec { weight, continues_chats, salt_field, ..spec };
+        // None of the three depends on models.
+        let Preset { continues_chats, salt_field, usage_reports, .. } = settings.preset(None, &[]);
+        let spec = ReplicaSpec { weight, continues_chats, salt_field, usage_reports, ..spec };
         Ok(ReplicaConfig { spec, care, settings: Arc::new(settings), may_vanish: false })
     }
 
@@ -228,6 +230,11 @@ impl ReplicaSection {
         self.url = Spanned::new(discovery.span(), format!("{scheme}template.invalid:1"));
         self.name = discovery.clone();
         self.lower(defaults, source)
+    }
+
+    /// Returns the kind of the server, if it is given.
+    pub(crate) fn kind(&self) -> Option<ServerKind> {
+        self.kind.as_ref().map(|kind| *kind.get_ref())
     }
 
     /// Checks the settings that the data path works with. Weight and what depends on the kind of
@@ -280,6 +287,7 @@ impl ReplicaSection {
             idle: Duration::from_millis(self.idle_ms),
             continues_chats: false,
             salt_field: None,
+            usage_reports: UsageReports::None,
             kv_events_port: self.kv_events_port,
             credential,
         })

@@ -1,9 +1,11 @@
 //! `[[route]]`: a set of requests and how they are served.
 
+use std::fmt;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use spillway_protocol::{EngineFields, HashBy, Protocol};
 use spillway_route::{Policy, Tuning, WaitLimits};
 use spillway_types::{Country, ModelName, RegionName, Residency, RouteName};
@@ -11,6 +13,7 @@ use spillway_upstream::continuations::ContinuationSpec;
 use spillway_upstream::queue_spec::QueueSpec;
 use spillway_upstream::route_spec::RouteSpec;
 use spillway_upstream::settings::Timeouts;
+use spillway_upstream::usage_reports::InjectUsage;
 use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors, all};
@@ -80,10 +83,12 @@ pub(crate) struct RouteSection {
     /// Settings of the policy `prequal`.
     #[serde(default)]
     pub(crate) prequal: PrequalSection,
-    /// True to ask replicas to report usage in streams, and to take the report out again if the
-    /// client did not ask for it.
-    #[serde(default)]
-    pub(crate) inject_usage: bool,
+    /// Replicas that are asked to report the usage of streams whose client does not ask for it:
+    /// `"auto"` asks those of the kinds `vllm`, `sglang` and `llamacpp`, `true` asks all, `false`
+    /// none. The report is taken out of the stream again.
+    #[serde(default = "inject_auto")]
+    #[schemars(schema_with = "inject_usage_schema")]
+    pub(crate) inject_usage: Spanned<InjectUsageSetting>,
     /// True to pass the client's `Authorization` and API key headers on to the replica.
     #[serde(default)]
     pub(crate) forward_authorization: bool,
@@ -102,7 +107,7 @@ pub(crate) struct RouteSection {
     /// Longest wait of one request in ms; as in `[spill]` if not set.
     #[serde(default)]
     pub(crate) queue_ms: Option<u32>,
-    /// Time in ms to the first byte of a reply beyond which the reply is of no use: a request that
+    /// Time in ms to the first token of a reply beyond which the reply is of no use: a request that
     /// can't make it is turned away at once.
     #[serde(default, deserialize_with = "positive_if_set")]
     #[schemars(range(min = 1))]
@@ -161,6 +166,37 @@ pub(crate) enum RouteProtocol {
     Raw,
 }
 
+/// Value of `inject_usage`: `"auto"`, true or false.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InjectUsageSetting(pub(crate) InjectUsage);
+
+impl<'de> Deserialize<'de> for InjectUsageSetting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Setting;
+
+        impl Visitor<'_> for Setting {
+            type Value = InjectUsage;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"auto\", true or false")
+            }
+
+            fn visit_bool<E: de::Error>(self, asks_all: bool) -> Result<InjectUsage, E> {
+                Ok(if asks_all { InjectUsage::Always } else { InjectUsage::Never })
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<InjectUsage, E> {
+                match text {
+                    "auto" => Ok(InjectUsage::Auto),
+                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_any(Setting).map(Self)
+    }
+}
+
 impl RouteSection {
     /// Returns the route that serves everything built in, for configs without a route of their own
     /// for it.
@@ -181,7 +217,7 @@ impl RouteSection {
             predicted_latency: PredictedLatencySection::default(),
             prefix_aware: PrefixAwareSection::default(),
             prequal: PrequalSection::default(),
-            inject_usage: false,
+            inject_usage: inject_auto(),
             forward_authorization: false,
             allow_engine_fields: Vec::new(),
             queue_max: None,
@@ -236,7 +272,7 @@ impl RouteSection {
     }
 
     /// Returns true if the prompts of the route's requests are read.
-    fn reads_bodies(&self) -> bool {
+    pub(crate) fn reads_bodies(&self) -> bool {
         self.path_prefix.is_none() || self.protocol == RouteProtocol::Openai
     }
 
@@ -299,7 +335,7 @@ impl RouteSection {
                 prequal: self.prequal.into(),
             },
             hash_by: self.hash_by.map(Spanned::into_inner),
-            inject_usage: self.inject_usage,
+            inject_usage: self.inject_usage.get_ref().0,
             forward_authorization: self.forward_authorization,
             engine_fields: engine_fields.unwrap_or(EngineFields::NONE),
             continuation: self.continue_streams.then_some(ContinuationSpec {
@@ -327,6 +363,14 @@ fn engine_fields(names: &[Spanned<String>], source: &Source) -> Result<EngineFie
         })
     }))?;
     Ok(fields.into_iter().fold(EngineFields::NONE, EngineFields::with))
+}
+
+fn inject_auto() -> Spanned<InjectUsageSetting> {
+    Spanned::new(0..0, InjectUsageSetting(InjectUsage::Auto))
+}
+
+fn inject_usage_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({ "enum": ["auto", true, false], "default": "auto" })
 }
 
 /// Returns the size of about 60,000 tokens: more than models generate in one answer.

@@ -89,6 +89,11 @@ impl<'a> Node<'a> {
         if let Some(names) = self.names() {
             return format!("one of {}", crate::suggestion::listed(&names));
         }
+        if let Some(values) = self.target()["enum"].as_array() {
+            let values: Vec<String> = values.iter().map(Value::to_string).collect();
+            let values: Vec<&str> = values.iter().map(String::as_str).collect();
+            return format!("one of {}", crate::suggestion::listed(&values));
+        }
         match self.kind() {
             Some("array") => match self.element().and_then(Node::kind) {
                 Some("string") => "a list of strings".to_owned(),

@@ -321,6 +321,12 @@ pub(crate) struct TimeoutsSection {
     #[serde(deserialize_with = "positive_if_set")]
     #[schemars(range(min = 1))]
     pub(crate) total_ms: Option<u64>,
+    /// Silence of a stream after which its client is sent a comment, or a `ping` in Anthropic's API,
+    /// so that nothing on the way closes the connection; off by default. Only streams of events have
+    /// keep-alives.
+    #[serde(deserialize_with = "positive_if_set")]
+    #[schemars(range(min = 1))]
+    pub(crate) keep_alive_ms: Option<u64>,
 }
 
 impl TimeoutsSection {
@@ -333,6 +339,7 @@ impl TimeoutsSection {
             first_byte: pick(self.first_byte_ms, base.first_byte),
             idle: pick(self.idle_ms, base.idle),
             total: pick(self.total_ms, base.total),
+            keep_alive: self.keep_alive_ms.map(bounded).or(base.keep_alive),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::error::ConfigError;
 use crate::file::ConfigFile;
 use crate::source::Source;
 use crate::suggestion::{listed, nearest};
+use crate::usage_warnings::inexact_usage;
 
 /// Returns the warnings about a file.
 pub(crate) fn warnings(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
@@ -17,6 +18,7 @@ pub(crate) fn warnings(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
     found.extend(same_urls(source, file));
     found.extend(unknown_regions(source, file));
     found.extend(default_names(source, file));
+    found.extend(inexact_usage(source, file));
     found.into_iter().map(ConfigError::into_warning).collect()
 }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use spillway_prefix::PrefixHasher;
+use spillway_upstream::body_limits::rest_bytes_max;
 use spillway_upstream::memory::Memory;
 use spillway_upstream::settings::Limits;
+use spillway_upstream::unread_body::RestReader;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -26,6 +28,7 @@ pub struct FrontDoor {
     draining: CancellationToken,
     /// Client connections and their requests: draining waits for these.
     tracker: TaskTracker,
+    rests: Arc<RestReader>,
 }
 
 /// Counters that connections keep.
@@ -49,14 +52,16 @@ impl FrontDoor {
     /// Returns an open door without connections.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
+        let (draining, tracker) = (CancellationToken::new(), TaskTracker::new());
         Self {
+            rests: Arc::new(RestReader::new(&tracker, &draining, rest_bytes_max(&limits))),
             memory: Memory::new(limits.read_ahead_bytes_total_max),
             clients: Arc::new(Shares::new(limits.connections_per_client_max)),
             bodies: BodyShares::default(),
             counters: ConnectionCounters::default(),
             is_draining: AtomicBool::new(false),
-            draining: CancellationToken::new(),
-            tracker: TaskTracker::new(),
+            draining,
+            tracker,
             limits,
         }
     }
@@ -77,6 +82,12 @@ impl FrontDoor {
     #[must_use]
     pub fn tracker(&self) -> &TaskTracker {
         &self.tracker
+    }
+
+    /// Returns the reader of bodies that requests over HTTP/2 leave unread.
+    #[must_use]
+    pub fn rests(&self) -> &Arc<RestReader> {
+        &self.rests
     }
 
     /// Returns the signal that the node drains.

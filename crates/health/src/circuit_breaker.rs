@@ -205,7 +205,8 @@ impl Counts {
             | SignFault::Reset
             | SignFault::BadReply
             | SignFault::Silent
-            | SignFault::ServerError => Self::FAILED,
+            | SignFault::ServerError
+            | SignFault::EngineGone => Self::FAILED,
         }
     }
 }

@@ -19,6 +19,7 @@ mod circuit_breaker;
 mod circuit_breakers;
 mod condition;
 mod config;
+mod first_tokens;
 mod fleet;
 mod input;
 mod latency;

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use spillway_types::{
-    Admission, LoadReport, ModelName, PoolName, Sign, SignKind, Standing, TokenCounts, Worked,
+    Admission, LoadReport, ModelName, PoolName, ReplyForm, Sign, SignKind, Standing, TokenCounts,
+    Worked,
 };
 
 use crate::bucket::Bucket;
@@ -12,6 +13,7 @@ use crate::checks::Checks;
 use crate::circuit_breaker::Counts;
 use crate::circuit_breakers::CircuitBreakers;
 use crate::condition::{Condition, ConditionState};
+use crate::first_tokens::FirstTokens;
 use crate::latency::PeakEwma;
 use crate::life::Life;
 use crate::load::{Fading, Load};
@@ -52,6 +54,9 @@ pub(crate) struct Member {
     load: Load,
     latency: PeakEwma,
     times: QuantileWindow,
+    /// Times to first token, for operators. The averages above, which policies compare, are of all
+    /// replies.
+    first_tokens: FirstTokens,
     paces: Paces,
     /// Pace that counts as slow in the next trial.
     slow_after: SlowAfter,
@@ -111,6 +116,7 @@ impl Member {
             load: Load::default(),
             latency: PeakEwma::default(),
             times: QuantileWindow::new(now),
+            first_tokens: FirstTokens::new(now),
             paces: Paces::default(),
             slow_after: SlowAfter::default(),
             bucket: Bucket::default(),
@@ -137,8 +143,8 @@ impl Member {
     /// Takes in a sign of traffic.
     pub(crate) fn on_sign(&mut self, now: Instant, sign: &Sign, shared: &mut FleetShared<'_>) {
         let count = match &sign.kind {
-            SignKind::Answered { after, worked } => {
-                self.on_answer(now, *after);
+            SignKind::Answered { after, form, worked } => {
+                self.on_answer(now, *after, *form);
                 self.on_worked(sign.model.as_ref(), *worked, shared.models_max);
                 Some(Counts::ANSWERED)
             }
@@ -336,11 +342,14 @@ impl Member {
         self.life.is_serving() && self.condition.is_ejected_by_traffic()
     }
 
-    fn on_answer(&mut self, now: Instant, after: Duration) {
+    fn on_answer(&mut self, now: Instant, after: Duration, form: ReplyForm) {
         self.outliers.on_answer(now);
         self.pressure.on_answer(now);
         self.latency.record(now, after);
         self.times.record(now, after);
+        if form == ReplyForm::Stream {
+            self.first_tokens.record(now, after);
+        }
     }
 
     /// Counts the speed that an answer reports. A slow answer does not pass a trial, or a replica

@@ -33,6 +33,8 @@ pub(crate) struct OutlierDetection {
     connect_failed_at: Option<Instant>,
     /// True after two failed connections close together, while a check failed too.
     is_cut_off: bool,
+    /// True if the engine reported that it is dying or draining, and has served nothing since.
+    is_engine_gone: bool,
     /// True if the replica answers far slower than its peers.
     is_slow: bool,
     /// Time of its silence, once that is too long.
@@ -48,6 +50,7 @@ impl OutlierDetection {
         self.failed_run = 0;
         self.connect_run = 0;
         self.is_cut_off = false;
+        self.is_engine_gone = false;
         self.good_at = Some(now);
     }
 
@@ -66,6 +69,7 @@ impl OutlierDetection {
     pub(crate) fn on_fault(&mut self, now: Instant, fault: SignFault, check_failed: bool) {
         self.faults.rotate_right(1);
         self.faults[0] = Some((fault, now));
+        self.is_engine_gone |= fault == SignFault::EngineGone;
         match fault {
             // These replies began well and broke off.
             SignFault::Cut | SignFault::Stalled => {
@@ -110,6 +114,9 @@ impl OutlierDetection {
     pub(crate) fn complaint(&self, config: &HealthConfig) -> Option<&'static str> {
         if self.is_cut_off || reaches(self.connect_run, config.connect_eject_after) {
             Some("connect_faults")
+        } else if self.is_engine_gone {
+            // Its health check may stay good until it ends: the next request would fail, too.
+            Some("engine_gone")
         } else if self.is_stalled() {
             Some("silent_stall")
         } else if reaches(self.failed_run.max(self.broken_run), config.eject_after) {
@@ -167,6 +174,23 @@ mod tests {
 
     fn vote(outliers: &OutlierDetection) -> Vote {
         outliers.vote(start(), &config())
+    }
+
+    #[test]
+    fn an_engine_that_reports_its_end_is_left_out_at_once_until_it_serves_again() {
+        let mut outliers = after(&[SignFault::EngineGone]);
+        assert_eq!(
+            (vote(&outliers), outliers.complaint(&config())),
+            (Vote::Bad, Some("engine_gone"))
+        );
+        outliers.on_fault(start(), SignFault::Cut, false);
+        outliers.on_busy();
+        assert_eq!(outliers.complaint(&config()), Some("engine_gone"));
+        outliers.on_answer(start());
+        assert_eq!(outliers.complaint(&config()), None);
+        let mut forgiven = after(&[SignFault::EngineGone]);
+        forgiven.forgive();
+        assert_eq!(vote(&forgiven), Vote::Silent, "a trial decides");
     }
 
     #[test]

@@ -88,9 +88,9 @@ pub struct MemberReport {
     pub silent_for_ms: Option<u64>,
     /// Age of the newest load report, in milliseconds.
     pub report_age_ms: Option<u64>,
-    /// Average time to first byte, in milliseconds.
+    /// Average time to first token of streams that went well, in milliseconds.
     pub latency_ms: Option<f32>,
-    /// 99th percentile of the time to first byte, in milliseconds.
+    /// 99th percentile of that time, in milliseconds.
     pub p99_ms: Option<f32>,
     /// Requests that wait at the replica, by its report.
     pub queued: Option<f32>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use spillway_route::BucketConfig;
-use spillway_types::{LoadReport, SignFault, SignKind, TokenCounts, Worked};
+use spillway_types::{LoadReport, ReplyForm, SignFault, SignKind, TokenCounts, Worked};
 
 use crate::test_fleet::ms;
 use crate::{
@@ -49,8 +49,17 @@ fn any_report() -> impl Strategy<Value = LoadReport> {
 }
 
 fn any_fault() -> impl Strategy<Value = SignFault> {
-    use SignFault::{BadReply, Connect, Cut, Reset, ServerError, Silent, Stalled};
-    prop::sample::select(vec![BadReply, Connect, Cut, Reset, ServerError, Silent, Stalled])
+    use SignFault::{BadReply, Connect, Cut, EngineGone, Reset, ServerError, Silent, Stalled};
+    prop::sample::select(vec![
+        BadReply,
+        Connect,
+        Cut,
+        EngineGone,
+        Reset,
+        ServerError,
+        Silent,
+        Stalled,
+    ])
 }
 
 fn any_check_result() -> impl Strategy<Value = Result<(), CheckError>> {
@@ -72,7 +81,11 @@ fn any_worked() -> impl Strategy<Value = Option<Worked>> {
 pub(crate) fn any_kind() -> impl Strategy<Value = SignKind> {
     prop_oneof![
         4 => (0..100_000_u64, any_worked())
-            .prop_map(|(after, worked)| SignKind::Answered { after: ms(after), worked }),
+            .prop_map(|(after, worked)| SignKind::Answered {
+                after: ms(after),
+                form: ReplyForm::Stream,
+                worked,
+            }),
         2 => prop::option::of(any_wait())
             .prop_map(|wait| SignKind::Busy { retry_after: wait.map(ms) }),
         6 => any_fault().prop_map(SignKind::Failed),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use spillway_route::BucketConfig;
 use spillway_types::{
-    Admission, LoadReport, ReplicaName, Sign, SignFault, SignKind, TokenCounts, Worked,
+    Admission, LoadReport, ReplicaName, ReplyForm, Sign, SignFault, SignKind, TokenCounts, Worked,
 };
 
 use crate::{
@@ -28,7 +28,8 @@ pub(crate) fn ms(milliseconds: u64) -> Duration {
 
 /// Makes the sign of a stream's first token.
 pub(crate) fn answered(after: Duration) -> SignKind {
-    SignKind::Answered { after, worked: Some(Worked { after, steps: 1.0, is_stream: true }) }
+    let worked = Some(Worked { after, steps: 1.0, is_stream: true });
+    SignKind::Answered { after, form: ReplyForm::Stream, worked }
 }
 
 /// Makes a replica of the pool `pool` with an active check every second and no slow start.

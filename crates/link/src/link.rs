@@ -305,6 +305,13 @@ impl Link {
         connected.map(|(name, _)| name.clone()).collect()
     }
 
+    /// Returns true if a control connection to the peer stands: it notices a dead peer sooner than
+    /// the data connection.
+    #[must_use]
+    pub fn is_heard(&self, from: &NodeName) -> bool {
+        self.shared.peer(from).is_some_and(|peer| peer.current(Kind::Control).is_some())
+    }
+
     /// Returns the smoothed round trip to one peer; `None` if the peer is not connected.
     #[must_use]
     pub fn rtt(&self, to: &NodeName) -> Option<Duration> {

@@ -1,22 +1,31 @@
-//! Upper bound of the tokens that a request may use, known before it is served.
+//! Tokens that a request may use, as far as they are known before it is served.
 
 use http::Method;
 use http::request::Parts;
-use spillway_protocol::{Endpoint, ErrorKind, Facts, GatewayError, V2Facts};
+use spillway_protocol::{Endpoint, ErrorKind, Facts, GatewayError, V2Facts, is_messages};
+use spillway_usage::{
+    MEDIA_TOKEN_BYTES, REPORTED_TOKENS_MAX, ReplyKind, RequestTokens, TOKEN_BYTES,
+};
 
-/// Bytes of an unread request that count as one token.
-const TOKEN_BYTES: u64 = 4;
-/// Bytes of an upload that count as one token: sound has far fewer tokens than text.
-const UPLOAD_TOKEN_BYTES: u64 = 64;
+use crate::prompt::Prompt;
+
+/// Prompt tokens that an engine may add to each text that it reads: a chat template, or the server's
+/// own system prompt.
+const TEMPLATE_TOKENS_MAX: u64 = 4_096;
 
 /// Upper bound of the tokens that a request may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Estimated tokens of the prompt.
     pub prompt_tokens: u64,
+    /// Most tokens of the prompt that a replica can report and be believed.
+    prompt_tokens_max: u64,
     /// Number of answers to generate.
     answers: u64,
     output: OutputLimit,
+    reply: ReplyKind,
+    /// True if the server may run tools itself, and generate again with what they return.
+    has_server_tools: bool,
 }
 
 /// Bound of the length of one answer.
@@ -36,14 +45,13 @@ enum OutputLimit {
 impl Cost {
     /// Returns the cost of a request whose JSON body was read; `prompt_bytes` of it are hashed
     /// prompts.
-    pub fn of_json(
-        endpoint: Endpoint<'_>,
-        path: &str,
-        facts: &Facts<'_>,
-        body: &[u8],
-        prompt_bytes: u32,
-    ) -> Self {
-        let load = facts.prompt_load(body, u64::from(prompt_bytes));
+    pub fn of_json(path: &str, facts: &Facts<'_>, body: &[u8], prompt: &Prompt) -> Self {
+        let endpoint = Endpoint::classify(path);
+        let load = facts.prompt_load(body, u64::from(prompt.bytes));
+        // Engines may run tools of their own in these APIs alone.
+        let is_agentic = || path.trim_end_matches('/').ends_with("/responses") || is_messages(path);
+        let has_server_tools =
+            facts.tools.is_some() && is_agentic() && facts.has_server_tools(body);
         let output = match facts.max_tokens {
             _ if counts_tokens(path) => OutputLimit::None,
             _ if facts.is_unbounded => OutputLimit::Unknown(
@@ -54,34 +62,54 @@ impl Cost {
             None if generates(endpoint, path) => OutputLimit::Usual,
             None => OutputLimit::None,
         };
+        let reply = reply_kind(endpoint, path, output);
+        // A custom path may have its prompt in a field that is not known here.
+        let is_unknown = endpoint == Endpoint::Other && facts.prompt.is_none();
+        let is_elsewhere = prompt.has_media || facts.has_stored_text || has_server_tools;
+        let prompt_tokens_max = match is_unknown || is_elsewhere {
+            true => REPORTED_TOKENS_MAX,
+            false => prompt_tokens_max(body.len(), load.readings).max(load.tokens),
+        };
         let answers = u64::from(facts.answers).saturating_mul(load.prompts);
-        Self { prompt_tokens: load.tokens, answers, output }
+        let prompt_tokens = load.tokens;
+        Self { prompt_tokens, prompt_tokens_max, answers, output, reply, has_server_tools }
     }
 
     /// Returns the cost of an upload of this many bytes.
     pub fn of_upload(bytes: usize) -> Self {
-        let prompt_tokens = (bytes as u64).div_ceil(UPLOAD_TOKEN_BYTES);
-        Self { prompt_tokens, answers: 1, output: OutputLimit::Usual }
+        Self {
+            prompt_tokens: (bytes as u64).div_ceil(MEDIA_TOKEN_BYTES),
+            prompt_tokens_max: prompt_tokens_max(bytes, 1),
+            answers: 1,
+            output: OutputLimit::Usual,
+            reply: ReplyKind::Text,
+            has_server_tools: false,
+        }
+    }
+
+    /// Returns the cost of a request about a stored response: nothing, apart from what the reply
+    /// reports, since a response that was generated in the background reports its usage only then.
+    pub fn of_stored() -> Self {
+        Self { prompt_tokens_max: REPORTED_TOKENS_MAX, ..Self::default() }
     }
 
     /// Returns the cost of a request whose body is not read for its prompt; `bytes` is its length,
     /// `None` if unknown.
     pub fn of_unread(head: &Parts, bytes: Option<u64>) -> Self {
+        let reply = ReplyKind::Text;
         // Requests without a body cost no tokens.
         if [Method::GET, Method::HEAD, Method::OPTIONS, Method::DELETE].contains(&head.method) {
-            return Self::default();
+            return Self { reply, ..Self::default() };
         }
-        let Some(bytes) = bytes else {
-            return Self {
-                output: OutputLimit::Unknown(
-                    "Under a limit on tokens a body that is not read must say its length: send \
-                     content-length.",
-                ),
-                ..Self::default()
-            };
+        let output = match bytes {
+            Some(_) => OutputLimit::Usual,
+            None => OutputLimit::Unknown(
+                "Under a limit on tokens a body that is not read must say its length: send \
+                 content-length.",
+            ),
         };
-        let prompt_tokens = bytes.div_ceil(TOKEN_BYTES);
-        Self { prompt_tokens, answers: 1, output: OutputLimit::Usual }
+        let prompt_tokens = bytes.unwrap_or_default().div_ceil(TOKEN_BYTES);
+        Self { prompt_tokens, answers: 1, output, reply, ..Self::default() }
     }
 
     /// Applies the parameters that were read from a V2 request.
@@ -96,12 +124,14 @@ impl Cost {
         Self { answers: u64::from(facts.answers), output, ..self }
     }
 
-    /// Returns the cost of a V2 request whose body is compressed: unknown.
-    pub fn of_compressed() -> Self {
+    /// Returns the cost of a V2 request whose body is compressed: unknown, and estimated by its
+    /// compressed length, if that is known.
+    pub fn of_compressed(bytes: Option<u64>) -> Self {
         let output = OutputLimit::Unknown(
             "A limit on tokens allows no compressed bodies: send the body as it is.",
         );
-        Self { output, ..Self::default() }
+        let prompt_tokens = bytes.unwrap_or_default().div_ceil(TOKEN_BYTES);
+        Self { prompt_tokens, output, reply: ReplyKind::Text, ..Self::default() }
     }
 
     /// Returns the cost of a gRPC call that may have any number of messages: unknown.
@@ -111,8 +141,14 @@ impl Cost {
                 "A limit on tokens allows no calls with a stream of requests: call ModelInfer, or \
                  generate_stream over HTTP.",
             ),
+            reply: ReplyKind::Text,
             ..Self::default()
         }
+    }
+
+    /// Returns the number of answers to generate, to all prompts of the request together; at least 1.
+    pub(crate) fn answers(&self) -> u32 {
+        u32::try_from(self.answers).unwrap_or(u32::MAX).max(1)
     }
 
     /// Returns the most tokens that the request may use, if an answer usually has at most `usual`
@@ -124,6 +160,22 @@ impl Cost {
             OutputLimit::Usual => usual(),
         };
         self.prompt_tokens.saturating_add(u64::from(output).saturating_mul(self.answers.max(1)))
+    }
+
+    /// Returns what is known of the request's tokens, to bill them when it has ended.
+    pub fn request_tokens(&self) -> RequestTokens {
+        let completion_max = match self.output {
+            // Each round of tools may generate as much again.
+            _ if self.has_server_tools => REPORTED_TOKENS_MAX,
+            OutputLimit::AtMost(tokens) => u64::from(tokens).saturating_mul(self.answers.max(1)),
+            OutputLimit::None | OutputLimit::Usual | OutputLimit::Unknown(_) => REPORTED_TOKENS_MAX,
+        };
+        RequestTokens {
+            prompt: self.prompt_tokens,
+            prompt_max: self.prompt_tokens_max,
+            completion_max: completion_max.min(REPORTED_TOKENS_MAX),
+            reply: self.reply,
+        }
     }
 
     /// Checks that the cost is known.
@@ -138,9 +190,38 @@ impl Cost {
     }
 }
 
+/// Returns the most prompt tokens that a replica can report and be believed, for a body of these
+/// bytes with so many texts: no token has less than a byte.
+fn prompt_tokens_max(body_bytes: usize, readings: u64) -> u64 {
+    let added = TEMPLATE_TOKENS_MAX.saturating_mul(readings);
+    added.saturating_add(body_bytes as u64).min(REPORTED_TOKENS_MAX)
+}
+
+/// Returns the kind of an endpoint's replies.
+fn reply_kind(endpoint: Endpoint<'_>, path: &str, output: OutputLimit) -> ReplyKind {
+    let path = path.trim_end_matches('/');
+    let is_one_of = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
+    match (endpoint, output) {
+        (Endpoint::ChatCompletions | Endpoint::Completions, _) => ReplyKind::Text,
+        _ if counts_tokens(path) => ReplyKind::Count,
+        (Endpoint::JsonPassthrough, _) if is_one_of(&["/tokenize", "/detokenize"]) => {
+            ReplyKind::Count
+        }
+        (Endpoint::JsonPassthrough, _) if is_one_of(&["/audio/speech", "/images/generations"]) => {
+            ReplyKind::Media
+        }
+        (_, OutputLimit::None) => ReplyKind::Scores,
+        // The same endpoints behind a prefix of a route.
+        _ if is_one_of(&["/embeddings", "/rerank", "/score", "/classify", "/pooling"]) => {
+            ReplyKind::Scores
+        }
+        _ => ReplyKind::Text,
+    }
+}
+
 /// Returns true if a path only counts the tokens of a prompt, though its body is that of a
 /// generating request.
-fn counts_tokens(path: &str) -> bool {
+pub(crate) fn counts_tokens(path: &str) -> bool {
     let path = path.trim_end_matches('/');
     path.ends_with("/responses/input_tokens") || path.ends_with("/messages/count_tokens")
 }
@@ -168,8 +249,8 @@ mod tests {
     fn tokens(path: &str, body: &Value) -> Result<u64, GatewayError> {
         let body = body.to_string();
         let facts = read_facts(body.as_bytes()).unwrap();
-        let endpoint = Endpoint::classify(path);
-        let cost = Cost::of_json(endpoint, path, &facts, body.as_bytes(), 40);
+        let prompt = Prompt { bytes: 40, ..Prompt::default() };
+        let cost = Cost::of_json(path, &facts, body.as_bytes(), &prompt);
         cost.check().map(|()| cost.tokens(|| 1_000))
     }
 
@@ -231,9 +312,83 @@ mod tests {
         assert!(cost.with_parameters(&facts).check().is_err());
         assert!(Cost::of_unread(&post, None).check().is_err());
         assert!(Cost::of_stream().check().is_err());
-        assert!(Cost::of_compressed().check().is_err());
+        assert!(Cost::of_compressed(Some(400)).check().is_err());
         assert_eq!(Cost::of_upload(6_400).tokens(|| 1_000), 1_100);
         let cost = Cost::of_unread(&head("GET"), None);
         assert_eq!((cost.check().is_ok(), cost.tokens(|| 1_000)), (true, 0));
+    }
+
+    /// Returns what may be reported for a request: prompt tokens beyond its bytes, and generated
+    /// tokens.
+    fn bounds(path: &str, body: &Value, prompt: &Prompt) -> (Option<u64>, u64) {
+        let body = body.to_string();
+        let facts = read_facts(body.as_bytes()).unwrap();
+        let tokens = Cost::of_json(path, &facts, body.as_bytes(), prompt).request_tokens();
+        let beyond = tokens.prompt_max - body.len() as u64;
+        let is_bounded = tokens.prompt_max < REPORTED_TOKENS_MAX;
+        (is_bounded.then_some(beyond), tokens.completion_max)
+    }
+
+    #[test]
+    fn a_prompt_has_no_more_tokens_than_its_body_has_bytes_and_a_template_adds() {
+        let text = Prompt { bytes: 40, ..Prompt::default() };
+        let beyond = |path, body: Value| bounds(path, &body, &text).0;
+        let chat = "/v1/chat/completions";
+        assert_eq!(beyond(chat, messages(json!({}))), Some(4_096));
+        assert_eq!(beyond("/team/v1/chat/completions", messages(json!({}))), Some(4_096));
+        assert_eq!(beyond("/v1/embeddings", json!({"input": ["a", "b", "c"]})), Some(3 * 4_096));
+        let pairs = json!({"query": "q", "documents": ["a", "b"]});
+        assert_eq!(beyond("/v1/rerank", pairs), Some(2 * 4_096));
+        let function = json!({"input": "x", "tools": [{"type": "function", "name": "f"}]});
+        assert_eq!(beyond("/v1/responses", function), Some(4_096));
+        let media = Prompt { has_media: true, ..text.clone() };
+        assert_eq!(bounds(chat, &messages(json!({})), &media).0, None);
+        for (path, body) in [
+            ("/v1/responses", json!({"input": "x", "previous_response_id": "resp_1"})),
+            ("/v1/responses", json!({"input": "x", "conversation": "conv_1"})),
+            ("/v1/responses", json!({"prompt": {"id": "pmpt_1"}})),
+            ("/v1/responses", json!({"input": "x", "tools": [{"type": "web_search"}]})),
+            ("/team/generate", json!({"text": "x", "image_data": "https://example.org/a.png"})),
+        ] {
+            assert_eq!(beyond(path, body), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_reply_has_no_more_tokens_than_were_asked_for() {
+        let text = Prompt::default();
+        let most = |path, body: Value| bounds(path, &body, &text).1;
+        let chat = "/v1/chat/completions";
+        assert_eq!(most(chat, messages(json!({"max_tokens": 9, "n": 3}))), 27);
+        let beams = json!({"max_tokens": 9, "n": 1, "best_of": 4, "use_beam_search": true});
+        assert_eq!(most(chat, messages(beams)), 36);
+        let several = json!({"prompt": ["a", "b"], "max_tokens": 9, "n": 3});
+        assert_eq!(most("/v1/completions", several), 54);
+        assert_eq!(most(chat, messages(json!({}))), REPORTED_TOKENS_MAX);
+        let searching = json!({"input": "x", "max_output_tokens": 9, "tools": [{"type": "mcp"}]});
+        assert_eq!(most("/v1/responses", searching), REPORTED_TOKENS_MAX);
+    }
+
+    #[test]
+    fn replies_are_told_apart_by_what_a_model_makes() {
+        let kind = |path: &str, body: Value| {
+            let body = body.to_string();
+            let facts = read_facts(body.as_bytes()).unwrap();
+            Cost::of_json(path, &facts, body.as_bytes(), &Prompt::default()).request_tokens().reply
+        };
+        for (path, expected) in [
+            ("/v1/chat/completions", ReplyKind::Text),
+            ("/v1/messages", ReplyKind::Text),
+            ("/v1/embeddings", ReplyKind::Scores),
+            ("/v1/rerank", ReplyKind::Scores),
+            ("/team/v1/embeddings", ReplyKind::Scores),
+            ("/v1/audio/speech", ReplyKind::Media),
+            ("/v1/images/generations/", ReplyKind::Media),
+            ("/tokenize", ReplyKind::Count),
+            ("/v1/messages/count_tokens", ReplyKind::Count),
+            ("/v1/responses/input_tokens", ReplyKind::Count),
+        ] {
+            assert_eq!(kind(path, json!({"input": "x"})), expected, "{path}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use http::request::Parts;
 use spillway_journey::{ServedModel, StandIns};
 use spillway_protocol::grpc::rewrite_model;
 use spillway_protocol::{
-    Changes, Endpoint, GatewayError, KeySources, UsageWish, change, read_facts,
+    BodyDraft, Changes, Endpoint, GatewayError, KeySources, change, read_facts,
 };
 use spillway_types::ModelName;
 
@@ -17,7 +17,6 @@ use crate::path::{Renamed, replica_path};
 use crate::prepared::Prepared;
 use crate::prompt::{PromptScope, engine_salt, hash_prompt};
 use crate::reply_hasher::ReplyHasher;
-use crate::salting::Salting;
 use spillway_front::access::Grant;
 use spillway_upstream::connection::RequestBody;
 use spillway_upstream::versions::Pin;
@@ -39,8 +38,6 @@ pub enum Renaming {
     Body {
         /// Body as the client sent it.
         original: Bytes,
-        /// True if the reply is to report usage.
-        inject_usage: bool,
     },
     /// The path of a V2 request.
     Path,
@@ -116,6 +113,7 @@ impl Prepared {
                 self.inquiry.model = Some(next.model);
                 self.target.pin = next.pin;
                 self.take_route(route);
+                self.follow_as_route();
             }
         }
         self.target.fallback = Some(fallback);
@@ -126,6 +124,15 @@ impl Prepared {
     pub fn take_route(&mut self, route: Arc<Route>) {
         self.inquiry.residency = self.target.granted.and(&route.spec.residency);
         self.route = route;
+    }
+
+    /// Wants no usage of every event where the route of the stand-in continues no streams.
+    fn follow_as_route(&mut self) {
+        if let Some(usage) = &mut self.usage
+            && self.route.spec.continuation.is_none()
+        {
+            usage.is_followed = false;
+        }
     }
 
     /// Gives up all other models from here on.
@@ -143,20 +150,20 @@ impl Prepared {
         (gateway, head): (&Gateway, &Parts),
     ) -> Result<(), GatewayError> {
         match renaming {
-            Renaming::Body { original, inject_usage } => {
+            Renaming::Body { original } => {
                 let facts = read_facts(original)?;
                 let name = to.model.as_str();
                 let is_other = facts.model.as_ref().is_none_or(|named| named.value != name);
                 let new_model = is_other.then_some(name);
                 facts.engine_fields.check(route.spec.engine_fields)?;
-                let usage = if *inject_usage { UsageWish::AtEnd } else { UsageWish::AsSent };
-                let changes = Changes { model: new_model, usage, salt: None };
+                let changes = Changes { model: new_model, ..Changes::default() };
                 let body = change(original, &facts, &changes);
                 let tenant = self.inquiry.tenant.as_ref().filter(|_| self.inquiry.is_isolated);
                 let scope = PromptScope { model: &to.model, tenant };
                 let hasher = gateway.prompt_hasher();
                 let salt = engine_salt(&hasher, &facts, original, scope);
-                self.salting = salt.map(|salt| Salting::new(salt, &facts, original, &changes));
+                self.draft = (self.usage.is_some() || salt.is_some())
+                    .then(|| BodyDraft::new(original, &facts, new_model, salt));
                 let (prompt, end) = hash_prompt(&hasher, &facts, original, scope);
                 self.reply_hasher = ReplyHasher::of(end, route.spec.policy, &facts, original);
                 let sources = KeySources {

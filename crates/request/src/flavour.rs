@@ -35,4 +35,13 @@ impl Flavour {
             Self::OpenAiNamed
         }
     }
+
+    /// Returns true if the gateway reads usage, ids or events from these replies, which must
+    /// therefore come uncompressed.
+    pub fn is_read(self) -> bool {
+        match self {
+            Self::OpenAi | Self::Responses | Self::Messages | Self::OpenAiNamed => true,
+            Self::KServeV2 | Self::Grpc | Self::Raw => false,
+        }
+    }
 }

@@ -425,6 +425,8 @@ pub struct Counters {
     pub residency_received: AtomicU64,
     /// Retries that the budget has refused.
     pub retries_refused: AtomicU64,
+    /// Requests that were given up after a second engine had died with them.
+    pub engines_died: AtomicU64,
     /// Requests of clients that were replied to.
     pub served: AtomicU64,
     /// Requests of clients that were turned away for lack of room.
@@ -458,6 +460,12 @@ impl Counters {
     pub fn served_and_shed(&self) -> (u64, u64) {
         let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (total(&self.served), total(&self.without_room))
+    }
+
+    /// Returns how many requests were given up after two engines had died with them, since start.
+    #[must_use]
+    pub fn engines_died(&self) -> u64 {
+        self.engines_died.load(Ordering::Relaxed)
     }
 
     /// Returns how many retries the budget has refused since start.

@@ -6,7 +6,8 @@ use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use spillway_protocol::grpc::{GRPC_TIMEOUT, format_timeout, speaks_grpc};
 use spillway_protocol::{
-    EngineFields, REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id,
+    EngineFields, REQUEST_ID, TRACEPARENT, TraceContext, has_media_type, new_request_id,
+    valid_request_id,
 };
 use spillway_types::TraceIds;
 
@@ -414,8 +415,7 @@ fn insert_if_absent(
 
 /// Returns true if a reply is a stream of events.
 pub fn is_event_stream(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE);
-    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+    has_media_type(headers, "text/event-stream")
 }
 
 #[cfg(test)]

@@ -143,9 +143,9 @@ pub async fn refuse_announced(
     Err(error)
 }
 
-/// Lets a refused client finish sending, within limits. Closing a connection with unread bytes
-/// resets it, and the client may never see the error. Returns true if the client has finished.
-pub async fn discard(mut body: WireBody) -> bool {
+/// Lets a refused client finish sending, within limits, so that its connection can be kept and it
+/// sees the error even if it reads nothing before its last byte.
+pub async fn discard(mut body: WireBody) {
     let reading = async {
         let mut bytes = 0;
         while let Some(Ok(frame)) = body.frame().await {
@@ -154,9 +154,8 @@ pub async fn discard(mut body: WireBody) -> bool {
                 break;
             }
         }
-        body.is_end_stream()
     };
-    timeout(DISCARD_TIME_MAX, reading).await.unwrap_or(false)
+    drop(timeout(DISCARD_TIME_MAX, reading).await);
 }
 
 /// Pieces of a body: the first is kept as it is until a second comes, then all are copied into one

@@ -24,7 +24,6 @@ pub mod prepared;
 pub mod prompt;
 pub mod rates;
 pub mod reply_hasher;
-pub mod salting;
 pub mod steering_answer;
 pub mod stored;
 pub mod surroundings;

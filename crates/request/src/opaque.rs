@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
 use http_body::Body;
 use spillway_protocol::{GatewayError, Segments, V2Coding, V2Look, V2Watch, read_v2};
 use spillway_types::ModelName;
@@ -74,12 +74,13 @@ impl Surroundings<'_> {
             is_one_client: self.is_one_client,
             path,
             body,
-            salting: None,
+            draft: None,
             cost,
             target,
             pinned: None,
             flavour,
-            strip_usage: false,
+            usage: None,
+            deaths: self.deaths(),
             stored_for: None,
             continuing: None,
             reply_hasher: None,
@@ -109,7 +110,9 @@ impl Surroundings<'_> {
             false => None,
         };
         let cost_of = |bytes| match coding {
-            Some(_) => Cost::of_compressed(),
+            Some(_) => Cost::of_compressed(bytes),
+            // Metadata of models: no model works.
+            None if is_v2 && self.head.method == Method::GET => Cost::default(),
             None => Cost::of_unread(self.head, bytes),
         };
         let look = || {

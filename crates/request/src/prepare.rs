@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
 use http_body::Body;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
-    Changes, CompletionApi, Echo, Endpoint, EngineFields, ErrorKind, Facts, Form, GatewayError,
-    Protocol, Segments, Terms, UsageTelling, UsageWish, change, decode_name, read_facts, read_form,
+    BodyDraft, Changes, CompletionApi, Echo, Endpoint, EngineFields, ErrorKind, Facts, Form,
+    GatewayError, Protocol, Segments, Terms, UsageTelling, UsageWish, change, decode_name,
+    read_facts, read_form,
 };
 use spillway_types::ModelName;
 
 use crate::continuation_terms::ContinuationTerms;
-use crate::cost::Cost;
+use crate::cost::{Cost, counts_tokens};
 use crate::fallback::Renaming;
 use crate::flavour::Flavour;
 use crate::grpc::refuse_no_call;
@@ -25,11 +25,11 @@ use crate::path::{Renamed, replica_path};
 use crate::prepared::Prepared;
 use crate::prompt::{PromptEnd, PromptScope, engine_salt, hash_prompt};
 use crate::reply_hasher::ReplyHasher;
-use crate::salting::Salting;
 use crate::stored::Stored;
 use crate::surroundings::{Contents, Surroundings, no_such_path, refuse_encoding};
 use crate::target::{NamePlace, ResolvedTarget, Wanted};
 use spillway_upstream::connection::RequestBody;
+use spillway_upstream::usage_reports::WantedUsage;
 use spillway_upstream::view::Route;
 use spillway_upstream::wire_body::WireBody;
 
@@ -116,7 +116,6 @@ impl Surroundings<'_> {
         let wanted = Wanted::named(named, NamePlace::Body);
         let wanted = Wanted { user, stored_at: pinned, ..wanted };
         let ResolvedTarget { route, model, mut target } = self.find(route, wanted)?;
-        let inject = route.spec.inject_usage && flavour == Flavour::OpenAi && asks_no_usage(&facts);
         let new_model = Some(model.as_str()).filter(|name| Some(*name) != named);
         // The answer to a stored response needs the replica that stores it, so no other can
         // continue it.
@@ -124,19 +123,17 @@ impl Surroundings<'_> {
         let continuing = self.continuing(&route, &facts, &buffered.bytes).filter(|_| is_free);
         let is_followed = continuing.is_some_and(|continuing| continuing.fit.is_ok());
         facts.engine_fields.check(route.spec.engine_fields)?;
-        let usage = match (is_followed, inject) {
-            (true, _) => UsageWish::Throughout,
-            (false, true) => UsageWish::AtEnd,
-            (false, false) => UsageWish::AsSent,
-        };
-        let changes = Changes { model: new_model, usage, salt: None };
+        let usage = self.wanted_usage(&route, &facts, (flavour, is_followed));
+        let changes = Changes { model: new_model, ..Changes::default() };
         let segments = change(&buffered.bytes, &facts, &changes);
         let (contents, end) = self.contents(&facts, &buffered.bytes, &model);
         let reply_hasher = ReplyHasher::of(end, route.spec.policy, &facts, &buffered.bytes);
-        let salting = self.salting(&facts, &buffered.bytes, &model, &changes);
+        let salt = self.salt(&facts, &buffered.bytes, &model);
+        let draft = (usage.is_some() || salt.is_some())
+            .then(|| BodyDraft::new(&buffered.bytes, &facts, new_model, salt));
         let path = self.head.uri.path();
-        let (endpoint, prompt_bytes) = (Endpoint::classify(path), contents.prompt.bytes);
-        let cost = Cost::of_json(endpoint, path, &facts, &buffered.bytes, prompt_bytes);
+        let cost = Cost::of_json(path, &facts, &buffered.bytes, &contents.prompt);
+        let contents = Contents { answers: cost.answers(), ..contents };
         let stored_for = (flavour == Flavour::Responses && facts.is_stored)
             .then(|| named.map_or_else(|| model.clone(), ModelName::from));
         target.home = home;
@@ -144,7 +141,6 @@ impl Surroundings<'_> {
         if pinned.is_none() && target.home.is_none() {
             target.allow_fallback(self, &route, &model, || Renaming::Body {
                 original: buffered.bytes.clone(),
-                inject_usage: inject,
             });
         }
         Ok(Prepared {
@@ -152,13 +148,13 @@ impl Surroundings<'_> {
             is_one_client: self.is_one_client,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Buffered(segments),
-            salting,
+            draft,
             cost,
             target,
             pinned,
             flavour,
-            // A followed stream is stripped as it passes.
-            strip_usage: inject && !is_followed,
+            usage,
+            deaths: self.deaths(),
             stored_for,
             continuing,
             reply_hasher,
@@ -183,7 +179,29 @@ impl Surroundings<'_> {
             _ => return None,
         };
         let fit = Terms::read(body, api).map(|_| ());
-        Some(ContinuationTerms { api, telling: UsageTelling::of(facts, body), fit })
+        let of_sender = self.guest.and_then(|guest| guest.usage);
+        let of_sender = of_sender.map_or(UsageWish::AsSent, WantedUsage::greatest);
+        // The sender of a guest needs its reports, and removes them.
+        Some(ContinuationTerms { api, telling: UsageTelling::of(facts, body).and(of_sender), fit })
+    }
+
+    /// Returns the usage that is wanted of a stream beyond the client's own request. For a guest, its
+    /// sender decides.
+    fn wanted_usage(
+        self,
+        route: &Route,
+        facts: &Facts<'_>,
+        (flavour, is_followed): (Flavour, bool),
+    ) -> Option<WantedUsage> {
+        if flavour != Flavour::OpenAi || !facts.stream {
+            return None;
+        }
+        let wanted = match self.guest {
+            Some(guest) => guest.usage,
+            None => WantedUsage::new(route.spec.inject_usage, is_followed),
+        };
+        // Only a followed stream needs more than the report that the client asks for.
+        wanted.filter(|wanted| wanted.is_followed || facts.include_usage != Some(true))
     }
 
     /// Prepares a multipart upload, one of whose fields names the model.
@@ -213,10 +231,11 @@ impl Surroundings<'_> {
             path: replica_path(self.head, &route, None)?,
             cost: Cost::of_upload(buffered.bytes.len()),
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
-            salting: None,
+            draft: None,
             pinned: None,
             flavour: Flavour::OpenAiNamed,
-            strip_usage: false,
+            usage: None,
+            deaths: self.deaths(),
             stored_for: None,
             continuing: None,
             reply_hasher: None,
@@ -248,18 +267,10 @@ impl Surroundings<'_> {
         self.unread(body, Flavour::KServeV2, found, path).await
     }
 
-    /// Returns the salted body for replicas that keep cache entries apart; `None` if the tenant
-    /// needs none.
-    fn salting(
-        self,
-        facts: &Facts<'_>,
-        body: &Bytes,
-        model: &ModelName,
-        changes: &Changes<'_>,
-    ) -> Option<Box<Salting>> {
+    /// Returns the salt for replicas that keep cache entries apart; `None` if the tenant needs none.
+    fn salt(self, facts: &Facts<'_>, body: &[u8], model: &ModelName) -> Option<String> {
         let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
-        let salt = engine_salt(&self.gateway.prompt_hasher(), facts, body, scope)?;
-        Some(Salting::new(salt, facts, body, changes))
+        engine_salt(&self.gateway.prompt_hasher(), facts, body, scope)
     }
 
     fn contents<'f>(
@@ -271,7 +282,8 @@ impl Surroundings<'_> {
         let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
         let (prompt, end) = hash_prompt(&self.gateway.prompt_hasher(), facts, body, scope);
         let (output_tokens_max, user) = (facts.max_tokens, facts.user.as_deref());
-        (Contents { prompt, output_tokens_max, user }, end)
+        let is_whole = !facts.stream && generates_text(self.head.uri.path());
+        (Contents { prompt, output_tokens_max, is_whole, answers: 1, user }, end)
     }
 
     /// Checks that a region may serve the request.
@@ -307,8 +319,11 @@ impl Surroundings<'_> {
     }
 }
 
-fn asks_no_usage(facts: &Facts<'_>) -> bool {
-    facts.stream && facts.include_usage != Some(true)
+/// Returns true if replies at this path are generated text: those of embeddings are not, however
+/// their route is called.
+fn generates_text(path: &str) -> bool {
+    let is_text = [Flavour::OpenAi, Flavour::Responses, Flavour::Messages];
+    is_text.contains(&Flavour::of_json(path)) && !counts_tokens(path)
 }
 
 fn unclear_path() -> GatewayError {

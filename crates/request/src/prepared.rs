@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
+use spillway_protocol::{BodyDraft, UsageWish};
 use spillway_types::{Inquiry, ModelName, ReplicaSlot};
 
 use crate::continuation_terms::ContinuationTerms;
 use crate::cost::Cost;
 use crate::flavour::Flavour;
 use crate::reply_hasher::ReplyHasher;
-use crate::salting::Salting;
 use crate::target::Target;
 use spillway_front::access::Authenticator;
 use spillway_front::body_budget::BodyReservation;
 use spillway_upstream::connection::{OutboundBody, RequestBody};
 use spillway_upstream::place::Place;
 use spillway_upstream::replica::Replica;
+use spillway_upstream::usage_reports::WantedUsage;
 use spillway_upstream::view::Route;
 
 /// A request that is ready to be sent.
@@ -28,11 +29,11 @@ pub struct Prepared {
     pub inquiry: Inquiry,
     /// True if the client's address belongs to a single client.
     pub is_one_client: bool,
-    /// Body for replicas.
+    /// Body for replicas, as the client sent it but for the model's name.
     pub body: RequestBody,
-    /// Salted body for replicas that keep cache entries apart, if the tenant shares none with
-    /// others.
-    pub salting: Option<Box<Salting>>,
+    /// Draft of the bodies for replicas that are asked for usage, or that keep the cache entries of
+    /// an isolated tenant apart. `None` if all replicas get `body`.
+    pub draft: Option<BodyDraft>,
     /// Upper bound of the tokens that the request may use.
     pub cost: Cost,
     /// Path at the replica.
@@ -43,8 +44,10 @@ pub struct Prepared {
     pub pinned: Option<ReplicaSlot>,
     /// Format of the reply.
     pub flavour: Flavour,
-    /// True if the gateway requested the stream's usage report, and not the client.
-    pub strip_usage: bool,
+    /// Usage that the gateway wants of the stream beyond the client's own request; `None` if none.
+    pub usage: Option<WantedUsage>,
+    /// Number of engines that died while they served the request.
+    pub deaths: u8,
     /// Model as the client named it, if the reply's id is to be remembered with its replica.
     pub stored_for: Option<ModelName>,
     /// Facts for continuing the stream; `None` if it is not to be continued.
@@ -63,20 +66,57 @@ impl Prepared {
         self._reservation = None;
     }
 
-    /// Returns the body for one attempt; `None` if it was streamed to an earlier one.
-    pub fn body_for(&mut self, replica: &Replica) -> Option<OutboundBody> {
-        match (&self.salting, replica.spec().salt_field) {
-            (Some(salting), Some(field)) => Some(OutboundBody::of(salting.body(field))),
-            _ => self.body.for_attempt(),
+    /// Returns the usage that a replica is to be asked for beyond the client's own request, by its
+    /// kind and by what it has refused. To be called once for each attempt: the answer changes when
+    /// the replica refuses more.
+    pub fn usage_wish(&self, replica: &Replica) -> UsageWish {
+        self.beyond_client(|wanted| wanted.of(replica))
+    }
+
+    /// Returns the usage that replicas of another region may be asked for beyond the client's own
+    /// request.
+    pub fn usage_wish_elsewhere(&self) -> UsageWish {
+        self.beyond_client(WantedUsage::greatest)
+    }
+
+    /// Returns the part of a wish that the client does not ask for itself.
+    pub fn beyond_client(&self, wish: impl FnOnce(WantedUsage) -> UsageWish) -> UsageWish {
+        match (self.usage, &self.draft) {
+            (Some(wanted), Some(draft)) => draft.beyond_client(wish(wanted)),
+            _ => UsageWish::AsSent,
         }
+    }
+
+    /// Returns true if the reply's usage has to be removed, given the usage that its server was
+    /// asked for. It is removed elsewhere if the stream is followed for a continuation.
+    pub fn strips_usage(&self, asked: UsageWish) -> bool {
+        asked != UsageWish::AsSent && !self.is_followed()
+    }
+
+    /// Returns true if the stream is followed, so that another replica can continue it.
+    pub fn is_followed(&self) -> bool {
+        let is_fit = self.continuing.is_some_and(|continuing| continuing.fit.is_ok());
+        is_fit && self.route.spec.continuation.is_some()
+    }
+
+    /// Returns the body for one attempt, which asks for this usage; `None` if the body was streamed
+    /// to an earlier attempt.
+    pub fn body_for(&mut self, replica: &Replica, usage: UsageWish) -> Option<OutboundBody> {
+        if let (Some(draft), RequestBody::Buffered(body)) = (&self.draft, &self.body) {
+            let salt = replica.spec().salt_field.filter(|_| draft.has_salt());
+            if usage != UsageWish::AsSent || salt.is_some() {
+                return Some(OutboundBody::of(&draft.apply(body, usage, salt)));
+            }
+        }
+        self.body.for_attempt()
     }
 
     /// Returns true if replies of the replica must not tell cached tokens: some tenant's prompts
     /// are isolated, and the replica does not keep this request's cache entries apart.
     pub fn hides_cache(&self, authenticator: &Authenticator, replica: &Replica) -> bool {
         let is_isolated = self.inquiry.is_isolated;
-        let is_apart =
-            replica.spec().salt_field.is_some() && (self.salting.is_some() || !is_isolated);
+        let has_salt = self.draft.as_ref().is_some_and(BodyDraft::has_salt);
+        let is_apart = replica.spec().salt_field.is_some() && (has_salt || !is_isolated);
         let is_hidden = is_isolated || authenticator.isolates_any();
         is_hidden && !is_apart && self.flavour != Flavour::Grpc
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use spillway_prefix::{PrefixHasher, PrefixStream, Scope};
-use spillway_protocol::{Facts, PromptPiece, ReplyShape, read_prompt};
+use spillway_protocol::{Facts, PromptFacts, PromptPiece, ReplyShape, read_prompt};
 use spillway_types::{BlockHashes, ModelName, TenantName};
 
 /// Weight of an image or another file, in bytes of text: about the 1,000 tokens that vision models
@@ -20,6 +20,8 @@ pub struct Prompt {
     pub blocks: BlockHashes,
     /// Size in bytes, with each image counted as text.
     pub bytes: u32,
+    /// True if the prompt may have more tokens than its body has bytes.
+    pub has_media: bool,
 }
 
 /// End of a prompt, where its reply goes on.
@@ -61,7 +63,7 @@ pub fn hash_prompt(
         Scope { model: scope.model.as_str(), adapter: adapter.unwrap_or_default(), salt: &salt };
     let mut stream = hasher.start(&scope);
     let mut bytes = 0_usize;
-    let shape = read_prompt(facts, body, |piece| {
+    let PromptFacts { shape, has_media } = read_prompt(facts, body, |piece| {
         bytes += match piece {
             PromptPiece::Text(text) => {
                 stream.update(text);
@@ -74,7 +76,7 @@ pub fn hash_prompt(
         };
     });
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-    let prompt = Prompt { blocks: stream.take_blocks(), bytes };
+    let prompt = Prompt { blocks: stream.take_blocks(), bytes, has_media };
     (prompt, shape.map(|shape| PromptEnd { stream, shape }))
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use http::HeaderMap;
 use http::request::Parts;
-use spillway_protocol::{Echo, ErrorKind, GatewayError, KeySources, nearest_path};
+use spillway_protocol::{Echo, ErrorKind, GatewayError, KeySources, is_encoded, nearest_path};
 use spillway_types::{Deadline, Inquiry, ModelName};
 
 use crate::affinity::affinity;
@@ -24,6 +24,10 @@ use spillway_upstream::wire_body::WireBody;
 pub struct Contents<'f> {
     pub(crate) prompt: Prompt,
     pub(crate) output_tokens_max: Option<u32>,
+    /// True if the reply is a generated text that comes in one piece.
+    pub(crate) is_whole: bool,
+    /// Number of answers to generate; 0 if unknown.
+    pub(crate) answers: u32,
     pub(crate) user: Option<&'f str>,
 }
 
@@ -62,6 +66,11 @@ impl Surroundings<'_> {
         buffer(self.gateway.front_door(), holder, body).await
     }
 
+    /// Returns the number of engines that died while they served the request at other nodes.
+    pub fn deaths(self) -> u8 {
+        self.guest.map_or(0, |guest| guest.deaths)
+    }
+
     /// Returns what routing may know of the request.
     pub fn inquiry(
         self,
@@ -69,8 +78,8 @@ impl Surroundings<'_> {
         model: Option<ModelName>,
         contents: Contents<'_>,
     ) -> Result<Inquiry, GatewayError> {
-        let Contents { prompt, output_tokens_max, user } = contents;
-        let Prompt { blocks: prefix, bytes: prompt_bytes } = prompt;
+        let Contents { prompt, output_tokens_max, is_whole, answers, user } = contents;
+        let Prompt { blocks: prefix, bytes: prompt_bytes, .. } = prompt;
         let asked = match self.guest {
             Some(guest) => Some(guest.time_left),
             None => asked_timeout(&self.head.headers)?,
@@ -79,6 +88,8 @@ impl Surroundings<'_> {
         let budget = asked.map_or(total, |asked| asked.min(total));
         let sources = KeySources { headers: &self.head.headers, user, client: self.client };
         let hash_by = route.spec.hash_by.as_ref();
+        let whole_tokens =
+            is_whole.then(|| self.whole_tokens(route, model.as_ref(), output_tokens_max));
         Ok(Inquiry {
             affinity: affinity(hash_by, &self.gateway.key_hasher, sources, &prefix),
             session: None,
@@ -86,6 +97,8 @@ impl Surroundings<'_> {
             prefix,
             prompt_bytes,
             output_tokens_max,
+            whole_tokens,
+            answers: answers.max(1),
             client: self.client,
             deadline: Deadline::after(self.started, budget),
             hop: self.guest.map_or(0, |guest| guest.hop),
@@ -95,13 +108,24 @@ impl Surroundings<'_> {
             is_isolated: self.grant.is_isolated,
         })
     }
+
+    /// Returns the tokens that a reply is expected to have: as many as the model's replies usually
+    /// have, or as the route says while that is unknown, and no more than the client wants.
+    fn whole_tokens(
+        self,
+        route: &Route,
+        model: Option<&ModelName>,
+        output_tokens_max: Option<u32>,
+    ) -> u32 {
+        let learned = model.and_then(|model| self.gateway.quotas().usual_output(model.as_str()));
+        let usual = learned.unwrap_or(route.spec.tuning.predicted.output_tokens);
+        output_tokens_max.map_or(usual, |most| most.min(usual))
+    }
 }
 
 /// Refuses a compressed body, which cannot be read for its model without unpacking.
 pub fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
-    let values = headers.get_all(http::header::CONTENT_ENCODING).iter();
-    let mut codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
-    if codings.all(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"identity")) {
+    if !is_encoded(headers) {
         return Ok(());
     }
     let message = "compressed request bodies are not read here: send the body as it is";

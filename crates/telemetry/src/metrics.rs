@@ -40,6 +40,7 @@ pub struct Metrics {
     closed: Family<Labels, Counter>,
     access: Family<Labels, Counter>,
     retries_refused: Counter,
+    engines_died: Counter,
     residency: Family<Labels, Counter>,
     responses_not_kept: Family<Labels, Counter>,
     home_changes: Family<Labels, Counter>,
@@ -99,6 +100,8 @@ pub struct Live {
     pub spans: [(&'static str, u64); 2],
     /// Retries since start that the retry budget refused.
     pub retries_refused: u64,
+    /// Requests since start that were given up after two engines had died with them.
+    pub engines_died: u64,
     /// Requests since start that were refused for residency, by the place that refused them.
     pub residency: Vec<(&'static str, u64)>,
     /// Replies of `/v1/responses` since start whose ids were not kept, by reason.
@@ -164,6 +167,7 @@ impl Metrics {
             closed: metric(&mut r, &catalog::node::CONNECTIONS_CLOSED),
             access: metric(&mut r, &catalog::limits::ACCESS),
             retries_refused: metric(&mut r, &catalog::requests::RETRIES_REFUSED),
+            engines_died: metric(&mut r, &catalog::requests::ENGINES_DIED),
             residency: metric(&mut r, &catalog::requests::RESIDENCY_REFUSALS),
             responses_not_kept: metric(&mut r, &catalog::requests::RESPONSES_NOT_KEPT),
             home_changes: metric(&mut r, &catalog::requests::HOME_CHANGES),
@@ -213,6 +217,7 @@ impl Metrics {
             let class = format!("{}xx", outcome.status / 100);
             self.guest_requests.get_or_create(&vec![("status", class)]).inc();
         }
+        self.tenants.record(outcome);
         self.record_retries(outcome);
         self.record_cancel(outcome.end);
     }
@@ -333,6 +338,7 @@ impl Metrics {
         raise(&self.lines_lost, live.lines_lost);
         raise_each(&self.spans, "result", &live.spans);
         raise(&self.retries_refused, live.retries_refused);
+        raise(&self.engines_died, live.engines_died);
         raise_each(&self.residency, "at", &live.residency);
         raise_each(&self.responses_not_kept, "reason", &live.responses_not_kept);
         for (kept, to, total) in &live.home_changes {
@@ -352,8 +358,8 @@ mod tests {
     use std::time::Duration;
 
     use spillway_types::{
-        GapHistogram, Hedge, ModelName, Prediction, Reading, ReplicaName, RouteName, Shed, Signals,
-        SplitArm, TenantName, TokenCounts,
+        EstimateReason, GapHistogram, Hedge, ModelName, Prediction, Reading, ReplicaName,
+        RouteName, Shed, Signals, SplitArm, TenantName, TokenCounts, TokenEstimate,
     };
 
     use super::*;
@@ -373,6 +379,7 @@ mod tests {
             status: 200,
             end: End::Complete,
             duration: Duration::from_millis(20),
+            is_stream: true,
             first_byte: Some(Duration::from_millis(5)),
             overhead: Duration::from_micros(80),
             retries_unsent: 1,
@@ -399,6 +406,44 @@ mod tests {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
         assert!(!text.contains(r#"kind="cached""#), "zero counts make no series");
+    }
+
+    #[test]
+    fn a_first_token_is_of_a_stream_and_a_whole_reply_of_none_and_an_error_of_neither() {
+        let metrics = Metrics::new(Vec::new());
+        for (is_stream, status) in
+            [(true, 200), (false, 200), (false, 200), (true, 503), (false, 500)]
+        {
+            let outcome = Outcome { is_stream, status, gaps: None, ..outcome() };
+            metrics.record(&outcome, Money::ZERO);
+        }
+        let text = metrics.scrape(&Live::default());
+        for (name, count) in [
+            ("spillway_time_to_first_token_seconds", 1),
+            ("spillway_reply_seconds", 2),
+            ("spillway_request_duration_seconds", 5),
+        ] {
+            let line = format!("{name}_count{{route=\"llm\",model=\"tiny\"}} {count}");
+            assert!(text.contains(&line), "{line} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn estimated_tokens_are_told_apart_and_guests_are_left_to_their_own_node() {
+        let metrics = Metrics::new(Vec::new());
+        let estimate = Some(TokenEstimate { tokens: 2, reason: EstimateReason::EarlyEnd });
+        let estimated = Outcome { estimate, ..outcome() };
+        metrics.record(&estimated, Money::ZERO);
+        metrics.record(&outcome(), Money::ZERO);
+        metrics.record(&Outcome { is_guest: true, ..estimated }, Money::ZERO);
+        let text = metrics.scrape(&Live::default());
+        for line in [
+            r#"spillway_usage_estimates_total{reason="early_end"} 1"#,
+            r#"spillway_tokens_total{route="llm",model="tiny",kind="estimated"} 4"#,
+            r#"spillway_tenant_tokens_total{tenant="acme",kind="estimated"} 2"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
     }
 
     #[test]

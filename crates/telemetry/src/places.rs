@@ -33,7 +33,7 @@ type Key = (Option<RouteName>, Option<ModelName>);
 /// Label value of a route or model that the config does not name.
 const UNKNOWN: &str = "unknown";
 /// Values of the label `kind` of tokens.
-const TOKEN_KINDS: [&str; 3] = ["prompt", "completion", "cached"];
+const TOKEN_KINDS: [&str; 4] = ["prompt", "completion", "cached", "estimated"];
 /// Values of the label `kind` of estimates of cached tokens.
 const ESTIMATE_KINDS: [&str; 2] = ["expected", "reported"];
 /// Quantiles of prediction errors that are shown.
@@ -46,7 +46,8 @@ const PREDICTIONS_MAX: u64 = 4_096;
 #[derive(Debug)]
 pub(crate) struct PlaceFamilies {
     requests: Family<Labels, Counter>,
-    first_byte: TracedHistograms,
+    first_token: TracedHistograms,
+    reply: TracedHistograms,
     duration: TracedHistograms,
     overhead: Histograms,
     tokens: Family<Labels, Counter>,
@@ -62,7 +63,8 @@ impl PlaceFamilies {
         registry.register_collector(Box::new(Arc::clone(&gaps)));
         Self {
             requests: metric(registry, &catalog::requests::REQUESTS),
-            first_byte: traced_seconds(registry, &catalog::requests::FIRST_BYTE),
+            first_token: traced_seconds(registry, &catalog::requests::FIRST_TOKEN),
+            reply: traced_seconds(registry, &catalog::requests::REPLY),
             duration: traced_seconds(registry, &catalog::requests::DURATION),
             overhead: seconds(registry, &catalog::requests::OVERHEAD),
             tokens: metric(registry, &catalog::requests::TOKENS),
@@ -108,8 +110,9 @@ pub(crate) struct RouteModelMetrics {
     requests: BTreeMap<(u16, End), Counter>,
     /// Counters in the order of [`TOKEN_KINDS`]; each is made at its first token, so that none
     /// shows a zero.
-    tokens: [Option<Counter>; 3],
-    first_byte: TracedHistogram,
+    tokens: [Option<Counter>; TOKEN_KINDS.len()],
+    first_token: TracedHistogram,
+    reply: TracedHistogram,
     duration: TracedHistogram,
     overhead: Histogram,
     /// Counters in the order of [`ESTIMATE_KINDS`], made at the first comparison.
@@ -122,11 +125,12 @@ impl RouteModelMetrics {
     fn new(route: &str, model: &str, families: &PlaceFamilies) -> Self {
         let labels = vec![("route", route.to_owned()), ("model", model.to_owned())];
         Self {
-            first_byte: families.first_byte.get_or_create_owned(&labels),
+            first_token: families.first_token.get_or_create_owned(&labels),
+            reply: families.reply.get_or_create_owned(&labels),
             duration: families.duration.get_or_create_owned(&labels),
             overhead: families.overhead.get_or_create_owned(&labels),
             requests: BTreeMap::new(),
-            tokens: [None, None, None],
+            tokens: [const { None }; TOKEN_KINDS.len()],
             cache_estimate: None,
             predictions: None,
             route: route.to_owned(),
@@ -153,8 +157,11 @@ impl RouteModelMetrics {
         if outcome.replica.is_some() {
             self.overhead.observe(outcome.overhead.as_secs_f64());
         }
-        if let Some(first_byte) = outcome.first_byte {
-            self.first_byte.observe(first_byte.as_secs_f64(), exemplar(), None);
+        if let Some(first_token) = outcome.first_token() {
+            self.first_token.observe(first_token.as_secs_f64(), exemplar(), None);
+        }
+        if let Some(reply) = outcome.whole_reply() {
+            self.reply.observe(reply.as_secs_f64(), exemplar(), None);
         }
         if let Some(gaps) = &outcome.gaps {
             families.gaps.merge(&self.route, &self.model, gaps);
@@ -171,7 +178,8 @@ impl RouteModelMetrics {
 
     fn record_tokens(&mut self, outcome: &Outcome, families: &PlaceFamilies) {
         let tokens = outcome.tokens;
-        let counts = [tokens.prompt, tokens.completion, tokens.cached];
+        let estimated = outcome.estimate.map_or(0, |estimate| estimate.tokens);
+        let counts = [tokens.prompt, tokens.completion, tokens.cached, estimated];
         for (index, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
             if self.tokens[index].is_none() {
                 let labels = self.labels([("kind", TOKEN_KINDS[index].to_owned())]);
@@ -199,7 +207,7 @@ impl RouteModelMetrics {
             }
         }
         // Only replies that report their usage can be compared.
-        if outcome.tokens.prompt > 0 {
+        if outcome.tokens.prompt > 0 && outcome.estimate.is_none() {
             let tokens = [u64::from(predicted.cached_tokens), outcome.tokens.cached];
             let counters = match &self.cache_estimate {
                 Some(counters) => counters,

@@ -7,6 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use spillway_types::Outcome;
 use spillway_usage::{OTHER, UsageLines, Used};
 
 use crate::catalog;
@@ -30,6 +31,7 @@ pub struct LiveBudget {
 #[derive(Debug)]
 pub(crate) struct UsageMetrics {
     tokens: Family<Labels, Counter<u64, AtomicU64>>,
+    estimates: Family<Labels, Counter>,
     requests: Family<Labels, Counter<u64, AtomicU64>>,
     cost: Family<Labels, Counter<f64, AtomicU64>>,
     budgets: Family<Labels, Gauge<f64, AtomicU64>>,
@@ -39,9 +41,18 @@ impl UsageMetrics {
     pub(crate) fn new(registry: &mut Registry) -> Self {
         Self {
             tokens: metric(registry, &catalog::requests::TENANT_TOKENS),
+            estimates: metric(registry, &catalog::requests::USAGE_ESTIMATES),
             requests: metric(registry, &catalog::requests::TENANT_REQUESTS),
             cost: metric(registry, &catalog::requests::TENANT_COST),
             budgets: metric(registry, &catalog::limits::TENANT_BUDGET_USED),
+        }
+    }
+
+    /// Counts an estimate of a request's tokens, if there is one. A guest is billed at its own node.
+    pub(crate) fn record(&self, outcome: &Outcome) {
+        if let Some(estimate) = outcome.estimate.filter(|_| !outcome.is_guest) {
+            let labels = vec![("reason", estimate.reason.as_str().to_owned())];
+            self.estimates.get_or_create(&labels).inc();
         }
     }
 
@@ -58,8 +69,12 @@ impl UsageMetrics {
 
     pub(crate) fn show(&self, usage: &UsageLines) {
         for (tenant, sum) in by_tenant(usage) {
-            let kinds =
-                [("prompt", sum.prompt), ("completion", sum.completion), ("cached", sum.cached)];
+            let kinds = [
+                ("prompt", sum.prompt),
+                ("completion", sum.completion),
+                ("cached", sum.cached),
+                ("estimated", sum.estimated),
+            ];
             // Tenants whose replies report no such tokens get no series of zeros.
             for (kind, sum) in kinds.into_iter().filter(|(_, sum)| *sum > 0) {
                 let labels = vec![("tenant", tenant.to_owned()), ("kind", kind.to_owned())];

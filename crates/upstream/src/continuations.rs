@@ -26,8 +26,20 @@ pub enum Continuation {
 
 const RESULTS: [&str; 4] = ["continued", "ended", "refused", "failed"];
 /// Reasons besides those of [`Unfit`].
-const OTHER_REASONS: [&str; 8] =
-    ["cut", "stalled", "error", "count", "budget", "no_replica", "late", "attempt"];
+const OTHER_REASONS: [&str; 12] = [
+    "cut",
+    "stalled",
+    "error",
+    "aborted",
+    "lost",
+    "drained",
+    "count",
+    "deaths",
+    "budget",
+    "no_replica",
+    "late",
+    "attempt",
+];
 const REASONS: usize = OTHER_REASONS.len() + Unfit::ALL.len();
 
 /// Continuations since start, by result and reason.
@@ -77,6 +89,7 @@ impl Continuation {
                 StreamEnd::Complete => ("ended", cause.name()),
                 StreamEnd::Unfit(reason) => ("refused", reason),
                 StreamEnd::Count => ("refused", "count"),
+                StreamEnd::Deaths => ("refused", "deaths"),
                 StreamEnd::Budget => ("refused", "budget"),
                 StreamEnd::NoPlaceLeft => ("failed", "no_replica"),
                 StreamEnd::Late => ("failed", "late"),
@@ -97,10 +110,14 @@ mod tests {
             Continuation::Continued(BreakCause::Cut),
             Continuation::Continued(BreakCause::Stalled),
             Continuation::Continued(BreakCause::Error),
+            Continuation::Continued(BreakCause::Aborted),
+            Continuation::Continued(BreakCause::Lost),
+            Continuation::Continued(BreakCause::Drained),
             over(StreamEnd::Complete),
             Continuation::Over(BreakCause::Stalled, StreamEnd::Complete),
             over(StreamEnd::Count),
             over(StreamEnd::Budget),
+            over(StreamEnd::Deaths),
             over(StreamEnd::NoPlaceLeft),
             over(StreamEnd::Late),
             over(StreamEnd::Failed),

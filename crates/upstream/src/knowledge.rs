@@ -125,10 +125,10 @@ impl Knowledge {
         speed.reading_ms(inquiry.prompt_bytes as f32, cached_bytes)
     }
 
-    /// Counts a decision between regions; `is_changed` is true if caches changed it.
-    pub fn spilled(&self, is_changed: bool) {
-        self.counts.spills.fetch_add(1, Ordering::Relaxed);
-        self.counts.spills_changed.fetch_add(u64::from(is_changed), Ordering::Relaxed);
+    /// Counts decisions between regions, and those of them that caches changed.
+    pub fn spilled(&self, decisions: u32, changed: u32) {
+        self.counts.spills.fetch_add(decisions.into(), Ordering::Relaxed);
+        self.counts.spills_changed.fetch_add(changed.into(), Ordering::Relaxed);
     }
 
     /// Signals that something was learned. One stored permit is enough: the task that takes it

@@ -1,7 +1,9 @@
 //! Facts that a request teaches about the replica that served it: caches and speed.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use spillway_route::LearnedReply;
 use spillway_types::{BlockHashes, End, ModelName, Prediction, RegionName};
 
 /// Message of the data path to the task that keeps the prefix index and the latency models. Holds
@@ -24,6 +26,9 @@ pub enum Learning {
         /// The prompt's blocks; never empty.
         chain: BlockHashes,
     },
+    /// The first token of a stream has come from a replica of this region. [`Replied`](Self::Replied)
+    /// follows at its end, which may be minutes later.
+    Begun(Arc<BegunStream>),
     /// A replica of this region replied, or was given up: the client left, or the time was up.
     Replied(Box<Replied>),
     /// Another region has begun to reply to a request with these blocks.
@@ -54,6 +59,23 @@ pub struct ForwardReplied {
     pub cached_tokens: Option<u64>,
 }
 
+/// First token of a stream, as far as it tells about speed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BegunStream {
+    /// The replica, by [`spillway_route::Candidate::identity_of`].
+    pub identity: u64,
+    /// The model.
+    pub model: ModelName,
+    /// Prediction of the route's policy. Its counts of tokens stand for those of the reply, which come
+    /// at its end.
+    pub predicted: Prediction,
+    /// Time from sending the request to the first byte of the reply's body.
+    pub first_byte: Duration,
+    /// The reply as the latency model has learned it, so that the end of the reply can correct it.
+    /// Empty until then; the task that learns sets it.
+    pub learned: OnceLock<LearnedReply>,
+}
+
 /// A replica's reply, as far as it tells about caches and speed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replied {
@@ -74,12 +96,17 @@ pub struct Replied {
     pub cached_tokens: Option<u64>,
     /// Tokens generated, as the reply said or else as counted.
     pub output_tokens: u64,
+    /// Answers that these tokens are of, which were generated side by side; at least 1.
+    pub answers: u32,
     /// Time from sending the request to the first byte of the reply's body; `None` if none came.
     pub first_byte: Option<Duration>,
     /// Time from sending the request to the end of the reply.
     pub duration: Duration,
-    /// True if the reply was a stream of events: only then is the first byte the first token.
+    /// True if the reply was a stream of events: only then is the first byte the first token. A reply
+    /// in one piece begins when all of it is generated.
     pub is_stream: bool,
+    /// The report on the first token; `None` if there was none.
+    pub begun: Option<Arc<BegunStream>>,
     /// End of the reply. An incomplete reply does not tell how long the rest would have taken.
     pub end: End,
     /// True if the status was one of success.

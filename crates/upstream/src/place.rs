@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spillway_journey::StreamPlace;
+use spillway_journey::{ReplySource, StreamPlace};
 use spillway_types::{NodeName, RegionName};
 
 use crate::regions::RegionCount;
@@ -34,6 +34,14 @@ impl Place {
         match self {
             Self::Replica(lease) => Some(lease.replica()),
             Self::Region(_) => None,
+        }
+    }
+
+    /// Returns the kind of the place, for the state machine of its reply.
+    pub fn source(&self) -> ReplySource {
+        match self {
+            Self::Replica(_) => ReplySource::Replica,
+            Self::Region(_) => ReplySource::Region,
         }
     }
 

@@ -10,7 +10,7 @@ use spillway_route::{
     Access, ByRegion, Candidate, OwnRegion, RegionCandidate, RegionReport, SpillTerms, Waiting,
 };
 use spillway_types::{
-    Country, ModelLoad, ModelName, RegionName, Residency, ShedState, Speed, Steering,
+    AwayReason, Country, ModelLoad, ModelName, RegionName, Residency, ShedState, Speed, Steering,
 };
 
 use crate::pending_guests::PendingGuests;
@@ -181,9 +181,10 @@ impl RegionCount {
             RemoteError::Refused { .. } | RemoteError::Leaving => &self.0.refused,
             // The deadline of the client is no fault of the region.
             RemoteError::DeadlinePassed => return,
-            RemoteError::NotConnected | RemoteError::Unsent(_) | RemoteError::Broken(_) => {
-                &self.0.broken
-            }
+            RemoteError::NotConnected
+            | RemoteError::Unsent(_)
+            | RemoteError::Broken(_)
+            | RemoteError::Lost => &self.0.broken,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -231,6 +232,16 @@ impl Regions {
     /// Returns true if that region is heard, hears this one, and a connection leads there.
     pub fn is_reachable(&self, region: &RegionName) -> bool {
         self.others.iter().any(|other| other.name == *region && other.is_reachable)
+    }
+
+    /// Returns true if that region is being drained, by an operator's order or since its node is about
+    /// to end: streams leave it where another place can continue them.
+    pub fn is_leaving(&self, region: &RegionName) -> bool {
+        let is_leaving = |other: &OtherRegion| {
+            let reason = AwayReason::Draining;
+            other.terms.weight_permille == 0 || other.steering == Steering::Away(reason)
+        };
+        self.others.iter().any(|other| other.name == *region && is_leaving(other))
     }
 
     /// Returns true if there is no other region.
@@ -299,6 +310,7 @@ impl Regions {
             prefill_ms: 0.0,
             stall_ms: 0.0,
             first_token_ms_max: None,
+            rest_ms: 0.0,
             late_ms: None,
             price_ms: self.own_terms.price_ms,
             weight_permille: self.own_terms.weight_permille,
@@ -331,6 +343,7 @@ impl Regions {
                 prefill_ms: 0.0,
                 stall_ms: 0.0,
                 pending_ms: 0.0,
+                rest_ms: 0.0,
                 is_shared: false,
                 price_ms: other.terms.price_ms,
                 weight_permille: other.terms.weight_permille,

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use spillway_journey::RetrySafety;
-use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_protocol::{ErrorKind, GatewayError, RETRY_DELAY};
 use spillway_types::{ModelName, ModelVersion, NodeName, RegionName, Residency, TenantName};
 
+use crate::usage_reports::WantedUsage;
 use crate::wire_body::{BoxError, LinkBody};
 
 /// Transport of requests to nodes of other regions.
@@ -20,6 +21,9 @@ pub trait Remote: Send + Sync + Debug {
     /// Dropping the future, or later the reply's body, cancels the request there. Opens no
     /// connection: without one the call fails at once.
     fn forward(&self, to: &Destination, request: Forwarded) -> Forwarding;
+
+    /// Returns true while the node can be expected to answer: a control connection leads there.
+    fn is_alive(&self, node: &NodeName) -> bool;
 }
 
 /// Future of a reply from another region.
@@ -35,8 +39,8 @@ pub struct Destination {
     pub node: Option<NodeName>,
 }
 
-/// A request for another region. Path, headers and body are as for a replica of this region, except
-/// that the path is the client's.
+/// A request for another region. Headers are as for a replica of this region. The path is the
+/// client's, and so is the body but for the model's name.
 #[derive(Debug)]
 pub struct Forwarded {
     /// The request itself.
@@ -69,6 +73,11 @@ pub struct GuestTerms {
     pub priority: u8,
     /// Residency rules of the request.
     pub residency: Residency,
+    /// Usage that the sender wants of the stream. The receiver asks its replica, and passes the
+    /// reports on: the sender removes those that the client did not ask for.
+    pub usage: Option<WantedUsage>,
+    /// Number of engines that died while they served the request.
+    pub deaths: u8,
 }
 
 /// A reply of another region.
@@ -103,6 +112,9 @@ pub enum RemoteError {
     /// The link broke, or nothing came in time, after the request may have been taken.
     #[error("the link broke: {0}")]
     Broken(BoxError),
+    /// The region fell silent while its reply was waited for.
+    #[error("the region can't be reached any more")]
+    Lost,
     /// The request's deadline passed.
     #[error("deadline passed")]
     DeadlinePassed,
@@ -130,6 +142,11 @@ impl RemoteError {
     /// Returns the error for the client. Causes stay in the log.
     pub fn to_gateway_error(&self, region: &RegionName) -> GatewayError {
         let (kind, message) = match self {
+            Self::Lost => {
+                let message = format!("the region {region} can't be reached any more");
+                return GatewayError::new(ErrorKind::ReplicaReset, message)
+                    .with_retry_after(RETRY_DELAY);
+            }
             Self::NotConnected | Self::Refused { .. } | Self::Leaving | Self::Unsent(_) => {
                 (ErrorKind::ReplicaConnect, format!("the region {region} can't be reached"))
             }
@@ -150,6 +167,7 @@ impl RemoteError {
             Self::NotConnected | Self::Refused { .. } | Self::Leaving | Self::Unsent(_) => {
                 RetrySafety::Unsent
             }
+            Self::Lost => RetrySafety::Reset,
             Self::Broken(_) | Self::DeadlinePassed => RetrySafety::Never,
         }
     }

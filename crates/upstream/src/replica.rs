@@ -1,7 +1,7 @@
 //! A model server: its address, this node's requests and connections there, and its observed state.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use crate::hold_times::HoldTimes;
 use crate::replica_spec::{ReplicaSpec, authority};
 use crate::tenant_rests::TenantRests;
 use crate::tenants::TenantPlace;
+use crate::usage_reports::UsageReports;
 use crate::wait_queues::WaitQueues;
 use crate::wake;
 
@@ -34,8 +35,6 @@ const REST: Duration = Duration::from_millis(200);
 /// Longest rest that a replica may ask for here. The health check has decided by then.
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// Interval at which a request that waits for a replica checks if the replica is down.
-pub const DOWN_LOOK: Duration = Duration::from_millis(250);
 /// Time after which a replica that is down and silent is given up: checks can fail while replies go
 /// on.
 const DOWN_GRACE: Duration = Duration::from_millis(500);
@@ -77,10 +76,14 @@ pub struct ReplicaServer {
     tenant_rests: TenantRests,
     /// Milliseconds after [`EPOCH`] at which the server was found down, plus one; 0 while it is up.
     down_ms: AtomicU64,
+    /// True while the server is being drained.
+    is_leaving: AtomicBool,
     /// Statistics of the time that requests hold a place.
     hold_times: HoldTimes,
     /// Number of the server in the prefix index; [`NO_HOLDER`] if it has none.
     holder: AtomicU32,
+    /// Most usage reports that the server accepts being asked for, as a number.
+    usage_limit: AtomicU8,
     /// Milliseconds after [`EPOCH`] of the last byte, or of the first request after an idle time.
     heard_ms: AtomicU64,
     connections: Arc<AtomicU32>,
@@ -113,8 +116,10 @@ impl Replica {
             resting_ms: AtomicU64::new(0),
             tenant_rests: TenantRests::default(),
             down_ms: AtomicU64::new(0),
+            is_leaving: AtomicBool::new(false),
             hold_times: HoldTimes::default(),
             holder: AtomicU32::new(NO_HOLDER),
+            usage_limit: AtomicU8::new(UsageReports::Throughout as u8),
             heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
             pools: (0..workers.max(1)).map(|_| Pool::new(spec.in_flight_max)).collect(),
@@ -130,7 +135,7 @@ impl Replica {
         let ReplicaSpec { models, versions, pool, weight, continues_chats, salt_field, .. } =
             spec.clone();
         let known = self.spec.clone();
-        let kv_events_port = spec.kv_events_port;
+        let (usage_reports, kv_events_port) = (spec.usage_reports, spec.kv_events_port);
         // These fields may differ; all others must be equal.
         let alike = ReplicaSpec {
             models,
@@ -139,6 +144,7 @@ impl Replica {
             weight,
             continues_chats,
             salt_field,
+            usage_reports,
             kv_events_port,
             ..known
         };
@@ -295,6 +301,19 @@ impl Replica {
         self.server.holder.store(number, Ordering::Relaxed);
     }
 
+    /// Returns the most usage reports that the server accepts being asked for, as far as its replies
+    /// have shown.
+    #[must_use]
+    pub fn usage_limit(&self) -> UsageReports {
+        UsageReports::of_number(self.server.usage_limit.load(Ordering::Relaxed))
+    }
+
+    /// Notes that the server refuses to be asked for more than `most`. Returns true if this was not
+    /// known. Holds until the replica is replaced.
+    pub fn limit_usage(&self, most: UsageReports) -> bool {
+        self.server.usage_limit.fetch_min(most as u8, Ordering::Relaxed) > most as u8
+    }
+
     /// Marks the replica as down, when independent signals agree that it serves nothing, or as up
     /// again. Requests that were sent before and get no more bytes are given up.
     pub fn set_down(&self, is_down: bool, now: Instant) {
@@ -306,6 +325,18 @@ impl Replica {
         let order = Ordering::Relaxed;
         let _: Result<u64, u64> =
             self.server.down_ms.compare_exchange(0, since_epoch_ms(now) + 1, order, order);
+    }
+
+    /// Marks the replica as being drained, or as one that stays: streams leave a draining replica
+    /// where another place can continue them.
+    pub fn set_leaving(&self, is_leaving: bool) {
+        self.server.is_leaving.store(is_leaving, Ordering::Relaxed);
+    }
+
+    /// Returns true while the replica is being drained.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.server.is_leaving.load(Ordering::Relaxed)
     }
 
     /// Returns true if a request sent at `asked_at` is lost: the replica went down after that, and

@@ -7,6 +7,8 @@ use http::{HeaderName, HeaderValue};
 use spillway_protocol::SaltField;
 use spillway_types::{ModelName, ModelVersion, ReplicaName};
 
+use crate::usage_reports::UsageReports;
+
 /// Configuration of a replica. A reload keeps the replica unchanged if the specs are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaSpec {
@@ -41,6 +43,8 @@ pub struct ReplicaSpec {
     pub continues_chats: bool,
     /// Request field that keeps cache entries of prompts apart; `None` if there is none.
     pub salt_field: Option<SaltField>,
+    /// Usage reports that its kind of server gives in streams.
+    pub usage_reports: UsageReports,
     /// Port at which its engine publishes KV events; `None` if they are not read.
     pub kv_events_port: Option<u16>,
     /// Header that this replica requires, e.g. its API key. Replaces the client's header.

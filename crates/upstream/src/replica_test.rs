@@ -19,6 +19,7 @@ fn replica() -> Replica {
         idle: Duration::from_secs(1),
         continues_chats: false,
         salt_field: None,
+        usage_reports: UsageReports::None,
         kv_events_port: None,
         credential: None,
     };
@@ -44,6 +45,22 @@ fn what_was_sent_before_it_went_down_is_lost_unless_it_is_heard() {
 }
 
 #[test]
+fn refused_usage_reports_are_remembered_until_the_replica_is_replaced() {
+    let replica = replica();
+    assert_eq!(replica.usage_limit(), UsageReports::Throughout);
+    assert!(replica.limit_usage(UsageReports::AtEnd));
+    assert!(!replica.limit_usage(UsageReports::AtEnd), "it is known");
+    let spec = ReplicaSpec { weight: 2, ..replica.spec().clone() };
+    let reloaded = replica.with_spec(&spec).expect("the same server");
+    assert_eq!(reloaded.usage_limit(), UsageReports::AtEnd);
+    assert!(reloaded.limit_usage(UsageReports::None));
+    assert!(!replica.limit_usage(UsageReports::AtEnd), "it refuses more than that");
+    assert_eq!(replica.usage_limit(), UsageReports::None);
+    let other = Replica::new(ReplicaSpec { port: 2, ..spec }, 1).expect("no TLS");
+    assert_eq!(other.usage_limit(), UsageReports::Throughout);
+}
+
+#[test]
 fn a_server_that_lists_other_models_keeps_its_connections_and_counts() {
     let replica = Arc::new(replica());
     let queues = Arc::new(WaitQueues::new(crate::queue_spec::WaitTotals::default()));
@@ -51,6 +68,7 @@ fn a_server_that_lists_other_models_keeps_its_connections_and_counts() {
     let spec = ReplicaSpec {
         models: vec!["tiny".into()],
         continues_chats: true,
+        usage_reports: UsageReports::AtEnd,
         ..replica.spec().clone()
     };
     let changed = replica.with_spec(&spec).expect("the same server");

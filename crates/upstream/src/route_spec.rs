@@ -9,6 +9,7 @@ use crate::hedging::HedgeSpec;
 use crate::queue_spec::QueueSpec;
 use crate::session::SessionSpec;
 use crate::settings::Timeouts;
+use crate::usage_reports::InjectUsage;
 
 /// Configuration of a route: a set of requests and their service.
 #[derive(Clone, Debug)]
@@ -35,9 +36,9 @@ pub struct RouteSpec {
     pub hash_by: Option<HashBy>,
     /// Session affinity; `None` leaves it to the policy.
     pub session: Option<SessionSpec>,
-    /// True if replicas are asked to report usage in streams; the report is removed again if the
-    /// client did not ask for it.
-    pub inject_usage: bool,
+    /// Replicas that are asked to report usage in streams; the report is removed again if the client
+    /// did not ask for it.
+    pub inject_usage: InjectUsage,
     /// True if the client's `Authorization` is passed on to the replica.
     pub forward_authorization: bool,
     /// Request fields by which clients may steer the model server.

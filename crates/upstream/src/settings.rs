@@ -89,6 +89,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// Time for the whole request.
     pub total: Duration,
+    /// Silence of a stream after which its client is sent a keep-alive; `None` sends none.
+    pub keep_alive: Option<Duration>,
 }
 
 impl Default for Timeouts {
@@ -98,6 +100,7 @@ impl Default for Timeouts {
             first_byte: Duration::from_secs(600),
             idle: Duration::from_secs(60),
             total: Duration::from_secs(3600),
+            keep_alive: None,
         }
     }
 }

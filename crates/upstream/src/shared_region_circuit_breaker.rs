@@ -76,8 +76,11 @@ impl SharedRegionCircuitBreaker {
             RemoteError::Refused { .. } | RemoteError::Unsent(_) | RemoteError::Broken(_) => {
                 self.faulted();
             }
-            // A missing connection is noticed and handled elsewhere.
-            RemoteError::NotConnected | RemoteError::Leaving | RemoteError::DeadlinePassed => {}
+            // A missing connection and a silent region are noticed and handled elsewhere.
+            RemoteError::NotConnected
+            | RemoteError::Lost
+            | RemoteError::Leaving
+            | RemoteError::DeadlinePassed => {}
         }
     }
 }

@@ -5,9 +5,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
-use crate::connection::{Http1Connection, Http1Error};
+use crate::connection::{Http1Connection, Http1Error, Http2Body};
 use crate::wire_body::{BoxError, LinkBody};
 
 /// Next frame of a reply.
@@ -19,7 +18,7 @@ pub enum UpstreamBody {
     /// Body from a replica over HTTP/1.1, with its connection.
     Http1(Box<Http1Connection>),
     /// Body from a replica over HTTP/2.
-    Http2(Incoming),
+    Http2(Http2Body),
     /// Body from another region.
     Link(LinkBody),
     /// Body whose first frame was read already.
@@ -79,7 +78,7 @@ impl Body for UpstreamBody {
                 Pin::new(&mut **body).poll_frame(cx).map(|next| next.map(|frame| Ok(frame?)))
             }
             Self::Http2(body) => {
-                Pin::new(body).poll_frame(cx).map(|next| next.map(|frame| Ok(frame?)))
+                Pin::new(&mut body.incoming).poll_frame(cx).map(|next| next.map(|frame| Ok(frame?)))
             }
             Self::Link(body) => Pin::new(body)
                 .poll_frame(cx)
@@ -95,7 +94,7 @@ impl Body for UpstreamBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Http1(body) => body.is_end_stream(),
-            Self::Http2(body) => body.is_end_stream(),
+            Self::Http2(body) => body.incoming.is_end_stream(),
             Self::Link(body) => body.is_end_stream(),
             Self::Begun(body) => body.first.is_none() && body.rest.is_end_stream(),
             Self::Over => true,
@@ -105,7 +104,7 @@ impl Body for UpstreamBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Http1(body) => body.size_hint(),
-            Self::Http2(body) => body.size_hint(),
+            Self::Http2(body) => body.incoming.size_hint(),
             Self::Link(body) => body.size_hint(),
             Self::Begun(body) => body.size_hint(),
             Self::Over => SizeHint::with_exact(0),

@@ -9,6 +9,8 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 
+use crate::unread_body::UnreadBody;
+
 /// Error of any kind, for logs.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -19,11 +21,20 @@ pub type LinkBody = UnsyncBoxBody<Bytes, BoxError>;
 #[derive(Debug)]
 pub enum WireBody {
     /// Body from a client's connection.
-    Http(Incoming),
+    Http(HttpBody),
     /// Body from another node.
     Link(LinkBody),
     /// No body: it was taken.
     Taken,
+}
+
+/// Body from a client's connection.
+#[derive(Debug)]
+pub struct HttpBody {
+    /// The body; `None` once dropped.
+    incoming: Option<Incoming>,
+    /// Treatment of the rest; `None` once the whole body was read.
+    unread: Option<UnreadBody>,
 }
 
 /// Error of a body that broke off.
@@ -37,13 +48,53 @@ pub enum WireError {
     Link(BoxError),
 }
 
-impl From<Incoming> for WireBody {
-    fn from(incoming: Incoming) -> Self {
-        Self::Http(incoming)
+impl HttpBody {
+    fn new(incoming: Incoming, unread: &UnreadBody) -> Self {
+        let has_ended = incoming.is_end_stream();
+        unread.note(!has_ended);
+        Self { incoming: Some(incoming), unread: (!has_ended).then(|| unread.clone()) }
+    }
+
+    fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(incoming) = &mut self.incoming else { return Poll::Ready(None) };
+        let polled = Pin::new(&mut *incoming).poll_frame(cx);
+        let has_ended = match &polled {
+            Poll::Ready(Some(Ok(_))) => incoming.is_end_stream(),
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
+        };
+        if has_ended && let Some(unread) = self.unread.take() {
+            unread.note(false);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+    }
+}
+
+impl Drop for HttpBody {
+    fn drop(&mut self) {
+        if let (Some(rest), Some(unread)) = (self.incoming.take(), self.unread.take()) {
+            unread.take_rest(rest);
+        }
     }
 }
 
 impl WireBody {
+    /// Returns the body of a client's request; `unread` says what becomes of a rest of it.
+    pub fn of_client(incoming: Incoming, unread: &UnreadBody) -> Self {
+        Self::Http(HttpBody::new(incoming, unread))
+    }
+
     /// Takes the body and leaves [`WireBody::Taken`].
     pub fn take(&mut self) -> Self {
         std::mem::replace(self, Self::Taken)
@@ -59,9 +110,7 @@ impl Body for WireBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
         match self.get_mut() {
-            Self::Http(body) => {
-                Pin::new(body).poll_frame(cx).map(|next| next.map(|frame| Ok(frame?)))
-            }
+            Self::Http(body) => body.poll_frame(cx).map(|next| next.map(|frame| Ok(frame?))),
             Self::Link(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map(|next| next.map(|frame| frame.map_err(WireError::Link))),

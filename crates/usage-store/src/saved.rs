@@ -20,6 +20,7 @@ struct SavedLine {
     prompt: u64,
     cached: u64,
     completion: u64,
+    estimated: u64,
     /// Upper and lower half of the cost.
     cost: (u64, u64),
 }
@@ -27,14 +28,14 @@ struct SavedLine {
 impl Wire for SavedDay {
     const KIND: u16 = 0x0801;
     const VERSION: u16 = 1;
-    // As many lines as there may be, each with three long names and seven long numbers.
+    // As many lines as there may be, each with three long names and eight long numbers.
     const BYTES_MAX: usize = 16 << 20;
 }
 
 impl SavedDay {
     pub(crate) fn of(lines: &UsageLines) -> Self {
         let line = |line: spillway_usage::UsageLine| {
-            let Used { requests, errors, prompt, cached, completion, cost } = line.used;
+            let Used { requests, errors, prompt, cached, completion, estimated, cost } = line.used;
             SavedLine {
                 tenant: line.tenant,
                 key: line.key,
@@ -44,6 +45,7 @@ impl SavedDay {
                 prompt,
                 cached,
                 completion,
+                estimated,
                 cost: halves(cost),
             }
         };
@@ -53,9 +55,9 @@ impl SavedDay {
     pub(crate) fn into_lines(self) -> UsageLines {
         let mut lines = UsageLines::default();
         for line in self.0 {
-            let SavedLine { requests, errors, prompt, cached, completion, .. } = line;
+            let SavedLine { requests, errors, prompt, cached, completion, estimated, .. } = line;
             let cost = whole(line.cost);
-            let used = Used { requests, errors, prompt, cached, completion, cost };
+            let used = Used { requests, errors, prompt, cached, completion, estimated, cost };
             let key =
                 (line.tenant.map(Into::into), line.key.map(Into::into), line.model.map(Into::into));
             lines.add(key, &used);
@@ -78,6 +80,7 @@ mod tests {
             prompt: 700,
             cached: 64,
             completion: 21_000,
+            estimated: 300,
             cost: Money::of_parts((5 << 64) + 7),
         };
         let mut lines = UsageLines::default();

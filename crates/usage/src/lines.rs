@@ -37,15 +37,19 @@ pub struct Used {
     pub requests: u64,
     /// Of these, requests that were refused or failed: answered with 400 or more.
     pub errors: u64,
-    /// Prompt tokens, as replies reported them.
+    /// Prompt tokens.
     #[serde(rename = "prompt_tokens")]
     pub prompt: u64,
     /// Of these, tokens found in a replica's cache.
     #[serde(rename = "cached_tokens")]
     pub cached: u64,
-    /// Generated tokens, as replies reported them, else the events of streams.
+    /// Generated tokens.
     #[serde(rename = "completion_tokens")]
     pub completion: u64,
+    /// Of prompt tokens and generated tokens together, those that are estimated since no reply
+    /// reported them.
+    #[serde(rename = "estimated_tokens", default)]
+    pub estimated: u64,
     /// Cost, by the prices when each request ended.
     pub cost: Money,
 }
@@ -66,6 +70,7 @@ impl Used {
             prompt: outcome.tokens.prompt,
             cached: outcome.tokens.cached,
             completion: outcome.tokens.completion,
+            estimated: outcome.estimate.map_or(0, |estimate| estimate.tokens),
             cost,
         }
     }
@@ -77,6 +82,7 @@ impl Used {
         self.prompt = self.prompt.saturating_add(other.prompt);
         self.cached = self.cached.saturating_add(other.cached);
         self.completion = self.completion.saturating_add(other.completion);
+        self.estimated = self.estimated.saturating_add(other.estimated);
         self.cost += other.cost;
     }
 }
@@ -122,7 +128,7 @@ impl UsageLines {
 
 #[cfg(test)]
 mod tests {
-    use spillway_types::TokenCounts;
+    use spillway_types::{EstimateReason, TokenCounts, TokenEstimate};
 
     use super::*;
 
@@ -131,6 +137,7 @@ mod tests {
             tenant: Some(tenant.into()),
             status,
             tokens: TokenCounts { prompt: 7, completion: 3, cached: 2 },
+            estimate: Some(TokenEstimate { tokens: 3, reason: EstimateReason::EarlyEnd }),
             ..Outcome::begun()
         }
     }
@@ -147,6 +154,7 @@ mod tests {
             prompt: 14,
             cached: 4,
             completion: 6,
+            estimated: 6,
             cost: Money::of_millionths(10),
         };
         let tenant = Some("a".to_owned());

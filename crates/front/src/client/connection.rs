@@ -93,15 +93,19 @@ async fn drive<S: Serve>(
     let (proxies, access) = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
     let is_tls = greeted.stream.is_tls();
     let client = ConnectionFacts::new(greeted.address, is_tls, proxies, access);
+    let client = match greeted.version {
+        Version::Http1 => client,
+        Version::Http2 => client.over_http2(door.rests()),
+    };
     let client = Arc::new(if greeted.is_unnamed { client.unnamed() } else { client });
-    let meter = Arc::clone(&client.meter);
+    let (meter, unread) = (Arc::clone(&client.meter), client.unread.clone());
     let Greeted { stream, version, read_ahead, .. } = greeted;
     let counted = (Arc::clone(door), Arc::clone(&meter));
     let stream = ClientStream::new(stream, version, read_ahead, counted);
     let service = entrance.service.clone();
     let serve = move |pump, request| service.serve(Arc::clone(&client), pump, request);
     let watchdog = Watchdog::new(door.limits(), version, Instant::now());
-    let mut watch = Watch { door, meter: &meter, watchdog };
+    let mut watch = Watch { door, meter: &meter, unread: &unread, watchdog };
     match version {
         Version::Http1 => drive_http1(&mut watch, stream, serve).await,
         Version::Http2 => {
@@ -137,9 +141,14 @@ where
     loop {
         let mut connection = Box::pin(builder.serve_connection(io, &service));
         let ended = watch.run(connection.as_mut(), Some(&pump), &calls).await;
-        let Ended::AtRest = ended else { return ended.reason() };
         let parts = Pin::into_inner(connection).into_parts();
         io = parts.io;
+        if let Ended::Closed(reason) = ended {
+            if reason.is_none() {
+                watch.linger(io.inner_mut()).await;
+            }
+            return reason;
+        }
         io.inner_mut().unread(parts.read_buf);
         if let Some(ended) = watch.rest(io.inner_mut()).await {
             return ended.reason();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use spillway_protocol::TrustedProxies;
+use spillway_upstream::unread_body::{RestReader, UnreadBody};
 
 use crate::access::{AccessMode, AccessSwitch};
 use crate::client::meter::ConnectionMeter;
@@ -26,10 +27,12 @@ pub struct ConnectionFacts {
     pub access: Arc<AccessSwitch>,
     /// Traffic of the connection.
     pub meter: Arc<ConnectionMeter>,
+    /// Treatment of bodies that are not read to their end.
+    pub unread: UnreadBody,
 }
 
 impl ConnectionFacts {
-    /// Returns the facts of a connection that has not carried anything yet.
+    /// Returns the facts of an HTTP/1.1 connection that has not carried anything yet.
     pub fn new(
         address: IpAddr,
         is_tls: bool,
@@ -47,7 +50,13 @@ impl ConnectionFacts {
             trusted_proxies,
             access,
             meter: Arc::default(),
+            unread: UnreadBody::default(),
         }
+    }
+
+    /// Returns the facts of an HTTP/2 connection, on which `rests` reads what requests leave unread.
+    pub fn over_http2(self, rests: &Arc<RestReader>) -> Self {
+        Self { unread: UnreadBody::Http2(Arc::clone(rests)), ..self }
     }
 
     /// Returns the connection for a client that its proxy does not name: no claim of it is

@@ -6,9 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use spillway_upstream::body_limits::{
+    REST_FAREWELL_TIME, REST_SILENCE_MAX, REST_TIME_MAX, rest_bytes_max,
+};
 use spillway_upstream::memory::Pressure;
+use spillway_upstream::unread_body::UnreadBody;
 use spillway_upstream::wake;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::client::client_stream::ClientStream;
@@ -20,10 +24,14 @@ use crate::front_door::FrontDoor;
 /// Time for the last bytes of a connection that is closed at rest.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
 
+/// Room for one read of a body's rest.
+const REST_READ_BYTES: usize = 16 << 10;
+
 /// Watch over one client connection, whoever holds it.
 pub(super) struct Watch<'a> {
     pub door: &'a FrontDoor,
     pub meter: &'a ConnectionMeter,
+    pub unread: &'a UnreadBody,
     pub watchdog: Watchdog,
 }
 
@@ -149,6 +157,37 @@ impl Watch<'_> {
         // An encrypted connection says goodbye; whether the client hears it makes no difference.
         drop(timeout(FAREWELL_TIME, stream.shutdown()).await);
         Some(Ended::Closed(reason))
+    }
+
+    /// Ends a connection on which the client may still send the body of the last request: the rest is
+    /// read and discarded, within limits. Call it after the last reply. A close with unread bytes
+    /// would reset the connection, and a client that reads its reply only after its last byte would
+    /// never see that reply.
+    pub(super) async fn linger(&self, stream: &mut ClientStream) {
+        if !self.unread.is_left() {
+            return;
+        }
+        let bytes_max = rest_bytes_max(self.door.limits());
+        let reading = async {
+            // hyper may have done it already. A client that sees the end can stop sending.
+            drop(stream.shutdown().await);
+            let mut room = vec![0; REST_READ_BYTES];
+            let mut bytes = 0;
+            while bytes <= bytes_max
+                && let Ok(Ok(read @ 1..)) = timeout(REST_SILENCE_MAX, stream.read(&mut room)).await
+            {
+                bytes += read as u64;
+            }
+        };
+        let draining = async {
+            self.door.draining().cancelled().await;
+            sleep(REST_FAREWELL_TIME).await;
+        };
+        tokio::select! {
+            () = reading => {}
+            () = draining => {}
+            () = sleep(REST_TIME_MAX) => {}
+        }
     }
 
     fn check(&mut self, now: Instant) -> Option<CloseReason> {

@@ -31,6 +31,7 @@ impl ReplyPump for NoPump {
 struct World {
     door: Arc<FrontDoor>,
     meter: Arc<ConnectionMeter>,
+    unread: UnreadBody,
     client: TcpStream,
     stream: Option<ClientStream>,
     /// Bodies that the service keeps instead of dropping them unread.
@@ -52,12 +53,19 @@ impl World {
         let (tcp, _) = listener.accept().await.unwrap();
         let counted = (Arc::clone(&door), Arc::clone(&meter));
         let stream = ClientStream::new(Stream::Plain(tcp), Version::Http1, Bytes::new(), counted);
-        Self { door, meter, client, stream: Some(stream), kept: None }
+        Self {
+            door,
+            meter,
+            unread: UnreadBody::default(),
+            client,
+            stream: Some(stream),
+            kept: None,
+        }
     }
 
     fn watch(&self) -> Watch<'_> {
         let watchdog = Watchdog::new(self.door.limits(), Version::Http1, Instant::now());
-        Watch { door: &self.door, meter: &self.meter, watchdog }
+        Watch { door: &self.door, meter: &self.meter, unread: &self.unread, watchdog }
     }
 
     /// Sends `request` and runs the connection until hyper is done with it.

@@ -126,8 +126,8 @@ impl Member {
             models_denied: Vec::new(),
             silent_for_ms: self.live.silent_for.map(|time| milliseconds(time.as_millis())),
             report_age_ms: self.load.at().map(|at| age_ms(now, at)),
-            latency_ms: signals.latency_ms.is_known().then_some(signals.latency_ms.value),
-            p99_ms: signals.p99_ms.is_known().then_some(signals.p99_ms.value),
+            latency_ms: self.first_tokens.average_ms(now),
+            p99_ms: self.first_tokens.p99_ms(now),
             queued: signals.queued.is_known().then_some(signals.queued.value),
             checks: vec![
                 check_report("active", &checks.active, evidence.votes.active, now),

@@ -150,6 +150,8 @@ fn claims_of_a_guest_stay_only_if_they_are_about_its_tenant() {
         tenant: tenant.map(Into::into),
         priority: 0,
         residency: spillway_types::Residency::default(),
+        usage: None,
+        deaths: 0,
     };
     let left = |tenant: Option<&str>, claimed: &[&str]| {
         let mut headers = HeaderMap::new();

@@ -41,7 +41,7 @@ catalog! {
     /// Changes of standing.
     REPLICA_TRANSITIONS = Counter "spillway_replica_transitions" [replica, to, why];
 
-    /// Requests it failed: `connect`, `reset`, `bad_reply`, `silent`, `server_error`, `cut`,
+    /// Requests it failed: `connect`, `reset`, `bad_reply`, `silent`, `server_error`, `engine_gone`, `cut`,
     /// `stalled`.
     REPLICA_FAULTS = Counter "spillway_replica_faults" [replica, fault];
 

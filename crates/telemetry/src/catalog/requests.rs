@@ -11,27 +11,39 @@ catalog! {
     REQUESTS = Counter "spillway_requests" [route, model, status, end]
         shown by r#"sum by (route, model) (rate(spillway_requests_total{status=~"5.."}[5m])) / sum by (route, model) (rate(spillway_requests_total[5m]))"#;
 
-    /// Request head to the first byte of the reply's body.
-    FIRST_BYTE = Histogram "spillway_time_to_first_token_seconds" [route, model];
+    /// Request head to the first token of a stream that went well.
+    FIRST_TOKEN = Histogram "spillway_time_to_first_token_seconds" [route, model];
+
+    /// Request head to the end of a complete reply in one piece that went well: such a reply has no
+    /// first token of its own.
+    REPLY = Histogram "spillway_reply_seconds" [route, model];
 
     /// Time between events of a stream; events that arrive together share one gap.
     TOKEN_GAP = Histogram "spillway_inter_token_seconds" [route, model];
 
-    /// Request head to the end of the reply.
+    /// Request head to the end of the reply, of all requests.
     DURATION = Histogram "spillway_request_duration_seconds" [route, model];
 
     /// Gateway's own time before the replica is asked, the client's upload excluded.
     OVERHEAD = Histogram "spillway_gateway_overhead_seconds" [route, model];
 
-    /// Tokens: `prompt`, `completion`, `cached` as replies reported them; without a report, the events of
-    /// a stream count as `completion`.
+    /// Tokens: `prompt`, `completion`, and of the prompt `cached`, as replies reported them, else
+    /// estimated. `estimated` is the part of `prompt` and `completion` that is estimated
+    /// ([usage](../guides/usage.md#what-is-exact)).
     TOKENS = Counter "spillway_tokens" [route, model, kind]
         shown by r#"sum by (model) (rate(spillway_tokens_total{kind="cached"}[5m])) / sum by (model) (rate(spillway_tokens_total{kind="prompt"}[5m]))"#;
 
-    /// Tokens of this node's own clients, by tenant; tenants beyond 256 count as `_other`. Keys:
+    /// Tokens of this node's own clients, by tenant and by the same kinds; tenants beyond 256 count as
+    /// `_other`. Keys:
     /// `GET /usage` ([admin API](admin-api.md#usage)).
     TENANT_TOKENS = Counter "spillway_tenant_tokens" [tenant, kind]
         shown by "sum by (tenant, kind) (increase(spillway_tenant_tokens_total[1d]))";
+
+    /// Requests of this node's own clients with estimated tokens, by reason: `unreported` (a complete
+    /// reply without usage), `early_end` (it ended before its usage could be reported), `implausible`
+    /// (a replica reported more than can be true).
+    USAGE_ESTIMATES = Counter "spillway_usage_estimates" [reason]
+        shown by "sum by (reason) (rate(spillway_usage_estimates_total[5m]))";
 
     /// Finished requests of this node's own clients, by tenant: `ok`, or `error` for a status of 400
     /// or more.
@@ -66,6 +78,10 @@ catalog! {
     /// replica could continue exactly, or `count`, `budget`), `failed` (`no_replica`, `late`,
     /// `attempt`); docs/explanation/streams.md.
     CONTINUATIONS = Counter "spillway_stream_continuations" [result, reason];
+
+    /// Requests that were given up after two engines had died while they worked on them. The log has
+    /// the id of each.
+    ENGINES_DIED = Counter "spillway_engines_died" [];
 
     /// Retries that the budget did not allow.
     RETRIES_REFUSED = Counter "spillway_retries_refused" [];

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use http::{Request, Response};
-use spillway_journey::Connection;
+use spillway_journey::{Connection, SOURCE_LOOK};
 use spillway_types::{Deadline, SignFault};
 use tokio::time::{timeout, timeout_at};
 use tokio_util::task::TaskTracker;
@@ -16,7 +16,7 @@ use crate::connection::error::AttemptError;
 use crate::connection::http1::Http1Connection;
 use crate::connection::http2::Http2Connection;
 use crate::connection::line::{LineKind, Traffic, UpstreamLine};
-use crate::replica::{DOWN_LOOK, Replica};
+use crate::replica::Replica;
 use crate::settings::Timeouts;
 use crate::upstream_body::UpstreamBody;
 use crate::wake;
@@ -54,6 +54,10 @@ impl FailedAttempt {
             }
             AttemptError::BadReply(_) | AttemptError::Switched => Some(SignFault::BadReply),
             AttemptError::FirstByteTimeout => Some(SignFault::Silent),
+            AttemptError::EngineDying | AttemptError::EngineDraining => Some(SignFault::EngineGone),
+            AttemptError::Aborted | AttemptError::Unfinished | AttemptError::Cut => {
+                Some(SignFault::Cut)
+            }
             AttemptError::Unsent(_)
             | AttemptError::Reset(_)
             // The signal that found the replica down has judged it already.
@@ -176,7 +180,7 @@ impl AttemptBounds {
         let due = by_first_byte.min(self.deadline.at());
         let mut exchange = pin!(exchange);
         loop {
-            let look_at = due.min(wake::now() + DOWN_LOOK);
+            let look_at = due.min(wake::now() + SOURCE_LOOK);
             if let Ok(done) = timeout_at(look_at.into(), &mut exchange).await {
                 return done;
             }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -9,7 +10,9 @@ use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::{GatewayError, Segments, V2Look};
 
 use crate::connection::message_body::{ClientHalf, MessageBody};
-use crate::connection::streamed_body::{BodyFault, StreamedBody, StreamedBodyError};
+use crate::connection::streamed_body::{
+    StreamedBody, StreamedBodyError, UploadHold, UploadProgress,
+};
 use crate::settings::Limits;
 use crate::wire_body::WireBody;
 
@@ -22,13 +25,13 @@ pub enum RequestBody {
     Streamed {
         /// The body; `None` once taken.
         body: Option<StreamedBody>,
-        /// Fault of the client's part, if any so far.
-        fault: BodyFault,
+        /// Progress of the client's part.
+        upload: Arc<UploadProgress>,
     },
     /// Client's half of a gRPC stream: one attempt only.
     Messages {
         /// The body; `None` once taken.
-        body: Option<MessageBody>,
+        body: Option<Box<MessageBody>>,
         /// Handle on the client's half; `None` once the reply's relay has it.
         half: Option<ClientHalf>,
     },
@@ -44,15 +47,24 @@ impl RequestBody {
     /// passes.
     pub fn streamed(incoming: WireBody, limits: &Limits, watch: Option<V2Look>) -> Self {
         let body = StreamedBody::new(incoming, limits, watch);
-        Self::Streamed { fault: body.fault(), body: Some(body) }
+        Self::Streamed { upload: Arc::clone(body.progress()), body: Some(body) }
     }
 
     /// Returns the client's fault in a body that is being sent, if any.
     pub fn fault(&self) -> Option<&GatewayError> {
         match self {
             Self::Buffered(_) => None,
-            Self::Streamed { fault, .. } => fault.get(),
+            Self::Streamed { upload, .. } => upload.fault(),
             Self::Messages { half, .. } => half.as_ref()?.fault(),
+        }
+    }
+
+    /// Returns the progress of a body that is sent while it arrives; `None` for one in memory.
+    pub fn upload(&self) -> Option<&Arc<UploadProgress>> {
+        match self {
+            Self::Buffered(_) => None,
+            Self::Streamed { upload, .. } => Some(upload),
+            Self::Messages { half, .. } => Some(half.as_ref()?.upload()),
         }
     }
 
@@ -109,7 +121,7 @@ pub enum OutboundBody {
     /// Bytes straight from the client's connection.
     Streamed(StreamedBody),
     /// Messages straight from the client's connection.
-    Messages(MessageBody),
+    Messages(Box<MessageBody>),
 }
 
 impl OutboundBody {
@@ -117,6 +129,15 @@ impl OutboundBody {
     pub fn of(segments: &Segments) -> Self {
         let bytes_left = segments.len() as u64;
         Self::Buffered { bytes_left, slices: segments.iter().cloned().collect() }
+    }
+
+    /// Returns the reply's hold on an upload; `None` for a body in memory, and for a gRPC stream,
+    /// which has a [`ClientHalf`].
+    pub(crate) fn hold(&self) -> Option<UploadHold> {
+        match self {
+            Self::Buffered { .. } | Self::Messages(_) => None,
+            Self::Streamed(body) => Some(body.hold()),
+        }
     }
 }
 

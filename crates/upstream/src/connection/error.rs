@@ -46,6 +46,21 @@ pub enum AttemptError {
     /// The replica went down while its reply was waited for.
     #[error("the replica is down")]
     Down,
+    /// The engine reported that it is dying, or has died, with the request in it.
+    #[error("the engine reported that it is dying")]
+    EngineDying,
+    /// The engine reported that it ends and takes no more requests.
+    #[error("the engine reported that it is draining")]
+    EngineDraining,
+    /// The replica's reply says that it aborted the request.
+    #[error("the replica aborted the request")]
+    Aborted,
+    /// The replica's reply ended in good order, but before the answer was complete.
+    #[error("the reply ended before the answer was complete")]
+    Unfinished,
+    /// The replica's reply broke off before any of it was passed on.
+    #[error("the reply broke off")]
+    Cut,
     /// The request's own deadline passed.
     #[error("deadline passed")]
     DeadlinePassed,
@@ -89,11 +104,24 @@ impl AttemptError {
         sort(error.into())
     }
 
+    /// Returns true if the engine may have died of the request. A replica that fell silent, drains or
+    /// aborts has not died.
+    pub fn is_death(&self) -> bool {
+        matches!(self, Self::Reset(_) | Self::Cut | Self::EngineDying)
+    }
+
     /// Returns whether another attempt is safe.
     pub fn retry_safety(&self) -> RetrySafety {
         match self {
-            Self::Connect(_) | Self::ConnectTimeout | Self::Unsent(_) => RetrySafety::Unsent,
-            Self::Reset(_) | Self::Down => RetrySafety::Reset,
+            Self::Connect(_) | Self::ConnectTimeout | Self::Unsent(_) | Self::EngineDraining => {
+                RetrySafety::Unsent
+            }
+            Self::Reset(_)
+            | Self::Down
+            | Self::EngineDying
+            | Self::Aborted
+            | Self::Unfinished
+            | Self::Cut => RetrySafety::Reset,
             Self::BadReply(_)
             | Self::Switched
             | Self::FirstByteTimeout
@@ -124,6 +152,23 @@ impl AttemptError {
             Self::Down => {
                 (ErrorKind::ReplicaDown, format!("replica {replica} went down before it replied"))
             }
+            Self::EngineDying => {
+                (ErrorKind::ReplicaDown, format!("the engine of replica {replica} died"))
+            }
+            Self::EngineDraining => (
+                ErrorKind::ReplicaDown,
+                format!("replica {replica} ends and takes no more requests"),
+            ),
+            Self::Aborted => {
+                (ErrorKind::ReplicaReset, format!("replica {replica} aborted the request"))
+            }
+            Self::Cut => {
+                (ErrorKind::ReplicaReset, format!("the reply of replica {replica} broke off"))
+            }
+            Self::Unfinished => (
+                ErrorKind::ReplicaReset,
+                format!("replica {replica} ended its reply before the answer was complete"),
+            ),
             Self::FirstByteTimeout => (
                 ErrorKind::FirstByteTimeout,
                 format!("replica {replica} did not begin its reply in time"),

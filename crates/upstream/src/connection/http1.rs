@@ -64,6 +64,8 @@ pub struct Http1Connection {
     spare: HeaderMap,
     reply: BodyDecoder,
     keeps_alive: bool,
+    /// Fault of the client's part, to be returned after what has arrived of the reply.
+    fault: Option<Http1Error>,
     idle_since: Instant,
     _count: ConnectionCount,
 }
@@ -80,6 +82,7 @@ impl Http1Connection {
             spare: HeaderMap::new(),
             reply: BodyDecoder::Over,
             keeps_alive: true,
+            fault: None,
             idle_since: wake::now(),
             _count: count,
         }
@@ -178,7 +181,24 @@ impl Http1Connection {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Http1Error>>> {
-        self.send(cx)?;
+        // A replica may reply before the upload ends: a fault of the rest must not hide that reply.
+        if let Err(fault) = self.send(cx) {
+            self.request.give_up();
+            self.fault = Some(fault);
+        }
+        match self.poll_reply(cx) {
+            Poll::Pending => match self.fault.take() {
+                Some(fault) => Poll::Ready(Some(Err(fault))),
+                None => Poll::Pending,
+            },
+            next @ Poll::Ready(_) => next,
+        }
+    }
+
+    fn poll_reply(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Http1Error>>> {
         loop {
             match self.reply.take(&mut self.buffer)? {
                 Read::Data(piece) => return Poll::Ready(Some(Ok(Frame::data(piece)))),

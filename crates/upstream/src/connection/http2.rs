@@ -12,6 +12,8 @@ use tokio_util::task::TaskTracker;
 use crate::connection::body::OutboundBody;
 use crate::connection::error::AttemptError;
 use crate::connection::guarded_stream::{FrameEarnings, GuardedStream};
+use crate::connection::open_uploads::{OpenUpload, OpenUploads};
+use crate::connection::streamed_body::UploadHold;
 use crate::connection_count::ConnectionCount;
 use crate::executor::Executor;
 use crate::stream::Stream;
@@ -34,6 +36,18 @@ const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 pub struct Http2Connection {
     sender: SendRequest<OutboundBody>,
     earnings: FrameEarnings,
+    uploads: OpenUploads,
+}
+
+/// Body of a reply over HTTP/2.
+///
+/// Dropping it ends the upload of its request. hyper sends that in a task of its own, which waits
+/// for the replica's window, even after the end of the reply.
+#[derive(Debug)]
+pub struct Http2Body {
+    /// The body itself.
+    pub(crate) incoming: Incoming,
+    _upload: Option<(UploadHold, OpenUpload)>,
 }
 
 impl Http2Connection {
@@ -48,7 +62,8 @@ impl Http2Connection {
         tracker: &TaskTracker,
     ) -> Result<Self, AttemptError> {
         let earnings = FrameEarnings::default();
-        let stream = GuardedStream::new(stream, earnings.clone());
+        let uploads = OpenUploads::default();
+        let stream = GuardedStream::new(stream, earnings.clone(), uploads.clone());
         let (sender, connection) = http2::Builder::new(Executor(tracker.clone()))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -64,7 +79,7 @@ impl Http2Connection {
             }
             drop(count);
         });
-        Ok(Self { sender, earnings })
+        Ok(Self { sender, earnings, uploads })
     }
 
     /// Sends the request and waits for the reply's head. Dropping the future resets the stream.
@@ -74,20 +89,22 @@ impl Http2Connection {
     pub fn exchange(
         &mut self,
         request: Request<OutboundBody>,
-    ) -> impl Future<Output = Result<Response<Incoming>, AttemptError>> + use<> {
+    ) -> impl Future<Output = Result<Response<Http2Body>, AttemptError>> + use<> {
         self.earnings.request_sent();
+        let upload = request.body().hold().map(|hold| (hold, self.uploads.begin()));
         // Begun here and not in the future, which so borrows nothing of this handle.
         let reply = self.sender.try_send_request(request);
         async move {
-            reply.await.map_err(|mut failed| {
+            let reply = reply.await.map_err(|mut failed| {
                 let unsent = failed.take_message().is_some();
                 AttemptError::of_http2(failed.into_error(), unsent)
-            })
+            })?;
+            Ok(reply.map(|incoming| Http2Body { incoming, _upload: upload }))
         }
     }
 
     /// Returns true if the connection still takes requests.
     pub fn is_usable(&self) -> bool {
-        !self.sender.is_closed()
+        !self.sender.is_closed() && !self.uploads.has_ended()
     }
 }

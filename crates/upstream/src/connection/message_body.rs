@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::body_limits::too_slow;
-use crate::connection::streamed_body::{BodyFault, StreamedBodyError};
+use crate::connection::streamed_body::{StreamedBodyError, UploadProgress};
 use crate::wire_body::WireBody;
 
 /// Client's half of a call, as a request body.
@@ -35,7 +35,7 @@ pub struct MessageBody {
     is_pausing: bool,
     started: std::time::Instant,
     sent_ms: Arc<AtomicU64>,
-    fault: BodyFault,
+    upload: Arc<UploadProgress>,
     leash: oneshot::Receiver<Infallible>,
 }
 
@@ -46,7 +46,7 @@ pub struct ClientHalf {
     started: std::time::Instant,
     /// Time at which the last piece was sent, in milliseconds after `started`.
     sent_ms: Arc<AtomicU64>,
-    fault: BodyFault,
+    upload: Arc<UploadProgress>,
     _leash: oneshot::Sender<Infallible>,
 }
 
@@ -55,12 +55,12 @@ impl MessageBody {
     pub fn new(incoming: WireBody, messages: Messages, pause_max: Duration) -> (Self, ClientHalf) {
         let (holder, leash) = oneshot::channel();
         let started = std::time::Instant::now();
-        let fault = BodyFault::default();
+        let upload = Arc::<UploadProgress>::default();
         let sent_ms = Arc::new(AtomicU64::new(0));
         let half = ClientHalf {
             started,
             sent_ms: Arc::clone(&sent_ms),
-            fault: Arc::clone(&fault),
+            upload: Arc::clone(&upload),
             _leash: holder,
         };
         let body = Self {
@@ -72,7 +72,7 @@ impl MessageBody {
             is_pausing: false,
             started,
             sent_ms,
-            fault,
+            upload,
             leash,
         };
         (body, half)
@@ -98,6 +98,7 @@ impl MessageBody {
         loop {
             if let Some(piece) = self.messages.pop() {
                 self.note_sent();
+                self.upload.note_bytes(piece.len());
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             if self.has_ended {
@@ -143,8 +144,7 @@ impl MessageBody {
     }
 
     fn refuse(&self, error: GatewayError) -> StreamedBodyError {
-        // The first fault ends the body, so there is never a second.
-        drop(self.fault.set(error));
+        self.upload.note_fault(error);
         StreamedBodyError::abandoned()
     }
 }
@@ -152,7 +152,12 @@ impl MessageBody {
 impl ClientHalf {
     /// Returns the client's fault, if any.
     pub fn fault(&self) -> Option<&GatewayError> {
-        self.fault.get()
+        self.upload.fault()
+    }
+
+    /// Returns the progress of the client's half.
+    pub(crate) fn upload(&self) -> &Arc<UploadProgress> {
+        &self.upload
     }
 
     /// Returns the time at which the last piece was sent.

@@ -2,8 +2,9 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,14 +16,40 @@ use crate::body_limits::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize,
 use crate::settings::Limits;
 use crate::wire_body::{WireBody, WireError};
 
-/// Fault of the client's part, told separately: HTTP/2 reduces the body's own error to a reset on
-/// its way through hyper.
-pub(crate) type BodyFault = Arc<OnceLock<GatewayError>>;
+/// Progress of a body that is sent while it arrives, as the rest of the request sees it.
+#[derive(Debug, Default)]
+pub struct UploadProgress {
+    /// Fault of the client's part, reported separately: HTTP/2 reduces the body's own error to a
+    /// reset on its way through hyper.
+    fault: OnceLock<GatewayError>,
+    bytes: AtomicU64,
+}
+
+impl UploadProgress {
+    /// Returns the client's fault, if any so far.
+    pub fn fault(&self) -> Option<&GatewayError> {
+        self.fault.get()
+    }
+
+    /// Returns the bytes that have passed so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_fault(&self, fault: GatewayError) {
+        // The first fault ends the body, so there is never a second.
+        drop(self.fault.set(fault));
+    }
+}
 
 /// A client's body that is sent while it arrives.
 #[derive(Debug)]
 pub struct StreamedBody {
-    incoming: WireBody,
+    upload: Arc<Mutex<Upload>>,
     bytes: u64,
     bytes_max: u64,
     watch: Option<V2Look>,
@@ -33,7 +60,40 @@ pub struct StreamedBody {
     /// Error of a refused body: the rest is discarded, within limits, so that the client can read
     /// the error.
     refused: Option<GatewayError>,
-    fault: BodyFault,
+    progress: Arc<UploadProgress>,
+}
+
+/// Incoming part of a streamed body, shared with the reply.
+#[derive(Debug)]
+struct Upload {
+    incoming: WireBody,
+    /// True once the reply has ended: the rest of the body is not sent any more.
+    is_abandoned: bool,
+    /// Task that sends the body, while it waits for the client.
+    sender: Option<Waker>,
+}
+
+/// Reply's hold on the upload of its request. Dropping it ends the upload: the body is released
+/// even if its sender waits for the replica, so that the client's connection can end.
+#[derive(Debug)]
+pub struct UploadHold(Arc<Mutex<Upload>>);
+
+impl Drop for UploadHold {
+    fn drop(&mut self) {
+        let mut upload = locked(&self.0);
+        upload.is_abandoned = true;
+        let (rest, sender) = (upload.incoming.take(), upload.sender.take());
+        drop(upload);
+        // Both may run code of others, which must not happen under the lock.
+        drop(rest);
+        if let Some(sender) = sender {
+            sender.wake();
+        }
+    }
+}
+
+fn locked(upload: &Mutex<Upload>) -> MutexGuard<'_, Upload> {
+    upload.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Error of a client's body that is sent while it arrives.
@@ -58,8 +118,9 @@ impl StreamedBodyError {
 
 impl StreamedBody {
     pub(crate) fn new(incoming: WireBody, limits: &Limits, watch: Option<V2Look>) -> Self {
+        let upload = Upload { incoming, is_abandoned: false, sender: None };
         Self {
-            incoming,
+            upload: Arc::new(Mutex::new(upload)),
             bytes: 0,
             bytes_max: limits.body_bytes_max,
             watch,
@@ -67,20 +128,26 @@ impl StreamedBody {
             pause: None,
             is_pausing: false,
             refused: None,
-            fault: BodyFault::default(),
+            progress: Arc::default(),
         }
     }
 
-    pub(crate) fn fault(&self) -> BodyFault {
-        Arc::clone(&self.fault)
+    pub(crate) fn progress(&self) -> &Arc<UploadProgress> {
+        &self.progress
     }
 
     pub(crate) fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        let upload = locked(&self.upload);
+        !upload.is_abandoned && upload.incoming.is_end_stream()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        locked(&self.upload).incoming.size_hint()
+    }
+
+    /// Returns the reply's hold on the upload.
+    pub(crate) fn hold(&self) -> UploadHold {
+        UploadHold(Arc::clone(&self.upload))
     }
 
     pub(crate) fn poll_frame(
@@ -88,7 +155,7 @@ impl StreamedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StreamedBodyError>>> {
         loop {
-            let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            let Poll::Ready(next) = self.poll_incoming(cx) else {
                 let Poll::Ready(late) = self.poll_pause(cx) else { return Poll::Pending };
                 let error = self.refused.take().unwrap_or(late);
                 return Poll::Ready(Some(Err(self.refuse(error))));
@@ -105,10 +172,29 @@ impl StreamedBody {
             let Some(frame) = next.transpose()? else { return Poll::Ready(None) };
             self.bytes += frame.data_ref().map_or(0, |piece| piece.len() as u64);
             match refuse_oversize(self.bytes, self.bytes_max).and_then(|()| self.look(&frame)) {
-                Ok(()) => return Poll::Ready(Some(Ok(frame))),
+                Ok(()) => {
+                    self.progress.note_bytes(frame.data_ref().map_or(0, Bytes::len));
+                    return Poll::Ready(Some(Ok(frame)));
+                }
                 Err(error) => self.start_discarding(error),
             }
         }
+    }
+
+    fn poll_incoming(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StreamedBodyError>>> {
+        let mut upload = locked(&self.upload);
+        if upload.is_abandoned {
+            return Poll::Ready(Some(Err(StreamedBodyError::abandoned())));
+        }
+        let polled = Pin::new(&mut upload.incoming).poll_frame(cx);
+        if polled.is_pending() {
+            let sender = upload.sender.get_or_insert_with(|| cx.waker().clone());
+            sender.clone_from(cx.waker());
+        }
+        polled.map(|next| next.map(|frame| Ok(frame?)))
     }
 
     fn look(&mut self, frame: &Frame<Bytes>) -> Result<(), GatewayError> {
@@ -143,8 +229,7 @@ impl StreamedBody {
     }
 
     fn refuse(&self, error: GatewayError) -> StreamedBodyError {
-        // The first fault ends the body, so there is never a second.
-        drop(self.fault.set(error.clone()));
+        self.progress.note_fault(error.clone());
         StreamedBodyError::Refused(error)
     }
 }

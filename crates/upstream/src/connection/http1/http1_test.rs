@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "a test waits for the tasks that it spawns")]
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -174,6 +175,56 @@ async fn a_refusal_arrives_though_the_body_was_not_read() {
     let (body, mut connection) = collected(reply).await;
     assert_eq!(body, "big");
     assert!(!connection.becomes_idle(wake::now()), "a part of the request was not sent");
+}
+
+/// Body that fails once told to, after a first piece.
+struct Failing {
+    first: Option<Bytes>,
+    fails: tokio::sync::oneshot::Receiver<()>,
+}
+
+impl Body for Failing {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
+        let failed = Pin::new(&mut self.fails).poll(cx);
+        failed.map(|_| Some(Err("the client has left".into())))
+    }
+}
+
+#[tokio::test]
+async fn what_came_of_a_reply_goes_before_a_fault_of_the_upload() {
+    for (reply, is_whole) in
+        [("content-length: 3\r\n\r\nbig", true), ("content-length: 9\r\n\r\nbig", false)]
+    {
+        let (fail, fails) = tokio::sync::oneshot::channel();
+        let body = Failing { first: Some(Bytes::from_static(b"ab")), fails };
+        let (connection, mut far) = connected().await;
+        let body = WireBody::Link(UnsyncBoxBody::new(body));
+        let body = StreamedBody::new(body, &Limits::default(), None);
+        let request = Request::post("/").body(OutboundBody::Streamed(body)).unwrap();
+        let exchange = tokio::spawn(connection.exchange(request));
+        let sent = "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n";
+        assert_eq!(received(&mut far, sent.len()).await, sent);
+        far.write_all(format!("HTTP/1.1 413 Too Large\r\n{reply}").as_bytes()).await.unwrap();
+        let mut body = exchange.await.unwrap().unwrap().into_body();
+        fail.send(()).unwrap();
+        let piece = body.frame().await.unwrap().unwrap();
+        assert_eq!(piece.into_data().unwrap(), "big");
+        let end = body.frame().await;
+        assert_eq!(end.is_none(), is_whole, "{end:?}");
+        if let Some(end) = end {
+            assert!(matches!(end, Err(Http1Error::Body(_))), "{end:?}");
+        }
+        assert!(!body.becomes_idle(wake::now()), "a part of the request was not sent");
+    }
 }
 
 #[tokio::test]
