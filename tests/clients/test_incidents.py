@@ -67,7 +67,7 @@ def test_a_slow_replica_is_named_and_left_out(site: Site, console) -> None:
             found = alert(page, "Replica us-gpu-b is ejected")
             found.filter(has_text="It is much slower than others.").wait_for()
             eventually(site.us.sentence, "degraded: serves 2 of 3 replicas (us-gpu-b is ejected)")
-            eventually(lambda: site.us.text("replicas"), "ejected (", "us-gpu-b is slow: its first byte takes ")
+            eventually(lambda: site.us.text("replicas"), "ejected (", "us-gpu-b is slow: its first token takes ")
             site.us.text("drain", "us-east-1/us-gpu-b")
             eventually(site.us.sentence, "healthy: serves 2 of 3 replicas, 1 drained")
         site.us.text("undrain", "us-east-1/us-gpu-b")
@@ -80,9 +80,9 @@ def test_of_two_replicas_the_slow_one_is_named(site: Site, console) -> None:
     page = console(site.eu, "alerts")
     with site.load(site.eu, "acme", callers=4, pause_s=0.03):
         with site.fault(4, {"kind": "slow", "factor": 40}):
-            alert(page, "Replica eu-gpu-b is slow: its first byte takes ")
-            eventually(lambda: site.eu.text("replicas"), "eu-gpu-b is slow: its first byte takes ")
-            eventually(lambda: site.eu.text("top", "--once"), "eu-gpu-b is slow: its first byte takes ")
+            alert(page, "Replica eu-gpu-b is slow: its first token takes ")
+            eventually(lambda: site.eu.text("replicas"), "eu-gpu-b is slow: its first token takes ")
+            eventually(lambda: site.eu.text("top", "--once"), "eu-gpu-b is slow: its first token takes ")
             site.eu.text("drain", "eu-central-1/eu-gpu-b")
             eventually(site.eu.sentence, "serves 1 of 2 replicas, 1 drained")
             page.get_by_text("This node knows of no problem.").wait_for()

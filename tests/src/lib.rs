@@ -10,6 +10,7 @@ mod fixtures;
 mod page;
 mod scripted;
 mod setup;
+mod strict;
 mod wire;
 
 pub use call_server::{Call, CallServer, CallSink};
@@ -20,4 +21,5 @@ pub use scripted::{Recorded, Scripted, Serving};
 pub use setup::{Setup, emulator, slow_emulator};
 pub use spillway_testkit::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
 pub use spillway_testkit::{PATIENCE, SLOWDOWN, eventually, retried, spawn, within};
+pub use strict::StrictServer;
 pub use wire::{Closed, Message, Wire};

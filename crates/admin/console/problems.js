@@ -91,7 +91,7 @@ function ofClients(clients) {
       "Nothing, if that limit is meant. spillway limits set raises it, spillway keys revoke ends the key.", "guides/incidents.md", "#/limits"));
 }
 
-/** Median time to first byte of others that serve one of a replica's models, if it is much slower than that; else null. */
+/** Median time to first token of others that serve one of a replica's models, if it is much slower than that; else null. */
 export function usualIfSlow(it, replicas) {
   if (it.latency_ms === null) return null;
   const others = replicas.filter((other) => other !== it && other.latency_ms !== null && ["serving", "ramping"].includes(other.state) && other.models.some((model) => it.models.includes(model)));
@@ -108,7 +108,7 @@ function ofSlow(replicas) {
   return replicas.filter((it) => ["serving", "trial"].includes(it.state)).flatMap((it) => {
     const usual = usualIfSlow(it, replicas);
     if (usual === null) return [];
-    return [problem("warn", `Replica ${it.name} is slow: its first byte takes ${count(it.latency_ms)} ms, that of others ${count(usual)} ms`, "It serves what is given to it. The policy gives it less if it goes by times.",
+    return [problem("warn", `Replica ${it.name} is slow: its first token takes ${count(it.latency_ms)} ms, that of others ${count(usual)} ms`, "It serves what is given to it. The policy gives it less if it goes by times.",
       "Drain it, and look at its server.", "guides/incidents.md", "#/replicas")];
   });
 }

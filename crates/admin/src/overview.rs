@@ -239,9 +239,9 @@ pub struct ReplicaOverview {
     pub kv_use: Option<f32>,
     /// Share of prompt tokens that recent replies had from its cache, 0 to 1.
     pub cached_share: Option<f32>,
-    /// Average time to first byte, in milliseconds.
+    /// Average time to first token of streams that went well, in milliseconds.
     pub latency_ms: Option<f32>,
-    /// 99th percentile of the time to first byte, in milliseconds.
+    /// 99th percentile of that time, in milliseconds.
     pub p99_ms: Option<f32>,
     /// Age of its newest load report, in milliseconds.
     pub report_age_ms: Option<u64>,

@@ -122,20 +122,25 @@ pub struct RequestEntry<'a> {
     pub end: Cow<'a, str>,
     /// Time from its head to its end, in milliseconds.
     pub duration_ms: f64,
-    /// Time from its head to the first byte of the reply's body, in milliseconds.
+    /// Time from its head to the first token, in milliseconds; null without a stream that went well.
     pub first_token_ms: Option<f64>,
+    /// True if the reply was a stream of events.
+    pub is_stream: bool,
     /// Time that the gateway itself spent before a replica was asked, in milliseconds.
     pub overhead_ms: f64,
     /// Retries.
     pub retries: u32,
     /// Result of a second attempt beside the first: `won`, `lost`, `failed`.
     pub hedge: Option<Cow<'a, str>>,
-    /// Prompt tokens, as the replica reported them.
+    /// Prompt tokens.
     pub prompt_tokens: u64,
     /// Of these, tokens found in the replica's cache.
     pub cached_tokens: u64,
     /// Generated tokens.
     pub completion_tokens: u64,
+    /// True if prompt tokens or generated tokens are estimated, since the reply reported no usage
+    /// that can be true.
+    pub tokens_estimated: bool,
     /// Expectation by which the replica was chosen; null where its policy predicts nothing.
     pub expected: Option<Expected>,
     /// Last comparison of regions; null if none was needed.

@@ -66,6 +66,9 @@ pub struct UsageSum {
     pub cached_tokens: u64,
     /// Generated tokens.
     pub completion_tokens: u64,
+    /// Of prompt tokens and generated tokens together, those that are estimated since no reply
+    /// reported them.
+    pub estimated_tokens: u64,
     /// Cost in the currency of the prices, an exact decimal number.
     pub cost: String,
 }
@@ -111,6 +114,7 @@ impl From<Used> for UsageSum {
             prompt_tokens: used.prompt,
             cached_tokens: used.cached,
             completion_tokens: used.completion,
+            estimated_tokens: used.estimated,
             cost: used.cost.to_string(),
         }
     }

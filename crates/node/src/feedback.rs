@@ -229,6 +229,7 @@ impl Feedback {
             spans: [("sent", spans_sent), ("lost", spans_lost)],
             outcomes_dropped: self.workers.iter().map(|worker| worker.outcomes_dropped()).sum(),
             retries_refused: counters.retries_refused(),
+            engines_died: counters.engines_died(),
             residency: counters.residency(),
             responses_not_kept: self.gateway.responses_not_kept(),
             home_changes: counters.affinity_moves(),

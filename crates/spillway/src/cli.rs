@@ -11,6 +11,7 @@ use crate::certs::CertsCommand;
 use crate::cluster::{
     ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, ExplainArgs, TailArgs, TrieArgs,
 };
+use crate::emulate::ReplyArgs;
 use crate::health::HealthArgs;
 
 /// Inference gateway: routes requests to model servers.
@@ -295,7 +296,7 @@ pub(crate) struct DemoArgs {
 #[command(
     after_help = "Example: spillway emulate --replicas 4 --model tiny --profile l4 --time-scale 0.1\n\n\
     Break one:  curl -X POST http://127.0.0.1:9101/emulator/fault -d '{\"fault\":{\"kind\":\"hang\"}}'\n\
-    docs/reference/emulator.md lists faults and metrics."
+    docs/reference/emulator.md lists faults, options of replies and metrics."
 )]
 pub(crate) struct EmulateArgs {
     /// Where the first replica listens; the others take the ports after it.
@@ -320,6 +321,8 @@ pub(crate) struct EmulateArgs {
     /// it.
     #[arg(long)]
     pub(crate) kv_events_port: Option<u16>,
+    #[command(flatten)]
+    pub(crate) replies: ReplyArgs,
     /// Prints the addresses as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

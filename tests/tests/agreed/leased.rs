@@ -80,7 +80,7 @@ async fn a_leased_replica_serves_while_its_lease_is_renewed_and_finishes_what_it
     let mut client = Client::http1(nodes[0].addresses()[0]).await;
     let serving = spawn(async move {
         let (mut wire, _) = leased.request().await;
-        wire.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n").await;
+        wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
         wire
     });
     let under_way = client.send(chat("new", "")).await.expect("a reply's head");
@@ -114,7 +114,7 @@ async fn a_leased_replica_serves_while_its_lease_is_renewed_and_finishes_what_it
         let reply = ask_new(node).await;
         assert_eq!((reply.status, reply.code()), (503, Some("no_replica")), "{}", reply.text());
     }
-    wire.send("ok").await;
+    wire.send("2\r\nok\r\n0\r\n\r\n").await;
     let body = within("the rest", under_way.into_body().collect()).await.expect("a whole reply");
     assert_eq!(body.to_bytes(), "ok");
 }

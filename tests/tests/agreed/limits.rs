@@ -9,7 +9,7 @@ use spillway_node::Node;
 use spillway_quota::{LimitKind, Scope, Units};
 use spillway_tests::{Client, PATIENCE, Reply, chat, eventually, post};
 
-use crate::world::{REGIONS, World, ask, put, remove, state};
+use crate::world::{REGIONS, TOKENS, World, ask, put, remove, state};
 
 fn limit(limit: Limit) -> Item {
     Item::Limit(LimitScope::Global, limit)
@@ -64,9 +64,7 @@ async fn use_up(node: &Node, refusals: usize) -> (usize, Reply) {
 async fn a_limit_of_tokens_is_spent_once_in_all_regions_together() {
     let world = World::started(&REGIONS).await;
     let node = |index: usize| world.node(index);
-    // What is usual is not known yet: each request is charged 1,024 tokens and its prompt.
-    const EACH: u64 = 1_024;
-    let whole = 60 * EACH;
+    let whole = 60 * TOKENS;
     put(node(0), limit(Limit { tokens_per_min: Some(whole), ..Limit::default() })).await;
     is_divided(&world, LimitKind::TokenRate, whole).await;
     let mut admitted = 0;
@@ -83,7 +81,7 @@ async fn a_limit_of_tokens_is_spent_once_in_all_regions_together() {
         }
         assert!(held_by_all(&world, LimitKind::TokenRate) <= whole);
     }
-    assert!(admitted as u64 * EACH <= whole, "{admitted} requests");
+    assert!(admitted as u64 * TOKENS <= whole, "{admitted} requests");
     assert!(admitted >= 50, "{admitted} of 60 requests: most of the limit was used");
 }
 
@@ -137,7 +135,7 @@ async fn a_region_that_is_cut_off_keeps_its_floor_and_others_the_rest() {
 #[tokio::test]
 async fn a_limit_outlives_restarts_and_ends_with_its_record() {
     let mut world = World::started(&["one"]).await;
-    let whole = 100 * 1_024;
+    let whole = 100 * TOKENS;
     put(world.node(0), limit(Limit { tokens_per_min: Some(whole), ..Limit::default() })).await;
     is_divided(&world, LimitKind::TokenRate, whole).await;
     let charged = |world: &World| {
@@ -148,7 +146,7 @@ async fn a_limit_outlives_restarts_and_ends_with_its_record() {
         assert_eq!(ask(world.node(0)).await.status, 200);
     }
     let before = charged(&world);
-    assert!(before >= 5 * 1_024, "{before}");
+    assert!(before >= 5 * TOKENS, "{before}");
     let stopped = world.nodes[0].take().unwrap().stop().await;
     assert!(stopped.is_whole());
     world.start(0).await;

@@ -8,7 +8,7 @@ use spillway_cluster_state::{
 use spillway_node::Node;
 use spillway_raft::ProposeError;
 use spillway_tests::{
-    Client, Cluster, OK, PATIENCE, Reply, Scripted, Serving, Setup, chat, eventually, retried,
+    Client, Cluster, PATIENCE, Reply, Scripted, Serving, Setup, chat, eventually, retried,
 };
 
 /// What an order that is carried out may take, elections included.
@@ -16,6 +16,16 @@ pub(crate) const LIMIT: Duration = PATIENCE;
 /// How long one is tried that can't be carried out.
 pub(crate) const SHORT: Duration = Duration::from_secs(5);
 pub(crate) const REGIONS: [&str; 3] = ["one", "three", "two"];
+
+/// Tokens of each request, by its reply: as many as a request without a limit is charged at first.
+pub(crate) const TOKENS: u64 = 1_024;
+
+/// Returns a reply that used [`TOKENS`].
+fn reply() -> String {
+    let body = format!(r#"{{"usage":{{"prompt_tokens":4,"completion_tokens":{}}}}}"#, TOKENS - 4);
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+    format!("{head}content-length: {}\r\n\r\n{body}", body.len())
+}
 
 /// A replica for each node, and the nodes.
 pub(crate) struct World {
@@ -29,7 +39,7 @@ impl World {
         let cluster = Cluster::new(regions).agreeing();
         let mut world = Self { cluster, replicas: Vec::new(), nodes: Vec::new() };
         for index in 0..regions.len() {
-            world.replicas.push(Scripted::start().await.serve(OK));
+            world.replicas.push(Scripted::start().await.serve(reply()));
             world.nodes.push(None);
             world.start(index).await;
         }

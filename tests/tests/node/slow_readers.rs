@@ -338,7 +338,7 @@ async fn a_deadline_frees_the_place_of_a_reply_that_nobody_reads() {
     let setup = Setup::new().set("limits.read_ahead_bytes_max = 65536");
     let node = setup.replica("a", replica.address).start().await;
     for client in &mut both(&node).await {
-        let mut request = chat("tiny", "");
+        let mut request = chat("tiny", ",\"stream\":true");
         let deadline = HeaderValue::from_static("1500");
         request.headers_mut().insert("x-request-timeout-ms", deadline);
         let response = client.send(request).await.expect("a head");

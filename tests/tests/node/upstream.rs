@@ -215,12 +215,12 @@ async fn what_came_before_a_cut_reaches_the_client() {
             ))
             .await;
         let (mut wire, _) = replica.request().await;
-        wire.send("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await;
+        wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n").await;
         wire.finish().await;
         let head = client.head().await;
         assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
         let (rest, _) = client.end().await;
-        assert_eq!(rest, b"half");
+        assert_eq!(rest, b"4\r\nhalf\r\n");
     }
     node.stop().await;
 }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use http::HeaderValue;
 use http_body_util::BodyExt;
 use spillway_tests::{
-    Client, Cluster, OK, SLOWDOWN, Scripted, Setup, chat, eventually, get, knows, noise, post,
-    spawn, within,
+    Client, Closed, Cluster, OK, Page, SLOWDOWN, Scripted, Setup, Wire, chat, eventually, get,
+    knows, noise, post, spawn, within,
 };
 
 const RTT: Duration = Duration::from_millis(80);
@@ -83,6 +83,45 @@ async fn an_upload_of_many_megabytes_arrives_whole_and_is_not_kept_in_memory() {
         let reply = Client::once(edge.addresses()[0], request).await;
         assert_eq!(reply.status, 200, "{bytes} bytes: {}", reply.text());
         assert!(replica.requests.last().body == body, "{bytes} bytes");
+    }
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn a_reply_of_another_region_before_the_end_of_an_upload_reaches_the_client() {
+    const REFUSAL: &str = "HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\n\r\nbig";
+    let replica = Scripted::start().await;
+    let cluster = Cluster::new(&["edge", "core"]);
+    cluster.distance(0, 1, Duration::from_millis(20));
+    let raw = || Setup::new().table(V2_ROUTE);
+    let core = cluster.start(1, raw().replica("a", replica.address)).await;
+    let edge = cluster.start(0, raw()).await;
+    knows(&edge, "core").await;
+    let upload = noise(24 << 20);
+    let head = format!(
+        "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+        upload.len()
+    );
+    let mut count = 0.0;
+    for closes in [false, true] {
+        let mut client = Wire::connect(edge.addresses()[0]).await;
+        client.send(&head).await;
+        client.send(&upload[..100_000]).await;
+        let mut wire = replica.accept().await;
+        wire.head().await;
+        wire.send(REFUSAL).await;
+        let open = (!closes).then_some(wire);
+        count += 1.0;
+        let replies = || Page::of(&edge).sum("spillway_requests_total", &[("status", "413")]);
+        eventually("the reply has ended", || replies() == count).await;
+        // It reads nothing before its last byte is sent.
+        client.send(&upload[100_000..]).await;
+        let reply = client.message().await;
+        assert!(reply.head.starts_with("HTTP/1.1 413 "), "{}", reply.head);
+        assert_eq!(reply.text(), "big");
+        assert_eq!(client.end().await, (Vec::new(), Closed::Fin));
+        drop(open);
     }
     edge.stop().await;
     core.stop().await;

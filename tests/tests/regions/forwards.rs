@@ -21,6 +21,8 @@ fn forwarded(node: &Node, region: &str, prompt: &str) -> (u32, usize) {
         prefix,
         prompt_bytes: u32::try_from(prompt.len()).expect("a short prompt"),
         output_tokens_max: None,
+        whole_tokens: None,
+        answers: 1,
         affinity: None,
         session: None,
         client: std::net::Ipv4Addr::LOCALHOST.into(),

@@ -118,11 +118,11 @@ async fn where_nothing_is_shared_each_node_knows_its_own_alone() {
 async fn a_node_that_comes_later_asks_for_what_it_lacks() {
     let emulator = emulator(REPLICAS).await;
     let cluster = Cluster::new(&["here", "here"]);
-    let first = cluster.start(0, Setup::new().emulated(&emulator)).await;
+    let first = cluster.start(0, Setup::new().table(BY_PREFIX).emulated(&emulator)).await;
     let mut messages = vec![system(1), json!({"role": "user", "content": "Hello"})];
     let reply = fetch(&first, &messages).await;
     eventually("the first one knows", || blocks(&first) > 0.0).await;
-    let late = cluster.start(1, Setup::new().emulated(&emulator)).await;
+    let late = cluster.start(1, Setup::new().table(BY_PREFIX).emulated(&emulator)).await;
     eventually("they hear each other", || {
         sum(&first, "spillway_link_connected", &[("kind", "control")]) == 1.0
     })

@@ -22,7 +22,9 @@ async fn a_request_whose_region_falls_silent_is_told_so_within_seconds() {
     cluster.cut(0, 1, true);
     cluster.cut(1, 0, true);
     let reply = within("it ends", waits).await.expect("a reply");
-    assert_eq!((reply.status, reply.code()), (502, Some("replica_reset")), "{}", reply.text());
+    // No other place has the model.
+    assert_eq!((reply.status, reply.code()), (503, Some("no_replica")), "{}", reply.text());
+    assert!(reply.header("retry-after").is_some(), "{reply:?}");
     drop(core);
     edge.stop().await;
 }

@@ -26,4 +26,5 @@ mod rotation;
 mod siblings;
 mod spilling;
 mod steering;
+mod usage;
 mod waiting;

@@ -131,18 +131,36 @@ async fn a_stream_survives_more_than_one_replica() {
     let more = json!({"max_tokens": 24});
     let expected = undisturbed(&emulator, Api::Chat, &more).await;
     for (index, after) in [(0, 4), (1, 7), (2, 3)] {
-        emulator.replica(index).set_fault(cut(after)).await.expect("a fault");
+        let fault = Fault::Abort { after_events: after };
+        emulator.replica(index).set_fault(fault).await.expect("a fault");
     }
     for _ in 0..4 {
         check(&fetch(node.addresses()[0], Api::Chat, &more).await, &expected, 0);
     }
-    assert!(counted(&node, "continued", "cut") >= 6.0);
-    // With a fourth that breaks there is one death too many.
-    emulator.replica(3).set_fault(cut(3)).await.expect("a fault");
+    assert!(counted(&node, "continued", "aborted") >= 6.0);
+    // With a fourth that aborts there is one continuation too many.
+    let fault = Fault::Abort { after_events: 3 };
+    emulator.replica(3).set_fault(fault).await.expect("a fault");
     let stream = fetch(node.addresses()[0], Api::Chat, &more).await;
     assert_eq!((stream.errors.as_slice(), stream.dones), (["stream_cut".to_owned()].as_slice(), 0));
     assert!(expected.text.starts_with(&stream.text) && !stream.text.is_empty());
     assert_eq!(counted(&node, "refused", "count"), 1.0);
+}
+
+#[tokio::test]
+async fn a_stream_whose_engines_die_twice_is_not_continued_again() {
+    let emulator = emulator(4).await;
+    let node = of_kind(continuing(""), &emulator, "vllm").start().await;
+    for index in 0..4 {
+        emulator.replica(index).set_fault(cut(3)).await.expect("a fault");
+    }
+    let stream = fetch(node.addresses()[0], Api::Chat, &json!({})).await;
+    let error = ["engines_died".to_owned()];
+    assert_eq!((stream.errors.as_slice(), stream.dones), (error.as_slice(), 0));
+    assert_eq!(counted(&node, "continued", "cut"), 1.0);
+    assert_eq!(counted(&node, "refused", "deaths"), 1.0);
+    let died = || Page::of(&node).sum("spillway_engines_died_total", &[]);
+    eventually("it is counted", || died() == 1.0).await;
 }
 
 #[tokio::test]

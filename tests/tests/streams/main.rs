@@ -2,7 +2,10 @@
 #![expect(clippy::expect_used, reason = "a test's helper fails by panicking")]
 
 mod cuts;
+mod drains;
 mod engines;
+mod judged;
 mod refused;
 mod regions;
 mod stream;
+mod usage;

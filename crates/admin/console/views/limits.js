@@ -79,6 +79,7 @@ function usageTable(page) {
       { name: "Prompt tokens", number: true, of: (it) => count(it.prompt_tokens), sort: (it) => it.prompt_tokens },
       { name: "Of these cached", number: true, of: (it) => count(it.cached_tokens), sort: (it) => it.cached_tokens },
       { name: "Generated tokens", number: true, of: (it) => count(it.completion_tokens), sort: (it) => it.completion_tokens },
+      { name: "Estimated tokens", number: true, of: (it) => count(it.estimated_tokens), sort: (it) => it.estimated_tokens },
       { name: "Cost", number: true, of: (it) => it.cost, sort: (it) => Number(it.cost) },
     ],
   });

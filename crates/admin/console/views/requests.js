@@ -35,9 +35,9 @@ function requestTable(tell) {
       { name: "Status", of: (it) => String(it.status), sort: (it) => it.status, cell: (it) => badge(String(it.status), level(it)) },
       { name: "First token", number: true, of: (it) => ms(it.first_token_ms), sort: (it) => it.first_token_ms },
       { name: "Total", number: true, of: (it) => ms(it.duration_ms), sort: (it) => it.duration_ms },
-      { name: "Prompt", number: true, of: (it) => count(it.prompt_tokens), sort: (it) => it.prompt_tokens },
+      { name: "Prompt", number: true, of: (it) => tokens(it, it.prompt_tokens), sort: (it) => it.prompt_tokens },
       { name: "Cached", number: true, of: (it) => count(it.cached_tokens), sort: (it) => it.cached_tokens },
-      { name: "Generated", number: true, of: (it) => count(it.completion_tokens), sort: (it) => it.completion_tokens },
+      { name: "Generated", number: true, of: (it) => tokens(it, it.completion_tokens), sort: (it) => it.completion_tokens },
       { name: "Model", of: (it) => text(it.model), sort: (it) => text(it.model) },
       { name: "Who", of: (it) => it.key ?? text(it.tenant), sort: (it) => it.key ?? text(it.tenant) },
       { name: "Where", of: place, sort: place },
@@ -46,6 +46,9 @@ function requestTable(tell) {
     ],
   });
 }
+
+/** Estimated tokens are marked. */
+const tokens = (it, number) => (it.tokens_estimated && number > 0 ? `~${count(number)}` : count(number));
 
 const level = (it) => (it.status >= 500 ? "bad" : it.status >= 400 ? "warn" : it.end === "complete" || it.end === "answered" ? "ok" : "bad");
 
@@ -74,7 +77,8 @@ function told(it) {
   }
   if (it.expected) {
     const { first_token_ms: first, wait_ms: wait, prefill_ms: prefill, prompt_tokens: prompt, cached_tokens: cached, running } = it.expected;
-    const came = it.first_token_ms === null ? "it never came" : `it came after ${ms(it.first_token_ms)}`;
+    const isWhole = !it.is_stream && it.status >= 200 && it.status < 300;
+    const came = it.first_token_ms !== null ? `it came after ${ms(it.first_token_ms)}` : isWhole ? "the reply came in one piece" : "it never came";
     lines.push(`The first token was expected after ${ms(first)} (${ms(wait)} waiting, ${ms(prefill)} reading ${count(prompt - cached)} of ${count(prompt)} tokens, ${count(running)} running there); ${came}.`);
   }
   const retries = it.retries > 0 ? `, ${count(it.retries)} retries` : "";

@@ -75,6 +75,7 @@ impl Overview for Teller {
             prompt: 1_000,
             cached: 64,
             completion: 500,
+            estimated: 30,
             cost: Money::of_millionths(450),
         };
         let mut table = UsageTable::default();

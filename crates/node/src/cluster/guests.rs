@@ -21,6 +21,7 @@ use spillway_upstream::remote::GuestTerms;
 use spillway_upstream::wire_body::{BoxError, LinkBody};
 use tokio::sync::mpsc;
 
+use crate::cluster::guest_notes::GuestNotes;
 use crate::cluster::node_facts;
 use crate::cluster::residency;
 use crate::cluster::residency_refusals::ResidencyRefusals;
@@ -68,7 +69,8 @@ impl Handler for Guests {
             return Box::pin(ready(Ok(answering)));
         }
         let residency = residency::take(&mut head.headers);
-        let decision = self.decide(from, &head, residency);
+        let notes = GuestNotes::take(&mut head.headers);
+        let decision = self.decide(from, &head, (residency, notes));
         let worker = Arc::clone(&self.worker);
         Box::pin(async move {
             let (terms, coming) = decision?;
@@ -114,7 +116,7 @@ impl Guests {
         &self,
         from: &Identity,
         head: &ForwardHead,
-        residency: Residency,
+        (residency, notes): (Residency, GuestNotes),
     ) -> Result<Decided, Refused> {
         let refused = |reason| Err(Refused { reason, wait_ms: None });
         if head.hop > HOPS_MAX {
@@ -136,6 +138,8 @@ impl Guests {
             tenant: head.tenant.as_deref().map(TenantName::from),
             priority: head.priority,
             residency,
+            usage: notes.usage,
+            deaths: notes.deaths,
         };
         match admits_guest(&self.gateway, head.uri.path(), &terms) {
             GuestAnswer::Welcome(coming) => Ok((terms, coming)),

@@ -7,6 +7,7 @@
 mod driver;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod guest_notes;
 mod guests;
 mod names;
 mod node_facts;

@@ -16,6 +16,7 @@ use spillway_upstream::remote::{
 };
 use spillway_upstream::wire_body::BoxError;
 
+use crate::cluster::guest_notes::GuestNotes;
 use crate::cluster::guests::{NOT_ABLE, NOT_SERVED};
 use crate::cluster::residency;
 
@@ -62,6 +63,10 @@ impl Links {
 }
 
 impl Remote for Links {
+    fn is_alive(&self, node: &NodeName) -> bool {
+        self.link.upgrade().is_some_and(|link| link.is_heard(node))
+    }
+
     fn forward(&self, to: &Destination, forwarded: Forwarded) -> Forwarding {
         let found = self.link.upgrade().and_then(|link| Some((self.node(&link, to)?, link)));
         let leaving = Arc::clone(&self.leaving);
@@ -71,6 +76,7 @@ impl Remote for Links {
             let (mut parts, body) = request.into_parts();
             residency::put(&terms.residency, &mut parts.headers)
                 .map_err(|why| RemoteError::Unsent(why.into()))?;
+            GuestNotes { usage: terms.usage, deaths: terms.deaths }.put(&mut parts.headers);
             let head = ForwardHead {
                 headers: parts.headers,
                 model: terms.model,
@@ -142,6 +148,9 @@ fn failure(error: ForwardError) -> RemoteError {
         (ForwardError::Saturated, _) => RemoteError::Refused { wait: None, why: RefusedFor::Load },
         (ForwardError::Deadline(_), _) => RemoteError::DeadlinePassed,
         (_, ForwardStage::NotSent) => RemoteError::Unsent(error.into()),
+        (ForwardError::Lost(_), ForwardStage::Undecided | ForwardStage::Accepted) => {
+            RemoteError::Lost
+        }
         (_, ForwardStage::Undecided | ForwardStage::Accepted) => RemoteError::Broken(error.into()),
     }
 }

@@ -10,6 +10,7 @@ use spillway_types::{ModelName, Residency, RouteName};
 use spillway_upstream::queue_spec::QueueSpec;
 use spillway_upstream::route_spec::RouteSpec;
 use spillway_upstream::settings::Timeouts;
+use spillway_upstream::usage_reports::InjectUsage;
 
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
 
@@ -148,7 +149,7 @@ fn plain(
         tuning: Tuning::default(),
         hash_by: None,
         session: None,
-        inject_usage: false,
+        inject_usage: InjectUsage::default(),
         forward_authorization: false,
         engine_fields: EngineFields::NONE,
         continuation: None,

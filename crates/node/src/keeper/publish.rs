@@ -49,6 +49,7 @@ impl Keeper {
             let standing = standings.get(&replica.spec().name);
             let is_down = standing.is_some_and(|it| it.admission == Admission::Down);
             replica.set_down(is_down, now);
+            replica.set_leaving(standing.is_some_and(|it| it.admission == Admission::Draining));
         }
         // A board of the old view's slots would be wrong for the new one's.
         let replica_loads = self.replica_loads(&replicas, now);

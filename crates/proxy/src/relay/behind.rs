@@ -11,7 +11,6 @@ use http_body::Frame;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::relay::ahead::Ahead;
-use crate::relay::events::Events;
 use crate::relay::relay_body::Relay;
 
 /// Time for a client to take a piece before its reply is read ahead. Shorter pauses are part of
@@ -95,12 +94,13 @@ impl Relay {
         }
         // The timer may fire early; the woken task checks everything again.
         let _: Poll<()> = self.behind.poll_until(Instant::now() + LOOK_AGAIN, cx);
-        let Poll::Ready(end) = self.poll_paused(cx) else { return };
+        if self.poll_paused(cx).is_pending() {
+            return;
+        }
         // Bytes that were read already go before the message about the end.
-        while let Some(piece) = self.events.as_mut().and_then(Events::pop) {
+        while let Some(piece) = self.content.pop() {
             ahead.push(Frame::data(piece));
         }
-        self.break_off(end);
     }
 
     fn note_begun(&mut self) {

@@ -1,128 +1,181 @@
-//! Continuation of streams by another replica.
+//! Continuation of streams by another place.
 
-use bytes::Bytes;
 use http_body::Frame;
-use spillway_journey::{BreakCause, StreamBreak, StreamEnd, StreamRest, StreamStep};
+use spillway_journey::{
+    BreakCause, ReplyEvent, ReplyFault, StreamBreak, StreamEnd, StreamRest, StreamStep,
+};
 use spillway_protocol::Next;
-use spillway_types::End;
 
-use crate::relay::events::Events;
-use crate::relay::relay_body::Relay;
-use crate::request::{ContinuationFound, ContinuationPosition};
+use crate::relay::relay_body::{Relay, Upstream};
+use crate::request::{ContinuationFound, ContinuationPosition, is_known_engine};
 use spillway_upstream::continuations::Continuation;
-use spillway_upstream::place::Place;
-use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::wake;
 
 impl Relay {
-    /// Tries to continue a stream whose replica's part ended like this. Returns true if another
-    /// replica is looked for, or if only the last events were missing.
-    pub(super) fn goes_on(&mut self, end: End) -> bool {
-        let is_told = self.events.as_ref().is_some_and(Events::has_fault);
-        let Some(cause) = BreakCause::of(end, is_told) else { return false };
-        // Taken, so that a stream that can't be continued now is not continued after a later
-        // failure either.
-        let Some(mut resume) = self.plan.resume.take() else { return false };
-        // A stream that has sent its end needs no continuation.
-        let Some(events) = self.events.as_mut().filter(|events| !events.is_done()) else {
-            return false;
+    /// Begins the search for a place that continues the stream, whose own has failed.
+    pub(super) fn seek(&mut self, fault: ReplyFault) {
+        let cause = cause_of(fault);
+        // A stream that can't be continued now is not continued after a later failure either.
+        let Some(mut resume) = self.plan.resume.take() else {
+            return self.report(ReplyEvent::NotContinued(StreamEnd::NoPlaceLeft));
+        };
+        let Some(events) = self.content.events() else {
+            return self.report(ReplyEvent::NotContinued(StreamEnd::NoPlaceLeft));
         };
         let terms = resume.terms();
-        let next = events.broke_off(terms.as_ref().map_err(|unfit| *unfit));
+        let next = events.next(terms.as_ref().map_err(|unfit| *unfit));
         let from = match next {
             Next::Behind => events.end_so_far(),
             Next::Afresh | Next::Ended(_) | Next::Unfit(_) => ContinuationPosition::Start,
         };
         let rest = rest(&next, &from);
-        let place = self.place.as_ref().map(Place::of_stream);
-        match (resume.broke(StreamBreak { place, rest }), next) {
-            (StreamStep::End(StreamEnd::Complete), Next::Ended(last)) => {
-                self.count(Continuation::Over(cause, StreamEnd::Complete));
-                self.end_without(last, end);
-                return true;
+        let place = self.upstream.as_ref().map(|upstream| upstream.place.of_stream());
+        let is_death = fault.is_death(self.reply.source());
+        match resume.broke(StreamBreak { place, rest, cause, is_death }) {
+            StreamStep::End(end) => {
+                if let (StreamEnd::Complete, Next::Ended(last)) = (end, next) {
+                    self.own_piece = (!last.is_empty()).then(|| Frame::data(last));
+                    // The source failed, although the client misses nothing.
+                    self.report_part(fault.end());
+                }
+                self.count(Continuation::Over(cause, end));
+                self.warn_of_deaths(end);
+                self.report(ReplyEvent::NotContinued(end));
             }
-            (StreamStep::End(why), _) if !why.is_after_search() => {
-                self.count(Continuation::Over(cause, why));
-                return false;
+            _ => {
+                // The record leaves with the search, so the tokens are noted first.
+                self.account();
+                self.report_part(fault.end());
+                // Dropping the connection also stops a replica that is only slow.
+                self.upstream = None;
+                let Some(record) = self.record.take() else { return };
+                self.seeking = Some(resume.seek(record, from, cause));
             }
-            _ => {}
         }
-        // The record leaves with the search, so the tokens are noted first.
+    }
+
+    /// Begins the search for a place with room that continues a stream whose source is being
+    /// drained. The source keeps its reply until one is found.
+    pub(super) fn seek_better(&mut self) {
+        let from = self.position();
+        let (Some(from), Some(mut resume)) = (from, self.plan.resume.take()) else {
+            return self.report(ReplyEvent::NotContinued(StreamEnd::NoPlaceLeft));
+        };
+        let rest = match from {
+            ContinuationPosition::Start => StreamRest::Whole,
+            ContinuationPosition::Behind { .. } => StreamRest::Text,
+        };
+        let place = self.upstream.as_ref().map(|upstream| upstream.place.of_stream());
+        let cause = BreakCause::Drained;
+        let _step = resume.broke(StreamBreak { place, rest, cause, is_death: false });
         self.account();
-        self.tell_attempt_observer(end);
-        self.observer = None;
-        // Dropping the connection also stops a replica that is only slow.
-        self.body = UpstreamBody::Over;
-        self.place = None;
-        let Some(record) = self.record.take() else { return false };
-        self.seeking = Some((end, resume.seek(record, from)));
-        true
+        let Some(record) = self.record.take() else { return };
+        self.seeking = Some(resume.seek(record, from, cause));
     }
 
-    /// Handles an error event of the replica: another replica continues the stream, or else the
-    /// event is passed on to the client.
-    pub(super) fn break_by_word(&mut self) {
-        if !self.goes_on(End::Cut)
-            && let Some(events) = &mut self.events
-        {
-            events.release_fault();
+    /// Returns the position from which another place can continue the stream now; `None` if none
+    /// can.
+    fn position(&mut self) -> Option<ContinuationPosition> {
+        let terms = self.plan.resume.as_ref()?.terms();
+        let events = self.content.events()?;
+        match events.next(terms.as_ref().map_err(|unfit| *unfit)) {
+            Next::Behind => Some(events.end_so_far()),
+            Next::Afresh => Some(ContinuationPosition::Start),
+            // Its last events are on their way.
+            Next::Ended(_) | Next::Unfit(_) => None,
         }
     }
 
-    /// Completes a stream whose replica failed when only the last events were missing.
-    fn end_without(&mut self, last: Bytes, end: End) {
-        self.last_words = (!last.is_empty()).then(|| Frame::data(last));
-        self.tell_attempt_observer(end);
-        self.observer = None;
-        self.close(End::Complete);
+    /// Returns true if a stream whose source is being drained has somewhere to go.
+    pub(super) fn may_move(&self) -> bool {
+        let resume = self.plan.resume.as_ref();
+        self.reply.is_continuable() && resume.is_some_and(|resume| resume.has_room_elsewhere())
+    }
+
+    /// Goes on as the search for a place ended.
+    pub(super) fn found(&mut self, found: ContinuationFound) {
+        self.seeking = None;
+        let ContinuationFound { mut resume, mut record, cause, found } = found;
+        let what = match &found {
+            Ok(_) => Continuation::Continued(cause),
+            Err(end) => Continuation::Over(cause, *end),
+        };
+        let event = match found {
+            Ok(dispatched) => {
+                record.resumed();
+                if let Some(mut left) = self.upstream.take() {
+                    // It is left for its drain alone, which is no fault.
+                    if let Some(observer) = &mut left.observer {
+                        observer.left();
+                    }
+                }
+                let place = dispatched.place;
+                if resume.hides_cache_at(Some(&place)) {
+                    // The first replica may have kept the tenants' caches apart, and this one does
+                    // not.
+                    self.plan.mask.get_or_insert_default();
+                }
+                let source = place.source();
+                let is_known_engine = is_known_engine(&place);
+                let strips_usage = resume.strips_usage(dispatched.asked_usage);
+                let body = dispatched.reply.into_body();
+                self.upstream = Some(Upstream { body, place, observer: dispatched.observer });
+                if let Some(events) = self.content.events() {
+                    events.take_up(strips_usage, is_known_engine);
+                }
+                self.plan.resume = Some(resume);
+                ReplyEvent::Continued(source)
+            }
+            Err(end) => {
+                if cause == BreakCause::Drained {
+                    resume.stays();
+                    self.plan.resume = Some(resume);
+                }
+                ReplyEvent::NotContinued(end)
+            }
+        };
+        self.record = Some(record);
+        // A stream that stays where it drains misses nothing.
+        if !matches!(what, Continuation::Over(BreakCause::Drained, _)) {
+            self.count(what);
+        }
+        if let Continuation::Over(_, end) = what {
+            self.warn_of_deaths(end);
+        }
+        self.report(event);
     }
 
     fn count(&self, what: Continuation) {
         self.plan.worker.gateway.counters.continuations.count(what);
     }
 
+    /// Logs and counts a request that is not tried again, since engines died with it.
+    fn warn_of_deaths(&self, end: StreamEnd) {
+        if end == StreamEnd::Deaths
+            && let Some(record) = &self.record
+        {
+            record.engines_died();
+        }
+    }
+
     /// Releases memory of the request once its stream can no longer be continued.
     pub(super) fn forget_if_unfit(&mut self) {
-        if let (Some(resume), Some(events)) = (&mut self.plan.resume, &self.events)
-            && events.is_unfit()
-        {
+        let Some(resume) = &mut self.plan.resume else { return };
+        if self.content.events().is_some_and(|events| events.is_unfit()) {
             resume.forget();
         }
     }
 }
 
-impl ContinuationFound {
-    /// Continues the relay with the replica that was found; returns `false` if there is none.
-    pub(super) fn settle(self, relay: &mut Relay) -> bool {
-        let Self { resume, mut record, found } = self;
-        let end = relay.seeking.take().map_or(End::Cut, |(end, _)| end);
-        let is_told = relay.events.as_ref().is_some_and(Events::has_fault);
-        let cause = BreakCause::of(end, is_told).unwrap_or(BreakCause::Cut);
-        let what = match found {
-            Ok(dispatched) => {
-                record.resumed();
-                relay.body = dispatched.reply.into_body();
-                relay.place = Some(dispatched.place);
-                relay.observer = dispatched.observer;
-                if resume.hides_cache_at(relay.place.as_ref()) {
-                    // The first replica may have kept the tenants' caches apart, and this one does
-                    // not.
-                    relay.plan.mask.get_or_insert_default();
-                }
-                relay.plan.resume = Some(resume);
-                // The time-outs of the new replica begin now.
-                relay.last_piece_at = wake::now();
-                relay.plan.asked_at = relay.last_piece_at;
-                if let Some(events) = &mut relay.events {
-                    events.take_up();
-                }
-                Continuation::Continued(cause)
-            }
-            Err(why) => Continuation::Over(cause, why),
-        };
-        relay.record = Some(record);
-        relay.count(what);
-        relay.place.is_some()
+/// Returns the cause of a continuation after this fault.
+fn cause_of(fault: ReplyFault) -> BreakCause {
+    match fault {
+        ReplyFault::NotBegun | ReplyFault::Stalled | ReplyFault::DeadlinePassed => {
+            BreakCause::Stalled
+        }
+        ReplyFault::Reported(_) | ReplyFault::GivenUp => BreakCause::Error,
+        ReplyFault::Aborted => BreakCause::Aborted,
+        ReplyFault::Lost => BreakCause::Lost,
+        ReplyFault::Cut | ReplyFault::Down | ReplyFault::Unfinished => BreakCause::Cut,
     }
 }
 

@@ -1,69 +1,68 @@
-//! Ends of replies: completed, continued, or broken off with an error.
+//! Acts of a relay: its reply continued, completed, or broken off with an error.
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
+use spillway_journey::{FailureForm, ReplyAction, ReplyEnd, ReplyFault};
 use spillway_protocol::grpc::{status_in, trailers_of};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_types::End;
 
-use crate::relay::events::Events;
+use crate::relay::content::{Content, counts};
 use crate::relay::relay_body::{Broken, Relay, RelayError};
-use crate::request::RequestRecord;
-use spillway_request::flavour::Flavour;
+use crate::request::engines_died;
 use spillway_upstream::connection::ClientHalf;
 use spillway_upstream::learning::Learning;
-use spillway_upstream::place::Place;
-use spillway_upstream::upstream_body::UpstreamBody;
+use spillway_upstream::stored_responses::{Home, NotKept, StoredResponse};
 use spillway_upstream::wake;
 
 impl Relay {
-    /// Ends the replica's part. A gRPC reply without a status was cut off: without an error the
-    /// client would have to guess the result.
-    pub(super) fn finish(&mut self) {
-        if self.plan.flavour == Flavour::Grpc && !self.has_status {
-            self.last_words = Some(self.break_call_off(End::Cut));
-        } else {
-            self.complete();
+    /// Carries out an action of the state machine.
+    pub(super) fn carry_out(&mut self, action: ReplyAction) {
+        match action {
+            ReplyAction::Proceed => {}
+            ReplyAction::Continue(fault) => self.seek(fault),
+            ReplyAction::Move => self.seek_better(),
+            ReplyAction::KeepAlive => self.keep_alive(),
+            ReplyAction::Complete | ReplyAction::Close => self.close(End::Complete),
+            ReplyAction::Finish => self.finish(),
+            ReplyAction::Release(fault) => {
+                if let Some(events) = self.content.events() {
+                    events.release_fault();
+                }
+                self.close(fault.end());
+            }
+            ReplyAction::Break(fault) => self.break_off(fault),
         }
     }
 
-    /// Ends the replica's part in good order, and returns its connection to the pool.
-    pub(super) fn complete(&mut self) {
-        if let Some(events) = &mut self.events {
-            self.last_words = events.finish().map(Frame::data);
+    /// Ends the source's part in good order, and returns its connection to the pool.
+    fn finish(&mut self) {
+        if let Some(events) = self.content.events() {
+            events.finish();
         }
-        let replica = self.place.as_ref().and_then(Place::replica);
-        // Only after a complete reply can a connection serve another request.
-        if let Some((connection, replica)) = self.body.take_connection().zip(replica) {
-            replica.pool(self.plan.worker.id).put(connection, wake::now());
+        if let Some(upstream) = &mut self.upstream {
+            let replica = upstream.place.replica();
+            // Only after a complete reply can a connection serve another request.
+            if let Some((connection, replica)) = upstream.body.take_connection().zip(replica) {
+                replica.pool(self.plan.worker.id).put(connection, wake::now());
+            }
         }
-        self.close(End::Complete);
+        self.close(self.reply.ended().map_or(End::Complete, ReplyEnd::end));
     }
 
-    /// Ends the replica's part with a failure, unless another replica continues the reply.
-    pub(super) fn end_badly(&mut self, end: End) {
-        if !self.goes_on(end) {
-            self.break_off(end);
-        }
-    }
-
-    /// Tells the client that the replica's part failed: by an event in the stream's own format, or
+    /// Reports the failure to the client: by an event in the stream's own format, by trailers, or
     /// else by breaking off the reply, so that it cannot be taken for a complete one.
-    pub(super) fn break_off(&mut self, end: End) {
-        if self.plan.flavour == Flavour::Grpc {
-            self.last_words = Some(self.break_call_off(end));
+    fn break_off(&mut self, fault: ReplyFault) {
+        if self.content.form() == FailureForm::Call {
+            self.own_piece = Some(self.break_call_off(fault));
             return;
         }
-        let error = self.ending_error(end);
-        // A stream that has sent its last event is complete, however its connection ends.
-        if self.events.as_ref().is_some_and(Events::is_done) {
-            return self.close(End::Complete);
-        }
-        let event = self.events.as_ref().and_then(|events| events.error_event(&error));
-        self.close(end);
+        let error = error_of(fault);
+        let event = self.content.events().and_then(|events| events.error_event(&error));
+        self.close(fault.end());
         match event {
-            Some(event) => self.last_words = Some(Frame::data(event)),
+            Some(event) => self.own_piece = Some(Frame::data(event)),
             None => {
                 self.broken = Some(Broken { error: RelayError(error.message), has_waited: false });
             }
@@ -71,11 +70,11 @@ impl Relay {
     }
 
     /// Returns the trailers of a call whose replica sent none.
-    fn break_call_off(&mut self, end: End) -> Frame<Bytes> {
+    fn break_call_off(&mut self, fault: ReplyFault) -> Frame<Bytes> {
         // A fault of the client may be the reason why the replica ended its half.
-        let fault = self.plan.client_half.as_ref().and_then(ClientHalf::fault).cloned();
-        let end = if fault.is_some() { End::Answered } else { end };
-        let trailers = trailers_of(&fault.unwrap_or_else(|| self.ending_error(end)));
+        let of_client = self.plan.client_half.as_ref().and_then(ClientHalf::fault).cloned();
+        let end = if of_client.is_some() { End::Answered } else { fault.end() };
+        let trailers = trailers_of(&of_client.unwrap_or_else(|| error_of(fault)));
         if let Some(code) = status_in(&trailers) {
             self.record_mut(|record| record.grpc_status(code));
         }
@@ -83,50 +82,82 @@ impl Relay {
         Frame::trailers(trailers)
     }
 
+    /// Sends the client of a silent stream a sign of life, unless an event is under way.
+    fn keep_alive(&mut self) {
+        if let Some(events) = self.content.events() {
+            self.own_piece = events.keep_alive().map(Frame::data);
+        }
+    }
+
     /// Notes the status of a gRPC reply, if these headers have one.
     pub(super) fn note_status(&mut self, headers: &HeaderMap) {
-        if self.plan.flavour == Flavour::Grpc
+        if let Content::Call { has_status } = &mut self.content
             && let Some(code) = status_in(headers)
         {
-            self.has_status = true;
+            *has_status = true;
             self.record_mut(|record| record.grpc_status(code));
-            if let Some(observer) = &mut self.observer {
+            if let Some(observer) = self.observer() {
                 observer.grpc_status(code);
             }
         }
     }
 
-    /// Frees the replica; dropping an unfinished connection aborts its request.
-    pub(super) fn close(&mut self, end: End) {
-        self.account();
-        self.tell_attempt_observer(end);
-        self.record_mut(|record| record.end(end));
-        self.body = UpstreamBody::Over;
-        self.plan.client_half = None;
-        self.plan.resume = None;
-        self.place = None;
+    /// Notes the facts of the reply that are needed before its end.
+    pub(super) fn note_facts(&mut self) {
+        if self.plan.stored_for.is_none() {
+            return;
+        }
+        let Some(id) = self.content.facts().and_then(|facts| facts.id.clone()) else { return };
+        self.remember_response(&id);
     }
 
-    /// Reports the end of the replica's part to the observer.
-    pub(super) fn tell_attempt_observer(&mut self, end: End) {
+    /// Remembers the place of a stored response by its id, under which only the same tenant can ask
+    /// for it.
+    fn remember_response(&mut self, id: &str) {
+        let Some(upstream) = &self.upstream else { return };
+        let Some(model) = self.plan.stored_for.take() else { return };
+        let (home, tenant) = (Home::of(&upstream.place), self.plan.tenant.clone());
+        let stored = StoredResponse { home, tenant, model };
+        let responses = &self.plan.worker.gateway.responses;
+        match responses.keep(id, stored, wake::now()) {
+            Ok(()) => {}
+            Err(NotKept::Taken) => tracing::warn!(
+                id, tenant = ?self.plan.tenant,
+                "a replica gave out the id of another response: this reply can't be asked for again"
+            ),
+            Err(NotKept::LongId) => tracing::debug!(
+                bytes = id.len(),
+                "the id of a response is too long: the reply can't be asked for again"
+            ),
+        }
+    }
+
+    /// Frees the source; dropping an unfinished connection aborts its request.
+    pub(super) fn close(&mut self, end: End) {
+        self.account();
+        self.report_part(end);
+        self.record_mut(|record| record.end(end));
+        self.plan.client_half = None;
+        self.plan.resume = None;
+        self.upstream = None;
+    }
+
+    /// Reports the end of the source's part to its observer.
+    pub(super) fn report_part(&mut self, end: End) {
         // Only a whole reply comes again in the next prompt.
         let is_whole = end == End::Complete;
         let hasher = self.plan.hasher.take().filter(|_| is_whole);
         let forwarded = self.plan.forwarded.take().filter(|_| is_whole);
-        if self.observer.is_none() && forwarded.is_none() {
+        let observer = self.upstream.as_mut().and_then(|upstream| upstream.observer.take());
+        if observer.is_none() && forwarded.is_none() {
             return;
         }
         let written = hasher.map(|hasher| hasher.finish()).unwrap_or_default();
-        let (tokens, usage) = match &self.events {
-            // Usage in a stream that was cut short may be too low, so only that of a complete one
-            // counts.
-            Some(events) => (events.tokens_of_replica(), events.usage().filter(|_| is_whole)),
-            None => (
-                self.record.as_ref().map(RequestRecord::token_counts).unwrap_or_default(),
-                self.usage,
-            ),
-        };
-        if let Some(observer) = &mut self.observer {
+        let tokens = self.content.tokens_of_source();
+        // Usage in a stream that was cut short may be too low, so only that of a complete one
+        // counts.
+        let usage = self.content.facts().and_then(|facts| facts.usage).filter(|_| is_whole);
+        if let Some(mut observer) = observer {
             observer.end(end, (tokens, usage), written);
         } else if let Some(mut reply) = forwarded {
             reply.written = written;
@@ -136,37 +167,48 @@ impl Relay {
         }
     }
 
+    /// Notes the tokens so far in the record.
     pub(super) fn account(&mut self) {
-        if let Some(events) = &mut self.events {
-            let (tokens, gaps) = events.account();
-            self.record_mut(|record| record.tokens(tokens, gaps));
+        match &mut self.content {
+            Content::Events(events) => {
+                let (tokens, gaps) = events.account();
+                self.record_mut(|record| record.tokens(tokens, gaps));
+            }
+            Content::Document(_) => {
+                if let Some(usage) = self.content.facts().and_then(|facts| facts.usage) {
+                    self.record_mut(|record| record.usage_reported(counts(usage)));
+                }
+            }
+            Content::Call { .. } | Content::Bytes => {}
         }
     }
 }
 
-impl Relay {
-    /// Returns the error that a client gets for a reply that failed.
-    fn ending_error(&self, end: End) -> GatewayError {
-        if end == End::Stalled && !self.has_spoken {
-            let message = "the replica did not begin its reply in time";
-            return GatewayError::new(ErrorKind::FirstByteTimeout, message);
+/// Returns the error that a client gets for a reply that failed.
+fn error_of(fault: ReplyFault) -> GatewayError {
+    let (kind, message) = match fault {
+        ReplyFault::NotBegun => {
+            (ErrorKind::FirstByteTimeout, "the replica did not begin its reply in time")
         }
-        ending_error(end)
-    }
-}
-
-fn ending_error(end: End) -> GatewayError {
-    let (kind, message) = match end {
-        End::Stalled => (ErrorKind::StreamStalled, "the replica stopped sending"),
-        End::DeadlinePassed => (
+        ReplyFault::Stalled => (ErrorKind::StreamStalled, "the replica stopped sending"),
+        ReplyFault::DeadlinePassed => (
             ErrorKind::DeadlineExceeded,
             "the request's deadline passed in the middle of the reply",
         ),
-        End::Complete
-        | End::Answered
-        | End::CancelledBeforeReply
-        | End::CancelledInReply
-        | End::Cut => (ErrorKind::StreamCut, "the replica broke off in the middle of the reply"),
+        ReplyFault::Lost => {
+            (ErrorKind::StreamCut, "the region that served the reply can't be reached any more")
+        }
+        ReplyFault::Down => {
+            (ErrorKind::StreamCut, "the replica went down in the middle of the reply")
+        }
+        ReplyFault::Aborted => (ErrorKind::StreamCut, "the replica aborted the request"),
+        ReplyFault::Unfinished => {
+            (ErrorKind::StreamCut, "the replica ended the reply before the answer was complete")
+        }
+        ReplyFault::GivenUp => return engines_died(),
+        ReplyFault::Cut | ReplyFault::Reported(_) => {
+            (ErrorKind::StreamCut, "the replica broke off in the middle of the reply")
+        }
     };
     GatewayError::new(kind, message)
 }

@@ -3,19 +3,30 @@
 
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
+use bytes::Bytes;
+use http::StatusCode;
+use http::response::Parts;
+use spillway_journey::{PartEnd, PieceKind, ReplyEvent};
 use spillway_protocol::{
-    EventFlavour, EventOptions, EventRelay, GatewayError, Next, Terms, Thread, Unfit, Usage,
+    EventFault, EventFlavour, EventOptions, EventRelay, GatewayError, JudgedStream, Next,
+    ReplyFacts, Terms, Thread, Unfit,
 };
 use spillway_types::{GapHistogram, TokenCounts};
+use spillway_usage::ReplyTokens;
 
+use crate::relay::content::{counts, engine_state, part_end};
+use crate::relay::relay_body::RelayPlan;
 use crate::request::{ContinuationPosition, has_events};
 use spillway_request::flavour::Flavour;
 
 /// Most bytes of an incomplete event that are held back, so that an error event never lands in the
 /// middle of an event. No event of a language model comes near this size.
 const HELD_BYTES_MAX: usize = 256 << 10;
+
+/// Comment that keeps a silent stream alive.
+static KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+/// Event that does so in Anthropic's API, whose own servers send it.
+static PING: Bytes = Bytes::from_static(b"event: ping\ndata: {\"type\": \"ping\"}\n\n");
 
 /// Event stream of one reply.
 #[derive(Debug)]
@@ -32,25 +43,30 @@ pub(crate) struct Events {
 
 impl Events {
     /// Returns the events of a reply; `None` if it is no readable event stream.
-    pub(crate) fn of(headers: &HeaderMap, flavour: Flavour, strip_usage: bool) -> Option<Self> {
-        if !has_events(headers) {
+    pub(super) fn of(head: &Parts, plan: &RelayPlan) -> Option<Self> {
+        if !has_events(&head.headers) {
             return None;
         }
-        let options = EventOptions { strip_usage, held_bytes_max: HELD_BYTES_MAX };
-        Some(Self {
+        let options = EventOptions {
+            api: plan.api,
+            strip_usage: plan.strip_usage,
+            held_bytes_max: HELD_BYTES_MAX,
+            judged: judged(head.status == StatusCode::OK, plan.is_known_engine),
+        };
+        let thread = plan.resume.as_ref().and_then(|resume| resume.thread());
+        Some(Self::new(options, plan.flavour, thread))
+    }
+
+    fn new(options: EventOptions, flavour: Flavour, thread: Option<Thread>) -> Self {
+        Self {
             relay: EventRelay::new(options),
             options,
-            thread: None,
+            thread: thread.map(Box::new),
             flavour,
             gaps: Box::default(),
             last_event_at: None,
             events_seen: 0,
-        })
-    }
-
-    /// Sets the thread that follows the stream, so that another replica can continue it.
-    pub(crate) fn followed(self, thread: Option<Thread>) -> Self {
-        Self { thread: thread.map(Box::new), ..self }
+        }
     }
 
     /// Appends a piece of the stream that arrived at `now`, and shows each event that it completes to
@@ -78,6 +94,44 @@ impl Events {
         self.events_seen = events;
     }
 
+    /// Returns what the stream so far is to its answer.
+    pub(super) fn kind(&self) -> PieceKind {
+        if self.is_done() && self.relay.fault().is_none() {
+            PieceKind::Last
+        } else if self.has_spoken() {
+            PieceKind::Content
+        } else {
+            PieceKind::Comment
+        }
+    }
+
+    /// Returns the failure that the replica reported, whose events are held back.
+    pub(super) fn fault(&self) -> Option<ReplyEvent> {
+        Some(match self.relay.fault()? {
+            EventFault::Error(trouble) => ReplyEvent::Reported(engine_state(trouble)),
+            EventFault::GivenUp => ReplyEvent::GivenUp,
+            EventFault::Aborted => ReplyEvent::Aborted,
+            EventFault::Unfinished => ReplyEvent::Ended(PartEnd::Unfinished),
+        })
+    }
+
+    /// Judges a stream that its replica ended in good order.
+    pub(super) fn part_end(&self) -> PartEnd {
+        // The answer of a followed stream may be whole without its last events.
+        if self.thread.as_ref().is_some_and(|thread| !thread.is_whole()) {
+            return PartEnd::Unfinished;
+        }
+        match self.options.judged {
+            JudgedStream::Nothing => PartEnd::Whole,
+            judged => part_end(self.relay.facts(), self.options.api, judged),
+        }
+    }
+
+    /// Returns the facts of the stream of the replica that serves now.
+    pub(super) fn facts(&self) -> &ReplyFacts {
+        self.relay.facts()
+    }
+
     /// Returns the next bytes to pass on; `None` if all were.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
         match &mut self.thread {
@@ -86,27 +140,22 @@ impl Events {
         }
     }
 
-    /// Returns the remaining bytes after the replica ended its reply.
-    pub(crate) fn finish(&mut self) -> Option<Bytes> {
-        let rest = self.relay.finish();
-        let Some(thread) = &mut self.thread else {
-            // The last piece may have brought several runs of events.
-            return joined(rest.into_iter().chain(std::iter::from_fn(|| self.relay.pop())));
-        };
-        if let Some(rest) = rest {
-            thread.push(&rest);
+    /// Returns true if [`Events::pop`] has more.
+    pub(super) fn has_more(&self) -> bool {
+        match &self.thread {
+            Some(thread) => thread.has_more(),
+            None => self.relay.has_more(),
         }
-        thread.release();
-        joined(std::iter::from_fn(|| thread.pop()))
     }
 
-    /// Returns true if the answer is incomplete, so that a replica that stops here failed. A stream
-    /// that is not followed counts as incomplete until it has begun.
-    pub(crate) fn is_short(&self) -> bool {
-        match &self.thread {
-            Some(thread) => !thread.is_whole(),
-            None => !self.has_spoken(),
+    /// Releases the remaining bytes after the replica ended its reply.
+    pub(crate) fn finish(&mut self) {
+        self.relay.finish();
+        let Some(thread) = &mut self.thread else { return };
+        while let Some(events) = self.relay.pop() {
+            thread.push(&events);
         }
+        thread.release();
     }
 
     /// Returns true if no replica could continue the stream any more.
@@ -117,14 +166,13 @@ impl Events {
         }
     }
 
-    /// Returns the next step after the replica failed. `terms` are the terms of the request for a
+    /// Returns the next step if the replica fails now. `terms` are the terms of the request for a
     /// continuation.
-    pub(crate) fn broke_off(&mut self, terms: Result<&Terms, Unfit>) -> Next {
-        let has_spoken = self.has_spoken();
-        match &mut self.thread {
-            Some(thread) => thread.broke_off(terms),
+    pub(crate) fn next(&self, terms: Result<&Terms, Unfit>) -> Next {
+        match &self.thread {
+            Some(thread) => thread.next(terms),
             // The client has seen nothing yet, so the request can start again.
-            None if !has_spoken => Next::Afresh,
+            None if !self.has_spoken() => Next::Afresh,
             None => Next::Unfit(terms.err().unwrap_or(Unfit::Unreadable)),
         }
     }
@@ -132,18 +180,18 @@ impl Events {
     /// Returns true if anything but comments was passed on.
     pub(crate) fn has_spoken(&self) -> bool {
         let tally = self.relay.tally();
-        tally.events > 0 || self.relay.done() || !self.relay.at_boundary()
+        let is_held = self.relay.fault().is_some();
+        // An event that is held back was not passed on.
+        tally.events > u64::from(is_held) || self.relay.done() || !self.relay.at_boundary()
     }
 
-    /// Returns true if the replica sent an error event.
-    pub(crate) fn has_fault(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| thread.has_fault())
-    }
-
-    /// Passes that error event on to the client.
+    /// Passes the replica's own error on to the client.
     pub(crate) fn release_fault(&mut self) {
-        if let Some(thread) = &mut self.thread {
-            thread.release_fault();
+        self.relay.release();
+        let Some(thread) = &mut self.thread else { return };
+        thread.release();
+        while let Some(events) = self.relay.pop() {
+            thread.push_part(events);
         }
     }
 
@@ -158,8 +206,12 @@ impl Events {
         }
     }
 
-    /// Prepares for the stream of another replica, which continues this one.
-    pub(crate) fn take_up(&mut self) {
+    /// Prepares for the stream of another replica, which continues this one. `strip_usage`: the usage
+    /// was asked of it by the gateway alone. `is_known_engine`: it gives a reason for the end of each
+    /// answer.
+    pub(crate) fn take_up(&mut self, strip_usage: bool, is_known_engine: bool) {
+        self.options.strip_usage = strip_usage;
+        self.options.judged = judged(self.options.judged != JudgedStream::Nothing, is_known_engine);
         self.relay = EventRelay::new(self.options);
         self.events_seen = 0;
         if let Some(thread) = &mut self.thread {
@@ -170,6 +222,12 @@ impl Events {
     /// Returns true if the stream has sent its end, e.g. `[DONE]`.
     pub(crate) fn is_done(&self) -> bool {
         self.thread.as_ref().map_or_else(|| self.relay.done(), |thread| thread.is_done())
+    }
+
+    /// Returns the bytes that keep a silent stream alive; `None` in the middle of an event.
+    pub(super) fn keep_alive(&self) -> Option<Bytes> {
+        let bytes = if self.flavour == Flavour::Messages { &PING } else { &KEEP_ALIVE };
+        self.relay.at_boundary().then(|| bytes.clone())
     }
 
     /// Returns the event that tells the client why its stream ends; `None` if an event was cut in
@@ -186,50 +244,54 @@ impl Events {
         self.relay.at_boundary().then(|| error.event(flavour))
     }
 
-    /// Returns the token usage so far, as told by the replica that serves the stream now.
-    pub(crate) fn usage(&self) -> Option<Usage> {
-        self.relay.tally().usage
-    }
-
     /// Returns the token counts of the replica that serves the stream now. Without usage each event
     /// counts as a token.
     pub(crate) fn tokens_of_replica(&self) -> TokenCounts {
         let tally = self.relay.tally();
-        match tally.usage {
+        match self.relay.facts().usage {
             Some(usage) => counts(usage),
             None => TokenCounts { completion: tally.events, ..TokenCounts::default() },
         }
     }
 
-    /// Returns the token counts as far as the stream told them, and the gaps between its events.
-    pub(crate) fn account(&mut self) -> (TokenCounts, Option<Box<GapHistogram>>) {
+    /// Returns the tokens that the stream has reported and those that can be counted in it, and the
+    /// gaps between its events.
+    pub(crate) fn account(&mut self) -> (ReplyTokens, Option<Box<GapHistogram>>) {
         let tokens = match &self.thread {
-            Some(thread) => counts(thread.usage()),
-            None => self.tokens_of_replica(),
+            Some(thread) => {
+                let usage = thread.usage();
+                let (reported, events) = (counts(usage), usage.completion_tokens);
+                // The thread itself counts the text after the last report.
+                let reported = Some(reported).filter(|reported| reported.prompt > 0);
+                ReplyTokens { reported, events, ..ReplyTokens::default() }
+            }
+            None => {
+                let tally = self.relay.tally();
+                ReplyTokens {
+                    reported: tally.usage.map(counts),
+                    events: tally.events,
+                    events_since_report: tally.events - tally.reported_events,
+                    bytes: 0,
+                }
+            }
         };
         (tokens, Some(std::mem::take(&mut self.gaps)))
     }
 }
 
-/// Joins the pieces; a single piece is not copied.
-fn joined(mut pieces: impl Iterator<Item = Bytes>) -> Option<Bytes> {
-    let first = pieces.next()?;
-    let Some(second) = pieces.next() else { return Some(first) };
-    let mut all = BytesMut::from(first);
-    [second].into_iter().chain(pieces).for_each(|piece| all.extend_from_slice(&piece));
-    Some(all.freeze())
-}
-
-fn counts(usage: Usage) -> TokenCounts {
-    TokenCounts {
-        prompt: usage.prompt_tokens,
-        completion: usage.completion_tokens,
-        cached: usage.cached_tokens.unwrap_or(0),
+/// Returns the failures that are looked for in a stream.
+fn judged(is_answer: bool, is_known_engine: bool) -> JudgedStream {
+    match (is_answer, is_known_engine) {
+        (false, _) => JudgedStream::Nothing,
+        (true, false) => JudgedStream::Reports,
+        (true, true) => JudgedStream::Ends,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use spillway_protocol::ReplyApi;
+
     use super::*;
 
     #[test]
@@ -250,14 +312,19 @@ mod tests {
 
     #[test]
     fn what_came_with_the_last_piece_comes_out_in_its_order() {
-        let kind = http::HeaderValue::from_static("text/event-stream");
-        let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, kind)]);
-        let mut events = Events::of(&headers, Flavour::OpenAi, false).expect("events");
+        let options = EventOptions {
+            api: ReplyApi::Other,
+            strip_usage: false,
+            held_bytes_max: HELD_BYTES_MAX,
+            judged: JudgedStream::Nothing,
+        };
+        let mut events = Events::new(options, Flavour::OpenAi, None);
         events.push(Bytes::from_static(b"data: {\"a\""), Instant::now(), |_| {});
         assert_eq!(events.pop(), None);
         events.push(Bytes::from_static(b":1}\n\ndata: {}\n\ndata: [DONE]"), Instant::now(), |_| {});
-        let last = events.finish().expect("all of it");
-        assert_eq!(last, "data: {\"a\":1}\n\ndata: {}\n\ndata: [DONE]");
+        events.finish();
+        let last: Vec<u8> = std::iter::from_fn(|| events.pop()).flatten().collect();
+        assert_eq!(last, b"data: {\"a\":1}\n\ndata: {}\n\ndata: [DONE]");
         assert_eq!(events.pop(), None);
     }
 }

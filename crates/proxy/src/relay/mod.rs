@@ -3,6 +3,7 @@
 mod ahead;
 mod behind;
 mod body;
+mod content;
 mod continuation;
 mod ends;
 mod events;

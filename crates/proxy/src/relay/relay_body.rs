@@ -10,12 +10,15 @@ use bytes::Bytes;
 use http::header;
 use http::response::Parts;
 use http_body::{Body, Frame, SizeHint};
-use spillway_protocol::{CODE_HEADER, CacheMask, Usage, response_id_in, usage_in};
-use spillway_types::{Deadline, End, ModelName, TenantName, TokenCounts};
+use spillway_journey::{
+    FailureForm, PartEnd, Reply, ReplyAction, ReplyEvent, ReplyRules, SourceSight, SourceState,
+};
+use spillway_protocol::{CODE_HEADER, CacheMask, ReplyApi, WholeReader};
+use spillway_types::{Deadline, ModelName, TenantName};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::relay::behind::Behind;
-use crate::relay::events::Events;
+use crate::relay::content::Content;
 use crate::request::{AttemptObserver, PendingContinuation, RequestRecord, StreamContinuation};
 use crate::worker::Worker;
 use spillway_front::client::PieceOut;
@@ -25,8 +28,6 @@ use spillway_request::reply_hasher::ReplyHasher;
 use spillway_upstream::connection::ClientHalf;
 use spillway_upstream::learning::ForwardReplied;
 use spillway_upstream::place::Place;
-use spillway_upstream::replica::DOWN_LOOK;
-use spillway_upstream::stored_responses::{Home, NotKept, StoredResponse};
 use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::wake;
 
@@ -34,6 +35,12 @@ use spillway_upstream::wake;
 #[derive(Debug)]
 pub(crate) struct RelayPlan {
     pub(crate) worker: Arc<Worker>,
+    /// API of the request, which decides where its reply has facts.
+    pub(crate) api: ReplyApi,
+    /// Facts of the reply, if all of it was read before.
+    pub(crate) reader: Option<Box<WholeReader>>,
+    /// True if the engine is known to give a reason for the end of each answer.
+    pub(crate) is_known_engine: bool,
     pub(crate) flavour: Flavour,
     pub(crate) strip_usage: bool,
     /// Model that the client named, if the replica stores the reply.
@@ -44,6 +51,8 @@ pub(crate) struct RelayPlan {
     pub(crate) first_byte: Duration,
     /// Longest silence after the first event or byte.
     pub(crate) idle: Duration,
+    /// Silence towards the client of a stream after which a keep-alive is sent; `None` sends none.
+    pub(crate) keep_alive: Option<Duration>,
     /// Time at which the replica or region was asked.
     pub(crate) asked_at: Instant,
     pub(crate) deadline: Deadline,
@@ -70,9 +79,6 @@ pub(crate) struct Upstream {
     pub(crate) observer: Option<AttemptObserver>,
 }
 
-/// Longest silence of a region before a reply of it that has not begun is given up.
-const REGION_GRACE: Duration = Duration::from_secs(4);
-
 /// Error that breaks off a reply where its protocol has no event for errors.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -86,45 +92,27 @@ pub(super) struct Broken {
     pub(super) has_waited: bool,
 }
 
-/// Relay of one reply. Polling it also drives the replica's connection.
+/// Relay of one reply: drives the reply's state machine with its body, its timer and its client.
 #[derive(Debug)]
 pub(crate) struct Relay {
     pub(super) plan: RelayPlan,
-    pub(super) body: UpstreamBody,
-    /// Place of the reply, while a replica or region serves it; dropping it releases the place.
-    pub(super) place: Option<Place>,
-    pub(super) observer: Option<AttemptObserver>,
-    /// Record of the request; lent to `seeking` while another replica is looked for.
+    /// State machine that decides what follows each piece, failure and silence.
+    pub(super) reply: Reply,
+    /// Source of the reply; `None` once its part is over. Dropping it aborts the request there.
+    pub(super) upstream: Option<Upstream>,
+    /// Record of the request; lent to `seeking` while another place is looked for.
     pub(super) record: Option<RequestRecord>,
-    /// Search for a replica that continues the stream, with the end that made it necessary.
-    pub(super) seeking: Option<(End, PendingContinuation)>,
-    pub(super) events: Option<Events>,
-    /// Token usage in a reply of one piece.
-    pub(super) usage: Option<Usage>,
-    /// Last piece to send after the replica's part is over.
-    pub(super) last_words: Option<Frame<Bytes>>,
+    /// Search for a place that continues the stream.
+    pub(super) seeking: Option<PendingContinuation>,
+    pub(super) content: Content,
+    /// Piece of the gateway's own that goes out next: last events, trailers, keep-alive.
+    pub(super) own_piece: Option<Frame<Bytes>>,
     /// Error that breaks off the reply, once the bytes handed over before are on their way.
     pub(super) broken: Option<Broken>,
     /// Lag of the client.
     pub(super) behind: Behind,
-    /// True if a gRPC reply has told its status.
-    pub(super) has_status: bool,
     /// Timer; made at the first wait, since a short reply never needs it.
     timer: Option<Pin<Box<Sleep>>>,
-    pub(super) last_piece_at: Instant,
-    /// Time of the last check if the replica is down.
-    looked_at: Instant,
-    /// Start of the silence of the region that serves the reply, as of the last check.
-    silent_since: Option<Instant>,
-    /// True while the replica must wait for the client.
-    is_paused: bool,
-    /// True if the replica was asked for more since the last piece or the last pause: only then
-    /// does its silence mean anything.
-    is_asked: bool,
-    has_begun: bool,
-    /// True once an event has come, not counting comments; for a reply without events, a first
-    /// byte.
-    pub(super) has_spoken: bool,
     /// The last piece, until the next is asked for.
     piece_out: Option<PieceOut>,
 }
@@ -133,45 +121,42 @@ impl Relay {
     /// Takes over a reply whose head is about to be sent, and corrects that head where the body
     /// will differ.
     pub(crate) fn new(
-        plan: RelayPlan,
+        mut plan: RelayPlan,
         head: &mut Parts,
         upstream: Upstream,
         record: RequestRecord,
     ) -> Self {
-        let events = Events::of(&head.headers, plan.flavour, plan.strip_usage);
-        let thread = plan.resume.as_ref().and_then(|resume| resume.thread());
-        let events = events.map(|events| events.followed(thread));
-        if events.is_some() {
+        let content = Content::of(head, &mut plan);
+        if matches!(content, Content::Events(_)) {
             // An error event may have to be added at the end.
             head.headers.remove(header::CONTENT_LENGTH);
         }
+        let rules = ReplyRules {
+            form: content.form(),
+            first_byte: plan.first_byte,
+            idle: plan.idle,
+            deadline: plan.deadline.at(),
+            keep_alive: plan.keep_alive,
+        };
+        let is_continuable = plan.resume.is_some();
+        let times = (plan.asked_at, wake::now());
         let mut relay = Self {
+            reply: Reply::new(rules, upstream.place.source(), is_continuable, times),
             plan,
-            body: upstream.body,
-            place: Some(upstream.place),
-            observer: upstream.observer,
+            upstream: Some(upstream),
             record: Some(record),
             seeking: None,
-            events,
-            usage: None,
-            last_words: None,
+            content,
+            own_piece: None,
             broken: None,
             behind: Behind::default(),
-            has_status: false,
             timer: None,
-            last_piece_at: wake::now(),
-            looked_at: wake::now(),
-            silent_since: None,
-            is_paused: false,
-            is_asked: true,
-            has_begun: false,
-            has_spoken: false,
             piece_out: None,
         };
         relay.note_status(&head.headers);
         // A reply without a body is complete at once.
-        if relay.body.is_end_stream() && !relay.is_short() {
-            relay.finish();
+        if relay.upstream.as_ref().is_some_and(|upstream| upstream.body.is_end_stream()) {
+            relay.part_ended();
         }
         relay
     }
@@ -179,18 +164,21 @@ impl Relay {
     /// Returns true if everything was handed over.
     pub(crate) fn has_ended(&self) -> bool {
         let is_over = !self.is_served() && self.behind.has_all();
-        is_over && self.last_words.is_none() && self.broken.is_none()
+        is_over && self.own_piece.is_none() && self.broken.is_none() && !self.content.has_more()
     }
 
     /// Returns true if more is to come from the replica or region.
     pub(super) fn is_served(&self) -> bool {
-        self.place.is_some() || self.seeking.is_some()
+        self.upstream.is_some() || self.seeking.is_some()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
         // The gateway may have to end such a reply itself, so its length is unknown.
-        let is_open = self.events.is_some() || self.plan.flavour == Flavour::Grpc;
-        if is_open { SizeHint::default() } else { self.body.size_hint() }
+        match (&self.upstream, self.content.form()) {
+            (Some(upstream), FailureForm::Bytes) => upstream.body.size_hint(),
+            (None, FailureForm::Bytes) => SizeHint::with_exact(0),
+            (_, FailureForm::Events | FailureForm::Call) => SizeHint::default(),
+        }
     }
 
     /// Returns the next piece for the client. To be polled only while the client takes pieces.
@@ -204,19 +192,14 @@ impl Relay {
             None => ready!(self.poll_piece(cx)),
         };
         let Some(frame) = next else { return self.poll_broken(cx) };
-        // Reset until the client has taken the piece.
-        self.is_asked = false;
+        self.report(ReplyEvent::Passed);
         self.piece_out = self.record.as_ref().map(RequestRecord::hand_over);
         Poll::Ready(Some(Ok(frame)))
     }
 
     /// Returns the next piece after all that was read before; `None` at the end, even a bad one.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
-        if std::mem::take(&mut self.is_paused) {
-            self.is_asked = false;
-            // The timer was set for the deadline, which is later.
-            self.timer = None;
-        }
+        self.report(ReplyEvent::ClientCaughtUp);
         let next = ready!(self.poll_next(cx));
         if next.is_some() {
             self.forget_if_unfit();
@@ -227,26 +210,22 @@ impl Relay {
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
         loop {
-            if let Some(piece) = self.events.as_mut().and_then(Events::pop) {
+            if let Some(piece) = self.content.pop() {
                 return Poll::Ready(Some(Frame::data(piece)));
             }
-            if let Some(words) = self.last_words.take() {
-                return Poll::Ready(Some(words));
+            if let Some(piece) = self.own_piece.take() {
+                return Poll::Ready(Some(piece));
             }
-            if let Some((end, seeking)) = &mut self.seeking {
-                let end = *end;
-                // Without another replica the client learns how the first one ended.
-                if !ready!(seeking.poll(cx)).settle(self) {
-                    self.break_off(end);
+            if let Some(seeking) = &mut self.seeking {
+                match seeking.poll(cx) {
+                    Poll::Ready(found) => self.found(found),
+                    Poll::Pending => ready!(self.poll_timer(cx)),
                 }
                 continue;
             }
-            if self.place.is_none() {
-                return Poll::Ready(None);
-            }
-            let Poll::Ready(next) = Pin::new(&mut self.body).poll_frame(cx) else {
-                let overdue = ready!(self.poll_timer(cx));
-                self.end_badly(overdue);
+            let Some(upstream) = &mut self.upstream else { return Poll::Ready(None) };
+            let Poll::Ready(next) = Pin::new(&mut upstream.body).poll_frame(cx) else {
+                ready!(self.poll_timer(cx));
                 continue;
             };
             match next {
@@ -257,12 +236,9 @@ impl Relay {
                 }
                 Some(Err(error)) => {
                     tracing::debug!(%error, "reply was cut");
-                    self.end_badly(End::Cut);
+                    self.report(ReplyEvent::Broke);
                 }
-                // Servers that shut down end their streams in good order, even in the middle of an
-                // answer.
-                None if self.is_short() => self.end_badly(End::Cut),
-                None => self.finish(),
+                None => self.part_ended(),
             }
         }
     }
@@ -281,7 +257,13 @@ impl Relay {
         Poll::Pending
     }
 
-    /// Processes a frame from the replica; `None` if its bytes come out through `events`.
+    /// Reports an input to the state machine, and carries out what follows.
+    pub(super) fn report(&mut self, event: ReplyEvent) {
+        let action = self.reply.on(event, wake::now());
+        self.carry_out(action);
+    }
+
+    /// Takes a frame from the source; `None` if its bytes come out through `content`.
     fn take_frame(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         let piece = match frame.into_data() {
             Ok(piece) => piece,
@@ -294,56 +276,37 @@ impl Relay {
                     trailers.remove(&CODE_HEADER);
                     clean_trailers(trailers);
                 }
-                self.complete();
+                self.report(ReplyEvent::Ended(PartEnd::Whole));
                 return Some(trailers);
             }
         };
         let now = wake::now();
-        self.last_piece_at = now;
-        if let Some(observer) = &mut self.observer {
+        if let Some(observer) = self.observer() {
             observer.piece(now);
         }
-        if !self.has_begun {
-            self.has_begun = true;
+        if self.record.as_ref().is_some_and(|record| !record.has_first_byte()) {
             self.record_mut(|record| record.first_byte(now));
-            self.remember_response(&piece);
         }
-        let is_last = self.body.is_end_stream();
-        let passed = match &mut self.events {
-            Some(events) => {
-                let hasher = &mut self.plan.hasher;
-                events.push(piece, now, |event| {
-                    if let Some(hasher) = hasher {
-                        hasher.event(event);
-                    }
-                });
-                self.has_spoken |= events.has_spoken();
-                if events.has_fault() {
-                    self.break_by_word();
-                    return None;
-                }
-                None
-            }
-            None => {
-                self.has_spoken = true;
-                self.read_usage(&piece);
-                if let Some(hasher) = &mut self.plan.hasher {
-                    hasher.piece(&piece);
-                }
-                Some(Frame::data(piece))
-            }
-        };
-        // The end is known already, so the replica's place need not wait until the client asks for
-        // more.
-        if is_last && !self.is_short() {
-            self.finish();
+        // A reply that reports no usage is estimated by its length.
+        self.record_mut(|record| record.reply_bytes(piece.len()));
+        let is_last = self.upstream.as_ref().is_some_and(|upstream| upstream.body.is_end_stream());
+        let (passed, kind) = self.content.take(piece, now, self.plan.hasher.as_deref_mut());
+        self.report(ReplyEvent::Piece(kind));
+        self.note_facts();
+        match self.content.fault() {
+            Some(fault) => self.report(fault),
+            // The end is known already, so the replica's place need not wait until the client asks
+            // for more.
+            None if is_last => self.part_ended(),
+            None => {}
         }
-        passed
+        passed.map(Frame::data)
     }
 
-    /// Returns true if the answer is incomplete and another replica could continue it.
-    fn is_short(&self) -> bool {
-        self.plan.resume.is_some() && self.events.as_ref().is_some_and(Events::is_short)
+    /// Reports that the source ended its part in good order.
+    fn part_ended(&mut self) {
+        let end = self.content.part_end();
+        self.report(ReplyEvent::Ended(end));
     }
 
     pub(super) fn record_mut(&mut self, edit: impl FnOnce(&mut RequestRecord)) {
@@ -352,129 +315,75 @@ impl Relay {
         }
     }
 
-    /// Remembers the place of a stored response by its id, under which only the same tenant can ask
-    /// for it.
-    fn remember_response(&self, first_piece: &[u8]) {
-        let (Some(model), Some(place)) = (&self.plan.stored_for, &self.place) else { return };
-        let Some(id) = response_id_in(first_piece) else { return };
-        let (home, tenant) = (Home::of(place), self.plan.tenant.clone());
-        let stored = StoredResponse { home, tenant, model: model.clone() };
-        let responses = &self.plan.worker.gateway.responses;
-        match responses.keep(id, stored, wake::now()) {
-            Ok(()) => {}
-            Err(NotKept::Taken) => tracing::warn!(
-                id, tenant = ?self.plan.tenant,
-                "a replica gave out the id of another response: this reply can't be asked for again"
-            ),
-            Err(NotKept::LongId) => tracing::debug!(
-                bytes = id.len(),
-                "the id of a response is too long: the reply can't be asked for again"
-            ),
-        }
+    pub(super) fn observer(&mut self) -> Option<&mut AttemptObserver> {
+        self.upstream.as_mut()?.observer.as_mut()
     }
 
-    fn read_usage(&mut self, piece: &[u8]) {
-        // These replies tell no usage; it is estimated by their length.
-        if matches!(self.plan.flavour, Flavour::KServeV2 | Flavour::Grpc | Flavour::Raw) {
-            self.record_mut(|record| record.reply_bytes(piece.len()));
-            return;
-        }
-        if let Some(usage) = usage_in(piece) {
-            self.usage = Some(usage);
-            let tokens = TokenCounts {
-                prompt: usage.prompt_tokens,
-                completion: usage.completion_tokens,
-                cached: usage.cached_tokens.unwrap_or(0),
-            };
-            self.record_mut(|record| record.tokens(tokens, None));
-        }
-    }
-
-    /// Returns the time at which the replica has been silent for too long. Until the first event
-    /// the limit is the time to first byte: engines send a stream's head at once, and then read the
-    /// prompt.
-    fn silence_due(&self) -> Instant {
-        let (heard_at, allowed) = match self.has_spoken {
-            true => (self.last_piece_at, self.plan.idle),
-            false => (self.plan.asked_at, self.plan.first_byte),
-        };
-        // In a call both sides may be silent in turn: only silence of both counts.
-        let sent_at = self.plan.client_half.as_ref().map(ClientHalf::last_sent);
-        sent_at.map_or(heard_at, |sent| sent.max(heard_at)) + allowed
-    }
-
-    /// Returns ready, with the reason, once the replica has been silent for too long, is down, or
-    /// time is up.
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    /// Waits for the next moment at which the state machine judges the source. Ready when an action
+    /// was carried out.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            let silence_due = self.silence_due();
-            let deadline = self.plan.deadline.at();
-            let due = if self.is_paused { deadline } else { silence_due.min(deadline) };
-            let wake_at = self.wake_at(due);
+            let client_sent = self.plan.client_half.as_ref().map(ClientHalf::last_sent);
+            let Some(wake_at) = self.reply.wake_at(client_sent) else { return Poll::Pending };
             let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(wake_at.into())));
+            // Pieces move the moment on; the timer is moved only when it fires or is too late.
+            if timer.deadline().into_std() > wake_at {
+                timer.as_mut().reset(wake_at.into());
+            }
             if timer.as_mut().poll(cx).is_pending() {
-                self.is_asked = true;
+                self.report(ReplyEvent::Asked);
                 return Poll::Pending;
             }
             let now = wake::now();
-            if now < due {
-                // Pieces that arrived since then moved the due time; the timer is moved only when
-                // it fires.
-                if !self.is_paused && self.is_server_gone(now) {
-                    return Poll::Ready(End::Cut);
-                }
-                self.looked_at = now;
-                let wake_at = self.wake_at(due);
-                if let Some(timer) = &mut self.timer {
-                    timer.as_mut().reset(wake_at.into());
-                }
-            } else if self.is_paused || due < silence_due {
-                // A paused reply is due at its deadline alone: the replica waits for the client.
-                return Poll::Ready(End::DeadlinePassed);
-            } else if std::mem::replace(&mut self.is_asked, true) {
-                return Poll::Ready(End::Stalled);
-            } else {
-                // Nobody asked the replica for more all the while, so its silence begins to count
-                // now.
-                self.last_piece_at = now;
-                self.plan.asked_at = now;
+            if now < wake_at {
+                timer.as_mut().reset(wake_at.into());
+                continue;
             }
+            let sight = SourceSight { state: self.source_state(now), client_sent };
+            let action = self.reply.on_time(sight, now);
+            if action != ReplyAction::Proceed {
+                self.carry_out(action);
+                return Poll::Ready(());
+            }
+            // It has fired, and cannot be polled before it is set again.
+            self.timer = None;
         }
     }
 
-    /// Returns the time to wake up for a reply that is due at `due`. A replica that is down is
-    /// noticed by regular checks, which cost requests no lock.
-    fn wake_at(&self, due: Instant) -> Instant {
-        let is_watched = match &self.place {
-            Some(Place::Replica(_)) => true,
-            Some(Place::Region(_)) => !self.has_spoken,
-            None => false,
-        };
-        if is_watched && !self.is_paused { due.min(self.looked_at + DOWN_LOOK) } else { due }
-    }
-
-    /// Returns true if the server of the reply is gone: a replica that is down, or, before the
-    /// first event, a region that is silent. A reply that has begun outlives a short network cut.
-    fn is_server_gone(&mut self, now: Instant) -> bool {
-        match &self.place {
-            Some(Place::Replica(lease)) => lease.replica().is_gone(self.plan.asked_at, now),
+    /// Returns the state of the place that serves the reply.
+    fn source_state(&self, now: Instant) -> SourceState {
+        let gateway = &self.plan.worker.gateway;
+        let place = self.upstream.as_ref().map(|upstream| &upstream.place);
+        let (is_lost, is_leaving) = match place {
+            Some(Place::Replica(lease)) => {
+                let replica = lease.replica();
+                if replica.is_gone(self.reply.asked_at(), now) {
+                    return SourceState::Down;
+                }
+                (false, replica.is_leaving() || gateway.regions().is_evacuated)
+            }
             Some(Place::Region(place)) => {
-                let regions = self.plan.worker.gateway.regions();
-                if regions.is_reachable(&place.region) {
-                    self.silent_since = None;
-                    return false;
+                let regions = gateway.regions();
+                if gateway.remote().is_some_and(|remote| !remote.is_alive(&place.node))
+                    && regions.is_reachable(&place.region)
+                {
+                    return SourceState::Disconnected;
                 }
-                let since = *self.silent_since.get_or_insert(now);
-                now.saturating_duration_since(since) >= REGION_GRACE
+                (!regions.is_reachable(&place.region), regions.is_leaving(&place.region))
             }
-            None => false,
+            None => (false, false),
+        };
+        match (is_lost, is_leaving) {
+            (true, _) => SourceState::OutOfReach,
+            (false, true) if self.may_move() => SourceState::Leaving,
+            (false, _) => SourceState::Well,
         }
     }
 
-    /// Stops reading from the replica until the next [`Relay::poll_piece`]. Ready, with the reason,
-    /// once the request's time is up.
-    pub(super) fn poll_paused(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        self.is_paused = true;
+    /// Stops reading from the source until the next [`Relay::poll_piece`]. Ready once the request's
+    /// time is up.
+    pub(super) fn poll_paused(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.report(ReplyEvent::ClientBehind);
         self.poll_timer(cx)
     }
 }
@@ -482,7 +391,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         // The client left: the tokens streamed so far still count.
-        if self.place.is_some() {
+        if self.upstream.is_some() {
             self.account();
         }
         if !self.behind.has_all() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use spillway_journey::{Journey, ReplicaSight, RequestSight, Room};
+use spillway_protocol::UsageWish;
 use spillway_route::{Attempt, Loads, Work};
 
 use crate::request::attempt_observer::AttemptObserver;
@@ -18,6 +19,8 @@ pub(super) struct Asked {
     pub(super) replica: Arc<Replica>,
     pub(super) lease: Lease,
     pub(super) observer: AttemptObserver,
+    /// Usage that the replica is asked for beyond the client's own request.
+    pub(super) usage: UsageWish,
 }
 
 impl Dispatch<'_> {
@@ -33,7 +36,8 @@ impl Dispatch<'_> {
         let model = inquiry.model.as_ref();
         let observed = (work, feedback);
         let observer = AttemptObserver::new(self.worker, &replica, model, tenant, observed);
-        Some(Asked { chosen, replica, lease, observer })
+        let usage = self.prepared.usage_wish(&replica);
+        Some(Asked { chosen, replica, lease, observer, usage })
     }
 
     fn lease(&self, replica: &Arc<Replica>, chosen: Attempt, room: Room) -> Option<Lease> {

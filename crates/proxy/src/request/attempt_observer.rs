@@ -9,7 +9,7 @@ use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{Usage, parse_orca};
 use spillway_route::{RefusalScope, Work};
 use spillway_types::{
-    BlockHashes, End, LoadReport, ModelName, Sign, SignFault, SignKind, TokenCounts,
+    BlockHashes, End, LoadReport, ModelName, ReplyForm, Sign, SignFault, SignKind, TokenCounts,
 };
 
 use crate::request::cache_feedback::CacheFeedback;
@@ -177,7 +177,7 @@ impl AttemptObserver {
             self.seen = ObservedStage::Begun;
             // An error comes sooner than the end of any real work.
             let worked = self.work.begun(after, self.is_stream).filter(|_| self.is_success);
-            self.tell(now, SignKind::Answered { after, worked });
+            self.tell(now, SignKind::Answered { after, form: self.form(), worked });
         }
     }
 
@@ -211,6 +211,22 @@ impl AttemptObserver {
             | End::CancelledBeforeReply
             | End::CancelledInReply
             | End::DeadlinePassed => {}
+        }
+    }
+
+    /// Notes that the request left the replica for its drain, before the reply's end.
+    pub(crate) fn left(&mut self) {
+        if let Some(feedback) = &mut self.feedback {
+            let nothing = (0, None);
+            feedback.end(End::CancelledInReply, nothing, BlockHashes::default());
+        }
+    }
+
+    fn form(&self) -> ReplyForm {
+        match (self.is_success, self.is_stream) {
+            (true, true) => ReplyForm::Stream,
+            (true, false) => ReplyForm::Whole,
+            (false, _) => ReplyForm::Error,
         }
     }
 

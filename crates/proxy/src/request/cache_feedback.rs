@@ -1,18 +1,17 @@
 //! Reports an attempt's effect on the replica's cache and speed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use http::header::CONTENT_ENCODING;
 use http::{Response, StatusCode};
-use spillway_protocol::Usage;
+use spillway_protocol::{Usage, is_encoded};
 use spillway_route::{Attempt, Candidate};
 use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
 
 use crate::worker::Worker;
 use spillway_request::headers::is_event_stream;
 use spillway_request::prepared::Prepared;
-use spillway_upstream::learning::{ForwardReplied, Learning, Replied};
+use spillway_upstream::learning::{BegunStream, ForwardReplied, Learning, Replied};
 use spillway_upstream::place::Place;
 use spillway_upstream::replica::{PromptReading, Replica};
 use spillway_upstream::wake;
@@ -25,7 +24,7 @@ const USUAL_MS: f32 = 100.0;
 const IDLE_MS_MIN: f32 = 5.0;
 
 /// Observer of one attempt at a replica. Every prompt reported as sent is followed by one report of
-/// its result, so that the index can forget a request that failed. A prompt that was never sent is
+/// its result, and that of a stream by one of its first token before, so that the index can forget a request that failed. A prompt that was never sent is
 /// not reported.
 #[derive(Debug)]
 pub(crate) struct CacheFeedback {
@@ -67,6 +66,7 @@ impl CacheFeedback {
         let uncached = predicted.map_or(0, |p| p.prompt_tokens.saturating_sub(p.cached_tokens));
         let replied = Replied {
             prompt_bytes: inquiry.prompt_bytes,
+            answers: inquiry.answers.max(1),
             predicted,
             in_flight: replica.in_flight(),
             ..unanswered(identity, model.clone(), chain)
@@ -115,13 +115,31 @@ impl CacheFeedback {
         replied.is_stream = is_event_stream(head.headers());
     }
 
-    /// Notes a piece of the reply's body.
+    /// Notes a piece of the reply's body. The first piece of a stream is reported as its first token.
     pub(crate) fn piece(&mut self, now: Instant) {
         // A reply that has begun shows that the prompt was read.
         self.reading = None;
-        if let Some(replied) = &mut self.replied {
-            let passed = now.saturating_duration_since(self.asked_at);
-            replied.first_byte.get_or_insert(passed);
+        let is_sent = self.progress == FeedbackProgress::Sent;
+        let Some(replied) = &mut self.replied else { return };
+        if replied.first_byte.is_some() {
+            return;
+        }
+        let first_byte = now.saturating_duration_since(self.asked_at);
+        replied.first_byte = Some(first_byte);
+        let is_first_token = replied.is_stream && replied.is_success && is_sent;
+        // Without a prediction only the end of the reply tells how much there was to read.
+        if let Some(predicted) = replied.predicted.filter(|_| is_first_token) {
+            let begun = Arc::new(BegunStream {
+                identity: replied.identity,
+                model: replied.model.clone(),
+                predicted,
+                first_byte,
+                learned: OnceLock::new(),
+            });
+            replied.begun = Some(Arc::clone(&begun));
+            // At once: the stream may take minutes, and until then others would follow it to a
+            // replica that has become slow.
+            self.worker.teach(Learning::Begun(begun));
         }
     }
 
@@ -201,7 +219,7 @@ pub(super) fn forward_report<B>(
 
 /// Returns true if a reply is the answer to its prompt, and not compressed.
 pub(super) fn is_readable<B>(reply: &Response<B>) -> bool {
-    reply.status() == StatusCode::OK && !reply.headers().contains_key(CONTENT_ENCODING)
+    reply.status() == StatusCode::OK && !is_encoded(reply.headers())
 }
 
 /// Returns a report without a reply.
@@ -215,9 +233,11 @@ fn unanswered(identity: u64, model: ModelName, chain: BlockHashes) -> Replied {
         prompt_tokens: None,
         cached_tokens: None,
         output_tokens: 0,
+        answers: 1,
         first_byte: None,
         duration: Duration::ZERO,
         is_stream: false,
+        begun: None,
         end: End::CancelledBeforeReply,
         is_success: false,
         predicted: None::<Prediction>,

@@ -10,6 +10,7 @@ use spillway_request::gateway::{Gateway, GatewayConfig};
 use spillway_upstream::queue_spec::WaitTotals;
 use spillway_upstream::replica_spec::{ReplicaProtocol, ReplicaSpec};
 use spillway_upstream::settings::{Limits, Retry};
+use spillway_upstream::usage_reports::UsageReports;
 use spillway_upstream::view::View;
 
 use crate::worker::LEARNINGS_MAX;
@@ -45,6 +46,7 @@ fn replica() -> Arc<Replica> {
         credential: None,
         continues_chats: false,
         salt_field: None,
+        usage_reports: UsageReports::None,
         kv_events_port: None,
     };
     Arc::new(Replica::new(spec, 1).expect("a replica"))
@@ -56,6 +58,8 @@ fn inquiry(chain: &[u64], prompt_bytes: u32) -> Inquiry {
         prefix: BlockHashes::new(chain.to_vec()),
         prompt_bytes,
         output_tokens_max: None,
+        whole_tokens: None,
+        answers: 1,
         affinity: None,
         session: None,
         client: Ipv4Addr::LOCALHOST.into(),
@@ -91,6 +95,7 @@ fn replied(learning: &Learning) -> &Replied {
         Learning::Replied(replied) => replied,
         Learning::Sent { .. }
         | Learning::Unread { .. }
+        | Learning::Begun(_)
         | Learning::Forwarded { .. }
         | Learning::ForwardReplied(_) => panic!("{learning:?}"),
     }
@@ -132,8 +137,8 @@ fn a_whole_reply_teaches_what_it_told() {
     let told = learnings(&worker);
     let identity = Candidate::identity_of(&"gpu-a".into());
     let sent = Learning::Sent { identity, chain: BlockHashes::new(vec![1, 2]) };
-    assert_eq!((told.len(), &told[0]), (2, &sent), "one word on each");
-    let reply = replied(&told[1]);
+    assert_eq!((told.len(), &told[0]), (3, &sent), "one word on each");
+    let reply = replied(&told[2]);
     assert_eq!(
         (reply.identity, reply.model.as_str(), reply.end),
         (identity, "tiny", End::Complete)
@@ -144,6 +149,53 @@ fn a_whole_reply_teaches_what_it_told() {
     assert!(reply.is_success && reply.is_stream && reply.first_byte.is_some());
     assert_eq!(reply.predicted, Some(prediction));
     assert!(reply.first_byte.is_some_and(|first_byte| first_byte <= reply.duration));
+}
+
+/// Feedback of a predicted request whose reply has this type and status, up to its first piece.
+fn begun(worker: &Arc<Worker>, kind: &str, status: u16, predicts: bool) -> CacheFeedback {
+    let prediction = predicts.then(|| Prediction { prompt_tokens: 150, ..Prediction::default() });
+    let request = inquiry(&[1, 2], 600);
+    let attempt = attempt(prediction);
+    let mut feedback =
+        CacheFeedback::begin(worker, &replica(), &request, &attempt).expect("feedback");
+    feedback.sent();
+    let head = Response::builder().status(status).header("content-type", kind);
+    feedback.head(&head.body(()).expect("a reply"));
+    feedback.piece(Instant::now() + Duration::from_millis(40));
+    feedback
+}
+
+#[test]
+fn the_first_token_of_a_stream_is_reported_when_it_comes() {
+    let worker = worker();
+    let mut feedback = begun(&worker, "text/event-stream", 200, true);
+    let told = learnings(&worker);
+    let [Learning::Sent { .. }, Learning::Begun(begun)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((begun.model.as_str(), begun.predicted.prompt_tokens), ("tiny", 150));
+    assert!(begun.first_byte >= Duration::from_millis(40));
+    feedback.piece(Instant::now());
+    assert_eq!(learnings(&worker), [], "once");
+    feedback.end(End::Complete, (9, None), BlockHashes::default());
+    let told = learnings(&worker);
+    assert_eq!(replied(&told[0]).begun.as_ref(), Some(begun));
+    assert_eq!(replied(&told[0]).first_byte, Some(begun.first_byte));
+}
+
+#[test]
+fn what_has_no_first_token_of_its_own_is_reported_at_its_end() {
+    let worker = worker();
+    for (kind, status, predicts) in [
+        ("application/json", 200, true),
+        ("text/event-stream", 500, true),
+        // How much there was to read is known at the end.
+        ("text/event-stream", 200, false),
+    ] {
+        let feedback = begun(&worker, kind, status, predicts);
+        let told = learnings(&worker);
+        assert!(matches!(&told[..], [Learning::Sent { .. }]), "{kind} {status}: {told:?}");
+        drop(feedback);
+        learnings(&worker);
+    }
 }
 
 #[test]
@@ -163,6 +215,7 @@ fn what_came_to_nothing_is_told_as_such() {
             Learning::Replied(replied) => Some((replied.end, replied.is_success)),
             Learning::Sent { .. }
             | Learning::Unread { .. }
+            | Learning::Begun(_)
             | Learning::Forwarded { .. }
             | Learning::ForwardReplied(_) => None,
         })

@@ -5,16 +5,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::request::Parts;
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode};
 use spillway_journey::{
-    ContinuationRules, ContinuedStream, Ending, RetrySafety, StreamBreak, StreamEnd, StreamEvent,
-    StreamReplica, StreamSight, StreamStep, Unasked,
+    BreakCause, ContinuationRules, ContinuedStream, Ending, RetrySafety, StreamBreak, StreamEnd,
+    StreamEvent, StreamReplica, StreamRetry, StreamSight, StreamStep, Unasked,
 };
-use spillway_protocol::{CompletionApi, Segments, Terms, Thread, Unfit};
+use spillway_protocol::{CompletionApi, Segments, Terms, Thread, Unfit, UsageWish, is_encoded};
 use spillway_types::{Deadline, RegionName, ReplicaSlot};
 use tokio::time::{sleep, timeout_at};
 
@@ -44,7 +44,7 @@ pub(crate) struct StreamContinuation {
     spec: ContinuationSpec,
     /// State machine that decides about continuations.
     stream: ContinuedStream,
-    /// The request as it was first sent.
+    /// The request's body as the client sent it, but for the model's name.
     original: Segments,
     prompt_bytes: u32,
     output_tokens_max: Option<u32>,
@@ -64,13 +64,14 @@ pub(crate) enum ContinuationPosition {
 pub(crate) struct ContinuationFound {
     pub(crate) resume: Box<StreamContinuation>,
     pub(crate) record: RequestRecord,
+    /// Cause of the search.
+    pub(crate) cause: BreakCause,
     pub(crate) found: Result<Box<Dispatched>, StreamEnd>,
 }
 
-/// Facts of one moment that the continuation of a stream goes by.
+/// Facts of one moment that the continuation of a stream reads.
 #[derive(Debug)]
 struct StreamFacts<'a> {
-    gateway: &'a Gateway,
     prepared: &'a Prepared,
     view: Arc<View>,
     regions: Arc<Regions>,
@@ -95,6 +96,7 @@ impl StreamContinuation {
             count_max: spec.count_max,
             tries_max: worker.gateway.config.retry.attempts_max,
             needs_engine: continuing.api == CompletionApi::Chat,
+            deaths: prepared.deaths,
         });
         Some(Box::new(Self {
             worker: Arc::clone(worker),
@@ -124,7 +126,7 @@ impl StreamContinuation {
         }
         self.original = Segments::default();
         self.prepared.body = RequestBody::Buffered(Segments::default());
-        self.prepared.salting = None;
+        self.prepared.draft = None;
         self.prepared.forget_reservation();
     }
 
@@ -137,9 +139,15 @@ impl StreamContinuation {
         Terms::read(&self.body(), self.continuing.api)
     }
 
-    /// Notes that the stream broke off. Returns the step that follows.
+    /// Notes that the stream broke off. Returns the step that follows, once the budget has allowed a
+    /// search.
     pub(crate) fn broke(&mut self, broke: StreamBreak) -> StreamStep {
         self.tell(StreamEvent::Broke(broke));
+        let step = self.next().0;
+        if !matches!(step, StreamStep::TakeRetry(_)) {
+            return step;
+        }
+        self.take_retry();
         self.next().0
     }
 
@@ -151,10 +159,17 @@ impl StreamContinuation {
         (step, facts.view, facts.regions)
     }
 
-    /// Reports the result of a step. Returns the safety of the retry that follows, if one does.
-    fn tell(&mut self, event: StreamEvent) -> Option<RetrySafety> {
+    /// Reports the result of a step.
+    fn tell(&mut self, event: StreamEvent) {
         let facts = StreamFacts::new(&self.worker.gateway, &self.prepared);
-        self.stream.on(event, &facts, wake::now())
+        self.stream.on(event, &facts, wake::now());
+    }
+
+    /// Takes a retry from the budget. Returns false if that is used up.
+    fn take_retry(&mut self) -> bool {
+        let is_allowed = self.worker.gateway.retry_budget.try_retry(wake::now());
+        self.tell(StreamEvent::Retry { is_allowed });
+        is_allowed
     }
 
     /// Searches a place that continues the stream.
@@ -162,12 +177,43 @@ impl StreamContinuation {
         mut self: Box<Self>,
         mut record: RequestRecord,
         from: ContinuationPosition,
+        cause: BreakCause,
     ) -> PendingContinuation {
         self.write(&from);
         PendingContinuation(Box::pin(async move {
             let found = self.find(&mut record).await.map(Box::new);
-            ContinuationFound { resume: self, record, found }
+            ContinuationFound { resume: self, record, cause, found }
         }))
+    }
+
+    /// Notes that the stream stays where it is, since no other place had room for it.
+    pub(crate) fn stays(&mut self) {
+        self.stream.stay();
+    }
+
+    /// Returns true if a place that is not being drained has room for the stream now.
+    pub(crate) fn has_room_elsewhere(&self) -> bool {
+        let gateway = &self.worker.gateway;
+        let (view, regions) = (gateway.view(), gateway.regions());
+        let inquiry = &self.prepared.inquiry;
+        let Some(route) = view.route_again(&self.prepared.route) else { return false };
+        let has_place = |slot| {
+            let replica = view.replica(slot);
+            !replica.is_leaving() && replica.in_flight() < replica.places_for(true)
+        };
+        let group = route.group(inquiry.model.as_ref()).filter(|_| !regions.is_evacuated);
+        let is_here = group.is_some_and(|group| {
+            group.group.candidates().iter().any(|candidate| has_place(candidate.slot))
+        });
+        is_here
+            || inquiry.model.as_ref().is_some_and(|model| {
+                regions.others.iter().any(|other| {
+                    other.is_reachable
+                        && other.may_serve(&inquiry.residency)
+                        && !regions.is_leaving(&other.name)
+                        && regions.has_room(&other.name, model)
+                })
+            })
     }
 
     /// Rewrites the request so that its reply continues from there.
@@ -184,10 +230,14 @@ impl StreamContinuation {
             }
             _ => self.original.clone(),
         };
-        // The continuation keeps its cache entries apart as well.
-        self.prepared.salting =
-            self.prepared.salting.take().and_then(|salting| salting.again(&body));
+        // The continuation keeps its cache entries apart as well, and reports its usage.
+        self.prepared.draft = self.prepared.draft.take().and_then(|draft| draft.with_body(&body));
         self.prepared.body = RequestBody::Buffered(body);
+    }
+
+    /// Returns true if the usage has to be removed from a reply whose server was asked for this.
+    pub(crate) fn strips_usage(&self, asked: UsageWish) -> bool {
+        self.prepared.strips_usage(asked)
     }
 
     /// Returns true if replies from this place must not tell what was cached.
@@ -200,6 +250,13 @@ impl StreamContinuation {
         loop {
             let (step, view, regions) = self.next();
             let (event, found) = match step {
+                StreamStep::TakeRetry(retry) => {
+                    // Continuations and their rounds are counted apart from retries.
+                    if self.take_retry() && retry == StreamRetry::Try {
+                        record.retried(RetrySafety::Reset);
+                    }
+                    continue;
+                }
                 StreamStep::Try { unasked, until } => {
                     let trying = self.try_once(unasked, view, regions, record);
                     let tried = timeout_at(until.into(), trying).await;
@@ -213,9 +270,7 @@ impl StreamContinuation {
                 // No place was found, and none is sought.
                 StreamStep::Relay => return Err(StreamEnd::Failed),
             };
-            if let Some(safety) = self.tell(event) {
-                record.retried(safety);
-            }
+            self.tell(event);
             if let Some(found) = found {
                 return Ok(found);
             }
@@ -238,6 +293,7 @@ impl StreamContinuation {
         self.prepared.take_route(route);
         // Another model would not continue the text.
         self.prepared.stay_with_model();
+        self.prepared.deaths = self.stream.deaths();
         let tenant = tenant_key(&gateway.key_hasher, &self.prepared);
         let mut dispatch = Dispatch {
             worker: &worker,
@@ -252,7 +308,9 @@ impl StreamContinuation {
         };
         // This is no further request: no promise is redeemed, and no retry is earned.
         let mut journey = dispatch.journey().without(unasked);
-        let mut dispatched = match dispatch.drive(&mut journey, record).await {
+        let driven = dispatch.drive(&mut journey, record).await;
+        self.stream.note_deaths(journey.deaths());
+        let mut dispatched = match driven {
             Ok(dispatched) => dispatched,
             Err(error) => {
                 tracing::debug!(%error, "no other replica goes on");
@@ -286,8 +344,8 @@ impl StreamContinuation {
 }
 
 impl<'a> StreamFacts<'a> {
-    fn new(gateway: &'a Gateway, prepared: &'a Prepared) -> Self {
-        Self { gateway, prepared, view: gateway.view(), regions: gateway.regions() }
+    fn new(gateway: &Gateway, prepared: &'a Prepared) -> Self {
+        Self { prepared, view: gateway.view(), regions: gateway.regions() }
     }
 }
 
@@ -316,10 +374,6 @@ impl StreamSight for StreamFacts<'_> {
     fn deadline(&self) -> Deadline {
         self.prepared.inquiry.deadline
     }
-
-    fn take_retry(&self, now: Instant) -> bool {
-        self.gateway.retry_budget.try_retry(now)
-    }
 }
 
 impl PendingContinuation {
@@ -341,5 +395,5 @@ pub(crate) fn is_stream<T>(response: &Response<T>) -> bool {
 
 /// Returns true if a body is a stream of events that can be read.
 pub(crate) fn has_events(headers: &HeaderMap) -> bool {
-    is_event_stream(headers) && !headers.contains_key(header::CONTENT_ENCODING)
+    is_event_stream(headers) && !is_encoded(headers)
 }

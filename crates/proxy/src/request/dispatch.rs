@@ -2,6 +2,7 @@
 //! each.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use http::header::ACCEPT_ENCODING;
@@ -9,9 +10,10 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Response, Uri};
 use spillway_journey::{
-    ComparedCosts, Connection, Event, Journey, Position, RetrySafety, StatusClass, Step, TenantKey,
+    ComparedCosts, Connection, Ending, Event, Journey, Notes, Position, RetrySafety, StatusClass,
+    Step, TenantKey,
 };
-use spillway_protocol::GatewayError;
+use spillway_protocol::{GatewayError, ReplyApi, UsageWish, WholeReader};
 use spillway_route::{Attempt, SpillReason};
 use spillway_types::Compared;
 use tokio::task::yield_now;
@@ -21,6 +23,7 @@ use crate::request::asked::Asked;
 use crate::request::attempt_observer::AttemptObserver;
 use crate::request::errors::internal;
 use crate::request::record::RequestRecord;
+use crate::request::whole_reply::{Judging, judge};
 use crate::worker::Worker;
 use spillway_request::headers::{address_to, remove_client_keys, tell_time_left};
 use spillway_request::prepared::Prepared;
@@ -31,7 +34,9 @@ use spillway_upstream::kv_session::{KV_SESSION, kv_session};
 use spillway_upstream::place::Place;
 use spillway_upstream::regions::Regions;
 use spillway_upstream::replica::Replica;
+use spillway_upstream::route_group::RouteGroup;
 use spillway_upstream::upstream_body::UpstreamBody;
+use spillway_upstream::usage_reports::UsageReports;
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::QueuedRequest;
 use spillway_upstream::wake;
@@ -45,6 +50,10 @@ pub(crate) struct Dispatched {
     pub(crate) observer: Option<AttemptObserver>,
     /// Choice of the place.
     pub(crate) choice: Choice,
+    /// Usage that the server was asked for beyond the client's own request.
+    pub(crate) asked_usage: UsageWish,
+    /// Facts of the reply, if all of it was read before.
+    pub(crate) reader: Option<Box<WholeReader>>,
 }
 
 /// Choice of a place.
@@ -100,12 +109,17 @@ impl Dispatch<'_> {
         if self.redeem(&journey) {
             journey.redeem_promise();
         }
-        self.drive(&mut journey, record).await
+        let driven = self.drive(&mut journey, record).await;
+        if journey.ending() == Some(Ending::EnginesDied) {
+            record.engines_died();
+        }
+        driven
     }
 
     /// Creates the journey of this request from its beginning.
     pub(super) fn journey(&self) -> Journey {
-        Journey::new(self.started, self.worker.gateway.config.retry.attempts_max)
+        let attempts_max = self.worker.gateway.config.retry.attempts_max;
+        Journey::new(self.started, attempts_max).after_deaths(self.prepared.deaths)
     }
 
     /// Carries out the steps of a journey to its end.
@@ -119,14 +133,17 @@ impl Dispatch<'_> {
     ) -> Result<Dispatched, GatewayError> {
         loop {
             self.saw_tenant();
-            // Cloned, since the journey borrows all of this dispatch.
-            let mut dice = self.dice.clone();
-            let step = journey.next(self, wake::now(), &mut dice);
-            self.dice = dice;
-            if let Some(costs) = journey.take_compared() {
-                record.compared(self.compared(costs));
-            }
+            let step = self.next(journey);
+            self.keep(journey.take_notes(), record);
             match step {
+                Step::TakeRetry(safety) => {
+                    self.take_retry(safety, journey, record);
+                }
+                Step::TakeLateProbe => {
+                    let probes = self.group().map(|group| &group.memory.slo_probes);
+                    let is_allowed = probes.is_some_and(|probes| probes.pass(wake::now()));
+                    self.tell(journey, Event::LateProbe { is_allowed });
+                }
                 Step::Ask { attempt, connection } => {
                     let asking = self.ask_replica(attempt, connection, journey, record);
                     if let Some(reply) = asking.await {
@@ -152,9 +169,39 @@ impl Dispatch<'_> {
                 }
                 Step::StandIn => self.stand_in(journey),
                 Step::End(ending) => return self.end(ending, journey),
-                // These steps need an attempt that is under way, and there is none here.
-                Step::Listen | Step::Hedge(_) => return Err(internal()),
+                // Numbers are taken by `next`, and the others need an attempt that is under way.
+                Step::TakeTicket | Step::Listen | Step::Hedge(_) => return Err(internal()),
             }
+        }
+    }
+
+    /// Returns the next step of a journey. The number that nearly every journey needs is taken at
+    /// once.
+    pub(super) fn next(&mut self, journey: &mut Journey) -> Step {
+        // Cloned, since the journey reads from all of this dispatch.
+        let mut dice = self.dice.clone();
+        let mut step = journey.next(self, wake::now(), &mut dice);
+        if let Step::TakeTicket = step {
+            let ticket = self.group().map_or(0, RouteGroup::ticket);
+            self.tell(journey, Event::Ticket(ticket));
+            step = journey.next(self, wake::now(), &mut dice);
+        }
+        self.dice = dice;
+        step
+    }
+
+    /// Keeps what a journey noted: in the record of the request, and in counters.
+    fn keep(&self, notes: Notes, record: &mut RequestRecord) {
+        let Notes { compared, cache_comparisons, cache_changes, regions_forbidden } = notes;
+        let gateway = &self.worker.gateway;
+        if let Some(costs) = compared {
+            record.compared(self.compared(costs));
+        }
+        if cache_comparisons > 0 {
+            gateway.knowledge().spilled(cache_comparisons, cache_changes);
+        }
+        if regions_forbidden > 0 {
+            gateway.counters.residency_sent.fetch_add(regions_forbidden.into(), Ordering::Relaxed);
         }
     }
 
@@ -166,9 +213,39 @@ impl Dispatch<'_> {
         Compared { here_ms: costs.here_ms, best, reason }
     }
 
-    /// Reports the result of an act. Returns the safety of the retry that follows, if one does.
-    pub(super) fn tell(&self, journey: &mut Journey, event: Event) -> Option<RetrySafety> {
-        journey.on(event, self, wake::now())
+    /// Reports the result of an act.
+    pub(super) fn tell(&self, journey: &mut Journey, event: Event) {
+        journey.on(event, self, wake::now());
+    }
+
+    /// Takes the retry that follows an error reply. Returns false if none follows: the reply is the
+    /// client's.
+    fn retry_after_reply(&mut self, journey: &mut Journey, record: &mut RequestRecord) -> bool {
+        if journey.ending().is_some() {
+            return false;
+        }
+        match self.next(journey) {
+            Step::TakeRetry(safety) => self.take_retry(safety, journey, record),
+            _ => false,
+        }
+    }
+
+    /// Takes a retry from the budget. Returns false if that is used up.
+    fn take_retry(
+        &self,
+        safety: RetrySafety,
+        journey: &mut Journey,
+        record: &mut RequestRecord,
+    ) -> bool {
+        let gateway = &self.worker.gateway;
+        let is_allowed = gateway.retry_budget.try_retry(wake::now());
+        if is_allowed {
+            record.retried(safety);
+        } else {
+            gateway.counters.retries_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        self.tell(journey, Event::Retry { is_allowed });
+        is_allowed
     }
 
     /// Changes the request to the next model that may stand in.
@@ -203,6 +280,8 @@ impl Dispatch<'_> {
             self.worker.gateway.waiting.wake();
         }
         self.tell(journey, Event::Asked);
+        // After a death, a kept connection that breaks could not be told from another one.
+        let connection = if journey.deaths() > 0 { Connection::New } else { connection };
         record.asked(&asked.replica.spec().name, &self.prepared.inquiry.prefix, &chosen);
         // Assumed until the replica refuses: if the client leaves meanwhile, a replica may be at
         // work.
@@ -215,17 +294,33 @@ impl Dispatch<'_> {
                 asked = last;
                 reply
             }
-            None => self.attempt(&asked.replica, connection, &mut asked.observer).await,
+            None => self.attempt(&mut asked, connection).await,
+        };
+        let reply = match reply {
+            // Boxed, since few requests need its room.
+            Ok(refusal) if asked.may_refuse_usage(&refusal) => {
+                Box::pin(self.ask_for_less_usage(&mut asked, refusal)).await
+            }
+            reply => reply,
+        };
+        let reply = match reply {
+            Ok(reply) => match self.judging(&asked) {
+                Some(judging) => judge(reply, judging)
+                    .await
+                    .map_err(|error| FailedAttempt { error, was_kept: false }),
+                None => Ok((reply, None)),
+            },
+            Err(failed) => Err(failed),
         };
         let is_refused = match &reply {
-            Ok(reply) => status_class(reply) == StatusClass::NoRoom,
+            Ok((reply, _)) => status_class(reply) == StatusClass::NoRoom,
             Err(failed) => failed.error.retry_safety() == RetrySafety::Unsent,
         };
         record.sent(was_sent || !is_refused);
         match reply {
             Ok(reply) => self.take_reply(asked, reply, journey, record),
             Err(failed) => {
-                self.take_failure(asked, &failed, journey, record);
+                self.take_failure(asked, &failed, journey);
                 None
             }
         }
@@ -235,40 +330,36 @@ impl Dispatch<'_> {
     fn take_reply(
         &mut self,
         asked: Asked,
-        reply: Response<UpstreamBody>,
+        (reply, reader): (Response<UpstreamBody>, Option<Box<WholeReader>>),
         journey: &mut Journey,
         record: &mut RequestRecord,
     ) -> Option<Dispatched> {
-        let Asked { chosen, lease, observer, .. } = asked;
+        let Asked { chosen, lease, observer, usage, .. } = asked;
         let status = status_class(&reply);
         let mut dispatched = Dispatched {
             reply,
             place: Place::Replica(lease),
             observer: Some(observer),
             choice: Choice::Replica(chosen),
+            asked_usage: usage,
+            reader,
         };
         let can_repeat = !self.prepared.body.is_gone();
-        let Some(safety) = self.tell(journey, Event::Replied { status, can_repeat }) else {
+        self.tell(journey, Event::Replied { status, can_repeat });
+        if !self.retry_after_reply(journey, record) {
             return Some(dispatched);
-        };
+        }
         // A reply that is held back still says how its replica fares.
         if let Some(observer) = &mut dispatched.observer {
             observer.head(&dispatched.reply);
         }
         // The first error reply is kept for the client, in case that no better one comes.
         self.interim.held.get_or_insert_with(|| Box::new(dispatched));
-        record.retried(safety);
         None
     }
 
     /// Takes the failure of an attempt.
-    fn take_failure(
-        &mut self,
-        mut asked: Asked,
-        failed: &FailedAttempt,
-        journey: &mut Journey,
-        record: &mut RequestRecord,
-    ) {
+    fn take_failure(&mut self, mut asked: Asked, failed: &FailedAttempt, journey: &mut Journey) {
         let name = &asked.replica.spec().name;
         tracing::debug!(replica = %name, error = %failed.error, "attempt failed");
         if let Some(fault) = self.prepared.body.fault() {
@@ -284,21 +375,32 @@ impl Dispatch<'_> {
             is_fault: failed.fault().is_some(),
             was_kept: failed.was_kept,
             can_repeat: !self.prepared.body.is_gone(),
+            is_death: failed.error.is_death(),
         };
-        if let Some(safety) = self.tell(journey, event) {
-            record.retried(safety);
-        }
+        self.tell(journey, event);
+        self.prepared.deaths = journey.deaths();
     }
 
-    async fn attempt(
+    /// Returns how the replies of an attempt are judged; `None` on routes whose bodies are not read.
+    fn judging(&self, asked: &Asked) -> Option<Judging> {
+        self.prepared.flavour.is_read().then(|| Judging {
+            api: ReplyApi::of_path(self.head.uri.path()),
+            is_known: asked.replica.spec().usage_reports != UsageReports::None,
+            idle: self.prepared.route.spec.timeouts.idle,
+        })
+    }
+
+    /// Sends the request to a replica and waits for the reply's head.
+    pub(super) async fn attempt(
         &mut self,
-        replica: &Replica,
+        asked: &mut Asked,
         connection: Connection,
-        observer: &mut AttemptObserver,
     ) -> Result<Response<UpstreamBody>, FailedAttempt> {
         let (bounds, worker) = (self.bounds(connection), self.worker);
+        let Asked { replica, observer, usage, .. } = asked;
+        let (replica, usage): (&Replica, UsageWish) = (replica, *usage);
         let request = || {
-            let request = self.request(replica)?;
+            let request = self.request(replica, usage)?;
             observer.sent();
             Some(request)
         };
@@ -314,13 +416,20 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Creates the request for a replica; `None` if the body was streamed to an earlier attempt.
-    pub(super) fn request(&mut self, replica: &Replica) -> Option<Request<OutboundBody>> {
-        let body = self.prepared.body_for(replica)?;
+    /// Creates the request for a replica, which is asked for this usage; `None` if the body was
+    /// streamed to an earlier attempt.
+    pub(super) fn request(
+        &mut self,
+        replica: &Replica,
+        usage: UsageWish,
+    ) -> Option<Request<OutboundBody>> {
+        let body = self.prepared.body_for(replica, usage)?;
         // Cloned, since another attempt may need them as they were.
         let mut headers: HeaderMap = self.head.headers.clone();
-        if self.prepared.hides_cache(&self.worker.gateway.authenticator, replica) {
-            // The number of cached tokens cannot be removed from a compressed reply.
+        // A compressed reply can be neither read nor changed.
+        if self.prepared.flavour.is_read()
+            || self.prepared.hides_cache(&self.worker.gateway.authenticator, replica)
+        {
             headers.remove(ACCEPT_ENCODING);
         }
         let fell_back = self.prepared.fell_back_from().is_some();

@@ -8,7 +8,7 @@ use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::{PlanError, ShedReason};
 
 use crate::request::dispatch::{Dispatch, Dispatched};
-use crate::request::errors::{internal, shed_error};
+use crate::request::errors::{engines_died, internal, shed_error};
 use spillway_upstream::remote::RemoteError;
 use spillway_upstream::wait_queues::Foreseen;
 use spillway_upstream::wake;
@@ -32,12 +32,15 @@ impl Dispatch<'_> {
             Ending::LastFailure | Ending::ClientFault => {
                 self.interim.failure.take().unwrap_or_else(internal)
             }
+            Ending::EnginesDied => engines_died(),
             Ending::OnlyRegionGone => self.only_region_gone(),
             Ending::OutsideResidency(denial) => self.outside_residency(denial),
             Ending::Shed { reason, .. }
             | Ending::SentAway { reason, .. }
             | Ending::NoPlaceInTime(reason) => shed_error(reason),
-            Ending::TooLate { reason, first_token_ms } => too_late(reason, first_token_ms),
+            Ending::TooLate { reason, late_ms } => {
+                too_late(reason, late_ms, self.prepared.inquiry.whole_tokens.is_some())
+            }
             Ending::Refused(refused) => refused_error(refused),
         };
         Err(match self.retry_after(ending, journey) {
@@ -113,13 +116,14 @@ fn refused_error(refused: RefusedRequest) -> GatewayError {
 }
 
 /// Returns the error for a request whose first token is predicted to come too late from a replica
-/// that is free.
-fn too_late(reason: ShedReason, late_ms: f32) -> GatewayError {
+/// that is free, or the end of its reply if that comes in one piece.
+fn too_late(reason: ShedReason, late_ms: f32, is_whole: bool) -> GatewayError {
     let error = shed_error(reason);
     let message = format!(
         "{}: it is predicted after {late_ms:.0} ms, although a replica is free",
         match reason {
             ShedReason::Slo => error.message.as_str(),
+            _ if is_whole => "the reply would end after the request's deadline",
             _ => "the first token would come after the request's deadline",
         }
     );

@@ -34,6 +34,14 @@ pub(super) fn shed_error(reason: ShedReason) -> GatewayError {
     GatewayError::new(kind, message).with_shed(reason.name())
 }
 
+/// Returns the error for a request that two engines died of. A repetition would take others along, so
+/// that clients' libraries are asked not to retry by themselves.
+pub(crate) fn engines_died() -> GatewayError {
+    let message = "two engines died while they worked on this request: it is not tried again, since it \
+                   may be the cause";
+    GatewayError::new(ErrorKind::EnginesDied, message)
+}
+
 /// Returns the error for a state that no journey leads to.
 pub(super) fn internal() -> GatewayError {
     GatewayError::new(ErrorKind::Internal, "the gateway lost track of the request")

@@ -4,14 +4,15 @@ use std::sync::{Arc, PoisonError};
 
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
-use spillway_journey::{Event, Journey, RegionFailure};
+use spillway_journey::{Event, Journey, RegionFailure, SOURCE_LOOK};
 use spillway_protocol::{CODE_HEADER, SHED_REASON};
 use spillway_route::SpillReason;
 use spillway_types::{Inquiry, ModelName, RegionName};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::request::dispatch::{Choice, Dispatch, Dispatched};
 use crate::request::record::RequestRecord;
+use spillway_request::gateway::Gateway;
 use spillway_upstream::affinity_moves::AffinityMove;
 use spillway_upstream::connection::LentBody;
 use spillway_upstream::learning::Learning;
@@ -23,6 +24,9 @@ use spillway_upstream::remote::{
 use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::wake;
 use spillway_upstream::wire_body::{BoxError, LinkBody};
+
+/// Looks in a row that find a region out of reach before the requests that wait for it are given up.
+const LOST_LOOKS: u32 = 2;
 
 impl Dispatch<'_> {
     /// Asks another region. Returns the reply that ends the journey.
@@ -60,7 +64,9 @@ impl Dispatch<'_> {
                 let choice = Choice::Region(reason);
                 self.tell(journey, Event::RegionReplied);
                 let reply = response.map(UpstreamBody::Link);
-                return Some(Dispatched { reply, place, observer: None, choice });
+                let asked_usage = self.prepared.usage_wish_elsewhere();
+                let (observer, reader) = (None, None);
+                return Some(Dispatched { reply, place, observer, choice, asked_usage, reader });
             }
             Err(failure) => failure,
         };
@@ -74,12 +80,10 @@ impl Dispatch<'_> {
         count.failed(&failure);
         breaker.failed(&failure);
         let event = self.region_failed(kind(&failure));
-        if matches!(event, Event::RegionFailed { failure: RegionFailure::Broken { .. }, .. }) {
+        if matches!(kind(&failure), RegionFailure::Broken { .. } | RegionFailure::Lost) {
             self.interim.failure = Some(failure.to_gateway_error(&region));
         }
-        if let Some(safety) = self.tell(journey, event) {
-            record.retried(safety);
-        }
+        self.tell(journey, event);
         None
     }
 
@@ -121,7 +125,11 @@ impl Dispatch<'_> {
         };
         let deadline = self.prepared.inquiry.deadline.remaining(wake::now());
         let bound = self.prepared.route.spec.timeouts.first_byte.min(deadline);
-        let reply = timeout(bound, remote.forward(destination, request)).await;
+        let forwarding = timeout(bound, remote.forward(destination, request));
+        let reply = tokio::select! {
+            reply = forwarding => reply,
+            () = lost(&self.worker.gateway, &destination.region) => Ok(Err(RemoteError::Lost)),
+        };
         // A body that the other node never asked for can still serve another attempt.
         let returned = lender.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(body) = returned {
@@ -158,7 +166,18 @@ impl Dispatch<'_> {
             tenant: tenant.clone(),
             priority: *priority,
             residency: residency.clone(),
+            usage: self.prepared.usage,
+            deaths: self.prepared.deaths,
         }
+    }
+}
+
+/// Waits until the region is out of reach for longer than a short cut of the network takes.
+async fn lost(gateway: &Gateway, region: &RegionName) {
+    let mut looks_lost = 0;
+    while looks_lost < LOST_LOOKS {
+        sleep(SOURCE_LOOK).await;
+        looks_lost = if gateway.regions().is_reachable(region) { 0 } else { looks_lost + 1 };
     }
 }
 
@@ -174,6 +193,7 @@ fn kind(failure: &RemoteError) -> RegionFailure {
         RemoteError::Refused { why: RefusedFor::Other, .. } => {
             RegionFailure::Refused { wait: None }
         }
+        RemoteError::Lost => RegionFailure::Lost,
         RemoteError::Unsent(_) | RemoteError::Broken(_) | RemoteError::DeadlinePassed => {
             RegionFailure::Broken { safety: failure.retry_safety() }
         }

@@ -21,6 +21,7 @@ use spillway_upstream::connection::{AttemptBounds, FailedAttempt, OutboundBody, 
 use spillway_upstream::group_memory::GroupMemory;
 use spillway_upstream::hedging::Hedges;
 use spillway_upstream::upstream_body::UpstreamBody;
+use spillway_upstream::wake;
 
 /// Time and budget of a request's second attempt.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl Dispatch<'_> {
         record: &mut RequestRecord,
     ) -> Done {
         let asked_at = Instant::now();
-        let request = self.request(&first.replica);
+        let request = self.request(&first.replica, first.usage);
         let mut first = Box::pin(run(self.worker, first, request, self.bounds(connection)));
         let seen = || hedging.hedges.seen(&hedging.memory.first_byte, asked_at.elapsed());
         let first_alone = async {
@@ -71,12 +72,12 @@ impl Dispatch<'_> {
             return done;
         }
         let second_at = Instant::now();
-        let Some(second) = self.second(journey) else {
+        let Some(second) = self.second(&hedging.hedges, journey) else {
             let done = first.await;
             seen();
             return done;
         };
-        let request = self.request(&second.replica);
+        let request = self.request(&second.replica, second.usage);
         let bounds = self.bounds(Connection::KeptOrNew);
         let second = run(self.worker, second, request, bounds);
         let (done, hedge) = first_good(first, Box::pin(second)).await;
@@ -89,15 +90,13 @@ impl Dispatch<'_> {
         done
     }
 
-    /// Takes a place at another replica, if the journey wants one and there is one.
-    fn second(&mut self, journey: &mut Journey) -> Option<Asked> {
+    /// Takes a place at another replica, if the journey wants one, the budget allows it, and there is
+    /// one.
+    fn second(&mut self, hedges: &Hedges, journey: &mut Journey) -> Option<Asked> {
         self.tell(journey, Event::Silent);
-        // Cloned, since the journey borrows all of this dispatch.
-        let mut dice = self.dice.clone();
-        let step = journey.next(self, Instant::now(), &mut dice);
-        self.dice = dice;
-        let Step::Hedge(chosen) = step else { return None };
-        let asked = self.take_place(chosen, journey);
+        let Step::Hedge(chosen) = self.next(journey) else { return None };
+        let is_allowed = hedges.try_hedge(wake::now());
+        let asked = if is_allowed { self.take_place(chosen, journey) } else { None };
         self.tell(journey, Event::Hedged { is_asked: asked.is_some() });
         asked
     }

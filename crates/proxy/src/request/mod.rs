@@ -18,11 +18,13 @@ mod hedge;
 mod queue;
 mod record;
 mod redirect;
+mod refused_usage;
 mod response_cookies;
 mod response_headers;
 mod serve;
 mod sight;
 mod tenant;
+mod whole_reply;
 
 pub use explain::{
     Decision, ExplainRequest, ExplainedRegion, ExplainedReplica, Explanation, explain,
@@ -33,5 +35,6 @@ pub(crate) use attempt_observer::AttemptObserver;
 pub(crate) use continuation::{
     ContinuationFound, ContinuationPosition, PendingContinuation, StreamContinuation, has_events,
 };
+pub(crate) use errors::engines_died;
 pub(crate) use record::RequestRecord;
-pub(crate) use serve::serve;
+pub(crate) use serve::{is_known_engine, serve};

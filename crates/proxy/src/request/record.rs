@@ -9,15 +9,18 @@ use spillway_journey::RetrySafety;
 use spillway_protocol::GatewayError;
 use spillway_route::{Attempt, ShedReason};
 use spillway_types::{
-    BlockHashes, Compared, End, GapHistogram, Hedge, ModelName, Outcome, RegionName, ReplicaName,
-    RouteName, Shed, SplitArm, TokenCounts,
+    BlockHashes, Compared, End, EstimateReason, GapHistogram, Hedge, ModelName, Outcome,
+    RegionName, ReplicaName, RouteName, Shed, SplitArm, TokenCounts,
 };
+use spillway_usage::{Ending, ReplyTokens, RequestTokens, TOKEN_BYTES, bill};
 
 use crate::request::charge::Charge;
 use crate::worker::Worker;
 use spillway_front::access::Grant;
 use spillway_front::client::{ConnectionFacts, PieceOut};
 use spillway_request::headers::RequestIdentity;
+use spillway_request::prepared::Prepared;
+use spillway_upstream::connection::UploadProgress;
 use spillway_upstream::wake;
 
 /// Record of a request, which leaves its [`Outcome`] when dropped. A record dropped before an end
@@ -31,8 +34,12 @@ pub(crate) struct RequestRecord {
     asked_at: Option<Instant>,
     /// Charge to quotas.
     charge: Option<Charge>,
-    /// Bytes of a reply without usage.
-    reply_bytes: u64,
+    /// Tokens of the request as known beforehand; `None` before it was read, and once it was billed.
+    request_tokens: Option<RequestTokens>,
+    /// Progress of a body that is sent while it arrives.
+    upload: Option<Arc<UploadProgress>>,
+    /// Tokens of the reply so far.
+    reply_tokens: ReplyTokens,
     /// True if a replica or another region may have got the request.
     was_sent: bool,
     /// Priority class of the client.
@@ -52,7 +59,9 @@ impl RequestRecord {
             started,
             asked_at: None,
             charge: None,
-            reply_bytes: 0,
+            request_tokens: None,
+            upload: None,
+            reply_tokens: ReplyTokens::default(),
             was_sent: false,
             priority: 0,
             outcome: Some(Box::new(Outcome { started: Some(started), ..Outcome::begun() })),
@@ -103,6 +112,12 @@ impl RequestRecord {
         });
     }
 
+    /// Notes what is known of the tokens of a request that was read, to bill them at its end.
+    pub(crate) fn prepared(&mut self, prepared: &Prepared) {
+        self.request_tokens = Some(prepared.cost.request_tokens());
+        self.upload = prepared.body.upload().cloned();
+    }
+
     /// Keeps the charge to quotas; the unused part is given back at the request's end.
     pub(crate) fn charged(&mut self, charge: Charge) {
         self.charge = Some(charge);
@@ -135,9 +150,9 @@ impl RequestRecord {
         std::mem::replace(&mut self.was_sent, was_sent)
     }
 
-    /// Adds to the bytes of a reply without usage.
+    /// Adds to the bytes of a reply in one piece.
     pub(crate) fn reply_bytes(&mut self, bytes: usize) {
-        self.reply_bytes = self.reply_bytes.saturating_add(bytes as u64);
+        self.reply_tokens.bytes = self.reply_tokens.bytes.saturating_add(bytes as u64);
     }
 
     /// Notes that another region serves the request; predictions and times of this region's
@@ -189,12 +204,14 @@ impl RequestRecord {
     }
 
     /// Notes that the reply's head goes out; a client that leaves from here on cancels the reply.
-    pub(crate) fn replying(&mut self, status: u16) {
+    /// `is_stream` is true for a stream of events.
+    pub(crate) fn replying(&mut self, status: u16, is_stream: bool) {
         if self.is_own() {
             self.worker.gateway.counters.served.fetch_add(1, Ordering::Relaxed);
         }
         self.edit(|outcome| {
             outcome.status = status;
+            outcome.is_stream = is_stream;
             outcome.end = End::CancelledInReply;
         });
     }
@@ -202,6 +219,22 @@ impl RequestRecord {
     /// Notes the status of a gRPC call.
     pub(crate) fn grpc_status(&mut self, code: u8) {
         self.edit(|outcome| outcome.grpc_status = Some(code));
+    }
+
+    /// Returns true if the first piece of the reply's body has come.
+    pub(crate) fn has_first_byte(&self) -> bool {
+        self.outcome.as_ref().is_some_and(|outcome| outcome.first_byte.is_some())
+    }
+
+    /// Counts and logs a request that is not tried again, since engines died with it.
+    pub(crate) fn engines_died(&self) {
+        self.worker.gateway.counters.engines_died.fetch_add(1, Ordering::Relaxed);
+        let Some(outcome) = &self.outcome else { return };
+        tracing::warn!(
+            id = outcome.id.as_deref().unwrap_or_default(),
+            tenant = ?outcome.tenant, model = ?outcome.model,
+            "two engines died while they worked on this request: it is not tried again"
+        );
     }
 
     /// Notes the first piece of the reply's body.
@@ -214,11 +247,15 @@ impl RequestRecord {
         });
     }
 
-    pub(crate) fn tokens(&mut self, tokens: TokenCounts, gaps: Option<Box<GapHistogram>>) {
-        self.edit(|outcome| {
-            outcome.tokens = tokens;
-            outcome.gaps = gaps;
-        });
+    /// Notes the usage that a reply in one piece reports.
+    pub(crate) fn usage_reported(&mut self, usage: TokenCounts) {
+        self.reply_tokens.reported = Some(usage);
+    }
+
+    /// Notes the tokens of a stream so far, and the gaps between its events.
+    pub(crate) fn tokens(&mut self, tokens: ReplyTokens, gaps: Option<Box<GapHistogram>>) {
+        self.reply_tokens = tokens;
+        self.edit(|outcome| outcome.gaps = gaps);
     }
 
     /// Notes that another replica continues the stream. If the first byte had come, the new
@@ -231,13 +268,8 @@ impl RequestRecord {
         });
     }
 
-    /// Returns the tokens noted so far.
-    pub(crate) fn token_counts(&self) -> TokenCounts {
-        self.outcome.as_ref().map(|outcome| outcome.tokens).unwrap_or_default()
-    }
-
-    /// Notes the end of the reply at its server. Later drops do not change it, and the charge is
-    /// settled, though the client may still have to take bytes that were read ahead.
+    /// Notes the end of the reply at its server. Later drops do not change it, and the request is
+    /// billed, though the client may still have to take bytes that were read ahead.
     pub(crate) fn end(&mut self, end: End) {
         self.edit(|outcome| outcome.end = end);
         self.settle();
@@ -283,10 +315,27 @@ impl RequestRecord {
         self.outcome = None;
     }
 
-    /// Settles the charge. Only the first call has an effect.
+    /// Bills the tokens of the request, and settles its charge. Only the first call has an effect.
     fn settle(&mut self) {
-        if let (Some(charge), Some(outcome)) = (self.charge.take(), &self.outcome) {
-            charge.settle(self.worker.gateway.quotas(), outcome, self.reply_bytes, self.was_sent);
+        let (Some(mut request), Some(outcome)) = (self.request_tokens.take(), &mut self.outcome)
+        else {
+            return;
+        };
+        // The length of such a body may not have been known before it was sent.
+        let uploaded = self.upload.take().map_or(0, |upload| upload.bytes());
+        request.prompt = request.prompt.max(uploaded.div_ceil(TOKEN_BYTES));
+        let ending = Ending { end: outcome.end, status: outcome.status, was_sent: self.was_sent };
+        let bill = bill(&request, &self.reply_tokens, ending);
+        (outcome.tokens, outcome.estimate) = (bill.tokens, bill.estimate);
+        if bill.estimate.is_some_and(|it| it.reason == EstimateReason::Implausible) {
+            tracing::debug!(
+                id = ?outcome.id, replica = ?outcome.replica,
+                reported = ?self.reply_tokens.reported, allowed = ?request,
+                "a replica reports more tokens than its request can have: they are estimated"
+            );
+        }
+        if let Some(charge) = self.charge.take() {
+            charge.settle(self.worker.gateway.quotas(), outcome, &bill);
         }
     }
 

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header,
+};
 use http_body::Body;
 use hyper::body::Incoming;
 use spillway_protocol::grpc::reply_fault;
 use spillway_protocol::{
-    CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID, RETRY_DELAY, SHED_REASON,
-    is_messages,
+    CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID, RETRY_DELAY, ReplyApi,
+    SHED_REASON, is_messages,
 };
 use spillway_quota::Rates;
 use spillway_route::{Policy, ShedReason};
@@ -37,7 +39,8 @@ use spillway_request::flavour::Flavour;
 use spillway_request::grpc;
 use spillway_request::head::{METHODS, check_guest_head, check_head};
 use spillway_request::headers::{
-    RequestIdentity, clean_reply, prepare_forwarding, prepare_guest, remove_engine_headers,
+    RequestIdentity, clean_reply, is_event_stream, prepare_forwarding, prepare_guest,
+    remove_engine_headers,
 };
 use spillway_request::intake::discard;
 use spillway_request::local::local_answer;
@@ -49,11 +52,15 @@ use spillway_request::surroundings::Surroundings;
 use spillway_upstream::pending_guests::PendingGuest;
 use spillway_upstream::place::Place;
 use spillway_upstream::remote::GuestTerms;
+use spillway_upstream::usage_reports::UsageReports;
 use spillway_upstream::view::View;
 use spillway_upstream::wire_body::WireBody;
 
 /// Most seconds of random delay added to a Retry-After without a better prediction.
 const SPREAD_S_MAX: u64 = 2;
+
+/// Header by which the libraries of OpenAI and Anthropic decide if they retry by themselves.
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Errors after which another region may still serve the request: no replica has it.
 const MAY_DO_BETTER: [ErrorKind; 5] = [
@@ -77,6 +84,8 @@ pub(crate) async fn serve(
     let identity = RequestIdentity::of(request.headers(), &mut dice, is_traced);
     let is_head = request.method() == Method::HEAD;
     let is_http1 = request.version() <= Version::HTTP_11;
+    let unread = client.unread.clone();
+    let request = request.map(|body| WireBody::of_client(body, &unread));
     let gateway = Arc::clone(&worker.gateway);
     let origin = request.headers().get(header::ORIGIN).cloned();
     if origin.is_some()
@@ -87,7 +96,7 @@ pub(crate) async fn serve(
         return Ok(told.map(ReplyBody::full));
     }
     let exchange = Exchange { pump: Some(pump), ..Exchange::new(worker, client, dice, None) };
-    let mut response = match exchange.run(request.map(WireBody::Http), &identity).await {
+    let mut response = match exchange.run(request, &identity).await {
         Ok(response) => response,
         // Only guests are sent elsewhere.
         Err(sent) => refuse(&sent.error, Protocol::Raw, Endpoint::Other, sent.record),
@@ -98,8 +107,9 @@ pub(crate) async fn serve(
         *response.body_mut() = ReplyBody::full(Bytes::new());
     }
     // A kept connection would close just when its client sends the next request. HTTP/2 has GOAWAY
-    // for this.
-    if is_http1 && (gateway.is_leaving() || has_body_left(&response)) {
+    // for this. A reply that comes before the end of an upload is the last of its connection: the
+    // rest may never be read.
+    if is_http1 && (gateway.is_leaving() || unread.is_left() || refuses_body(&response)) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     let cors = gateway.cors();
@@ -166,11 +176,11 @@ impl Exchange {
         // A client that waits for 100 Continue sends nothing, and reading would tell it to send.
         let is_sent = !head.headers.contains_key(header::EXPECT);
         async move {
-            let mut response = self.answer(head, &mut body, identity).await?;
-            // The request was answered before its body was read.
-            if is_http1 && !body.is_end_stream() && !(is_sent && discard(body).await) {
-                let close = HeaderValue::from_static("close");
-                response.headers_mut().insert(header::CONNECTION, close);
+            let response = self.answer(head, &mut body, identity).await?;
+            // The request was answered before its body was read. With all of it read, the
+            // connection can be kept.
+            if is_http1 && is_sent && !body.is_end_stream() {
+                discard(body).await;
             }
             Ok(response)
         }
@@ -327,13 +337,15 @@ impl Exchange {
         self.guest.is_none() && !self.client.is_unnamed && !is_proxy()
     }
 
-    /// Charges a client's own request to its quotas, unless its budget is spent; a guest was charged at its own node.
+    /// Notes the tokens of a request, and charges a client's own request to its quotas, unless its
+    /// budget is spent; a guest was charged at its own node.
     fn charge(
         &self,
         grant: &Grant,
         prepared: &Prepared,
         record: &mut RequestRecord,
     ) -> Result<(), GatewayError> {
+        record.prepared(prepared);
         if self.guest.is_none() {
             record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
             check_budget(self.worker.gateway.budgets(), prepared.inquiry.tenant.as_ref())?;
@@ -435,7 +447,7 @@ impl Exchange {
         &self,
         head: Parts,
         mut prepared: Prepared,
-        (dispatched, cookies): (Dispatched, ResponseCookies),
+        (mut dispatched, cookies): (Dispatched, ResponseCookies),
         mut record: RequestRecord,
     ) -> Response<ReplyBody> {
         if prepared.fell_back_from().is_some() {
@@ -445,13 +457,19 @@ impl Exchange {
         let is_success = dispatched.reply.status().is_success();
         let plan = RelayPlan {
             worker: Arc::clone(&self.worker),
+            api: ReplyApi::of_path(head.uri.path()),
+            reader: dispatched.reader.take(),
+            is_known_engine: is_known_engine(&dispatched.place),
             flavour: prepared.flavour,
-            strip_usage: prepared.strip_usage,
+            // The node of a guest's client removes usage that its client did not ask for.
+            strip_usage: self.guest.is_none() && prepared.strips_usage(dispatched.asked_usage),
             // An unsuccessful reply stores nothing, whatever ids it repeats.
             stored_for: prepared.stored_for.take().filter(|_| is_success),
             tenant: prepared.inquiry.tenant.clone(),
             first_byte: prepared.route.spec.timeouts.first_byte,
             idle: prepared.route.spec.timeouts.idle,
+            // The node of a guest's client sends them.
+            keep_alive: prepared.route.spec.timeouts.keep_alive.filter(|_| self.guest.is_none()),
             // Another region limits its replicas' silence itself, and here only the time since the
             // head counts.
             asked_at: record.asked_at().unwrap_or_else(Instant::now),
@@ -479,7 +497,7 @@ impl Exchange {
         policy: &Policy,
         mut record: RequestRecord,
     ) -> Response<ReplyBody> {
-        let Dispatched { reply, place, mut observer, choice } = dispatched;
+        let Dispatched { reply, place, mut observer, choice, .. } = dispatched;
         if let Some(observer) = &mut observer {
             observer.head(&reply);
         }
@@ -509,10 +527,15 @@ impl Exchange {
                 (region, hop),
             );
         }
-        record.replying(head.status.as_u16());
+        record.replying(head.status.as_u16(), is_event_stream(&head.headers));
         let relay = Relay::new(plan, &mut head, upstream, record);
         Response::from_parts(head, ReplyBody::relay(relay, self.pump.as_ref()))
     }
+}
+
+/// Returns true if the reply's engine is known to give a reason for the end of each answer.
+pub(crate) fn is_known_engine(place: &Place) -> bool {
+    place.replica().is_some_and(|replica| replica.spec().usage_reports != UsageReports::None)
 }
 
 /// Returns the protocol in whose format errors are sent.
@@ -526,9 +549,9 @@ fn protocol_of(route: Option<Protocol>, call: Option<Endpoint<'_>>, path: &str) 
     }
 }
 
-/// Returns true if the gateway's own error leaves part of the request's body unread, so that no
-/// other request can follow on an HTTP/1.1 connection.
-fn has_body_left(response: &Response<ReplyBody>) -> bool {
+/// Returns true for the gateway's own errors about a request's body. Even if all of that body was
+/// discarded, no other request follows on its connection.
+fn refuses_body(response: &Response<ReplyBody>) -> bool {
     if response.status().is_success() {
         return false;
     }
@@ -563,6 +586,9 @@ fn refuse(
         // refused again.
         let delay_s = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
         headers.insert(header::RETRY_AFTER, HeaderValue::from(delay_s));
+    }
+    if error.kind == ErrorKind::EnginesDied {
+        headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
     }
     if let Some(challenge) = challenge(error.kind) {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));

@@ -1,7 +1,7 @@
-//! Facts that a request's journey may read, from the node's view, counters and queues.
+//! Facts that a request's journey may read, from the node's view, counters and queues. No method has a
+//! side effect.
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::{HeaderName, Method};
 use spillway_journey::{
@@ -77,15 +77,6 @@ impl RequestSight for Dispatch<'_> {
                 && (*hop > 0 || is_client_allowed())
         })
     }
-
-    fn take_retry(&self, now: Instant) -> bool {
-        let gateway = &self.worker.gateway;
-        let is_allowed = gateway.retry_budget.try_retry(now);
-        if !is_allowed {
-            gateway.counters.retries_refused.fetch_add(1, Ordering::Relaxed);
-        }
-        is_allowed
-    }
 }
 
 impl ReplicaSight for Dispatch<'_> {
@@ -102,10 +93,6 @@ impl ReplicaSight for Dispatch<'_> {
             busy_until: group.busy_until,
             healthy_permille: group.healthy_permille,
         })
-    }
-
-    fn take_ticket(&self) -> u64 {
-        Dispatch::group(self).map_or(0, |group| group.ticket())
     }
 
     fn loads(&self, room: Room, with_caches: bool) -> LiveLoads<'_> {
@@ -131,10 +118,6 @@ impl ReplicaSight for Dispatch<'_> {
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
         self.view.replica(slot).has_guessed_limit()
     }
-
-    fn take_hedge(&self, now: Instant) -> bool {
-        self.prepared.route.hedges.as_ref().is_some_and(|hedges| hedges.try_hedge(now))
-    }
 }
 
 impl QueueSight for Dispatch<'_> {
@@ -152,10 +135,6 @@ impl QueueSight for Dispatch<'_> {
             // Queues are kept by model: without one there is none to wait in.
             (None, None) => Waiting { ahead: 0, wait_ms: None, all: 0, has_room: false },
         }
-    }
-
-    fn take_late_probe(&self, now: Instant) -> bool {
-        Dispatch::group(self).is_some_and(|group| group.memory.slo_probes.pass(now))
     }
 }
 
@@ -200,13 +179,9 @@ impl RegionSight for Dispatch<'_> {
     }
 
     fn may_serve(&self, region: &RegionName) -> bool {
-        let gateway = &self.worker.gateway;
-        // Read anew: the rules may have changed since the plan was made.
-        let may_serve = gateway.regions().may_serve(region, &self.prepared.inquiry.residency);
-        if !may_serve {
-            gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
-        }
-        may_serve
+        // Read again: the rules may have changed since the plan was made.
+        let regions = self.worker.gateway.regions();
+        regions.may_serve(region, &self.prepared.inquiry.residency)
     }
 
     fn only_region(&self) -> Option<&RegionName> {
@@ -246,9 +221,5 @@ impl RegionSight for Dispatch<'_> {
     fn prefill_ms(&self, cached_blocks: u32, speed: &Speed) -> f32 {
         let knowledge = self.worker.gateway.knowledge();
         knowledge.prefill_ms(&self.prepared.inquiry, cached_blocks, speed)
-    }
-
-    fn note_hot(&self, is_changed: bool) {
-        self.worker.gateway.knowledge().spilled(is_changed);
     }
 }

@@ -52,9 +52,14 @@ fn compared(entry: &Value) -> Option<String> {
 fn expected(entry: &Value) -> Option<String> {
     let expected = entry["expected"].as_object()?;
     let number = |name: &str| expected.get(name).and_then(Value::as_f64).unwrap_or_default();
-    let came = entry["first_token_ms"].as_f64();
-    let came =
-        came.map_or_else(|| "it never came".to_owned(), |ms| format!("it came after {ms:.0} ms"));
+    let came = match (entry["first_token_ms"].as_f64(), entry["status"].as_u64()) {
+        (Some(ms), _) => format!("it came after {ms:.0} ms"),
+        // Its first token is not seen apart from the others.
+        (None, Some(200..300)) if entry["is_stream"] == false => {
+            "the reply came in one piece".to_owned()
+        }
+        (None, _) => "it never came".to_owned(),
+    };
     Some(format!(
         "The first token was expected after {:.0} ms ({:.0} ms waiting, {:.0} ms reading {:.0} of {:.0} \
          tokens, {:.0} running there); {came}.",
@@ -85,14 +90,20 @@ fn came_of_it(entry: &Value) -> String {
         1 => ", after one retry".to_owned(),
         several => format!(", after {several} retries"),
     };
+    let about = if is_estimated(entry) { "about " } else { "" };
     format!(
-        "{end}: status {}, {:.0} ms in all, {} prompt tokens ({} cached), {} generated{retries}.",
+        "{end}: status {}, {:.0} ms in all, {about}{} prompt tokens ({} cached), {} generated{retries}.",
         entry["status"],
         number("duration_ms"),
         entry["prompt_tokens"],
         entry["cached_tokens"],
         entry["completion_tokens"]
     )
+}
+
+/// Returns true if the tokens of a request are not all as its replica reported them.
+fn is_estimated(entry: &Value) -> bool {
+    entry["tokens_estimated"].as_bool().unwrap_or_default()
 }
 
 fn facts(entry: &Value) -> String {
@@ -124,6 +135,7 @@ pub(super) fn row(entry: &Value) -> Vec<String> {
         0 => String::new(),
         cached => format!("({cached})"),
     };
+    let about = if is_estimated(entry) { "~" } else { "" };
     let end = text("end").filter(|end| !matches!(*end, "complete" | "answered"));
     let compared = entry["compared"]["reason"].as_str().filter(|_| text("replica").is_none());
     let why = end.or_else(|| text("shed")).or_else(|| text("reason")).or(compared);
@@ -132,7 +144,7 @@ pub(super) fn row(entry: &Value) -> Vec<String> {
         entry["status"].to_string(),
         entry["first_token_ms"].as_f64().map_or_else(|| "-".to_owned(), time),
         entry["duration_ms"].as_f64().map_or_else(|| "-".to_owned(), time),
-        format!("{}{cached}+{}", number("prompt_tokens"), number("completion_tokens")),
+        format!("{about}{}{cached}+{}", number("prompt_tokens"), number("completion_tokens")),
         text("model").unwrap_or("-").to_owned(),
         text("key").or_else(|| text("tenant")).unwrap_or("-").to_owned(),
         place,
@@ -197,6 +209,20 @@ mod tests {
     }
 
     #[test]
+    fn a_reply_in_one_piece_is_no_stream_whose_first_token_never_came() {
+        let came = |is_stream: bool, status: u16| {
+            let mut entry = served();
+            entry["first_token_ms"] = Value::Null;
+            (entry["is_stream"], entry["status"]) = (json!(is_stream), json!(status));
+            let told = story(&entry);
+            told.lines().nth(1).unwrap().rsplit("; ").next().unwrap().to_owned()
+        };
+        assert_eq!(came(false, 200), "the reply came in one piece.");
+        assert_eq!(came(true, 200), "it never came.");
+        assert_eq!(came(false, 502), "it never came.");
+    }
+
+    #[test]
     fn what_was_forwarded_or_turned_away_says_why() {
         let mut entry = served();
         entry["replica"] = Value::Null;
@@ -236,6 +262,9 @@ mod tests {
         );
         let mut cut = served();
         cut["end"] = json!("cut");
-        assert_eq!(row(&cut)[8], "cut");
+        cut["tokens_estimated"] = json!(true);
+        let cells = row(&cut);
+        assert_eq!((&*cells[4], &*cells[8]), ("~1024(512)+128", "cut"));
+        assert!(story(&cut).contains("about 1024 prompt tokens"), "{}", story(&cut));
     }
 }

@@ -82,7 +82,7 @@ fn shown(answer: &Value, width: usize) -> String {
     let is_by =
         |name: &&str| answer["by"].as_array().is_some_and(|by| by.iter().any(|it| it == name));
     let by: Vec<&str> = BY.into_iter().filter(is_by).collect();
-    let sums = ["requests", "errors", "prompt", "cached", "completion", "cost"];
+    let sums = ["requests", "errors", "prompt", "cached", "completion", "estimated", "cost"];
     let headings: Vec<&str> = by.iter().copied().chain(sums).collect();
     let rows = answer["usage"].as_array().into_iter().flatten().map(|row| {
         let names =
@@ -92,7 +92,8 @@ fn shown(answer: &Value, width: usize) -> String {
     let names = by.iter().enumerate().map(|(at, _)| if at == 0 { "all" } else { "" }.to_owned());
     let total: Vec<String> = names.chain(numbers(&answer["total"])).collect();
     let rows: Vec<Vec<String>> = rows.chain([total]).collect();
-    let table = Table::new(&headings, rows).dropping(&["errors", "cached"]).text(width);
+    let table =
+        Table::new(&headings, rows).dropping(&["errors", "cached", "estimated"]).text(width);
     let days = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
     let shown = format!("{} to {}, days of UTC\n\n{table}", days("since"), days("until"));
     match answer["budgets"].as_array().is_some_and(|budgets| !budgets.is_empty()) {
@@ -102,7 +103,14 @@ fn shown(answer: &Value, width: usize) -> String {
 }
 
 fn numbers(sum: &Value) -> Vec<String> {
-    let fields = ["requests", "errors", "prompt_tokens", "cached_tokens", "completion_tokens"];
+    let fields = [
+        "requests",
+        "errors",
+        "prompt_tokens",
+        "cached_tokens",
+        "completion_tokens",
+        "estimated_tokens",
+    ];
     let counts = fields.iter().map(|name| sum[*name].to_string());
     counts.chain([sum["cost"].as_str().unwrap_or("0").to_owned()]).collect()
 }
@@ -141,7 +149,7 @@ mod tests {
     fn sums_are_shown_by_what_was_asked_for_with_the_sum_of_all() {
         let sum = |requests: u64, cost: &str| {
             json!({ "requests": requests, "errors": 1, "prompt_tokens": 70, "cached_tokens": 2,
-                    "completion_tokens": 9, "cost": cost })
+                    "completion_tokens": 9, "estimated_tokens": 30, "cost": cost })
         };
         let mut row = sum(3, "0.25");
         row["tenant"] = "acme".into();
@@ -158,10 +166,10 @@ mod tests {
             [
                 "2026-11-01 to 2026-11-27, days of UTC",
                 "",
-                "tenant  requests  errors  prompt  cached  completion  cost",
-                "acme    3         1       70      2       9           0.25",
-                "-       1         1       70      2       9           0",
-                "all     4         1       70      2       9           0.25",
+                "tenant  requests  errors  prompt  cached  completion  estimated  cost",
+                "acme    3         1       70      2       9           30         0.25",
+                "-       1         1       70      2       9           30         0",
+                "all     4         1       70      2       9           30         0.25",
             ]
         );
         let missing = missing(&answer);

@@ -27,7 +27,7 @@ const DROPPED: [&str; 7] = ["votes", "pool", "kind", "p99 ms", "models", "queue"
 
 /// Models that a cell lists at most.
 const MODELS_MAX: usize = 2;
-/// Ratio of a replica's average time to first byte to the median of others from which on it is said
+/// Ratio of a replica's average time to first token to the median of others from which on it is said
 /// to be slow. The console has the same (`problems.js`). A node ejects one by itself from
 /// `slow_ratio` on, if there are three to compare.
 const SLOW_RATIO: f64 = 3.0;
@@ -47,7 +47,7 @@ pub(crate) fn table(members: &Value, width: usize) -> String {
     std::iter::once(table).chain(slow).chain(open).chain(wrong).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a line about a replica whose first bytes come much later than those of others that serve
+/// Returns a line about a replica whose first tokens come much later than those of others that serve
 /// one of its models; `None` if it is not slow, or nobody can be compared.
 fn slow(member: &Value, members: &[Value]) -> Option<String> {
     let models = names(&member["models"]);
@@ -71,7 +71,7 @@ fn slow(member: &Value, members: &[Value]) -> Option<String> {
     let name = text(&member["name"]);
     (own_ms.min(last_ms) >= (usual_ms * SLOW_RATIO).max(usual_ms + SLOW_MS)).then(|| {
         format!(
-            "{name} is slow: its first byte takes {own_ms:.0} ms, that of others {usual_ms:.0} ms"
+            "{name} is slow: its first token takes {own_ms:.0} ms, that of others {usual_ms:.0} ms"
         )
     })
 }
@@ -238,7 +238,7 @@ mod tests {
         let with = |other: Value| last(usual.iter().cloned().chain([other]).collect());
         assert_eq!(
             with(of("d", "m", json!(150))).as_deref(),
-            Some("d is slow: its first byte takes 150 ms, that of others 50 ms")
+            Some("d is slow: its first token takes 150 ms, that of others 50 ms")
         );
         for other in [
             of("d", "m", json!(149)),

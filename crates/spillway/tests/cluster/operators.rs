@@ -48,8 +48,8 @@ fn usage_is_shown_of_all_nodes_and_names_those_that_could_not_be_asked() {
     let lines: Vec<Vec<&str>> =
         text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0][..3], ["2026-11-01", "to", lines[0][2]], "{text}");
-    assert_eq!(lines[3], ["acme", "big", "2", "1", "1000", "64", "500", "0.00045"], "{text}");
-    assert_eq!(lines[4], ["all", "2", "1", "1000", "64", "500", "0.00045"], "{text}");
+    assert_eq!(lines[3], ["acme", "big", "2", "1", "1000", "64", "500", "30", "0.00045"], "{text}");
+    assert_eq!(lines[4], ["all", "2", "1", "1000", "64", "500", "30", "0.00045"], "{text}");
     let notes = String::from_utf8_lossy(&shown.stderr);
     assert!(notes.contains("b (us)") && notes.contains("no connection"), "{notes}");
     let other = world.json(&["usage", "--tenant", "other", "--by", "model"]);
