@@ -70,7 +70,9 @@ impl Prepared {
     /// kind and by what it has refused. To be called once for each attempt: the answer changes when
     /// the replica refuses more.
     pub fn usage_wish(&self, replica: &Replica) -> UsageWish {
-        self.beyond_client(|wanted| wanted.of(replica))
+        self.beyond_client(|wanted| {
+            wanted.of_server(replica.spec().usage_reports, replica.usage_limit())
+        })
     }
 
     /// Returns the usage that replicas of another region may be asked for beyond the client's own

@@ -2,8 +2,6 @@
 
 use spillway_protocol::UsageWish;
 
-use crate::replica::Replica;
-
 /// Usage reports that a server gives in its streams when it is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UsageReports {
@@ -66,12 +64,6 @@ impl WantedUsage {
         (inject != InjectUsage::Never || is_followed).then_some(Self { inject, is_followed })
     }
 
-    /// Returns the wish for a stream of this replica, by its kind and by what it has refused.
-    #[must_use]
-    pub fn of(self, replica: &Replica) -> UsageWish {
-        self.of_server(replica.spec().usage_reports, replica.usage_limit())
-    }
-
     /// Returns the greatest wish of all servers.
     #[must_use]
     pub fn greatest(self) -> UsageWish {
@@ -79,7 +71,8 @@ impl WantedUsage {
     }
 
     /// Returns the wish for a server that gives such reports, and accepts no more than `limit`.
-    fn of_server(self, reports: UsageReports, limit: UsageReports) -> UsageWish {
+    #[must_use]
+    pub fn of_server(self, reports: UsageReports, limit: UsageReports) -> UsageWish {
         let useful = if self.is_followed { UsageReports::Throughout } else { UsageReports::AtEnd };
         let by_kind = reports.min(useful);
         let asked = match self.inject {

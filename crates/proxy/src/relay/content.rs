@@ -14,7 +14,7 @@ use spillway_request::reply_hasher::ReplyHasher;
 use spillway_types::TokenCounts;
 
 use crate::relay::events::Events;
-use crate::relay::relay_body::RelayPlan;
+use crate::relay::relay_plan::RelayPlan;
 
 /// Content of a reply, by its form.
 #[derive(Debug)]

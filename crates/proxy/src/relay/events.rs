@@ -15,7 +15,7 @@ use spillway_types::{GapHistogram, TokenCounts};
 use spillway_usage::ReplyTokens;
 
 use crate::relay::content::{counts, engine_state, part_end};
-use crate::relay::relay_body::RelayPlan;
+use crate::relay::relay_plan::RelayPlan;
 use crate::request::{ContinuationPosition, has_events};
 use spillway_request::flavour::Flavour;
 

@@ -9,7 +9,9 @@ mod ends;
 mod events;
 mod pump;
 mod relay_body;
+mod relay_plan;
 
 pub(crate) use body::ReplyBody;
 pub(crate) use pump::Pump;
-pub(crate) use relay_body::{Relay, RelayPlan, Upstream};
+pub(crate) use relay_body::{Relay, Upstream};
+pub(crate) use relay_plan::RelayPlan;
