@@ -96,7 +96,7 @@ impl Cost {
     /// Returns the cost of a request whose body is not read for its prompt; `bytes` is its length,
     /// `None` if unknown.
     pub fn of_unread(head: &Parts, bytes: Option<u64>) -> Self {
-        let reply = ReplyKind::Text;
+        let reply = ReplyKind::Opaque;
         // Requests without a body cost no tokens.
         if [Method::GET, Method::HEAD, Method::OPTIONS, Method::DELETE].contains(&head.method) {
             return Self { reply, ..Self::default() };
@@ -131,7 +131,7 @@ impl Cost {
             "A limit on tokens allows no compressed bodies: send the body as it is.",
         );
         let prompt_tokens = bytes.unwrap_or_default().div_ceil(TOKEN_BYTES);
-        Self { prompt_tokens, output, reply: ReplyKind::Text, ..Self::default() }
+        Self { prompt_tokens, output, reply: ReplyKind::Opaque, ..Self::default() }
     }
 
     /// Returns the cost of a gRPC call that may have any number of messages: unknown.
@@ -141,7 +141,7 @@ impl Cost {
                 "A limit on tokens allows no calls with a stream of requests: call ModelInfer, or \
                  generate_stream over HTTP.",
             ),
-            reply: ReplyKind::Text,
+            reply: ReplyKind::Opaque,
             ..Self::default()
         }
     }

@@ -34,10 +34,12 @@ pub enum ReplyKind {
     Scores,
     /// No model works at all: the tokens of a text are counted or listed. Nothing is billed.
     Count,
-    /// Generated text.
+    /// Generated text, whose usage is usually reported.
     Text,
     /// Generated sound or images.
     Media,
+    /// Content of a protocol that reports no usage.
+    Opaque,
 }
 
 /// Tokens that a reply reports, and those that can be counted in it.
@@ -142,9 +144,15 @@ pub fn bill(request: &RequestTokens, reply: &ReplyTokens, ending: Ending) -> Bil
         _ => EstimateReason::EarlyEnd,
     };
     let is_counted = completion.is_counted;
-    // Without any sign of its length, a reply may have been as long as it was allowed to be.
+    // The length of a reply that should have reported its usage is no proof, since it may be
+    // compressed. It may have been as long as it was allowed to be.
     let is_known = is_counted
-        || ending.end == End::Complete && (reply.bytes > 0 || request.reply == ReplyKind::Scores);
+        || ending.end == End::Complete
+            && match request.reply {
+                ReplyKind::Opaque => reply.bytes > 0,
+                ReplyKind::Scores => true,
+                ReplyKind::Text | ReplyKind::Media | ReplyKind::Count => false,
+            };
     let limited = (is_known && work != Work::GivenUp)
         .then(|| tokens.prompt.saturating_add(tokens.completion));
     Bill {
@@ -195,7 +203,7 @@ fn completion_part(request: &RequestTokens, reply: &ReplyTokens, is_complete: bo
     }
     let by_length = match request.reply {
         ReplyKind::Scores | ReplyKind::Count => 0,
-        ReplyKind::Text => reply.bytes.div_ceil(TOKEN_BYTES),
+        ReplyKind::Text | ReplyKind::Opaque => reply.bytes.div_ceil(TOKEN_BYTES),
         ReplyKind::Media => reply.bytes.div_ceil(MEDIA_TOKEN_BYTES),
     };
     let is_counted = reply.events > 0;

@@ -22,7 +22,8 @@ async fn a_region_is_taken_away_and_then_the_rest() {
     let certificate = world.file("n2.region-2.pem");
     World::text(0, &["certs", "revoke", certificate.to_str().unwrap(), "--reason", "gone"]);
     world.wipe(2);
-    assert!(World::text(0, &["nodes", "removed"]).contains("n2"));
+    let removed = World::text(0, &["nodes", "removed"]);
+    assert!(removed.contains("n2"), "{removed}");
     world.serves(0).await;
     world.serves(1).await;
 
