@@ -33,11 +33,13 @@ pub use whole_reader::WholeReader;
 
 #[cfg(test)]
 pub(crate) use document::read_error;
+pub(crate) use document::read_usage;
 pub(crate) use event_reader::EventReader;
-pub(crate) use usage::read_usage;
 
 #[cfg(test)]
 mod document_test;
+#[cfg(test)]
+mod engine_replies_test;
 #[cfg(test)]
 mod event_reader_test;
 #[cfg(test)]

@@ -45,15 +45,16 @@ impl Window {
         self.set(is_control)
     }
 
-    /// Returns the places of quotes, brackets and braces.
+    /// Returns true if there is a quote, a bracket or a brace.
     #[inline]
-    pub(crate) fn structure(self) -> u64 {
-        self.set(|bytes| {
+    pub(crate) fn has_structure(self) -> bool {
+        let is_of_structure = |bytes: &u8x16| {
             // One bit makes a brace of a bracket.
-            let braces = bytes | u8x16::splat(b'{' ^ b'[');
+            let braces = *bytes | u8x16::splat(b'{' ^ b'[');
             let [open, close] = [b'{', b'}'].map(|byte| braces.simd_eq(u8x16::splat(byte)));
             open | close | bytes.simd_eq(u8x16::splat(b'"'))
-        })
+        };
+        self.0.iter().map(is_of_structure).fold(u8x16::splat(0), |any, other| any | other).any()
     }
 
     /// Returns true if there is no quote, no backslash and no control character.
@@ -70,6 +71,16 @@ impl Window {
     fn set(self, mut holds: impl FnMut(u8x16) -> u8x16) -> u64 {
         self.0.iter().rev().fold(0, |set, bytes| set << 16 | u64::from(holds(*bytes).to_bitmask()))
     }
+}
+
+/// Returns the place of the first quote, if it is among the first sixteen bytes and no backslash is
+/// before it. Most strings of JSON are that short.
+#[inline]
+pub(crate) fn near_quote(json: &[u8]) -> Option<usize> {
+    let bytes = u8x16::new(*json.first_chunk()?);
+    let [quotes, backslashes] = [b'"', b'\\'].map(|byte| bytes.simd_eq(u8x16::splat(byte)));
+    let found = (quotes | backslashes).to_bitmask().trailing_zeros() as usize;
+    (json.get(found) == Some(&b'"') && found < 16).then_some(found)
 }
 
 #[inline]
@@ -104,5 +115,27 @@ impl Escapes {
         let escaping = (even_runs & EVEN) | (odd_runs & !EVEN);
         self.next = escaping >> (WINDOW_BYTES - 1);
         (escaping << 1) | before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn structure_and_near_quotes_are_found_wherever_they_are(
+            json in prop::collection::vec(prop::sample::select(b"a1 \"\\{}[],:\xff;|^_".to_vec()), 0..80),
+        ) {
+            let first = &json[..json.len().min(WINDOW_BYTES)];
+            let has_structure = first.iter().any(|byte| b"\"{}[]".contains(byte));
+            prop_assert_eq!(Window::new(&json).has_structure(), has_structure);
+            let near = near_quote(&json);
+            let found = json.iter().position(|byte| matches!(byte, b'"' | b'\\'));
+            let expected = found.filter(|at| *at < 16 && json.len() >= 16 && json[*at] == b'"');
+            prop_assert_eq!(near, expected);
+        }
     }
 }

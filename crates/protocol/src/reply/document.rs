@@ -2,16 +2,34 @@
 
 use memchr::memchr2;
 
+use super::api::ReplyApi;
 use super::found::Found;
-use super::schema::{Meaning, Node, Role, Schema};
-use crate::window::{WINDOW_BYTES, Window};
+#[cfg(test)]
+use super::reply_error::ReplyError;
+use super::schema::{Form, Meaning, Node, Role, Schema};
+use super::usage::Usage;
+use crate::window::{Escapes, WINDOW_BYTES, Window, near_quote};
 
-/// Most nodes that are open at a time: the deepest fact is in a choice's message.
+/// Most nodes that are open at a time: the deepest facts are in a choice's message and in the details
+/// of a response's usage.
 const NODES_MAX: usize = 4;
 /// Bytes of a member's name that are kept. A longer name is none that is known.
-const NAME_BYTES_MAX: usize = 24;
+const NAME_BYTES_MAX: usize = 32;
 /// Bytes that are looked at one by one before many at a time: most ends of values are near.
 const NEAR_BYTES: usize = 8;
+/// Bytes of `null`.
+const NULL_BYTES: usize = 4;
+/// True for bytes of numbers and words.
+const SCALAR: [bool; 256] = {
+    let mut set = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        set[byte] =
+            (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'+' | b'-' | b'.');
+        byte += 1;
+    }
+    set
+};
 
 /// Reader of one document. Pieces may be cut anywhere. Values without a meaning are skipped, however
 /// large they are; they are not checked to be JSON. What is kept has a limit for each kind of fact.
@@ -96,6 +114,8 @@ impl DocumentReader {
         let mut rest = piece;
         while let Some(byte) = rest.first() {
             rest = match self.place {
+                Place::Name if *byte == b'"' => self.members(rest),
+                Place::Value if !is_space(*byte) => self.value(rest, *byte),
                 Place::InText { is_escaped } => self.text(rest, is_escaped),
                 Place::InName { is_escaped } => self.name(rest, is_escaped),
                 Place::Inner => self.inner(rest),
@@ -103,11 +123,10 @@ impl DocumentReader {
                 Place::InScalar => self.scalar(rest),
                 Place::Over | Place::Broken => return,
                 Place::Value | Place::Name | Place::Colon | Place::Behind => {
-                    if matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
-                        &rest[1..]
-                    } else {
-                        self.between(rest, *byte)
+                    if !is_space(*byte) {
+                        self.between(*byte);
                     }
+                    &rest[1..]
                 }
             };
         }
@@ -123,6 +142,7 @@ impl DocumentReader {
         self.place == Place::Broken
     }
 
+    #[cfg(test)]
     pub(super) fn found(&self) -> &Found {
         &self.found
     }
@@ -132,21 +152,13 @@ impl DocumentReader {
     }
 
     /// Reads a byte between values.
-    fn between<'p>(&mut self, rest: &'p [u8], byte: u8) -> &'p [u8] {
+    fn between(&mut self, byte: u8) {
         match (self.place, byte) {
-            (Place::Value, b']') | (Place::Name, b'}') | (Place::Behind, b']' | b'}') => {
-                self.leave(byte);
-            }
-            (Place::Value, _) => return self.value(rest, byte),
-            (Place::Name, b'"') => {
-                self.keep_nothing();
-                self.place = Place::InName { is_escaped: false };
-            }
+            (Place::Name, b'}') | (Place::Behind, b']' | b'}') => self.leave(byte),
             (Place::Colon, b':') => self.place = Place::Value,
             (Place::Behind, b',') => self.next(),
             _ => self.place = Place::Broken,
         }
-        &rest[1..]
     }
 
     /// Prepares for the next member or element.
@@ -161,43 +173,58 @@ impl DocumentReader {
         }
     }
 
-    /// Begins a value.
+    /// Begins a value, or ends an array.
     fn value<'p>(&mut self, rest: &'p [u8], byte: u8) -> &'p [u8] {
-        self.keep_nothing();
-        self.is_probing = false;
         match byte {
-            b'"' => {
-                self.keep(&rest[..1]);
-                self.is_probing = self.role.meaning == Meaning::Content;
-                self.place = Place::InText { is_escaped: false };
-                &rest[1..]
-            }
+            b'"' => self.begin_text(rest),
             b'{' | b'[' => {
                 match self.role.node {
                     Some(node) if node.is_array() == (byte == b'[') => self.enter(node),
-                    _ => {
-                        self.keep(&rest[..1]);
-                        self.is_probing = self.role.meaning == Meaning::Content;
-                        self.inner = 1;
-                        self.place = Place::Inner;
-                    }
+                    _ => self.begin_inner(&rest[..1]),
                 }
                 &rest[1..]
             }
-            b'}' | b']' | b',' | b':' => {
-                self.place = Place::Broken;
-                rest
+            b']' => {
+                self.leave(byte);
+                &rest[1..]
             }
             // No reply is a number or a word.
-            _ if self.depth == 0 => {
-                self.place = Place::Broken;
-                rest
-            }
+            b'}' | b',' | b':' => self.give_up(),
+            _ if self.depth == 0 => self.give_up(),
             _ => {
+                self.keep_nothing();
                 self.place = Place::InScalar;
-                rest
+                self.scalar(rest)
             }
         }
+    }
+
+    /// Reads a string from its quote on. Most strings are complete in their piece.
+    fn begin_text<'p>(&mut self, rest: &'p [u8]) -> &'p [u8] {
+        let is_content = self.role.meaning == Meaning::Content;
+        if let Some(end) = end_of_whole_text(&rest[1..]) {
+            self.found.has_content |= is_content && end > 0;
+            self.end_with(&rest[..end + 2]);
+            return &rest[end + 2..];
+        }
+        self.keep_nothing();
+        self.keep(&rest[..1]);
+        self.is_probing = is_content;
+        self.place = Place::InText { is_escaped: false };
+        &rest[1..]
+    }
+
+    fn begin_inner(&mut self, open: &[u8]) {
+        self.keep_nothing();
+        self.keep(open);
+        self.is_probing = self.role.meaning == Meaning::Content;
+        self.inner = 1;
+        self.place = Place::Inner;
+    }
+
+    fn give_up<'p>(&mut self) -> &'p [u8] {
+        self.place = Place::Broken;
+        &[]
     }
 
     fn enter(&mut self, node: Node) {
@@ -210,6 +237,7 @@ impl DocumentReader {
         match node {
             Node::Error => self.found.put_error(),
             Node::Response => self.found.put_response(),
+            Node::Usage => self.found.begin_usage(),
             _ => {}
         }
         self.role = node.of_elements();
@@ -221,7 +249,10 @@ impl DocumentReader {
         match self.node() {
             Some(node) if node.is_array() == (byte == b']') => {
                 self.depth -= 1;
-                self.place = if self.depth == 0 { Place::Over } else { Place::Behind };
+                if node == Node::Usage {
+                    self.found.end_usage();
+                }
+                self.behind();
             }
             _ => self.place = Place::Broken,
         }
@@ -231,11 +262,84 @@ impl DocumentReader {
         self.nodes[..self.depth].last().copied()
     }
 
+    /// Ends a value whose JSON was kept.
     fn end_value(&mut self) {
         if let Meaning::Fact(fact) = self.role.meaning {
             self.found.put(fact, &self.kept, self.is_cut);
         }
+        self.behind();
+    }
+
+    /// Ends a value that was complete in its piece.
+    fn end_with(&mut self, json: &[u8]) {
+        self.put(json);
+        self.behind();
+    }
+
+    #[inline]
+    fn put(&mut self, json: &[u8]) {
+        if let Meaning::Fact(fact) = self.role.meaning {
+            let kept = &json[..json.len().min(fact.bytes_max())];
+            self.found.put(fact, kept, kept.len() < json.len());
+        }
+    }
+
+    fn behind(&mut self) {
         self.place = if self.depth == 0 { Place::Over } else { Place::Behind };
+    }
+
+    /// Reads members of an object from the quote of a name on, as long as they are complete in their
+    /// piece and have no space between their parts. All others are left to the states.
+    fn members<'p>(&mut self, mut rest: &'p [u8]) -> &'p [u8] {
+        loop {
+            let name = &rest[1..rest.len().min(NAME_BYTES_MAX + 2)];
+            let Some(length) = end_of_whole_text(name) else {
+                self.keep_nothing();
+                self.place = Place::InName { is_escaped: false };
+                return &rest[1..];
+            };
+            self.role = self.role_of(&name[..length]);
+            let after = &rest[length + 2..];
+            let Some((b':', value)) = after.split_first() else {
+                self.place = Place::Colon;
+                return after;
+            };
+            let Some(behind) = self.whole_value(value) else {
+                self.place = Place::Value;
+                return value;
+            };
+            rest = match behind {
+                [b',', b'"', ..] => &behind[1..],
+                _ => {
+                    self.place = Place::Behind;
+                    return behind;
+                }
+            };
+        }
+    }
+
+    /// Reads a string, a number or a word that is complete, and returns what is behind it.
+    fn whole_value<'p>(&mut self, value: &'p [u8]) -> Option<&'p [u8]> {
+        let length = match value.first()? {
+            b'"' => {
+                let end = end_of_whole_text(&value[1..])?;
+                self.found.has_content |= self.role.meaning == Meaning::Content && end > 0;
+                end + 2
+            }
+            b'n' if value.starts_with(b"null") => NULL_BYTES,
+            _ => value.iter().take_while(|byte| SCALAR[usize::from(**byte)]).count(),
+        };
+        let behind = &value[length..];
+        // No other byte ends a number or a word, which may be cut here.
+        if length == 0 || !matches!(behind.first()?, b',' | b'}' | b']') {
+            return None;
+        }
+        self.put(&value[..length]);
+        Some(behind)
+    }
+
+    fn role_of(&self, name: &[u8]) -> Role {
+        self.node().map_or(Role::IGNORED, |node| self.schema.role(node, name))
     }
 
     fn name<'p>(&mut self, rest: &'p [u8], is_escaped: bool) -> &'p [u8] {
@@ -246,10 +350,7 @@ impl DocumentReader {
             self.place = Place::InName { is_escaped };
             return &[];
         }
-        self.role = match self.node() {
-            Some(node) if !self.is_cut => self.schema.role(node, &self.kept),
-            _ => Role::IGNORED,
-        };
+        self.role = if self.is_cut { Role::IGNORED } else { self.role_of(&self.kept) };
         self.place = Place::Colon;
         &rest[length + 1..]
     }
@@ -268,13 +369,14 @@ impl DocumentReader {
         &rest[end + 1..]
     }
 
+    /// Reads a number or a word.
     fn scalar<'p>(&mut self, rest: &'p [u8]) -> &'p [u8] {
-        let is_of_scalar = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
-        let length = rest.iter().take_while(|byte| is_of_scalar(byte)).count();
+        let length = rest.iter().take_while(|byte| SCALAR[usize::from(**byte)]).count();
         self.keep(&rest[..length]);
         match rest.get(length) {
             None => {}
-            Some(b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t') => self.end_value(),
+            Some(b',' | b'}' | b']') => self.end_value(),
+            Some(byte) if is_space(*byte) => self.end_value(),
             Some(_) => self.place = Place::Broken,
         }
         &rest[length..]
@@ -283,8 +385,7 @@ impl DocumentReader {
     /// Skips objects and arrays that are no nodes, up to a string that is cut or to their end.
     fn inner<'p>(&mut self, rest: &'p [u8]) -> &'p [u8] {
         if self.is_probing {
-            let is_space = |byte: &&u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
-            let Some(first) = rest.iter().find(|byte| !is_space(byte)) else { return &[] };
+            let Some(first) = rest.iter().find(|byte| !is_space(**byte)) else { return &[] };
             self.found.has_content |= !matches!(first, b'}' | b']');
             self.is_probing = false;
         }
@@ -344,20 +445,63 @@ impl DocumentReader {
     }
 }
 
+/// Reads a usage object; `None` if it has no count, or is incomplete.
+pub(crate) fn read_usage(value: &[u8]) -> Option<Usage> {
+    let schema = Schema::new(ReplyApi::Other, Form::Whole);
+    let mut document = DocumentReader::with_role(schema, Role::USAGE);
+    document.push(value);
+    document.found.usage
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
+}
+
+/// Returns the offset of the quote that ends a string which begins here, if the piece has it.
+#[inline]
+fn end_of_whole_text(piece: &[u8]) -> Option<usize> {
+    near_quote(piece).or_else(|| end_of_text(piece, false).0)
+}
+
 /// Returns the offset of the quote that ends a string, if the piece has it, and whether the end of
 /// the piece escapes the next byte.
 fn end_of_text(piece: &[u8], is_escaped: bool) -> (Option<usize>, bool) {
-    let mut at = usize::from(is_escaped);
-    loop {
-        let rest = piece.get(at..).unwrap_or_default();
-        let Some(found) = memchr2(b'"', b'\\', rest) else { return (None, at > piece.len()) };
-        at += found;
-        if piece[at] == b'"' {
-            return (Some(at), false);
+    let at = usize::from(is_escaped);
+    let rest = &piece[at..];
+    match memchr2(b'"', b'\\', rest) {
+        None => (None, false),
+        Some(found) if rest[found] == b'"' => (Some(at + found), false),
+        Some(found) => {
+            let (end, is_escaped) = end_behind_escape(&rest[found..]);
+            (end.map(|end| at + found + end), is_escaped)
         }
-        // A character behind a backslash does not end the string.
-        at += 2;
     }
+}
+
+/// Does the same for a piece that begins with a backslash. Where one escape is, others are near, so
+/// that many bytes are looked at a time.
+fn end_behind_escape(piece: &[u8]) -> (Option<usize>, bool) {
+    let mut escapes = Escapes::default();
+    let mut at = 0;
+    while let Some(rest) = piece.get(at..).filter(|rest| !rest.is_empty()) {
+        let window = Window::new(rest);
+        let [quotes, backslashes] = [b'"', b'\\'].map(|byte| window.places(byte));
+        let escaped = escapes.escaped(backslashes);
+        let ends = quotes & !escaped;
+        if ends != 0 {
+            return (Some(at + ends.trailing_zeros() as usize), false);
+        }
+        if rest.len() < WINDOW_BYTES {
+            return (None, escaped >> rest.len() & 1 == 1);
+        }
+        at += WINDOW_BYTES;
+        if quotes | backslashes == 0 {
+            // A long text without any escape follows.
+            let Some(found) = memchr2(b'"', b'\\', &piece[at..]) else { return (None, false) };
+            at += found;
+        }
+    }
+    (None, escapes.are_open())
 }
 
 /// Returns the offset of the next quote, bracket or brace.
@@ -367,19 +511,20 @@ fn next_of_structure(piece: &[u8]) -> Option<usize> {
     if let Some(found) = near.iter().position(is_of_structure) {
         return Some(found);
     }
-    let windows = far.chunks(WINDOW_BYTES).enumerate();
-    windows.map(|(number, bytes)| (number, Window::new(bytes).structure())).find_map(
-        |(number, places)| {
-            let at = NEAR_BYTES + number * WINDOW_BYTES + places.trailing_zeros() as usize;
-            (places != 0).then_some(at)
-        },
-    )
+    for (number, bytes) in far.chunks(WINDOW_BYTES).enumerate() {
+        let window = Window::new(bytes);
+        if window.has_structure() {
+            let found = bytes.iter().position(is_of_structure)?;
+            return Some(NEAR_BYTES + number * WINDOW_BYTES + found);
+        }
+    }
+    None
 }
 
 /// Reads the value of a member `error`; `None` if it is neither an object nor a string.
 #[cfg(test)]
-pub(crate) fn read_error(value: &[u8]) -> Option<super::reply_error::ReplyError> {
-    let schema = Schema::new(super::api::ReplyApi::Other, super::schema::Form::Whole);
+pub(crate) fn read_error(value: &[u8]) -> Option<ReplyError> {
+    let schema = Schema::new(ReplyApi::Other, Form::Whole);
     let mut document = DocumentReader::with_role(schema, Role::ERROR);
     document.push(value);
     document.found.error.map(|error| *error)

@@ -23,7 +23,14 @@ pub(crate) struct EventKind {
 impl EventKind {
     /// Classifies a name.
     pub(crate) fn of(name: &[u8]) -> Self {
+        // Most events of a stream.
+        if name == b"content_block_delta" {
+            return Self { is_content: true, ..Self::default() };
+        }
         let is_of_response = name.starts_with(b"response.");
+        if is_of_response && name.ends_with(b".delta") {
+            return Self { is_of_response, is_content: true, ..Self::default() };
+        }
         let is_last = matches!(
             name,
             b"response.completed"

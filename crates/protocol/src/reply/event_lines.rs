@@ -111,7 +111,8 @@ impl EventLines {
                 self.is_counted |= !is_done;
                 document.push(b"\n");
             }
-            LinePlace::Name | LinePlace::NameStart if !self.is_longer => {
+            // A name that is longer than what is kept is none of the known ones.
+            LinePlace::Name | LinePlace::NameStart => {
                 self.kind.add(&self.kept);
             }
             _ => {}
@@ -126,5 +127,82 @@ impl EventLines {
         let (kept, more) = part.split_at(part.len().min(room));
         self.kept.extend_from_slice(kept);
         self.is_longer |= !more.trim_ascii().is_empty();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::ReplyApi;
+    use super::super::schema::{Form, Schema};
+    use super::*;
+    use crate::sse::event::SseReading;
+
+    /// Reads an event in pieces.
+    fn read(event: &[u8], piece_bytes: usize) -> (EventLines, DocumentReader) {
+        let mut lines = EventLines::default();
+        let mut document = DocumentReader::new(Schema::new(ReplyApi::Chat, Form::Event));
+        event.chunks(piece_bytes).for_each(|piece| lines.push(piece, &mut document));
+        lines.end(&mut document);
+        (lines, document)
+    }
+
+    #[track_caller]
+    fn check(event: &str, id: Option<&str>) {
+        for piece_bytes in 1..event.len() + 1 {
+            let (lines, document) = read(event.as_bytes(), piece_bytes);
+            let whole = SseReading::of(event.as_bytes());
+            assert_eq!(lines.is_counted, whole.is_counted, "{event:?}");
+            assert_eq!(lines.is_done || lines.kind.is_last, whole.ends_stream, "{event:?}");
+            assert_eq!(lines.kind, whole.kind, "{event:?}");
+            assert_eq!(document.found().id.as_deref(), id, "{event:?} by {piece_bytes}");
+        }
+    }
+
+    #[test]
+    fn data_is_found_among_other_lines() {
+        check("data: {\"id\":\"a\"}\n\n", Some("a"));
+        check("data:{\"id\":\r\ndata:\"a\"}\r\n\r\n", Some("a"));
+        check(": data: {\"id\":\"b\"}\rid: 5\rdata: {\"id\":\"a\"}\r\r", Some("a"));
+        check("event: x\ndata: {\"id\":\"a\"}", Some("a"));
+        check("database: {\"id\":\"b\"}\n\n", None);
+        check("data {\"id\":\"b\"}\n\n", None);
+        check("xdata: {\"id\":\"b\"}\n\n", None);
+        check("data:\n\n", None);
+        check("data\n\n", None);
+        check("\n", None);
+    }
+
+    #[test]
+    fn marks_and_names_are_those_of_a_whole_event() {
+        check("data: [DONE]\n\n", None);
+        check(
+            "data: [DONE]                                                                   \n\n",
+            None,
+        );
+        check("data: [DONE] x\n\n", None);
+        check("event: message_stop\ndata: {}\n\n", None);
+        check("event:error\n\n", None);
+        check("event: ping\nevent: response.failed\n\n", None);
+        check(&format!("event: response.{}\ndata: x\n\n", "x".repeat(100)), None);
+        check(&format!("event: {}error\n\n", "x".repeat(100)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_lines_of_any_event_are_those_of_its_whole(
+            pieces in prop::collection::vec(prop::sample::select(vec![
+                "data:", "data: ", "event:", "event: ", "[DONE]", "error", "ping", "\n", "\r", "\r\n", "x",
+                "message_stop", ":", " ", "{}", "response.completed", "\u{e9}",
+            ]), 0..20),
+            piece_bytes in 1..9_usize,
+        ) {
+            let event = pieces.concat();
+            let (lines, _) = read(event.as_bytes(), piece_bytes);
+            let whole = SseReading::of(event.as_bytes());
+            prop_assert_eq!((lines.is_counted, lines.kind), (whole.is_counted, whole.kind));
+            prop_assert_eq!(lines.is_done || lines.kind.is_last, whole.ends_stream);
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::event_lines::EventLines;
 use super::facts::ReplyFacts;
 use super::plain_event::{EventReading, PlainEvent};
 use super::schema::{Form, Schema};
-use crate::sse::event::SseReading;
+use crate::sse::event::{SseReading, field, lines};
 
 /// Events with data in which an id is looked for. Engines have it in the first one.
 const HEAD_EVENTS: u32 = 8;
@@ -78,8 +78,12 @@ impl EventReader {
         let reading = EventReading { is_counted, may_have_usage: usage != Member::Absent };
         if self.must_parse(kind, usage, event) {
             self.begin();
-            self.push(event);
-            self.end();
+            // Data lines of one event belong together.
+            for data in lines(event).filter_map(|line| field(line, b"data")) {
+                self.document.push(data);
+                self.document.push(b"\n");
+            }
+            self.close(is_counted, kind);
             return reading;
         }
         self.seen = self.seen.saturating_add(1);
@@ -110,12 +114,17 @@ impl EventReader {
         self.lines.end(&mut self.document);
         let EventLines { is_counted, is_done, kind, .. } = self.lines;
         self.facts.is_done |= is_done || kind.is_last;
+        self.close(is_counted, kind);
+        is_counted
+    }
+
+    /// Takes the facts of an event whose data was read.
+    fn close(&mut self, is_counted: bool, kind: EventKind) {
         if (is_counted || kind.is_error) && !self.is_known(kind) {
             self.add(is_counted, kind);
         }
         self.seen = self.seen.saturating_add(u32::from(is_counted));
         self.facts.has_content |= self.seen >= CONTENT_EVENTS;
-        is_counted
     }
 
     fn add(&mut self, is_counted: bool, kind: EventKind) {

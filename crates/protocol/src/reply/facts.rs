@@ -46,13 +46,59 @@ impl ReplyFacts {
         self.has_content |= found.has_content;
     }
 
-    /// Replaces what a document has so far. Of members that are given twice, the last one counts.
-    pub(super) fn replace(&mut self, found: &Found) {
-        self.id.clone_from(&found.id);
-        self.model.clone_from(&found.model);
+    /// Takes what a document has so far. Of members that are given twice, the last one counts.
+    pub(super) fn take(&mut self, found: &mut Found) {
+        if found.id.is_some() {
+            self.id = found.id.take();
+        }
+        if found.model.is_some() {
+            self.model = found.model.take();
+        }
+        if found.error.as_deref() != self.error.as_ref() {
+            self.error = found.error.as_deref().cloned();
+        }
         self.usage = found.usage;
         self.finish = found.finish;
-        self.error = found.error.as_deref().cloned();
         self.has_content = found.has_content;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(id: &str, tokens: u64, finish: Option<Finish>) -> Found {
+        let usage =
+            Usage { prompt_tokens: tokens, completion_tokens: 10 - tokens, cached_tokens: None };
+        let mut found = Found::default();
+        (found.id, found.usage, found.finish) = (Some(id.into()), Some(usage), finish);
+        found
+    }
+
+    #[test]
+    fn of_several_events_the_first_id_and_the_largest_counts_stay() {
+        let mut facts = ReplyFacts::default();
+        facts.add(&mut Found::default());
+        assert_eq!(facts, ReplyFacts::default());
+        facts.add(&mut found("a", 7, Some(Finish::Aborted)));
+        facts.add(&mut found("b", 2, Some(Finish::Normal)));
+        facts.add(&mut Found::default());
+        assert_eq!(facts.id.as_deref(), Some("a"));
+        let usage = Usage { prompt_tokens: 7, completion_tokens: 8, cached_tokens: None };
+        assert_eq!((facts.usage, facts.finish), (Some(usage), Some(Finish::Aborted)));
+    }
+
+    #[test]
+    fn of_one_document_the_last_values_count() {
+        let mut facts = ReplyFacts::default();
+        facts.take(&mut found("a", 7, None));
+        facts.take(&mut found("b", 2, Some(Finish::Normal)));
+        assert_eq!(facts.id.as_deref(), Some("b"));
+        let usage = Usage { prompt_tokens: 2, completion_tokens: 8, cached_tokens: None };
+        assert_eq!((facts.usage, facts.finish), (Some(usage), Some(Finish::Normal)));
+        let mut later = Found::default();
+        later.usage = Some(usage);
+        facts.take(&mut later);
+        assert_eq!(facts.id.as_deref(), Some("b"), "an id that was taken stays");
     }
 }

@@ -6,7 +6,7 @@ use super::finish::{Finish, FinishWord};
 use super::reply_error::ReplyError;
 use super::schema::{Fact, Form};
 use super::text::{beginning_of, text_of};
-use super::usage::{Usage, read_usage};
+use super::usage::{Counts, Usage};
 
 /// Facts in one document: a whole reply, or the data of an event.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub(super) struct Found {
     /// System's fingerprint, as JSON.
     pub(super) fingerprint: Option<Box<str>>,
     pub(super) usage: Option<Usage>,
+    /// Counts of the usage object that is open.
+    counts: Counts,
     pub(super) finish: Option<Finish>,
     /// True if a reason for the end was given, even if it is null.
     has_reason: bool,
@@ -37,7 +39,7 @@ impl Found {
     /// Takes a value, as JSON. `is_cut` is true if only its beginning is given.
     pub(super) fn put(&mut self, fact: Fact, json: &[u8], is_cut: bool) {
         match fact {
-            Fact::Usage if !is_cut => self.usage = read_usage(json).or(self.usage),
+            Fact::Count(count) if !is_cut => self.counts.put(count, json),
             Fact::Id if !is_cut => self.id = text_of(json).or_else(|| self.id.take()),
             Fact::Model if !is_cut => self.model = text_of(json).or_else(|| self.model.take()),
             Fact::Fingerprint if !is_cut && json.starts_with(b"\"") => {
@@ -57,14 +59,22 @@ impl Found {
                 let error = self.error.get_or_insert_default();
                 describe(error, fact, json, is_cut);
             }
-            Fact::OwnText => {
-                describe(self.own_error.get_or_insert_default(), Fact::ErrorText, json, is_cut);
+            Fact::OwnText | Fact::OwnCode => {
+                let fact = if fact == Fact::OwnText { Fact::ErrorText } else { Fact::ErrorCode };
+                describe(self.own_error.get_or_insert_default(), fact, json, is_cut);
             }
-            Fact::OwnCode => {
-                describe(self.own_error.get_or_insert_default(), Fact::ErrorCode, json, is_cut);
-            }
-            Fact::Usage | Fact::Id | Fact::Model | Fact::Fingerprint | Fact::Kind => {}
+            Fact::Count(_) | Fact::Id | Fact::Model | Fact::Fingerprint | Fact::Kind => {}
         }
+    }
+
+    /// Notes the beginning of a usage object.
+    pub(super) fn begin_usage(&mut self) {
+        self.counts = Counts::default();
+    }
+
+    /// Notes the end of a usage object.
+    pub(super) fn end_usage(&mut self) {
+        self.usage = self.counts.usage().or(self.usage);
     }
 
     /// Notes that the member `error` is an object.

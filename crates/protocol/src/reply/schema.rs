@@ -2,11 +2,12 @@
 
 use super::api::ReplyApi;
 use super::text::MESSAGE_BYTES_MAX;
+use super::usage::Count;
 
 /// Longest id, name or word in bytes of JSON.
 const WORD_BYTES_MAX: usize = 256;
-/// Largest usage object in bytes. Those of engines have some hundred.
-const USAGE_BYTES_MAX: usize = 16 << 10;
+/// Longest count in bytes: the largest number of 64 bits has 20 digits.
+const COUNT_BYTES_MAX: usize = 20;
 
 /// Form of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,8 @@ pub(super) enum Fact {
     Id,
     Model,
     Fingerprint,
-    Usage,
+    /// Count of a usage object.
+    Count(Count),
     /// Reason why the content ended.
     Reason,
     /// Status of a response.
@@ -45,7 +47,7 @@ impl Fact {
     /// Returns the largest number of bytes that are kept of the value.
     pub(super) fn bytes_max(self) -> usize {
         match self {
-            Self::Usage => USAGE_BYTES_MAX,
+            Self::Count(_) => COUNT_BYTES_MAX,
             Self::ErrorText | Self::OwnText => MESSAGE_BYTES_MAX,
             // Two quotes are around a word.
             _ => WORD_BYTES_MAX + 2,
@@ -71,6 +73,9 @@ pub(super) enum Node {
     Blocks,
     Block,
     Error,
+    Usage,
+    /// Details of a prompt's tokens.
+    UsageDetails,
 }
 
 impl Node {
@@ -119,6 +124,9 @@ impl Role {
     const fn fact(fact: Fact) -> Self {
         Self { node: None, meaning: Meaning::Fact(fact) }
     }
+
+    /// Usage object.
+    pub(super) const USAGE: Self = Self::enter(Node::Usage);
 
     /// Error that is an object or a text.
     pub(super) const ERROR: Self =
@@ -188,7 +196,16 @@ impl Schema {
                 b"type" => Role::fact(Fact::ErrorKind),
                 _ => Role::IGNORED,
             },
-            Node::Choices | Node::Blocks => Role::IGNORED,
+            Node::Usage => match name {
+                b"prompt_tokens_details" | b"input_tokens_details" => {
+                    Role::enter(Node::UsageDetails)
+                }
+                _ => Count::of(name).map_or(Role::IGNORED, |count| Role::fact(Fact::Count(count))),
+            },
+            Node::UsageDetails if name == b"cached_tokens" => {
+                Role::fact(Fact::Count(Count::DetailsCached))
+            }
+            Node::UsageDetails | Node::Choices | Node::Blocks => Role::IGNORED,
         };
         match role.meaning {
             Meaning::Content if !self.wants_content => Role { meaning: Meaning::Nothing, ..role },
@@ -201,7 +218,7 @@ impl Schema {
         match name {
             b"id" => Role::fact(Fact::Id),
             b"model" => Role::fact(Fact::Model),
-            b"usage" => Role::fact(Fact::Usage),
+            b"usage" => Role::USAGE,
             _ => Role::IGNORED,
         }
     }
@@ -266,7 +283,7 @@ mod tests {
     #[test]
     fn usage_is_a_member_of_documents_responses_and_messages_alone() {
         let usage = |api, form, node| Schema::new(api, form).role(node, b"usage");
-        let read = Role::fact(Fact::Usage);
+        let read = Role::USAGE;
         assert_eq!(usage(ReplyApi::Chat, Form::Event, Node::Root), read);
         assert_eq!(usage(ReplyApi::Responses, Form::Whole, Node::Root), read);
         assert_eq!(usage(ReplyApi::Responses, Form::Event, Node::Root), Role::IGNORED);
@@ -292,12 +309,12 @@ mod tests {
             assert_eq!(few.role(node, name.as_bytes()), Role::IGNORED, "{name}");
         }
         assert_eq!(few.role(Node::Choice, b"finish_reason"), Role::fact(Fact::Reason));
-        assert_eq!(few.role(Node::Root, b"usage"), Role::fact(Fact::Usage));
+        assert_eq!(few.role(Node::Root, b"usage"), Role::USAGE);
     }
 
     #[test]
     fn what_is_kept_of_a_value_is_limited() {
-        assert_eq!(Fact::Usage.bytes_max(), 16 << 10);
+        assert_eq!(Fact::Count(Count::Prompt).bytes_max(), u64::MAX.to_string().len());
         assert_eq!(Fact::Id.bytes_max(), 258);
         assert_eq!(Fact::ErrorText.bytes_max(), 512);
     }

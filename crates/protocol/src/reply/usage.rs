@@ -1,7 +1,5 @@
 //! Token counts that a reply reports.
 
-use serde::Deserialize;
-
 /// Token counts of one request, from the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -27,61 +25,69 @@ impl Usage {
     }
 }
 
-/// Reads a usage object at the beginning of `value`, under the names of all APIs. Returns `None` if
-/// it has no count.
-pub(crate) fn read_usage(value: &[u8]) -> Option<Usage> {
-    if !value.starts_with(b"{") {
-        return None;
+/// Count in a usage object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    Prompt,
+    Input,
+    CacheCreation,
+    CacheRead,
+    Completion,
+    Output,
+    Total,
+    /// Cached tokens in the details of the prompt's.
+    DetailsCached,
+}
+
+impl Count {
+    /// Returns the count of a name in the API of OpenAI or of Anthropic.
+    pub(super) fn of(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"prompt_tokens" => Self::Prompt,
+            b"input_tokens" => Self::Input,
+            b"cache_creation_input_tokens" => Self::CacheCreation,
+            b"cache_read_input_tokens" => Self::CacheRead,
+            b"completion_tokens" => Self::Completion,
+            b"output_tokens" => Self::Output,
+            b"total_tokens" => Self::Total,
+            _ => return None,
+        })
     }
-    // Reads one value and ignores the rest.
-    let fields = UsageFields::deserialize(&mut serde_json::Deserializer::from_slice(value)).ok()?;
-    let prompt_tokens = fields.prompt_tokens.or_else(|| fields.whole_input());
-    let completion_tokens = fields.completion_tokens.or(fields.output_tokens);
-    let (prompt_tokens, completion_tokens) = match (prompt_tokens, completion_tokens) {
-        // Some replies, e.g. of embeddings, report only a total, which is all prompt.
-        (None, None) => (fields.total_tokens?, 0),
-        (Some(prompt), None) => {
-            (prompt, fields.total_tokens.map_or(0, |total| total.saturating_sub(prompt)))
+}
+
+/// Counts of one usage object, as they are given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts([Option<u64>; 8]);
+
+impl Counts {
+    /// Takes the JSON of a count. Values that are no counts are passed over.
+    pub(super) fn put(&mut self, count: Count, json: &[u8]) {
+        let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
+        let next = |number: u64, byte: &u8| number.checked_mul(10)?.checked_add(digit(byte)?);
+        if let Some(number) = json.iter().try_fold(0, next).filter(|_| !json.is_empty()) {
+            self.0[count as usize] = Some(number);
         }
-        (prompt, Some(completion)) => {
-            let rest = || fields.total_tokens.map_or(0, |total| total.saturating_sub(completion));
-            (prompt.unwrap_or_else(rest), completion)
-        }
-    };
-    let details = fields.prompt_tokens_details.or(fields.input_tokens_details);
-    let cached_tokens = details.and_then(|details| details.cached_tokens);
-    Some(Usage {
-        prompt_tokens,
-        completion_tokens,
-        cached_tokens: cached_tokens.or(fields.cache_read_input_tokens),
-    })
-}
+    }
 
-#[derive(Deserialize)]
-struct UsageFields {
-    prompt_tokens: Option<u64>,
-    input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-    total_tokens: Option<u64>,
-    prompt_tokens_details: Option<Details>,
-    input_tokens_details: Option<Details>,
-}
-
-#[derive(Deserialize)]
-struct Details {
-    cached_tokens: Option<u64>,
-}
-
-impl UsageFields {
-    /// Returns the tokens of the whole input. Anthropic's `input_tokens` lack those that were read
-    /// from the cache or written to it.
-    fn whole_input(&self) -> Option<u64> {
-        let parts =
-            [self.input_tokens, self.cache_creation_input_tokens, self.cache_read_input_tokens];
-        parts.into_iter().flatten().reduce(u64::saturating_add)
+    /// Returns the usage; `None` if there is no count.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let of = |count: Count| self.0[count as usize];
+        // Anthropic's input lacks the tokens that were read from the cache or written to it.
+        let inputs = [of(Count::Input), of(Count::CacheCreation), of(Count::CacheRead)];
+        let whole_input = inputs.into_iter().flatten().reduce(u64::saturating_add);
+        let total_without =
+            |part: u64| of(Count::Total).map_or(0, |total| total.saturating_sub(part));
+        let prompt_tokens = of(Count::Prompt).or(whole_input);
+        let completion_tokens = of(Count::Completion).or_else(|| of(Count::Output));
+        let (prompt_tokens, completion_tokens) = match (prompt_tokens, completion_tokens) {
+            // Some replies, e.g. of embeddings, report only a total, which is all prompt.
+            (None, None) => (of(Count::Total)?, 0),
+            (Some(prompt), None) => (prompt, total_without(prompt)),
+            (None, Some(completion)) => (total_without(completion), completion),
+            (Some(prompt), Some(completion)) => (prompt, completion),
+        };
+        let cached_tokens = of(Count::DetailsCached).or_else(|| of(Count::CacheRead));
+        Some(Usage { prompt_tokens, completion_tokens, cached_tokens })
     }
 }
 
@@ -89,6 +95,7 @@ impl UsageFields {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::read_usage;
     use super::*;
 
     #[track_caller]
@@ -141,6 +148,10 @@ mod tests {
             "",
             r#"{"prompt_tokens":"5"}"#,
             r#"{"prompt_tokens":-5}"#,
+            r#"{"prompt_tokens":+5}"#,
+            r#"{"prompt_tokens":5.5}"#,
+            r#"{"prompt_tokens":5e3}"#,
+            r#"{"prompt_tokens":184467440737095516160}"#,
             r#"{"prompt_tokens":1"#,
         ] {
             check(json, None);

@@ -34,9 +34,9 @@ impl WholeReader {
 
     /// Notes that the reply has ended in good order.
     pub fn finish(&mut self) {
-        if self.facts.is_done {
+        if self.facts.is_done && self.api.generates() {
             self.document.found_mut().end_whole();
-            self.facts.replace(self.document.found());
+            self.facts.take(self.document.found_mut());
         }
     }
 
@@ -52,6 +52,6 @@ impl WholeReader {
             self.facts.is_done = true;
             self.document.found_mut().settle(Form::Whole, self.api, EventKind::default());
         }
-        self.facts.replace(self.document.found());
+        self.facts.take(self.document.found_mut());
     }
 }
