@@ -13,13 +13,29 @@ pub fn media_type(value: &[u8]) -> &[u8] {
 #[must_use]
 pub fn has_media_type(headers: &HeaderMap, wanted: &str) -> bool {
     let value = headers.get(header::CONTENT_TYPE);
-    value.is_some_and(|value| media_type(value.as_bytes()).eq_ignore_ascii_case(wanted.as_bytes()))
+    let rest = value.and_then(|value| behind(value.as_bytes(), wanted));
+    rest.is_some_and(ends_type)
+}
+
+/// Returns what follows the beginning `wanted` of a `Content-Type`; `None` if it begins otherwise.
+pub(crate) fn behind<'v>(value: &'v [u8], wanted: &str) -> Option<&'v [u8]> {
+    let (begin, rest) = value.trim_ascii_start().split_at_checked(wanted.len())?;
+    begin.eq_ignore_ascii_case(wanted.as_bytes()).then_some(rest)
+}
+
+/// Returns true if `rest` of a `Content-Type` holds parameters at most.
+pub(crate) fn ends_type(rest: &[u8]) -> bool {
+    rest.trim_ascii_start().first().is_none_or(|byte| *byte == b';')
 }
 
 /// Returns true if the body is compressed or coded in another way, so that it can't be read as it
 /// is. `identity` is no coding (RFC 9110, section 12.5.3).
 #[must_use]
 pub fn is_encoded(headers: &HeaderMap) -> bool {
+    // Most bodies have none, which a look at the map tells sooner than its iterator.
+    if !headers.contains_key(header::CONTENT_ENCODING) {
+        return false;
+    }
     let values = headers.get_all(header::CONTENT_ENCODING).iter();
     let mut codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     codings.any(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"identity"))

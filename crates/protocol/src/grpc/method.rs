@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, header};
 
-use crate::media_type::media_type;
+use crate::media_type::{behind, ends_type};
 
 /// Service of KServe V2.
 const KSERVE: &str = "inference.GRPCInferenceService";
@@ -85,11 +85,9 @@ impl GrpcMethod {
 #[must_use]
 pub fn speaks_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE);
-    content_type.is_some_and(|value| {
-        // The suffix names the format of the messages.
-        let kind = media_type(value.as_bytes()).split(|byte| *byte == b'+').next();
-        kind.is_some_and(|kind| kind.eq_ignore_ascii_case(b"application/grpc"))
-    })
+    let rest = content_type.and_then(|value| behind(value.as_bytes(), "application/grpc"));
+    // The suffix names the format of the messages.
+    rest.is_some_and(|rest| rest.starts_with(b"+") || ends_type(rest))
 }
 
 #[cfg(test)]

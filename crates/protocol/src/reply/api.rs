@@ -25,17 +25,23 @@ pub enum ReplyApi {
     Other,
 }
 
+/// Beginning of the paths of KServe V2 and the generate extension.
+const KSERVE_V2: &str = "/v2/models/";
+
 impl ReplyApi {
     /// Returns the API of a request path, without its query. A prefix before the API's own path and
     /// one trailing slash are tolerated.
     #[must_use]
     pub fn of_path(path: &str) -> Self {
         let path = path.strip_suffix('/').unwrap_or(path);
+        if path.ends_with("/chat/completions") && !path.starts_with(KSERVE_V2) {
+            // Nearly all requests have it.
+            return Self::Chat;
+        }
         let mut segments = path.rsplit('/');
         let [last, before, third] = std::array::from_fn(|_| segments.next().unwrap_or_default());
         match (before, last) {
-            _ if path.starts_with("/v2/models/") => Self::KServeV2,
-            ("chat", "completions") => Self::Chat,
+            _ if path.starts_with(KSERVE_V2) => Self::KServeV2,
             (_, "completions") => Self::Completions,
             (_, "responses") => Self::Responses,
             // These two are named like ids, and answer in forms of their own.
@@ -102,6 +108,7 @@ mod tests {
         check("/rerank", ReplyApi::Rerank);
         check("/v2/rerank", ReplyApi::Rerank);
         check("/v2/models/m/infer", ReplyApi::KServeV2);
+        check("/v2/models/chat/completions", ReplyApi::KServeV2);
         check("/v2/models/m/versions/1/generate_stream", ReplyApi::KServeV2);
     }
 
