@@ -47,8 +47,8 @@ pub struct Reply {
     heard_at: Instant,
     /// Moment at which the client last got a piece or a keep-alive.
     passed_at: Instant,
-    /// Moment of the last look at the state of the source.
-    looked_at: Instant,
+    /// Moment of the next look at the state of the source.
+    look_at: Instant,
     /// Moment before which the stream is not moved.
     move_at: Instant,
     /// Moment from which on no connection led to the node that serves the reply.
@@ -125,7 +125,7 @@ impl Reply {
             asked_at,
             heard_at: now,
             passed_at: now,
-            looked_at: now,
+            look_at: now + SOURCE_LOOK,
             move_at: now,
             disconnected_at: None,
         }
@@ -175,13 +175,32 @@ impl Reply {
         self.is_continuable = false;
     }
 
+    /// Returns true if the client's buffer is full, so that the source waits.
+    #[must_use]
+    pub fn is_client_behind(&self) -> bool {
+        matches!(self.state, ReplyState::Behind(_))
+    }
+
     /// Takes an input and returns the action that follows. The driver carries it out before the next
     /// input.
     ///
     /// An input that does not fit the state changes nothing: a piece that was under way may arrive
     /// after the end.
+    #[inline]
     #[must_use]
     pub fn on(&mut self, event: ReplyEvent, now: Instant) -> ReplyAction {
+        match event {
+            // These come with each token.
+            ReplyEvent::Piece(kind) => self.piece(kind, now),
+            ReplyEvent::Passed => self.passed(now),
+            ReplyEvent::Asked => self.asked(),
+            event => return self.turn(event, now),
+        }
+        ReplyAction::Proceed
+    }
+
+    /// Takes an input that may change who serves the reply, or end it.
+    fn turn(&mut self, event: ReplyEvent, now: Instant) -> ReplyAction {
         match (self.state, event) {
             (ReplyState::Over(_), _) => ReplyAction::Proceed,
             (_, ReplyEvent::ClientGone) => self.over(ReplyEnd::ClientGone, ReplyAction::Proceed),
@@ -192,68 +211,62 @@ impl Reply {
                 self.continuing(progress, fault, event, now)
             }
             (ReplyState::Ending, event) => self.ending(event),
-            (ReplyState::Serving(progress, waiting), event) => {
-                self.serving(progress, event, now, ReplyState::Serving(progress, waiting))
-            }
             (ReplyState::Behind(progress), ReplyEvent::ClientCaughtUp) => {
                 self.state = ReplyState::Serving(progress, Waiting::ForClient);
                 ReplyAction::Proceed
             }
-            (ReplyState::Behind(progress), event) => {
-                self.serving(progress, event, now, ReplyState::Behind(progress))
+            (ReplyState::Serving(progress, _) | ReplyState::Behind(progress), event) => {
+                self.serving(progress, event)
             }
         }
     }
 
-    /// Takes an input while the source serves; `same` is the state that pieces do not change.
-    fn serving(
-        &mut self,
-        progress: Progress,
-        event: ReplyEvent,
-        now: Instant,
-        same: ReplyState,
-    ) -> ReplyAction {
-        self.state = same;
+    /// Takes an input while the source serves.
+    fn serving(&mut self, progress: Progress, event: ReplyEvent) -> ReplyAction {
         match event {
-            ReplyEvent::Piece(kind) => self.piece(kind, now),
-            ReplyEvent::Passed => {
-                self.passed_at = now;
-                self.wait(Waiting::ForClient);
+            ReplyEvent::ClientBehind => {
+                self.state = ReplyState::Behind(progress);
+                ReplyAction::Proceed
             }
-            ReplyEvent::Asked => self.wait(Waiting::ForSource),
-            ReplyEvent::ClientBehind => self.state = ReplyState::Behind(progress),
-            ReplyEvent::Ended(end) => return self.part_ended(end, progress),
-            ReplyEvent::Broke => return self.fail(progress, ReplyFault::Cut),
-            ReplyEvent::Reported(engine) => {
-                return self.fail(progress, ReplyFault::Reported(engine));
-            }
-            ReplyEvent::Aborted => return self.fail(progress, ReplyFault::Aborted),
-            ReplyEvent::GivenUp => return self.fail(progress, ReplyFault::GivenUp),
-            ReplyEvent::ClientCaughtUp
-            | ReplyEvent::ClientGone
-            | ReplyEvent::Continued(_)
-            | ReplyEvent::NotContinued(_) => {}
-        }
-        ReplyAction::Proceed
-    }
-
-    /// Notes which side is waited for. While the client is behind, the source waits in any case.
-    fn wait(&mut self, waiting: Waiting) {
-        if let ReplyState::Serving(progress, _) = self.state {
-            self.state = ReplyState::Serving(progress, waiting);
+            ReplyEvent::Ended(end) => self.part_ended(end, progress),
+            ReplyEvent::Broke => self.fail(progress, ReplyFault::Cut),
+            ReplyEvent::Reported(engine) => self.fail(progress, ReplyFault::Reported(engine)),
+            ReplyEvent::Aborted => self.fail(progress, ReplyFault::Aborted),
+            ReplyEvent::GivenUp => self.fail(progress, ReplyFault::GivenUp),
+            _ => ReplyAction::Proceed,
         }
     }
 
+    #[inline]
     fn piece(&mut self, kind: PieceKind, now: Instant) {
-        self.heard_at = now;
-        self.state = match (self.state, kind) {
-            (_, PieceKind::Last) => ReplyState::Ending,
-            (ReplyState::Serving(_, waiting), PieceKind::Content) => {
-                ReplyState::Serving(Progress::Streaming, waiting)
-            }
-            (ReplyState::Behind(_), PieceKind::Content) => ReplyState::Behind(Progress::Streaming),
-            (state, _) => state,
+        let (ReplyState::Serving(progress, _) | ReplyState::Behind(progress)) = &mut self.state
+        else {
+            return;
         };
+        self.heard_at = now;
+        match kind {
+            PieceKind::Comment => {}
+            PieceKind::Content => *progress = Progress::Streaming,
+            PieceKind::Last => self.state = ReplyState::Ending,
+        }
+    }
+
+    #[inline]
+    fn passed(&mut self, now: Instant) {
+        match &mut self.state {
+            ReplyState::Serving(_, waiting) => *waiting = Waiting::ForClient,
+            // The source waits in any case.
+            ReplyState::Behind(_) => {}
+            _ => return,
+        }
+        self.passed_at = now;
+    }
+
+    #[inline]
+    fn asked(&mut self) {
+        if let ReplyState::Serving(_, waiting) = &mut self.state {
+            *waiting = Waiting::ForSource;
+        }
     }
 
     fn part_ended(&mut self, end: PartEnd, progress: Progress) -> ReplyAction {
@@ -333,7 +346,7 @@ impl Reply {
     /// Goes on with a source whose time limits begin now.
     fn served_by(&mut self, source: ReplySource, progress: Progress, now: Instant) {
         self.source = source;
-        (self.asked_at, self.heard_at, self.looked_at) = (now, now, now);
+        (self.asked_at, self.heard_at, self.look_at) = (now, now, now + SOURCE_LOOK);
         self.disconnected_at = None;
         self.state = ReplyState::Serving(progress, Waiting::ForClient);
     }
@@ -367,7 +380,7 @@ impl Reply {
     /// the client has all that came; an early call is harmless.
     #[must_use]
     pub fn on_time(&mut self, sight: SourceSight, now: Instant) -> ReplyAction {
-        self.looked_at = now;
+        self.look_at = now + SOURCE_LOOK;
         let is_late = now >= self.rules.deadline;
         match self.state {
             ReplyState::Serving(progress, _) | ReplyState::Behind(progress) if is_late => {
@@ -456,6 +469,18 @@ impl Reply {
         client_sent.map_or(since, |sent| sent.max(since)) + allowed
     }
 
+    /// Returns the moment of the next look at the source: earlier if a region may be lost by then.
+    fn next_look(&self) -> Instant {
+        match self.source {
+            ReplySource::Replica => self.look_at,
+            ReplySource::Region => {
+                let lost_at = self.silent_since() + REGION_SILENCE;
+                let is_ahead = lost_at + SOURCE_LOOK > self.look_at;
+                if is_ahead { self.look_at.min(lost_at) } else { self.look_at }
+            }
+        }
+    }
+
     fn silent_since(&self) -> Instant {
         self.heard_at.max(self.asked_at)
     }
@@ -468,7 +493,7 @@ impl Reply {
         match self.state {
             ReplyState::Serving(progress, _) => {
                 let due = self.silence_due(progress, client_sent).min(deadline);
-                let due = due.min(self.looked_at + SOURCE_LOOK);
+                let due = due.min(self.next_look());
                 Some(self.keep_alive_due().map_or(due, |keep_alive| due.min(keep_alive)))
             }
             ReplyState::Ending => Some(deadline.min(self.heard_at + self.rules.idle)),

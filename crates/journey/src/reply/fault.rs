@@ -2,6 +2,8 @@
 
 use spillway_types::End;
 
+use crate::continuation::BreakCause;
+
 /// Failure of the place that serves a reply, or of the reply itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyFault {
@@ -68,6 +70,18 @@ impl ReplyFault {
             | Self::GivenUp
             | Self::Aborted
             | Self::Unfinished => End::Cut,
+        }
+    }
+
+    /// Returns the reason why another place continues the reply.
+    #[must_use]
+    pub fn break_cause(self) -> BreakCause {
+        match self {
+            Self::NotBegun | Self::Stalled | Self::DeadlinePassed => BreakCause::Stalled,
+            Self::Reported(_) | Self::GivenUp => BreakCause::Error,
+            Self::Aborted => BreakCause::Aborted,
+            Self::Lost => BreakCause::Lost,
+            Self::Cut | Self::Down | Self::Unfinished => BreakCause::Cut,
         }
     }
 

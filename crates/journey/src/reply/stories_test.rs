@@ -89,12 +89,38 @@ fn a_continued_stream_goes_on_and_can_fail_again() {
 }
 
 #[test]
+fn the_time_limits_of_a_source_begin_with_it() {
+    let mut world = World::stream();
+    world.now += ms(5_000);
+    world.on(E::Broke);
+    world.on(E::Continued(Replica));
+    world.on(E::Asked);
+    assert_eq!(world.silence(ms(100_000)), (Continue(F::NotBegun), 15_000));
+
+    let mut begun = World::stream();
+    begun.token().silence(ms(3_000));
+    begun.on(E::Broke);
+    begun.on(E::Continued(Replica));
+    begun.on(E::Asked);
+    assert_eq!(begun.silence(ms(100_000)), (Continue(F::Stalled), 7_000));
+
+    let mut region = World::new(FailureForm::Events, Region, true);
+    region.state = SourceState::Disconnected;
+    region.token().silence(ms(900));
+    region.on(E::Broke);
+    region.on(E::Continued(Region));
+    // Seen first by the look after 250 ms.
+    assert_eq!(region.silence(ms(100_000)), (Continue(F::Lost), 900 + 250 + 1_000));
+}
+
+#[test]
 fn a_search_without_result_ends_with_the_fault_that_began_it() {
     let reported = F::Reported(EngineState::Serving);
     for (event, end, expected) in [
         (E::Broke, StreamEnd::Complete, Complete),
         (E::Broke, StreamEnd::Budget, Break(F::Cut)),
         (E::Broke, StreamEnd::Late, Break(F::Cut)),
+        (E::Reported(EngineState::Dying), StreamEnd::Deaths, Break(F::GivenUp)),
         (E::Reported(EngineState::Serving), StreamEnd::Count, Release(reported)),
         // By then the replica's own error is about a place that is long gone.
         (E::Reported(EngineState::Serving), StreamEnd::Failed, Break(reported)),
@@ -121,6 +147,14 @@ fn after_its_last_event_a_reply_is_whole_whatever_happens() {
     world.state = SourceState::Down;
     assert_eq!(world.silence(ms(100_000)), (Close, 4_000), "the connection is not waited for");
     assert_eq!(ended(&world), Some(ReplyEnd::Whole));
+
+    let mut late = World::stream();
+    for _ in 0..19 {
+        late.token().silence(ms(3_000));
+    }
+    late.token().silence(ms(1_000));
+    late.on(E::Piece(Last));
+    assert_eq!(late.silence(ms(100_000)), (Close, 60_000), "not beyond the deadline");
 }
 
 #[test]
@@ -230,6 +264,12 @@ fn a_region_out_of_reach_is_lost_after_a_second_and_shorter_cuts_are_survived() 
         short.state = SourceState::Well;
         assert_eq!(short.silence(ms(3_000)), (Proceed, 3_950));
     }
+    // The last piece came between two looks.
+    let mut world = World::new(FailureForm::Events, Region, true);
+    world.silence(ms(600));
+    world.token();
+    world.state = SourceState::OutOfReach;
+    assert_eq!(world.silence(ms(100_000)), (Continue(F::Lost), 1_600));
     // Without a continuation the client learns of it as fast.
     let mut alone = World::new(FailureForm::Bytes, Region, false);
     alone.state = SourceState::OutOfReach;
@@ -274,16 +314,43 @@ fn a_stream_that_cannot_be_continued_finishes_at_a_source_that_drains() {
 
 #[test]
 fn a_move_does_not_count_as_silence_of_the_source() {
-    let mut world = World::stream();
-    world.token();
-    world.silence(ms(3_900));
-    world.state = SourceState::Leaving;
-    world.now += ms(50);
-    assert_eq!(world.silence(ms(1_000)), (Move, 4_000));
-    world.now += ms(2_000);
-    world.on(E::NotContinued(StreamEnd::Late));
-    world.state = SourceState::Well;
-    assert_eq!(world.silence(ms(100_000)), (Continue(F::Stalled), 6_000), "4 s of 6 were silence");
+    for (has_begun, expected) in [(true, (F::Stalled, 6_000)), (false, (F::NotBegun, 12_000))] {
+        let mut world = World::stream();
+        if has_begun {
+            world.token();
+        }
+        world.state = SourceState::Leaving;
+        assert_eq!(world.silence(ms(1_000)), (Move, 250));
+        world.now += ms(2_000);
+        world.on(E::NotContinued(StreamEnd::Late));
+        world.state = SourceState::Well;
+        let (fault, at) = expected;
+        assert_eq!(world.silence(ms(100_000)), (Continue(fault), at), "2 s were no silence");
+    }
+}
+
+#[test]
+fn pieces_count_while_the_client_is_behind() {
+    let behind = || {
+        let begin = start();
+        let rules = ReplyRules { keep_alive: Some(ms(700)), ..rules(FailureForm::Events, begin) };
+        let mut world = World::with(rules, Replica, true, begin);
+        world.on(E::ClientBehind);
+        world.now += ms(500);
+        world
+    };
+    let mut begun = behind();
+    begun.on(E::Piece(Content));
+    begun.on(E::Passed);
+    begun.on(E::ClientCaughtUp);
+    begun.on(E::Asked);
+    assert_eq!(begun.silence(ms(5_000)), (KeepAlive, 1_200), "since the piece was passed on");
+    while begun.silence(ms(100_000)).0 == KeepAlive {}
+    assert_eq!((begun.actions.last(), begun.passed_ms()), (Some(&Continue(F::Stalled)), 4_500));
+
+    let mut done = behind();
+    done.on(E::Piece(Last));
+    assert_eq!(done.on(E::Broke), Close);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use spillway_upstream::continuations::Continuation;
 impl Relay {
     /// Begins the search for a place that continues the stream, whose own has failed.
     pub(super) fn seek(&mut self, fault: ReplyFault) {
-        let cause = cause_of(fault);
+        let cause = fault.break_cause();
         // A stream that can't be continued now is not continued after a later failure either.
         let Some(mut resume) = self.plan.resume.take() else {
             return self.report(ReplyEvent::NotContinued(StreamEnd::NoPlaceLeft));
@@ -163,19 +163,6 @@ impl Relay {
         if self.content.events().is_some_and(|events| events.is_unfit()) {
             resume.forget();
         }
-    }
-}
-
-/// Returns the cause of a continuation after this fault.
-fn cause_of(fault: ReplyFault) -> BreakCause {
-    match fault {
-        ReplyFault::NotBegun | ReplyFault::Stalled | ReplyFault::DeadlinePassed => {
-            BreakCause::Stalled
-        }
-        ReplyFault::Reported(_) | ReplyFault::GivenUp => BreakCause::Error,
-        ReplyFault::Aborted => BreakCause::Aborted,
-        ReplyFault::Lost => BreakCause::Lost,
-        ReplyFault::Cut | ReplyFault::Down | ReplyFault::Unfinished => BreakCause::Cut,
     }
 }
 

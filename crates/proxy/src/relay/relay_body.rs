@@ -156,7 +156,9 @@ impl Relay {
 
     /// Returns the next piece after all that was read before; `None` at the end, even a bad one.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
-        self.report(ReplyEvent::ClientCaughtUp);
+        if self.reply.is_client_behind() {
+            self.report(ReplyEvent::ClientCaughtUp);
+        }
         let next = ready!(self.poll_next(cx));
         if next.is_some() {
             self.forget_if_unfit();
@@ -216,8 +218,14 @@ impl Relay {
 
     /// Reports an input to the state machine, and carries out what follows.
     pub(super) fn report(&mut self, event: ReplyEvent) {
-        let action = self.reply.on(event, wake::now());
-        self.carry_out(action);
+        self.report_at(event, wake::now());
+    }
+
+    fn report_at(&mut self, event: ReplyEvent, now: Instant) {
+        let action = self.reply.on(event, now);
+        if action != ReplyAction::Proceed {
+            self.carry_out(action);
+        }
     }
 
     /// Takes a frame from the source; `None` if its bytes come out through `content`.
@@ -248,7 +256,7 @@ impl Relay {
         self.record_mut(|record| record.reply_bytes(piece.len()));
         let is_last = self.upstream.as_ref().is_some_and(|upstream| upstream.body.is_end_stream());
         let (passed, kind) = self.content.take(piece, now, self.plan.hasher.as_deref_mut());
-        self.report(ReplyEvent::Piece(kind));
+        self.report_at(ReplyEvent::Piece(kind), now);
         self.note_facts();
         match self.content.fault() {
             Some(fault) => self.report(fault),
@@ -310,31 +318,27 @@ impl Relay {
     /// Returns the state of the place that serves the reply.
     fn source_state(&self, now: Instant) -> SourceState {
         let gateway = &self.plan.worker.gateway;
-        let place = self.upstream.as_ref().map(|upstream| &upstream.place);
-        let (is_lost, is_leaving) = match place {
+        let is_leaving = match self.upstream.as_ref().map(|upstream| &upstream.place) {
+            None => false,
             Some(Place::Replica(lease)) => {
                 let replica = lease.replica();
                 if replica.is_gone(self.reply.asked_at(), now) {
                     return SourceState::Down;
                 }
-                (false, replica.is_leaving() || gateway.regions().is_evacuated)
+                replica.is_leaving() || gateway.regions().is_evacuated
             }
             Some(Place::Region(place)) => {
                 let regions = gateway.regions();
-                if gateway.remote().is_some_and(|remote| !remote.is_alive(&place.node))
-                    && regions.is_reachable(&place.region)
-                {
+                if !regions.is_reachable(&place.region) {
+                    return SourceState::OutOfReach;
+                }
+                if gateway.remote().is_some_and(|remote| !remote.is_alive(&place.node)) {
                     return SourceState::Disconnected;
                 }
-                (!regions.is_reachable(&place.region), regions.is_leaving(&place.region))
+                regions.is_leaving(&place.region)
             }
-            None => (false, false),
         };
-        match (is_lost, is_leaving) {
-            (true, _) => SourceState::OutOfReach,
-            (false, true) if self.may_move() => SourceState::Leaving,
-            (false, _) => SourceState::Well,
-        }
+        if is_leaving && self.may_move() { SourceState::Leaving } else { SourceState::Well }
     }
 
     /// Stops reading from the source until the next [`Relay::poll_piece`]. Ready once the request's

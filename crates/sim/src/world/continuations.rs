@@ -22,7 +22,7 @@ impl World {
     pub(super) fn seek(&mut self, of: usize, fault: ReplyFault) {
         let Some(stream) = self.streams.get(&of) else { return };
         let is_death = fault.is_death(stream.reply.source());
-        let broke = self.stream_break(of, cause_of(fault), is_death);
+        let broke = self.stream_break(of, fault.break_cause(), is_death);
         let source = stream.source;
         self.drop_part(source);
         self.begin_search(of, broke);
@@ -228,18 +228,5 @@ impl World {
         if let Some(region) = asked.forwarded_to.take() {
             self.nodes[asked.entry].count_forwarded(region, 0, 1, instant);
         }
-    }
-}
-
-/// Returns the cause of a continuation after this fault.
-fn cause_of(fault: ReplyFault) -> BreakCause {
-    match fault {
-        ReplyFault::NotBegun | ReplyFault::Stalled | ReplyFault::DeadlinePassed => {
-            BreakCause::Stalled
-        }
-        ReplyFault::Reported(_) | ReplyFault::GivenUp => BreakCause::Error,
-        ReplyFault::Aborted => BreakCause::Aborted,
-        ReplyFault::Lost => BreakCause::Lost,
-        ReplyFault::Cut | ReplyFault::Down | ReplyFault::Unfinished => BreakCause::Cut,
     }
 }
