@@ -322,7 +322,7 @@ fn replica_reply(input: &[u8]) {
         assert!(facts.id.as_ref().is_none_or(|id| id.len() <= 256));
         let message = facts.error.as_ref().map_or("", |error| &error.message);
         assert!(message.len() <= 512);
-        assert!(facts.verdict(api) != ReplyVerdict::Empty || !facts.has_content);
+        assert!(facts.verdict(api, true) != ReplyVerdict::Empty || !facts.has_content);
         let _trouble = (engine_trouble(500, message), engine_trouble_in(503, input));
     }
     let Ok(text) = std::str::from_utf8(input) else { return };

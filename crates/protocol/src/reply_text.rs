@@ -12,6 +12,8 @@ mod messages;
 mod responses;
 mod text;
 
+use std::ops::Range;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -20,7 +22,7 @@ use choices::Choice;
 use likeness::Likeness;
 use text::write_string;
 
-/// Most bytes of a reply in one piece that are kept until its end. Longer replies give no turn.
+/// Most bytes of a reply that is no stream. Longer replies give no turn.
 const BODY_BYTES_MAX: usize = 128 << 10;
 /// Bytes at a prompt's end that show how its client escapes text.
 const ESCAPES_LOOKED_AT_BYTES: usize = 16 << 10;
@@ -138,6 +140,25 @@ impl ReplyReader {
             return self.give_up();
         }
         self.gathered.extend_from_slice(piece);
+    }
+
+    /// Reads a whole reply that is no stream. `first_choice` is the place of its first choice, as
+    /// [`WholeReader`](crate::WholeReader) has found it.
+    pub fn read_whole(
+        &mut self,
+        reply: &[u8],
+        first_choice: Option<Range<usize>>,
+        to: &mut dyn FnMut(&[u8]),
+    ) {
+        let choice = first_choice.and_then(|place| choices::if_first(reply.get(place)?));
+        let turn = match choice {
+            _ if reply.len() > BODY_BYTES_MAX => None,
+            Some(choice) => self.choice(&choice, to),
+            None => self.body(reply, to),
+        };
+        if turn.is_none() {
+            self.give_up();
+        }
     }
 
     /// Notes that a part of the reply cannot be read, so that it gives no turn.

@@ -1,5 +1,7 @@
 //! Hashes a reply behind its prompt, as the next prompt of the conversation will be hashed.
 
+use std::ops::Range;
+
 use spillway_prefix::PrefixStream;
 use spillway_protocol::{Facts, ReplyReader};
 use spillway_route::Policy;
@@ -42,6 +44,12 @@ impl ReplyHasher {
     /// Takes the next piece of a reply that is no stream.
     pub fn piece(&mut self, piece: &[u8]) {
         self.reader.read_piece(piece);
+    }
+
+    /// Takes a whole reply that is no stream, and the place of its first choice.
+    pub fn whole(&mut self, reply: &[u8], first_choice: Option<Range<usize>>) {
+        let Self { stream, reader } = self;
+        reader.read_whole(reply, first_choice, &mut |text| stream.update(text));
     }
 
     /// Returns the full blocks behind the prompt's, once the reply is complete; empty if they are

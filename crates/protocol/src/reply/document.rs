@@ -1,5 +1,7 @@
 //! Reader of the facts in one JSON document that comes in pieces.
 
+use std::ops::Range;
+
 use memchr::memchr2;
 
 use super::api::ReplyApi;
@@ -50,6 +52,10 @@ pub(super) struct DocumentReader {
     kept: Vec<u8>,
     /// True if `kept` lacks bytes that were over its limit.
     is_cut: bool,
+    /// Bytes of the document up to the end of the current piece.
+    bytes: usize,
+    /// Place of the first choice in the document; empty until it has ended.
+    first_choice: Range<usize>,
     found: Found,
 }
 
@@ -98,6 +104,8 @@ impl DocumentReader {
             is_probing: false,
             kept: Vec::new(),
             is_cut: false,
+            bytes: 0,
+            first_choice: 0..0,
             found: Found::default(),
         }
     }
@@ -111,6 +119,7 @@ impl DocumentReader {
 
     /// Reads the next piece.
     pub(super) fn push(&mut self, piece: &[u8]) {
+        self.bytes += piece.len();
         let mut rest = piece;
         while let Some(byte) = rest.first() {
             rest = match self.place {
@@ -124,7 +133,7 @@ impl DocumentReader {
                 Place::Over | Place::Broken => return,
                 Place::Value | Place::Name | Place::Colon | Place::Behind => {
                     if !is_space(*byte) {
-                        self.between(*byte);
+                        self.between(*byte, rest);
                     }
                     &rest[1..]
                 }
@@ -142,6 +151,11 @@ impl DocumentReader {
         self.place == Place::Broken
     }
 
+    /// Returns the place of the first choice in the document; `None` if there is none.
+    pub(super) fn first_choice(&self) -> Option<Range<usize>> {
+        Some(self.first_choice.clone()).filter(|place| !place.is_empty())
+    }
+
     #[cfg(test)]
     pub(super) fn found(&self) -> &Found {
         &self.found
@@ -151,10 +165,10 @@ impl DocumentReader {
         &mut self.found
     }
 
-    /// Reads a byte between values.
-    fn between(&mut self, byte: u8) {
+    /// Reads a byte between values, with which `rest` begins.
+    fn between(&mut self, byte: u8, rest: &[u8]) {
         match (self.place, byte) {
-            (Place::Name, b'}') | (Place::Behind, b']' | b'}') => self.leave(byte),
+            (Place::Name, b'}') | (Place::Behind, b']' | b'}') => self.leave(byte, rest),
             (Place::Colon, b':') => self.place = Place::Value,
             (Place::Behind, b',') => self.next(),
             _ => self.place = Place::Broken,
@@ -179,13 +193,13 @@ impl DocumentReader {
             b'"' => self.begin_text(rest),
             b'{' | b'[' => {
                 match self.role.node {
-                    Some(node) if node.is_array() == (byte == b'[') => self.enter(node),
+                    Some(node) if node.is_array() == (byte == b'[') => self.enter(node, rest),
                     _ => self.begin_inner(&rest[..1]),
                 }
                 &rest[1..]
             }
             b']' => {
-                self.leave(byte);
+                self.leave(byte, rest);
                 &rest[1..]
             }
             // No reply is a number or a word.
@@ -227,7 +241,8 @@ impl DocumentReader {
         &[]
     }
 
-    fn enter(&mut self, node: Node) {
+    /// Enters a node with whose bracket `rest` begins.
+    fn enter(&mut self, node: Node, rest: &[u8]) {
         let Some(place) = self.nodes.get_mut(self.depth) else {
             self.place = Place::Broken;
             return;
@@ -238,19 +253,26 @@ impl DocumentReader {
             Node::Error => self.found.put_error(),
             Node::Response => self.found.put_response(),
             Node::Usage => self.found.begin_usage(),
+            Node::Choice if self.first_choice.is_empty() => {
+                self.first_choice.start = self.bytes - rest.len();
+            }
             _ => {}
         }
         self.role = node.of_elements();
         self.place = if node.is_array() { Place::Value } else { Place::Name };
     }
 
-    /// Ends the innermost node.
-    fn leave(&mut self, byte: u8) {
+    /// Ends the innermost node, with whose bracket `rest` begins.
+    fn leave(&mut self, byte: u8, rest: &[u8]) {
         match self.node() {
             Some(node) if node.is_array() == (byte == b']') => {
                 self.depth -= 1;
-                if node == Node::Usage {
-                    self.found.end_usage();
+                match node {
+                    Node::Usage => self.found.end_usage(),
+                    Node::Choice if self.first_choice.is_empty() => {
+                        self.first_choice.end = self.bytes - rest.len() + 1;
+                    }
+                    _ => {}
                 }
                 self.behind();
             }

@@ -351,7 +351,7 @@ fn check(reply: &EngineReply, facts: &ReplyFacts) {
     assert_eq!(facts.id.as_deref(), reply.id, "{}", reply.name);
     assert_eq!(usage, reply.usage, "{}", reply.name);
     assert_eq!(facts.finish, reply.finish, "{}", reply.name);
-    let verdict = match facts.verdict(reply.api) {
+    let verdict = match facts.verdict(reply.api, true) {
         ReplyVerdict::Failed(_) => "Failed".to_owned(),
         verdict => format!("{verdict:?}"),
     };

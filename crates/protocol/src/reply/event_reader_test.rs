@@ -55,7 +55,7 @@ fn facts(api: ReplyApi, events: &[String]) -> ReplyFacts {
 #[track_caller]
 fn check(api: ReplyApi, events: &[String], expected: ReplyVerdict<'_>) {
     let facts = facts(api, events);
-    assert_eq!(facts.verdict(api), expected, "{events:?}");
+    assert_eq!(facts.verdict(api, true), expected, "{events:?}");
 }
 
 fn tokens(facts: &ReplyFacts) -> Option<(u64, u64)> {
@@ -206,7 +206,7 @@ fn a_message_has_its_facts_with_and_without_names_of_events() {
                 Usage { prompt_tokens: 1000, completion_tokens: 7, cached_tokens: Some(500) };
             assert_eq!(facts.usage, Some(usage));
             assert!(facts.is_done && facts.has_content);
-            assert_eq!(facts.verdict(ReplyApi::Messages), ReplyVerdict::Complete);
+            assert_eq!(facts.verdict(ReplyApi::Messages, true), ReplyVerdict::Complete);
             for cut in 0..events.len() {
                 let begun = self::facts(api, &events[..cut]);
                 assert_eq!(begun.has_content, cut > 3, "{cut}");
@@ -384,10 +384,10 @@ fn an_id_is_looked_for_in_the_first_events_alone() {
 fn a_long_stream_of_an_unknown_form_has_content() {
     let events = vec![event("", &json!({"token": {"text": "a"}})); 64];
     let chat = ReplyApi::Chat;
-    assert_eq!(facts(chat, &events[..63]).verdict(chat), ReplyVerdict::Empty);
-    assert_eq!(facts(chat, &events).verdict(chat), ReplyVerdict::Unfinished);
+    assert_eq!(facts(chat, &events[..63]).verdict(chat, true), ReplyVerdict::Empty);
+    assert_eq!(facts(chat, &events).verdict(chat, true), ReplyVerdict::Unfinished);
     let text = vec!["data: no JSON\n\n".to_owned(); 3];
-    assert_eq!(facts(chat, &text).verdict(chat), ReplyVerdict::Complete);
+    assert_eq!(facts(chat, &text).verdict(chat, true), ReplyVerdict::Complete);
 }
 
 #[test]

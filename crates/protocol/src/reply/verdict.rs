@@ -28,8 +28,20 @@ impl ReplyFacts {
     /// abort by `finish_reason` in chats and completions only. In Anthropic's messages, vLLM gives no
     /// reason then, and SGLang a normal one. In the Responses API, vLLM's status is `cancelled` for
     /// models with the harmony format and `completed` for others, and SGLang's is `failed`.
+    ///
+    /// `is_known_engine`: the engine is known to give a reason for the end of each answer. Other servers
+    /// may answer in forms of their own, so that what their replies lack is no failure.
     #[must_use]
-    pub fn verdict(&self, api: ReplyApi) -> ReplyVerdict<'_> {
+    pub fn verdict(&self, api: ReplyApi, is_known_engine: bool) -> ReplyVerdict<'_> {
+        match self.strict_verdict(api) {
+            ReplyVerdict::Unfinished | ReplyVerdict::Empty if !is_known_engine => {
+                ReplyVerdict::Complete
+            }
+            verdict => verdict,
+        }
+    }
+
+    fn strict_verdict(&self, api: ReplyApi) -> ReplyVerdict<'_> {
         // The state of an older response is not that of this reply.
         if api == ReplyApi::StoredResponse {
             return ReplyVerdict::Complete;
@@ -82,7 +94,7 @@ mod tests {
     #[track_caller]
     fn check(facts: &ReplyFacts, expected: ReplyVerdict<'_>) {
         for api in &ALL[..4] {
-            assert_eq!(facts.verdict(*api), expected, "{api:?} {facts:?}");
+            assert_eq!(facts.verdict(*api, true), expected, "{api:?} {facts:?}");
         }
     }
 
@@ -110,6 +122,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_missing_is_held_against_known_engines_only() {
+        for api in &ALL[..4] {
+            for has_content in [false, true] {
+                let facts = facts(None, has_content, Some(0));
+                assert_eq!(facts.verdict(*api, false), ReplyVerdict::Complete, "{api:?}");
+            }
+            assert_eq!(facts(ABORTED, true, None).verdict(*api, false), ReplyVerdict::Aborted);
+        }
+    }
+
+    #[test]
     fn an_error_outweighs_all_else() {
         let error = ReplyError { status: Some(500), ..ReplyError::default() };
         for finish in [None, NORMAL, ABORTED] {
@@ -131,12 +154,13 @@ mod tests {
     #[test]
     fn other_apis_are_complete_unless_they_fail() {
         for api in &ALL[5..] {
-            assert_eq!(facts(None, false, None).verdict(*api), ReplyVerdict::Complete, "{api:?}");
-            assert_eq!(facts(ABORTED, true, None).verdict(*api), ReplyVerdict::Aborted, "{api:?}");
+            let (none, aborted) = (facts(None, false, None), facts(ABORTED, true, None));
+            assert_eq!(none.verdict(*api, true), ReplyVerdict::Complete, "{api:?}");
+            assert_eq!(aborted.verdict(*api, true), ReplyVerdict::Aborted, "{api:?}");
         }
         let stored =
             ReplyFacts { error: Some(ReplyError::default()), ..facts(ABORTED, true, None) };
-        assert_eq!(stored.verdict(ReplyApi::StoredResponse), ReplyVerdict::Complete);
+        assert_eq!(stored.verdict(ReplyApi::StoredResponse, true), ReplyVerdict::Complete);
     }
 
     proptest! {
@@ -145,7 +169,7 @@ mod tests {
             at in 0..4_usize, has_content in any::<bool>(), tokens in any::<Option<u64>>(),
         ) {
             let facts = facts(None, has_content, tokens);
-            prop_assert_ne!(facts.verdict(ALL[at]), ReplyVerdict::Complete);
+            prop_assert_ne!(facts.verdict(ALL[at], true), ReplyVerdict::Complete);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Reader of replies that are one JSON document.
 
+use std::ops::Range;
+
 use super::api::ReplyApi;
 use super::document::DocumentReader;
 use super::event_kind::EventKind;
@@ -44,6 +46,13 @@ impl WholeReader {
     #[must_use]
     pub fn facts(&self) -> &ReplyFacts {
         &self.facts
+    }
+
+    /// Returns the place of the first choice in the reply; `None` if the reply is not complete or has no
+    /// choices.
+    #[must_use]
+    pub fn first_choice(&self) -> Option<Range<usize>> {
+        self.document.first_choice().filter(|_| self.facts.is_done)
     }
 
     fn look(&mut self) {

@@ -47,7 +47,7 @@ fn check_usage(api: ReplyApi, reply: &Value, expected: Option<(u64, u64, Option<
 fn check_verdict(api: ReplyApi, reply: &Value, expected: ReplyVerdict<'_>) {
     let facts = facts(api, &reply.to_string());
     assert!(facts.is_done, "{reply}");
-    assert_eq!(facts.verdict(api), expected, "{api:?} {reply}");
+    assert_eq!(facts.verdict(api, true), expected, "{api:?} {reply}");
 }
 
 fn chat(message: Value, reason: Value) -> Value {
@@ -194,7 +194,7 @@ fn a_whole_reply_without_any_reason_ends_with_its_json() {
     check_verdict(ReplyApi::Chat, &json!({"choices": []}), ReplyVerdict::Empty);
     check_verdict(ReplyApi::Chat, &json!({}), ReplyVerdict::Empty);
     let cut = facts(ReplyApi::Chat, r#"{"choices":[{"message":{"content":"a"}}"#);
-    assert_eq!(cut.verdict(ReplyApi::Chat), ReplyVerdict::Unfinished);
+    assert_eq!(cut.verdict(ReplyApi::Chat, true), ReplyVerdict::Unfinished);
 }
 
 #[test]
@@ -343,12 +343,12 @@ fn a_reply_that_is_no_json_is_unreadable() {
     ] {
         let facts = facts(ReplyApi::Chat, reply);
         assert!(facts.is_unreadable && !facts.is_done, "{reply}");
-        assert_eq!(facts.verdict(ReplyApi::Chat), ReplyVerdict::Complete, "{reply}");
+        assert_eq!(facts.verdict(ReplyApi::Chat, true), ReplyVerdict::Complete, "{reply}");
     }
     for reply in ["", " ", "{", "{\"a\":[1,"] {
         let facts = facts(ReplyApi::Chat, reply);
         assert!(!facts.is_unreadable && !facts.is_done, "{reply}");
-        assert_eq!(facts.verdict(ReplyApi::Chat), ReplyVerdict::Empty, "{reply}");
+        assert_eq!(facts.verdict(ReplyApi::Chat, true), ReplyVerdict::Empty, "{reply}");
     }
     for reply in ["\"text\"", "[]", "[5]"] {
         assert!(facts(ReplyApi::Chat, reply).is_done, "{reply}");
@@ -468,5 +468,27 @@ proptest! {
         let facts = facts_of(ReplyApi::Chat, [reply.to_string().as_bytes()]);
         prop_assert!(facts.usage.is_none() && facts.id.is_none() && facts.error.is_none());
         prop_assert!(facts.has_content);
+    }
+}
+
+#[test]
+fn the_place_of_the_first_choice_is_the_same_for_every_cut() {
+    let choice = r#"{"index":0 , "message":{"content":"}]\"{"},"logprobs":{"a":[{}]}}"#;
+    for (reply, expected) in [
+        (format!(r#"{{"id":"a","choices":[{choice}],"usage":{{}}}}"#), Some(choice)),
+        (format!(r#" {{ "choices" : [ {choice} , {{"index":1}} ] }} "#), Some(choice)),
+        (r#"{"choices":[]}"#.to_owned(), None),
+        (r#"{"choices":[1,{}]}"#.to_owned(), Some("{}")),
+        (format!(r#"{{"metadata":{{"choices":[{choice}]}}}}"#), None),
+        // It is not complete.
+        (format!(r#"{{"choices":[{choice}]"#), None),
+    ] {
+        for cut in 0..reply.len() {
+            let mut reader = WholeReader::new(ReplyApi::Chat);
+            reader.push(&reply.as_bytes()[..cut]);
+            reader.push(&reply.as_bytes()[cut..]);
+            let found = reader.first_choice().map(|place| &reply[place]);
+            assert_eq!(found, expected, "cut at {cut}: {reply}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Open, ReplyReader, ReplyShape, To, is_empty};
+use super::{Open, ReplyReader, ReplyShape, To, from_json, is_empty};
 
 /// One of a reply's choices, or what an event adds to it.
 #[derive(Debug, Deserialize)]
@@ -61,6 +61,11 @@ struct Function<'e> {
 /// Returns the choice of index 0.
 pub(super) fn first<'c, 'e>(choices: &'c [Choice<'e>]) -> Option<&'c Choice<'e>> {
     choices.iter().find(|choice| choice.index == 0)
+}
+
+/// Reads a choice; `None` if its index is not 0.
+pub(super) fn if_first(json: &[u8]) -> Option<Choice<'_>> {
+    from_json(json).filter(|choice: &Choice<'_>| choice.index == 0)
 }
 
 impl ReplyReader {

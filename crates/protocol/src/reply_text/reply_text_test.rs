@@ -4,8 +4,8 @@ use spillway_prefix::{PrefixConfig, PrefixHasher, Scope};
 
 use super::*;
 use crate::{
-    EventOptions, EventRelay, JudgedStream, PromptFacts, PromptPiece, ReplyApi, read_facts,
-    read_prompt,
+    EventOptions, EventRelay, JudgedStream, PromptFacts, PromptPiece, ReplyApi, WholeReader,
+    read_facts, read_prompt,
 };
 
 const OPTIONS: EventOptions = EventOptions {
@@ -42,15 +42,28 @@ fn streamed(body: &str, pieces: &[&[u8]]) -> Option<String> {
     is_whole.then(|| String::from_utf8(turn).expect("text"))
 }
 
-/// Returns the turn in a reply of one piece.
+/// Returns the turn in a reply that is no stream. It is the same if the reply comes in pieces.
 fn whole(body: &str, reply: &Value) -> Option<String> {
-    let (mut reader, mut turn) = (read(body).1?, Vec::new());
     let reply = reply.to_string();
-    let (head, tail) = reply.as_bytes().split_at(reply.len() / 3);
-    reader.read_piece(head);
-    reader.read_piece(tail);
-    let is_whole = reader.finish(&mut |text| turn.extend_from_slice(text));
-    is_whole.then(|| String::from_utf8(turn).expect("text"))
+    let in_pieces = {
+        let (mut reader, mut turn) = (read(body).1?, Vec::new());
+        let (head, tail) = reply.as_bytes().split_at(reply.len() / 3);
+        reader.read_piece(head);
+        reader.read_piece(tail);
+        let is_whole = reader.finish(&mut |text| turn.extend_from_slice(text));
+        is_whole.then(|| String::from_utf8(turn).expect("text"))
+    };
+    for api in [ReplyApi::Other, ReplyApi::Chat, ReplyApi::Messages, ReplyApi::Responses] {
+        let (mut reader, mut turn) = (read(body).1?, Vec::new());
+        let mut facts = WholeReader::new(api);
+        facts.push(reply.as_bytes());
+        let first_choice = facts.first_choice();
+        reader.read_whole(reply.as_bytes(), first_choice, &mut |text| turn.extend_from_slice(text));
+        let is_whole = reader.finish(&mut |_| panic!("nothing is left"));
+        let turn = is_whole.then(|| String::from_utf8(turn).expect("text"));
+        assert_eq!(turn, in_pieces, "{api:?} {reply}");
+    }
+    in_pieces
 }
 
 fn stream(events: &[Value]) -> String {

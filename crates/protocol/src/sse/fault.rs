@@ -33,10 +33,9 @@ impl EventFault {
         if facts.finish == Some(Finish::Aborted) {
             return Some(Self::Aborted);
         }
-        let verdict = facts.verdict(options.api);
+        let verdict = facts.verdict(options.api, options.judged == JudgedStream::Ends);
         let is_short = matches!(verdict, ReplyVerdict::Unfinished | ReplyVerdict::Empty);
-        let is_fault = facts.is_done && is_short && options.judged == JudgedStream::Ends;
-        is_fault.then_some(Self::Unfinished)
+        (facts.is_done && is_short).then_some(Self::Unfinished)
     }
 
     /// Returns the failure by an error; `None` if the client is to blame.

@@ -36,7 +36,7 @@ pub(super) enum Content {
 #[derive(Debug)]
 pub(super) struct Document {
     reader: Box<WholeReader>,
-    /// True if all of it was read before it passes.
+    /// True if all of it was read before it passes, in one piece.
     is_read: bool,
     /// API by which the end of the answer is judged; `None` for what is no answer.
     judge: Option<ReplyApi>,
@@ -50,16 +50,20 @@ impl Content {
         if plan.flavour == Flavour::Grpc {
             return Self::Call { has_status: false };
         }
+        // What was read before is neither events nor encoded.
+        if let Some(reader) = plan.reader.take() {
+            return Self::document(reader, true, head, plan);
+        }
         if let Some(events) = Events::of(head, plan) {
             return Self::Events(Box::new(events));
         }
         if !plan.flavour.is_read() || is_encoded(&head.headers) {
             return Self::Bytes;
         }
-        let (reader, is_read) = match plan.reader.take() {
-            Some(reader) => (reader, true),
-            None => (Box::new(WholeReader::new(plan.api)), false),
-        };
+        Self::document(Box::new(WholeReader::new(plan.api)), false, head, plan)
+    }
+
+    fn document(reader: Box<WholeReader>, is_read: bool, head: &Parts, plan: &RelayPlan) -> Self {
         let judge = (head.status == StatusCode::OK && plan.api.generates()).then_some(plan.api);
         Self::Document(Document { reader, is_read, judge, is_known_engine: plan.is_known_engine })
     }
@@ -95,8 +99,12 @@ impl Content {
                 if !document.is_read {
                     document.reader.push(&piece);
                 }
-                if let Some(hasher) = hasher {
-                    hasher.piece(&piece);
+                match hasher {
+                    Some(hasher) if document.is_read => {
+                        hasher.whole(&piece, document.reader.first_choice());
+                    }
+                    Some(hasher) => hasher.piece(&piece),
+                    None => {}
                 }
                 (Some(piece), PieceKind::Content)
             }
@@ -175,26 +183,21 @@ impl Document {
             self.reader.finish();
         }
         let Some(api) = self.judge else { return PartEnd::Whole };
-        match self.reader.facts().verdict(api) {
+        match self.reader.facts().verdict(api, self.is_known_engine) {
             ReplyVerdict::Aborted => PartEnd::Aborted,
-            ReplyVerdict::Unfinished | ReplyVerdict::Empty if self.is_known_engine => {
-                PartEnd::Unfinished
-            }
-            // Other servers may answer in forms of their own, and an error is an answer.
-            _ => PartEnd::Whole,
+            ReplyVerdict::Unfinished | ReplyVerdict::Empty => PartEnd::Unfinished,
+            // An error is an answer.
+            ReplyVerdict::Complete | ReplyVerdict::Failed(_) => PartEnd::Whole,
         }
     }
 }
 
 /// Returns the end of a stream with these facts.
 pub(super) fn part_end(facts: &ReplyFacts, api: ReplyApi, judged: JudgedStream) -> PartEnd {
-    match facts.verdict(api) {
+    match facts.verdict(api, judged == JudgedStream::Ends) {
         ReplyVerdict::Complete => PartEnd::Whole,
         ReplyVerdict::Aborted => PartEnd::Aborted,
-        ReplyVerdict::Unfinished | ReplyVerdict::Empty if judged == JudgedStream::Ends => {
-            PartEnd::Unfinished
-        }
-        ReplyVerdict::Unfinished | ReplyVerdict::Empty => PartEnd::Whole,
+        ReplyVerdict::Unfinished | ReplyVerdict::Empty => PartEnd::Unfinished,
         // The error is held back before, unless the client is to blame.
         ReplyVerdict::Failed(error) if error.is_of_server() => {
             PartEnd::Failed(EngineState::Serving)

@@ -111,7 +111,7 @@ impl AttemptObserver {
         self.is_success = head.status().is_success();
         self.is_stream = is_event_stream(head.headers());
         if let Some(feedback) = &mut self.feedback {
-            feedback.head(head);
+            feedback.head(head.status(), self.is_stream);
         }
         if let Some(report) = reported(head.headers()) {
             self.tell(now, SignKind::Reported(Box::new(report)));

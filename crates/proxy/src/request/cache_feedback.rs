@@ -9,7 +9,6 @@ use spillway_route::{Attempt, Candidate};
 use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
 
 use crate::worker::Worker;
-use spillway_request::headers::is_event_stream;
 use spillway_request::prepared::Prepared;
 use spillway_upstream::learning::{BegunStream, ForwardReplied, Learning, Replied};
 use spillway_upstream::place::Place;
@@ -103,16 +102,15 @@ impl CacheFeedback {
         }
     }
 
-    /// Notes the reply's head.
-    pub(crate) fn head<T>(&mut self, head: &Response<T>) {
-        let status = head.status();
+    /// Notes the reply's status, and whether it is a stream of events.
+    pub(crate) fn head(&mut self, status: StatusCode, is_stream: bool) {
         if status.is_client_error() || status.is_server_error() {
             // The request was refused or failed, so the replica's cache did not gain the prompt.
             self.unread();
         }
         let Some(replied) = &mut self.replied else { return };
         replied.is_success = status == StatusCode::OK;
-        replied.is_stream = is_event_stream(head.headers());
+        replied.is_stream = is_stream;
     }
 
     /// Notes a piece of the reply's body. The first piece of a stream is reported as its first token.

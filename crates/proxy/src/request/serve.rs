@@ -455,6 +455,8 @@ impl Exchange {
         }
         let policy = prepared.route.spec.policy;
         let is_success = dispatched.reply.status().is_success();
+        // What was read before is neither events nor encoded.
+        let was_read = dispatched.reader.is_some();
         let plan = RelayPlan {
             worker: Arc::clone(&self.worker),
             api: ReplyApi::of_path(head.uri.path()),
@@ -478,9 +480,12 @@ impl Exchange {
                 .hides_cache_at(&self.worker.gateway.authenticator, Some(&dispatched.place))
                 .then(Box::default),
             client_half: prepared.body.take_half(),
-            hasher: prepared.reply_hasher.take().filter(|_| is_readable(&dispatched.reply)),
+            hasher: prepared
+                .reply_hasher
+                .take()
+                .filter(|_| was_read || is_readable(&dispatched.reply)),
             forwarded: forward_report(&dispatched.place, &dispatched.reply, &prepared),
-            resume: is_stream(&dispatched.reply)
+            resume: (!was_read && is_stream(&dispatched.reply))
                 .then(|| StreamContinuation::of(&self.worker, prepared, head, &self.dice))
                 .flatten(),
         };

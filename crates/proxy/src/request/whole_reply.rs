@@ -67,10 +67,12 @@ pub(super) async fn judge(
     let mut reader = Box::new(WholeReader::new(api));
     reader.push(&bytes);
     reader.finish();
-    match reader.facts().verdict(api) {
+    match reader.facts().verdict(api, is_known) {
         ReplyVerdict::Aborted => Err(AttemptError::Aborted),
-        ReplyVerdict::Unfinished | ReplyVerdict::Empty if is_known => Err(AttemptError::Unfinished),
-        _ => Ok((again(head, body, bytes), Some(reader))),
+        ReplyVerdict::Unfinished | ReplyVerdict::Empty => Err(AttemptError::Unfinished),
+        ReplyVerdict::Complete | ReplyVerdict::Failed(_) => {
+            Ok((again(head, body, bytes), Some(reader)))
+        }
     }
 }
 
