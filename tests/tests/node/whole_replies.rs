@@ -1,12 +1,12 @@
 //! Replies that are not streamed: what is learned from them, and what is decided by it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::Method;
 use spillway_emulator::{Emulator, Fault};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Page, Reply, Setup, chat, eventually, full, message, slow_emulator, spawn,
+    Client, Page, Reply, Setup, chat, eventually, full, message, slow_emulator, spawn, within,
 };
 use spillway_types::{ReplicaSlot, Speed};
 
@@ -226,10 +226,17 @@ async fn first_tokens_are_those_of_streams_that_went_well_everywhere() {
 async fn a_replica_that_streams_nothing_shows_no_time_to_first_token() {
     let emulator = slow_emulator(1, 0.02).await;
     let node = taught(Setup::new().emulated(&emulator), 12).await;
-    // wait: for the keeper to look through the signs, twice; nothing tells that it did not act.
-    tokio::time::sleep(Duration::from_millis(250)).await;
     let admin = node.admin_address().expect("an address");
-    let replicas = Client::once(admin, spillway_tests::get("/replicas")).await.json();
+    let shown = async {
+        loop {
+            let replicas = Client::once(admin, spillway_tests::get("/replicas")).await.json();
+            // By then the keeper has taken in whole replies.
+            if replicas[0]["votes"]["passive"] == "good" {
+                break replicas;
+            }
+        }
+    };
+    let replicas = within("replies are taken in", shown).await;
     assert!(replicas[0]["latency_ms"].is_null(), "{replicas}");
     node.stop().await;
 }

@@ -134,15 +134,26 @@ async fn one_request_kills_two_engines_at_most() {
 async fn an_engine_that_drains_gets_no_new_requests_and_costs_none() {
     let (emulator, node) = turns(2, "vllm", "").await;
     emulator.replica(0).set_fault(Fault::Draining).await.expect("a fault");
-    for _ in 0..10 {
+    let both = async || {
         let (status, reply) = whole(&node, Api::Chat, &json!({})).await;
         assert_eq!(status, 200, "{reply}");
         let stream = fetch(node.addresses()[0], Api::Chat, &json!({})).await;
         assert_eq!((stream.errors.len(), stream.dones), (0, 1), "{stream:?}");
+    };
+    let sum = |metric, labels: &[(&str, &str)]| Page::of(&node).sum(metric, labels);
+    let gone = || sum("spillway_replica_faults_total", &[("fault", "engine_gone")]);
+    let left_out = async {
+        while sum("spillway_replica_admission", &[("admission", "open")]) > 1.0 {
+            both().await;
+        }
+    };
+    within("it is left out", left_out).await;
+    assert!(gone() >= 1.0);
+    let retries = sum("spillway_retries_total", &[]);
+    for _ in 0..5 {
+        both().await;
     }
-    let page = Page::of(&node);
-    let gone = page.sum("spillway_replica_faults_total", &[("fault", "engine_gone")]);
-    assert!((1.0..10.0).contains(&gone), "it was left out after {gone} refusals");
+    assert_eq!(sum("spillway_retries_total", &[]), retries, "it is asked no more");
     // It serves again once it has recovered.
     emulator.replica(0).set_fault(Fault::None).await.expect("healed");
     let before = emulator.replica(0).stats().finished;

@@ -8,6 +8,7 @@ use crate::machines::data;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_region_is_taken_away_and_then_the_rest() {
     let mut world = World::started().await;
+    world.enforces_membership(0);
     let begin = Instant::now();
     World::text(0, &["drain", "region-2", "--evacuate"]);
     // The region loses its vote first, and its clients are served elsewhere meanwhile.

@@ -83,6 +83,14 @@ impl World {
         });
     }
 
+    /// Waits until node `at` knows that membership is enforced: from then on removed nodes are remembered.
+    pub(crate) fn enforces_membership(&self, at: usize) {
+        self.until("enforced membership", at, || {
+            let done = Self::order(at, &["audit", "--system", "--last", "100"]);
+            String::from_utf8_lossy(&done.stdout).contains("enforce membership")
+        });
+    }
+
     /// Waits until node `at` knows the tenant.
     pub(crate) fn has_tenant(&self, at: usize, name: &str) {
         let words = ["tenants", "show", name];
