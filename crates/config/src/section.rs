@@ -307,9 +307,9 @@ pub(crate) struct TimeoutsSection {
     #[serde(deserialize_with = "positive_if_set")]
     #[schemars(range(min = 1))]
     pub(crate) connect_ms: Option<u64>,
-    /// Time limit from the request to the first event of a stream, comments aside, or to the first
-    /// byte of any other reply; 600,000 by default, since engines queue requests, and answer unary
-    /// ones when all is generated.
+    /// Time limit from the request to the first content of a stream, or to the first byte of any
+    /// other reply; 600,000 by default, since engines queue requests, and answer unary ones when all
+    /// is generated.
     #[serde(deserialize_with = "positive_if_set")]
     #[schemars(range(min = 1))]
     pub(crate) first_byte_ms: Option<u64>,

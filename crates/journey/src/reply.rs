@@ -80,7 +80,7 @@ enum ReplyState {
 /// Progress of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// Nothing but comments has come.
+    /// No content has come.
     Head,
     /// A part of the answer has come.
     Streaming,
@@ -245,7 +245,7 @@ impl Reply {
         };
         self.heard_at = now;
         match kind {
-            PieceKind::Comment => {}
+            PieceKind::NoContent => {}
             PieceKind::Content => *progress = Progress::Streaming,
             PieceKind::Last => self.state = ReplyState::Ending,
         }
@@ -458,9 +458,9 @@ impl Reply {
         Some(self.passed_at + keep_alive)
     }
 
-    /// Returns the moment at which the source has been silent for too long. Until the first event
-    /// the limit is the time to first byte: engines send a stream's head at once, and then read the
-    /// prompt. In a call both sides may be silent in turn, so that only silence of both counts.
+    /// Returns the moment at which the source has been silent for too long. Until the first
+    /// content the limit is the time to first byte: engines send a stream's head and a role at once,
+    /// and then read the prompt. In a call both sides may be silent in turn, so that only silence of both counts.
     fn silence_due(&self, progress: Progress, client_sent: Option<Instant>) -> Instant {
         let (since, allowed) = match progress {
             Progress::Streaming => (self.heard_at, self.rules.idle),

@@ -26,6 +26,14 @@ pub struct RequestTokens {
     pub reply: ReplyKind,
 }
 
+impl RequestTokens {
+    /// Returns true if a reply can have used so many tokens.
+    #[must_use]
+    pub fn can_have_used(&self, reported: TokenCounts) -> bool {
+        reported.prompt <= self.prompt_max && reported.completion <= self.completion_max
+    }
+}
+
 /// Content of replies, by which the tokens of one that reports none are estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyKind {

@@ -137,6 +137,9 @@ fn a_report_that_can_not_be_true_is_replaced_by_the_estimate() {
     check(stream, counts(100, 9, 0), Some((109, Implausible)), Some(109));
     let cached = bill(&REQUEST, &reported(90, 7, 91), COMPLETE);
     check(cached, counts(90, 7, 90), None, Some(97));
+    let believed = [(4_500, 60), (4_501, 7), (90, 61)]
+        .map(|(prompt, completion)| REQUEST.can_have_used(counts(prompt, completion, 0)));
+    assert_eq!(believed, [true, false, false]);
 }
 
 #[test]

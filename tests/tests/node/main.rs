@@ -20,6 +20,7 @@ mod early_replies;
 mod engine_fields;
 mod exact_usage;
 mod fallbacks;
+mod first_tokens;
 #[expect(dead_code, reason = "tests of regions use more of it")]
 #[path = "../regions/gate.rs"]
 mod gate;

@@ -40,8 +40,8 @@ pub enum ReplyEvent {
 /// Content of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PieceKind {
-    /// Comments alone.
-    Comment,
+    /// Comments, or events before the first content, such as a role.
+    NoContent,
     /// A part of the answer.
     Content,
     /// The last event of the stream, e.g. `[DONE]`: the client has the whole answer.

@@ -71,7 +71,7 @@ impl Walk {
     fn step(&mut self, dice: &mut Rng) {
         let action = match dice.u8(0..160) {
             0..110 => self.token(),
-            110..116 => self.world.on(ReplyEvent::Piece(PieceKind::Comment)),
+            110..116 => self.world.on(ReplyEvent::Piece(PieceKind::NoContent)),
             116..120 => self.world.on(ReplyEvent::ClientBehind),
             120..130 => self.world.on(ReplyEvent::ClientCaughtUp),
             130..136 => self.world.on(ReplyEvent::Asked),

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 pub struct ReplyRules {
     /// Form in which the reply can end badly.
     pub form: FailureForm,
-    /// Longest time from the request to the first event or byte.
+    /// Longest time from the request to the first content or byte.
     pub first_byte: Duration,
-    /// Longest silence after the first event or byte.
+    /// Longest silence after the first content or byte.
     pub idle: Duration,
     /// Moment at which the request's time is over.
     pub deadline: Instant,

@@ -1,7 +1,7 @@
 use super::test_reply::{World, ms, rules, start};
 use super::*;
 
-use PieceKind::{Comment, Content, Last};
+use PieceKind::{Content, Last, NoContent};
 use ReplyAction::{Break, Close, Complete, Continue, Finish, KeepAlive, Move, Proceed, Release};
 use ReplyEvent as E;
 use ReplyFault as F;
@@ -171,7 +171,7 @@ fn silence_counts_from_the_request_before_the_first_event_and_from_the_last_piec
 
     let mut commented = alone();
     commented.silence(ms(9_000));
-    commented.on(E::Piece(Comment));
+    commented.on(E::Piece(NoContent));
     assert_eq!(commented.silence(ms(100_000)), (Break(F::NotBegun), 10_000));
 
     let mut begun = alone();
@@ -180,7 +180,7 @@ fn silence_counts_from_the_request_before_the_first_event_and_from_the_last_piec
 
     let mut alive = alone();
     alive.token().silence(ms(3_000));
-    alive.on(E::Piece(Comment));
+    alive.on(E::Piece(NoContent));
     assert_eq!(
         alive.silence(ms(100_000)),
         (Break(F::Stalled), 7_000),

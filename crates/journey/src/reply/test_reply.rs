@@ -27,7 +27,7 @@ pub(super) struct World {
     pub(super) actions: Vec<ReplyAction>,
 }
 
-/// Rules of a stream: 10 s to the first event, 4 s of silence, a minute in all.
+/// Rules of a stream: 10 s to the first content, 4 s of silence, a minute in all.
 pub(super) fn rules(form: FailureForm, now: Instant) -> ReplyRules {
     ReplyRules {
         form,

@@ -155,8 +155,11 @@ impl Relay {
         let written = hasher.map(|hasher| hasher.finish()).unwrap_or_default();
         let tokens = self.content.tokens_of_source();
         // Usage in a stream that was cut short may be too low, so only that of a complete one
-        // counts.
-        let usage = self.content.facts().and_then(|facts| facts.usage).filter(|_| is_whole);
+        // counts. What can't be true teaches nothing.
+        let usage = self.content.facts().and_then(|facts| facts.usage).filter(|usage| {
+            let record = self.record.as_ref();
+            is_whole && record.is_none_or(|record| record.can_have_used(counts(*usage)))
+        });
         if let Some(mut observer) = observer {
             observer.end(end, (tokens, usage), written);
         } else if let Some(mut reply) = forwarded {

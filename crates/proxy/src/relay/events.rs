@@ -94,14 +94,19 @@ impl Events {
         self.events_seen = events;
     }
 
-    /// Returns what the stream so far is to its answer.
+    /// Returns what the stream so far is to its answer. Events without content, such as
+    /// `response.created`, come before the prompt is read, as comments do.
     pub(super) fn kind(&self) -> PieceKind {
+        let facts = self.relay.facts();
+        // A stream in another form than the API's may have its content anywhere.
+        let is_in_form = facts.id.is_some() || facts.model.is_some();
+        let has_content = facts.has_content || !is_in_form && self.has_spoken();
         if self.is_done() && self.relay.fault().is_none() {
             PieceKind::Last
-        } else if self.has_spoken() {
+        } else if has_content {
             PieceKind::Content
         } else {
-            PieceKind::Comment
+            PieceKind::NoContent
         }
     }
 
@@ -307,6 +312,37 @@ mod tests {
             ("/generate", Flavour::OpenAiNamed),
         ] {
             assert_eq!(Flavour::of_json(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_stream_begins_with_its_first_content() {
+        let comment = ": hello\n\n";
+        let role = "data: {\"id\":\"c\",\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
+        let created = "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\"}}\n\n";
+        let token = "data: {\"id\":\"c\",\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+        let delta = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\n";
+        for (api, before, content) in [
+            (ReplyApi::Chat, comment, token),
+            (ReplyApi::Chat, role, token),
+            (ReplyApi::Responses, created, delta),
+            // Any event may be content there.
+            (ReplyApi::Chat, comment, "data: {\"token\":1}\n\n"),
+            (ReplyApi::Other, comment, "data: {\"token\":1}\n\n"),
+        ] {
+            let options = EventOptions {
+                api,
+                strip_usage: false,
+                held_bytes_max: HELD_BYTES_MAX,
+                judged: JudgedStream::Ends,
+            };
+            let mut events = Events::new(options, Flavour::OpenAi, None);
+            events.push(before.into(), Instant::now(), |_| {});
+            assert_eq!(events.kind(), PieceKind::NoContent, "{api:?} {before}");
+            events.push(content.into(), Instant::now(), |_| {});
+            assert_eq!(events.kind(), PieceKind::Content, "{api:?} {content}");
+            events.push(comment.into(), Instant::now(), |_| {});
+            assert_eq!(events.kind(), PieceKind::Content, "{api:?}");
         }
     }
 

@@ -10,7 +10,8 @@ use http::header;
 use http::response::Parts;
 use http_body::{Body, Frame, SizeHint};
 use spillway_journey::{
-    FailureForm, PartEnd, Reply, ReplyAction, ReplyEvent, ReplyRules, SourceSight, SourceState,
+    FailureForm, PartEnd, PieceKind, Reply, ReplyAction, ReplyEvent, ReplyRules, SourceSight,
+    SourceState,
 };
 use spillway_protocol::CODE_HEADER;
 use tokio::time::{Sleep, sleep_until};
@@ -246,16 +247,17 @@ impl Relay {
             }
         };
         let now = wake::now();
-        if let Some(observer) = self.observer() {
-            observer.piece(now);
-        }
-        if self.record.as_ref().is_some_and(|record| !record.has_first_byte()) {
-            self.record_mut(|record| record.first_byte(now));
-        }
         // A reply that reports no usage is estimated by its length.
         self.record_mut(|record| record.reply_bytes(piece.len()));
         let is_last = self.upstream.as_ref().is_some_and(|upstream| upstream.body.is_end_stream());
         let (passed, kind) = self.content.take(piece, now, self.plan.hasher.as_deref_mut());
+        let is_answer = kind != PieceKind::NoContent;
+        if let Some(observer) = self.observer() {
+            observer.piece(is_answer, now);
+        }
+        if is_answer && self.record.as_ref().is_some_and(|record| !record.has_first_byte()) {
+            self.record_mut(|record| record.first_byte(now));
+        }
         self.report_at(ReplyEvent::Piece(kind), now);
         self.note_facts();
         match self.content.fault() {

@@ -29,9 +29,9 @@ pub(crate) struct RelayPlan {
     pub(crate) stored_for: Option<ModelName>,
     /// Tenant that alone may ask for the stored reply again.
     pub(crate) tenant: Option<TenantName>,
-    /// Longest time from the request to the first event or byte of the reply.
+    /// Longest time from the request to the first content or byte of the reply.
     pub(crate) first_byte: Duration,
-    /// Longest silence after the first event or byte.
+    /// Longest silence after the first content or byte.
     pub(crate) idle: Duration,
     /// Silence towards the client of a stream after which a keep-alive is sent; `None` sends none.
     pub(crate) keep_alive: Option<Duration>,

@@ -161,9 +161,13 @@ impl AttemptObserver {
         }
     }
 
-    /// Notes a piece of the reply's body.
-    pub(crate) fn piece(&mut self, now: Instant) {
+    /// Notes a piece of the reply's body. `is_answer` is false as long as a stream has no content: what
+    /// some engines send before they read the prompt is no first token.
+    pub(crate) fn piece(&mut self, is_answer: bool, now: Instant) {
         self.replica.heard(now);
+        if !is_answer {
+            return;
+        }
         if let Some(feedback) = &mut self.feedback {
             feedback.piece(now);
         }
@@ -197,7 +201,7 @@ impl AttemptObserver {
             End::Complete => {
                 // A reply without a body begins with its end.
                 if self.seen == ObservedStage::Nothing {
-                    self.piece(now);
+                    self.piece(true, now);
                 }
                 let worked = self.begun_after.filter(|_| self.is_success);
                 let written = usage.map(|usage| usage.completion_tokens);

@@ -247,6 +247,11 @@ impl RequestRecord {
         });
     }
 
+    /// Returns true if a reply to this request can have used so many tokens.
+    pub(crate) fn can_have_used(&self, reported: TokenCounts) -> bool {
+        self.request_tokens.is_none_or(|request| request.can_have_used(reported))
+    }
+
     /// Notes the usage that a reply in one piece reports.
     pub(crate) fn usage_reported(&mut self, usage: TokenCounts) {
         self.reply_tokens.reported = Some(usage);
