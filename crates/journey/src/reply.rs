@@ -522,4 +522,6 @@ mod property_test;
 #[cfg(test)]
 mod stories_test;
 #[cfg(test)]
+mod table_test;
+#[cfg(test)]
 mod test_reply;
