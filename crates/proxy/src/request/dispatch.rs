@@ -386,7 +386,9 @@ impl Dispatch<'_> {
         self.prepared.flavour.is_read().then(|| Judging {
             api: ReplyApi::of_path(self.head.uri.path()),
             is_known: asked.replica.spec().usage_reports != UsageReports::None,
+            first_byte: self.prepared.route.spec.timeouts.first_byte,
             idle: self.prepared.route.spec.timeouts.idle,
+            deadline: self.prepared.inquiry.deadline.at(),
         })
     }
 

@@ -1,10 +1,10 @@
 //! Replies that are judged before their client gets them.
 //!
-//! A reply in one piece of a known, short length comes with its head, so that waiting for all of it
-//! delays nothing. An answer that the engine cut short, and an error by which the engine says that it
-//! is dying, are then no answers yet: another replica is asked.
+//! A reply in one piece comes with its head from the engines that are judged, so that waiting for all of
+//! it delays nothing. An answer that the engine cut short, and an error by which the engine says that
+//! it is dying, are then no answers yet: another replica is asked.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode};
@@ -16,10 +16,11 @@ use spillway_protocol::{
 use spillway_request::headers::is_event_stream;
 use spillway_upstream::connection::AttemptError;
 use spillway_upstream::upstream_body::UpstreamBody;
-use tokio::time::timeout;
+use spillway_upstream::wake;
+use tokio::time::timeout_at;
 
 /// Longest reply in bytes that is held until it is judged.
-const JUDGED_BYTES_MAX: u64 = 64 << 10;
+const JUDGED_BYTES_MAX: usize = 64 << 10;
 
 /// A reply for the client, with its facts if it was held.
 pub(super) type GoodReply = (Response<UpstreamBody>, Option<Box<WholeReader>>);
@@ -31,8 +32,12 @@ pub(super) struct Judging {
     pub(super) api: ReplyApi,
     /// True if the engine is known to give a reason for the end of each answer.
     pub(super) is_known: bool,
+    /// Longest time until the first byte of the body: after it the reply has not begun.
+    pub(super) first_byte: Duration,
     /// Longest pause of the body: after it the reply has broken off.
     pub(super) idle: Duration,
+    /// Moment at which the request's time is over.
+    pub(super) deadline: Instant,
 }
 
 /// Kinds of replies that are judged as a whole.
@@ -52,78 +57,124 @@ pub(super) async fn judge(
     reply: Response<UpstreamBody>,
     judging: Judging,
 ) -> Result<GoodReply, AttemptError> {
-    let Judging { api, is_known, idle } = judging;
-    let Some((judged, length)) = judged(&reply, api) else { return Ok((reply, None)) };
+    let Some(judged) = judged(&reply, judging) else { return Ok((reply, None)) };
     let (head, mut body) = reply.into_parts();
-    let bytes = read(&mut body, length, idle).await?;
+    let held = read(&mut body, judging).await?;
+    if !held.is_whole {
+        return Ok((again(head, body, held), None));
+    }
     if judged == Judged::ServerError {
-        let trouble = engine_trouble_in(head.status.as_u16(), &bytes);
+        let trouble = engine_trouble_in(head.status.as_u16(), &held.bytes);
         return match trouble {
             Some(EngineTrouble::Dying) => Err(AttemptError::EngineDying),
             Some(EngineTrouble::Draining) => Err(AttemptError::EngineDraining),
-            None => Ok((again(head, body, bytes), None)),
+            None => Ok((again(head, body, held), None)),
         };
     }
-    let mut reader = Box::new(WholeReader::new(api));
-    reader.push(&bytes);
+    let mut reader = Box::new(WholeReader::new(judging.api));
+    reader.push(&held.bytes);
     reader.finish();
-    match reader.facts().verdict(api, is_known) {
+    match reader.facts().verdict(judging.api, judging.is_known) {
         ReplyVerdict::Aborted => Err(AttemptError::Aborted),
         ReplyVerdict::Unfinished | ReplyVerdict::Empty => Err(AttemptError::Unfinished),
         ReplyVerdict::Complete | ReplyVerdict::Failed(_) => {
-            Ok((again(head, body, bytes), Some(reader)))
+            Ok((again(head, body, held), Some(reader)))
         }
     }
 }
 
-/// Returns how a reply is judged, with its length; `None` if it passes unread.
-fn judged(reply: &Response<UpstreamBody>, api: ReplyApi) -> Option<(Judged, usize)> {
+/// Returns how a reply is judged; `None` if it passes unread.
+fn judged(reply: &Response<UpstreamBody>, judging: Judging) -> Option<Judged> {
     let headers = reply.headers();
-    let length = reply.body().size_hint().exact().filter(|length| *length <= JUDGED_BYTES_MAX)?;
-    if is_event_stream(headers) || is_encoded(headers) || length == 0 {
+    let length = reply.body().size_hint().exact();
+    if length.is_some_and(|length| length == 0 || length > JUDGED_BYTES_MAX as u64)
+        || is_event_stream(headers)
+        || is_encoded(headers)
+    {
         return None;
     }
-    let judged = match reply.status() {
-        StatusCode::OK if api.generates() => Judged::Answer,
-        status if status.is_server_error() => Judged::ServerError,
-        _ => return None,
-    };
-    Some((judged, usize::try_from(length).ok()?))
+    match reply.status() {
+        // Other servers may send an answer without a length as they make it.
+        StatusCode::OK if judging.api.generates() && (length.is_some() || judging.is_known) => {
+            Some(Judged::Answer)
+        }
+        status if status.is_server_error() => Some(Judged::ServerError),
+        _ => None,
+    }
 }
 
-/// Reads so many bytes. A single piece is not copied.
+/// Beginning of a body.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: Bytes,
+    trailers: Option<Frame<Bytes>>,
+    /// True if there is no more.
+    is_whole: bool,
+}
+
+/// Reads a body to its end, or until it is too long to be judged. A single piece is not copied.
 ///
 /// # Errors
 /// Returns an error if the body broke off or paused for too long: no byte of it has reached the
 /// client.
-async fn read(
-    body: &mut UpstreamBody,
-    length: usize,
-    idle: Duration,
-) -> Result<Bytes, AttemptError> {
-    let mut first = Bytes::new();
+async fn read(body: &mut UpstreamBody, judging: Judging) -> Result<Held, AttemptError> {
+    let length = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    let mut held = Held::default();
     let mut all = BytesMut::new();
-    while first.len() + all.len() < length {
-        let next = timeout(idle, body.frame()).await;
-        let frame = next.map_err(|_| AttemptError::FirstByteTimeout)?;
-        let Some(Ok(frame)) = frame else { return Err(AttemptError::Cut) };
-        let Ok(piece) = frame.into_data() else { return Err(AttemptError::Cut) };
-        if first.is_empty() && all.is_empty() {
-            first = piece;
-            continue;
+    loop {
+        let bytes = held.bytes.len() + all.len();
+        let is_over = length == Some(bytes) || body.is_end_stream() || held.trailers.is_some();
+        if is_over || bytes > JUDGED_BYTES_MAX {
+            if length.is_some_and(|length| bytes < length) {
+                return Err(AttemptError::Cut);
+            }
+            held.is_whole = is_over;
+            break;
         }
-        if all.is_empty() {
-            all.reserve(length);
-            all.extend_from_slice(&std::mem::take(&mut first));
+        let Some(frame) = next(body, judging, bytes > 0).await? else {
+            if length.is_some() {
+                return Err(AttemptError::Cut);
+            }
+            held.is_whole = true;
+            break;
+        };
+        match frame.into_data() {
+            Ok(piece) if bytes == 0 => held.bytes = piece,
+            Ok(piece) => {
+                if all.is_empty() {
+                    all.extend_from_slice(&std::mem::take(&mut held.bytes));
+                }
+                all.extend_from_slice(&piece);
+            }
+            Err(trailers) => held.trailers = Some(trailers),
         }
-        all.extend_from_slice(&piece);
     }
-    Ok(if all.is_empty() { first } else { all.freeze() })
+    if !all.is_empty() {
+        held.bytes = all.freeze();
+    }
+    Ok(held)
 }
 
-/// Returns the reply with its bytes in front of the body they were read from.
-fn again(head: http::response::Parts, body: UpstreamBody, bytes: Bytes) -> Response<UpstreamBody> {
-    Response::from_parts(head, body.beginning_with(Some(Ok(Frame::data(bytes)))))
+/// Returns the next frame of a body; `None` at its end.
+async fn next(
+    body: &mut UpstreamBody,
+    judging: Judging,
+    has_begun: bool,
+) -> Result<Option<Frame<Bytes>>, AttemptError> {
+    let pause = if has_begun { judging.idle } else { judging.first_byte };
+    let until = (wake::now() + pause).min(judging.deadline);
+    match timeout_at(until.into(), body.frame()).await {
+        Ok(next) => next.transpose().map_err(|_| AttemptError::Cut),
+        Err(_) if until == judging.deadline => Err(AttemptError::DeadlinePassed),
+        Err(_) => Err(AttemptError::FirstByteTimeout),
+    }
+}
+
+/// Returns the reply with what was read in front of the body it was read from.
+fn again(head: http::response::Parts, body: UpstreamBody, held: Held) -> Response<UpstreamBody> {
+    let bytes = Some(held.bytes).filter(|bytes| !bytes.is_empty()).map(Frame::data);
+    let body = body.beginning_with(held.trailers.map(Ok)).beginning_with(bytes.map(Ok));
+    Response::from_parts(head, body)
 }
 
 #[cfg(test)]

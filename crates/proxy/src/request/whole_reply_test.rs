@@ -1,8 +1,9 @@
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use http::HeaderValue;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
 use http_body_util::{BodyExt, Full};
 use spillway_upstream::wire_body::BoxError;
 
@@ -19,9 +20,13 @@ fn whole(status: u16, body: &'static str) -> Response<UpstreamBody> {
     reply
 }
 
+fn judging(api: ReplyApi, is_known: bool) -> Judging {
+    Judging { api, is_known, first_byte: IDLE, idle: IDLE, deadline: wake::now() + 2 * IDLE }
+}
+
 /// Judges a reply of a chat, and returns its body, or the error.
 async fn judged_chat(reply: Response<UpstreamBody>, is_known: bool) -> Result<String, String> {
-    match judge(reply, Judging { api: ReplyApi::Chat, is_known, idle: IDLE }).await {
+    match judge(reply, judging(ReplyApi::Chat, is_known)).await {
         Ok((reply, _)) => {
             let bytes = reply.into_body().collect().await.expect("a body").to_bytes();
             Ok(String::from_utf8(bytes.to_vec()).expect("text"))
@@ -82,18 +87,85 @@ async fn replies_that_are_long_coded_or_streamed_pass_unread() {
     let events = HeaderValue::from_static("text/event-stream");
     streamed.headers_mut().insert(CONTENT_TYPE, events);
     check(judged_chat(streamed, true).await, Ok(aborted));
-    let reply = judge(
-        whole(200, aborted),
-        Judging { api: ReplyApi::Embeddings, is_known: true, idle: IDLE },
-    )
-    .await;
+    let reply = judge(whole(200, aborted), judging(ReplyApi::Embeddings, true)).await;
     assert!(matches!(reply, Ok((_, None))), "{reply:?}");
 }
 
-/// A body that never says how long it is.
-struct Endless;
+/// A body that does not say how long it is; `None` breaks it off.
+struct Pieces(VecDeque<Option<Frame<Bytes>>>);
 
-impl Body for Endless {
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let next = self.0.pop_front();
+        Poll::Ready(next.map(|piece| piece.ok_or_else(|| "it broke off".into())))
+    }
+}
+
+/// A reply of these pieces.
+fn in_pieces(
+    status: u16,
+    pieces: impl IntoIterator<Item = Frame<Bytes>>,
+) -> Response<UpstreamBody> {
+    let mut reply = whole(status, "");
+    let pieces = Pieces(pieces.into_iter().map(Some).collect());
+    *reply.body_mut() = UpstreamBody::Link(pieces.boxed_unsync());
+    reply
+}
+
+fn chunks(text: &str) -> impl Iterator<Item = Frame<Bytes>> + use<> {
+    let chunks: Vec<_> =
+        text.as_bytes().chunks(7).map(|piece| Frame::data(Bytes::copy_from_slice(piece))).collect();
+    chunks.into_iter()
+}
+
+#[tokio::test]
+async fn an_answer_without_a_length_is_judged_if_its_engine_is_known() {
+    let of = |reason: &str| {
+        format!(
+            "{{\"choices\":[{{\"message\":{{\"content\":\"a\"}},\"finish_reason\":{reason:?}}}]}}"
+        )
+    };
+    let (good, aborted) = (of("stop"), of("abort"));
+    check(judged_chat(in_pieces(200, chunks(&good)), true).await, Ok(&good));
+    check(judged_chat(in_pieces(200, chunks(&aborted)), true).await, Err(AttemptError::Aborted));
+    check(judged_chat(in_pieces(200, []), true).await, Err(AttemptError::Unfinished));
+    // It may be an answer that comes as it is made.
+    check(judged_chat(in_pieces(200, chunks(&aborted)), false).await, Ok(&aborted));
+    let dying = "{\"error\":{\"message\":\"EngineCore encountered an issue\"}}";
+    check(judged_chat(in_pieces(500, chunks(dying)), false).await, Err(AttemptError::EngineDying));
+    // What is too long passes whole, and is not judged.
+    let long = format!("{}{aborted}", " ".repeat(JUDGED_BYTES_MAX));
+    check(judged_chat(in_pieces(200, chunks(&long)), true).await, Ok(&long));
+    let mut broken = whole(200, "");
+    let pieces = chunks(&good).map(Some).take(3).chain([None]);
+    *broken.body_mut() = UpstreamBody::Link(Pieces(pieces.collect()).boxed_unsync());
+    check(judged_chat(broken, true).await, Err(AttemptError::Cut));
+}
+
+#[tokio::test]
+async fn trailers_of_a_reply_that_was_held_stay_behind_it() {
+    let good = "{\"choices\":[{\"message\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}";
+    let mut trailers = HeaderMap::new();
+    trailers.insert("x-checksum", HeaderValue::from_static("1"));
+    let pieces = chunks(good).chain([Frame::trailers(trailers.clone())]);
+    let judged = judge(in_pieces(200, pieces), judging(ReplyApi::Chat, true)).await;
+    let (reply, reader) = judged.expect("an answer");
+    assert!(reader.is_some());
+    let body = reply.into_body().collect().await.expect("a body");
+    assert_eq!(body.trailers(), Some(&trailers));
+    assert_eq!(body.to_bytes(), good);
+}
+
+/// A body that never sends anything.
+struct Silent;
+
+impl Body for Silent {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -106,9 +178,19 @@ impl Body for Endless {
 }
 
 #[tokio::test]
-async fn a_body_of_unknown_length_is_not_held() {
-    let mut reply = whole(200, "");
-    *reply.body_mut() = UpstreamBody::Link(Endless.boxed_unsync());
-    let judged = judge(reply, Judging { api: ReplyApi::Chat, is_known: true, idle: IDLE }).await;
-    assert!(matches!(judged, Ok((_, None))), "{judged:?}");
+async fn a_body_is_waited_for_no_longer_than_it_may_take() {
+    let silent = || {
+        let mut reply = whole(200, "");
+        *reply.body_mut() = UpstreamBody::Link(Silent.boxed_unsync());
+        reply
+    };
+    let reply = judge(silent(), judging(ReplyApi::Chat, false)).await;
+    assert!(matches!(reply, Ok((_, None))), "it is not held: {reply:?}");
+    let short = Duration::from_millis(20);
+    let impatient = Judging { first_byte: short, ..judging(ReplyApi::Chat, true) };
+    let reply = judge(silent(), impatient).await;
+    assert!(matches!(reply, Err(AttemptError::FirstByteTimeout)), "{reply:?}");
+    let late = Judging { deadline: wake::now() + short, ..judging(ReplyApi::Chat, true) };
+    let reply = judge(silent(), late).await;
+    assert!(matches!(reply, Err(AttemptError::DeadlinePassed)), "{reply:?}");
 }
