@@ -13,12 +13,12 @@ pub fn media_type(value: &[u8]) -> &[u8] {
 #[must_use]
 pub fn has_media_type(headers: &HeaderMap, wanted: &str) -> bool {
     let value = headers.get(header::CONTENT_TYPE);
-    let rest = value.and_then(|value| behind(value.as_bytes(), wanted));
+    let rest = value.and_then(|value| strip_type(value.as_bytes(), wanted));
     rest.is_some_and(ends_type)
 }
 
 /// Returns what follows the beginning `wanted` of a `Content-Type`; `None` if it begins otherwise.
-pub(crate) fn behind<'v>(value: &'v [u8], wanted: &str) -> Option<&'v [u8]> {
+pub(crate) fn strip_type<'v>(value: &'v [u8], wanted: &str) -> Option<&'v [u8]> {
     let (begin, rest) = value.trim_ascii_start().split_at_checked(wanted.len())?;
     begin.eq_ignore_ascii_case(wanted.as_bytes()).then_some(rest)
 }

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, header};
 
-use crate::media_type::{behind, ends_type};
+use crate::media_type::{ends_type, strip_type};
 
 /// Service of KServe V2.
 const KSERVE: &str = "inference.GRPCInferenceService";
@@ -85,7 +85,7 @@ impl GrpcMethod {
 #[must_use]
 pub fn speaks_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE);
-    let rest = content_type.and_then(|value| behind(value.as_bytes(), "application/grpc"));
+    let rest = content_type.and_then(|value| strip_type(value.as_bytes(), "application/grpc"));
     // The suffix names the format of the messages.
     rest.is_some_and(|rest| rest.starts_with(b"+") || ends_type(rest))
 }

@@ -125,16 +125,10 @@ async fn read(body: &mut UpstreamBody, judging: Judging) -> Result<Held, Attempt
         let bytes = held.bytes.len() + all.len();
         let is_over = length == Some(bytes) || body.is_end_stream() || held.trailers.is_some();
         if is_over || bytes > JUDGED_BYTES_MAX {
-            if length.is_some_and(|length| bytes < length) {
-                return Err(AttemptError::Cut);
-            }
             held.is_whole = is_over;
             break;
         }
         let Some(frame) = next(body, judging, bytes > 0).await? else {
-            if length.is_some() {
-                return Err(AttemptError::Cut);
-            }
             held.is_whole = true;
             break;
         };
@@ -152,7 +146,8 @@ async fn read(body: &mut UpstreamBody, judging: Judging) -> Result<Held, Attempt
     if !all.is_empty() {
         held.bytes = all.freeze();
     }
-    Ok(held)
+    let is_short = length.is_some_and(|length| held.bytes.len() < length);
+    if is_short { Err(AttemptError::Cut) } else { Ok(held) }
 }
 
 /// Returns the next frame of a body; `None` at its end.

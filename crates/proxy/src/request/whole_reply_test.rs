@@ -91,8 +91,13 @@ async fn replies_that_are_long_coded_or_streamed_pass_unread() {
     assert!(matches!(reply, Ok((_, None))), "{reply:?}");
 }
 
-/// A body that does not say how long it is; `None` breaks it off.
-struct Pieces(VecDeque<Option<Frame<Bytes>>>);
+/// A body that does not say how long it is.
+struct Pieces {
+    /// `None` breaks it off.
+    pieces: VecDeque<Option<Frame<Bytes>>>,
+    /// True if it has no end.
+    is_endless: bool,
+}
 
 impl Body for Pieces {
     type Data = Bytes;
@@ -102,20 +107,31 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let next = self.0.pop_front();
-        Poll::Ready(next.map(|piece| piece.ok_or_else(|| "it broke off".into())))
+        match self.pieces.pop_front() {
+            None if self.is_endless => Poll::Pending,
+            next => Poll::Ready(next.map(|piece| piece.ok_or_else(|| "it broke off".into()))),
+        }
     }
 }
 
-/// A reply of these pieces.
+/// A reply of these pieces; `None` breaks it off.
+fn with_body(
+    status: u16,
+    pieces: impl IntoIterator<Item = Option<Frame<Bytes>>>,
+    is_endless: bool,
+) -> Response<UpstreamBody> {
+    let mut reply = whole(status, "");
+    let body = Pieces { pieces: pieces.into_iter().collect(), is_endless };
+    *reply.body_mut() = UpstreamBody::Link(body.boxed_unsync());
+    reply
+}
+
+/// A whole reply of these pieces.
 fn in_pieces(
     status: u16,
     pieces: impl IntoIterator<Item = Frame<Bytes>>,
 ) -> Response<UpstreamBody> {
-    let mut reply = whole(status, "");
-    let pieces = Pieces(pieces.into_iter().map(Some).collect());
-    *reply.body_mut() = UpstreamBody::Link(pieces.boxed_unsync());
-    reply
+    with_body(status, pieces.into_iter().map(Some), false)
 }
 
 fn chunks(text: &str) -> impl Iterator<Item = Frame<Bytes>> + use<> {
@@ -142,9 +158,7 @@ async fn an_answer_without_a_length_is_judged_if_its_engine_is_known() {
     // What is too long passes whole, and is not judged.
     let long = format!("{}{aborted}", " ".repeat(JUDGED_BYTES_MAX));
     check(judged_chat(in_pieces(200, chunks(&long)), true).await, Ok(&long));
-    let mut broken = whole(200, "");
-    let pieces = chunks(&good).map(Some).take(3).chain([None]);
-    *broken.body_mut() = UpstreamBody::Link(Pieces(pieces.collect()).boxed_unsync());
+    let broken = with_body(200, chunks(&good).map(Some).take(3).chain([None]), false);
     check(judged_chat(broken, true).await, Err(AttemptError::Cut));
 }
 
@@ -162,28 +176,9 @@ async fn trailers_of_a_reply_that_was_held_stay_behind_it() {
     assert_eq!(body.to_bytes(), good);
 }
 
-/// A body that never sends anything.
-struct Silent;
-
-impl Body for Silent {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Poll::Pending
-    }
-}
-
 #[tokio::test]
 async fn a_body_is_waited_for_no_longer_than_it_may_take() {
-    let silent = || {
-        let mut reply = whole(200, "");
-        *reply.body_mut() = UpstreamBody::Link(Silent.boxed_unsync());
-        reply
-    };
+    let silent = || with_body(200, [], true);
     let reply = judge(silent(), judging(ReplyApi::Chat, false)).await;
     assert!(matches!(reply, Ok((_, None))), "it is not held: {reply:?}");
     let short = Duration::from_millis(20);
