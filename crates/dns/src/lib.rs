@@ -7,6 +7,7 @@
 mod served;
 mod snapshot;
 mod tcp;
+mod tcp_places;
 mod udp;
 
 use std::convert::Infallible;
