@@ -3,6 +3,7 @@
 //! Pure: no I/O, no clock, no randomness. Everything here is cheap to clone.
 
 mod allowed;
+mod base_path;
 mod block_hashes;
 mod cluster_ids;
 mod compared;
@@ -14,10 +15,12 @@ mod holder;
 mod ids;
 mod inquiry;
 mod kv_event;
+mod link_local;
 mod load_report;
 mod model_load;
 mod models_page;
 mod name;
+mod nearest;
 mod outcome;
 mod percent;
 mod prediction;
@@ -25,11 +28,14 @@ mod residency;
 mod sign;
 mod signals;
 mod speed;
+mod split_by;
 mod standing;
 mod steering;
+mod tls_fault;
 mod unix_time;
 
 pub use allowed::Allowed;
+pub use base_path::BasePath;
 pub use block_hashes::BlockHashes;
 pub use cluster_ids::{ClusterId, DiskId, NodeId};
 pub use compared::Compared;
@@ -43,18 +49,23 @@ pub use ids::{
 };
 pub use inquiry::Inquiry;
 pub use kv_event::{KvEvent, StoredBlocks};
+pub use link_local::is_link_local;
 pub use load_report::LoadReport;
 pub use model_load::{ModelLoad, ShedState};
 pub use models_page::{ModelsPage, ServedModel};
+pub use nearest::{misspelt, nearest, plain};
 pub use outcome::{
-    End, EstimateReason, Hedge, Outcome, Shed, SplitArm, TokenCounts, TokenEstimate, TraceIds,
+    ARM_ERRORS, End, EstimateReason, Hedge, Outcome, Shed, SplitArm, TokenCounts, TokenEstimate,
+    TraceIds,
 };
 pub use percent::{NoPercent, Percent};
 pub use prediction::Prediction;
 pub use residency::Residency;
-pub use sign::{ReplyForm, Sign, SignFault, SignKind, Worked};
+pub use sign::{ReplyForm, Sign, SignFault, SignKind, Worked, WorkedPart};
 pub use signals::{Reading, Signals};
 pub use speed::Speed;
-pub use standing::{Admission, ModelStanding, RAMP_FULL, Standing};
+pub use split_by::{SplitBy, UnknownSplitByError, is_token};
+pub use standing::{Admission, DownCause, ModelStanding, RAMP_FULL, Standing};
 pub use steering::{AwayReason, Steering};
+pub use tls_fault::TlsFault;
 pub use unix_time::unix_ms;

@@ -6,6 +6,11 @@ use serde::Serialize;
 
 use crate::ModelName;
 
+/// Bytes of an entry beside its texts: its place in the tree, and the ends of its strings.
+const ENTRY_BYTES: usize = 256;
+/// Bytes of a field beside its texts.
+const FIELD_BYTES: usize = 96;
+
 /// The `/v1/models` page of one model server, as far as it could be read within bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ModelsPage {
@@ -28,6 +33,17 @@ pub struct ServedModel {
     pub fields: BTreeMap<String, String>,
 }
 
+impl ServedModel {
+    /// Returns about how much memory the entry takes under an id, in bytes.
+    #[must_use]
+    pub fn bytes(&self, id: &ModelName) -> usize {
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let fields = self.fields.iter().map(|(name, value)| FIELD_BYTES + name.len() + value.len());
+        let texts = id.as_str().len() + text(&self.owned_by) + text(&self.root);
+        ENTRY_BYTES + texts + fields.sum::<usize>()
+    }
+}
+
 impl ModelsPage {
     /// Makes a page of these models; of several with one id the first counts.
     #[must_use]
@@ -37,6 +53,27 @@ impl ModelsPage {
             page.models.entry(id).or_insert(model);
         }
         page
+    }
+
+    /// Returns a page of the first models, up to the first that `keep` refuses: incomplete, if one was
+    /// refused.
+    #[must_use]
+    pub fn first(&self, mut keep: impl FnMut(&ModelName, &ServedModel) -> bool) -> Self {
+        let kept = self.models.iter().take_while(|(id, model)| keep(id, model));
+        let models: BTreeMap<_, _> = kept.map(|(id, model)| (id.clone(), model.clone())).collect();
+        let is_cut = self.is_cut || models.len() < self.models.len();
+        Self { models, is_cut }
+    }
+
+    /// Returns each model with its id, sorted by id.
+    pub fn iter(&self) -> impl Iterator<Item = (&ModelName, &ServedModel)> {
+        self.models.iter()
+    }
+
+    /// Returns about how much memory the page takes, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.models.iter().map(|(id, model)| model.bytes(id)).sum()
     }
 
     /// Marks the page as incomplete.

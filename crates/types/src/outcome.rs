@@ -37,6 +37,9 @@ pub struct Outcome {
     /// The policy's reason to choose that replica, from a fixed list; `None` if no attempt was
     /// made.
     pub reason: Option<&'static str>,
+    /// Reason for which no replica of one's own could serve the request, if an overflow replica was
+    /// asked, from a fixed list.
+    pub overflow: Option<&'static str>,
     /// The other region that served the request; `None` if this region did, or none.
     pub region: Option<RegionName>,
     /// Last comparison of regions; `None` if none was needed.
@@ -98,6 +101,7 @@ impl Outcome {
             key: None,
             replica: None,
             reason: None,
+            overflow: None,
             region: None,
             compared: None,
             is_guest: false,
@@ -137,9 +141,41 @@ impl Outcome {
         is_whole.then_some(self.duration)
     }
 
+    /// Returns the time from the request's head to the end of a complete reply that went well; `None`
+    /// for an error.
+    #[must_use]
+    pub fn complete_reply(&self) -> Option<Duration> {
+        (self.end == End::Complete && self.is_success()).then_some(self.duration)
+    }
+
+    /// Returns the reason for which the arm of the request's split failed, one of [`ARM_ERRORS`];
+    /// `None` if it did not. What clients do wrong, or undo, is no failure of an arm.
+    #[must_use]
+    pub fn arm_error(&self) -> Option<&'static str> {
+        let is_of_server = self.status >= 500 || self.grpc_status.is_some_and(is_server_fault);
+        match self.end {
+            _ if self.fallback_for.is_some() => Some("fallback"),
+            _ if self.shed.is_some() => is_of_server.then_some("refused"),
+            End::Cut | End::Stalled | End::DeadlinePassed => Some(self.end.as_str()),
+            _ => is_of_server.then_some("status"),
+        }
+    }
+
     fn is_success(&self) -> bool {
         (200..300).contains(&self.status) && self.grpc_status.unwrap_or(0) == 0
     }
+}
+
+/// Reasons for which the arm of a split fails, as in metrics.
+pub const ARM_ERRORS: [&str; 6] =
+    ["fallback", "refused", "status", "cut", "stalled", "deadline_passed"];
+
+/// Returns true for the status of a gRPC call that is the server's fault: the others are about the
+/// request, or the client's.
+fn is_server_fault(grpc_status: u8) -> bool {
+    // UNKNOWN, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and
+    // DATA_LOSS.
+    matches!(grpc_status, 2 | 4 | 8 | 12..=15)
 }
 
 /// Status recorded for a client that left before it was sent one, as nginx made it known.

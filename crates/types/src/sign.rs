@@ -42,9 +42,12 @@ pub enum SignKind {
     Finished {
         /// Tokens, where the reply told them.
         tokens: TokenCounts,
-        /// Measure of the replica's speed by a reply in one piece, whose length is known now.
+        /// Measure of the replica's speed by a reply in one piece, whose length is known now, or by
+        /// the tokens of a stream behind its first one.
         worked: Option<Worked>,
     },
+    /// The replica replied that it does not have the model.
+    LacksModel,
     /// The replica sent a load report along with a reply (ORCA).
     Reported(Box<LoadReport>),
 }
@@ -68,16 +71,29 @@ pub struct Worked {
     pub after: Duration,
     /// Work done in that time, in units of about one generated token. At least 1.
     pub steps: f32,
-    /// True if the reply is streamed. Streams and replies in one piece are not compared, since
-    /// their times consist of different work.
-    pub is_stream: bool,
+    /// Part of the reply that this measures. Unlike parts are not compared, since their times
+    /// consist of different work.
+    pub part: WorkedPart,
+}
+
+/// Part of a reply whose speed is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkedPart {
+    /// A stream until its first token: mostly the reading of the prompt.
+    FirstToken,
+    /// A stream from its first token to its last.
+    NextTokens,
+    /// A reply in one piece.
+    Whole,
 }
 
 /// Manner in which a replica failed a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SignFault {
-    /// No connection: refused, unreachable or timed out.
+    /// No connection: refused or unreachable.
     Connect,
+    /// No answer to an attempt to connect in time.
+    ConnectTimeout,
     /// The connection broke before a reply.
     Reset,
     /// The reply was not HTTP.
@@ -95,11 +111,41 @@ pub enum SignFault {
 }
 
 impl SignFault {
+    /// Returns true if the replica did not answer, which is all that is known: it may be dead, cut
+    /// off, or merely busy.
+    #[must_use]
+    pub fn is_silence(self) -> bool {
+        matches!(self, Self::ConnectTimeout | Self::Silent | Self::Stalled)
+    }
+
+    /// Returns true if the fault proves that the replica answered, however badly.
+    #[must_use]
+    pub fn is_answer(self) -> bool {
+        !self.is_silence() && !matches!(self, Self::Connect | Self::Reset)
+    }
+
+    /// Returns the fault in words, for people.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Connect => "no connection",
+            Self::ConnectTimeout => "no connection in time",
+            Self::Reset => "the connection broke before the reply",
+            Self::BadReply => "the reply was not HTTP",
+            Self::Silent => "no reply in time",
+            Self::ServerError => "server error (5xx)",
+            Self::EngineGone => "its engine reported that it ends",
+            Self::Cut => "the reply broke off",
+            Self::Stalled => "the reply stopped",
+        }
+    }
+
     /// Returns the name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",
+            Self::ConnectTimeout => "connect_timeout",
             Self::Reset => "reset",
             Self::BadReply => "bad_reply",
             Self::Silent => "silent",

@@ -45,6 +45,8 @@ pub struct Signals {
     pub kv_use: Reading,
     /// Share of time the GPU is busy, 0 to 1.
     pub gpu_use: Reading,
+    /// Share of the GPU's memory in use, 0 to 1.
+    pub gpu_memory_use: Reading,
     /// Work ahead of a new request, by the replica's own count.
     pub pending: Reading,
     /// Requests known to be in flight at the replica when `queued`, `running` and `pending` were
@@ -65,6 +67,7 @@ impl Signals {
         running: Reading::UNKNOWN,
         kv_use: Reading::UNKNOWN,
         gpu_use: Reading::UNKNOWN,
+        gpu_memory_use: Reading::UNKNOWN,
         pending: Reading::UNKNOWN,
         in_flight_at_report: 0,
         bucket_tokens: 0.0,

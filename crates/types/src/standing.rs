@@ -46,6 +46,16 @@ pub enum Admission {
     Draining,
 }
 
+/// What is known of a replica that is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DownCause {
+    /// It does not answer, and that is all. It may be busy: an event loop that is blocked for some
+    /// seconds goes on with all that it has, with the caches it had.
+    Silence,
+    /// It refuses or breaks connections, or says that it fails. What it had is lost.
+    Failure,
+}
+
 /// State of a replica's circuit breaker for one model, if not closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ModelStanding {
