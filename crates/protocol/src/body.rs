@@ -1,13 +1,15 @@
 //! Facts that the gateway needs from a JSON body, read without building a tree.
 //!
 //! The gateway must read each field like the engine that the body goes to. Fields that engines read
-//! in different ways (given twice, in another case, of a type that some would convert) are
-//! therefore refused. Fields without a place in [`Facts`] pass unread, however odd they are.
+//! in different ways (given twice, in another case) are therefore refused. Numbers and flags in
+//! forms that some engines convert count as converted. Fields without a place in [`Facts`] pass
+//! unread, however odd they are.
 
 mod abridged;
 mod body_error;
 mod members;
 mod name_table;
+mod non_finite;
 mod numbers;
 mod prompt_load;
 
@@ -21,7 +23,7 @@ pub use body_error::{BodyError, BodyErrorKind};
 pub(crate) use members::CheckedBody;
 use members::Members;
 pub(crate) use name_table::{NameTable, folded};
-pub(crate) use numbers::{Number, number};
+pub(crate) use numbers::{Number, flag, number};
 pub use prompt_load::PromptLoad;
 
 /// Top-level fields whose value is read, in the order of [`Field`].
@@ -78,6 +80,8 @@ const TEXT_NAMES: [&str; 18] = [
     "previous_response",
     "previous_input_messages",
 ];
+/// Indexes of [`TEXT_NAMES`] of embeddings in place of text.
+const EMBEDDINGS: Range<usize> = 12..14;
 /// Indexes of [`TEXT_NAMES`] of queries, which are compared with each document.
 const QUERIES: Range<usize> = 0..3;
 /// Indexes of [`TEXT_NAMES`] of lists of documents, each of which is compared with a query.
@@ -192,7 +196,7 @@ pub struct Facts<'b> {
     pub stream: bool,
     /// Value of `stream_options.include_usage`; `None` if absent or null.
     pub include_usage: Option<bool>,
-    /// Place of the value of `stream_options`, an object or null; `None` if absent.
+    /// Place of the value of `stream_options`; `None` if absent.
     pub stream_options: Option<Range<usize>>,
     /// Place of the value of `messages`, `prompt`, `input` or `query`: the first that is not null.
     pub prompt: Option<Range<usize>>,
@@ -215,7 +219,11 @@ pub struct Facts<'b> {
     /// Largest number of tokens of one answer: the maximum of all fields that any engine may use.
     /// `None` if no field has a number.
     pub max_tokens: Option<u32>,
-    /// True if a field has a negative number, which means an answer of any length.
+    /// True if `max_tokens` is from a value that some engines ignore: text, or a number with point
+    /// or exponent.
+    pub is_converted: bool,
+    /// True if a field has a negative number, which means an answer of any length, or no number at
+    /// all.
     pub is_unbounded: bool,
     /// Number of answers to each prompt: the largest of `n`, `best_of` and similar fields; at least
     /// 1.
@@ -262,8 +270,9 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
         *text = text.start + source.object_start()..text.end + source.object_start();
     }
     let options = stream_options(&source, &members)?;
-    let model_raw = members.value(Field::Model as usize);
-    let span = |field: Field| Some(source.span(not_null(members.value(field as usize))?));
+    let value = |field: Field| members.value(field as usize);
+    let model_raw = value(Field::Model);
+    let span = |field: Field| Some(source.span(not_null(value(field))?));
     let prompt = [
         (Field::Messages, PromptKind::Messages),
         (Field::Prompt, PromptKind::Prompt),
@@ -275,14 +284,14 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
     let (prompt, prompt_kind) = prompt.unzip();
     let has_stored_text =
         has_stored_text(&members, prompt.as_ref().map(|range| &body[range.clone()]));
-    let output = output(&source, &members)?;
+    let output = output(&members);
     let engine = |index: usize| not_null(members.value(ENGINE_AT + index));
     let engine_fields = (0..engine_fields::NAMES.len()).filter(|at| engine(*at).is_some());
     let engine_fields =
         engine_fields.map(EngineFields::at).fold(EngineFields::NONE, EngineFields::with);
     Ok(Facts {
         model: model_raw.map_or(Ok(None), |raw| source.text(raw, "model"))?,
-        stream: flag(&source, members.value(Field::Stream as usize), "stream")?.unwrap_or(false),
+        stream: value(Field::Stream).and_then(flag).unwrap_or(false),
         include_usage: options.include_usage,
         stream_options: options.span,
         prompt,
@@ -293,12 +302,12 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
         // The adapter is also one of the fields that steer the engine.
         adapter: engine(LORA_PATH).map(|raw| source.span(raw)),
         template: TEMPLATE_FIELDS.map(|field| (FACT_NAMES[field as usize], span(field))),
-        user: members
-            .value(Field::User as usize)
-            // Engines do not act on `user`, so a value of another type is no error.
+        // Engines do not act on `user`, so a value of another type is no error.
+        user: value(Field::User)
             .and_then(|raw| source.text(raw, "user").ok().flatten())
             .map(|field| field.value),
         max_tokens: output.tokens_max,
+        is_converted: output.is_converted,
         is_unbounded: output.is_unbounded,
         answers: output.answers,
         engine_fields,
@@ -308,12 +317,13 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
         cache_salt_values: [Field::CacheSalt, Field::ExtraKey]
             .map(|field| members.value(field as usize).map(|raw| source.span(raw))),
         has_stored_text,
-        previous_response_id: members
-            .value(Field::PreviousResponseId as usize)
+        previous_response_id: value(Field::PreviousResponseId)
+            // Ids begin with a letter, so that no number is one of a stored response.
+            .filter(|raw| raw.starts_with(['"', '[', '{']))
             .map_or(Ok(None), |raw| source.text(raw, "previous_response_id"))?
             .map(|field| field.value),
         // Any other value, even a wrong one, counts as stored, since an engine might take it so.
-        is_stored: members.value(Field::Store as usize).is_none_or(|raw| raw != "false")
+        is_stored: value(Field::Store).is_none_or(|raw| raw != "false")
             && engine(REQUEST_ID).is_none(),
         insert_at: source.object_start() + 1,
         is_empty_object: members.is_empty(),
@@ -359,39 +369,39 @@ const fn is_equal(a: &[u8], b: &[u8]) -> bool {
 /// Length and number of answers that a body asks for.
 struct Output {
     tokens_max: Option<u32>,
+    is_converted: bool,
     is_unbounded: bool,
     answers: u32,
 }
 
-fn output(source: &CheckedBody<'_>, members: &Members<'_, NAMES>) -> Result<Output, BodyError> {
-    let mut output = Output { tokens_max: None, is_unbounded: false, answers: 1 };
+fn output(members: &Members<'_, NAMES>) -> Output {
+    let mut output =
+        Output { tokens_max: None, is_converted: false, is_unbounded: false, answers: 1 };
     for field in OUTPUT_FIELDS {
         match members.value(field as usize).map_or(Number::None, number) {
             // Engines take zero for "not given", or refuse it.
             Number::None | Number::Some(0) => {}
             Number::Some(tokens) => output.tokens_max = output.tokens_max.max(Some(tokens)),
-            // Some engines take -1 for "without limit".
-            Number::Negative => output.is_unbounded = true,
-            Number::Other => return Err(wrong_number(source, members, field)),
+            Number::Converted(tokens) => {
+                output.tokens_max = output.tokens_max.max((tokens > 0).then_some(tokens));
+                output.is_converted = true;
+            }
+            // Some engines take -1 for "without limit", and those that ignore what is no number
+            // have a default that is unknown here.
+            Number::Negative | Number::Other => output.is_unbounded = true,
         }
     }
     for field in ANSWER_FIELDS {
         match members.value(field as usize).map_or(Number::None, number) {
             Number::None => {}
-            Number::Some(answers) => output.answers = output.answers.max(answers),
-            Number::Negative | Number::Other => return Err(wrong_number(source, members, field)),
+            // Engines that ignore the field give one answer.
+            Number::Some(answers) | Number::Converted(answers) => {
+                output.answers = output.answers.max(answers);
+            }
+            Number::Negative | Number::Other => output.is_unbounded = true,
         }
     }
-    Ok(output)
-}
-
-/// Returns an error for a number in an unusual form: some engines read `"5"`, `5.0` and `5e0` as
-/// five, others refuse them.
-fn wrong_number(source: &CheckedBody<'_>, members: &Members<'_, NAMES>, field: Field) -> BodyError {
-    let at = members.value(field as usize).map_or(0..0, |raw| source.span(raw)).start;
-    let field = FACT_NAMES[field as usize];
-    let expected = "a whole number of at most 4294967295, without quotes, point or exponent";
-    source.error(at, BodyErrorKind::WrongType { field, expected })
+    output
 }
 
 #[derive(Default)]
@@ -409,36 +419,17 @@ fn stream_options(
         return Ok(StreamOptions::default());
     };
     let span = Some(source.span(raw));
-    // Null means the same as an absent field, but it is replaced where options are inserted.
-    if raw == "null" {
-        return Ok(StreamOptions { span, ..StreamOptions::default() });
-    }
+    // Null means the same as an absent field. What is no object is up to the engine.
     if !raw.starts_with('{') {
-        return Err(source.wrong_type(raw, "stream_options", "an object"));
+        return Ok(StreamOptions { span, ..StreamOptions::default() });
     }
     let options = source.members(raw, &OPTIONS)?;
     let value = options.value(0);
     Ok(StreamOptions {
         span,
-        include_usage: flag(source, value, "stream_options.include_usage")?,
+        include_usage: value.and_then(flag),
         include_usage_value: value.map(|raw| source.span(raw)),
     })
-}
-
-/// Reads a JSON boolean. Other values are refused: engines with pydantic take `1` and `"true"` for
-/// true, others do not.
-fn flag(
-    source: &CheckedBody<'_>,
-    raw: Option<&str>,
-    name: &'static str,
-) -> Result<Option<bool>, BodyError> {
-    let Some(raw) = raw else { return Ok(None) };
-    match raw {
-        "true" => Ok(Some(true)),
-        "false" => Ok(Some(false)),
-        "null" => Ok(None),
-        _ => Err(source.wrong_type(raw, name, "a boolean")),
-    }
 }
 
 fn not_null(raw: Option<&str>) -> Option<&str> {

@@ -6,6 +6,7 @@
 //! of a conversation continues where this one ends. Of several prompts in one request only the
 //! first counts: each has its own place in the cache, and a chain of hashes has room for one.
 
+mod blob;
 mod quotes;
 mod walk;
 mod writer;
@@ -14,6 +15,8 @@ use std::ops::Range;
 
 use crate::body::{Facts, PromptKind};
 use crate::reply_text::ReplyShape;
+pub use blob::blob_tokens;
+pub(crate) use blob::{embedding_tokens, weighed_bytes};
 use walk::{PromptMember, Rank, Walk};
 use writer::Writer;
 
@@ -22,8 +25,8 @@ use writer::Writer;
 pub enum PromptPiece<'p> {
     /// Text that engines split into tokens.
     Text(&'p [u8]),
-    /// Image, sound or file as a data URL. It becomes far fewer tokens than text of that length, so
-    /// it should count as little.
+    /// Image, sound or file as a data URL or in base64, with its quotes. It becomes far fewer tokens
+    /// than text of that length, see [`blob_tokens`].
     Blob(&'p [u8]),
 }
 

@@ -135,19 +135,75 @@ fn the_largest_of_all_token_limits_counts() {
 }
 
 #[test]
-fn numbers_that_engines_read_in_different_ways_are_refused() {
-    for field in ["max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of"] {
-        for value in [r#""4096""#, "4096.0", "1e3", "true", "[5]", "4294967296", "-1.5"] {
+fn numbers_that_some_engines_convert_count_as_converted() {
+    for field in ["max_tokens", "max_completion_tokens", "max_output_tokens", "n_predict"] {
+        for value in [r#""4096""#, "4096.0", "4.096e3"] {
             let body = format!(r#"{{"x":1,"{field}":{value}}}"#);
-            let (kind, at) = refused(&body);
-            let is_it =
-                matches!(kind, BodyErrorKind::WrongType { field: said, .. } if said == field);
-            assert!(is_it && at == body.find(value).unwrap(), "{body}: {kind:?} at {at}");
+            let facts = facts(&body);
+            assert_eq!((facts.max_tokens, facts.is_converted), (Some(4096), true), "{body}");
+            assert!(!facts.is_unbounded, "{body}");
+        }
+        let body = format!(r#"{{"{field}":1000000000000}}"#);
+        assert_eq!((facts(&body).max_tokens, facts(&body).is_converted), (Some(u32::MAX), false));
+    }
+    for value in ["2", "2.0", r#""2""#] {
+        let body = format!(r#"{{"max_tokens":5,"n":{value}}}"#);
+        let facts = facts(&body);
+        assert_eq!((facts.answers, facts.is_converted, facts.is_unbounded), (2, false, false));
+    }
+    assert_eq!(facts(r#"{"max_tokens":false,"n":false}"#).max_tokens, None);
+}
+
+#[test]
+fn what_is_no_number_bounds_no_answer() {
+    for field in ["max_tokens", "max_completion_tokens", "n", "best_of"] {
+        for value in [r#""many""#, "[5]", "{}", "NaN", "-1", "-1.5", r#""-1""#] {
+            let body = format!(r#"{{"x":1,"{field}":{value}}}"#);
+            assert!(facts(&body).is_unbounded, "{body}");
         }
     }
-    assert!(matches!(refused(r#"{"n":-1}"#).0, BodyErrorKind::WrongType { field: "n", .. }));
-    // No engine decides by the type of this field, so it is not refused.
-    assert_eq!(facts(r#"{"user":7}"#).user, None);
+}
+
+#[test]
+fn flags_count_as_engines_convert_them() {
+    for (body, stream, usage) in [
+        (r#"{"stream":1,"stream_options":{"include_usage":"yes"}}"#, true, Some(true)),
+        (r#"{"stream":"true","stream_options":{"include_usage":0}}"#, true, Some(false)),
+        (r#"{"stream":"false","stream_options":{"include_usage":[]}}"#, false, None),
+        (r#"{"stream":0,"stream_options":false}"#, false, None),
+        (r#"{"stream":[],"stream_options":[{"include_usage":true}]}"#, false, None),
+    ] {
+        let facts = facts(body);
+        assert_eq!((facts.stream, facts.include_usage), (stream, usage), "{body}");
+    }
+}
+
+#[test]
+fn a_number_is_no_id_of_a_stored_response_nor_a_users_name() {
+    let facts = facts(r#"{"user":7,"previous_response_id":7}"#);
+    assert_eq!((facts.user, facts.previous_response_id), (None, None));
+    assert!(facts.has_stored_text);
+}
+
+#[test]
+fn numbers_that_are_not_finite_pass_as_in_python() {
+    let body =
+        r#"{"a":NaN,"model":"m","logit_bias":{"1":-Infinity},"max_tokens":Infinity,"b":"NaN"}"#;
+    let facts = facts(body);
+    let model = facts.model.unwrap();
+    assert_eq!((&*model.value, &body[model.span]), ("m", r#""m""#));
+    assert_eq!(facts.max_tokens, Some(u32::MAX));
+    assert_eq!(refused(r#"{"n":1,"a":NaN,"n":2}"#).0, BodyErrorKind::Duplicate { field: "n" });
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    let body = "\u{feff} {\"model\":\"m\",\"prompt\":\"x\"}";
+    let facts = facts(body);
+    assert_eq!(&body[facts.model.unwrap().span], r#""m""#);
+    assert_eq!(&body[facts.prompt.unwrap()], r#""x""#);
+    assert_eq!(&body[..facts.insert_at], "\u{feff} {");
+    assert_eq!(refused("\u{feff}\u{feff}{}").1, 3);
 }
 
 #[test]
@@ -200,21 +256,16 @@ fn a_field_in_another_case_is_refused_because_some_engines_take_it() {
 }
 
 #[test]
-fn values_that_engines_would_coerce_are_refused_by_name() {
-    let check = |body: &str, field: &'static str, expected: &'static str, value: &str| {
+fn names_that_are_no_text_are_refused() {
+    let check = |body: &str, field: &'static str, value: &str| {
         let at = body.find(value).unwrap();
-        assert_eq!(refused(body), (BodyErrorKind::WrongType { field, expected }, at), "{body}");
+        let kind = BodyErrorKind::WrongType { field, expected: "a string" };
+        assert_eq!(refused(body), (kind, at), "{body}");
         assert_eq!(read_facts(body.as_bytes()).unwrap_err().param(), Some(field));
     };
-    check(r#"{"stream":1}"#, "stream", "a boolean", "1");
-    check(r#"{"stream":"true"}"#, "stream", "a boolean", "\"true\"");
-    check(r#"{"stream":[]}"#, "stream", "a boolean", "[]");
-    check(r#"{"model":5}"#, "model", "a string", "5");
-    check(r#"{"model":["a"]}"#, "model", "a string", "[");
-    check(r#"{"stream_options":true}"#, "stream_options", "an object", "true");
-    check(r#"{"previous_response_id":1}"#, "previous_response_id", "a string", "1");
-    let usage = "stream_options.include_usage";
-    check(r#"{"stream_options":{"include_usage":0}}"#, usage, "a boolean", "0");
+    check(r#"{"model":5}"#, "model", "5");
+    check(r#"{"model":["a"]}"#, "model", "[");
+    check(r#"{"previous_response_id":["resp_1"]}"#, "previous_response_id", "[");
 }
 
 #[test]
@@ -231,14 +282,13 @@ fn what_is_no_json_is_refused_where_it_goes_wrong() {
     check(br#"{"model":"m"} x"#, 14);
     check(br#"{"model":"m"}{"#, 13);
     check(br#"{"model":"m",}"#, 13);
-    check(br#"{"temperature":NaN}"#, 15);
-    check(br#"{"temperature":Infinity}"#, 15);
+    check(br#"{"temperature":nan}"#, 16);
+    check(br#"{"temperature":NaN,"x":oops}"#, 15);
     check(br#"{"seed":01}"#, 9);
     check(br#"{'model':"m"}"#, 1);
     // The library stops before a control character instead of after it.
     check(b"{\"model\":\"a\nb\"}", 10);
     check(b"{\n  \"a\": 1,\n  \"b\": oops}", 19);
-    check("\u{feff}{}".as_bytes(), 0);
     check(br#"{"model":"\ud800"}"#, 16);
 }
 
@@ -288,11 +338,11 @@ fn a_million_levels_cost_neither_the_stack_nor_a_tree() {
 
 #[test]
 fn the_clients_error_names_the_field_and_nothing_of_the_prompt() {
-    let body = br#"{"prompt":"my secret","stream":"yes"}"#;
+    let body = br#"{"prompt":"my secret","model":7}"#;
     let error = GatewayError::from(read_facts(body).unwrap_err());
     assert_eq!(error.kind, ErrorKind::BadRequest);
-    assert_eq!(error.param, Some("stream"));
-    assert_eq!(error.message, "The field 'stream' must be a boolean (line 1, column 32, byte 31).");
+    assert_eq!(error.param, Some("model"));
+    assert_eq!(error.message, "The field 'model' must be a string (line 1, column 31, byte 30).");
 }
 
 // === properties ===

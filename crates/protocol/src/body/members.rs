@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
 use super::abridged::{Abridged, LongTexts};
+use super::non_finite::finite;
 use super::{BodyError, BodyErrorKind, NameTable, TextField};
 
 /// Largest number of known members in a usual body.
@@ -43,14 +44,11 @@ impl<'b> CheckedBody<'b> {
     pub(crate) fn new(body: &'b [u8]) -> Result<Self, BodyError> {
         let text = simdutf8::compat::from_utf8(body)
             .map_err(|error| BodyError::new(body, error.valid_up_to(), BodyErrorKind::NotUtf8))?;
-        // Some parsers skip a byte order mark, others refuse it.
-        if text.starts_with('\u{feff}') {
-            let reason = "it starts with a byte order mark".to_owned();
-            return Err(BodyError::new(body, 0, BodyErrorKind::NotJson(reason)));
-        }
+        // Parsers skip a byte order mark, or refuse it.
+        let json = text.strip_prefix('\u{feff}').unwrap_or(text);
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-        let object_start = body.iter().take_while(|byte| is_space(byte)).count();
-        Ok(Self { text, object_start })
+        let spaces = json.bytes().take_while(is_space).count();
+        Ok(Self { text, object_start: text.len() - json.len() + spaces })
     }
 
     /// Returns the text from the body's `{` to its end.
@@ -84,7 +82,9 @@ impl<'b> CheckedBody<'b> {
     ) -> Result<Members<'b, N>, BodyError> {
         let members = match abridged_members(part, names) {
             Some(members) => members,
-            None => whole_members(part, names).map_err(|error| self.syntax_error(part, &error))?,
+            None => whole_members(part, names)
+                .or_else(|error| finite_members(part, names).ok_or(error))
+                .map_err(|error| self.syntax_error(part, &error))?,
         };
         match members.conflict {
             Some(Conflict { value, kind }) => Err(self.error(self.offset(value), kind)),
@@ -169,6 +169,17 @@ impl<'b, const N: usize> Members<'b, N> {
         std::mem::take(&mut self.long_texts)
     }
 
+    /// Returns the same members of another text, in which `find` finds each value.
+    fn moved<'t>(self, find: impl Fn(&'b str) -> Option<&'t str>) -> Option<Members<'t, N>> {
+        let Self { values, places, is_empty, conflict, .. } = self;
+        let values = values.into_iter().map(&find).collect::<Option<_>>()?;
+        let conflict = match conflict {
+            Some(Conflict { value, kind }) => Some(Conflict { value: find(value)?, kind }),
+            None => None,
+        };
+        Some(Members { values, places, is_empty, conflict, long_texts: LongTexts::new() })
+    }
+
     fn put(&mut self, index: usize, name: &'static str, value: &'b str) {
         if self.places[index] != 0 {
             self.object_to(value, BodyErrorKind::Duplicate { field: name });
@@ -191,14 +202,23 @@ fn abridged_members<'b, const N: usize>(
     names: &NameTable<N>,
 ) -> Option<Members<'b, N>> {
     let abridged = Abridged::of(part)?;
-    let Members { values, places, is_empty, conflict, .. } =
-        whole_members(abridged.text(), names).ok()?;
-    let values = values.iter().map(|value| abridged.whole(value)).collect::<Option<_>>()?;
-    let conflict = match conflict {
-        Some(Conflict { value, kind }) => Some(Conflict { value: abridged.whole(value)?, kind }),
-        None => None,
-    };
-    Some(Members { values, places, is_empty, conflict, long_texts: abridged.long_texts() })
+    let members = whole_members(abridged.text(), names).ok()?;
+    let members = members.moved(|value| abridged.whole(value))?;
+    Some(Members { long_texts: abridged.long_texts(), ..members })
+}
+
+/// Reads the members of an object with numbers that are not finite. `None` if it has none, or is no
+/// JSON apart from them.
+fn finite_members<'b, const N: usize>(
+    part: &'b str,
+    names: &NameTable<N>,
+) -> Option<Members<'b, N>> {
+    let finite = finite(part)?;
+    let start = finite.as_ptr().addr();
+    whole_members(&finite, names).ok()?.moved(|value| {
+        let at = value.as_ptr().addr().checked_sub(start)?;
+        part.get(at..at + value.len())
+    })
 }
 
 /// Reads the members of an object.

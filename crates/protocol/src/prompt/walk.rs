@@ -5,10 +5,9 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::blob::is_blob;
 use super::quotes::Quotes;
 
-/// Smallest data URL in bytes that is a blob: shorter ones have about as many tokens as text.
-const BLOB_BYTES_MIN: usize = 1024;
 /// Length in bytes of the longest usual role, `assistant`, with its closing quote.
 const ROLE_BYTES_MAX: usize = 10;
 /// Number of members that a message hardly ever exceeds; more cost an allocation.
@@ -168,7 +167,7 @@ impl<'b> Walk<'b> {
         let mut quotes = self.quotes.clone();
         let end = quotes.next(text + 1) + 1;
         // More members follow, or the text is a file: the usual walk handles both.
-        if self.json.get(end) != Some(&b'}') || is_blob(&self.json[text..end]) {
+        if self.json.get(end) != Some(&b'}') || is_blob(self.json, text..end) {
             return None;
         }
         self.quotes = quotes;
@@ -211,7 +210,7 @@ impl<'b> Walk<'b> {
         let start = self.at;
         self.at = self.json.len().min(self.quotes.next(start + 1) + 1);
         let string = &self.json[start..self.at];
-        self.is_plain &= !is_blob(string);
+        self.is_plain &= !is_blob(self.json, start..self.at);
         self.has_media |= is_media(string);
     }
 
@@ -247,11 +246,6 @@ impl<'b> Walk<'b> {
 /// low there.
 pub(super) fn is_space(byte: u8) -> bool {
     byte <= b' '
-}
-
-/// Returns true if a string, with its quotes, is an image or another file.
-pub(super) fn is_blob(string: &[u8]) -> bool {
-    string.len() >= BLOB_BYTES_MIN && string.starts_with(b"\"data:")
 }
 
 /// Types of parts of a message whose tokens don't follow from the bytes of the body: a file may be

@@ -4,8 +4,9 @@ use std::mem;
 use std::ops::Range;
 
 use super::PromptPiece;
+use super::blob::is_blob;
 use super::quotes::Quotes;
-use super::walk::{is_blob, is_space};
+use super::walk::is_space;
 
 /// Longest run in bytes that is gathered. Each call of `take` costs tens of nanoseconds, and JSON
 /// with spaces consists of runs of a few bytes.
@@ -65,8 +66,8 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
         }
     }
 
-    /// Writes the JSON value at `range` without white space outside of strings. Data URLs in it
-    /// become blobs.
+    /// Writes the JSON value at `range` without white space outside of strings. Images and
+    /// files in it become blobs.
     pub(super) fn compact(&mut self, range: Range<usize>) {
         if self.body[range.clone()].first() == Some(&b'"') {
             // For a single string, the end is known already.
@@ -83,7 +84,7 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
     }
 
     fn string(&mut self, range: Range<usize>) {
-        if is_blob(&self.body[range.clone()]) {
+        if is_blob(self.body, range.clone()) {
             self.flush();
             (self.take)(PromptPiece::Blob(&self.body[range]));
         } else {

@@ -42,6 +42,8 @@ enum OptionsPlace {
     Absent,
     /// A null, which stands for no options.
     Null(Range<usize>),
+    /// No object: the engine refuses it, so that nothing is requested.
+    Wrong,
     Object {
         /// Offset just after its `{`.
         inside: usize,
@@ -72,7 +74,7 @@ impl Places {
             }
         };
         match &mut self.options {
-            OptionsPlace::Absent => {}
+            OptionsPlace::Absent | OptionsPlace::Wrong => {}
             OptionsPlace::Null(at) => move_behind(at),
             OptionsPlace::Object { inside, .. } => {
                 let mut at = *inside..*inside;
@@ -88,11 +90,10 @@ impl Places {
 
     /// Returns the part of a wish that the client does not ask for itself.
     pub(super) fn beyond_client(&self, wish: UsageWish) -> UsageWish {
+        let is_open = self.is_stream && !matches!(self.options, OptionsPlace::Wrong);
         match wish {
-            UsageWish::Throughout if self.is_stream && !self.asks_throughout => {
-                UsageWish::Throughout
-            }
-            UsageWish::AtEnd | UsageWish::Throughout if self.is_stream && !self.asks_usage => {
+            UsageWish::Throughout if is_open && !self.asks_throughout => UsageWish::Throughout,
+            UsageWish::AtEnd | UsageWish::Throughout if is_open && !self.asks_usage => {
                 UsageWish::AtEnd
             }
             UsageWish::AsSent | UsageWish::AtEnd | UsageWish::Throughout => UsageWish::AsSent,
@@ -119,6 +120,7 @@ impl Places {
                 edits.push(field_edit(*inside, *is_empty, field));
             }
             (OptionsPlace::Null(null), _) => edits.push(edit(null.clone(), object)),
+            (OptionsPlace::Wrong, _) => {}
             // The object has at least the field `stream`, so a comma is always right.
             (OptionsPlace::Absent, _) => {
                 edits.push(edit(self.insert_at..self.insert_at, options));
@@ -148,7 +150,8 @@ impl OptionsPlace {
                 let inside = at.start + 1;
                 Self::Object { inside, is_empty: body[inside..at.end].trim_ascii_start() == b"}" }
             }
-            Some(null) => Self::Null(null.clone()),
+            Some(at) if body[at.start] == b'n' => Self::Null(at.clone()),
+            Some(_) => Self::Wrong,
         }
     }
 }

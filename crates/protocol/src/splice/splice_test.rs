@@ -91,6 +91,9 @@ fn usage_is_not_asked_for_twice_nor_without_a_stream() {
     check(asked, None, true, asked);
     check(r#"{"stream":false}"#, None, true, r#"{"stream":false}"#);
     check(r#"{"model":"a"}"#, None, true, r#"{"model":"a"}"#);
+    // Engines refuse these options, so that they are not made right.
+    let wrong = r#"{"stream":true,"stream_options":false}"#;
+    check(wrong, None, true, wrong);
 }
 
 #[test]
