@@ -72,6 +72,41 @@ fn forms_of_usual_clients_are_read() {
 }
 
 #[test]
+fn names_of_parts_and_files_are_read_as_libraries_write_them() {
+    for (head, name) in [
+        (&br#"form-data;name="file";filename="a.wav""#[..], "file"),
+        (br#"form-data; filename="a.wav"; name="file""#, "file"),
+        // Go, and others that follow RFC 9110.
+        (br#"form-data; name="file"; filename="my \"best\" take.wav""#, "file"),
+        (br#"form-data; name="file"; filename="ends with \\""#, "file"),
+        (br#"form-data; name="file"; filename="C:\rec\a.wav""#, "file"),
+        (br#"form-data; filename="C:\rec\a.wav"; name="file""#, "file"),
+        (br#"form-data; name="file"; filename="take 1; a=b.wav""#, "file"),
+        (br#"form-data; name="file"; filename="model""#, "file"),
+        (b"form-data; name=file; filename=it's~50%+1.wav", "file"),
+        (b"form-data; name=\"file\"; filename*=utf-8''%C3%BCber.wav", "file"),
+        (b"form-data; name=\"file\"; filename*=utf-8''a; filename=\"a\"", "file"),
+        ("form-data; name=\"file\"; filename=\"\u{5929}.wav\"".as_bytes(), "file"),
+        (b"form-data; name=\"file\"; filename=\"caf\xe9.wav\"", "file"),
+        (b"form-data; name=\"file\"; filename=\"a\"; size=12", "file"),
+        (b"form-data; name=\"my note\"", "my note"),
+        ("form-data; name=\"notiz\u{fc}\"".as_bytes(), "notiz\u{fc}"),
+        (b"form-data; name=\"timestamp_granularities[]\"", "timestamp_granularities[]"),
+        (b"form-data; name=\"models\"", "models"),
+    ] {
+        let head = [b"--X\r\nContent-Disposition: ", head, b"\r\n\r\nz\r\n"].concat();
+        let body = [GOOD.as_bytes(), &head, b"--X--\r\n"].concat();
+        let shape = String::from_utf8_lossy(&head).into_owned();
+        let names = vec!["model".to_owned(), name.to_owned()];
+        assert_eq!(read(&[USUAL], &body), Ok((Some("good".into()), names)), "{shape}");
+    }
+    // A file that servers may decode or not is no second model.
+    let base64 =
+        two("Content-Disposition: form-data; name=\"x\"\r\nContent-Transfer-Encoding: base64");
+    assert_eq!(read(&[USUAL], base64.as_bytes()).map(|form| form.0), Ok(Some("good".into())));
+}
+
+#[test]
 fn a_second_model_is_refused_in_every_spelling() {
     // The comment behind each shape is the model that Starlette takes, or another result.
     for head in [
@@ -112,11 +147,25 @@ fn a_second_model_is_refused_in_every_spelling() {
         r#"Content-Disposition: form-data; name="x"; filename="a\"; name="model""#, // good
         r#"Content-Disposition: form-data; name="x"; filename="a; name=model; b""#, // good
         r#"Content-Disposition: form-data; name="x"; filename="a"; filename="b""#, // good
+        r#"Content-Disposition: form-data; name="x"; size=1; size=2"#,   // good
+        r#"Content-Disposition: form-data; name="x"; filename="a;  NAME =model""#, // good
+        r#"Content-Disposition: form-data; name="x"; filename="a; name*=utf-8''model""#, // good
+        r#"Content-Disposition: form-data; filename="model"; name="x""#, // good
+        r#"Content-Disposition: form-data; filename="model[]"; name="x""#, // good
+        r#"Content-Disposition: form-data; filename="a\"; name="x""#,    // 400
+        r#"Content-Disposition: form-data; filename="a\\"; name="x""#,   // good
+        r#"Content-Disposition: form-data; filename="a\""; name="x""#,   // good
+        r#"Content-Disposition: form-data; name="x"; filename="C:\dir\""#, // good
+        r#"Content-Disposition: form-data; name="x"; xname="model""#,    // good
+        r#"Content-Disposition: form-data; name="x"; filename*0="a""#,   // good
+        r#"Content-Disposition: form-data; name="model "#,               // 400
+        r#"Content-Disposition: form-data; name="model ""#,              // good
+        "Content-Disposition: form-data; name=\"mo\u{200b}del\"",        // good
+        "Content-Disposition: form-data; name=\"model\u{feff}\"",        // good
         "Content-Type: text/plain",                                      // 400
         "Content-Disposition: form-data; name=\"x\"\r\nContent-Type: multipart/mixed; boundary=Y", // good
-        "Content-Disposition: form-data; name=\"x\"\r\nContent-Transfer-Encoding: base64", // good
-        "Content-Disposition: form-data; name=\"x\"\r\nContent-Length: 3",                 // good
-        "Content-Disposition: form-data; name=\"_charset_\"",                              // good
+        "Content-Disposition: form-data; name=\"x\"\r\nContent-Length: 3", // good
+        "Content-Disposition: form-data; name=\"_charset_\"",              // good
     ] {
         refused(head, &[USUAL], &two(head));
     }
@@ -126,28 +175,88 @@ fn a_second_model_is_refused_in_every_spelling() {
 }
 
 #[test]
-fn a_model_that_is_no_plain_text_is_refused() {
+fn a_model_that_servers_may_read_in_two_ways_is_refused() {
     for (head, value) in [
         ("; filename=\"f\"", "evil"),
         ("\r\nContent-Type: text/plain; charset=utf-16", "e\0"),
-        ("\r\nContent-Type: text/plain; charset=utf-7", "evil"),
-        ("\r\nContent-Type: application/json", "\"evil\""),
+        ("\r\nContent-Type: multipart/mixed", "evil"),
         ("\r\nContent-Transfer-Encoding: quoted-printable", "evil"),
+        ("\r\nContent-Transfer-Encoding: base64", "evil"),
         ("", "evil\n"),
         ("", &"e".repeat(1025)),
     ] {
         let head = format!("Content-Disposition: form-data; name=\"model\"{head}");
         refused(&head, &[USUAL], &format!("--X\r\n{head}\r\n\r\n{value}\r\n--X--\r\n"));
     }
+    let latin1 = "multipart/form-data; boundary=X; charset=ISO-8859-1";
+    refused("not ASCII", &[latin1], &(GOOD.replace("good", "\u{fc}ber") + "--X--\r\n"));
+    let charset = "--X\r\nContent-Disposition: form-data; name=\"_charset_\"\r\n\r\n";
+    let form = |charset_name: &str, model: &str| {
+        format!("{}{charset}{charset_name}\r\n--X--\r\n", GOOD.replace("good", model))
+    };
+    refused("not ASCII", &[USUAL], &form("iso-8859-1", "\u{fc}ber"));
+    refused("not like ASCII", &[USUAL], &form("utf-16", "good"));
+    assert!(read(&[USUAL], form("iso-8859-1", "good").as_bytes()).is_ok());
+    assert!(read(&[USUAL], form("utf-8", "\u{fc}ber").as_bytes()).is_ok());
 }
 
 #[test]
-fn what_stands_around_the_parts_is_refused() {
+fn a_model_loses_its_content_type_and_all_else_stays() {
+    let disposition = "Content-Disposition: form-data; name=\"model\"";
+    let form = |head: &str| {
+        let file =
+            "Content-Disposition: form-data; name=\"file\"; filename=\"a\"\r\nContent-Type: x/y";
+        format!("--X\r\n{head}\r\n\r\ngood\r\n--X\r\n{file}\r\n\r\nz\r\n--X--\r\n")
+    };
+    for (head, is_plain) in [
+        ("", true),
+        ("\r\nContent-Transfer-Encoding: 8bit\r\nContent-Length: 4", true),
+        // A file for Formidable.
+        ("\r\nContent-Type: text/plain; charset=UTF-8", false),
+        // Default of Apache HttpClient.
+        (
+            "\r\nContent-Type: text/plain; charset=ISO-8859-1\r\nContent-Transfer-Encoding: 8bit",
+            false,
+        ),
+        ("\r\nContent-Type: text/plain; charset=utf-7", false),
+        ("\r\ncontent-type: application/json", false),
+        // A file for Busboy.
+        ("\r\nContent-Type: application/octet-stream", false),
+    ] {
+        let body = Bytes::from(form(&format!("{disposition}{head}")));
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(USUAL));
+        let read = read_form(&headers, &body).unwrap();
+        assert_eq!(read.model, Some("good"), "{head}");
+        let sent: Vec<u8> = read.for_servers(&body).iter().flatten().copied().collect();
+        let expected = if is_plain { body } else { Bytes::from(form(disposition)) };
+        assert_eq!(sent, expected, "{head}");
+    }
+}
+
+#[test]
+fn what_servers_skip_around_the_parts_is_accepted() {
+    for (shape, body) in [
+        ("empty line before", format!("\r\n{GOOD}--X--\r\n")),
+        ("preamble", format!("This is MIME.\r\n\r\n{GOOD}--X--\r\n")),
+        ("empty line behind", format!("{GOOD}--X--\r\n\r\n")),
+        ("epilogue", format!("{GOOD}--X--\r\nThat was all.\n")),
+    ] {
+        let found = read(&[USUAL], body.as_bytes());
+        assert_eq!(found, Ok((Some("good".into()), vec!["model".into()])), "{shape}");
+    }
+}
+
+#[test]
+fn boundaries_that_servers_may_find_elsewhere_are_refused() {
     let part = "--X\r\nContent-Disposition: form-data; name=\"y\"\r\n\r\n";
     for (shape, body) in [
-        ("preamble", format!("pre\r\n{GOOD}--X--\r\n")),
-        ("empty line before", format!("\r\n{GOOD}--X--\r\n")),
-        ("epilogue", format!("{GOOD}--X--\r\n{GOOD}--X--\r\n")),
+        ("a line feed before the first boundary", format!("pre\n{GOOD}--X--\r\n")),
+        ("a boundary in the preamble", format!("a--X\r\n{GOOD}--X--\r\n")),
+        ("a form behind the form", format!("{GOOD}--X--\r\n{GOOD}--X--\r\n")),
+        ("a boundary behind the form", format!("{GOOD}--X--\r\n --X--\r\n")),
+        ("text on the line of the end", format!("{GOOD}--X--x\r\n")),
+        ("a line feed at the end", format!("{GOOD}--X--\n")),
         ("no end", GOOD.to_owned()),
         ("line feeds alone", format!("{GOOD}--X--\r\n").replace("\r\n", "\n")),
         ("a line feed before a boundary", format!("{part}v\n{GOOD}--X--\r\n")),
@@ -178,13 +287,15 @@ fn a_content_type_that_may_be_read_in_two_ways_is_refused() {
         "multipart/form-data; boundary=\"X",
         "multipart/form-data; boundary=\"X\"Y",
         "multipart/form-data; boundary='X'",
-        "multipart/form-data; boundary=X;",
         "multipart/form-data; boundary=X Y",
         "multipart/form-data; boundary = X",
         "multipart/form-data; boundary=X; charset=utf-7",
         "multipart/form-data; boundary=X; charset=utf-16",
         "multipart/form-data; boundary=X; charset=utf-8; charset=utf-7",
-        "multipart/form-data; boundary=X; type=y",
+        "multipart/form-data; boundary=X; type=\"boundary=Y\"",
+        "multipart/form-data; xboundary=Y; boundary=X",
+        "multipart/form-data; boundary=X; Charset=utf-8",
+        "multipart/form-data; boundary=X;;",
         "multipart/form-data, multipart/form-data; boundary=X",
     ] {
         let found = read(&[kind], body.as_bytes());
@@ -192,6 +303,17 @@ fn a_content_type_that_may_be_read_in_two_ways_is_refused() {
         let expected =
             if is_other { ErrorKind::UnsupportedMediaType } else { ErrorKind::BadRequest };
         assert_eq!(found, Err(expected), "{kind}");
+    }
+    for kind in [
+        "multipart/form-data;boundary=X",
+        "multipart/form-data; boundary=X;",
+        "multipart/form-data; boundary=X ; charset=us-ascii",
+        "multipart/form-data; charset=ISO-8859-15; boundary=X",
+        "multipart/form-data; boundary=X; charset=\"windows-1252\"",
+        "multipart/form-data; boundary=X; type=y",
+    ] {
+        let expected = Ok((Some("good".into()), vec!["model".into()]));
+        assert_eq!(read(&[kind], body.as_bytes()), expected, "{kind}");
     }
     refused("said twice", &[USUAL, "multipart/form-data; boundary=Y"], &body);
     for kind in [&[][..], &["application/json"], &["multipart/mixed; boundary=X"]] {
