@@ -91,6 +91,12 @@ impl Protocol {
         if is_messages(path) {
             return Self::Anthropic;
         }
+        // Engines serve a part of Cohere's API below `/v2`, with errors of OpenAI's.
+        let is_json =
+            matches!(Endpoint::classify(path), Endpoint::JsonPassthrough | Endpoint::Rerank);
+        if is_json || path.starts_with("/v2/chat") {
+            return Self::OpenAi;
+        }
         match path.trim_start_matches('/').split('/').next() {
             Some("v1") => Self::OpenAi,
             Some("v2") => Self::KServeV2,
@@ -136,6 +142,10 @@ impl<'p> Endpoint<'p> {
             // them.
             "/v1/responses/input_tokens"
             | "/v1/responses/compact"
+            | "/v1/chat/completions/batch"
+            | "/invocations"
+            | "/generative_scoring"
+            | "/v2/embed"
             | "/v1/audio/speech"
             | "/v1/images/generations"
             | "/v1/moderations"
@@ -275,6 +285,10 @@ mod tests {
             ("/v1/audio/speech", Endpoint::JsonPassthrough),
             ("/v1/moderations", Endpoint::JsonPassthrough),
             ("/tokenize", Endpoint::JsonPassthrough),
+            ("/v1/chat/completions/batch", Endpoint::JsonPassthrough),
+            ("/invocations", Endpoint::JsonPassthrough),
+            ("/generative_scoring", Endpoint::JsonPassthrough),
+            ("/v2/embed", Endpoint::JsonPassthrough),
             ("/v1/responses/input_tokens", Endpoint::JsonPassthrough),
             ("/v1/responses/compact", Endpoint::JsonPassthrough),
             ("/v1/audio/transcriptions", Endpoint::FormPassthrough),
@@ -372,6 +386,11 @@ mod tests {
         assert_eq!(Protocol::of_path("/v1/nope"), Protocol::OpenAi);
         assert_eq!(Protocol::of_path("//v2/nope"), Protocol::KServeV2);
         assert_eq!(Protocol::of_path("/v10/nope"), Protocol::Raw);
+        for path in
+            ["/v2/embed", "/v2/rerank", "/v2/chat", "/invocations", "/pooling", "/tokenize/"]
+        {
+            assert_eq!(Protocol::of_path(path), Protocol::OpenAi, "{path}");
+        }
         assert_eq!(Protocol::of_path(""), Protocol::Raw);
         for path in ["/v1/messages", "/v1/messages/", "/v1/messages/count_tokens", "/a/v1/messages"]
         {

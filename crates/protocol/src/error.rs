@@ -77,6 +77,13 @@ pub enum EventFlavour {
 }
 
 impl ErrorKind {
+    /// Returns true if the replica that had the request can't be reached, or broke the connection
+    /// before it replied: the same request may be served later, or elsewhere.
+    #[must_use]
+    pub fn is_lost_replica(self) -> bool {
+        matches!(self, Self::ReplicaConnect | Self::ReplicaReset | Self::ReplicaDown)
+    }
+
     /// Returns the `type` of an Anthropic error object, by which clients choose their exception.
     #[must_use]
     pub fn anthropic_type(self) -> &'static str {

@@ -24,7 +24,7 @@ pub use method::{GrpcMethod, speaks_grpc};
 pub use peek::{ModelRef, Peek, check_parameters, peek_model, read_model, rewrite_model};
 pub use status::{
     GRPC_ACCEPT_ENCODING, GRPC_MESSAGE, GRPC_STATUS, GrpcStatus, reply_fault, status_in,
-    trailers_of,
+    status_lacks_model, trailers_of,
 };
 pub use timeout::{GRPC_TIMEOUT, format_timeout, parse_timeout};
 

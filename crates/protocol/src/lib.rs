@@ -11,6 +11,7 @@ mod continuation;
 mod echo;
 mod endpoint;
 mod engine_fields;
+mod engine_paths;
 mod error;
 mod form;
 #[cfg(any(test, fuzzing))]
@@ -39,6 +40,7 @@ pub use continuation::{CompletionApi, Next, Terms, Thread, Unfit, UsageTelling, 
 pub use echo::Echo;
 pub use endpoint::{Endpoint, Protocol, decode_name, is_messages};
 pub use engine_fields::EngineFields;
+pub use engine_paths::MissingRoute;
 pub use error::{
     CODE_HEADER, ErrorKind, EventFlavour, GatewayError, RETRY_DELAY, RETRY_DELAY_MAX, SHED_REASON,
     error_reference,
@@ -50,11 +52,11 @@ pub use models::{ModelCard, model_card, model_list};
 pub use near::nearest_path;
 pub use orca::parse_orca;
 pub use plain_path::{is_confined, lies_below};
-pub use prompt::{PromptFacts, PromptPiece, read_prompt};
+pub use prompt::{PromptFacts, PromptPiece, blob_tokens, read_prompt};
 pub use reference::own_target;
 pub use reply::{
     EngineTrouble, Finish, ReplyApi, ReplyError, ReplyFacts, ReplyVerdict, Usage, WholeReader,
-    engine_trouble, engine_trouble_in,
+    engine_trouble, engine_trouble_in, lacks_model, lacks_model_by,
 };
 pub use reply_text::{ReplyReader, ReplyShape};
 pub use splice::{

@@ -3,6 +3,7 @@
 /// Fixed paths of the built-in endpoints that clients may mistype.
 const KNOWN: &[&str] = &[
     "/v1/chat/completions",
+    "/v1/chat/completions/batch",
     "/v1/completions",
     "/v1/responses",
     "/v1/embeddings",
@@ -20,6 +21,9 @@ const KNOWN: &[&str] = &[
     "/v1/pooling",
     "/v1/tokenize",
     "/v1/detokenize",
+    "/v2/embed",
+    "/invocations",
+    "/generative_scoring",
     "/v2/health/live",
     "/v2/health/ready",
     "/livez",

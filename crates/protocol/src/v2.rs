@@ -106,14 +106,14 @@ fn read_object<'b>(
         match value(at).map_or(Number::None, number) {
             Number::None | Number::Some(0) => {}
             Number::Some(tokens) => facts.max_tokens = facts.max_tokens.max(Some(tokens)),
-            Number::Negative | Number::Other => facts.is_unbounded = true,
+            Number::Converted(_) | Number::Negative | Number::Other => facts.is_unbounded = true,
         }
     }
     for at in NESTED.len() + OUTPUT.len()..KNOWN {
         match value(at).map_or(Number::None, number) {
             Number::None => {}
             Number::Some(answers) => facts.answers = facts.answers.max(answers),
-            Number::Negative | Number::Other => facts.is_unbounded = true,
+            Number::Converted(_) | Number::Negative | Number::Other => facts.is_unbounded = true,
         }
     }
     for at in KNOWN..ALL {

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::unfit::Unfit;
 use crate::Facts;
-use crate::body::{CheckedBody, NameTable};
+use crate::body::{CheckedBody, NameTable, Number, flag, number};
 use crate::splice::{Changes, UsageWish, asks_throughout, change};
 use crate::splice::{Edit, Segments, apply, json_string};
 
@@ -204,18 +204,22 @@ impl Terms {
         if value(TermField::Seed).is_some() && !value(TermField::Temperature).is_some_and(is_zero) {
             return Err(Unfit::Seed);
         }
-        let is = |field, text| value(field).is_some_and(|raw| raw == text);
-        if is(TermField::ContinueFinalMessage, "true")
-            || is(TermField::AddGenerationPrompt, "false")
+        let is_not = |field, usual| value(field).is_some_and(|raw| flag(raw) != Some(usual));
+        if is_not(TermField::ContinueFinalMessage, false)
+            || is_not(TermField::AddGenerationPrompt, true)
         {
             return Err(Unfit::Prefilled);
         }
-        let number = |field: TermField| -> Result<Option<(Range<usize>, u64)>, Unfit> {
+        let limit = |field: TermField| -> Result<Option<(Range<usize>, u64)>, Unfit> {
             let Some(raw) = value(field) else { return Ok(None) };
-            let number = raw.parse().map_err(|_| Unfit::Unreadable)?;
-            Ok(Some((source.span(raw), number)))
+            match number(raw) {
+                Number::Some(limit) | Number::Converted(limit) => {
+                    Ok(Some((source.span(raw), limit.into())))
+                }
+                Number::None | Number::Negative | Number::Other => Err(Unfit::Unreadable),
+            }
         };
-        let limits = [number(TermField::MaxTokens)?, number(TermField::MaxCompletionTokens)?];
+        let limits = [limit(TermField::MaxTokens)?, limit(TermField::MaxCompletionTokens)?];
         let limits: SmallVec<[_; 2]> = limits.into_iter().flatten().collect();
         let tokens_max = limits.iter().map(|(_, limit)| *limit).min();
         // Without a limit the engine's own default holds, which the gateway does not know.
@@ -236,7 +240,7 @@ impl Terms {
             stops: value(TermField::Stop).map_or(Ok(Vec::new()), read_stops)?,
             tokens_max,
             limits,
-            least: number(TermField::MinTokens)?,
+            least: limit(TermField::MinTokens)?,
             switches: [
                 switch(TermField::AddGenerationPrompt),
                 switch(TermField::ContinueFinalMessage),

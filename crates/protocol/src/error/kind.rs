@@ -61,26 +61,30 @@ error_kinds! {
     /// The key of the request is not valid.
     KeyInvalid = 401 "invalid_api_key",
         "send a key that is known, not revoked and not expired; `spillway keys` lists them";
-    /// The key is valid, but not for this model.
+    /// The key is valid, but for certain models alone, and the request names none or another one.
     ModelNotAllowed = 403 "model_not_allowed",
         "ask for a model that the key is for, or change the key";
     /// The key is valid, but not for any region that could serve the request.
     RegionNotAllowed = 403 "region_not_allowed",
         "change the regions of the key, of its tenant or of the route";
+    /// The request comes from a web page whose origin may not use a listener without keys.
+    OriginNotAllowed = 403 "origin_not_allowed",
+        "add the page's origin to `cors.allowed_origins`, or ask for keys";
     /// No route serves the model.
     ModelNotFound = 404 "model_not_found",
         "ask for a model of `GET /v1/models`; the message names those that the key may use";
     /// The path is no endpoint and matches no route.
-    RouteNotFound = 404 "route_not_found", "correct the path ([endpoints](protocols.md))";
+    RouteNotFound = 404 "route_not_found",
+        "correct the path, or add the `[[route]]` that the message shows ([endpoints](protocols.md))";
     /// No replica is known to hold the stored response.
     ResponseNotFound = 404 "response_not_found",
         "begin a new conversation: stored responses end with their replica";
     /// The path is known, but not with this method.
     MethodNotAllowed = 405 "method_not_allowed",
         "use the method that the header `Allow` names";
-    /// The body did not arrive in time.
+    /// The body came too slowly, or stopped.
     BodyTimeout = 408 "body_timeout",
-        "send the body sooner, or raise `limits.body_timeout_ms`";
+        "send the body without long pauses, or raise `limits.body_timeout_ms`";
     /// The body is larger than the limit.
     BodyTooLarge = 413 "body_too_large",
         "send less, or raise `limits.body_bytes_max`";
@@ -135,6 +139,12 @@ error_kinds! {
     /// No replica of the model is fit to serve.
     NoReplica = 503 "no_replica",
         "come again after `Retry-After`; `spillway replicas` shows who is down and why";
+    /// This node hears its cluster and can't follow it, so it can't tell whether the key still counts.
+    KeyUnsure = 503 "key_unsure",
+        "come again: another node answers, or this one once it has caught up; `spillway status` says why";
+    /// The gateway's machine has no file descriptor, memory or port left for a connection to a replica.
+    NodeShortage = 503 "node_shortage",
+        "come again after `Retry-After`; raise the limit of open files (`ulimit -n`, `LimitNOFILE`)";
     /// The replica did not begin to answer in time.
     FirstByteTimeout = 504 "first_byte_timeout",
         "raise the route's `first_byte_ms`, or look why the replica is silent";

@@ -6,11 +6,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 
 use super::method::speaks_grpc;
 use super::wire::{put_bytes, put_number};
-use crate::{CODE_HEADER, ErrorKind, GatewayError, SHED_REASON};
+use crate::{CODE_HEADER, ErrorKind, GatewayError, SHED_REASON, lacks_model_by};
 
 /// Header `grpc-status`: the code as a decimal number.
 pub static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -61,7 +61,9 @@ impl GrpcStatus {
         match kind {
             ErrorKind::BadRequest | ErrorKind::BeyondLimit => Self::InvalidArgument,
             ErrorKind::KeyMissing | ErrorKind::KeyInvalid => Self::Unauthenticated,
-            ErrorKind::ModelNotAllowed | ErrorKind::RegionNotAllowed => Self::PermissionDenied,
+            ErrorKind::ModelNotAllowed
+            | ErrorKind::RegionNotAllowed
+            | ErrorKind::OriginNotAllowed => Self::PermissionDenied,
             ErrorKind::ModelNotFound | ErrorKind::ResponseNotFound => Self::NotFound,
             ErrorKind::RouteNotFound
             | ErrorKind::MethodNotAllowed
@@ -83,6 +85,8 @@ impl GrpcStatus {
             | ErrorKind::StreamCut
             | ErrorKind::StreamStalled
             | ErrorKind::FirstByteTimeout
+            | ErrorKind::KeyUnsure
+            | ErrorKind::NodeShortage
             | ErrorKind::NoReplica => Self::Unavailable,
             ErrorKind::BodyTimeout | ErrorKind::DeadlineExceeded => Self::DeadlineExceeded,
         }
@@ -108,6 +112,20 @@ impl GrpcStatus {
 pub fn status_in(headers: &HeaderMap) -> Option<u8> {
     let code = headers.get(&GRPC_STATUS)?.to_str().ok().and_then(|text| text.parse().ok());
     Some(code.unwrap_or(GrpcStatus::Unknown as u8))
+}
+
+/// Returns true if the status in a reply's headers says that the server does not have `model`: gRPC
+/// servers refuse a call with a reply that is nothing but a head.
+#[must_use]
+pub fn status_lacks_model(headers: &HeaderMap, model: &str) -> bool {
+    // Older servers of Triton call it unavailable.
+    let codes = [GrpcStatus::InvalidArgument, GrpcStatus::NotFound, GrpcStatus::Unavailable];
+    let is_of_kind = |code| codes.into_iter().any(|known| known.code() == code);
+    let message = headers.get(&GRPC_MESSAGE).filter(|_| status_in(headers).is_some_and(is_of_kind));
+    message.is_some_and(|message| {
+        let text = percent_decode(message.as_bytes()).decode_utf8_lossy();
+        lacks_model_by(&text, model)
+    })
 }
 
 /// Returns the trailers for the client if a reply is no valid gRPC reply; `None` if it is one.
@@ -194,6 +212,23 @@ mod tests {
     }
 
     #[test]
+    fn a_status_may_say_that_a_model_is_missing() {
+        let lacks = |status: &'static str, message: &'static str| {
+            let pairs = [(GRPC_STATUS.clone(), status), (GRPC_MESSAGE.clone(), message)];
+            let pairs = pairs.map(|(name, text)| (name, HeaderValue::from_static(text)));
+            status_lacks_model(&HeaderMap::from_iter(pairs), "m")
+        };
+        for status in ["3", "5", "14"] {
+            assert!(lacks(status, "Request for unknown model: 'm' is not found"));
+            assert!(lacks(status, "Model m%20not found"));
+            assert!(!lacks(status, "Request for unknown model: 'other' is not found"));
+            assert!(!lacks(status, "no connection"));
+        }
+        assert!(!lacks("0", "Model m not found") && !lacks("13", "Model m not found"));
+        assert!(!status_lacks_model(&HeaderMap::new(), "m"));
+    }
+
+    #[test]
     fn every_error_has_its_code() {
         let table: Vec<String> = ErrorKind::ALL
             .iter()
@@ -206,6 +241,7 @@ mod tests {
             "16 invalid_api_key",
             "7 model_not_allowed",
             "7 region_not_allowed",
+            "7 origin_not_allowed",
             "5 model_not_found",
             "12 route_not_found",
             "5 response_not_found",
@@ -229,6 +265,8 @@ mod tests {
             "8 budget_spent",
             "3 request_exceeds_limit",
             "14 no_replica",
+            "14 key_unsure",
+            "14 node_shortage",
             "14 first_byte_timeout",
             "14 stream_stalled",
             "4 deadline_exceeded",

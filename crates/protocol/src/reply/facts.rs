@@ -26,6 +26,8 @@ pub struct ReplyFacts {
     /// True once the reply has its own end: `[DONE]`, the last event of its API, or the end of its
     /// JSON.
     pub is_done: bool,
+    /// True for a reply in one piece.
+    pub is_whole: bool,
     /// True if a part of the reply is no JSON, so that facts may be missing.
     pub is_unreadable: bool,
 }

@@ -60,6 +60,14 @@ impl ReplyFacts {
             Some(Finish::Normal) => ReplyVerdict::Complete,
             None if self.is_unreadable => ReplyVerdict::Complete,
             None if self.has_content => ReplyVerdict::Unfinished,
+            // Engines name an abort in these APIs, so a server that counts tokens has answered, in
+            // whatever form.
+            None if self.is_whole
+                && matches!(api, ReplyApi::Chat | ReplyApi::Completions)
+                && generated > Some(0) =>
+            {
+                ReplyVerdict::Complete
+            }
             None => ReplyVerdict::Empty,
         }
     }
@@ -105,6 +113,18 @@ mod tests {
         check(&facts(None, true, Some(3)), ReplyVerdict::Unfinished);
         check(&facts(None, false, Some(3)), ReplyVerdict::Empty);
         check(&facts(None, false, None), ReplyVerdict::Empty);
+    }
+
+    #[test]
+    fn a_whole_reply_whose_tokens_are_counted_is_an_answer_in_a_form_that_is_not_known() {
+        let whole = |tokens| ReplyFacts { is_whole: true, ..facts(None, false, tokens) };
+        for api in &ALL[..2] {
+            assert_eq!(whole(Some(1)).verdict(*api, true), ReplyVerdict::Complete);
+        }
+        let aborted = whole(Some(1));
+        assert_eq!(aborted.verdict(ReplyApi::Messages, true), ReplyVerdict::Empty);
+        check(&whole(Some(0)), ReplyVerdict::Empty);
+        check(&whole(None), ReplyVerdict::Empty);
     }
 
     #[test]

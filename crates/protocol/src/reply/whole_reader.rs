@@ -22,7 +22,7 @@ impl WholeReader {
     #[must_use]
     pub fn new(api: ReplyApi) -> Self {
         let document = DocumentReader::new(Schema::new(api, Form::Whole));
-        Self { document, facts: ReplyFacts::default(), api }
+        Self { document, facts: ReplyFacts { is_whole: true, ..ReplyFacts::default() }, api }
     }
 
     /// Reads the next piece.

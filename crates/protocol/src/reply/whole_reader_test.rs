@@ -67,6 +67,7 @@ fn a_chat_has_its_facts() {
         error: None,
         has_content: true,
         is_done: true,
+        is_whole: true,
         is_unreadable: false,
     };
     assert_eq!(facts(ReplyApi::Chat, &reply.to_string()), expected);
