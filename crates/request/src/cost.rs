@@ -36,6 +36,8 @@ enum OutputLimit {
     None,
     /// At most this number of tokens.
     AtMost(u32),
+    /// This number of tokens at engines that convert it, and no bound at those that ignore it.
+    Converted(u32),
     /// The usual length: the request sets no bound.
     Usual,
     /// No bound is known beforehand; the text tells the client why and what to do.
@@ -55,9 +57,10 @@ impl Cost {
         let output = match facts.max_tokens {
             _ if counts_tokens(path) => OutputLimit::None,
             _ if facts.is_unbounded => OutputLimit::Unknown(
-                "A negative number for the longest answer means no limit, which a limit on tokens \
-                 does not allow: say how many tokens it may have.",
+                "Under a limit on tokens, the longest answer and the number of answers must be whole \
+                 numbers that are not negative.",
             ),
+            Some(tokens) if facts.is_converted => OutputLimit::Converted(tokens),
             Some(tokens) => OutputLimit::AtMost(tokens),
             None if generates(endpoint, path) => OutputLimit::Usual,
             None => OutputLimit::None,
@@ -156,7 +159,7 @@ impl Cost {
     pub fn tokens(&self, usual: impl FnOnce() -> u32) -> u64 {
         let output = match self.output {
             OutputLimit::None | OutputLimit::Unknown(_) => 0,
-            OutputLimit::AtMost(tokens) => tokens,
+            OutputLimit::AtMost(tokens) | OutputLimit::Converted(tokens) => tokens,
             OutputLimit::Usual => usual(),
         };
         self.prompt_tokens.saturating_add(u64::from(output).saturating_mul(self.answers.max(1)))
@@ -168,7 +171,10 @@ impl Cost {
             // Each round of tools may generate as much again.
             _ if self.has_server_tools => REPORTED_TOKENS_MAX,
             OutputLimit::AtMost(tokens) => u64::from(tokens).saturating_mul(self.answers.max(1)),
-            OutputLimit::None | OutputLimit::Usual | OutputLimit::Unknown(_) => REPORTED_TOKENS_MAX,
+            OutputLimit::None
+            | OutputLimit::Converted(_)
+            | OutputLimit::Usual
+            | OutputLimit::Unknown(_) => REPORTED_TOKENS_MAX,
         };
         RequestTokens {
             prompt: self.prompt_tokens,
@@ -185,7 +191,10 @@ impl Cost {
     pub fn check(&self) -> Result<(), GatewayError> {
         match self.output {
             OutputLimit::Unknown(why) => Err(GatewayError::new(ErrorKind::BadRequest, why)),
-            OutputLimit::None | OutputLimit::AtMost(_) | OutputLimit::Usual => Ok(()),
+            OutputLimit::None
+            | OutputLimit::AtMost(_)
+            | OutputLimit::Converted(_)
+            | OutputLimit::Usual => Ok(()),
         }
     }
 }
@@ -232,7 +241,13 @@ fn generates(endpoint: Endpoint<'_>, path: &str) -> bool {
         Endpoint::Embeddings | Endpoint::Rerank => false,
         Endpoint::JsonPassthrough => {
             let path = path.trim_end_matches('/');
-            let generating = ["/audio/speech", "/images/generations", "/responses/compact"];
+            let generating = [
+                "/audio/speech",
+                "/images/generations",
+                "/responses/compact",
+                "/chat/completions/batch",
+                "/invocations",
+            ];
             generating.iter().any(|end| path.ends_with(end))
         }
         _ => true,
@@ -240,155 +255,5 @@ fn generates(endpoint: Endpoint<'_>, path: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-    use spillway_protocol::{read_facts, read_v2};
-
-    use super::*;
-
-    fn tokens(path: &str, body: &Value) -> Result<u64, GatewayError> {
-        let body = body.to_string();
-        let facts = read_facts(body.as_bytes()).unwrap();
-        let prompt = Prompt { bytes: 40, ..Prompt::default() };
-        let cost = Cost::of_json(path, &facts, body.as_bytes(), &prompt);
-        cost.check().map(|()| cost.tokens(|| 1_000))
-    }
-
-    fn messages(extra: Value) -> Value {
-        let mut body = json!({"messages": [{"role": "user", "content": "hello"}]});
-        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        body
-    }
-
-    #[test]
-    fn the_largest_of_all_that_an_engine_could_make_of_it_is_charged() {
-        let chat = |extra| tokens("/v1/chat/completions", &messages(extra)).unwrap();
-        assert_eq!(chat(json!({})), 1_010);
-        assert_eq!(chat(json!({"max_tokens": 900, "max_output_tokens": 1})), 910);
-        assert_eq!(chat(json!({"max_output_tokens": 900, "max_completion_tokens": 1})), 910);
-        assert_eq!(chat(json!({"max_tokens": 900, "n": 4, "best_of": 8})), 7_210);
-        assert_eq!(chat(json!({"n": 3})), 3_010);
-        let four = json!({"prompt": ["a", "b", "c", "d"], "max_tokens": 100, "n": 2});
-        assert!((800..820).contains(&tokens("/v1/completions", &four).unwrap()));
-        assert!(tokens("/v1/chat/completions", &messages(json!({"max_tokens": -1}))).is_err());
-    }
-
-    #[test]
-    fn what_generates_nothing_costs_what_it_reads() {
-        let text = "x".repeat(400);
-        for (path, body) in [
-            ("/v1/embeddings", json!({"input": [text, text]})),
-            ("/v1/rerank", json!({"query": "q", "documents": [text, text]})),
-            ("/v1/score", json!({"text_1": "q", "text_2": [text, text]})),
-            ("/tokenize", json!({"model": "m", "words": [text, text]})),
-            ("/v1/responses/input_tokens", json!({"input": [text, text], "max_output_tokens": 9})),
-            ("/v1/messages/count_tokens", json!({"prompt": [text, text]})),
-        ] {
-            let tokens = tokens(path, &body).unwrap();
-            assert!((200..230).contains(&tokens), "{path}: {tokens}");
-        }
-    }
-
-    #[test]
-    fn what_is_made_of_text_costs_an_answer() {
-        let text = "x".repeat(400);
-        for path in ["/v1/audio/speech", "/v1/audio/speech/", "/v1/images/generations"] {
-            let tokens = tokens(path, &json!({"model": "m", "input": text})).unwrap();
-            assert_eq!(tokens, 1_010, "{path}");
-        }
-    }
-
-    #[test]
-    fn bodies_that_are_not_read_cost_their_length_and_an_answer() {
-        let head =
-            |method| http::Request::builder().method(method).body(()).unwrap().into_parts().0;
-        let post = head("POST");
-        let cost = Cost::of_unread(&post, Some(400));
-        assert_eq!(cost.tokens(|| 1_000), 1_100);
-        let facts =
-            read_v2(br#"{"text_input":"x","parameters":{"max_tokens":9000,"n":2}}"#).unwrap();
-        assert_eq!(cost.with_parameters(&facts).tokens(|| 1_000), 18_100);
-        let facts = read_v2(br#"{"max_tokens":"9000"}"#).unwrap();
-        assert!(cost.with_parameters(&facts).check().is_err());
-        assert!(Cost::of_unread(&post, None).check().is_err());
-        assert!(Cost::of_stream().check().is_err());
-        assert!(Cost::of_compressed(Some(400)).check().is_err());
-        assert_eq!(Cost::of_upload(6_400).tokens(|| 1_000), 1_100);
-        let cost = Cost::of_unread(&head("GET"), None);
-        assert_eq!((cost.check().is_ok(), cost.tokens(|| 1_000)), (true, 0));
-    }
-
-    /// Returns what may be reported for a request: prompt tokens beyond its bytes, and generated
-    /// tokens.
-    fn bounds(path: &str, body: &Value, prompt: &Prompt) -> (Option<u64>, u64) {
-        let body = body.to_string();
-        let facts = read_facts(body.as_bytes()).unwrap();
-        let tokens = Cost::of_json(path, &facts, body.as_bytes(), prompt).request_tokens();
-        let beyond = tokens.prompt_max - body.len() as u64;
-        let is_bounded = tokens.prompt_max < REPORTED_TOKENS_MAX;
-        (is_bounded.then_some(beyond), tokens.completion_max)
-    }
-
-    #[test]
-    fn a_prompt_has_no_more_tokens_than_its_body_has_bytes_and_a_template_adds() {
-        let text = Prompt { bytes: 40, ..Prompt::default() };
-        let beyond = |path, body: Value| bounds(path, &body, &text).0;
-        let chat = "/v1/chat/completions";
-        assert_eq!(beyond(chat, messages(json!({}))), Some(4_096));
-        assert_eq!(beyond("/team/v1/chat/completions", messages(json!({}))), Some(4_096));
-        assert_eq!(beyond("/v1/embeddings", json!({"input": ["a", "b", "c"]})), Some(3 * 4_096));
-        let pairs = json!({"query": "q", "documents": ["a", "b"]});
-        assert_eq!(beyond("/v1/rerank", pairs), Some(2 * 4_096));
-        let function = json!({"input": "x", "tools": [{"type": "function", "name": "f"}]});
-        assert_eq!(beyond("/v1/responses", function), Some(4_096));
-        let media = Prompt { has_media: true, ..text.clone() };
-        assert_eq!(bounds(chat, &messages(json!({})), &media).0, None);
-        for (path, body) in [
-            ("/v1/responses", json!({"input": "x", "previous_response_id": "resp_1"})),
-            ("/v1/responses", json!({"input": "x", "conversation": "conv_1"})),
-            ("/v1/responses", json!({"prompt": {"id": "pmpt_1"}})),
-            ("/v1/responses", json!({"input": "x", "tools": [{"type": "web_search"}]})),
-            ("/team/generate", json!({"text": "x", "image_data": "https://example.org/a.png"})),
-        ] {
-            assert_eq!(beyond(path, body), None, "{path}");
-        }
-    }
-
-    #[test]
-    fn a_reply_has_no_more_tokens_than_were_asked_for() {
-        let text = Prompt::default();
-        let most = |path, body: Value| bounds(path, &body, &text).1;
-        let chat = "/v1/chat/completions";
-        assert_eq!(most(chat, messages(json!({"max_tokens": 9, "n": 3}))), 27);
-        let beams = json!({"max_tokens": 9, "n": 1, "best_of": 4, "use_beam_search": true});
-        assert_eq!(most(chat, messages(beams)), 36);
-        let several = json!({"prompt": ["a", "b"], "max_tokens": 9, "n": 3});
-        assert_eq!(most("/v1/completions", several), 54);
-        assert_eq!(most(chat, messages(json!({}))), REPORTED_TOKENS_MAX);
-        let searching = json!({"input": "x", "max_output_tokens": 9, "tools": [{"type": "mcp"}]});
-        assert_eq!(most("/v1/responses", searching), REPORTED_TOKENS_MAX);
-    }
-
-    #[test]
-    fn replies_are_told_apart_by_what_a_model_makes() {
-        let kind = |path: &str, body: Value| {
-            let body = body.to_string();
-            let facts = read_facts(body.as_bytes()).unwrap();
-            Cost::of_json(path, &facts, body.as_bytes(), &Prompt::default()).request_tokens().reply
-        };
-        for (path, expected) in [
-            ("/v1/chat/completions", ReplyKind::Text),
-            ("/v1/messages", ReplyKind::Text),
-            ("/v1/embeddings", ReplyKind::Scores),
-            ("/v1/rerank", ReplyKind::Scores),
-            ("/team/v1/embeddings", ReplyKind::Scores),
-            ("/v1/audio/speech", ReplyKind::Media),
-            ("/v1/images/generations/", ReplyKind::Media),
-            ("/tokenize", ReplyKind::Count),
-            ("/v1/messages/count_tokens", ReplyKind::Count),
-            ("/v1/responses/input_tokens", ReplyKind::Count),
-        ] {
-            assert_eq!(kind(path, json!({"input": "x"})), expected, "{path}");
-        }
-    }
-}
+#[path = "cost_test.rs"]
+mod tests;

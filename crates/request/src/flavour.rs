@@ -25,7 +25,8 @@ impl Flavour {
     /// Returns the flavour of replies to JSON requests that name a model, by their path.
     pub fn of_json(path: &str) -> Self {
         let path = path.strip_suffix('/').unwrap_or(path);
-        if path.ends_with("/completions") {
+        // SageMaker's path has bodies and replies of the completions APIs.
+        if path.ends_with("/completions") || path.ends_with("/invocations") {
             Self::OpenAi
         } else if path.ends_with("/responses") {
             Self::Responses

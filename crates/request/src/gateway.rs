@@ -9,17 +9,19 @@ use arc_swap::{ArcSwap, Guard};
 use spillway_prefix::PrefixHasher;
 use spillway_quota::Quotas;
 use spillway_route::{RetryBudget, RetryBudgetConfig};
-use spillway_types::{AwayReason, Country, ModelName, Steering};
+use spillway_types::{AwayReason, Country, ModelName, RegionName, Residency, Steering};
 use tokio_util::task::TaskTracker;
 
 use crate::cors::Cors;
-use crate::local::is_ready;
+use crate::model_lookups::ModelLookups;
+use crate::readiness_polls::ReadinessPolls;
 use spillway_front::access::{Authenticator, KeyTable};
 use spillway_front::front_door::FrontDoor;
 use spillway_upstream::affinity_moves::AffinityMoves;
 use spillway_upstream::continuations::Continuations;
 use spillway_upstream::control_age::ControlAge;
 use spillway_upstream::conversations::Conversations;
+use spillway_upstream::home_news::HomeOutbox;
 use spillway_upstream::knowledge::Knowledge;
 use spillway_upstream::locations::{CountryCounts, Locations};
 use spillway_upstream::memory::Memory;
@@ -75,6 +77,8 @@ pub struct Gateway {
     pub responses: StoredResponses,
     /// Regions that served conversations before.
     pub conversations: Conversations,
+    /// Homes of responses, sessions and conversations to tell the other nodes.
+    pub home_outbox: HomeOutbox,
     /// Checks the keys and tokens of clients.
     pub authenticator: Authenticator,
     /// Counters for metrics.
@@ -89,15 +93,19 @@ pub struct Gateway {
     /// Requests that wait here for a place at a replica.
     pub waiting: Arc<WaitQueues>,
     view: ArcSwap<View>,
+    model_lookups: ModelLookups,
     cors: ArcSwap<Cors>,
     regions: ArcSwap<Regions>,
     locations: ArcSwap<Locations>,
     control_age: ControlAge,
+    readiness_polls: ReadinessPolls,
     remote: OnceLock<Arc<dyn Remote>>,
     started_s: u64,
     decisions: AtomicU64,
     /// Steering of clients as [`Steering::code`].
     steering: AtomicU8,
+    /// True while this node can't follow the cluster that it hears.
+    is_misled: AtomicBool,
 }
 
 impl std::fmt::Debug for Gateway {
@@ -125,6 +133,7 @@ impl Gateway {
             retry_budget: RetryBudget::new(budget, Instant::now()),
             responses: StoredResponses::default(),
             conversations: Conversations::default(),
+            home_outbox: HomeOutbox::default(),
             authenticator: Authenticator::new(),
             counters: Counters::default(),
             door: Arc::new(FrontDoor::new(config.limits.clone())),
@@ -133,6 +142,7 @@ impl Gateway {
             background: TaskTracker::new(),
             waiting: Arc::new(WaitQueues::new(config.waiting)),
             view: ArcSwap::from_pointee(view),
+            model_lookups: ModelLookups::new(Instant::now()),
             cors: ArcSwap::default(),
             locations: ArcSwap::default(),
             regions: ArcSwap::from_pointee(Regions {
@@ -140,11 +150,13 @@ impl Gateway {
                 ..Regions::alone(Instant::now())
             }),
             control_age: ControlAge::new(Instant::now()),
+            readiness_polls: ReadinessPolls::default(),
             remote: OnceLock::new(),
             started_s,
             decisions: AtomicU64::new(config.seed),
             // No client is to come before the node is ready.
             steering: AtomicU8::new(Steering::Away(AwayReason::Starting).code()),
+            is_misled: AtomicBool::new(false),
             config,
         }
     }
@@ -170,6 +182,15 @@ impl Gateway {
         share > 0 && dice.u64(..TRACES_ALL) < share
     }
 
+    /// Returns true if a request with this residency may be served in that region, by the rules of now.
+    pub fn may_serve(&self, region: &RegionName, residency: &Residency) -> bool {
+        let (regions, own) = (self.regions(), self.config.region.as_str());
+        match region.as_str() == own {
+            true => residency.may_serve(own, regions.own_country),
+            false => regions.may_serve(region, residency),
+        }
+    }
+
     /// Returns the view that serves requests starting now.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
@@ -179,6 +200,12 @@ impl Gateway {
     /// Serves requests by another view from now on; requests under way keep theirs.
     pub fn replace_view(&self, view: View) {
         self.view.store(Arc::new(view));
+    }
+
+    /// Returns the lookups of models that no view has.
+    #[must_use]
+    pub fn model_lookups(&self) -> &ModelLookups {
+        &self.model_lookups
     }
 
     /// Lets web pages of these origins use the gateway from now on.
@@ -279,6 +306,7 @@ impl Gateway {
     /// Sets the connection to other regions; only the first call counts.
     pub fn connect(&self, remote: Arc<dyn Remote>) {
         drop(self.remote.set(remote));
+        self.home_outbox.open();
     }
 
     /// Returns the connection to other regions; `None` for a node outside a cluster.
@@ -329,6 +357,12 @@ impl Gateway {
         &self.control_age
     }
 
+    /// Returns the observation of who asks whether the node is ready.
+    #[must_use]
+    pub fn readiness_polls(&self) -> &ReadinessPolls {
+        &self.readiness_polls
+    }
+
     /// Reports the node as not ready, and takes no more guests. Clients are served as before.
     pub fn announce_leaving(&self) {
         self.counters.leaving.store(1, Ordering::Relaxed);
@@ -352,7 +386,26 @@ impl Gateway {
     /// Returns true if requests that come now can be served.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        is_ready(self, &self.view())
+        self.is_ready_with(&self.view())
+    }
+
+    /// Returns true if requests that come with this view can be served.
+    #[must_use]
+    pub fn is_ready_with(&self, view: &View) -> bool {
+        let is_sure = !self.is_misled() && self.quotas().is_ready();
+        !self.is_leaving() && is_sure && !view.serves_nothing()
+    }
+
+    /// Returns true while this node can't follow the cluster that it hears: what it knows of keys may
+    /// be wrong for good.
+    #[must_use]
+    pub fn is_misled(&self) -> bool {
+        self.is_misled.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether this node can't follow the cluster that it hears.
+    pub fn set_misled(&self, is_misled: bool) {
+        self.is_misled.store(is_misled, Ordering::Relaxed);
     }
 
     /// Returns true if [`Gateway::announce_leaving`] or [`Gateway::start_draining`] was called.

@@ -21,13 +21,12 @@ use crate::cost::Cost;
 use crate::fallback::Renaming;
 use crate::flavour::Flavour;
 use crate::gateway::Gateway;
-use crate::local::is_ready;
 use crate::path::replica_path;
 use crate::prepared::Prepared;
 use crate::surroundings::{Contents, Surroundings};
 use crate::target::{NamePlace, ResolvedTarget, Target, Wanted};
-use spillway_upstream::body_limits::too_slow;
 use spillway_upstream::connection::{MessageBody, RequestBody, Traffic};
+use spillway_upstream::upload_pace::UploadPace;
 use spillway_upstream::view::{Route, View};
 use spillway_upstream::wire_body::WireBody;
 
@@ -65,15 +64,15 @@ pub async fn local_message(
     let bound = gateway.limits().head_timeout;
     // Read to the end even if unused: a client may not expect an answer before that.
     let body = timeout(bound, Limited::new(body, LOCAL_BYTES_MAX).collect());
-    let body = body.await.map_err(|_| too_slow(bound))?;
+    let body = body.await.map_err(|_| UploadPace::new(bound).too_slow())?;
     let body = body.map_err(|error| malformed(&error.to_string()))?.to_bytes();
     Ok(match method {
-        GrpcMethod::ServerReady => server_flag_answer(is_ready(gateway, view)),
+        GrpcMethod::ServerReady => server_flag_answer(gateway.is_ready_with(view)),
         GrpcMethod::ServerMetadata => server_metadata_answer("spillway", env!("CARGO_PKG_VERSION")),
         GrpcMethod::HealthCheck => {
             let service = health_service(&body);
             check_service(view, service.ok_or_else(|| malformed("unreadable"))?)?;
-            let is_ready = is_ready(gateway, view);
+            let is_ready = gateway.is_ready_with(view);
             health_answer(if is_ready { Serving::Serving } else { Serving::NotServing })
         }
         _ => server_flag_answer(true),
@@ -117,7 +116,7 @@ impl Surroundings<'_> {
     async fn unary_call(self, mut body: WireBody) -> Result<Prepared, GatewayError> {
         let buffered = self.buffer(&mut body).await?;
         let named = found(read_model(&buffered.bytes))?;
-        let ResolvedTarget { route, model, mut target } = self.find_model(named)?;
+        let ResolvedTarget { route, model, mut target } = self.find_model(named).await?;
         target.allow_fallback(self, &route, &model, || Renaming::Message {
             original: buffered.bytes.clone(),
         });
@@ -168,11 +167,11 @@ impl Surroundings<'_> {
                 let message = "the deadline passed before the first message came";
                 return Err(GatewayError::new(ErrorKind::DeadlineExceeded, message));
             }
-            Err(_) => return Err(too_slow(limits.body_timeout)),
+            Err(_) => return Err(UploadPace::new(limits.body_timeout).too_slow()),
         };
         let wait = started.elapsed();
         let named = found(peek_model(&seen))?;
-        let ResolvedTarget { route, model, target } = self.find_model(named)?;
+        let ResolvedTarget { route, model, target } = self.find_model(named).await?;
         let version = new_version(named, &target);
         let bytes_max = limits.body_bytes_max;
         let messages = if !self.grant.models.is_all() {
@@ -203,7 +202,7 @@ impl Surroundings<'_> {
             let ResolvedTarget { route, model, target } = self.find(Some(route), wanted)?;
             (route, Some(model), target)
         } else {
-            self.grant.check_name(self.view.names(), None)?;
+            self.grant.check_unnamed()?;
             (route, None, Target::default())
         };
         let messages = Messages::new(self.gateway.limits().body_bytes_max);
@@ -239,11 +238,11 @@ impl Surroundings<'_> {
         })
     }
 
-    fn find_model(self, named: ModelRef<'_>) -> Result<ResolvedTarget, GatewayError> {
+    async fn find_model(self, named: ModelRef<'_>) -> Result<ResolvedTarget, GatewayError> {
         let (name, version) = (some(named.model), some(named.version));
         let wanted =
             Wanted { name, version, user: None, stored_at: None, place: NamePlace::Message };
-        self.find(None, wanted)
+        self.look_for(None, wanted).await
     }
 }
 

@@ -79,6 +79,25 @@ static NO_TRAILERS: [HeaderName; 14] = [
     HeaderName::from_static("refresh"),
 ];
 
+/// Headers of a request that go to a hosted API.
+static OF_HOSTED_REQUESTS: [HeaderName; 6] = [
+    header::ACCEPT,
+    header::ACCEPT_ENCODING,
+    header::CONTENT_TYPE,
+    HeaderName::from_static("anthropic-version"),
+    HeaderName::from_static("anthropic-beta"),
+    HeaderName::from_static("openai-beta"),
+];
+/// Headers of a hosted API's reply that go to the client.
+static OF_HOSTED_REPLIES: [HeaderName; 6] = [
+    header::CACHE_CONTROL,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::DATE,
+    header::TRANSFER_ENCODING,
+];
+
 /// Returns true for headers that only a trusted proxy may set.
 fn is_forwarding(name: &str) -> bool {
     name.starts_with("x-forwarded-") || matches!(name, "forwarded" | "x-real-ip")
@@ -99,14 +118,19 @@ fn is_override(name: &str) -> bool {
 
 /// Returns true for headers of a reply that command a proxy in front of the gateway, which a
 /// replica has no right to: to serve a file or another address instead, or to connect to the
-/// replica itself.
+/// replica itself. Which pages may read a reply is not the replica's to say, either (`[cors]`).
 fn is_order(name: &str) -> bool {
     match name {
         "alt-svc" | "x-sendfile" | "x-reproxy-url" | "proxy-authenticate" => true,
         "proxy-authentication-info" => true,
         // Servers of streams use it to ask that proxies do not hold events back.
         "x-accel-buffering" => false,
-        _ => name.starts_with("x-accel-") || name.starts_with("x-lighttpd-send-"),
+        // Nearly all headers begin with another letter.
+        _ => match name.as_bytes().first() {
+            Some(b'x') => name.starts_with("x-accel-") || name.starts_with("x-lighttpd-send-"),
+            Some(b'a') => name.starts_with("access-control-"),
+            _ => false,
+        },
     }
 }
 
@@ -328,8 +352,24 @@ pub fn address_to(headers: &mut HeaderMap, replica: &Replica, line: &UpstreamLin
         headers.insert(header::HOST, line.authority.clone());
     }
     if let Some((name, value)) = &replica.spec().credential {
+        // Also those under other names: the replica gets one identity, and no client's secret.
+        remove_client_keys(headers);
         headers.insert(name.clone(), value.clone());
     }
+}
+
+/// Removes all headers of a request but those that a hosted API needs to understand it: names,
+/// addresses, cookies and traces of clients stay here.
+pub fn keep_for_hosted_api(headers: &mut HeaderMap) {
+    remove_all(headers, |name| !OF_HOSTED_REQUESTS.contains(name));
+    // Some refuse requests without one.
+    headers.insert(header::USER_AGENT, HeaderValue::from_static("spillway"));
+}
+
+/// Removes all headers of a hosted API's reply but those that say how to read it. Others name the
+/// operator's account there, or set cookies for its domain.
+pub fn keep_of_hosted_api(headers: &mut HeaderMap) {
+    remove_all(headers, |name| !OF_HOSTED_REPLIES.contains(name));
 }
 
 /// Sets the time left of the client's budget, in the headers that the client used and, for a gRPC

@@ -14,9 +14,8 @@ use tokio::time::{Instant as Moment, timeout, timeout_at};
 use spillway_front::body_budget::{BodyReservation, NoRoom};
 use spillway_front::client::BodyHolder;
 use spillway_front::front_door::FrontDoor;
-use spillway_upstream::body_limits::{
-    DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow,
-};
+use spillway_upstream::body_limits::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize};
+use spillway_upstream::upload_pace::UploadPace;
 use spillway_upstream::wake;
 use spillway_upstream::wire_body::{WireBody, WireError};
 
@@ -60,12 +59,13 @@ pub async fn buffer(
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut reservation = BodyReservation::new(door, holder);
     let mut gathered = Gathered::default();
-    let due = (started + limits.body_timeout).into();
+    let mut pace = UploadPace::new(limits.body_timeout);
+    let mut due = pace.due(started.into());
     while let Some(frame) = next_frame(&mut body, due, &reservation).await.transpose() {
         let frame = match frame {
             Ok(frame) => frame,
             Err(IntakeStopped::Broken(error)) => return Err(broken(&error)),
-            Err(IntakeStopped::TooSlow) => return Err(too_slow(limits.body_timeout)),
+            Err(IntakeStopped::TooSlow) => return Err(pace.too_slow()),
             Err(IntakeStopped::NoRoom(no_room)) => {
                 // Freed first: the discarded rest needs none of this memory.
                 drop((gathered, reservation));
@@ -85,10 +85,14 @@ pub async fn buffer(
             drop((gathered, piece, reservation));
             return Err(refuse_rest(body, no_room).await);
         }
+        let bytes = piece.len();
         gathered.add(piece, held);
         if body.is_end_stream() {
             break;
         }
+        let now = Moment::now();
+        pace.came(bytes, || now);
+        due = pace.due(now);
     }
     let bytes = gathered.into_bytes();
     Ok(Buffered { bytes, wait: wake::since(started), reservation: Some(reservation) })

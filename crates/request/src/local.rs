@@ -29,7 +29,7 @@ pub fn local_answer(
     method: &Method,
     endpoint: Endpoint<'_>,
 ) -> Option<Result<LocalAnswer, GatewayError>> {
-    let is_ready = is_ready(gateway, view);
+    let is_ready = gateway.is_ready_with(view);
     let (status, body, is_health) = match endpoint {
         Endpoint::Livez | Endpoint::V2Live => (StatusCode::OK, Bytes::from_static(b"{}"), true),
         Endpoint::Readyz | Endpoint::V2Ready if is_ready => {
@@ -65,20 +65,16 @@ pub fn local_answer(
     Some(Ok(LocalAnswer { response, is_health }))
 }
 
-/// Returns true if new requests can be served.
-pub fn is_ready(gateway: &Gateway, view: &View) -> bool {
-    !gateway.is_leaving() && gateway.quotas().is_ready() && !view.serves_nothing()
-}
-
-/// Returns the error for an unknown model. A node that has just started does not know all models of
-/// other nodes yet: it asks the client to retry.
+/// Returns the error for a model that is unknown, or that the client may not ask for: no answer tells
+/// the two apart. A node that has just started does not know all models of other nodes yet: it asks
+/// the client to retry.
 pub fn unknown_model(gateway: &Gateway, view: &View, grant: &Grant, name: &str) -> GatewayError {
-    const SHOWN_MAX: usize = 20;
     // The request's view may be older than the news that all models are known; then the present
     // view has the model.
     let is_new = || {
         let model = name.into();
-        !view.is_known(&model) && gateway.view().is_known(&model)
+        let is_for_client = grant.allows_name(view.names(), name);
+        is_for_client && !view.is_known(&model) && gateway.view().is_known(&model)
     };
     if !gateway.regions().knows_models || is_new() {
         let name = Echo(name);
@@ -96,15 +92,28 @@ pub fn unknown_model(gateway: &Gateway, view: &View, grant: &Grant, name: &str) 
         );
         return not_known_yet(message).with_param("model");
     }
-    let shown: Vec<&str> = usable(view, grant).take(SHOWN_MAX).collect();
-    let more = if usable(view, grant).nth(SHOWN_MAX).is_some() { ", …" } else { "" };
     let name = Echo(name);
-    let message = if shown.is_empty() {
-        format!("the model {name:?} does not exist: no model is served here")
-    } else {
-        format!("the model {name:?} does not exist; served here: {}{more}", shown.join(", "))
+    let fault = match grant.models.is_all() {
+        true => "does not exist",
+        false => "does not exist, or is not for this key",
+    };
+    let message = match named_here(view, grant) {
+        None => format!("the model {name:?} {fault}: no model is served here"),
+        Some(names) => format!("the model {name:?} {fault}; served here: {names}"),
     };
     GatewayError::new(ErrorKind::ModelNotFound, message).with_param("model")
+}
+
+/// Returns the first names that a client may ask for, for a message; `None` if there are none.
+pub fn named_here(view: &View, grant: &Grant) -> Option<String> {
+    const SHOWN_MAX: usize = 20;
+    // One more than is shown, to know if there are more.
+    let names: Vec<&str> = usable(view, grant).take(SHOWN_MAX + 1).collect();
+    let (shown, more) = match names.get(..SHOWN_MAX) {
+        Some(first) if names.len() > SHOWN_MAX => (first, ", …"),
+        _ => (&names[..], ""),
+    };
+    (!shown.is_empty()).then(|| shown.join(", ") + more)
 }
 
 /// Returns the error for a request that a new node can neither refuse nor serve yet.
@@ -116,7 +125,12 @@ pub fn not_known_yet(message: impl Into<String>) -> GatewayError {
 /// Returns the names that a client may ask for.
 fn usable<'v>(view: &'v View, grant: &'v Grant) -> impl Iterator<Item = &'v str> {
     let models = view.models().iter().map(|model| model.as_str());
-    models.filter(|model| grant.allows_name(view.names(), model))
+    models.filter(|model| grant.allows_name(view.names(), model) && view.is_asked_for(model))
+}
+
+/// Returns true if clients may ask for this name, encoded as in a path.
+pub fn is_listed(view: &View, encoded: &str) -> bool {
+    view.is_asked_for(&decode_name(encoded).unwrap_or_default())
 }
 
 fn known_model(
@@ -127,10 +141,9 @@ fn known_model(
 ) -> Result<String, GatewayError> {
     // A badly encoded name is nobody's, as the empty name is.
     let name = decode_name(encoded).unwrap_or_default();
-    if !view.names().knows(&name) {
+    if !grant.may_ask_for(view.names(), &name) || !view.is_asked_for(&name) {
         return Err(unknown_model(gateway, view, grant, &name));
     }
-    grant.check_name(view.names(), Some(&name))?;
     Ok(name.into_owned())
 }
 

@@ -49,7 +49,7 @@ impl Surroundings<'_> {
             target.allow_fallback(self, &route, &model, || Renaming::Nothing);
             (route, Some(model), target)
         } else {
-            self.grant.check_name(self.view.names(), None)?;
+            self.grant.check_unnamed()?;
             (route, None, Target::default())
         };
         let path = replica_path(self.head, &found.0, None)?;

@@ -8,9 +8,9 @@ use http::request::Parts;
 use http_body::Body;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
-    BodyDraft, Changes, CompletionApi, Echo, Endpoint, EngineFields, ErrorKind, Facts, Form,
-    GatewayError, Protocol, Segments, Terms, UsageTelling, UsageWish, change, decode_name,
-    read_facts, read_form,
+    BodyDraft, Changes, CompletionApi, Echo, Endpoint, EngineFields, ErrorKind, Facts,
+    GatewayError, Protocol, Terms, UsageTelling, UsageWish, change, decode_name, read_facts,
+    read_form,
 };
 use spillway_types::ModelName;
 
@@ -109,13 +109,17 @@ impl Surroundings<'_> {
         let flavour = Flavour::of_json(self.head.uri.path());
         let buffered = self.buffer(body).await?;
         let facts = read_facts(&buffered.bytes)?;
-        let named = facts.model.as_ref().map(|model| &*model.value);
+        let named = facts.model.as_ref().map(|model| &*model.value).filter(|it| !it.is_empty());
         let user = facts.user.as_deref();
-        let stored = facts.previous_response_id.as_deref().map(|id| self.storing(id));
-        let (pinned, home) = stored.transpose()?.flatten().map_or((None, None), Stored::split);
+        let stored = match facts.previous_response_id.as_deref() {
+            // Boxed, since few requests need its room.
+            Some(id) => Box::pin(self.storing(id)).await?,
+            None => None,
+        };
+        let (pinned, home) = stored.map_or((None, None), Stored::split);
         let wanted = Wanted::named(named, NamePlace::Body);
         let wanted = Wanted { user, stored_at: pinned, ..wanted };
-        let ResolvedTarget { route, model, mut target } = self.find(route, wanted)?;
+        let ResolvedTarget { route, model, mut target } = self.look_for(route, wanted).await?;
         let new_model = Some(model.as_str()).filter(|name| Some(*name) != named);
         // The answer to a stored response needs the replica that stores it, so no other can
         // continue it.
@@ -135,7 +139,7 @@ impl Surroundings<'_> {
         let cost = Cost::of_json(path, &facts, &buffered.bytes, &contents.prompt);
         let contents = Contents { answers: cost.answers(), ..contents };
         let stored_for = (flavour == Flavour::Responses && facts.is_stored)
-            .then(|| named.map_or_else(|| model.clone(), ModelName::from));
+            .then(|| self.name_of_client(named).unwrap_or_else(|| model.clone()));
         target.home = home;
         // A request that needs a stored response cannot go to another model.
         if pinned.is_none() && target.home.is_none() {
@@ -162,6 +166,12 @@ impl Surroundings<'_> {
             _reservation: buffered.reservation,
             route,
         })
+    }
+
+    /// Returns the name by which the client asked for the model; `None` if it named none.
+    fn name_of_client(self, named: Option<&str>) -> Option<ModelName> {
+        let of_guest = self.guest.and_then(|guest| guest.named.clone());
+        of_guest.or_else(|| named.map(ModelName::from))
     }
 
     /// Returns the facts for continuing the stream, if the route wants that and the request is a
@@ -208,29 +218,21 @@ impl Surroundings<'_> {
     async fn form(self, body: &mut WireBody) -> Result<Prepared, GatewayError> {
         refuse_encoding(&self.head.headers)?;
         let buffered = self.buffer(body).await?;
-        let Form { model: named, names } = read_form(&self.head.headers, &buffered.bytes)?;
+        let form = read_form(&self.head.headers, &buffered.bytes)?;
+        let named = form.model;
         let wanted = Wanted::named(named, NamePlace::Form);
-        let ResolvedTarget { route, model, target } = self.find(None, wanted)?;
+        let ResolvedTarget { route, model, target } = self.look_for(None, wanted).await?;
         let mut engine_fields = EngineFields::NONE;
-        names.iter().for_each(|name| engine_fields.note(name));
+        form.names.iter().for_each(|name| engine_fields.note(name));
         engine_fields.check(route.spec.engine_fields)?;
-        // Uploads pass unchanged, so that an alias cannot be replaced.
-        if let Some(named) = named
-            && named != model.as_str()
-        {
-            let message = format!(
-                "{:?} is an alias; uploads must name the model itself: {model}",
-                Echo(named)
-            );
-            return Err(GatewayError::new(ErrorKind::BadRequest, message).with_param("model"));
-        }
+        check_form_name(named.unwrap_or_default(), &route, &model)?;
         Ok(Prepared {
             inquiry: self.inquiry(&route, Some(model), Contents::default())?,
             is_one_client: self.is_one_client,
             target,
             path: replica_path(self.head, &route, None)?,
             cost: Cost::of_upload(buffered.bytes.len()),
-            body: RequestBody::Buffered(Segments::from(buffered.bytes)),
+            body: RequestBody::Buffered(form.for_servers(&buffered.bytes)),
             draft: None,
             pinned: None,
             flavour: Flavour::OpenAiNamed,
@@ -259,7 +261,7 @@ impl Surroundings<'_> {
         let version = version.transpose()?;
         let wanted = Wanted::named(Some(&*name), NamePlace::Path);
         let wanted = Wanted { version: version.as_deref(), ..wanted };
-        let ResolvedTarget { route, model, mut target } = self.find(None, wanted)?;
+        let ResolvedTarget { route, model, mut target } = self.look_for(None, wanted).await?;
         target.allow_fallback(self, &route, &model, || Renaming::Path);
         let renamed = Renamed::of(endpoint, &model, target.version());
         let path = replica_path(self.head, &route, renamed)?;
@@ -298,7 +300,7 @@ impl Surroundings<'_> {
         let own = self.gateway.config.region.as_str();
         let regions = self.gateway.regions();
         let is_allowed = match &prepared.target.home {
-            Some(home) => regions.may_serve(&home.region, asked),
+            Some(home) => self.gateway.may_serve(&home.region, asked),
             None if asked.may_serve(own, regions.own_country) => true,
             // Only replicas of this region can serve such a request.
             None if prepared.pinned.is_some() || prepared.inquiry.model.is_none() => false,
@@ -324,6 +326,23 @@ impl Surroundings<'_> {
 fn generates_text(path: &str) -> bool {
     let is_text = [Flavour::OpenAi, Flavour::Responses, Flavour::Messages];
     is_text.contains(&Flavour::of_json(path)) && !counts_tokens(path)
+}
+
+/// Checks the name in an upload. Uploads pass unchanged, so that no name can be replaced or added.
+fn check_form_name(named: &str, route: &Route, model: &ModelName) -> Result<(), GatewayError> {
+    let is_known_there = || route.group(Some(model)).is_none_or(|group| group.serves_one);
+    let message = match named {
+        "" if is_known_there() => return Ok(()),
+        "" => format!(
+            "the field model is missing, and replicas of {model} serve other models too: uploads must \
+             name the model"
+        ),
+        named if named == model.as_str() => return Ok(()),
+        alias => {
+            format!("{:?} is an alias; uploads must name the model itself: {model}", Echo(alias))
+        }
+    };
+    Err(GatewayError::new(ErrorKind::BadRequest, message).with_param("model"))
 }
 
 fn unclear_path() -> GatewayError {

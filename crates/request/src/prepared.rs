@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::BytesMut;
 use http::uri::PathAndQuery;
-use spillway_protocol::{BodyDraft, UsageWish};
+use spillway_protocol::{BodyDraft, Changes, Segments, UsageWish, change, read_facts};
 use spillway_types::{Inquiry, ModelName, ReplicaSlot};
 
 use crate::continuation_terms::ContinuationTerms;
@@ -104,6 +105,11 @@ impl Prepared {
     /// Returns the body for one attempt, which asks for this usage; `None` if the body was streamed
     /// to an earlier attempt.
     pub fn body_for(&mut self, replica: &Replica, usage: UsageWish) -> Option<OutboundBody> {
+        if let Some(name) = self.name_at(replica)
+            && let RequestBody::Buffered(body) = &self.body
+        {
+            return renamed(body, name, usage);
+        }
         if let (Some(draft), RequestBody::Buffered(body)) = (&self.draft, &self.body) {
             let salt = replica.spec().salt_field.filter(|_| draft.has_salt());
             if usage != UsageWish::AsSent || salt.is_some() {
@@ -111,6 +117,12 @@ impl Prepared {
             }
         }
         self.body.for_attempt()
+    }
+
+    /// Returns the model's name at the replica, if that knows it by another one.
+    fn name_at<'r>(&self, replica: &'r Replica) -> Option<&'r str> {
+        let overflow = replica.spec().overflow.as_ref()?;
+        overflow.names.get(self.inquiry.model.as_ref()?).map(String::as_str)
     }
 
     /// Returns true if replies of the replica must not tell cached tokens: some tenant's prompts
@@ -129,4 +141,17 @@ impl Prepared {
         let replica = place.and_then(Place::replica);
         replica.is_some_and(|replica| self.hides_cache(authenticator, replica))
     }
+}
+
+/// Returns a body that names another model and asks for this usage; `None` if it can't be read. Few
+/// requests need it, so the body is gathered and read once more.
+fn renamed(body: &Segments, name: &str, usage: UsageWish) -> Option<OutboundBody> {
+    let mut gathered = BytesMut::with_capacity(body.len());
+    body.iter().for_each(|piece| gathered.extend_from_slice(piece));
+    let original = gathered.freeze();
+    let facts = read_facts(&original).ok()?;
+    let changes = Changes { model: Some(name), ..Changes::default() };
+    let changed = change(&original, &facts, &changes);
+    let draft = BodyDraft::new(&original, &facts, Some(name), None);
+    Some(OutboundBody::of(&draft.apply(&changed, usage, None)))
 }

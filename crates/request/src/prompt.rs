@@ -3,13 +3,10 @@
 use std::borrow::Cow;
 
 use spillway_prefix::{PrefixHasher, PrefixStream, Scope};
-use spillway_protocol::{Facts, PromptFacts, PromptPiece, ReplyShape, read_prompt};
+use spillway_protocol::{Facts, PromptFacts, PromptPiece, ReplyShape, blob_tokens, read_prompt};
 use spillway_types::{BlockHashes, ModelName, TenantName};
+use spillway_usage::TOKEN_BYTES;
 
-/// Weight of an image or another file, in bytes of text: about the 1,000 tokens that vision models
-/// make of a usual image. As text, a photo of a megabyte would count as 300,000 tokens and outweigh
-/// every queue.
-const BLOB_AS_BYTES: usize = 4096;
 /// Bytes of a blob's digest that are hashed at a time.
 const DIGEST_RUN_BYTES: usize = 256;
 
@@ -18,7 +15,7 @@ const DIGEST_RUN_BYTES: usize = 256;
 pub struct Prompt {
     /// Hashes of the blocks.
     pub blocks: BlockHashes,
-    /// Size in bytes, with each image counted as text.
+    /// Size in bytes, with each image or file counted as text of as many tokens.
     pub bytes: u32,
     /// True if the prompt may have more tokens than its body has bytes.
     pub has_media: bool,
@@ -69,9 +66,11 @@ pub fn hash_prompt(
                 stream.update(text);
                 text.len()
             }
-            PromptPiece::Blob(url) => {
-                blob(hasher, &mut stream, url);
-                BLOB_AS_BYTES
+            // As text, a photo of a megabyte would count as 300,000 tokens and outweigh every queue.
+            PromptPiece::Blob(blob) => {
+                let weight = (blob_tokens(blob) * TOKEN_BYTES) as usize;
+                hash_blob(hasher, &mut stream, (blob, weight));
+                weight
             }
         };
     });
@@ -93,12 +92,14 @@ pub fn engine_salt(
     Some(hasher.engine_salt(&salt(Some(tenant), asked)))
 }
 
-/// Hashes a blob's keyed digest in its place, repeated up to the blob's weight in text.
-fn blob(hasher: &PrefixHasher, stream: &mut PrefixStream, url: &[u8]) {
-    let digest = hasher.hash_request_key(url).to_le_bytes();
+/// Hashes a blob's keyed digest in its place, repeated up to the blob's weight in bytes of text.
+fn hash_blob(hasher: &PrefixHasher, stream: &mut PrefixStream, (blob, weight): (&[u8], usize)) {
+    let digest = hasher.hash_request_key(blob).to_le_bytes();
     let mut run = [0; DIGEST_RUN_BYTES];
     run.chunks_exact_mut(digest.len()).for_each(|part| part.copy_from_slice(&digest));
-    (0..BLOB_AS_BYTES / DIGEST_RUN_BYTES).for_each(|_| stream.update(&run));
+    for at in (0..weight).step_by(DIGEST_RUN_BYTES) {
+        stream.update(&run[..DIGEST_RUN_BYTES.min(weight - at)]);
+    }
 }
 
 /// Returns the salt that keeps prompts apart: the tenant, if tenants are isolated, and the client's

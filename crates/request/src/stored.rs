@@ -2,9 +2,10 @@
 //! tenant that owns them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use spillway_protocol::{Echo, ErrorKind, GatewayError, Segments};
-use spillway_types::ReplicaSlot;
+use spillway_types::{ModelName, RegionName, ReplicaSlot};
 
 use crate::cost::Cost;
 use crate::flavour::Flavour;
@@ -14,17 +15,26 @@ use crate::surroundings::{Contents, Surroundings, no_such_path};
 use crate::target::Target;
 use spillway_upstream::connection::RequestBody;
 use spillway_upstream::remote::Destination;
-use spillway_upstream::stored_responses::Home;
+use spillway_upstream::stored_responses::{Home, StoredResponse};
+use spillway_upstream::view::Route;
 use spillway_upstream::wake;
 use spillway_upstream::wire_body::WireBody;
+
+/// Time after which a client comes again while this node still hears what others know.
+const LEARNING_RETRY: Duration = Duration::from_secs(1);
 
 /// Location of a stored response.
 #[derive(Debug)]
 pub enum Stored {
     /// A replica of this region.
     Here(ReplicaSlot),
-    /// A node of another region.
-    There(Destination),
+    /// A node of another region, or the node of this one whose config alone has the replica.
+    There {
+        /// The region and the node.
+        destination: Destination,
+        /// Model as the client named it.
+        model: ModelName,
+    },
 }
 
 impl Stored {
@@ -32,7 +42,7 @@ impl Stored {
     pub fn split(self) -> (Option<ReplicaSlot>, Option<Destination>) {
         match self {
             Self::Here(slot) => (Some(slot), None),
-            Self::There(destination) => (None, Some(destination)),
+            Self::There { destination, .. } => (None, Some(destination)),
         }
     }
 }
@@ -45,11 +55,10 @@ impl Surroundings<'_> {
         body: &mut WireBody,
         id: &str,
     ) -> Result<Prepared, GatewayError> {
-        let stored = self.storing(id)?.ok_or_else(|| no_such_response(id))?;
+        let stored = self.storing(id).await?.ok_or_else(|| no_such_response(id))?;
+        let route = self.route_of(&stored).ok_or_else(|| no_such_path(self.head))?;
         let (pinned, home) = stored.split();
         let model = pinned.and_then(|slot| self.view.replica(slot).spec().models.first().cloned());
-        let route =
-            self.view.route_of_model(model.as_ref()).ok_or_else(|| no_such_path(self.head))?;
         let buffered = self.buffer(body).await?;
         Ok(Prepared {
             inquiry: self.inquiry(route, model, Contents::default())?,
@@ -73,29 +82,98 @@ impl Surroundings<'_> {
         })
     }
 
-    /// Returns the location of a stored response; `None` if it is unknown here and can belong to no
-    /// other tenant.
+    /// Returns the route for requests about a stored response.
+    fn route_of(&self, stored: &Stored) -> Option<&Arc<Route>> {
+        let view = self.view;
+        match stored {
+            Stored::Here(slot) => view.route_of_model(view.replica(*slot).spec().models.first()),
+            Stored::There { model, .. } => {
+                let behind = view.names().behind(model.as_str()).unwrap_or(model);
+                view.route_of_model(None).or_else(|| view.route_of_model(Some(behind)))
+            }
+        }
+    }
+
+    /// Returns the location of a stored response; `None` if it is unknown to all nodes and can belong
+    /// to no other tenant.
     ///
     /// # Errors
     /// Returns an error if the response belongs or may belong to another tenant, without a word
-    /// about its existence, or if the key may not use its model.
-    pub fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
-        let Some(stored) = self.gateway.responses.find(id, wake::now()) else {
-            // Another node may have stored it, or this node before a restart, for any tenant.
-            return if self.is_shared() { Ok(None) } else { Err(no_such_response(id)) };
+    /// about its existence, or if the model is not for the key.
+    pub async fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
+        let known = self.gateway.responses.find(id, wake::now());
+        let is_known = known.is_some();
+        let found = match known.filter(|stored| self.can_locate(stored)) {
+            Some(stored) => Some(stored),
+            // Boxed, since few requests need its room. A response of another tenant is looked for
+            // like an unknown one: no client can tell them apart by the time.
+            None => Box::pin(self.ask_for_response(id)).await,
         };
-        if stored.tenant != self.grant.tenant {
+        let Some(stored) = found else {
+            if self.gateway.responses.is_learning() && self.guest.is_none() {
+                return Err(still_learning(id));
+            }
+            // It may belong to any tenant.
+            return if !is_known && self.is_shared() {
+                Ok(None)
+            } else {
+                Err(no_such_response(id))
+            };
+        };
+        if !self.grant.may_ask_for(self.view.names(), stored.model.as_str()) {
             return Err(no_such_response(id));
         }
-        self.grant.check_name(self.view.names(), Some(stored.model.as_str()))?;
+        if let Some(slot) = self.slot_of(&stored.home) {
+            return Ok(Some(Stored::Here(slot)));
+        }
         Ok(match stored.home {
-            Home::Replica(replica) => self.view.slot(&replica).map(Stored::Here),
             // The node that forwarded the request took this node for the response's home.
-            Home::Node(..) if self.guest.is_some() => None,
-            Home::Node(region, node) => {
-                Some(Stored::There(Destination { region, node: Some(node) }))
+            Home::Elsewhere { region, node, .. } if self.guest.is_none() => {
+                let destination = Destination { region, node };
+                Some(Stored::There { destination, model: stored.model })
             }
+            Home::Replica(_) | Home::Elsewhere { .. } => None,
         })
+    }
+
+    /// Returns true if the tenant may have a response, and this node knows enough to lead there.
+    fn can_locate(self, stored: &StoredResponse) -> bool {
+        let is_found = match &stored.home {
+            Home::Replica(_) => true,
+            Home::Elsewhere { region, node, .. } => {
+                let is_led = !self.is_own(region) || node.is_some();
+                self.slot_of(&stored.home).is_some() || self.guest.is_none() && is_led
+            }
+        };
+        is_found && stored.tenant == self.grant.tenant
+    }
+
+    /// Returns the replica of this region that stores a response, if this node knows the replica.
+    fn slot_of(self, home: &Home) -> Option<ReplicaSlot> {
+        match home {
+            Home::Replica(replica) => self.view.slot(replica),
+            Home::Elsewhere { region, replica: Some(replica), .. } if self.is_own(region) => {
+                self.view.slot(replica)
+            }
+            Home::Elsewhere { .. } => None,
+        }
+    }
+
+    fn is_own(self, region: &RegionName) -> bool {
+        region.as_str() == self.gateway.config.region
+    }
+
+    /// Asks the other nodes once for a response, and keeps what they know.
+    async fn ask_for_response(self, id: &str) -> Option<StoredResponse> {
+        let remote = self.gateway.remote()?;
+        let tenant = self.grant.tenant.as_ref();
+        let told = remote.find_response(id, tenant).await?;
+        // An id that another tenant has here stays with it.
+        self.gateway.responses.keep(id, told, wake::now()).ok()?;
+        self.gateway
+            .responses
+            .find(id, wake::now())
+            .filter(|stored| stored.tenant.as_ref() == tenant)
     }
 
     /// Returns true if all clients share all stored responses, or another node has already checked
@@ -104,6 +182,15 @@ impl Surroundings<'_> {
         let is_anybody = self.grant.tenant.is_none() && self.gateway.keys().is_empty();
         is_anybody || self.guest.is_some()
     }
+}
+
+/// A 404 would have the client begin anew.
+fn still_learning(id: &str) -> GatewayError {
+    let message = format!(
+        "this node has just started, and still hears from others where the response with id {:?} may be",
+        Echo(id)
+    );
+    GatewayError::new(ErrorKind::NoReplica, message).with_retry_after(LEARNING_RETRY)
 }
 
 fn no_such_response(id: &str) -> GatewayError {

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use http::HeaderMap;
 use http::request::Parts;
-use spillway_protocol::{Echo, ErrorKind, GatewayError, KeySources, is_encoded, nearest_path};
+use spillway_protocol::{
+    Echo, ErrorKind, GatewayError, KeySources, MissingRoute, is_encoded, nearest_path,
+};
 use spillway_types::{Deadline, Inquiry, ModelName};
 
 use crate::affinity::affinity;
@@ -135,8 +137,11 @@ pub fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
 /// Returns the error for a path that nothing here serves.
 pub fn no_such_path(head: &Parts) -> GatewayError {
     let (method, path) = (Echo(head.method.as_str()), Echo(head.uri.path()));
-    let near = nearest_path(head.uri.path()).filter(|near| *near != head.uri.path());
-    let hint = near.map(|near| format!(": did you mean {near}?")).unwrap_or_default();
+    let near = || nearest_path(head.uri.path()).filter(|near| *near != head.uri.path());
+    let hint = match MissingRoute::of(head.uri.path()) {
+        Some(route) => format!(": replicas may serve it, with this route in the config\n\n{route}"),
+        None => near().map(|near| format!(": did you mean {near}?")).unwrap_or_default(),
+    };
     let message = format!("nothing is served at {method} {path}{hint}");
     GatewayError::new(ErrorKind::RouteNotFound, message)
 }

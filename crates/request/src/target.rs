@@ -13,7 +13,7 @@ use spillway_upstream::pending_guests::PendingGuest;
 use spillway_upstream::remote::{Destination, GuestTerms};
 use spillway_upstream::split::{ArmSources, ChosenArm};
 use spillway_upstream::versions::{NoVersion, Pin, VersionTelling};
-use spillway_upstream::view::Route;
+use spillway_upstream::view::{Route, View};
 
 /// Choices for a request besides its route and model.
 #[derive(Debug, Default)]
@@ -28,6 +28,10 @@ pub struct Target {
     pub home: Option<Destination>,
     /// Other region that the request's session belongs to.
     pub session_region: Option<RegionName>,
+    /// Key of a session by header that has no home yet.
+    pub new_session: Option<u64>,
+    /// View in which the model was found, if the request began with an older one.
+    pub newer_view: Option<Arc<View>>,
     /// Share of a guest in the count of guests without a place.
     pub coming: Option<PendingGuest>,
     /// Residency rules of the credential and of the client's country, without those of the route.
@@ -80,6 +84,11 @@ impl<'a> Wanted<'a> {
     pub fn named(name: Option<&'a str>, place: NamePlace) -> Self {
         Self { name, version: None, user: None, stored_at: None, place }
     }
+
+    /// Returns the name; `None` if it is missing or empty. llama.cpp's web page sends an empty one.
+    fn given_name(self) -> Option<&'a str> {
+        self.name.filter(|name| !name.is_empty() || !self.place.may_be_empty())
+    }
 }
 
 impl Surroundings<'_> {
@@ -94,7 +103,15 @@ impl Surroundings<'_> {
     ) -> Result<ResolvedTarget, GatewayError> {
         let default = prefixed.as_ref().and_then(|route| route.spec.default_model.as_ref());
         let default = default.map(ModelName::as_str);
-        let name = wanted.name.or(default).ok_or_else(no_model)?;
+        let name = match wanted.given_name().or(default) {
+            Some(name) => name,
+            None if wanted.place.may_be_empty() => self.only_model(prefixed.as_deref())?,
+            None => return Err(self.no_model()),
+        };
+        // Before anything is said about the name.
+        if !self.grant.may_ask_for(self.view.names(), name) {
+            return Err(self.unknown_model(name));
+        }
         let stored_at = wanted.stored_at.map(|slot| self.view.replica(slot).spec());
         let sources = ArmSources { headers: &self.head.headers, user: wanted.user, stored_at };
         let is_fixed = wanted.place == NamePlace::Form;
@@ -106,7 +123,6 @@ impl Surroundings<'_> {
             None => self.view.names().resolve(asked, || self.gateway.dice()),
         };
         let resolved = resolved.map_err(|unresolved| self.refuse(unresolved, name))?;
-        self.grant.check_name(self.view.names(), Some(name))?;
         let model = resolved.model;
         let route = match prefixed {
             Some(route) => route,
@@ -191,6 +207,11 @@ impl Target {
 }
 
 impl NamePlace {
+    /// Returns true if a request may leave out the name where it can mean one model alone.
+    fn may_be_empty(self) -> bool {
+        matches!(self, Self::Body | Self::Form)
+    }
+
     fn telling(self) -> VersionTelling {
         match self {
             Self::Path | Self::Message => VersionTelling::InRequest,
@@ -221,9 +242,4 @@ fn refuse_version(model: &ModelName, pin: Option<&Pin>, no_version: NoVersion) -
 fn speaks_no_grpc(model: &ModelName) -> GatewayError {
     let message = format!("no replica of the model {model} speaks gRPC");
     GatewayError::new(ErrorKind::NoReplica, message)
-}
-
-fn no_model() -> GatewayError {
-    let message = "the field model is missing: name the model to use";
-    GatewayError::new(ErrorKind::BadRequest, message).with_param("model")
 }

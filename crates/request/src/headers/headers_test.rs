@@ -152,6 +152,7 @@ fn claims_of_a_guest_stay_only_if_they_are_about_its_tenant() {
         residency: spillway_types::Residency::default(),
         usage: None,
         deaths: 0,
+        named: None,
     };
     let left = |tenant: Option<&str>, claimed: &[&str]| {
         let mut headers = HeaderMap::new();

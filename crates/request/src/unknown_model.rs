@@ -1,0 +1,141 @@
+//! Requests whose model no view has: they wait for the replicas to be asked again, or for one that starts.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_types::ModelName;
+use spillway_upstream::view::{Route, View};
+use spillway_upstream::wake;
+use tokio::time::timeout_at;
+
+use crate::asked_timeout::asked_timeout;
+use crate::gateway::Gateway;
+use crate::surroundings::{Surroundings, no_such_path};
+use crate::target::{ResolvedTarget, Wanted};
+
+/// Longest wait of a request for its model to appear. Replicas nearby have answered long before.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+/// Longest wait that can be set for a replica that starts, in milliseconds: a day.
+const WAIT_MS_END: u64 = 86_400_000;
+
+impl Gateway {
+    /// Has the replicas asked for their models, and looks into each new view until `find` returns
+    /// something, or the replicas have answered. Returns `None` at once if they were asked a moment
+    /// ago.
+    pub async fn look_again<T>(&self, mut find: impl FnMut(Arc<View>) -> Option<T>) -> Option<T> {
+        let now = wake::now();
+        let mut lookup = self.model_lookups().begin(now)?;
+        loop {
+            // First, so that the view is the one at the lookup's end or newer.
+            let is_over = lookup.is_over();
+            if let Some(found) = find(self.view()) {
+                return Some(found);
+            }
+            let until = (now + WAIT_MAX).into();
+            if is_over || timeout_at(until, lookup.views.over.changed()).await.is_err() {
+                return None;
+            }
+        }
+    }
+}
+
+impl Surroundings<'_> {
+    /// Finds route, model and version like [`Surroundings::find`]. An unknown model may have been
+    /// loaded just now, so the replicas are asked again before the request is refused. A model that a
+    /// replica which starts may have is waited for where the route says so.
+    ///
+    /// # Errors
+    /// Returns an error if nothing here serves the model.
+    pub async fn look_for(
+        self,
+        prefixed: Option<Arc<Route>>,
+        wanted: Wanted<'_>,
+    ) -> Result<ResolvedTarget, GatewayError> {
+        match self.find(prefixed.clone(), wanted) {
+            Err(error) if self.may_appear(&error, wanted) => {
+                // Boxed, since few requests need its room.
+                Box::pin(self.find_again(prefixed, wanted)).await.ok_or(error)
+            }
+            Err(error) => match self.start_waited_until(&error, prefixed.as_deref(), wanted) {
+                Some(until) => Box::pin(self.await_start(error, prefixed, wanted, until)).await,
+                None => Err(error),
+            },
+            found => found,
+        }
+    }
+
+    /// Returns true if a replica of this region may have loaded the model meanwhile, for this client.
+    fn may_appear(self, error: &GatewayError, wanted: Wanted<'_>) -> bool {
+        error.kind == ErrorKind::ModelNotFound
+            && self.gateway.model_lookups().is_open()
+            && self.guest.is_none()
+            && wanted.stored_at.is_none()
+            && wanted.name.is_some_and(|name| self.grant.allows_name(self.view.names(), name))
+    }
+
+    /// Returns the end of the wait for a replica that starts, and whose models are not known; `None`
+    /// if the request does not wait.
+    fn start_waited_until(
+        self,
+        error: &GatewayError,
+        prefixed: Option<&Route>,
+        wanted: Wanted<'_>,
+    ) -> Option<Instant> {
+        // Without a model's name, and for a model without a replica, the error is another one.
+        let is_unread = error.kind == ErrorKind::NoReplica && !self.view.unread().is_empty();
+        if !is_unread || self.guest.is_some() || wanted.stored_at.is_some() {
+            return None;
+        }
+        let model = wanted.name.map(ModelName::from);
+        let own = || self.view.route_of_model(model.as_ref()).map(Arc::as_ref);
+        let wait_ms = prefixed.or_else(own)?.spec.queue.start_wait_ms;
+        let wait = Duration::from_millis(wait_ms.min(WAIT_MS_END));
+        let asked = asked_timeout(&self.head.headers).ok()?;
+        (wait_ms > 0).then(|| self.started + asked.map_or(wait, |asked| asked.min(wait)))
+    }
+
+    /// Waits until a view has the model, or all replicas have told their models, or the time is over.
+    async fn await_start(
+        self,
+        mut error: GatewayError,
+        prefixed: Option<Arc<Route>>,
+        wanted: Wanted<'_>,
+        until: Instant,
+    ) -> Result<ResolvedTarget, GatewayError> {
+        let Some(mut views) = self.gateway.model_lookups().new_views() else { return Err(error) };
+        loop {
+            match self.find_in(self.gateway.view(), prefixed.as_ref(), wanted) {
+                Ok(found) => return Ok(found),
+                Err(newer) => error = newer,
+            }
+            let is_unread = error.kind == ErrorKind::NoReplica;
+            if !is_unread || timeout_at(until.into(), views.over.changed()).await.is_err() {
+                return Err(error);
+            }
+        }
+    }
+
+    async fn find_again(
+        self,
+        prefixed: Option<Arc<Route>>,
+        wanted: Wanted<'_>,
+    ) -> Option<ResolvedTarget> {
+        let find = |view: Arc<View>| self.find_in(view, prefixed.as_ref(), wanted).ok();
+        self.gateway.look_again(find).await
+    }
+
+    /// Finds route, model and version in a newer view.
+    fn find_in(
+        self,
+        view: Arc<View>,
+        prefixed: Option<&Arc<Route>>,
+        wanted: Wanted<'_>,
+    ) -> Result<ResolvedTarget, GatewayError> {
+        let again = |route| view.route_again(route).ok_or_else(|| no_such_path(self.head));
+        let route = prefixed.map(|route| again(route)).transpose()?;
+        let mut found = Surroundings { view: &view, ..self }.find(route, wanted)?;
+        found.target.newer_view = Some(view);
+        Ok(found)
+    }
+}
