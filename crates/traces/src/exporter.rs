@@ -21,12 +21,14 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use spillway_config::{TracesConfig, TracesProtocol};
+use spillway_resolver::Resolver;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 use tokio_util::sync::CancellationToken;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Endpoint;
 
+use crate::collector_names::CollectorNames;
 use crate::spans::Origin;
 
 /// Most spans that wait to be sent: a second of 2,000 requests that are all told.
@@ -86,7 +88,7 @@ impl Exporter {
     /// Returns an error if certificates or address are unusable, or if no thread can be started.
     pub(crate) fn start(
         config: &TracesConfig,
-        origin: &Origin,
+        (origin, resolver): (&Origin, &Resolver),
         counts: Arc<Counts>,
     ) -> Result<Self, ExportError> {
         let (spans, waiting) = channel(WAITING_MAX);
@@ -94,7 +96,7 @@ impl Exporter {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         // Channels are bound to the runtime that they are made in.
         let guard = runtime.enter();
-        let mut exporter = exporter(config)?;
+        let mut exporter = exporter(config, resolver)?;
         drop(guard);
         exporter.set_resource(&resource(origin));
         let mut sending = Sending {
@@ -204,13 +206,13 @@ fn resource(origin: &Origin) -> Resource {
         .build()
 }
 
-fn exporter(config: &TracesConfig) -> Result<OtlpExporter, ExportError> {
+fn exporter(config: &TracesConfig, resolver: &Resolver) -> Result<OtlpExporter, ExportError> {
     let builder = OtlpExporter::builder();
     match config.protocol {
         TracesProtocol::Grpc => {
             let channel = Endpoint::from(config.endpoint.clone())
                 .timeout(SENDING)
-                .connect_with_connector_lazy(connector(config)?);
+                .connect_with_connector_lazy(connector(config, resolver)?);
             let metadata = MetadataMap::from_headers(config.headers.clone());
             let builder = builder.with_tonic().with_channel(channel).with_metadata(metadata);
             Ok(builder.build()?)
@@ -221,7 +223,7 @@ fn exporter(config: &TracesConfig) -> Result<OtlpExporter, ExportError> {
             });
             let builder = builder
                 .with_http()
-                .with_http_client(HyperClient::new(connector(config)?, SENDING, None))
+                .with_http_client(HyperClient::new(connector(config, resolver)?, SENDING, None))
                 .with_protocol(Protocol::HttpBinary)
                 .with_endpoint(config.endpoint.to_string())
                 .with_headers(headers.collect::<HashMap<_, _>>());
@@ -230,7 +232,10 @@ fn exporter(config: &TracesConfig) -> Result<OtlpExporter, ExportError> {
     }
 }
 
-fn connector(config: &TracesConfig) -> Result<HttpsConnector<HttpConnector>, ExportError> {
+fn connector(
+    config: &TracesConfig,
+    resolver: &Resolver,
+) -> Result<HttpsConnector<HttpConnector<CollectorNames>>, ExportError> {
     let mut roots = RootCertStore::empty();
     match &config.ca_pem {
         Some(pem) => {
@@ -249,9 +254,12 @@ fn connector(config: &TracesConfig) -> Result<HttpsConnector<HttpConnector>, Exp
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
+    let mut http = HttpConnector::new_with_resolver(CollectorNames(resolver.clone()));
+    // The layer above speaks TLS.
+    http.enforce_http(false);
     let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     Ok(match config.protocol {
-        TracesProtocol::Grpc => builder.enable_http2().build(),
-        TracesProtocol::Http => builder.enable_http1().build(),
+        TracesProtocol::Grpc => builder.enable_http2().wrap_connector(http),
+        TracesProtocol::Http => builder.enable_http1().wrap_connector(http),
     })
 }

@@ -4,6 +4,7 @@
 //! spans of it, both pure; [`Traces`] has a thread of its own that sends them. Who hands outcomes
 //! over never waits.
 
+mod collector_names;
 mod exporter;
 mod sampler;
 mod spans;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use spillway_config::TracesConfig;
+use spillway_resolver::Resolver;
 use spillway_types::Outcome;
 
 use crate::exporter::{Counts, Exporter};
@@ -15,6 +16,7 @@ use crate::spans::{Origin, spans};
 #[derive(Debug)]
 pub struct Traces {
     origin: Origin,
+    resolver: Resolver,
     counts: Arc<Counts>,
     /// `None` while none are sent. Held by the one task that takes in outcomes, and by a reload.
     sent: Mutex<Option<Sent>>,
@@ -28,10 +30,10 @@ struct Sent {
 }
 
 impl Traces {
-    /// Creates the traces of a node, which sends none yet.
+    /// Creates the traces of a node, which sends none yet. `resolver` looks the collector's name up.
     #[must_use]
-    pub fn new(origin: Origin) -> Self {
-        Self { origin, counts: Arc::default(), sent: Mutex::default() }
+    pub fn new(origin: Origin, resolver: Resolver) -> Self {
+        Self { origin, resolver, counts: Arc::default(), sent: Mutex::default() }
     }
 
     /// Sends by these settings from now on, or nothing without any. Logs an error if they can't be
@@ -42,7 +44,10 @@ impl Traces {
             return;
         }
         let started = config.map(|config| {
-            let exporter = Exporter::start(config, &self.origin, Arc::clone(&self.counts))?;
+            let exporter = {
+                let parts = (&self.origin, &self.resolver);
+                Exporter::start(config, parts, Arc::clone(&self.counts))?
+            };
             let sampler = Sampler::new(config.slow, Instant::now());
             Ok(Sent { config: config.clone(), sampler, exporter })
         });
