@@ -52,6 +52,11 @@ pub enum Event {
         /// True if the engine may have died of the request.
         is_death: bool,
     },
+    /// The replica does not have the model, and did no work.
+    LacksModel {
+        /// True if the request's body can be sent again.
+        can_repeat: bool,
+    },
     /// The client's own upload broke off or broke a rule.
     ClientFault,
     /// Another region began to reply.

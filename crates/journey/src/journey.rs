@@ -56,6 +56,9 @@ pub struct Journey {
     is_past_guesses: bool,
     has_held_reply: bool,
     has_failed: bool,
+    /// True if the request must not be sent anywhere else: it may be half done, its body is gone, or it
+    /// continues a stream.
+    is_bound: bool,
     /// Engines that died while they worked on the request.
     deaths: u8,
     /// Moment at which the first replica takes requests again, if all asked for a pause.
@@ -86,7 +89,7 @@ enum JourneyState {
     // Placing => (Asking | Pausing | Over)
     Placing { attempt: Attempt, connection: Connection },
     /// A replica is asked.
-    // Asking => (Silent | Retrying | Over)
+    // Asking => (Planning | Silent | Retrying | Over)
     Asking(Attempt),
     /// The replica has been silent for long, and a second one may be asked.
     // Silent => (Listening | Hedging)
@@ -95,7 +98,7 @@ enum JourneyState {
     // Hedging => Listening
     Hedging { first: Attempt, second: Attempt },
     /// The driver asks one replica or two, and no more.
-    // Listening => (Retrying | Over)
+    // Listening => (Planning | Retrying | Over)
     Listening(Attempt),
     /// Another region is asked.
     // Forwarding => (Planning | Retrying | Over)
@@ -114,6 +117,13 @@ enum JourneyState {
     Renaming,
     /// The journey has ended.
     Over(Ending),
+}
+
+impl JourneyState {
+    /// Returns true while a replica is asked.
+    fn is_asking(&self) -> bool {
+        matches!(self, Self::Asking(_) | Self::Silent(_) | Self::Listening(_))
+    }
 }
 
 impl Journey {
@@ -137,6 +147,7 @@ impl Journey {
             is_past_guesses: false,
             has_held_reply: false,
             has_failed: false,
+            is_bound: false,
             deaths: 0,
             busy_until: None,
             refusal: None,
@@ -151,6 +162,7 @@ impl Journey {
     pub fn without(mut self, unasked: Unasked) -> Self {
         self.tried = unasked.replicas;
         self.refusals = RegionRefusals::without(unasked.regions);
+        self.is_bound = true;
         self
     }
 
@@ -230,6 +242,11 @@ impl Journey {
             JourneyState::Over(ending) => Some(ending),
             _ => None,
         }
+    }
+
+    /// Returns true if the request may be sent to a place that the journey knows nothing of.
+    pub(crate) fn can_go_elsewhere(&self) -> bool {
+        !self.is_bound
     }
 
     /// Returns the attempts made so far, with those at other regions that may have begun to work.
@@ -318,19 +335,16 @@ impl Journey {
                 | JourneyState::Listening(attempt),
                 Event::Failed { safety, is_fault, was_kept, can_repeat, is_death },
             ) => {
-                self.has_failed = true;
-                self.deaths += u8::from(is_death);
-                if self.deaths >= DEATHS_MAX {
-                    // Whatever replied before, the client has to learn that its request may kill.
-                    self.state = JourneyState::Over(Ending::EnginesDied);
-                    return;
-                }
                 self.retry_on_new_connection = was_kept.then_some(attempt);
                 let safety = safety.with_key(sight.is_idempotent(), is_fault);
-                self.retry_or(Ending::LastFailure, safety.if_possible(can_repeat));
+                self.attempt_failed((safety.if_possible(can_repeat), is_death), sight, now);
+            }
+            (state, Event::LacksModel { can_repeat }) if state.is_asking() => {
+                self.lacks_model(can_repeat);
             }
             (JourneyState::Retrying { otherwise, .. }, Event::Retry { is_allowed }) => {
                 self.retry_was_asked(is_allowed, otherwise);
+                self.wait_for_start_instead(otherwise, sight, now);
             }
             // No other replica would fare better with this client.
             (_, Event::ClientFault) => self.end(Ending::ClientFault),
@@ -352,6 +366,25 @@ impl Journey {
                 self.state = state;
             }
         }
+    }
+
+    /// Takes the failure of an attempt that may be repeated so safely, and in which an engine may have
+    /// died.
+    fn attempt_failed<S: Sight>(
+        &mut self,
+        (safety, is_death): (RetrySafety, bool),
+        sight: &S,
+        now: Instant,
+    ) {
+        self.has_failed = true;
+        self.deaths += u8::from(is_death);
+        if self.deaths >= DEATHS_MAX {
+            // Whatever replied before, the client has to learn that its request may kill.
+            self.state = JourneyState::Over(Ending::EnginesDied);
+            return;
+        }
+        self.retry_or(Ending::LastFailure, safety);
+        self.wait_for_start_instead(Ending::LastFailure, sight, now);
     }
 
     /// Takes the result of a wait in the queue.
@@ -400,8 +433,20 @@ impl Journey {
         self.attempts_of_model += 1;
     }
 
+    /// Goes on without a replica that does not have the model. The request is planned again, which the
+    /// budget of retries is not asked for: each replica says so once, and none has worked.
+    fn lacks_model(&mut self, can_repeat: bool) {
+        self.has_failed = true;
+        // The attempt does not count.
+        self.attempts_max = self.attempts_max.saturating_add(1);
+        if !can_repeat {
+            self.end(Ending::LastFailure);
+        }
+    }
+
     /// Asks the budget for a retry if the rules allow one; otherwise ends the journey.
     fn retry_or(&mut self, otherwise: Ending, safety: RetrySafety) {
+        self.is_bound |= safety == RetrySafety::Never;
         // The budget is asked last, so that a retry that the rules forbid does not use it up.
         if self.attempts >= self.attempts_max || safety == RetrySafety::Never {
             return self.end(otherwise);
@@ -440,6 +485,6 @@ mod property_test;
 #[cfg(test)]
 mod stories;
 #[cfg(test)]
-mod test_sight;
+pub(crate) mod test_sight;
 #[cfg(test)]
 mod walk_test;

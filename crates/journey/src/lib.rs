@@ -16,6 +16,7 @@ mod event;
 mod hedge;
 mod journey;
 mod notes;
+mod overflow;
 mod reply;
 mod residency;
 mod retry;
@@ -37,13 +38,14 @@ pub use event::{Event, RegionFailure};
 pub use hedge::{HedgeResult, judge_hedge};
 pub use journey::Journey;
 pub use notes::Notes;
+pub use overflow::{Overflow, OverflowEvent, OverflowSight, OverflowStep};
 pub use reply::{
     EngineState, FailureForm, PartEnd, PieceKind, Reply, ReplyAction, ReplyEnd, ReplyEvent,
     ReplyFault, ReplyRules, ReplySource, SOURCE_LOOK, SourceSight, SourceState,
 };
 pub use residency::ResidencyDenial;
 pub use retry::{RetrySafety, StatusClass};
-pub use room::{PlaceSight, Room};
+pub use room::{AdapterRoom, PlaceSight, Room};
 pub use route_rules::RouteRules;
 pub use sight::{
     Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, RoomLoads,

@@ -420,11 +420,15 @@ impl Reply {
         }
         match sight.state {
             SourceState::Down => return self.fail(progress, ReplyFault::Down),
+            SourceState::Silent if self.is_continuable => {
+                return self.fail(progress, ReplyFault::Down);
+            }
             SourceState::Leaving if self.is_continuable && now >= self.move_at => {
                 self.state = ReplyState::Moving { progress, since: now };
                 return ReplyAction::Move;
             }
             SourceState::Well
+            | SourceState::Silent
             | SourceState::Leaving
             | SourceState::OutOfReach
             | SourceState::Disconnected => {}

@@ -9,17 +9,50 @@ use crate::tenant_share::KeptPlaces;
 pub struct Room {
     /// True if the request can wait in this node until a place comes free.
     pub can_wait: bool,
+    /// True if the request comes from another region. A replica whose limit is still being learned
+    /// takes guests at the pace at which it begins replies.
+    pub is_guest: bool,
     /// True if a limit that is still being learned does not hold the request back.
     pub is_past_guesses: bool,
     /// Places that the request's tenant, which has much, leaves to others.
     pub kept: Option<KeptPlaces>,
     /// First replica of those that others leave to the tenant; only this and later ones count.
     pub first: Option<ReplicaSlot>,
+    /// Bound of the replicas that have the request's adapter in memory: only these count.
+    pub adapter: Option<AdapterRoom>,
     /// Hash of the tenant, for replicas that have asked it to stay away.
     pub tenant: Option<u64>,
     /// Blocks of half of the prompt, rounded up; 0 if the prompt is not known. No learned limit holds
     /// the request back from a replica that has as many cached.
     pub half_blocks: u32,
+}
+
+/// Places at the replicas that have an adapter in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdapterRoom {
+    /// Identity of the adapter.
+    pub adapter: u64,
+    /// Most requests of this process in flight at such a replica. Beyond, another one loads the
+    /// adapter too.
+    pub in_flight_max: u32,
+}
+
+impl AdapterRoom {
+    /// Requests that a replica may have in flight whatever the others have: a small batch is as fast
+    /// as a single request.
+    const BATCH: u32 = 4;
+
+    /// Returns the room at replicas with this adapter, where all of a group's replicas have these
+    /// requests in flight. Twice the mean is the bound, so that one popular adapter does not overload
+    /// its replica beside idle ones.
+    #[must_use]
+    pub fn among(adapter: u64, in_flight: impl Iterator<Item = u32>) -> Self {
+        let (count, sum) =
+            in_flight.fold((0_u64, 0_u64), |(count, sum), one| (count + 1, sum + u64::from(one)));
+        let bound = (2 * sum).checked_div(count).unwrap_or(0);
+        let in_flight_max = u32::try_from(bound).unwrap_or(u32::MAX).saturating_add(Self::BATCH);
+        Self { adapter, in_flight_max }
+    }
 }
 
 /// Facts about the places of one replica.
@@ -30,16 +63,35 @@ pub trait PlaceSight {
     /// Returns true if the limit of the replica's requests in flight is still being learned.
     fn has_guessed_limit(&self) -> bool;
 
+    /// Returns true if the replica has this adapter in memory.
+    fn has_loaded(&self, adapter: u64) -> bool;
+
     /// Returns the requests in flight that this node may have there. `can_wait`: the request waits
     /// here otherwise, and is not refused.
     fn places_for(&self, can_wait: bool) -> u32;
+
+    /// Returns the requests in flight at which the replica takes no more guests for now; `u32::MAX` if
+    /// guests are bound by nothing else than other requests.
+    fn places_for_guests(&self) -> u32;
 }
 
 impl Room {
+    /// Room of a request that waits nowhere, and leaves nothing to others.
+    pub const UNBOUND: Self = Self {
+        can_wait: false,
+        is_guest: false,
+        is_past_guesses: true,
+        kept: None,
+        first: None,
+        adapter: None,
+        tenant: None,
+        half_blocks: 0,
+    };
+
     /// Returns the requests of this node that a replica may have in flight, as far as this request
     /// is concerned, if nothing of its prompt is cached there.
     #[must_use]
-    pub fn places(self, replica: &impl PlaceSight, slot: ReplicaSlot) -> u32 {
+    pub fn places(&self, replica: &impl PlaceSight, slot: ReplicaSlot) -> u32 {
         self.places_with(replica, slot, 0)
     }
 
@@ -52,7 +104,7 @@ impl Room {
     /// since a region without a free place lets its requests wait.
     #[must_use]
     pub fn places_with(
-        self,
+        &self,
         replica: &impl PlaceSight,
         slot: ReplicaSlot,
         cached_blocks: u32,
@@ -64,7 +116,14 @@ impl Room {
         }
         let is_cached = self.half_blocks > 0 && cached_blocks >= self.half_blocks;
         let is_past = is_cached || self.is_past_guesses && replica.has_guessed_limit();
-        let places = replica.places_for(self.can_wait && !is_past);
+        let mut places = replica.places_for(self.can_wait && !is_past);
+        if self.is_guest {
+            places = places.min(replica.places_for_guests());
+        }
+        // What has read half of the prompt with the adapter is worth more than the adapter alone.
+        if let Some(AdapterRoom { adapter, in_flight_max }) = self.adapter.filter(|_| !is_cached) {
+            places = if replica.has_loaded(adapter) { places.min(in_flight_max) } else { 0 };
+        }
         self.kept.map_or(places, |kept| kept.places_left(slot, places))
     }
 }
@@ -85,8 +144,16 @@ mod tests {
             true
         }
 
+        fn has_loaded(&self, adapter: u64) -> bool {
+            adapter == 3
+        }
+
         fn places_for(&self, can_wait: bool) -> u32 {
             if can_wait { 4 } else { 16 }
+        }
+
+        fn places_for_guests(&self) -> u32 {
+            3
         }
     }
 
@@ -94,9 +161,11 @@ mod tests {
     fn places_count_by_what_the_request_may_use() {
         let room = Room {
             can_wait: true,
+            is_guest: false,
             is_past_guesses: false,
             kept: None,
             first: None,
+            adapter: None,
             tenant: None,
             half_blocks: 3,
         };
@@ -104,6 +173,7 @@ mod tests {
         assert_eq!(places(room), 4);
         assert_eq!(places(Room { can_wait: false, ..room }), 16);
         assert_eq!(places(Room { is_past_guesses: true, ..room }), 16);
+        assert_eq!(places(Room { is_guest: true, ..room }), 3);
         assert_eq!(places(Room { tenant: Some(7), ..room }), 0, "it rests for that tenant");
         assert_eq!(places(Room { tenant: Some(8), ..room }), 4);
         assert_eq!(places(Room { first: Some(ReplicaSlot(20)), ..room }), 0);
@@ -116,9 +186,11 @@ mod tests {
     fn a_learned_limit_holds_no_request_back_from_half_of_its_prompt() {
         let room = Room {
             can_wait: true,
+            is_guest: false,
             is_past_guesses: false,
             kept: None,
             first: None,
+            adapter: None,
             tenant: Some(8),
             half_blocks: 3,
         };
@@ -129,5 +201,26 @@ mod tests {
         assert_eq!(places(Room { tenant: Some(7), ..room }, 6), 0, "it rests for that tenant");
         let kept = KeptPlaces::of(share(), &candidates());
         assert_eq!(places(Room { kept, ..room }, 6), 12, "what is kept for others stays kept");
+    }
+
+    #[test]
+    fn where_an_adapter_is_to_be_loaded_no_place_counts_unless_the_prompt_is_cached() {
+        let among = |adapter| Room {
+            adapter: Some(AdapterRoom { adapter, in_flight_max: 9 }),
+            half_blocks: 3,
+            ..Room::UNBOUND
+        };
+        let places = |adapter, cached| among(adapter).places_with(&Places, ReplicaSlot(15), cached);
+        assert_eq!((places(3, 0), places(4, 0)), (9, 0));
+        assert_eq!((places(3, 3), places(4, 3)), (16, 16));
+    }
+
+    #[test]
+    fn replicas_with_an_adapter_carry_twice_as_much_as_the_mean() {
+        let bound = |in_flight: &[u32]| AdapterRoom::among(1, in_flight.iter().copied());
+        assert_eq!(bound(&[]).in_flight_max, 4);
+        assert_eq!(bound(&[0, 0, 0]).in_flight_max, 4);
+        assert_eq!(bound(&[12, 0, 0]).in_flight_max, 12);
+        assert_eq!(bound(&[u32::MAX, u32::MAX]).in_flight_max, u32::MAX);
     }
 }

@@ -12,6 +12,8 @@ pub struct RouteRules {
     pub queue_count_max: usize,
     /// Longest wait, in milliseconds.
     pub wait_ms_max: u64,
+    /// Longest wait for a replica that starts, in milliseconds, while none can serve; 0 for none.
+    pub start_wait_ms: u64,
     /// Objective for the time to first token.
     pub slo: Option<Duration>,
     /// Share of healthy replicas, in thousandths, at or below which less urgent requests wait less.

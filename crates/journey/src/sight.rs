@@ -35,10 +35,14 @@ pub struct ReplicaGroup<'a> {
     pub group: &'a Group,
     /// Replicas of the next best standing, if there are any: asked when all of the group failed.
     pub next: Option<&'a Group>,
+    /// True if no replica of the group is known to serve: all are down or starting.
+    pub is_out: bool,
     /// Moment at which the first replica takes requests again, if all have asked for a pause.
     pub busy_until: Option<Instant>,
     /// Share of the replicas' weight that is healthy, in thousandths.
     pub healthy_permille: u16,
+    /// Identity of the model if it is an adapter: replicas that have it in memory come first.
+    pub adapter: Option<u64>,
 }
 
 /// Facts about the request. No method has a side effect.

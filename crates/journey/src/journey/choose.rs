@@ -67,6 +67,14 @@ impl Journey {
             (Way::Region { index, reason }, _) => {
                 self.forward(sight.region(index).clone(), Some(reason), sight, now);
             }
+            (Way::Own, Ok(_)) if self.waits_for_start(sight, now) => {
+                self.wait_for_start(sight, now);
+            }
+            (Way::Shed { reason: ShedReason::NobodyInReach, .. }, Err(_))
+                if self.may_wait_for_start(sight, now) =>
+            {
+                self.wait_for_start(sight, now);
+            }
             (Way::Own, Ok(attempt)) => self.ask(attempt, Connection::KeptOrNew, sight),
             (Way::Own, Err(refusal)) => self.refuse(refusal, sight, now, rng),
             // A prediction that is never tried would stay wrong for ever.
@@ -157,6 +165,10 @@ impl Journey {
         }
         if let Some(attempt) = self.plan_among_next(refusal, sight, now, rng) {
             return self.ask(attempt, Connection::KeptOrNew, sight);
+        }
+        let is_none_left = matches!(refusal, PlanError::NoReplica | PlanError::AllTried);
+        if is_none_left && self.may_wait_for_start(sight, now) {
+            return self.wait_for_start(sight, now);
         }
         // A failure that was seen tells the client more than that no replica is left.
         if self.has_failed {

@@ -6,7 +6,7 @@ use spillway_route::{Attempt, Loads, Moment, Plan, PlanError, Reason, plan};
 
 use super::Journey;
 use crate::decision::Decision;
-use crate::room::Room;
+use crate::room::{AdapterRoom, Room};
 use crate::sight::{ReplicaGroup, RoomLoads, Sight};
 use crate::tenant_share;
 
@@ -67,20 +67,33 @@ impl Journey {
         let reads_caches = sight.route_rules().reads_caches;
         // The steps of a journey never come here without a number.
         let ticket = self.ticket.unwrap_or_default();
-        let mut loads = sight.loads(Room { first, ..room }, reads_caches);
+        let mut loads = sight.loads(room, reads_caches);
         self.cached_longest = reads_caches.then(|| loads.cached_blocks_max());
         let inquiry = sight.inquiry();
-        let moment = Moment { now, loads: &loads, ticket, rng };
-        let mut planned = plan(inquiry, group.group, &self.tried, moment);
-        // Those places are taken, so all others count, too.
-        if first.is_some() && matches!(planned, Plan::Refuse(_)) {
+        // An adapter in memory moves no session and no hashed key.
+        let adapter = group.adapter.filter(|_| inquiry.session.or(inquiry.affinity).is_none());
+        let adapter = adapter.map(|adapter| {
+            let candidates = group.group.candidates().iter();
+            AdapterRoom::among(adapter, candidates.map(|it| loads.in_flight(it.slot)))
+        });
+        let mut plan_within = |room: Room| {
             loads.set_room(room);
             let moment = Moment { now, loads: &loads, ticket, rng };
-            planned = plan(inquiry, group.group, &self.tried, moment);
-        }
-        match planned {
-            Plan::Attempt(attempt) => Ok(attempt),
-            Plan::Refuse(refusal) => Err(refusal),
+            match plan(inquiry, group.group, &self.tried, moment) {
+                Plan::Attempt(attempt) => Ok(attempt),
+                Plan::Refuse(refusal) => Err(refusal),
+            }
+        };
+        // Once the places at replicas that have the adapter are taken, all others count, too.
+        let mut plan_by_adapter = |room: Room| match adapter {
+            Some(_) => plan_within(Room { adapter, ..room })
+                .map(for_adapter)
+                .or_else(|_| plan_within(room)),
+            None => plan_within(room),
+        };
+        match first {
+            Some(_) => plan_by_adapter(Room { first, ..room }).or_else(|_| plan_by_adapter(room)),
+            None => plan_by_adapter(room),
         }
     }
 
@@ -105,6 +118,13 @@ impl Journey {
             Plan::Refuse(_) => None,
         }
     }
+}
+
+/// Returns an attempt at one of the replicas that have the request's adapter in memory.
+fn for_adapter(attempt: Attempt) -> Attempt {
+    // These reasons say more: the one is no choice, and the other one is about the adapter's prompts.
+    let is_kept = matches!(attempt.reason, Reason::Only | Reason::Cached);
+    Attempt { reason: if is_kept { attempt.reason } else { Reason::Adapter }, ..attempt }
 }
 
 /// Returns when the first replica takes the request, if all of them have asked for a pause.

@@ -188,6 +188,23 @@ fn the_rate_of_replicas_is_certain_only_when_their_limits_are() {
 }
 
 #[test]
+fn before_any_request_has_ended_a_rate_is_guessed_for_who_is_turned_away_alone() {
+    let mut sight = TestSight::new(2);
+    let journey = Journey::new(*START, 3);
+    assert_eq!(journey.foreseen_rate(&sight, 1_000.0, 132), journey.expected_rate(&sight, 1_000.0));
+    sight.is_fresh = true;
+    assert_eq!(journey.expected_rate(&sight, 1_000.0), None);
+    assert_eq!(journey.certain_rate(&sight, 1_000.0), None, "a guess refuses no request");
+    sight.inquiry.prompt_bytes = 0;
+    // Sixteen places, each kept for 20 ms and 132 tokens of 15 ms, a quarter longer beside others.
+    let rate = journey.foreseen_rate(&sight, 1_000.0, 132);
+    assert!(rate.is_some_and(|rate| (rate - 6.4).abs() < 0.01), "{rate:?}");
+    let shorter = journey.foreseen_rate(&sight, 1_000.0, 0);
+    assert!(shorter > rate, "nothing is generated: {shorter:?}");
+    assert_eq!(journey.foreseen_rate(&TestSight::new(0), 1_000.0, 132), None);
+}
+
+#[test]
 fn a_request_at_its_turn_stands_before_all_that_wait() {
     let mut sight = busy(&[(20, 0)], 9_000);
     sight.regions.clear();

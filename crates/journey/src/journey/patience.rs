@@ -57,6 +57,67 @@ impl Journey {
         self.state = JourneyState::Waiting(terms);
     }
 
+    /// Returns true if the request waits for a replica that starts, since none is known to serve.
+    pub(super) fn waits_for_start<S: Sight>(&self, sight: &S, now: Instant) -> bool {
+        // First what few routes want.
+        self.may_wait_for_start(sight, now) && sight.group().is_some_and(|group| group.is_out)
+    }
+
+    /// Returns true if the route lets the request wait for a replica that starts. A request of
+    /// another region waits at home.
+    pub(super) fn may_wait_for_start<S: Sight>(&self, sight: &S, now: Instant) -> bool {
+        let rules = sight.route_rules();
+        let since = self.standing.since.unwrap_or(now);
+        rules.start_wait_ms > 0
+            && rules.has_queue()
+            && !self.is_bound
+            && !self.has_held_reply
+            && sight.inquiry().hop == 0
+            && sight.pinned().is_none()
+            && now < self.start_waited_until(since, sight)
+    }
+
+    /// Lets the request wait in the queue for a replica that starts. Then all are asked again: what
+    /// failed before was not there.
+    pub(super) fn wait_for_start<S: Sight>(&mut self, sight: &S, now: Instant) {
+        let since = *self.standing.since.get_or_insert(now);
+        let until = self.start_waited_until(since, sight);
+        self.tried.clear();
+        (self.attempts, self.attempts_of_model) = (0, 0);
+        let terms = WaitTerms {
+            until,
+            over: ShedReason::NobodyInReach,
+            begin_by: None,
+            turn_by: self.standing.claim.turn_by(),
+            pause: REVIEW.min(until.saturating_duration_since(now)),
+            passes_turn_on: false,
+        };
+        self.standing.position = Position::Queued;
+        self.state = JourneyState::Waiting(terms);
+    }
+
+    /// Lets a request whose journey would end by the failure of a replica wait for one that starts,
+    /// if no other replica can serve it.
+    pub(super) fn wait_for_start_instead<S: Sight>(
+        &mut self,
+        ending: Ending,
+        sight: &S,
+        now: Instant,
+    ) {
+        let is_lost = ending == Ending::LastFailure && self.state == JourneyState::Over(ending);
+        if is_lost && self.may_wait_for_start(sight, now) {
+            self.wait_for_start(sight, now);
+        }
+    }
+
+    fn start_waited_until<S: Sight>(&self, since: Instant, sight: &S) -> Instant {
+        let longest_ms = sight.route_rules().start_wait_ms.min(WAIT_MS_END);
+        let longest = since + Duration::from_millis(longest_ms);
+        let left_by = sight.client_patience().map(|patience| self.started + patience);
+        let deadline = sight.inquiry().deadline.at();
+        left_by.map_or(longest, |left_by| left_by.min(longest)).min(deadline)
+    }
+
     /// Pauses before the next look for a place. Another replica may have one at once; the only one
     /// that can serve the request is asked again after some time. Whoever loses place after place
     /// pauses too: otherwise a plan that takes a full replica for free would keep the processor busy.

@@ -1,6 +1,9 @@
 //! Places at replicas: which of them count for the request, and how soon they come free.
 
-use spillway_route::{Attempt, Candidate, Loads, PlanError, Turnover, expected_rate};
+use spillway_route::{
+    Access, Attempt, Candidate, Loads, PlanError, Turnover, expected_rate, guessed_rate,
+};
+use spillway_types::{RegionName, Speed};
 
 use super::Journey;
 use crate::decision::Way;
@@ -24,7 +27,17 @@ impl Journey {
         let tenant = sight.tenant().filter(|_| is_free).map(|key| key.tenant);
         let blocks = inquiry.prefix.as_slice().len().div_ceil(2);
         let half_blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-        Room { can_wait, is_past_guesses, kept, first: None, tenant, half_blocks }
+        Room {
+            can_wait,
+            // A guest was admitted by its pace when it came.
+            is_guest: false,
+            is_past_guesses,
+            kept,
+            first: None,
+            adapter: None,
+            tenant,
+            half_blocks,
+        }
     }
 
     /// Returns how many requests a second, of so many tokens on average, the replicas are expected
@@ -40,6 +53,38 @@ impl Journey {
             (places < u32::MAX).then_some(Turnover { places, hold })
         };
         expected_rate(group.group.candidates().iter().filter_map(turnover), tokens)
+    }
+
+    /// Returns [`Journey::expected_rate`] or, before any request has ended, a guess by the speed of
+    /// similar replicas: others of the model here, those of other regions, or those of a usual
+    /// engine. The reply is expected to have `reply_tokens`. A guess refuses no request. It spreads
+    /// the refused clients of a burst over the time that the burst is likely to take.
+    #[must_use]
+    pub fn foreseen_rate<S: Sight>(
+        &self,
+        sight: &S,
+        tokens: f32,
+        reply_tokens: u32,
+    ) -> Option<f32> {
+        let measured = self.expected_rate(sight, tokens);
+        measured.or_else(|| self.guessed_rate(sight, reply_tokens))
+    }
+
+    fn guessed_rate<S: Sight>(&self, sight: &S, reply_tokens: u32) -> Option<f32> {
+        let group = sight.group()?;
+        let loads = sight.loads(self.room(sight), false);
+        let similar = similar_speed(sight);
+        let prompt_bytes = sight.inquiry().prompt_bytes as f32;
+        let replica = |candidate: &Candidate| {
+            let places = candidate.in_flight_max.min(loads.limit(candidate.slot));
+            let own = sight.replica_speed(candidate.slot);
+            let speed = if own.trust > 0.0 { own } else { similar };
+            let held_ms = speed.floor_ms
+                + speed.reading_ms(prompt_bytes, 0.0)
+                + reply_tokens as f32 * speed.decode_ms;
+            (places < u32::MAX).then_some((places, held_ms))
+        };
+        guessed_rate(group.group.candidates().iter().filter_map(replica))
     }
 
     /// Returns [`Journey::expected_rate`] where the number of places is certain. A limit that is still
@@ -69,4 +114,18 @@ impl Journey {
         };
         sight.group().is_some_and(|group| group.group.candidates().iter().any(is_guess))
     }
+}
+
+/// Returns the speed of replicas that are like the own ones: of the same model here, else in the
+/// region that knows its own best. Without any it is that of a usual engine.
+fn similar_speed<S: Sight>(sight: &S) -> Speed {
+    let is_learned = |speed: &Speed| speed.trust > 0.0;
+    let Some(model) = &sight.inquiry().model else { return Speed::UNKNOWN };
+    if let Some(own) = sight.own_speed(model).filter(is_learned) {
+        return own;
+    }
+    let any = |_: &RegionName| Access::Ready;
+    let count = sight.others(model, &any).len();
+    let told = (0..count).filter_map(|index| sight.speed(index, model)).filter(is_learned);
+    told.max_by(|one, other| one.trust.total_cmp(&other.trust)).unwrap_or(Speed::UNKNOWN)
 }

@@ -40,11 +40,13 @@ struct Seen {
 }
 
 fn any_replica() -> impl Strategy<Value = TestReplica> {
-    (0..4_u32, 0..4_u32, any::<bool>()).prop_map(|(in_flight, limit, is_guess)| TestReplica {
+    let facts = (0..4_u32, 0..4_u32, any::<bool>(), any::<bool>());
+    facts.prop_map(|(in_flight, limit, is_guess, has_loaded)| TestReplica {
         in_flight,
         limit,
         is_guess,
         rests_until: None,
+        has_loaded,
     })
 }
 
@@ -55,7 +57,7 @@ fn any_story() -> impl Strategy<Value = Story> {
     let limits = (1..80_000_u64, prop::option::of(1..20_000_u64), any::<bool>(), 0..4_u8);
     let place = (0..5_u8, 0..2_u8, prop::option::of(1..60_000_u64), any::<bool>());
     let first_token = prop::option::of((0..3_000_u32, 1..2_000_u64));
-    let late = (first_token, 0..2_u32, any::<bool>());
+    let late = (first_token, 0..2_u32, any::<bool>(), prop::option::of(Just(1_u64)));
     (
         prop::collection::vec(any_replica(), 0..5),
         prop::collection::vec(region, 0..4),
@@ -103,6 +105,7 @@ fn any_story() -> impl Strategy<Value = Story> {
             if place.3 && !sight.replicas.is_empty() {
                 sight.best = sight.replicas.len().div_ceil(2);
             }
+            sight.adapter = late.3;
             sight.tenant = [None, Some(MUCH), Some(MUCH + 1)][usize::from(tenant)];
             (sight.much, sight.share) = (vec![MUCH], Some(kept_share()));
             if let Some((first_token_ms, slo_ms)) = late.0 {

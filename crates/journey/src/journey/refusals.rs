@@ -135,6 +135,7 @@ impl Journey {
             RegionFailure::Lost => {
                 self.attempts += 1;
                 self.has_failed = true;
+                self.is_bound |= !can_repeat;
                 if !can_repeat || self.attempts >= self.attempts_max {
                     self.end(Ending::LastFailure);
                 }

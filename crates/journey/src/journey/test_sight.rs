@@ -20,87 +20,94 @@ use crate::{
 };
 
 /// The moment at which all stories begin.
-pub(super) static START: LazyLock<Instant> = LazyLock::new(|| {
+pub(crate) static START: LazyLock<Instant> = LazyLock::new(|| {
     #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
     Instant::now()
 });
 
 /// Tenant that replicas of tests ask to stay away.
-pub(super) const RESTING: u64 = 7;
+pub(crate) const RESTING: u64 = 7;
 
-pub(super) fn ms(milliseconds: u64) -> Duration {
+pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
 /// A replica of a test.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TestReplica {
-    pub(super) in_flight: u32,
-    pub(super) limit: u32,
+pub(crate) struct TestReplica {
+    pub(crate) in_flight: u32,
+    pub(crate) limit: u32,
     /// True if the limit is still being learned; requests past guesses may have one more.
-    pub(super) is_guess: bool,
+    pub(crate) is_guess: bool,
     /// End of the replica's pause for the tenant [`RESTING`].
-    pub(super) rests_until: Option<Instant>,
+    pub(crate) rests_until: Option<Instant>,
+    /// True if it has the adapter in memory.
+    pub(crate) has_loaded: bool,
 }
 
 /// Another region of a test.
 #[derive(Clone, Debug)]
-pub(super) struct TestRegion {
-    pub(super) name: RegionName,
-    pub(super) may_serve: bool,
-    pub(super) is_reachable: bool,
+pub(crate) struct TestRegion {
+    pub(crate) name: RegionName,
+    pub(crate) may_serve: bool,
+    pub(crate) is_reachable: bool,
     /// Requests that it can run at a time, and those that run.
-    pub(super) capacity: f32,
-    pub(super) running: f32,
-    pub(super) rtt_ms: f32,
+    pub(crate) capacity: f32,
+    pub(crate) running: f32,
+    pub(crate) rtt_ms: f32,
     /// Leading blocks of the prompt in its caches, as all regions know.
-    pub(super) hot: u32,
+    pub(crate) hot: u32,
     /// Leading blocks of the prompt that were forwarded there.
-    pub(super) forwarded: u32,
+    pub(crate) forwarded: u32,
 }
 
 /// Everything that a decision may know, as data.
 #[derive(Debug)]
-pub(super) struct TestSight {
-    pub(super) inquiry: Inquiry,
-    pub(super) rules: RouteRules,
-    pub(super) is_idempotent: bool,
-    pub(super) is_repeatable: bool,
-    pub(super) patience: Option<Duration>,
-    pub(super) pinned: Option<ReplicaSlot>,
-    pub(super) stand_ins: u32,
-    pub(super) starts_with_stand_in: bool,
-    pub(super) tenant: Option<u64>,
+pub(crate) struct TestSight {
+    pub(crate) inquiry: Inquiry,
+    pub(crate) rules: RouteRules,
+    pub(crate) is_idempotent: bool,
+    pub(crate) is_repeatable: bool,
+    pub(crate) patience: Option<Duration>,
+    pub(crate) pinned: Option<ReplicaSlot>,
+    pub(crate) stand_ins: u32,
+    pub(crate) starts_with_stand_in: bool,
+    pub(crate) tenant: Option<u64>,
     /// Tenants that use much.
-    pub(super) much: Vec<u64>,
+    pub(crate) much: Vec<u64>,
     /// Share that these tenants leave to all others.
-    pub(super) share: Option<KeptShare>,
+    pub(crate) share: Option<KeptShare>,
     /// Tenants of the requests that wait.
-    pub(super) queued: Vec<u64>,
-    pub(super) permission: Result<(), ResidencyDenial>,
-    pub(super) replicas: Vec<TestReplica>,
+    pub(crate) queued: Vec<u64>,
+    pub(crate) permission: Result<(), ResidencyDenial>,
+    pub(crate) replicas: Vec<TestReplica>,
     /// Number of replicas of the best standing; the others are the next best.
-    pub(super) best: usize,
+    pub(crate) best: usize,
     /// Time to the first token as predicted; `None` if the policy predicts nothing.
-    pub(super) first_token_ms: Option<f32>,
-    pub(super) busy_until: Option<Instant>,
-    pub(super) healthy_permille: u16,
-    pub(super) is_quiet: bool,
-    pub(super) ahead: u32,
-    pub(super) wait_ms: Option<u32>,
-    pub(super) has_room: bool,
-    pub(super) terms: SpillTerms,
-    pub(super) asked_max: usize,
-    pub(super) is_evacuated: bool,
-    pub(super) is_roomy: bool,
-    pub(super) regions: Vec<TestRegion>,
-    pub(super) only_region: Option<RegionName>,
-    pub(super) session_region: Option<RegionName>,
-    pub(super) conversation: Option<Conversation>,
-    pub(super) groups: (Group, Option<Group>),
+    pub(crate) first_token_ms: Option<f32>,
+    pub(crate) is_out: bool,
+    pub(crate) busy_until: Option<Instant>,
+    pub(crate) healthy_permille: u16,
+    /// Identity of the model as an adapter.
+    pub(crate) adapter: Option<u64>,
+    /// True if no request has ended yet.
+    pub(crate) is_fresh: bool,
+    pub(crate) is_quiet: bool,
+    pub(crate) ahead: u32,
+    pub(crate) wait_ms: Option<u32>,
+    pub(crate) has_room: bool,
+    pub(crate) terms: SpillTerms,
+    pub(crate) asked_max: usize,
+    pub(crate) is_evacuated: bool,
+    pub(crate) is_roomy: bool,
+    pub(crate) regions: Vec<TestRegion>,
+    pub(crate) only_region: Option<RegionName>,
+    pub(crate) session_region: Option<RegionName>,
+    pub(crate) conversation: Option<Conversation>,
+    pub(crate) groups: (Group, Option<Group>),
 }
 
-pub(super) fn request() -> Inquiry {
+pub(crate) fn request() -> Inquiry {
     Inquiry {
         model: Some(ModelName::from("m")),
         prefix: BlockHashes::default(),
@@ -122,14 +129,21 @@ pub(super) fn request() -> Inquiry {
 
 impl TestSight {
     /// A request in a region with so many free replicas, and no other region.
-    pub(super) fn new(replicas: usize) -> Self {
-        let free = TestReplica { in_flight: 0, limit: 8, is_guess: false, rests_until: None };
+    pub(crate) fn new(replicas: usize) -> Self {
+        let free = TestReplica {
+            in_flight: 0,
+            limit: 8,
+            is_guess: false,
+            rests_until: None,
+            has_loaded: false,
+        };
         let mut sight = Self {
             inquiry: request(),
             rules: RouteRules {
                 reads_caches: false,
                 queue_count_max: 100,
                 wait_ms_max: 10_000,
+                start_wait_ms: 0,
                 slo: None,
                 degraded_below_permille: 0,
             },
@@ -147,8 +161,11 @@ impl TestSight {
             replicas: vec![free; replicas],
             best: replicas,
             first_token_ms: None,
+            is_out: false,
             busy_until: None,
             healthy_permille: 1_000,
+            adapter: None,
+            is_fresh: false,
             is_quiet: true,
             ahead: 0,
             wait_ms: None,
@@ -168,21 +185,21 @@ impl TestSight {
     }
 
     /// The request with these other regions, each with room for ten requests.
-    pub(super) fn with_regions(mut self, names: &[&str]) -> Self {
+    pub(crate) fn with_regions(mut self, names: &[&str]) -> Self {
         self.regions = names.iter().map(|name| TestRegion::free(name)).collect();
         self.is_roomy = false;
         self
     }
 
     /// Fills all replicas.
-    pub(super) fn full(mut self) -> Self {
+    pub(crate) fn full(mut self) -> Self {
         self.replicas.iter_mut().for_each(|replica| replica.in_flight = replica.limit);
         self.is_roomy = false;
         self
     }
 
     /// Makes the groups anew, after `best` or the number of replicas has changed.
-    pub(super) fn regroup(&mut self) {
+    pub(crate) fn regroup(&mut self) {
         let candidate = |slot: usize| Candidate {
             slot: ReplicaSlot(u32::try_from(slot).unwrap()),
             identity: slot as u64,
@@ -208,7 +225,7 @@ impl TestSight {
 }
 
 impl TestRegion {
-    pub(super) fn free(name: &str) -> Self {
+    pub(crate) fn free(name: &str) -> Self {
         Self {
             name: RegionName::from(name),
             may_serve: true,
@@ -253,7 +270,7 @@ impl RequestSight for TestSight {
 }
 
 #[derive(Debug)]
-pub(super) struct TestLoads<'a> {
+pub(crate) struct TestLoads<'a> {
     sight: &'a TestSight,
     room: Room,
     with_caches: bool,
@@ -281,8 +298,14 @@ impl PlaceSight for TestReplica {
     fn has_guessed_limit(&self) -> bool {
         self.is_guess
     }
+    fn has_loaded(&self, _adapter: u64) -> bool {
+        self.has_loaded
+    }
     fn places_for(&self, can_wait: bool) -> u32 {
         self.limit + u32::from(self.is_guess && !can_wait)
+    }
+    fn places_for_guests(&self) -> u32 {
+        u32::MAX
     }
 }
 
@@ -300,8 +323,10 @@ impl ReplicaSight for TestSight {
         (!self.replicas.is_empty()).then_some(ReplicaGroup {
             group,
             next: next.as_ref(),
+            is_out: self.is_out,
             busy_until: self.busy_until,
             healthy_permille: self.healthy_permille,
+            adapter: self.adapter,
         })
     }
     fn loads(&self, room: Room, with_caches: bool) -> TestLoads<'_> {
@@ -318,7 +343,8 @@ impl ReplicaSight for TestSight {
         Speed { floor_ms, prefill_ms: 0.0, is_decode_known: true, trust: 1.0, ..Speed::UNKNOWN }
     }
     fn hold_time(&self, _slot: ReplicaSlot) -> HoldTime {
-        HoldTime::default().with(1_000, 2_000.0)
+        let hold = HoldTime::default();
+        if self.is_fresh { hold } else { hold.with(1_000, 2_000.0) }
     }
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
         self.replica(slot).is_guess
@@ -464,21 +490,21 @@ impl RegionSight for TestSight {
 
 /// A request, its surroundings, its driver's budgets, and the time.
 #[derive(Debug)]
-pub(super) struct Story {
-    pub(super) sight: TestSight,
-    pub(super) journey: Journey,
-    pub(super) now: Instant,
-    pub(super) rng: fastrand::Rng,
+pub(crate) struct Story {
+    pub(crate) sight: TestSight,
+    pub(crate) journey: Journey,
+    pub(crate) now: Instant,
+    pub(crate) rng: fastrand::Rng,
     /// Retries left in the budget.
-    pub(super) retries: u32,
+    pub(crate) retries: u32,
     /// Requests whose turn it is to try a prediction.
-    pub(super) late_probes: u32,
+    pub(crate) late_probes: u32,
     /// Number of the next request.
-    pub(super) ticket: u64,
+    pub(crate) ticket: u64,
 }
 
 impl Story {
-    pub(super) fn of(sight: TestSight) -> Self {
+    pub(crate) fn of(sight: TestSight) -> Self {
         let journey = Journey::new(*START, 3);
         let rng = fastrand::Rng::with_seed(1);
         Self { sight, journey, now: *START, rng, retries: 10, late_probes: 0, ticket: 0 }
@@ -486,7 +512,7 @@ impl Story {
 
     /// Returns the next step for which time passes. Takes numbers, retries and probes on the way, as
     /// a driver does.
-    pub(super) fn next(&mut self) -> Step {
+    pub(crate) fn next(&mut self) -> Step {
         loop {
             let step = self.step();
             let Some(event) = self.take(&step) else { return step };
@@ -495,7 +521,7 @@ impl Story {
     }
 
     /// Carries out a step that only takes something.
-    pub(super) fn take(&mut self, step: &Step) -> Option<Event> {
+    pub(crate) fn take(&mut self, step: &Step) -> Option<Event> {
         let take = |budget: &mut u32| {
             let left = *budget;
             *budget = left.saturating_sub(1);
@@ -515,14 +541,14 @@ impl Story {
     }
 
     /// Returns the next step of the journey.
-    pub(super) fn step(&mut self) -> Step {
+    pub(crate) fn step(&mut self) -> Step {
         let step = self.journey.next(&self.sight, self.now, &mut self.rng);
         let again = self.journey.next(&self.sight, self.now, &mut self.rng);
         assert_eq!(step, again, "a step holds until an event");
         step
     }
 
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(crate) fn tell(&mut self, event: Event) {
         self.journey.on(event, &self.sight, self.now);
     }
 }
@@ -531,7 +557,7 @@ impl Story {
 /// An attempt, `ask` or `forward`, is one line: the place is taken without saying so, as are numbers,
 /// retries and probes.
 #[track_caller]
-pub(super) fn check(story: &mut Story, steps: &[(&str, Option<Event>)]) {
+pub(crate) fn check(story: &mut Story, steps: &[(&str, Option<Event>)]) {
     for (number, (expected, event)) in steps.iter().enumerate() {
         let step = story.next();
         assert_eq!(short(&step), *expected, "step {number} of {steps:?}");
@@ -545,7 +571,7 @@ pub(super) fn check(story: &mut Story, steps: &[(&str, Option<Event>)]) {
 
 /// Checks a story as [`check`] does, with the steps that only take something.
 #[track_caller]
-pub(super) fn check_each(story: &mut Story, steps: &[(&str, Option<Event>)]) {
+pub(crate) fn check_each(story: &mut Story, steps: &[(&str, Option<Event>)]) {
     for (number, (expected, event)) in steps.iter().enumerate() {
         assert_eq!(short(&story.step()), *expected, "step {number} of {steps:?}");
         if let Some(event) = event {
@@ -555,7 +581,7 @@ pub(super) fn check_each(story: &mut Story, steps: &[(&str, Option<Event>)]) {
 }
 
 /// A step in a few words.
-pub(super) fn short(step: &Step) -> String {
+pub(crate) fn short(step: &Step) -> String {
     match step {
         Step::Ask { attempt, connection: Connection::KeptOrNew } => {
             format!("ask {}", attempt.slot.index())

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use spillway_route::ShedReason;
 use spillway_types::{RegionName, ReplicaSlot};
 
-use super::stories::{BROKEN, ERROR, NO_ROOM, OK, UNSENT, region_failed};
+use super::stories::{BROKEN, ERROR, LACKS_MODEL, NO_ROOM, OK, UNSENT, region_failed};
 use super::test_sight::{Story, TestSight, ms, short};
 use super::{Journey, JourneyState};
 use crate::{Event, RegionFailure, ResidencyDenial, RetrySafety, Step};
@@ -35,10 +35,10 @@ const DIAGRAM: [(&str, &[&str]); 13] = [
     ("Numbering", &["Planning"]),
     ("Probing", &["Over", "Pausing", "Placing", "Renaming"]),
     ("Placing", &["Asking", "Over", "Pausing"]),
-    ("Asking", &["Over", "Retrying", "Silent"]),
+    ("Asking", &["Over", "Planning", "Retrying", "Silent"]),
     ("Silent", &["Hedging", "Listening"]),
     ("Hedging", &["Listening"]),
-    ("Listening", &["Over", "Retrying"]),
+    ("Listening", &["Over", "Planning", "Retrying"]),
     ("Forwarding", &["Over", "Planning", "Retrying"]),
     ("Retrying", &["Over", "Planning"]),
     ("Waiting", &["Over", "Planning"]),
@@ -97,7 +97,8 @@ fn results(story: &Story) -> Vec<Event> {
         is_death: false,
     };
     let mut replies =
-        vec![OK, NO_ROOM, ERROR, UNSENT, BROKEN, retry_on_new_connection, Event::ClientFault];
+        vec![OK, NO_ROOM, ERROR, UNSENT, BROKEN, LACKS_MODEL, retry_on_new_connection];
+    replies.push(Event::ClientFault);
     match &story.journey.state {
         JourneyState::Numbering => vec![Event::Ticket(0)],
         JourneyState::Probing { .. } => {

@@ -11,7 +11,7 @@ use spillway_types::{ModelName, RegionName, Speed};
 use super::Journey;
 use crate::decision::Way;
 use crate::residency::is_by_request;
-use crate::sight::Sight;
+use crate::sight::{Conversation, Sight};
 use crate::standing::Position;
 use crate::tenant_share;
 
@@ -136,10 +136,12 @@ impl Journey {
         let asked_max = sight.regions_asked_max();
         let access = |region: &RegionName| self.refusals.access(region, asked_max);
         scales.others = sight.others(model, &access);
-        add_homes(&mut scales, sight);
+        let conversation = sight.conversation();
+        add_homes(&mut scales, conversation.as_ref(), sight);
         add_rest(&mut scales, model, own_speed(model, planned, sight), sight);
         if !is_alike {
-            add_reading(&mut scales, model, own_speed(model, planned, sight), sight);
+            let speed = own_speed(model, planned, sight);
+            add_reading(&mut scales, (model, speed), conversation.as_ref(), sight);
         }
         scales
     }
@@ -313,13 +315,12 @@ fn kappa<S: Sight>(sight: &S) -> f32 {
 }
 
 /// Marks the region that served the request's session, and the one that served its conversation.
-fn add_homes<S: Sight>(scales: &mut Scales, sight: &S) {
+fn add_homes<S: Sight>(scales: &mut Scales, conversation: Option<&Conversation>, sight: &S) {
     let session_region = sight.session_region();
-    let conversation = sight.conversation();
     for (index, other) in scales.others.iter_mut().enumerate() {
         let name = sight.region(index);
         other.is_home = session_region == Some(name);
-        if conversation.as_ref().is_some_and(|served| served.region == *name) {
+        if conversation.is_some_and(|served| served.region == *name) {
             other.home_ms = CONVERSATION_MS;
         }
     }
@@ -327,7 +328,12 @@ fn add_homes<S: Sight>(scales: &mut Scales, sight: &S) {
 
 /// Adds the reading of the prompt in each other region, by what is cached there, and its cost to
 /// what runs there. A region that does not tell its speed counts as fast as this one.
-fn add_reading<S: Sight>(scales: &mut Scales, model: &ModelName, own_speed: Speed, sight: &S) {
+fn add_reading<S: Sight>(
+    scales: &mut Scales,
+    (model, own_speed): (&ModelName, Speed),
+    conversation: Option<&Conversation>,
+    sight: &S,
+) {
     let (hot, forwarded) = (sight.hot_blocks(), sight.forwarded_blocks());
     let kappa = kappa(sight);
     let blocks = |known: &Option<ByRegion<u32>>, index: usize| {
@@ -336,7 +342,10 @@ fn add_reading<S: Sight>(scales: &mut Scales, model: &ModelName, own_speed: Spee
     for (index, other) in scales.others.iter_mut().enumerate() {
         let speed = sight.speed(index, model).filter(|speed| speed.trust > 0.0);
         let speed = speed.unwrap_or(own_speed);
-        let (hot, forwarded) = (blocks(&hot, index), blocks(&forwarded, index));
+        // What the region served a client of another node is not in this node's index.
+        let served = conversation.filter(|served| served.region == *sight.region(index));
+        let forwarded = blocks(&forwarded, index).max(served.map_or(0, |served| served.blocks));
+        let hot = blocks(&hot, index);
         let load = &other.report.load;
         // Most of what a conversation has there is its own: its next turn follows it.
         other.is_shared = hot > 0 && 5 * hot >= 4 * forwarded;

@@ -80,6 +80,9 @@ pub enum SourceState {
     Leaving,
     /// The replica is down, and no request has had a byte from it since.
     Down,
+    /// The replica is down as far as silence shows, and the stream can be continued by a place that
+    /// has room. Without such a place, waiting is all that is left: it may merely be busy.
+    Silent,
     /// The region is out of reach, by what is known of it.
     OutOfReach,
     /// The region is there, but no connection leads to the node that serves the reply.

@@ -85,9 +85,10 @@ impl Walk {
                     SourceState::Well,
                     SourceState::Leaving,
                     SourceState::Down,
+                    SourceState::Silent,
                     SourceState::OutOfReach,
                     SourceState::Disconnected,
-                ][dice.usize(0..5)];
+                ][dice.usize(0..6)];
                 ReplyAction::Proceed
             }
             150 if dice.u8(0..8) == 0 => self.world.on(ReplyEvent::ClientGone),

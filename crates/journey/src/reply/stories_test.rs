@@ -305,6 +305,17 @@ fn a_stream_leaves_a_source_that_drains_and_stays_where_no_other_place_has_room(
 }
 
 #[test]
+fn a_stream_that_cannot_be_continued_waits_for_a_source_that_is_merely_silent() {
+    let mut world = World::new(FailureForm::Events, Replica, false);
+    world.token();
+    world.state = SourceState::Silent;
+    let silent = world.silence(ms(3_000));
+    assert_eq!(silent, (Proceed, 3_000));
+    world.state = SourceState::Well;
+    assert_eq!(world.token().silence(ms(3_000)), (Proceed, 6_000), "it went on");
+}
+
+#[test]
 fn a_stream_that_cannot_be_continued_finishes_at_a_source_that_drains() {
     let mut world = World::new(FailureForm::Events, Replica, false);
     world.token();

@@ -154,6 +154,7 @@ fn looks_at_the_source_decide_only_while_it_is_waited_for() {
     let waited = &[Head, Streaming][..];
     check_look(Replica, SourceState::Well, 1_500, &[]);
     check_look(Replica, SourceState::Down, 250, &[(waited, Continue(F::Down), Continuing)]);
+    check_look(Replica, SourceState::Silent, 250, &[(waited, Continue(F::Down), Continuing)]);
     check_look(Replica, SourceState::Leaving, 250, &[(waited, Move, Moving)]);
     let lost = [(waited, Continue(F::Lost), Continuing)];
     check_look(Region, SourceState::OutOfReach, 999, &[]);

@@ -19,6 +19,7 @@ pub(super) const ERROR: Event = replied(StatusClass::Failed);
 pub(super) const UNSENT: Event = failed(RetrySafety::Unsent);
 pub(super) const RESET: Event = failed(RetrySafety::Reset);
 pub(super) const BROKEN: Event = failed(RetrySafety::Never);
+pub(super) const LACKS_MODEL: Event = Event::LacksModel { can_repeat: true };
 pub(super) const NOT_CONNECTED: Event = region_failed(RegionFailure::NotConnected);
 pub(super) const REFUSED: Event = region_failed(RegionFailure::Refused { wait: None });
 pub(super) const RENAMED: Event = Event::StoodIn { is_renamed: true };

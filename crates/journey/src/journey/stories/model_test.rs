@@ -69,7 +69,7 @@ fn a_claim_is_one_on_the_first_model_and_its_refusal_is_what_counts() {
     assert_eq!(story.journey.claim(), Claim::Newcomer);
     story.sight.stand_ins = 0;
     story.sight.busy_until = Some(*START + ms(60_000));
-    let busy = TestReplica { in_flight: 0, limit: 1, is_guess: false, rests_until: None };
+    let busy = TestReplica { limit: 1, ..TestSight::new(1).replicas[0] };
     story.sight.replicas = vec![busy];
     story.sight.best = 1;
     story.sight.regroup();

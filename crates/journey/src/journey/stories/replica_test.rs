@@ -1,8 +1,9 @@
 //! Choice of a replica.
 
+use spillway_route::Reason;
 use spillway_types::{Deadline, ReplicaSlot};
 
-use super::super::test_sight::{START, Story, TestSight, check, check_each, ms};
+use super::super::test_sight::{START, Story, TestSight, check, check_each, ms, short};
 use super::region_test::abroad;
 use super::{OK, UNSENT, tell};
 use crate::{Event, Unasked};
@@ -30,6 +31,49 @@ fn a_place_that_was_just_taken_is_looked_for_again_and_is_no_attempt() {
         ],
     );
     assert_eq!(story.journey.attempts(), 1);
+}
+
+/// A request for an adapter that these replicas of four have in memory.
+fn four_with_loaded(loaded: &[usize]) -> TestSight {
+    let mut sight = TestSight::new(4);
+    sight.adapter = Some(1);
+    for &index in loaded {
+        sight.replicas[index].has_loaded = true;
+    }
+    sight
+}
+
+#[test]
+fn a_replica_that_has_the_adapter_in_memory_comes_first() {
+    for seed in 0..20 {
+        let mut story = Story::of(four_with_loaded(&[2]));
+        (story.rng, story.ticket) = (fastrand::Rng::with_seed(seed), seed);
+        let Story { journey, sight, now, rng, .. } = &mut story;
+        let decision = journey.consider(sight, *now, rng);
+        assert_eq!(decision.planned.map(|it| it.reason), Ok(Reason::Adapter));
+        check(&mut story, &[("ask 2", Some(UNSENT))]);
+        let next = short(&story.next());
+        assert!(next.starts_with("ask") && next != "ask 2", "{next}");
+    }
+}
+
+#[test]
+fn an_adapter_in_memory_is_worth_no_wait_and_no_crowd() {
+    let asked = |sight: TestSight| {
+        let mut story = Story::of(sight);
+        short(&story.next())
+    };
+    let with_in_flight = |in_flight: [u32; 4], limit: u32| {
+        let mut sight = four_with_loaded(&[2]);
+        for (replica, in_flight) in sight.replicas.iter_mut().zip(in_flight) {
+            (replica.in_flight, replica.limit) = (in_flight, limit);
+        }
+        sight
+    };
+    assert_eq!(asked(with_in_flight([0, 0, 3, 0], 100)), "ask 2");
+    assert_ne!(asked(with_in_flight([0, 0, 8, 0], 100)), "ask 2", "twice the mean and a batch");
+    assert_eq!(asked(with_in_flight([8, 8, 8, 8], 100)), "ask 2");
+    assert_ne!(asked(with_in_flight([0, 0, 2, 0], 2)), "ask 2", "it has no place");
 }
 
 #[test]

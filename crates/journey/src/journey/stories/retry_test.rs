@@ -1,7 +1,7 @@
 //! Retries of attempts.
 
 use super::super::test_sight::{START, Story, TestSight, check, check_each, ms, short};
-use super::{BROKEN, ERROR, NO_ROOM, OK, RESET, UNSENT, tell};
+use super::{BROKEN, ERROR, LACKS_MODEL, NO_ROOM, OK, RESET, UNSENT, tell};
 use crate::{Event, RetrySafety, StatusClass};
 use spillway_types::ReplicaSlot;
 
@@ -13,6 +13,20 @@ fn what_was_not_sent_is_sent_to_another_replica() {
     let steps = [("ask 0", Some(UNSENT)), ("ask 1", Some(OK)), ("end Reply", None)];
     let story = tell(TestSight::new(3), &steps);
     assert_eq!((story.journey.attempts(), story.retries), (2, 9));
+}
+
+#[test]
+fn a_replica_without_the_model_costs_neither_an_attempt_nor_a_retry() {
+    let lacks = Some(LACKS_MODEL);
+    let steps =
+        [("ask 0", lacks), ("ask 1", Some(UNSENT)), ("ask 2", Some(OK)), ("end Reply", None)];
+    let story = tell(TestSight::new(3), &steps);
+    assert_eq!(story.retries, 9, "the budget is asked for the other retry alone");
+    let steps = [("ask 0", lacks), ("ask 1", lacks), ("ask 2", lacks), ("end LastFailure", None)];
+    let story = tell(TestSight::new(3), &steps);
+    assert_eq!(story.retries, 10);
+    let gone = Event::LacksModel { can_repeat: false };
+    tell(TestSight::new(2), &[("ask 0", Some(gone)), ("end LastFailure", None)]);
 }
 
 #[test]

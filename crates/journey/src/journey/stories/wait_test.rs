@@ -335,3 +335,70 @@ fn a_wait_tells_when_a_replica_must_have_the_request() {
     let Step::Wait(terms) = story.next() else { panic!("it waits") };
     assert_eq!(terms.begin_by, Some(*START + ms(5_000)));
 }
+
+/// A region whose replicas are out, on a route that waits for those that start.
+fn starting(replicas: usize) -> TestSight {
+    let mut sight = TestSight::new(replicas);
+    sight.rules.start_wait_ms = 20_000;
+    sight.is_out = true;
+    sight
+}
+
+#[test]
+fn where_the_route_says_so_a_request_waits_for_a_replica_that_starts() {
+    let mut story =
+        tell(starting(1), &[("wait", Some(Event::Paused)), ("wait", Some(Event::Paused))]);
+    story.sight.is_out = false;
+    story.now += ms(15_000);
+    check(&mut story, &[("ask 0", Some(OK)), ("end Reply", None)]);
+    // By default nothing is to be gained by waiting: the last resort is asked at once.
+    let mut at_once = starting(1);
+    at_once.rules.start_wait_ms = 0;
+    tell(at_once, &[("ask 0", Some(OK)), ("end Reply", None)]);
+}
+
+#[test]
+fn a_replica_that_refuses_connections_is_asked_again_until_the_wait_is_over() {
+    let mut sight = starting(1);
+    sight.is_out = false;
+    let mut story = Story::of(sight);
+    // However often: nothing was sent, so that no attempt counts.
+    for _ in 0..9 {
+        check(&mut story, &[("ask 0", Some(UNSENT)), ("wait", Some(Event::Paused))]);
+        story.now += ms(250);
+    }
+    story.now = *START + ms(20_000);
+    check(&mut story, &[("ask 0", Some(UNSENT)), ("end LastFailure", None)]);
+}
+
+#[test]
+fn a_request_waits_for_a_start_no_longer_than_its_client_does() {
+    let longest = |change: fn(&mut TestSight)| {
+        let mut sight = starting(1);
+        change(&mut sight);
+        let mut story = Story::of(sight);
+        let Step::Wait(terms) = story.next() else { panic!("it waits") };
+        (terms.until - story.now, terms.over)
+    };
+    let over = ShedReason::NobodyInReach;
+    assert_eq!(longest(|_| ()), (ms(20_000), over));
+    assert_eq!(longest(|sight| sight.patience = Some(ms(2_000))), (ms(2_000), over));
+    let deadline = |sight: &mut TestSight| {
+        sight.inquiry.deadline = Deadline::after(*START, ms(900));
+    };
+    assert_eq!(longest(deadline), (ms(900), over));
+}
+
+#[test]
+fn a_request_that_may_have_been_served_does_not_wait_for_a_start() {
+    let mut sight = starting(1);
+    sight.is_out = false;
+    tell(sight, &[("ask 0", Some(super::BROKEN)), ("end LastFailure", None)]);
+}
+
+#[test]
+fn a_request_waits_for_a_start_only_if_no_other_replica_or_region_serves_it() {
+    let mut two = starting(2);
+    two.is_out = false;
+    tell(two, &[("ask 0", Some(UNSENT)), ("ask 1", Some(OK)), ("end Reply", None)]);
+}
