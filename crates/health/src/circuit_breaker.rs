@@ -202,6 +202,7 @@ impl Counts {
             // The request was counted when its reply began.
             SignFault::Cut | SignFault::Stalled => Self::BROKEN_OFF,
             SignFault::Connect
+            | SignFault::ConnectTimeout
             | SignFault::Reset
             | SignFault::BadReply
             | SignFault::Silent

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use spillway_types::DownCause;
+
 use crate::HealthConfig;
 use crate::back_off::{BackOff, BackOffLimits};
 use crate::time::{jittered, later};
@@ -27,7 +29,7 @@ pub(crate) enum ConditionState {
     Trial { goods: u32, by: Cause },
     // Down => (Well | Trial)
     /// Every node leaves the replica out. Without active checks it is tried again after `until`.
-    Down { until: Instant },
+    Down { until: Instant, cause: DownCause },
 }
 
 /// Reason for an ejection or a trial.
@@ -60,6 +62,8 @@ pub(crate) enum Shift {
     ToTrial(&'static str),
     /// The replica is well again and has kept its cache.
     Recovered(&'static str),
+    /// The replica was silent, answers again, and has kept its cache.
+    Resumed(&'static str),
     /// The replica was down and is up again; its cache is taken for lost.
     Reborn(&'static str),
 }
@@ -100,15 +104,23 @@ impl Condition {
         };
         let fails_deep = evidence.votes.deep.is_bad();
         match self.state {
-            ConditionState::Down { .. } if is_down => None,
-            ConditionState::Down { until } => self.leave_down(now, until, evidence.votes.active),
+            ConditionState::Down { until, cause } if is_down => {
+                // A silent replica that then refuses connections has died after all.
+                let cause = cause.max(evidence.votes.down_cause());
+                self.state = ConditionState::Down { until, cause };
+                None
+            }
+            ConditionState::Down { until, cause } => {
+                self.leave_down(now, (until, cause), evidence.votes.active)
+            }
             // The backoff of the ejection goes on: one failure must not count twice.
             ConditionState::Ejected { until, .. } if is_down => {
-                self.state = ConditionState::Down { until };
+                self.state = ConditionState::Down { until, cause: evidence.votes.down_cause() };
                 Some(Shift::Out(why))
             }
             ConditionState::Well | ConditionState::Trial { .. } if is_down => {
-                self.state = ConditionState::Down { until: self.back_at(now, config, rng) };
+                let until = self.back_at(now, config, rng);
+                self.state = ConditionState::Down { until, cause: evidence.votes.down_cause() };
                 Some(Shift::Out(why))
             }
             // No backoff is needed: the next good deep check ends this ejection.
@@ -156,6 +168,21 @@ impl Condition {
         }
     }
 
+    /// Takes in a slow answer: a trial needs good answers in a row.
+    pub(crate) fn on_slow_answer(&mut self) {
+        if let ConditionState::Trial { goods, .. } = &mut self.state {
+            *goods = 0;
+        }
+    }
+
+    /// Returns what is known of a replica that is down; `None` if it is not.
+    pub(crate) fn down_cause(&self) -> Option<DownCause> {
+        match self.state {
+            ConditionState::Down { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+
     pub(crate) fn is_on_trial(&self) -> bool {
         matches!(self.state, ConditionState::Trial { .. })
     }
@@ -177,18 +204,29 @@ impl Condition {
 
     /// Leaves the state "down". With active checks, a replica is down until they succeed. Without
     /// them, no signal would ever end it, so the replica is tried after its backoff.
-    fn leave_down(&mut self, now: Instant, until: Instant, active: Vote) -> Option<Shift> {
+    fn leave_down(
+        &mut self,
+        now: Instant,
+        (until, cause): (Instant, DownCause),
+        active: Vote,
+    ) -> Option<Shift> {
         match active {
             Vote::Good => {
                 self.state = ConditionState::Well;
                 self.back_off.succeed(now);
-                Some(Shift::Reborn("active_checks_rose"))
+                Some(match cause {
+                    DownCause::Silence => Shift::Resumed("answers_again"),
+                    DownCause::Failure => Shift::Reborn("active_checks_rose"),
+                })
             }
             Vote::Silent if now >= until => {
                 self.begin_trial(Cause::Down);
-                Some(Shift::Reborn("back_off_over"))
+                Some(match cause {
+                    DownCause::Silence => Shift::ToTrial("back_off_over"),
+                    DownCause::Failure => Shift::Reborn("back_off_over"),
+                })
             }
-            Vote::Silent | Vote::Bad | Vote::BadForLong => None,
+            _ => None,
         }
     }
 
@@ -198,7 +236,7 @@ impl Condition {
     fn votes_that_count(&self, now: Instant, votes: Votes) -> Votes {
         match self.state {
             ConditionState::Trial { .. } => votes.brief(),
-            ConditionState::Down { until } if now >= until && votes.active == Vote::Silent => {
+            ConditionState::Down { until, .. } if now >= until && votes.active == Vote::Silent => {
                 votes.for_a_trial()
             }
             ConditionState::Well | ConditionState::Ejected { .. } | ConditionState::Down { .. } => {

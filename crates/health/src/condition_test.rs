@@ -1,6 +1,6 @@
 use super::*;
 use crate::test_fleet::{ms, start};
-use crate::verdict::Vote::{Bad, BadForLong, Good, Silent};
+use crate::verdict::Vote::{Bad, BadForLong, Good, Silent, Unresponsive, UnresponsiveForLong};
 
 /// Condition with a clock.
 struct Test {
@@ -124,6 +124,34 @@ fn only_active_checks_end_it_if_there_are_any() {
     let risen = [Good, Bad, Silent, Silent];
     assert_eq!(test.advance(risen), Some(Shift::Reborn("active_checks_rose")));
     assert_eq!(test.state(), ConditionState::Well);
+}
+
+#[test]
+fn a_silent_replica_that_answers_again_has_lost_nothing() {
+    let mut test = Test::new();
+    let silent = [UnresponsiveForLong, Unresponsive, Silent, Unresponsive];
+    assert_eq!(test.advance(silent), Some(OUT));
+    assert_eq!(test.condition.down_cause(), Some(DownCause::Silence));
+    assert_eq!(test.wait(4_000).advance(WELL), Some(Shift::Resumed("answers_again")));
+    assert_eq!((test.state(), test.condition.down_cause()), (ConditionState::Well, None));
+}
+
+#[test]
+fn a_silent_replica_that_then_refuses_connections_has_died() {
+    let mut test = Test::new();
+    test.advance([UnresponsiveForLong, Silent, Silent, Silent]);
+    assert_eq!(test.advance([BadForLong, Silent, Silent, Silent]), None);
+    assert_eq!(test.condition.down_cause(), Some(DownCause::Failure));
+    assert_eq!(test.advance([UnresponsiveForLong, Silent, Silent, Silent]), None);
+    assert_eq!(test.advance(WELL), Some(Shift::Reborn("active_checks_rose")));
+}
+
+#[test]
+fn without_active_checks_a_silent_replica_is_tried_with_the_cache_it_had() {
+    let mut test = Test::new();
+    let votes = [Silent, UnresponsiveForLong, Silent, Unresponsive];
+    assert_eq!(test.advance(votes), Some(OUT));
+    assert_eq!(test.wait(5_501).advance(votes), Some(Shift::ToTrial("back_off_over")));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use spillway_types::{
-    Admission, LoadReport, ModelName, ModelStanding, PoolName, ReplicaName, Sign, Signals, Standing,
+    Admission, DownCause, LoadReport, ModelName, ModelStanding, PoolName, ReplicaName, Sign,
+    Signals, Standing,
 };
 
 use crate::member::{Effect, FleetShared, Member, Shown};
@@ -208,7 +209,14 @@ impl Fleet {
         self.members.get(replica).map_or(Standing::FULL, |member| member.shown().clone())
     }
 
-    /// Returns a number that changes exactly when the standing of any replica does.
+    /// Returns what is known of a replica that is down; `None` if it is not.
+    #[must_use]
+    pub fn down_cause(&self, replica: &ReplicaName) -> Option<DownCause> {
+        self.members.get(replica)?.last_shown().down
+    }
+
+    /// Returns a number that changes exactly when the standing of any replica does, or what is
+    /// known of one that is down.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -285,7 +293,8 @@ impl Fleet {
         let effects = member.take_effects();
         let changes = before.map(|before| (before, member.last_shown().clone(), member.why()));
         if let Some((before, after, why)) = changes {
-            self.version += u64::from(before.standing != after.standing);
+            let is_alike = (&before.standing, before.down) == (&after.standing, after.down);
+            self.version += u64::from(!is_alike);
             self.tell(name, &before, &after, why);
         }
         for effect in effects {

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use spillway_types::{
-    Admission, RAMP_FULL, Reading, ReplicaName, Sign, SignKind, Standing, TokenCounts,
+    Admission, DownCause, RAMP_FULL, Reading, ReplicaName, Sign, SignKind, Standing, TokenCounts,
 };
 
 use crate::test_events::{Event, NAMES, any_event, any_kind, any_spec, any_wait};
 use crate::test_fleet::{answered, ms, start};
 use crate::{
     Action, Check, CheckError, CheckPeriods, Fleet, FleetConfig, Live, MemberSpec, MemberState,
-    Order, Vote,
+    Order,
 };
 
 /// Fleet of any members that goes through events.
@@ -62,15 +62,17 @@ impl Harness {
         }
     }
 
-    /// Returns the standing of each member of the fleet.
-    fn standings(&self) -> BTreeMap<ReplicaName, Standing> {
+    /// Returns the standing of each member of the fleet, and what is known of it if it is down.
+    fn standings(&self) -> BTreeMap<ReplicaName, (Standing, Option<DownCause>)> {
         let names = NAMES.map(ReplicaName::from);
         let there = names.into_iter().filter(|name| self.fleet.contains(name));
-        there.map(|name| (name.clone(), self.fleet.standing(&name))).collect()
+        let of = |name: &ReplicaName| (self.fleet.standing(name), self.fleet.down_cause(name));
+        there.map(|name| (name.clone(), of(&name))).collect()
     }
 
     fn assert_sound(&self) {
-        for (name, standing) in self.standings() {
+        for (name, (standing, down)) in self.standings() {
+            assert_eq!(down.is_some(), standing.admission == Admission::Down, "{standing:?}");
             assert!((1..=RAMP_FULL).contains(&standing.ramp_permille), "{standing:?}");
             let is_busy = standing.admission == Admission::Busy;
             assert_eq!(standing.busy_until.is_some(), is_busy, "{standing:?}");
@@ -84,6 +86,7 @@ impl Harness {
                 signals.running,
                 signals.kv_use,
                 signals.gpu_use,
+                signals.gpu_memory_use,
                 signals.pending,
             ] {
                 assert!(value.is_finite() && value >= 0.0, "{signals:?}");
@@ -178,7 +181,7 @@ proptest! {
             harness.live_through(&Event::Tick { wait_ms: 1000, live: Live::default() });
             let votes = harness.fleet.members(harness.now)[0].votes;
             let is_bad = [votes.active, votes.deep, votes.scrape][bad];
-            prop_assert_eq!(round >= 2, matches!(is_bad, Vote::Bad | Vote::BadForLong));
+            prop_assert_eq!(round >= 2, is_bad.is_bad());
             prop_assert!(harness.fleet.standing(&"a".into()).admission != Admission::Down);
         }
     }
@@ -279,5 +282,5 @@ fn plain_specs(count: usize, change: impl Fn(&mut MemberSpec)) -> Vec<MemberSpec
 }
 
 fn count(harness: &Harness, admission: Admission) -> usize {
-    harness.standings().values().filter(|standing| standing.admission == admission).count()
+    harness.standings().values().filter(|(standing, _)| standing.admission == admission).count()
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spillway_route::BucketConfig;
-use spillway_types::{ModelName, PoolName, ReplicaName};
+use spillway_types::{ModelName, PoolName, ReplicaName, TlsFault};
 
 use crate::{HealthConfig, StandbyConfig};
 
@@ -57,26 +57,44 @@ pub enum Check {
 /// Reason for which a check failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum CheckError {
-    /// No connection, or the connection broke.
-    #[error("unreachable")]
+    /// The replica's name has no address.
+    #[error("its name does not resolve")]
+    NameUnresolved,
+    /// No name server answered for the replica's name.
+    #[error("no name server answers for its name")]
+    NameServer,
+    /// Nothing listens at the replica's port.
+    #[error("connection refused")]
+    Refused,
+    /// No way leads to the replica's address.
+    #[error("its address can't be reached")]
     Unreachable,
+    /// The TLS handshake failed.
+    #[error("TLS handshake failed: {0}")]
+    Tls(TlsFault),
+    /// The connection broke before the answer, or the answer was not HTTP.
+    #[error("the connection broke")]
+    Broken,
     /// No answer in time.
-    #[error("timeout")]
+    #[error("no answer in time")]
     Timeout,
+    /// The check got this HTTP status.
+    #[error("its check got status {0}")]
+    Status(u16),
     /// The replica said that it is not well.
-    #[error("unhealthy")]
+    #[error("reports that it is not well")]
     Unhealthy,
     /// The replica said that it is still loading.
-    #[error("not ready")]
+    #[error("loads its model")]
     NotReady,
     /// The reply could not be understood.
-    #[error("malformed")]
+    #[error("its answer can't be understood")]
     Malformed,
     /// The answer was not the known one.
-    #[error("wrong answer")]
+    #[error("its answer was not the expected one")]
     WrongAnswer,
     /// Too little memory is left.
-    #[error("memory full")]
+    #[error("its memory is full")]
     MemoryFull,
 }
 
@@ -137,12 +155,31 @@ impl DrainReason {
 }
 
 impl CheckError {
+    /// Returns true if the fault proves that the replica answered, whatever it said.
+    pub(crate) fn is_answer(self) -> bool {
+        matches!(
+            self,
+            Self::Status(_)
+                | Self::Unhealthy
+                | Self::NotReady
+                | Self::Malformed
+                | Self::WrongAnswer
+                | Self::MemoryFull
+        )
+    }
+
     /// Returns the name of the fault in metrics and reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::NameUnresolved => "name_unresolved",
+            Self::NameServer => "name_server",
+            Self::Refused => "refused",
             Self::Unreachable => "unreachable",
+            Self::Tls(_) => "tls",
+            Self::Broken => "broken",
             Self::Timeout => "timeout",
+            Self::Status(_) => "status",
             Self::Unhealthy => "unhealthy",
             Self::NotReady => "not_ready",
             Self::Malformed => "malformed",

@@ -33,6 +33,7 @@ mod pressure;
 mod quantile;
 mod queue_reports;
 mod ramp;
+mod reason;
 mod region_circuit_breaker;
 mod region_load;
 mod report;
@@ -62,6 +63,8 @@ mod fleet_output_test;
 mod fleet_property_test;
 #[cfg(test)]
 mod fleet_test;
+#[cfg(test)]
+mod fleet_trouble_test;
 #[cfg(test)]
 mod scenario_test;
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub(crate) struct Load {
     running: Gauge,
     kv_use: Gauge,
     gpu_use: Gauge,
+    gpu_memory_use: Gauge,
     pending: Gauge,
     in_flight: u32,
     at: Option<Instant>,
@@ -28,6 +29,7 @@ pub(crate) struct LoadReadings {
     pub(crate) running: Reading,
     pub(crate) kv_use: Reading,
     pub(crate) gpu_use: Reading,
+    pub(crate) gpu_memory_use: Reading,
     pub(crate) pending: Reading,
 }
 
@@ -51,6 +53,7 @@ impl Load {
         self.running.set(now, report.running, f32::MAX);
         self.kv_use.set(now, report.kv_use, 1.0);
         self.gpu_use.set(now, report.gpu_use, 1.0);
+        self.gpu_memory_use.set(now, report.gpu_memory_use, 1.0);
         self.pending.set(now, report.pending, f32::MAX);
         let counts = report.queued.or(report.running).or(report.pending);
         // The in-flight requests belong to these counts; a report of shares alone changes neither.
@@ -66,6 +69,7 @@ impl Load {
             running: self.running.reading(now, fading),
             kv_use: self.kv_use.reading(now, fading),
             gpu_use: self.gpu_use.reading(now, fading),
+            gpu_memory_use: self.gpu_memory_use.reading(now, fading),
             pending: self.pending.reading(now, fading),
         }
     }

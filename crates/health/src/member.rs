@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use spillway_types::{
-    Admission, LoadReport, ModelName, PoolName, ReplyForm, Sign, SignKind, Standing, TokenCounts,
-    Worked,
+    Admission, DownCause, LoadReport, ModelName, PoolName, ReplyForm, Sign, SignKind, Standing,
+    TokenCounts, Worked,
 };
 
 use crate::bucket::Bucket;
@@ -18,7 +18,7 @@ use crate::latency::PeakEwma;
 use crate::life::Life;
 use crate::load::{Fading, Load};
 use crate::outlier_detection::OutlierDetection;
-use crate::pace::{Paces, SlowAfter, UsualPaces};
+use crate::pace::{Paces, Pacing, SlowAfter, UsualPaces};
 use crate::pressure::Pressure;
 use crate::quantile::{QuantileWindow, Samples};
 use crate::ramp::{Ramp, Slope};
@@ -63,16 +63,34 @@ pub(crate) struct Member {
     bucket: Bucket,
     /// View of the data path at the last tick.
     live: Live,
+    /// Present silence; `None` while bytes come or no request is there.
+    silence: Option<Silence>,
+    /// Reason of the last ejection, in words.
+    ejected_for: Option<String>,
+    /// True if an answer was slow since the trial began.
+    was_slow_on_trial: bool,
     /// Start of the idle time that counts as a good answer; `None` while busy or not open.
     idle_since: Option<Instant>,
     /// True if traffic speaks for ejecting the replica, but enough of its pool are ejected.
     is_spared: bool,
+    /// True if any answer has come from the replica, to a request or to a check.
+    has_answered: bool,
     /// Reason of the present state.
     why: &'static str,
     effects: Vec<Effect>,
     /// State that was last published.
     shown: Shown,
 }
+
+/// Beginning of a silence, and the requests at the replica then.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    at: Instant,
+    queue_length: f32,
+}
+
+/// Inaccuracy of the beginning of a silence, which is known by its length.
+const TICK: Duration = Duration::from_millis(200);
 
 /// Time without requests in flight that counts as one good answer in a trial.
 const IDLE_AS_GOOD: Duration = Duration::from_secs(2);
@@ -95,6 +113,8 @@ pub(crate) struct FleetShared<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) standing: Standing,
+    /// What is known of the replica if it is down.
+    pub(crate) down: Option<DownCause>,
     pub(crate) state: MemberState,
 }
 
@@ -121,11 +141,15 @@ impl Member {
             slow_after: SlowAfter::default(),
             bucket: Bucket::default(),
             live: Live::default(),
+            silence: None,
+            ejected_for: None,
+            was_slow_on_trial: false,
             idle_since: None,
             is_spared: false,
+            has_answered: false,
             why: if presumed_ready { "presumed_ready" } else { "joined" },
             effects: Vec::new(),
-            shown: Shown { standing: Standing::FULL, state: MemberState::Serving },
+            shown: Shown { standing: Standing::FULL, down: None, state: MemberState::Serving },
             spec,
         };
         member.shown = member.to_show();
@@ -142,6 +166,7 @@ impl Member {
 
     /// Takes in a sign of traffic.
     pub(crate) fn on_sign(&mut self, now: Instant, sign: &Sign, shared: &mut FleetShared<'_>) {
+        self.has_answered |= !matches!(&sign.kind, SignKind::Failed(fault) if !fault.is_answer());
         let count = match &sign.kind {
             SignKind::Answered { after, form, worked } => {
                 self.on_answer(now, *after, *form);
@@ -165,6 +190,8 @@ impl Member {
                 }
                 None
             }
+            // The answer itself is another sign, and models are not judged here.
+            SignKind::LacksModel => None,
             // Reports with replies carry no count of their own: that of the last tick is used.
             SignKind::Reported(report) => {
                 self.on_report(now, report, self.live.known());
@@ -179,6 +206,7 @@ impl Member {
     /// Takes in the result of a check.
     pub(crate) fn on_check(&mut self, now: Instant, check: Check, result: Result<(), CheckError>) {
         self.checks.record(now, check, result, &self.spec);
+        self.has_answered |= result.map_or_else(CheckError::is_answer, |()| true);
         // The replica itself says that it is up and not ready, so older evidence is out of date.
         if self.checks.active.standing_fault() == Some(CheckError::NotReady) && self.life.restart()
         {
@@ -222,7 +250,8 @@ impl Member {
     /// Moves the member on to `now`; `peers_cached` is the mean cached share of full peers, 0 to 1.
     pub(crate) fn on_tick(&mut self, now: Instant, live: Live, peers_cached: Option<f32>) {
         self.live = live;
-        self.outliers.on_silence(live.silent_for, self.stall(now));
+        let is_wedged = self.is_wedged(now);
+        self.outliers.on_silence(live.silent_for, self.stall(now), is_wedged);
         self.breakers.advance(now, &self.spec.health.breaker);
         if self.pressure.advance(now) {
             self.why = "wait_over";
@@ -278,7 +307,9 @@ impl Member {
         let since = *self.idle_since.get_or_insert(now);
         if now.saturating_duration_since(since) >= IDLE_AS_GOOD {
             self.idle_since = Some(now);
-            self.condition.on_answer();
+            if !self.was_slow_on_trial {
+                self.condition.on_answer();
+            }
             self.breakers.on_idle(now, &self.spec.health.breaker);
         }
     }
@@ -356,8 +387,14 @@ impl Member {
     /// ejected as slow would pass it. Where the limit for slow is known, an answer without a speed
     /// does not pass it either.
     fn on_worked(&mut self, model: Option<&ModelName>, worked: Option<Worked>, models_max: usize) {
-        if self.slow_after.is_good(model, worked) {
-            self.condition.on_answer();
+        match self.slow_after.judge(model, worked) {
+            Pacing::Good => self.condition.on_answer(),
+            Pacing::Unproved => {}
+            // Idle times between slow answers prove nothing.
+            Pacing::Slow => {
+                self.was_slow_on_trial = true;
+                self.condition.on_slow_answer();
+            }
         }
         if let (Some(model), Some(worked)) = (model, worked) {
             self.paces.record(model, worked, models_max);
@@ -386,8 +423,27 @@ impl Member {
         if self.life.is_serving() && matches!(self.condition.state(), ConditionState::Trial { .. })
         {
             self.condition.eject(now, &self.spec.health, shared.rng);
-            self.why = "trial_failed";
+            self.leave_out(now, "trial_failed");
         }
+    }
+
+    /// Returns true if the replica has been silent for half of the time that proves a stall, and more
+    /// requests are there than when the silence began.
+    fn is_wedged(&mut self, now: Instant) -> bool {
+        let Some(silent_for) = self.live.silent_for else {
+            self.silence = None;
+            return false;
+        };
+        let length = self.queue_length(now);
+        let begun = now.checked_sub(silent_for);
+        // A byte came since the last tick: another silence has begun.
+        let is_new =
+            self.silence.is_none_or(|silence| begun.is_some_and(|at| at > silence.at + TICK));
+        if is_new {
+            self.silence = Some(Silence { at: begun.unwrap_or(now), queue_length: length });
+        }
+        let has_grown = self.silence.is_some_and(|silence| length >= silence.queue_length + 1.0);
+        has_grown && silent_for >= Duration::from_millis(self.spec.health.stall_ms) / 2
     }
 
     /// Returns the requests at the replica by its own report, at least those of this node.

@@ -35,10 +35,14 @@ pub(crate) struct OutlierDetection {
     is_cut_off: bool,
     /// True if the engine reported that it is dying or draining, and has served nothing since.
     is_engine_gone: bool,
+    /// True if a request failed since the last good answer in another way than by silence.
+    has_failed: bool,
     /// True if the replica answers far slower than its peers.
     is_slow: bool,
     /// Time of its silence, once that is too long.
     silent_for: Option<Duration>,
+    /// True if its queue has grown in that silence.
+    is_wedged: bool,
     good_at: Option<Instant>,
     /// Newest faults, newest first.
     faults: [Option<(SignFault, Instant)>; FAULTS_KEPT],
@@ -51,6 +55,7 @@ impl OutlierDetection {
         self.connect_run = 0;
         self.is_cut_off = false;
         self.is_engine_gone = false;
+        self.has_failed = false;
         self.good_at = Some(now);
     }
 
@@ -70,6 +75,7 @@ impl OutlierDetection {
         self.faults.rotate_right(1);
         self.faults[0] = Some((fault, now));
         self.is_engine_gone |= fault == SignFault::EngineGone;
+        self.has_failed |= !fault.is_silence();
         match fault {
             // These replies began well and broke off.
             SignFault::Cut | SignFault::Stalled => {
@@ -78,7 +84,7 @@ impl OutlierDetection {
             _ => self.failed_run = self.failed_run.saturating_add(1),
         }
         // Any other fault proves that a connection was made.
-        if fault != SignFault::Connect {
+        if !matches!(fault, SignFault::Connect | SignFault::ConnectTimeout) {
             self.connect_run = 0;
             return;
         }
@@ -89,10 +95,17 @@ impl OutlierDetection {
         self.is_cut_off |= is_pair && check_failed;
     }
 
-    /// Records the time without a byte while requests are in flight; from `stall` on, the replica
-    /// counts as stalled.
-    pub(crate) fn on_silence(&mut self, silent_for: Option<Duration>, stall: Duration) {
-        self.silent_for = silent_for.filter(|time| *time >= stall);
+    /// Records the time without a byte while requests are in flight. The replica counts as stalled
+    /// from `stall` on, or if it is wedged: if its queue has grown in a silence that is long enough
+    /// for that.
+    pub(crate) fn on_silence(
+        &mut self,
+        silent_for: Option<Duration>,
+        stall: Duration,
+        is_wedged: bool,
+    ) {
+        self.is_wedged = is_wedged;
+        self.silent_for = silent_for.filter(|time| *time >= stall || is_wedged);
     }
 
     /// Records whether the replica is far slower than its peers.
@@ -103,7 +116,12 @@ impl OutlierDetection {
     /// Forgets the evidence before now, except the list of faults and a silence that goes on. Good
     /// answers from before the faults are as old as the faults.
     pub(crate) fn forgive(&mut self) {
-        *self = Self { faults: self.faults, silent_for: self.silent_for, ..Self::default() };
+        let Self { faults, silent_for, is_wedged, .. } = *self;
+        *self = Self { faults, silent_for, is_wedged, ..Self::default() };
+    }
+
+    pub(crate) fn is_slow(&self) -> bool {
+        self.is_slow
     }
 
     pub(crate) fn is_stalled(&self) -> bool {
@@ -117,6 +135,8 @@ impl OutlierDetection {
         } else if self.is_engine_gone {
             // Its health check may stay good until it ends: the next request would fail, too.
             Some("engine_gone")
+        } else if self.is_wedged {
+            Some("wedged")
         } else if self.is_stalled() {
             Some("silent_stall")
         } else if reaches(self.failed_run.max(self.broken_run), config.eject_after) {
@@ -130,7 +150,12 @@ impl OutlierDetection {
 
     pub(crate) fn vote(&self, now: Instant, config: &HealthConfig) -> Vote {
         if self.complaint(config).is_some() {
-            return if self.is_lasting(config) { Vote::BadForLong } else { Vote::Bad };
+            return match (self.is_mere_silence(), self.is_lasting(config)) {
+                (true, false) => Vote::Unresponsive,
+                (true, true) => Vote::UnresponsiveForLong,
+                (false, false) => Vote::Bad,
+                (false, true) => Vote::BadForLong,
+            };
         }
         let is_good = self.good_at.is_some_and(|at| now.saturating_duration_since(at) <= GOOD_FOR);
         if is_good { Vote::Good } else { Vote::Silent }
@@ -143,6 +168,10 @@ impl OutlierDetection {
 
     pub(crate) fn faults(&self) -> impl Iterator<Item = (SignFault, Instant)> {
         self.faults.into_iter().flatten()
+    }
+
+    fn is_mere_silence(&self) -> bool {
+        !self.has_failed && !self.is_slow
     }
 
     fn is_lasting(&self, config: &HealthConfig) -> bool {
@@ -199,6 +228,8 @@ mod tests {
         assert_eq!(vote(&after(&[SignFault::ServerError; 5])), Vote::Bad);
         assert_eq!(vote(&after(&[SignFault::Reset; 9])), Vote::Bad);
         assert_eq!(vote(&after(&[SignFault::BadReply; 10])), Vote::BadForLong);
+        assert_eq!(vote(&after(&[SignFault::Silent; 5])), Vote::Unresponsive);
+        assert_eq!(vote(&after(&[SignFault::Stalled; 10])), Vote::UnresponsiveForLong);
         assert_eq!(after(&[SignFault::Silent; 5]).complaint(&config()), Some("faults_in_a_row"));
     }
 
@@ -240,6 +271,14 @@ mod tests {
     }
 
     #[test]
+    fn connections_that_get_no_answer_are_silence_and_refused_ones_are_not() {
+        use SignFault::{Connect, ConnectTimeout};
+        assert_eq!(vote(&after(&[ConnectTimeout; 3])), Vote::Unresponsive);
+        assert_eq!(vote(&after(&[ConnectTimeout, ConnectTimeout, Connect])), Vote::Bad);
+        assert_eq!(vote(&after(&[Connect, ConnectTimeout, ConnectTimeout])), Vote::Bad);
+    }
+
+    #[test]
     fn two_failed_connections_close_together_are_enough_if_a_check_failed_too() {
         let of = |gap_ms, check_failed| {
             let mut outliers = OutlierDetection::default();
@@ -271,13 +310,23 @@ mod tests {
         outliers.on_answer(start());
         for (silent_for, expected) in [
             (Some(ms(29_999)), Vote::Good),
-            (Some(ms(30_000)), Vote::Bad),
-            (Some(ms(60_000)), Vote::BadForLong),
+            (Some(ms(30_000)), Vote::Unresponsive),
+            (Some(ms(60_000)), Vote::UnresponsiveForLong),
             (None, Vote::Good),
         ] {
-            outliers.on_silence(silent_for, ms(30_000));
+            outliers.on_silence(silent_for, ms(30_000), false);
             assert_eq!(vote(&outliers), expected, "{silent_for:?}");
         }
+    }
+
+    #[test]
+    fn a_wedge_is_a_complaint_of_its_own() {
+        let mut outliers = OutlierDetection::default();
+        outliers.on_silence(Some(ms(15_000)), ms(30_000), true);
+        assert_eq!(outliers.complaint(&config()), Some("wedged"));
+        assert!(outliers.is_stalled(), "no trial before it answers");
+        outliers.on_silence(Some(ms(15_000)), ms(30_000), false);
+        assert_eq!(outliers.complaint(&config()), None);
     }
 
     #[test]
@@ -300,10 +349,10 @@ mod tests {
     #[test]
     fn forgiving_leaves_the_list_of_faults_and_a_silence_that_goes_on() {
         let mut outliers = after(&[SignFault::ServerError; 7]);
-        outliers.on_silence(Some(ms(30_000)), ms(30_000));
+        outliers.on_silence(Some(ms(30_000)), ms(30_000), false);
         outliers.forgive();
         assert_eq!(outliers.complaint(&config()), Some("silent_stall"));
-        outliers.on_silence(None, ms(30_000));
+        outliers.on_silence(None, ms(30_000), false);
         assert_eq!(vote(&outliers), Vote::Silent);
         assert_eq!(outliers.faults().count(), FAULTS_KEPT);
     }

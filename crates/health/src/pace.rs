@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use spillway_types::{ModelName, PoolName, Worked};
+use spillway_types::{ModelName, PoolName, Worked, WorkedPart};
 
 /// Weight of a new answer in a mean. A single slow answer moves the mean little; after seven, they
 /// make up most of it.
@@ -20,14 +20,17 @@ const MEMBERS_MIN: usize = 3;
 /// Mean in milliseconds below which no replica is slow: there, differences are chance.
 const SLOW_MS_MIN: f32 = 20.0;
 
-/// Key of answers that can be compared: the model, and streamed or in one piece.
+/// Key of measures that can be compared: the model, and the part of its replies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Like {
     model: ModelName,
-    is_stream: bool,
+    part: WorkedPart,
 }
 
-/// Means of a replica's times to first byte and of the work done in them. The means are geometric,
+/// Parts of replies that are measured for each model.
+const PARTS: usize = 3;
+
+/// Means of a replica's times and of the work done in them. The means are geometric,
 /// because times differ by factors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Paces(BTreeMap<Like, Pace>);
@@ -47,12 +50,11 @@ pub(crate) struct UsualPaces(BTreeMap<(PoolName, Like), f32>);
 impl Paces {
     /// Counts an answer. Beyond `models_max` models, new ones are ignored.
     pub(crate) fn record(&mut self, model: &ModelName, worked: Worked, models_max: usize) {
-        let like = Like { model: model.clone(), is_stream: worked.is_stream };
+        let like = Like { model: model.clone(), part: worked.part };
         let kept = self.0.len();
         let pace = match self.0.entry(like) {
             Entry::Occupied(kept) => kept.into_mut(),
-            // Each model has two keys: streamed, and in one piece.
-            Entry::Vacant(free) if kept < models_max.saturating_mul(2) => {
+            Entry::Vacant(free) if kept < models_max.saturating_mul(PARTS) => {
                 free.insert(Pace::default())
             }
             Entry::Vacant(_) => return,
@@ -143,6 +145,17 @@ impl UsualPaces {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlowAfter(BTreeMap<Like, f32>);
 
+/// Judgement of a measure by the limits of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pacing {
+    /// It proves that the replica is not slow, or there is no limit for it.
+    Good,
+    /// It proves nothing: it measures no speed, or the tokens that follow are still to be judged.
+    Unproved,
+    /// It is slow.
+    Slow,
+}
+
 impl UsualPaces {
     /// Returns the limits for a member of this pool and weight.
     pub(crate) fn slow_after(&self, pool: &PoolName, weight: u32, ratio: f32) -> SlowAfter {
@@ -158,16 +171,26 @@ impl SlowAfter {
         if self.0.is_empty() { other } else { self }
     }
 
-    /// Returns true if an answer proves that the replica is not slow. Without a limit for the
-    /// model, every answer does.
-    pub(crate) fn is_good(&self, model: Option<&ModelName>, worked: Option<Worked>) -> bool {
-        let mut of_model = self.0.iter().filter(|(like, _)| Some(&like.model) == model);
-        let Some(worked) = worked else { return of_model.next().is_none() };
-        let limit = of_model.find(|(like, _)| like.is_stream == worked.is_stream);
-        limit.is_none_or(|(_, limit_ms)| {
-            let took_ms = milliseconds(worked);
-            took_ms < SLOW_MS_MIN || took_ms / steps(worked) < *limit_ms
-        })
+    /// Judges an answer. Without a limit for the model, every answer is good. The first token of a
+    /// stream proves nothing where the next ones have a limit: they are measured at its end.
+    pub(crate) fn judge(&self, model: Option<&ModelName>, worked: Option<Worked>) -> Pacing {
+        let limit_of = |part: WorkedPart| {
+            let mut of_model = self.0.iter().filter(|(like, _)| Some(&like.model) == model);
+            of_model.find(|(like, _)| like.part == part).map(|(_, limit_ms)| *limit_ms)
+        };
+        let Some(worked) = worked else {
+            let is_limited = self.0.keys().any(|like| Some(&like.model) == model);
+            return if is_limited { Pacing::Unproved } else { Pacing::Good };
+        };
+        let took_ms = milliseconds(worked);
+        let is_slow = limit_of(worked.part)
+            .is_some_and(|limit_ms| took_ms >= SLOW_MS_MIN && took_ms / steps(worked) >= limit_ms);
+        let is_first = worked.part == WorkedPart::FirstToken;
+        match is_slow {
+            true => Pacing::Slow,
+            false if is_first && limit_of(WorkedPart::NextTokens).is_some() => Pacing::Unproved,
+            false => Pacing::Good,
+        }
     }
 }
 
@@ -188,14 +211,14 @@ mod tests {
     }
 
     fn stream(time_ms: u64) -> Worked {
-        Worked { after: Duration::from_millis(time_ms), steps: 1.0, is_stream: true }
+        Worked { after: Duration::from_millis(time_ms), steps: 1.0, part: WorkedPart::FirstToken }
     }
 
     /// Makes answers in one piece, from their times and tokens.
     fn whole(answers: &[(u64, f32)]) -> Paces {
         let mut paces = Paces::default();
         for &(time_ms, steps) in answers {
-            let worked = Worked { steps, is_stream: false, ..stream(time_ms) };
+            let worked = Worked { steps, part: WorkedPart::Whole, ..stream(time_ms) };
             paces.record(&"m".into(), worked, 8);
         }
         paces
@@ -216,7 +239,8 @@ mod tests {
         let usual = UsualPaces::of(peers.iter().map(|paces| (&pool, 2, paces)));
         let slow_from_ms = |pool: &PoolName, weight, ratio| {
             let slow_after = usual.slow_after(pool, weight, ratio);
-            let is_good = |ms: u64| slow_after.is_good(Some(&"m".into()), Some(stream(ms)));
+            let judged = |ms: u64| slow_after.judge(Some(&"m".into()), Some(stream(ms)));
+            let is_good = |ms: u64| judged(ms) == Pacing::Good;
             (1..5_000).find(|ms| !is_good(*ms))
         };
         // Rounding may move the limit by a millisecond.
@@ -277,14 +301,38 @@ mod tests {
         let pool = PoolName::from("p");
         let usual = UsualPaces::of(peers.iter().map(|paces| (&pool, 1, paces)));
         let slow_after = usual.slow_after(&pool, 1, RATIO);
-        assert!(!slow_after.is_good(Some(&"m".into()), None), "nor does it pass a trial");
-        assert!(slow_after.is_good(Some(&"other".into()), None));
-        assert!(slow_after.is_good(None, None));
-        let short = Worked { steps: 1.0, is_stream: false, ..stream(9_000) };
-        assert!(slow_after.is_good(Some(&"m".into()), Some(short)), "nothing is known of these");
+        let judge = |model: &str, worked| slow_after.judge(Some(&model.into()), worked);
+        assert_eq!(judge("m", None), Pacing::Unproved, "nor does it pass a trial");
+        assert_eq!(judge("other", None), Pacing::Good);
+        assert_eq!(slow_after.judge(None, None), Pacing::Good);
+        let short = Worked { steps: 1.0, part: WorkedPart::Whole, ..stream(9_000) };
+        assert_eq!(judge("m", Some(short)), Pacing::Good, "nothing is known of these");
         let long = Worked { steps: 90.0, ..stream(9_000) };
-        assert!(slow_after.is_good(Some(&"m".into()), Some(long)));
-        assert!(slow_after.is_good(Some(&"m".into()), Some(stream(19))));
+        assert_eq!(judge("m", Some(long)), Pacing::Good);
+        assert_eq!(judge("m", Some(stream(19))), Pacing::Good);
+        assert_eq!(judge("m", Some(stream(9_000))), Pacing::Slow);
+    }
+
+    #[test]
+    fn a_stream_is_judged_by_the_tokens_behind_the_first_where_those_have_a_limit() {
+        let pool = PoolName::from("p");
+        let next = |ms_each: u64| Worked {
+            steps: 50.0,
+            part: WorkedPart::NextTokens,
+            ..stream(50 * ms_each)
+        };
+        let peers = [(); 3].map(|()| {
+            let mut peer = paces("m", &[100; 5]);
+            (0..5).for_each(|_| peer.record(&"m".into(), next(20), 8));
+            peer
+        });
+        let usual = UsualPaces::of(peers.iter().map(|paces| (&pool, 1, paces)));
+        let slow_after = usual.slow_after(&pool, 1, RATIO);
+        let judge = |worked| slow_after.judge(Some(&"m".into()), Some(worked));
+        assert_eq!(judge(stream(100)), Pacing::Unproved, "the first token alone");
+        assert_eq!(judge(next(20)), Pacing::Good);
+        assert_eq!(judge(next(160)), Pacing::Slow);
+        assert_eq!(judge(stream(900)), Pacing::Slow);
     }
 
     #[test]
@@ -294,7 +342,7 @@ mod tests {
             let model = ModelName::from(format!("model-{model}"));
             (0..5).for_each(|_| many.record(&model, stream(9), 8));
         }
-        assert_eq!(many.known().count(), 16, "streams and others");
+        assert_eq!(many.known().count(), 8 * PARTS);
     }
 
     #[test]

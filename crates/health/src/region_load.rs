@@ -47,6 +47,7 @@ const KV_FILL: f32 = 0.95;
 #[derive(Clone, Debug, Default)]
 pub struct RegionLoad {
     seen: BTreeMap<ReplicaName, ReplicaHistory>,
+    whole: ModelLoad,
 }
 
 /// Memory of one replica.
@@ -86,15 +87,27 @@ impl RegionLoad {
     ) -> BTreeMap<ModelName, ModelLoad> {
         self.seen.retain(|name, _| replicas.iter().any(|replica| replica.name == name));
         let mut parts: BTreeMap<ModelName, Vec<LoadPart>> = BTreeMap::new();
+        let mut all = Vec::new();
         for replica in replicas {
             // A closed replica is looked at too, so that its rate and batch are known when it
             // opens.
             let part = self.look(now, replica);
+            if replica.is_open {
+                all.push(part);
+            }
             for model in replica.models.iter().filter(|_| replica.is_open) {
                 parts.entry(model.clone()).or_default().push(part);
             }
         }
+        self.whole = sum(&all);
         parts.into_iter().map(|(model, parts)| (model, sum(&parts))).collect()
+    }
+
+    /// Returns the load of all open replicas together, as of the last update. A replica of several
+    /// models counts once.
+    #[must_use]
+    pub fn whole(&self) -> ModelLoad {
+        self.whole
     }
 
     /// Returns the part of one replica, and remembers its figures for the next update.
@@ -284,6 +297,28 @@ mod tests {
         assert_eq!(load.capacity, None, "nobody knows how many b takes");
         let now = [a.now(4, 5, reported(2.0, 8.0, 4)), b.now(1, 1, reported(1.0, 4.0, 1))];
         assert_eq!(region.update(start() + ms(1), &now)["tiny"].capacity, Some(12.0));
+    }
+
+    #[test]
+    fn a_replica_of_several_models_is_a_part_of_the_whole_once() {
+        let mut region = RegionLoad::default();
+        let models: Vec<ModelName> = vec!["tiny".into(), "big".into()];
+        let (a, b) = (Replica { models, ..Replica::new("a") }, Replica::new("b"));
+        let now = [
+            ReplicaNow { in_flight_max: 64, ..a.now(3, 3, Signals::UNKNOWN) },
+            ReplicaNow { in_flight_max: 64, ..b.now(2, 2, Signals::UNKNOWN) },
+        ];
+        let of_models = region.update(start(), &now);
+        assert_eq!(
+            (of_models["tiny"].capacity, of_models["big"].capacity),
+            (Some(128.0), Some(64.0))
+        );
+        let whole = region.whole();
+        assert_eq!((whole.capacity, whole.running, whole.replicas), (Some(128.0), 5.0, 2));
+        region.update(start(), &[now[0], ReplicaNow { is_open: false, ..now[1] }]);
+        assert_eq!(region.whole().capacity, Some(64.0), "what takes nothing is no capacity");
+        region.update(start(), &[]);
+        assert_eq!(region.whole().replicas, 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::verdict::{Verdict, Vote, Votes};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberState {
-    /// The checks have not yet shown that the replica is ready.
+    /// The replica has never answered, or its checks have not yet shown that it is ready.
     Starting,
     /// The replica is given warm-up prompts.
     WarmingUp,
@@ -46,8 +46,10 @@ pub struct MemberReport {
     pub pool: PoolName,
     /// Present state.
     pub state: MemberState,
-    /// Reason of the present state.
+    /// Reason of the present state, as in logs and metrics.
     pub why: &'static str,
+    /// Reason of the present state in words; `None` for a replica that serves as usual.
+    pub reason: Option<String>,
     /// Present admission of requests, as [`spillway_types::Admission::as_str`].
     pub admission: &'static str,
     /// Share of its weight that counts, in permille.
@@ -84,6 +86,9 @@ pub struct MemberReport {
     pub models_told: Option<Vec<ModelName>>,
     /// Models that the replica should serve and says it does not have.
     pub models_denied: Vec<ModelName>,
+    /// Status with which the replica refuses to show its models; `None` if it does not. The caller
+    /// fills it in.
+    pub models_status: Option<u16>,
     /// Time without a byte while requests were in flight, in milliseconds, at the last tick.
     pub silent_for_ms: Option<u64>,
     /// Age of the newest load report, in milliseconds.

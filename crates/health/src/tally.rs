@@ -78,9 +78,21 @@ impl CheckTally {
         match self.opinion {
             Opinion::None => Vote::Silent,
             Opinion::Good => Vote::Good,
-            Opinion::Bad if self.bads >= fall.saturating_mul(2) => Vote::BadForLong,
-            Opinion::Bad => Vote::Bad,
+            Opinion::Bad => {
+                let is_lasting = self.bads >= fall.saturating_mul(2);
+                match (self.is_unanswered(), is_lasting) {
+                    (true, false) => Vote::Unresponsive,
+                    (true, true) => Vote::UnresponsiveForLong,
+                    (false, false) => Vote::Bad,
+                    (false, true) => Vote::BadForLong,
+                }
+            }
         }
+    }
+
+    /// Returns true if the newest fault was that no answer came.
+    fn is_unanswered(&self) -> bool {
+        self.last_fault.is_some_and(|(fault, _)| fault == CheckError::Timeout)
     }
 
     /// Returns true if the newest result was a fault.
@@ -92,6 +104,11 @@ impl CheckTally {
     pub(crate) fn standing_fault(&self) -> Option<CheckError> {
         let is_standing = self.opinion == Opinion::Bad && self.bads > 0;
         self.last_fault.filter(|_| is_standing).map(|(fault, _)| fault)
+    }
+
+    /// Returns the fault of the newest result; `None` if that was good.
+    pub(crate) fn present_fault(&self) -> Option<CheckError> {
+        self.last_fault.filter(|_| self.is_failing()).map(|(fault, _)| fault)
     }
 
     /// Returns the time of the newest result.
@@ -112,11 +129,15 @@ mod tests {
     const THRESHOLDS: Thresholds = Thresholds { rise: 2, fall: 3 };
     const PERIOD: Option<Duration> = Some(Duration::from_secs(1));
 
-    /// Returns the votes after each of `results`: `+` is good, `-` is bad.
+    /// Returns the votes after each of `results`: `+` is good, `-` is bad, `.` is no answer.
     fn votes(results: &str) -> Vec<Vote> {
         let mut tally = CheckTally::default();
         let record = |result| {
-            let result = if result == '+' { Ok(()) } else { Err(CheckError::Timeout) };
+            let result = match result {
+                '+' => Ok(()),
+                '.' => Err(CheckError::Timeout),
+                _ => Err(CheckError::Unhealthy),
+            };
             tally.record(start(), result, THRESHOLDS);
             tally.vote(start(), PERIOD, THRESHOLDS.fall)
         };
@@ -131,6 +152,15 @@ mod tests {
         assert_eq!(votes("++--+---+++")[2..], [Good, Good, Good, Good, Good, Bad, Bad, Good, Good]);
         assert_eq!(votes("-+-+-+").last(), Some(&Silent), "neither in a row, nothing is known");
         assert_eq!(votes("------")[3..], [Bad, Bad, BadForLong]);
+    }
+
+    #[test]
+    fn checks_without_an_answer_are_silence_until_one_fails_otherwise() {
+        use Vote::{Bad, BadForLong, Unresponsive, UnresponsiveForLong};
+        let silent = [Unresponsive, Unresponsive, Unresponsive, UnresponsiveForLong];
+        assert_eq!(votes("......")[2..], silent);
+        assert_eq!(votes("...-.")[2..], [Unresponsive, Bad, Unresponsive]);
+        assert_eq!(votes(".....-").last(), Some(&BadForLong));
     }
 
     #[test]

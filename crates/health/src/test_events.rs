@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use spillway_route::BucketConfig;
-use spillway_types::{LoadReport, ReplyForm, SignFault, SignKind, TokenCounts, Worked};
+use spillway_types::{LoadReport, ReplyForm, SignFault, SignKind, TokenCounts, Worked, WorkedPart};
 
 use crate::test_fleet::ms;
 use crate::{
@@ -70,11 +70,12 @@ fn any_check_result() -> impl Strategy<Value = Result<(), CheckError>> {
 
 fn any_worked() -> impl Strategy<Value = Option<Worked>> {
     let steps = prop_oneof![1.0..1000.0_f32, any::<f32>()];
-    let worked = (0..100_000_u64, steps, any::<bool>());
-    prop::option::of(worked.prop_map(|(after, steps, is_stream)| Worked {
+    let parts = [WorkedPart::FirstToken, WorkedPart::NextTokens, WorkedPart::Whole];
+    let worked = (0..100_000_u64, steps, prop::sample::select(parts.to_vec()));
+    prop::option::of(worked.prop_map(|(after, steps, part)| Worked {
         after: ms(after),
         steps,
-        is_stream,
+        part,
     }))
 }
 

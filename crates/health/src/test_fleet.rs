@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use spillway_route::BucketConfig;
 use spillway_types::{
     Admission, LoadReport, ReplicaName, ReplyForm, Sign, SignFault, SignKind, TokenCounts, Worked,
+    WorkedPart,
 };
 
 use crate::{
@@ -28,7 +29,7 @@ pub(crate) fn ms(milliseconds: u64) -> Duration {
 
 /// Makes the sign of a stream's first token.
 pub(crate) fn answered(after: Duration) -> SignKind {
-    let worked = Some(Worked { after, steps: 1.0, is_stream: true });
+    let worked = Some(Worked { after, steps: 1.0, part: WorkedPart::FirstToken });
     SignKind::Answered { after, form: ReplyForm::Stream, worked }
 }
 
@@ -71,8 +72,16 @@ impl TestFleet {
     pub(crate) fn with(specs: Vec<MemberSpec>, presumed_ready: bool) -> Self {
         let fleet = Fleet::new(FleetConfig::default(), 7);
         let mut test = Self { fleet, now: start(), live: BTreeMap::new(), actions: Vec::new() };
+        let names: Vec<ReplicaName> = specs.iter().map(|spec| spec.name.clone()).collect();
         test.fleet.reconcile(start(), specs, presumed_ready);
+        if presumed_ready {
+            // They have served before the story begins.
+            for name in &names {
+                test.fleet.handle_check(start(), name, Check::Scrape, Ok(()));
+            }
+        }
         test.drain();
+        test.actions.clear();
         test
     }
 
@@ -111,7 +120,7 @@ impl TestFleet {
     }
 
     pub(crate) fn check_fails(&mut self, replica: &str, check: Check, times: u32) -> &mut Self {
-        self.check_as(replica, check, times, Err(CheckError::Timeout))
+        self.check_as(replica, check, times, Err(CheckError::Refused))
     }
 
     pub(crate) fn check_as(

@@ -2,6 +2,7 @@
 //! region are judged, so a split brain leaves no two verdicts about one replica.
 
 use serde::Serialize;
+use spillway_types::DownCause;
 
 /// Vote of one kind of signal about a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -12,6 +13,11 @@ pub enum Vote {
     Silent,
     /// The replica works.
     Good,
+    /// The replica does not answer. All signals of this kind may have one cause: an event loop that
+    /// is blocked serves neither requests nor checks nor metrics, and goes on afterwards.
+    Unresponsive,
+    /// The replica does not answer, and has not for twice as long as an `Unresponsive` vote takes.
+    UnresponsiveForLong,
     /// The replica fails.
     Bad,
     /// The replica fails, and has done so for twice as long as a `Bad` vote takes.
@@ -19,7 +25,8 @@ pub enum Vote {
 }
 
 /// Votes of one node's signals about a replica. Each kind finds faults in its own way, so two of
-/// them are hardly wrong for the same reason.
+/// them are hardly wrong for the same reason. Silence is the exception: however many signals get no
+/// answer, they count as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Votes {
     /// Checks of the health endpoint.
@@ -106,13 +113,26 @@ impl PeerReports {
 }
 
 impl Vote {
+    /// Returns true if the vote speaks against the replica.
     pub(crate) fn is_bad(self) -> bool {
-        matches!(self, Self::Bad | Self::BadForLong)
+        self >= Self::Unresponsive
     }
 
-    /// Returns the vote as if it were new: `BadForLong` becomes `Bad`.
+    fn is_unresponsive(self) -> bool {
+        matches!(self, Self::Unresponsive | Self::UnresponsiveForLong)
+    }
+
+    fn is_lasting(self) -> bool {
+        matches!(self, Self::UnresponsiveForLong | Self::BadForLong)
+    }
+
+    /// Returns the vote as if it were new.
     fn brief(self) -> Self {
-        if self == Self::BadForLong { Self::Bad } else { self }
+        match self {
+            Self::UnresponsiveForLong => Self::Unresponsive,
+            Self::BadForLong => Self::Bad,
+            vote => vote,
+        }
     }
 }
 
@@ -149,8 +169,28 @@ impl Votes {
         [self.active, self.passive, self.deep, self.scrape]
     }
 
+    /// Returns the number of independent signals against the replica. All that get no answer are
+    /// one signal; one that lasts without contradiction counts as two.
+    #[must_use]
+    pub fn signals_against(self) -> u8 {
+        let lasting = self.is_lasting() && !self.is_contradicted();
+        u8::try_from(self.bad()).unwrap_or(u8::MAX).max(if lasting { 2 } else { 0 })
+    }
+
+    /// Returns what these votes know of a replica that is down. Without a vote of its own against
+    /// the replica, the node trusts the other nodes, which don't say how it fails.
+    pub(crate) fn down_cause(self) -> DownCause {
+        let is_mere_silence = self.all().into_iter().all(|it| !it.is_bad() || it.is_unresponsive());
+        if is_mere_silence && self.bad() > 0 { DownCause::Silence } else { DownCause::Failure }
+    }
+
     fn bad(self) -> usize {
-        self.all().into_iter().filter(|vote| vote.is_bad()).count()
+        let of = |is: fn(Vote) -> bool| self.all().into_iter().filter(|vote| is(*vote)).count();
+        of(|vote| vote.is_bad() && !vote.is_unresponsive()) + of(Vote::is_unresponsive).min(1)
+    }
+
+    fn is_lasting(self) -> bool {
+        self.all().into_iter().any(Vote::is_lasting)
     }
 
     fn is_contradicted(self) -> bool {
@@ -163,8 +203,7 @@ impl Votes {
 
     /// Returns true if these votes are enough for "down" when no other node has evidence.
     fn agree_on_down(self) -> bool {
-        let is_lasting = self.all().contains(&Vote::BadForLong);
-        self.bad() >= 2 || (is_lasting && !self.is_contradicted())
+        self.signals_against() >= 2
     }
 
     /// Returns true if these votes count as "down" when several nodes have evidence.
@@ -175,7 +214,7 @@ impl Votes {
 
 #[cfg(test)]
 mod tests {
-    use super::Vote::{Bad, BadForLong, Good, Silent};
+    use super::Vote::{Bad, BadForLong, Good, Silent, Unresponsive, UnresponsiveForLong};
     use super::*;
 
     fn votes([active, passive, deep, scrape]: [Vote; 4]) -> Votes {
@@ -214,6 +253,29 @@ mod tests {
             all[(place + 1) % 4] = Good;
             assert_eq!(alone(all), Verdict::Suspect, "{all:?}");
         }
+    }
+
+    #[test]
+    fn silence_is_one_signal_however_many_hear_it() {
+        let silent = [Unresponsive, Unresponsive, Silent, Unresponsive];
+        assert_eq!(alone(silent), Verdict::Suspect);
+        assert_eq!(votes(silent).signals_against(), 1);
+        let lasting = [UnresponsiveForLong, Unresponsive, Silent, Unresponsive];
+        assert_eq!(alone(lasting), Verdict::Down, "nothing contradicts it for long");
+        assert_eq!(votes(lasting).signals_against(), 2);
+        assert_eq!(alone([UnresponsiveForLong, Good, Silent, Silent]), Verdict::Suspect);
+        assert_eq!(alone([Unresponsive, Bad, Silent, Silent]), Verdict::Down, "two kinds of fault");
+        let both = votes(silent);
+        assert_eq!(verdict(both, PeerReports::of([both])), Verdict::Down, "two nodes hear nothing");
+    }
+
+    #[test]
+    fn a_replica_is_down_by_silence_alone_unless_a_signal_saw_it_fail() {
+        let cause = |all| votes(all).down_cause();
+        assert_eq!(cause([UnresponsiveForLong, Silent, Silent, Silent]), DownCause::Silence);
+        assert_eq!(cause([UnresponsiveForLong, Bad, Silent, Silent]), DownCause::Failure);
+        assert_eq!(cause(DEAD), DownCause::Failure);
+        assert_eq!(cause(GOOD), DownCause::Failure, "other nodes don't say how it fails");
     }
 
     #[test]

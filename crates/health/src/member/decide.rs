@@ -141,9 +141,16 @@ impl Member {
     /// Applies a change of the condition to the rest of the member.
     fn follow(&mut self, now: Instant, shift: Shift) {
         match shift {
-            Shift::Out(why) | Shift::Recovered(why) => self.why = why,
+            Shift::Out(why) => self.leave_out(now, why),
+            Shift::Recovered(why) => self.why = why,
+            // The requests that got no answer are over, and say nothing of the time from now on.
+            Shift::Resumed(why) => {
+                self.outliers.forgive();
+                self.why = why;
+            }
             // The trial is judged by new answers alone.
             Shift::ToTrial(why) => {
+                self.was_slow_on_trial = false;
                 self.outliers.forgive();
                 self.paces.forget();
                 self.why = why;
@@ -156,6 +163,13 @@ impl Member {
                 self.take(now, step);
             }
         }
+    }
+
+    /// Keeps the reason of an ejection: while nothing is sent there, its evidence fades.
+    pub(super) fn leave_out(&mut self, now: Instant, why: &'static str) {
+        self.why = why;
+        self.ejected_for = None;
+        self.ejected_for = self.reason(now, &self.evidence(now));
     }
 
     /// Returns true if the checks show that the replica may begin. A replica without active checks

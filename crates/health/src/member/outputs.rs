@@ -5,10 +5,11 @@ use std::time::Instant;
 use spillway_types::{Admission, RAMP_FULL, Reading, Signals, Standing};
 
 use super::{Effect, Member, Shown};
-use crate::condition::ConditionState;
+use crate::condition::{ConditionState, Evidence};
 use crate::life::Life;
 use crate::quantile::Samples;
 use crate::ramp::Ramp;
+use crate::reason::ReasonFacts;
 use crate::report::{CheckReport, CircuitBreakerReport, FaultReport, MemberReport, MemberState};
 use crate::standby::Reserve;
 use crate::tally::CheckTally;
@@ -44,7 +45,8 @@ impl Member {
             // A stricter standing hides the pause, whose end would change nothing.
             busy_until: self.pressure.until().filter(|_| admission == Admission::Busy),
         };
-        Shown { standing, state: self.state() }
+        let down = self.condition.down_cause().filter(|_| admission == Admission::Down);
+        Shown { standing, down, state: self.state() }
     }
 
     /// Returns the strictest vote of the member's state machines.
@@ -87,6 +89,7 @@ impl Member {
             running: load.running,
             kv_use: load.kv_use,
             gpu_use: load.gpu_use,
+            gpu_memory_use: load.gpu_memory_use,
             pending: load.pending,
             in_flight_at_report: self.load.in_flight(),
             bucket_tokens: self.bucket.tokens(live.started),
@@ -107,6 +110,7 @@ impl Member {
             pool: self.spec.pool.clone(),
             state: self.state(),
             why: self.why,
+            reason: self.reason(now, &evidence),
             admission: self.admission().as_str(),
             ramp_permille: self.permille(),
             cached_share: self.cache.known(),
@@ -124,6 +128,7 @@ impl Member {
             is_kind_recognised: false,
             models_told: None,
             models_denied: Vec::new(),
+            models_status: None,
             silent_for_ms: self.live.silent_for.map(|time| milliseconds(time.as_millis())),
             report_age_ms: self.load.at().map(|at| age_ms(now, at)),
             latency_ms: self.first_tokens.average_ms(now),
@@ -141,6 +146,28 @@ impl Member {
                 .map(|(fault, at)| FaultReport { fault: fault.as_str(), age_ms: age_ms(now, at) })
                 .collect(),
         }
+    }
+
+    pub(super) fn reason(&self, now: Instant, evidence: &Evidence) -> Option<String> {
+        if self.state() == MemberState::Ejected && self.ejected_for.is_some() {
+            return self.ejected_for.clone();
+        }
+        let checks = &self.checks;
+        let facts = ReasonFacts {
+            state: self.state(),
+            why: self.why,
+            verdict: self.condition.verdict(now, evidence),
+            votes: evidence.votes,
+            check_faults: [&checks.active, &checks.deep, &checks.scrape]
+                .map(CheckTally::present_fault),
+            request_fault: self.outliers.faults().next().map(|(fault, _)| fault),
+            faults_in_a_row: self.outliers.run(),
+            is_slow: self.outliers.is_slow(),
+            silent_for_ms: self.live.silent_for.map(|time| milliseconds(time.as_millis())),
+            ejections: self.condition.repeats(),
+            has_answered: self.has_answered,
+        };
+        facts.reason()
     }
 
     /// Returns the share of its weight, in permille, that the replica gets: the slow start's, or on
@@ -166,6 +193,13 @@ impl Member {
             (Life::Serving, ConditionState::Ejected { .. }, _) => MemberState::Ejected,
             (Life::Serving, _, Some(Reserve::Held)) => MemberState::Standby,
             (Life::Serving, ConditionState::Trial { .. }, _) => MemberState::Trial,
+            // It is given requests, since it served before the node started; but nothing shows yet
+            // that it is there.
+            (Life::Serving, ConditionState::Well, _)
+                if !self.has_answered && self.spec.checks.active.is_some() =>
+            {
+                MemberState::Starting
+            }
             (Life::Serving, ConditionState::Well, _) => match self.ramp {
                 Ramp::Rising { .. } => MemberState::Ramping,
                 Ramp::Full => MemberState::Serving,
